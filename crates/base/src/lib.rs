@@ -1,0 +1,22 @@
+//! Words that every other room uses: ids, rates, instants of virtual time, seeded random streams.
+//!
+//! Nothing clever lives here, and nothing here knows about QUIC, sockets or clocks.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`ids`] | [`NodeId`], [`SessionId`], [`ChannelId`], [`StreamId`], [`SocketId`] |
+//! | [`rate`] | [`Rate`] in bits per second, with parsing and printing of units |
+//! | [`duration`] | parsing and printing of durations with units |
+//! | [`time`] | [`Instant`]: nanoseconds since the host's epoch |
+//! | [`random`] | [`Seed`] and [`Random`]: one named, reproducible stream per purpose |
+
+pub mod duration;
+pub mod ids;
+pub mod random;
+pub mod rate;
+pub mod time;
+
+pub use ids::{ChannelId, NodeId, SessionId, SocketId, StreamId};
+pub use random::{Random, Seed};
+pub use rate::Rate;
+pub use time::Instant;
