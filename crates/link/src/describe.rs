@@ -1,0 +1,1 @@
+//! A config as one line of text.

@@ -1,0 +1,95 @@
+//! Both directions of a link.
+
+use anabranch_base::{Instant, Seed};
+
+use crate::{Config, ConfigError, Link};
+
+/// The configs of both directions.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Configs {
+    /// From the first end (A) to the second (B).
+    pub forward: Config,
+    /// From B to A.
+    pub backward: Config,
+}
+
+/// Two links, one in each direction, with independent queues and randomness.
+#[derive(Debug, Clone)]
+pub struct Duplex {
+    /// From the first end (A) to the second (B).
+    pub forward: Link,
+    /// From B to A.
+    pub backward: Link,
+}
+
+impl Configs {
+    /// The same in both directions.
+    pub fn symmetric(config: Config) -> Self {
+        Self {
+            forward: config.clone(),
+            backward: config,
+        }
+    }
+}
+
+impl Duplex {
+    /// Both directions, up and empty. Each has a seed of its own, derived from `seed`.
+    ///
+    /// # Errors
+    /// One of the configs has a value outside its range.
+    pub fn new(configs: Configs, seed: Seed) -> Result<Self, ConfigError> {
+        Ok(Self {
+            forward: Link::new(configs.forward, seed.child("forward"))?,
+            backward: Link::new(configs.backward, seed.child("backward"))?,
+        })
+    }
+
+    /// The same config in both directions, with independent randomness.
+    ///
+    /// # Errors
+    /// The config has a value outside its range.
+    pub fn symmetric(config: Config, seed: Seed) -> Result<Self, ConfigError> {
+        Self::new(Configs::symmetric(config), seed)
+    }
+
+    /// Switches both directions on or off, see [`Link::set_up`].
+    pub fn set_up(&mut self, now: Instant, up: bool) {
+        self.forward.set_up(now, up);
+        self.backward.set_up(now, up);
+    }
+
+    /// Whether both directions are up.
+    pub fn is_up(&self, now: Instant) -> bool {
+        self.forward.is_up(now) && self.backward.is_up(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Loss, Verdict};
+
+    #[test]
+    fn directions_do_not_share_randomness() {
+        let config = Config {
+            loss: Loss::random(0.5).unwrap(),
+            ..Config::default()
+        };
+        let mut duplex = Duplex::symmetric(config, Seed(1)).unwrap();
+        let fates = |link: &mut Link| -> Vec<bool> {
+            let offer = |_| matches!(link.offer(Instant::EPOCH, 100, false), Verdict::Drop(_));
+            (0..64).map(offer).collect()
+        };
+        assert_ne!(fates(&mut duplex.forward), fates(&mut duplex.backward));
+    }
+
+    #[test]
+    fn both_directions_go_down_together() {
+        let mut duplex = Duplex::symmetric(Config::default(), Seed(1)).unwrap();
+        duplex.set_up(Instant::EPOCH, false);
+        assert!(!duplex.forward.is_up(Instant::EPOCH));
+        assert!(!duplex.is_up(Instant::EPOCH));
+        duplex.set_up(Instant::EPOCH, true);
+        assert!(duplex.is_up(Instant::EPOCH));
+    }
+}
