@@ -4,7 +4,9 @@ use std::time::Duration;
 
 /// Why a text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' is not a duration; write a number and a unit, such as \"150 ms\", \"2 s\", \"5 min\" or \"250 us\"")]
+#[error(
+    "'{text}' is not a duration; write a number and a unit, such as \"150 ms\", \"2 s\", \"5 min\" or \"250 us\""
+)]
 pub struct ParseDurationError {
     text: String,
 }

@@ -12,10 +12,14 @@ pub struct NodeId([u8; 32]);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseNodeIdError {
     /// The text has the wrong length.
-    #[error("a node id has 52 characters, this one has {0}; copy the whole id that `anabranch keygen` printed")]
+    #[error(
+        "a node id has 52 characters, this one has {0}; copy the whole id that `anabranch keygen` printed"
+    )]
     Length(usize),
     /// The text has a character outside the alphabet a–z, 2–7, or unused bits set.
-    #[error("a node id uses only the letters a-z and the digits 2-7; copy the whole id that `anabranch keygen` printed")]
+    #[error(
+        "a node id uses only the letters a-z and the digits 2-7; copy the whole id that `anabranch keygen` printed"
+    )]
     Alphabet,
 }
 

@@ -13,7 +13,9 @@ pub struct Rate(u64);
 
 /// Why a text is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' is not a rate; write a number and a unit, such as \"10 Mbit/s\", \"256 kbit/s\" or \"1.5 Gbit/s\"")]
+#[error(
+    "'{text}' is not a rate; write a number and a unit, such as \"10 Mbit/s\", \"256 kbit/s\" or \"1.5 Gbit/s\""
+)]
 pub struct ParseRateError {
     text: String,
 }
@@ -167,10 +169,7 @@ mod tests {
         assert_eq!(rate.time_to_send(1500), Duration::from_millis(1));
         assert_eq!(rate.bytes_in(Duration::from_millis(1)), 1500);
         assert_eq!(Rate::ZERO.time_to_send(1), Duration::MAX);
-        assert_eq!(
-            Rate::from_bytes_per(1500, Duration::from_millis(1)),
-            rate
-        );
+        assert_eq!(Rate::from_bytes_per(1500, Duration::from_millis(1)), rate);
     }
 
     #[test]

@@ -127,10 +127,7 @@ mod tests {
 
     #[test]
     fn prints_milliseconds() {
-        assert_eq!(
-            Instant::from_micros(1_203_500).to_string(),
-            "1203.500ms"
-        );
+        assert_eq!(Instant::from_micros(1_203_500).to_string(), "1203.500ms");
         assert_eq!(Instant::FAR_FUTURE.to_string(), "never");
     }
 }

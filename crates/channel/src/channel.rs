@@ -1,0 +1,489 @@
+//! One channel: a QUIC connection on one path.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    num::NonZeroUsize,
+    time::Duration,
+};
+
+use anabranch_base::{ChannelId, Instant, NodeId, Rate, SocketId};
+use bytes::Bytes;
+use noq_proto::{ConnectionError, PathId, VarInt};
+
+use crate::{
+    config::Config,
+    control::QueueGoal,
+    endpoint::Epoch,
+    liveness::{Due, Liveness, Signs},
+    pacer::Pacer,
+    stats::Stats,
+    tap::{Fate, Shared},
+    tls,
+};
+
+/// Something happened on a channel.
+#[derive(Debug)]
+pub enum Event {
+    /// The handshake is complete: the peer is who it should be, and slots exist.
+    Connected,
+    /// Nothing is acknowledged any more; whatever is in flight should move elsewhere.
+    Suspected,
+    /// Acknowledgements arrive again after a suspicion.
+    Recovered {
+        /// How long the channel was suspected.
+        silence: Duration,
+    },
+    /// The channel is over. All fates have been reported.
+    Closed(CloseReason),
+}
+
+/// Why a channel ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// We closed it.
+    #[error("closed by this node")]
+    Local,
+    /// The peer closed it.
+    #[error("closed by the peer (code {code}): {reason}")]
+    Peer {
+        /// The peer's application code.
+        code: u64,
+        /// The peer's words.
+        reason: String,
+    },
+    /// Nothing was heard for the idle time-out.
+    #[error("nothing heard from the peer for the idle time-out")]
+    TimedOut,
+    /// The peer has no such connection any more; it was restarted.
+    #[error("the peer does not know this channel any more; was it restarted?")]
+    Reset,
+    /// The handshake failed because one side refused the other's key.
+    #[error("the peer's key was refused, or it refused ours; check both allow-lists")]
+    Unauthorized,
+    /// Anything else QUIC found wrong.
+    #[error("protocol error: {0}")]
+    Protocol(String),
+}
+
+/// TLS alerts carried in QUIC's transport error codes (RFC 9001 §4.8) that mean "not this key".
+const REFUSED_KEY_CODES: [u64; 5] = [0x128, 0x12a, 0x12e, 0x131, 0x174];
+
+impl From<ConnectionError> for CloseReason {
+    fn from(error: ConnectionError) -> Self {
+        match error {
+            ConnectionError::ApplicationClosed(close) => Self::Peer {
+                code: close.error_code.into_inner(),
+                reason: String::from_utf8_lossy(&close.reason).into_owned(),
+            },
+            ConnectionError::TimedOut => Self::TimedOut,
+            ConnectionError::Reset => Self::Reset,
+            ConnectionError::LocallyClosed => Self::Local,
+            ConnectionError::TransportError(error)
+                if REFUSED_KEY_CODES.contains(&u64::from(error.code)) =>
+            {
+                Self::Unauthorized
+            }
+            ConnectionError::ConnectionClosed(close)
+                if REFUSED_KEY_CODES.contains(&u64::from(close.error_code)) =>
+            {
+                Self::Unauthorized
+            }
+            other => Self::Protocol(other.to_string()),
+        }
+    }
+}
+
+/// Packets to put on the wire; the bytes are in the buffer given to [`Channel::poll_transmit`].
+#[derive(Clone, Copy, Debug)]
+pub struct Transmit {
+    /// The socket to send from.
+    pub socket: SocketId,
+    /// Where to.
+    pub remote: SocketAddr,
+    /// Source address, where the socket has several.
+    pub local_ip: Option<IpAddr>,
+    /// Bytes written.
+    pub size: usize,
+    /// All packets but the last have this size; `None` when there is only one packet.
+    pub segment_size: Option<usize>,
+    /// ECN bits of the IP header.
+    pub ecn: Option<u8>,
+}
+
+/// A QUIC connection with everything the session needs to know about it.
+#[derive(Debug)]
+pub struct Channel {
+    id: ChannelId,
+    socket: SocketId,
+    remote: SocketAddr,
+    config: Config,
+    epoch: Epoch,
+    pub(crate) connection: noq_proto::Connection,
+    tap: Shared,
+    pacer: Pacer,
+    liveness: Liveness,
+    connected: bool,
+    closed: bool,
+    next_container: u64,
+    /// Bytes handed to QUIC that have not left yet.
+    queued_bytes: u64,
+    events: std::collections::VecDeque<Event>,
+}
+
+/// What a new channel is made of.
+pub(crate) struct Parts {
+    pub id: ChannelId,
+    pub socket: SocketId,
+    pub remote: SocketAddr,
+    pub config: Config,
+    pub epoch: Epoch,
+    pub connection: noq_proto::Connection,
+    pub tap: Shared,
+}
+
+impl Channel {
+    pub(crate) fn new(now: Instant, parts: Parts) -> Self {
+        Self {
+            id: parts.id,
+            socket: parts.socket,
+            remote: parts.remote,
+            config: parts.config,
+            epoch: parts.epoch,
+            connection: parts.connection,
+            tap: parts.tap,
+            pacer: Pacer::new(now),
+            liveness: Liveness::Active,
+            connected: false,
+            closed: false,
+            next_container: 0,
+            queued_bytes: 0,
+            events: std::collections::VecDeque::new(),
+        }
+    }
+
+    /// This channel's id.
+    pub fn id(&self) -> ChannelId {
+        self.id
+    }
+
+    /// The local socket it sends from.
+    pub fn socket(&self) -> SocketId {
+        self.socket
+    }
+
+    /// The peer's address.
+    pub fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// The peer's identity; `None` before the handshake is complete.
+    pub fn peer(&self) -> Option<NodeId> {
+        tls::peer_node(self.connection.crypto_session())
+    }
+
+    /// Whether the handshake is complete and the channel not closed.
+    pub fn is_connected(&self) -> bool {
+        self.connected && !self.closed
+    }
+
+    /// Whether acknowledgements arrive.
+    pub fn liveness(&self) -> Liveness {
+        self.liveness
+    }
+
+    /// 32 bytes that only the two ends of this channel know, different for each label (RFC 8446
+    /// §7.5); `None` before the handshake is complete.
+    pub fn export_secret(&self, label: &[u8]) -> Option<[u8; 32]> {
+        let mut secret = [0; 32];
+        self.connection
+            .crypto_session()
+            .export_keying_material(&mut secret, label, b"")
+            .ok()?;
+        Some(secret)
+    }
+
+    /// Largest container that fits one packet now; `None` before the handshake is complete.
+    pub fn container_bytes_max(&mut self) -> Option<usize> {
+        if !self.is_connected() {
+            return None;
+        }
+        self.connection.datagrams().max_size()
+    }
+
+    /// Full packets that may leave now: room in the window, as far as the pacer has released it.
+    ///
+    /// Zero while the channel is not connected or is suspected. Costs O(1).
+    pub fn slots(&mut self, now: Instant) -> usize {
+        if !self.is_connected() || !self.liveness.is_active() {
+            return 0;
+        }
+        let packet = f64::from(self.connection.current_mtu());
+        let tap = self.tap.lock();
+        let in_flight = tap.in_flight + self.queued_bytes;
+        let room = tap.control.window().saturating_sub(in_flight) as f64;
+        let rtt_s = tap.rtt().smoothed.as_secs_f64();
+        let rate = tap.control.pacing_rate(rtt_s);
+        drop(tap);
+        let released = self.pacer.available(now, rate, packet) - self.queued_bytes as f64;
+        (room.min(released).max(0.0) / packet) as usize
+    }
+
+    /// When the pacer will have released another slot although none exists now; `None` when the
+    /// window, and not the pacer, is what lacks room.
+    pub fn next_slot_at(&self) -> Option<Instant> {
+        if !self.is_connected() || !self.liveness.is_active() {
+            return None;
+        }
+        let packet = u64::from(self.connection.current_mtu());
+        let tap = self.tap.lock();
+        if tap.control.window() < tap.in_flight + self.queued_bytes + packet {
+            return None;
+        }
+        let rate = tap.control.pacing_rate(tap.rtt().smoothed.as_secs_f64());
+        drop(tap);
+        Some(self.pacer.next_release(rate, packet as f64))
+    }
+
+    /// Tells the truth about what limits this channel: whether the session still has data that it
+    /// would send here if there were room. Call it when all slots have been offered.
+    pub fn set_backlogged(&mut self, backlogged: bool) {
+        let packet = u64::from(self.connection.current_mtu());
+        let mut tap = self.tap.lock();
+        let full = tap.control.window() < tap.in_flight + packet;
+        // A full window limits by itself, whether or not more data waits behind it.
+        tap.app_limited = !backlogged && !full;
+        if full && backlogged {
+            tap.control.on_window_limited();
+        }
+    }
+
+    /// How long the queue at this channel's bottleneck may be.
+    pub fn set_queue_goal(&mut self, goal: QueueGoal) {
+        self.tap.lock().control.set_queue_goal(goal);
+    }
+
+    /// An empty buffer to fill and hand to [`Channel::send`]; reused from earlier containers.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.tap.lock().buffer()
+    }
+
+    /// Queues a container for the next packet and returns the number under which its fate will be
+    /// reported. Containers leave in the order of these calls.
+    ///
+    /// # Panics
+    /// When the container exceeds [`Channel::container_bytes_max`], or the channel is not connected.
+    pub fn send(&mut self, container: Vec<u8>) -> u64 {
+        assert!(self.is_connected(), "no container before the handshake");
+        let number = self.next_container;
+        self.next_container += 1;
+        self.queued_bytes += container.len() as u64;
+        let tracked = self.tap.track(number, container);
+        let queued = self.connection.datagrams().send(tracked, false);
+        assert!(
+            queued.is_ok(),
+            "the session fills containers within container_bytes_max and drains poll_transmit: {queued:?}"
+        );
+        number
+    }
+
+    /// Sends something that elicits an acknowledgement, even when nothing else is to be sent.
+    pub fn ping(&mut self) {
+        self.connection.ping();
+    }
+
+    /// Next container received, in order of arrival.
+    pub fn receive(&mut self) -> Option<Bytes> {
+        self.connection.datagrams().recv()
+    }
+
+    /// Appends the fates that became known since the last call.
+    pub fn take_fates(&mut self, into: &mut Vec<Fate>) {
+        into.append(&mut self.tap.lock().fates);
+    }
+
+    /// Next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Writes up to `packets_max` packets of one size into `buffer` (which is overwritten).
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        packets_max: NonZeroUsize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        self.tap.lock().transmitting = true;
+        let transmit = self
+            .connection
+            .poll_transmit(self.epoch.to_std(now), packets_max, buffer);
+        self.tap.lock().transmitting = false;
+        let Some(transmit) = transmit else {
+            self.queued_bytes = 0;
+            return None;
+        };
+        let size = transmit.size as u64;
+        self.queued_bytes = self.queued_bytes.saturating_sub(size);
+        self.pacer.spend(size as f64);
+        Some(Transmit {
+            socket: self.socket,
+            remote: transmit.destination,
+            local_ip: transmit.src_ip,
+            size: transmit.size,
+            segment_size: transmit.segment_size,
+            ecn: transmit.ecn.map(|ecn| ecn as u8),
+        })
+    }
+
+    /// When [`Channel::handle_timeout`] is due.
+    pub fn poll_timeout(&mut self) -> Option<Instant> {
+        let quic = self
+            .connection
+            .poll_timeout()
+            .map(|at| self.epoch.from_std(at));
+        if !self.is_connected() {
+            return quic;
+        }
+        let own = self.liveness.next_check(&self.signs());
+        match (quic, own) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let std_now = self.epoch.to_std(now);
+        if self
+            .connection
+            .poll_timeout()
+            .is_some_and(|at| at <= std_now)
+        {
+            self.connection.handle_timeout(std_now);
+        }
+        if self.is_connected() {
+            match self.liveness.check(now, &self.signs()) {
+                Due::Nothing => {}
+                Due::Suspect => {
+                    self.ping();
+                    self.events.push_back(Event::Suspected);
+                }
+                Due::Probe => self.ping(),
+            }
+        }
+        self.drain(now);
+    }
+
+    /// Ends the channel; the peer sees `code` and `reason`.
+    pub fn close(&mut self, now: Instant, code: u32, reason: &str) {
+        if self.closed {
+            return;
+        }
+        self.connection.close(
+            self.epoch.to_std(now),
+            VarInt::from_u32(code),
+            Bytes::copy_from_slice(reason.as_bytes()),
+        );
+        self.finish(CloseReason::Local);
+    }
+
+    /// Whether nothing of the channel is left to send or to wait for.
+    pub fn is_drained(&self) -> bool {
+        self.connection.is_drained()
+    }
+
+    /// What is measured on this channel. O(1).
+    pub fn stats(&mut self) -> Stats {
+        let mtu_bytes = usize::from(self.connection.current_mtu());
+        let tap = self.tap.lock();
+        let rtt = tap.rtt();
+        let pacing = tap.control.pacing_rate(rtt.smoothed.as_secs_f64());
+        Stats {
+            rtt_smoothed: rtt.smoothed,
+            rtt_min: rtt.min,
+            rtt_latest: rtt.latest,
+            rtt_variation: rtt.variation,
+            rate_delivered: Rate::from_bps((tap.rate * 8.0) as u64),
+            rate_paced: Rate::from_bps((pacing * 8.0) as u64),
+            in_flight_bytes: tap.in_flight,
+            window_bytes: tap.control.window(),
+            mtu_bytes,
+            packets_sent: tap.totals.packets_sent,
+            packets_acked: tap.totals.packets_acked,
+            packets_lost: tap.totals.packets_lost,
+            bytes_sent: tap.totals.bytes_sent,
+            bytes_acked: tap.totals.bytes_acked,
+            bytes_lost: tap.totals.bytes_lost,
+            congestion_events: tap.totals.congestion_events,
+            ecn_events: tap.totals.ecn_events,
+            spurious_events: tap.totals.spurious_events,
+        }
+    }
+
+    /// Takes in what the connection has to say; the endpoint calls it after every packet.
+    pub(crate) fn drain(&mut self, now: Instant) {
+        while let Some(event) = self.connection.poll() {
+            match event {
+                noq_proto::Event::Connected => {
+                    self.tap.lock().arm();
+                    self.connected = true;
+                    self.seed_rtt();
+                    self.events.push_back(Event::Connected);
+                }
+                noq_proto::Event::ConnectionLost { reason } => self.finish(reason.into()),
+                _ => {}
+            }
+        }
+        self.note_acknowledgements(now);
+    }
+
+    /// Until data is acknowledged, the handshake's round trip is the best estimate.
+    fn seed_rtt(&mut self) {
+        if let Some(rtt) = self.connection.rtt(PathId::ZERO) {
+            self.tap.lock().seed_rtt(rtt);
+        }
+    }
+
+    /// Ends a suspicion when something was acknowledged after it arose.
+    fn note_acknowledgements(&mut self, now: Instant) {
+        let Liveness::Suspected { since, .. } = self.liveness else {
+            return;
+        };
+        let mut tap = self.tap.lock();
+        let acked_at = tap.acked_at.map(|at| self.epoch.from_std(at));
+        if acked_at.is_none_or(|at| at < since) {
+            return;
+        }
+        let silence = now.since(since);
+        // A short silence may have been a burst of real congestion; a long one was an outage.
+        if silence > FORGIVE_SILENCE.max(tap.rtt().smoothed * 4) {
+            tap.forgive(self.epoch.to_std(now));
+        }
+        drop(tap);
+        self.liveness = Liveness::Active;
+        self.events.push_back(Event::Recovered { silence });
+    }
+
+    fn finish(&mut self, reason: CloseReason) {
+        if self.closed {
+            return;
+        }
+        self.closed = true;
+        self.tap.lock().abandon();
+        self.events.push_back(Event::Closed(reason));
+    }
+
+    fn signs(&self) -> Signs {
+        let tap = self.tap.lock();
+        let rtt = tap.rtt();
+        Signs {
+            outstanding_since: tap.outstanding_since.map(|at| self.epoch.from_std(at)),
+            rtt_smoothed: rtt.smoothed,
+            rtt_variation: rtt.variation,
+            ack_delay_max: self.config.ack_delay_max,
+        }
+    }
+}
+
+/// Losses of packets sent before a silence longer than this are not taken for congestion.
+const FORGIVE_SILENCE: Duration = Duration::from_millis(400);

@@ -1,0 +1,97 @@
+//! noq-proto's controllers behind our trait.
+
+use std::{sync::Arc, time::Instant};
+
+use noq_proto::congestion::{Controller, ControllerFactory};
+
+use super::{Ack, Congestion, Control};
+
+/// Pacing gain while the window doubles every round trip, so that pacing does not slow it.
+const GAIN_STARTING: f64 = 2.0;
+/// Pacing gain otherwise (RFC 9002 §7.7 recommends 1.25).
+const GAIN_STEADY: f64 = 1.25;
+
+#[derive(Debug)]
+struct Adapter(Box<dyn Controller>);
+
+pub(super) fn wrap(
+    factory: Arc<dyn ControllerFactory>,
+    now: Instant,
+    mtu: u16,
+) -> Box<dyn Control> {
+    Box::new(Adapter(factory.build(now, mtu)))
+}
+
+impl Control for Adapter {
+    fn on_sent(&mut self, now: Instant, bytes: u16, packet: u64) {
+        self.0.on_packet_sent(now, bytes, packet);
+        self.0.on_sent(now, u64::from(bytes), packet);
+    }
+
+    fn on_ack(&mut self, ack: &Ack<'_>) {
+        self.0.on_ack(
+            ack.now,
+            ack.sent,
+            ack.bytes,
+            ack.packet,
+            ack.app_limited,
+            ack.rtt,
+        );
+    }
+
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, max: Option<u64>) {
+        self.0.on_end_acks(now, in_flight, app_limited, max);
+    }
+
+    fn on_lost(&mut self, now: Instant, bytes: u16, packet: u64) {
+        self.0.on_packet_lost(bytes, packet, now);
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        self.0.on_congestion_event(
+            event.now,
+            event.sent,
+            event.is_persistent,
+            event.is_ecn,
+            event.lost_bytes,
+            event.lost_packet_max,
+        );
+    }
+
+    fn on_spurious(&mut self) {
+        self.0.on_spurious_congestion_event();
+    }
+
+    fn on_window_limited(&mut self) {
+        self.0.on_cwnd_limited();
+    }
+
+    fn on_mtu(&mut self, mtu: u16) {
+        self.0.on_mtu_update(mtu);
+    }
+
+    fn window(&self) -> u64 {
+        self.0.window()
+    }
+
+    fn pacing_rate(&self, rtt_smoothed_s: f64) -> f64 {
+        match self.0.metrics().pacing_rate {
+            Some(bytes_per_s) => bytes_per_s as f64,
+            None => {
+                let gain = if self.is_starting() {
+                    GAIN_STARTING
+                } else {
+                    GAIN_STEADY
+                };
+                gain * self.window() as f64 / rtt_smoothed_s.max(1e-4)
+            }
+        }
+    }
+
+    fn is_starting(&self) -> bool {
+        self.0
+            .metrics()
+            .ssthresh
+            .is_some_and(|ssthresh| self.window() < ssthresh)
+    }
+}

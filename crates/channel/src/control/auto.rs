@@ -1,0 +1,243 @@
+//! The default controller: a model of the path (rate, shortest round trip) decides the window.
+//!
+//! What is in flight is held at `rate × (rtt_min + queue)`, where `queue` is a goal the session sets:
+//! short when something urgent shares the channel, longer when only throughput counts. Four parts:
+//!
+//! - **Start**: the window doubles every round trip until the round trips show a queue, the rate
+//!   stops growing, or packets are lost.
+//! - **Steady**: the window follows the model. The rate is the largest of the last few rounds, the
+//!   shortest round trip that of the last [`RTT_MIN_LIFE`], refreshed by draining for one round.
+//! - **Loss**: losses below [`LOSS_TOLERATED`] are taken for noise of the path (radio), as BBR does
+//!   with its 2 %; above it, or on an ECN mark, the window backs off by [`BACKOFF`] and the queue
+//!   goal shrinks, because the queue is evidently shorter than assumed.
+//! - **Competition**: when the queue stays long although our own share of it is drained, others fill
+//!   it; a CUBIC window that runs alongside takes over so that we are not starved.
+
+use std::time::{Duration, Instant};
+
+use super::{Ack, Congestion, Control, QueueGoal, filter::MaxFilter};
+use crate::config::Config;
+
+/// Rounds over which the rate is the largest sample.
+const RATE_ROUNDS: u64 = 6;
+/// Lifetime of a shortest-round-trip sample.
+const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
+/// Loss per round that is taken for noise, as a fraction of packets.
+const LOSS_TOLERATED: f64 = 0.05;
+/// Factor on the window after losses that are not noise.
+const BACKOFF: f64 = 0.85;
+/// Queue goal of [`QueueGoal::Full`] as a fraction of the shortest round trip.
+const FULL_QUEUE_FRACTION: f64 = 0.5;
+/// Growth of the rate over three rounds below which the start is over.
+const START_GROWTH: f64 = 1.25;
+
+#[derive(Debug)]
+pub(super) struct Auto {
+    mtu: f64,
+    window: f64,
+    starting: bool,
+    goal: QueueGoal,
+    /// Queue goal of [`QueueGoal::Short`] in seconds.
+    target_short_s: f64,
+    /// What acknowledgement batches add to the bytes in flight: packets, and seconds.
+    ack_packets: f64,
+    ack_delay_s: f64,
+
+    rate: MaxFilter,
+    rtt_min_s: f64,
+    rtt_min_at: Option<Instant>,
+    /// Smallest round trip of the running round, and of the last one.
+    round_rtt_s: f64,
+    last_round_rtt_s: f64,
+    /// Number of the running round and the `delivered` mark that ends it.
+    round: u64,
+    round_ends_at: u64,
+    draining: bool,
+
+    /// Rate at the last check for growth, and rounds without growth since.
+    start_rate: f64,
+    start_stalled: u32,
+
+    /// Packets acknowledged and lost in the running round.
+    acked: f64,
+    lost: f64,
+    /// Scales the queue goal down while the queue proves shorter than assumed.
+    goal_scale: f64,
+    recovery_since: Option<Instant>,
+}
+
+impl Auto {
+    pub(super) fn new(config: &Config, window: u64, mtu: u16) -> Self {
+        Self {
+            mtu: f64::from(mtu),
+            window: window as f64,
+            starting: true,
+            goal: QueueGoal::default(),
+            target_short_s: config.queue_target.as_secs_f64(),
+            ack_packets: f64::from(config.ack_every_packets),
+            ack_delay_s: config.ack_delay_max.as_secs_f64(),
+            rate: MaxFilter::default(),
+            rtt_min_s: f64::INFINITY,
+            rtt_min_at: None,
+            round_rtt_s: f64::INFINITY,
+            last_round_rtt_s: f64::INFINITY,
+            round: 0,
+            round_ends_at: 0,
+            draining: false,
+            start_rate: 0.0,
+            start_stalled: 0,
+            acked: 0.0,
+            lost: 0.0,
+            goal_scale: 1.0,
+            recovery_since: None,
+        }
+    }
+
+    fn queue_goal_s(&self) -> f64 {
+        match self.goal {
+            QueueGoal::Short => self.target_short_s,
+            QueueGoal::Full => {
+                (self.rtt_min_s * FULL_QUEUE_FRACTION * self.goal_scale).max(self.target_short_s)
+            }
+        }
+    }
+
+    /// `rate × (rtt_min + queue)`, plus what sits at the receiver waiting to be acknowledged.
+    fn model_window(&self) -> f64 {
+        let rate = self.rate.get();
+        let queue = if self.draining {
+            0.0
+        } else {
+            self.queue_goal_s()
+        };
+        let batch = (self.ack_packets * self.mtu).min(rate * self.ack_delay_s);
+        (rate * (self.rtt_min_s + queue) + batch).max(4.0 * self.mtu)
+    }
+
+    fn end_round(&mut self, now: Instant) {
+        self.round += 1;
+        self.last_round_rtt_s = self.round_rtt_s;
+        self.round_rtt_s = f64::INFINITY;
+        if self.starting {
+            self.check_start_is_over();
+        } else {
+            // A queue goal that shrank after losses grows back slowly.
+            self.goal_scale = (self.goal_scale * 1.01).min(1.0);
+            let stale = self
+                .rtt_min_at
+                .is_some_and(|at| now.saturating_duration_since(at) > RTT_MIN_LIFE);
+            if self.draining {
+                self.draining = false;
+                self.rtt_min_s = self.last_round_rtt_s.min(self.rtt_min_s * 1.25);
+                self.rtt_min_at = Some(now);
+            } else if stale {
+                self.draining = true;
+            }
+        }
+        self.acked = 0.0;
+        self.lost = 0.0;
+    }
+
+    fn check_start_is_over(&mut self) {
+        let rate = self.rate.get();
+        let queue_s = self.last_round_rtt_s - self.rtt_min_s;
+        let queue_shows = queue_s > (self.rtt_min_s / 4.0).max(0.004);
+        if rate > self.start_rate * START_GROWTH {
+            self.start_rate = rate;
+            self.start_stalled = 0;
+        } else {
+            self.start_stalled += 1;
+        }
+        if queue_shows || self.start_stalled >= 3 {
+            self.starting = false;
+        }
+    }
+}
+
+impl Control for Auto {
+    fn on_sent(&mut self, _now: Instant, _bytes: u16, _packet: u64) {}
+
+    fn on_ack(&mut self, ack: &Ack<'_>) {
+        let rtt_s = ack.now.saturating_duration_since(ack.sent).as_secs_f64();
+        self.round_rtt_s = self.round_rtt_s.min(rtt_s);
+        if rtt_s <= self.rtt_min_s {
+            self.rtt_min_s = rtt_s;
+            self.rtt_min_at = Some(ack.now);
+        }
+        self.acked += 1.0;
+        if let Some(rate) = ack.rate_sample
+            && (!ack.app_limited || rate > self.rate.get())
+        {
+            self.rate.update(rate, self.round, RATE_ROUNDS);
+        }
+        if ack.delivered_at_sent >= self.round_ends_at {
+            self.round_ends_at = ack.delivered;
+            self.end_round(ack.now);
+        }
+        if self.starting {
+            if !ack.app_limited {
+                self.window += ack.bytes as f64;
+            }
+        } else {
+            let model = self.model_window();
+            let recovering = self.recovery_since.is_some_and(|since| ack.sent <= since);
+            if model < self.window {
+                self.window = model;
+            } else if !recovering && !ack.app_limited {
+                // Up to one doubling per round trip towards the model.
+                self.window = (self.window + ack.bytes as f64).min(model);
+            }
+        }
+    }
+
+    fn on_lost(&mut self, _now: Instant, _bytes: u16, _packet: u64) {
+        self.lost += 1.0;
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        if self.recovery_since.is_some_and(|since| event.sent <= since) {
+            return;
+        }
+        let share = self.lost / (self.lost + self.acked).max(20.0);
+        if !event.is_ecn && share < LOSS_TOLERATED {
+            return;
+        }
+        self.recovery_since = Some(event.now);
+        self.goal_scale = (self.goal_scale * 0.7).max(0.1);
+        if self.starting {
+            self.starting = false;
+        }
+        // The rate is what the path delivers now, not what it delivered rounds ago.
+        let rate = self.rate.get() * BACKOFF;
+        self.rate.reset(rate, self.round);
+        self.window = self.model_window().min(self.window * BACKOFF);
+        if event.is_persistent {
+            self.window = 4.0 * self.mtu;
+        }
+    }
+
+    fn on_mtu(&mut self, mtu: u16) {
+        self.mtu = f64::from(mtu);
+    }
+
+    fn set_queue_goal(&mut self, goal: QueueGoal) {
+        self.goal = goal;
+    }
+
+    fn window(&self) -> u64 {
+        self.window as u64
+    }
+
+    fn pacing_rate(&self, rtt_smoothed_s: f64) -> f64 {
+        let from_window = self.window / rtt_smoothed_s.max(1e-4);
+        if self.starting {
+            return 2.0 * from_window;
+        }
+        // Slightly above the path's rate: the window, not the pacer, bounds the queue.
+        (1.05 * self.rate.get()).max(from_window)
+    }
+
+    fn is_starting(&self) -> bool {
+        self.starting
+    }
+}

@@ -1,0 +1,112 @@
+//! Congestion controllers behind one trait.
+//!
+//! The tap calls them; they see bytes, packet numbers and time, never streams or fragments. One
+//! controller a file; those of noq-proto come in through [`adapter`].
+
+mod adapter;
+mod auto;
+mod filter;
+mod fixed;
+
+use std::{fmt::Debug, sync::Arc, time::Instant};
+
+use noq_proto::RttEstimator;
+
+use crate::config::{Config, Controller};
+
+/// How long the queue at the bottleneck may be, on the session's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum QueueGoal {
+    /// Keep enough in flight that changes of rate do not run the pipe dry.
+    #[default]
+    Full,
+    /// Keep delay low: something urgent shares this channel.
+    Short,
+}
+
+/// One packet was acknowledged.
+pub(crate) struct Ack<'a> {
+    pub now: Instant,
+    pub sent: Instant,
+    pub bytes: u64,
+    pub packet: u64,
+    /// The application, not the network, limited what was in flight when this packet was sent.
+    pub app_limited: bool,
+    /// Bytes per second at which the path delivered around this packet; `None` when unknown.
+    pub rate_sample: Option<f64>,
+    /// All bytes acknowledged so far when this packet was sent: a round ends when a packet sent
+    /// after its beginning is acknowledged.
+    pub delivered_at_sent: u64,
+    /// All bytes acknowledged so far.
+    pub delivered: u64,
+    pub rtt: &'a RttEstimator,
+}
+
+/// Packets were declared lost or marked.
+pub(crate) struct Congestion {
+    pub now: Instant,
+    pub sent: Instant,
+    pub is_persistent: bool,
+    pub is_ecn: bool,
+    pub lost_bytes: u64,
+    pub lost_packet_max: u64,
+}
+
+/// A congestion controller: how much may be in flight, and how fast it may leave.
+pub(crate) trait Control: Send + Sync + Debug {
+    /// An ack-eliciting packet left.
+    fn on_sent(&mut self, now: Instant, bytes: u16, packet: u64);
+    /// A packet was acknowledged.
+    fn on_ack(&mut self, ack: &Ack<'_>);
+    /// A batch of acknowledgements that arrived together is over.
+    fn on_end_acks(
+        &mut self,
+        _now: Instant,
+        _in_flight: u64,
+        _app_limited: bool,
+        _max: Option<u64>,
+    ) {
+    }
+    /// A packet was declared lost.
+    fn on_lost(&mut self, _now: Instant, _bytes: u16, _packet: u64) {}
+    /// A batch of losses, or an ECN mark, is a congestion event.
+    fn on_congestion(&mut self, event: &Congestion);
+    /// The last congestion event was a mistake.
+    fn on_spurious(&mut self) {}
+    /// The sender had data but no room in the window.
+    fn on_window_limited(&mut self) {}
+    /// The size of a full packet changed.
+    fn on_mtu(&mut self, mtu: u16);
+    /// How long the queue may be from now on.
+    fn set_queue_goal(&mut self, _goal: QueueGoal) {}
+    /// Bytes that may be in flight.
+    fn window(&self) -> u64;
+    /// Bytes per second at which packets may leave.
+    fn pacing_rate(&self, rtt_smoothed_s: f64) -> f64;
+    /// Whether the window is still searching for the capacity of the path.
+    fn is_starting(&self) -> bool;
+}
+
+/// Builds the controller that `config` names.
+pub(crate) fn build(config: &Config, now: Instant, mtu: u16) -> Box<dyn Control> {
+    let window = u64::from(config.initial_window_packets) * u64::from(mtu);
+    match config.controller {
+        Controller::Auto => Box::new(auto::Auto::new(config, window, mtu)),
+        Controller::Fixed(rate) => Box::new(fixed::Fixed::new(rate)),
+        Controller::Cubic => {
+            let mut cubic = noq_proto::congestion::CubicConfig::default();
+            cubic.initial_window(window);
+            adapter::wrap(Arc::new(cubic), now, mtu)
+        }
+        Controller::NewReno => {
+            let mut reno = noq_proto::congestion::NewRenoConfig::default();
+            reno.initial_window(window);
+            adapter::wrap(Arc::new(reno), now, mtu)
+        }
+        Controller::Bbr3 => {
+            let mut bbr = noq_proto::congestion::Bbr3Config::default();
+            bbr.initial_window(window);
+            adapter::wrap(Arc::new(bbr), now, mtu)
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! All channels of a node, and the routing of packets to them.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use anabranch_base::{ChannelId, Instant, NodeId, SocketId};
+use bytes::BytesMut;
+use noq_proto::{
+    AckFrequencyConfig, ConnectionHandle, ConnectionId, ConnectionIdGenerator, DatagramEvent,
+    EcnCodepoint, EndpointConfig, FourTuple, IdleTimeout, MtuDiscoveryConfig, NoneTokenStore,
+    TransportConfig, VarInt,
+    crypto::{CryptoError, HandshakeTokenKey},
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use crate::{
+    channel::{Channel, Parts, Transmit},
+    config::Config,
+    identity::SecretKey,
+    tap::{Factory, Shared},
+    tls::{self, AllowList},
+};
+
+/// Length of our connection ids: enough for billions of channels, short because every packet
+/// carries one.
+const CONNECTION_ID_BYTES: usize = 5;
+/// Received containers waiting for the session; it drains them after every packet.
+const DATAGRAM_BUFFER_BYTES: usize = 4 << 20;
+/// Smallest UDP payload of a QUIC path (RFC 9000 §14).
+const MTU_MIN_BYTES: u16 = 1200;
+
+/// Translates between our instants and those QUIC uses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Epoch(std::time::Instant);
+
+impl Epoch {
+    pub(crate) fn to_std(self, at: Instant) -> std::time::Instant {
+        self.0 + at.since_epoch()
+    }
+
+    pub(crate) fn from_std(self, at: std::time::Instant) -> Instant {
+        Instant::EPOCH + at.saturating_duration_since(self.0)
+    }
+}
+
+/// A packet that arrived.
+#[derive(Debug)]
+pub struct Received {
+    /// The socket it arrived on.
+    pub socket: SocketId,
+    /// Where it came from.
+    pub remote: SocketAddr,
+    /// The local address it was sent to, if the socket has several.
+    pub local_ip: Option<IpAddr>,
+    /// The two ECN bits of its IP header, if known.
+    pub ecn: Option<u8>,
+    /// The UDP payload.
+    pub data: BytesMut,
+}
+
+/// What a packet was.
+#[derive(Debug)]
+pub enum Handled {
+    /// It belonged to this channel, which now may have events, containers and fates.
+    Channel(ChannelId),
+    /// It opened this channel, whose handshake has begun.
+    Accepted(ChannelId),
+    /// It calls for a stateless answer, which is in the buffer.
+    Respond(Transmit),
+    /// It was not for us, malformed, or replayed; it changed nothing.
+    Ignored,
+}
+
+/// A channel could not be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The address cannot be dialled.
+    #[error("cannot dial {0}: the address needs a host and a port above 0")]
+    Address(SocketAddr),
+    /// QUIC refused for another reason.
+    #[error("cannot open a channel: {0}")]
+    Other(String),
+}
+
+/// Every channel of a node, over all its sockets.
+#[derive(Debug)]
+pub struct Endpoint {
+    epoch: Epoch,
+    key: SecretKey,
+    inner: noq_proto::Endpoint,
+    server: Arc<noq_proto::ServerConfig>,
+    ids: Arc<Mutex<StdRng>>,
+    config: Config,
+    handles: BTreeMap<ChannelId, ConnectionHandle>,
+    /// Indexed by connection handle.
+    channels: Vec<Option<Channel>>,
+    next_id: u64,
+    accepts_max: usize,
+}
+
+impl Endpoint {
+    /// An endpoint for the node with `key`, which accepts channels from the nodes on `allowed`.
+    ///
+    /// `epoch` is the moment that [`Instant::EPOCH`] stands for; `entropy` must come from a
+    /// cryptographic generator, except in a simulation, where it makes runs repeatable.
+    pub fn new(
+        epoch: std::time::Instant,
+        key: SecretKey,
+        allowed: AllowList,
+        config: Config,
+        entropy: [u8; 32],
+    ) -> Self {
+        let mut rng = StdRng::from_seed(entropy);
+        let mut reset_key = [0; 32];
+        rng.fill_bytes(&mut reset_key);
+        let mut quic_seed = [0; 32];
+        rng.fill_bytes(&mut quic_seed);
+        let ids = Arc::new(Mutex::new(rng));
+
+        let reset_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &reset_key);
+        let mut quic = EndpointConfig::new(Arc::new(reset_key));
+        let generator_ids = ids.clone();
+        quic.cid_generator(Arc::new(move || {
+            Box::new(SeededIds(generator_ids.clone())) as Box<dyn ConnectionIdGenerator>
+        }));
+        quic.rng_seed(Some(quic_seed));
+        quic.max_udp_payload_size(config.mtu_max_bytes.max(MTU_MIN_BYTES))
+            .expect("at least 1200 bytes");
+
+        let mut server =
+            noq_proto::ServerConfig::new(tls::server_config(&key, allowed), Arc::new(NoTokens));
+        server.migration(false);
+        server.validation_token.sent(0);
+        server.time_source(Arc::new(NoTime));
+        let server = Arc::new(server);
+        let inner = noq_proto::Endpoint::new(Arc::new(quic), Some(server.clone()), true);
+        Self {
+            epoch: Epoch(epoch),
+            key,
+            inner,
+            server,
+            ids,
+            config,
+            handles: BTreeMap::new(),
+            channels: Vec::new(),
+            next_id: 0,
+            accepts_max: 4096,
+        }
+    }
+
+    /// This node's identity.
+    pub fn node_id(&self) -> NodeId {
+        self.key.node_id()
+    }
+
+    /// The settings that channels get unless [`Endpoint::connect`] is told otherwise.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The channel `id`; `None` once it is over and forgotten.
+    pub fn channel(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        let handle = self.handles.get(&id)?;
+        self.channels.get_mut(handle.0)?.as_mut()
+    }
+
+    /// Ids of all channels, oldest first.
+    pub fn channel_ids(&self) -> impl Iterator<Item = ChannelId> + '_ {
+        self.handles.keys().copied()
+    }
+
+    /// Starts opening a channel to `peer` at `remote`, from `socket`.
+    ///
+    /// # Errors
+    /// The address cannot be dialled.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        remote: SocketAddr,
+        peer: NodeId,
+        config: Option<Config>,
+    ) -> Result<ChannelId, ConnectError> {
+        let config = config.unwrap_or_else(|| self.config.clone());
+        let std_now = self.epoch.to_std(now);
+        let tap = Shared::new(&config, std_now, MTU_MIN_BYTES);
+        let mut client = noq_proto::ClientConfig::new(tls::client_config(&self.key, peer));
+        client.transport_config(Arc::new(transport_config(&config, &tap)));
+        client.token_store(Arc::new(NoneTokenStore));
+        let ids = self.ids.clone();
+        client.initial_dst_cid_provider(Arc::new(move || random_id(&ids, 8)));
+        let (handle, connection) = self
+            .inner
+            .connect(std_now, client, remote, "anabranch")
+            .map_err(|error| match error {
+                noq_proto::ConnectError::InvalidRemoteAddress(address) => {
+                    ConnectError::Address(address)
+                }
+                other => ConnectError::Other(other.to_string()),
+            })?;
+        Ok(self.insert(now, handle, connection, tap, config, socket, remote))
+    }
+
+    /// Takes in a packet. An answer that belongs to no channel is written to `response`.
+    pub fn handle_packet(
+        &mut self,
+        now: Instant,
+        packet: Received,
+        response: &mut Vec<u8>,
+    ) -> Handled {
+        let path = FourTuple::new(packet.remote, packet.local_ip);
+        let ecn = packet.ecn.and_then(EcnCodepoint::from_bits);
+        response.clear();
+        let event = self
+            .inner
+            .handle(self.epoch.to_std(now), path, ecn, packet.data, response);
+        match event {
+            None => Handled::Ignored,
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                let Some(channel) = self.channels.get_mut(handle.0).and_then(Option::as_mut) else {
+                    return Handled::Ignored;
+                };
+                channel.connection.handle_event(event);
+                channel.drain(now);
+                let id = channel.id();
+                self.settle(handle);
+                Handled::Channel(id)
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                if self.handles.len() >= self.accepts_max {
+                    let transmit = self.inner.refuse(incoming, response);
+                    return Handled::Respond(stateless(packet.socket, &transmit));
+                }
+                self.accept(now, packet.socket, incoming, response)
+            }
+            Some(DatagramEvent::Response(transmit)) => {
+                Handled::Respond(stateless(packet.socket, &transmit))
+            }
+        }
+    }
+
+    fn accept(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        incoming: noq_proto::Incoming,
+        response: &mut Vec<u8>,
+    ) -> Handled {
+        let remote = incoming.remote_address();
+        let config = self.config.clone();
+        let std_now = self.epoch.to_std(now);
+        let tap = Shared::new(&config, std_now, MTU_MIN_BYTES);
+        let mut server = (*self.server).clone();
+        server.transport_config(Arc::new(transport_config(&config, &tap)));
+        match self
+            .inner
+            .accept(incoming, std_now, response, Some(Arc::new(server)))
+        {
+            Ok((handle, connection)) => {
+                let id = self.insert(now, handle, connection, tap, config, socket, remote);
+                if let Some(channel) = self.channel(id) {
+                    channel.drain(now);
+                }
+                self.settle(handle);
+                Handled::Accepted(id)
+            }
+            Err(error) => match error.response {
+                Some(transmit) => Handled::Respond(stateless(socket, &transmit)),
+                None => Handled::Ignored,
+            },
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // The parts of one new channel, from two callers.
+    fn insert(
+        &mut self,
+        now: Instant,
+        handle: ConnectionHandle,
+        connection: noq_proto::Connection,
+        tap: Shared,
+        config: Config,
+        socket: SocketId,
+        remote: SocketAddr,
+    ) -> ChannelId {
+        let id = ChannelId(self.next_id);
+        self.next_id += 1;
+        let channel = Channel::new(
+            now,
+            Parts {
+                id,
+                socket,
+                remote,
+                config,
+                epoch: self.epoch,
+                connection,
+                tap,
+            },
+        );
+        if self.channels.len() <= handle.0 {
+            self.channels.resize_with(handle.0 + 1, || None);
+        }
+        self.channels[handle.0] = Some(channel);
+        self.handles.insert(id, handle);
+        id
+    }
+
+    /// Lets the channel's connection and the endpoint exchange what they owe each other (connection
+    /// ids, reset tokens). Call it after any call that may have moved a channel on.
+    pub fn settle_channel(&mut self, id: ChannelId) {
+        if let Some(&handle) = self.handles.get(&id) {
+            self.settle(handle);
+        }
+    }
+
+    fn settle(&mut self, handle: ConnectionHandle) {
+        let Some(channel) = self.channels[handle.0].as_mut() else {
+            return;
+        };
+        while let Some(event) = channel.connection.poll_endpoint_events() {
+            let is_drained = event.is_drained();
+            if let Some(answer) = self.inner.handle_event(handle, event) {
+                channel.connection.handle_event(answer);
+            }
+            if is_drained {
+                break;
+            }
+        }
+    }
+
+    /// Forgets a channel that is drained and whose events have been taken.
+    pub fn forget(&mut self, id: ChannelId) {
+        if let Some(handle) = self.handles.remove(&id) {
+            self.channels[handle.0] = None;
+        }
+    }
+}
+
+fn stateless(socket: SocketId, transmit: &noq_proto::Transmit) -> Transmit {
+    Transmit {
+        socket,
+        remote: transmit.destination,
+        local_ip: transmit.src_ip,
+        size: transmit.size,
+        segment_size: transmit.segment_size,
+        ecn: transmit.ecn.map(|ecn| ecn as u8),
+    }
+}
+
+fn transport_config(config: &Config, tap: &Shared) -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    let mut mtu = MtuDiscoveryConfig::default();
+    mtu.upper_bound(config.mtu_max_bytes.max(MTU_MIN_BYTES))
+        .minimum_change(4);
+    let mut acks = AckFrequencyConfig::default();
+    acks.ack_eliciting_threshold(VarInt::from_u32(config.ack_every_packets.saturating_sub(1)))
+        .max_ack_delay(Some(config.ack_delay_max))
+        .reordering_threshold(VarInt::from_u32(2));
+    let idle = IdleTimeout::try_from(config.idle_timeout.min(Duration::from_secs(3600)))
+        .expect("an hour fits");
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(0))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER_BYTES))
+        .datagram_send_buffer_size(DATAGRAM_BUFFER_BYTES)
+        .mtu_discovery_config(Some(mtu))
+        .ack_frequency_config(Some(acks))
+        .max_idle_timeout(Some(idle))
+        .initial_rtt(Duration::from_millis(100))
+        .congestion_controller_factory(Arc::new(Factory(tap.clone())));
+    transport
+}
+
+/// Connection ids from the endpoint's own generator, so that a simulation is repeatable.
+#[derive(Debug)]
+struct SeededIds(Arc<Mutex<StdRng>>);
+
+fn random_id(ids: &Mutex<StdRng>, length: usize) -> ConnectionId {
+    let mut bytes = [0; 8];
+    ids.lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+        .fill_bytes(&mut bytes);
+    ConnectionId::new(&bytes[..length])
+}
+
+impl ConnectionIdGenerator for SeededIds {
+    fn generate_cid(&mut self) -> ConnectionId {
+        random_id(&self.0, CONNECTION_ID_BYTES)
+    }
+
+    fn cid_len(&self) -> usize {
+        CONNECTION_ID_BYTES
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// We issue no address-validation tokens: channels are few and long-lived.
+struct NoTokens;
+
+impl HandshakeTokenKey for NoTokens {
+    fn seal(&self, _nonce: u128, _data: &mut Vec<u8>) -> Result<(), CryptoError> {
+        Err(CryptoError)
+    }
+
+    fn open<'a>(&self, _nonce: u128, _data: &'a mut [u8]) -> Result<&'a [u8], CryptoError> {
+        Err(CryptoError)
+    }
+}
+
+/// Time matters to QUIC only for tokens, which we do not issue.
+struct NoTime;
+
+impl noq_proto::TimeSource for NoTime {
+    fn now(&self) -> std::time::SystemTime {
+        std::time::SystemTime::UNIX_EPOCH
+    }
+}

@@ -1,0 +1,57 @@
+//! What is measured on a channel.
+
+use std::time::Duration;
+
+use anabranch_base::Rate;
+
+/// A snapshot of a channel's measurements. Counters run from the opening of the channel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Smoothed round-trip time; zero before the first sample.
+    pub rtt_smoothed: Duration,
+    /// Shortest round-trip time seen.
+    pub rtt_min: Duration,
+    /// Newest round-trip time.
+    pub rtt_latest: Duration,
+    /// Mean deviation of the round-trip time (RFC 9002 §5.3).
+    pub rtt_variation: Duration,
+    /// Smoothed rate at which the peer confirms delivery, IP headers excluded.
+    pub rate_delivered: Rate,
+    /// Rate at which packets may leave.
+    pub rate_paced: Rate,
+    /// UDP payload bytes sent and neither acknowledged nor lost.
+    pub in_flight_bytes: u64,
+    /// UDP payload bytes that may be in flight.
+    pub window_bytes: u64,
+    /// UDP payload of a full packet.
+    pub mtu_bytes: usize,
+    /// Ack-eliciting packets sent.
+    pub packets_sent: u64,
+    /// Packets confirmed.
+    pub packets_acked: u64,
+    /// Packets declared lost, those that arrived late included.
+    pub packets_lost: u64,
+    /// UDP payload bytes of ack-eliciting packets sent.
+    pub bytes_sent: u64,
+    /// UDP payload bytes confirmed.
+    pub bytes_acked: u64,
+    /// UDP payload bytes declared lost.
+    pub bytes_lost: u64,
+    /// Congestion events that reached the controller.
+    pub congestion_events: u64,
+    /// Of these, events caused by ECN marks.
+    pub ecn_events: u64,
+    /// Losses that turned out to be reordering.
+    pub spurious_events: u64,
+}
+
+impl Stats {
+    /// Lost packets as a fraction of those whose fate is known; 0 when none is.
+    pub fn loss_fraction(&self) -> f64 {
+        let known = self.packets_acked + self.packets_lost;
+        if known == 0 {
+            return 0.0;
+        }
+        self.packets_lost as f64 / known as f64
+    }
+}

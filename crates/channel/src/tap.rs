@@ -1,0 +1,514 @@
+//! The tap: a wrapper around the congestion controller from which every packet's fate comes.
+//!
+//! QUIC calls a controller for every packet sent, acknowledged and lost. The tap listens, and so knows
+//! exactly what became of each container:
+//!
+//! ```text
+//!   container ──► DATAGRAM queue ──► packet
+//!       dropped by QUIC once copied      on_packet_sent(number)
+//!       = Tracked::drop(container id) ──►  containers of that number
+//!                                        on_ack / on_packet_lost(number) ──► Fate
+//! ```
+//!
+//! A container's buffer is dropped by QUIC at the moment it has been copied into a packet, right
+//! before that packet gets its number; so the buffers dropped since the last numbered packet are what
+//! that packet carries. No guess by size or order is needed, whatever else QUIC puts in between.
+//!
+//! The window that QUIC sees never blocks it: slots are counted from the inner controller's window
+//! and released by our own pacer. The lock is never contended within the engine; it exists because
+//! QUIC owns its controller.
+
+use std::{
+    any::Any,
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use noq_proto::{
+    RttEstimator,
+    congestion::{Controller, ControllerFactory, ControllerMetrics},
+};
+
+use crate::{
+    config::Config,
+    control::{self, Ack, Congestion, Control},
+};
+
+/// What became of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The peer's node has it.
+    Acked {
+        /// From sending to the arrival of the acknowledgement.
+        rtt: Duration,
+    },
+    /// It is gone, as far as QUIC's loss detection can tell. It may still arrive.
+    Lost,
+}
+
+/// The fate of one container, reported exactly once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fate {
+    /// The number that [`crate::Channel::send`] returned.
+    pub container: u64,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// A window that never blocks QUIC and switches its pacer off (it paces windows up to `u32::MAX`).
+const WINDOW_UNLIMITED: u64 = 1 << 40;
+/// Buffers kept for the next containers.
+const POOL_MAX: usize = 256;
+
+/// A packet in flight.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Instant,
+    bytes: u16,
+    /// Containers `first..first + count` are in it.
+    first: u64,
+    count: u16,
+    app_limited: bool,
+    /// Totals at the moment of sending, for the delivery rate [draft-cheng-iccrg-delivery-rate].
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent_at: Instant,
+}
+
+/// Everything the tap knows of one channel; behind the lock of [`Shared`].
+#[derive(Debug)]
+pub(crate) struct Tap {
+    pub(crate) control: Box<dyn Control>,
+    /// Packets by number, from `sent_base`; numbers that carried nothing we count are `None`.
+    sent: VecDeque<Option<Sent>>,
+    sent_base: u64,
+    pub(crate) in_flight: u64,
+    /// Whether QUIC is building packets right now, so that a dropped buffer means "copied".
+    pub(crate) transmitting: bool,
+    /// Containers copied into the packet being built: first and count.
+    copied: Option<(u64, u16)>,
+    pub(crate) fates: Vec<Fate>,
+    pool: Vec<Vec<u8>>,
+    /// The application, not the network, limits what is in flight.
+    pub(crate) app_limited: bool,
+
+    pub(crate) totals: Totals,
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent_at: Instant,
+    /// Smoothed delivery rate in bytes per second.
+    pub(crate) rate: f64,
+    rtt: RttTrack,
+    /// Round trip of the newest packet acknowledged by the acknowledgement being processed.
+    ack_sample: Option<Duration>,
+    /// Losses of packets sent before this are the outage's, not congestion's.
+    forgive_before: Option<Instant>,
+    /// When something was last acknowledged, and since when something is outstanding.
+    pub(crate) acked_at: Option<Instant>,
+    pub(crate) outstanding_since: Option<Instant>,
+}
+
+/// Counters since the channel opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub packets_sent: u64,
+    pub bytes_sent: u64,
+    pub packets_acked: u64,
+    pub bytes_acked: u64,
+    pub packets_lost: u64,
+    pub bytes_lost: u64,
+    pub congestion_events: u64,
+    pub ecn_events: u64,
+    pub spurious_events: u64,
+}
+
+/// Round-trip times, from the newest packet of each acknowledgement (RFC 9002 §5).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RttTrack {
+    pub latest: Duration,
+    pub smoothed: Duration,
+    pub variation: Duration,
+    pub min: Duration,
+}
+
+impl RttTrack {
+    fn update(&mut self, sample: Duration) {
+        self.latest = sample;
+        if self.smoothed.is_zero() {
+            *self = Self {
+                latest: sample,
+                smoothed: sample,
+                variation: sample / 2,
+                min: sample,
+            };
+            return;
+        }
+        self.min = self.min.min(sample);
+        let deviation = self.smoothed.abs_diff(sample);
+        self.variation = (self.variation * 3 + deviation) / 4;
+        self.smoothed = (self.smoothed * 7 + sample) / 8;
+    }
+}
+
+impl Tap {
+    /// Drops what is known of packets so far: those of the handshake, whose number spaces QUIC
+    /// discards without a word.
+    pub(crate) fn arm(&mut self) {
+        self.sent.clear();
+        self.in_flight = 0;
+        self.outstanding_since = None;
+    }
+
+    /// Takes the handshake's round trip for the first estimate.
+    pub(crate) fn seed_rtt(&mut self, rtt: Duration) {
+        if self.rtt.smoothed.is_zero() {
+            self.rtt.update(rtt);
+        }
+    }
+
+    pub(crate) fn rtt(&self) -> RttTrack {
+        self.rtt
+    }
+
+    /// From now on, losses of packets sent so far say nothing about congestion.
+    pub(crate) fn forgive(&mut self, now: Instant) {
+        self.forgive_before = Some(now);
+    }
+
+    fn on_sent(&mut self, now: Instant, bytes: u16, packet: u64) {
+        if self.in_flight == 0 {
+            // The pipe was empty: rates are measured from here.
+            self.first_sent_at = now;
+            self.delivered_at = now;
+            self.outstanding_since = Some(now);
+        }
+        if self.sent.is_empty() {
+            self.sent_base = packet;
+        }
+        // Numbers skipped by QUIC, or used by packets that are not ack-eliciting.
+        while self.sent_base + (self.sent.len() as u64) < packet {
+            self.sent.push_back(None);
+        }
+        let (first, count) = self.copied.take().unwrap_or((0, 0));
+        self.sent.push_back(Some(Sent {
+            at: now,
+            bytes,
+            first,
+            count,
+            app_limited: self.app_limited,
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+        }));
+        self.in_flight += u64::from(bytes);
+        self.totals.packets_sent += 1;
+        self.totals.bytes_sent += u64::from(bytes);
+        self.control.on_sent(now, bytes, packet);
+    }
+
+    /// Takes the record of `packet` out; `None` if it is not one of ours.
+    fn take(&mut self, packet: u64) -> Option<Sent> {
+        let index = packet.checked_sub(self.sent_base)?;
+        let sent = self.sent.get_mut(usize::try_from(index).ok()?)?.take()?;
+        while let Some(None) = self.sent.front() {
+            self.sent.pop_front();
+            self.sent_base += 1;
+        }
+        self.in_flight = self.in_flight.saturating_sub(u64::from(sent.bytes));
+        Some(sent)
+    }
+
+    fn report(&mut self, sent: &Sent, outcome: Outcome) {
+        for container in sent.first..sent.first + u64::from(sent.count) {
+            self.fates.push(Fate { container, outcome });
+        }
+    }
+
+    fn on_ack(&mut self, now: Instant, sent_at: Instant, packet: u64, rtt: &RttEstimator) {
+        // The handshake's packet numbers can coincide with ours; the time of sending tells them apart.
+        let index = packet.checked_sub(self.sent_base);
+        let known = index
+            .and_then(|index| self.sent.get(usize::try_from(index).ok()?))
+            .and_then(Option::as_ref)
+            .is_some_and(|sent| sent.at == sent_at);
+        if !known {
+            return;
+        }
+        let Some(sent) = self.take(packet) else {
+            return;
+        };
+        let bytes = u64::from(sent.bytes);
+        self.totals.packets_acked += 1;
+        self.totals.bytes_acked += bytes;
+        self.delivered += bytes;
+        self.delivered_at = now;
+        self.first_sent_at = sent.at;
+        self.acked_at = Some(now);
+        self.outstanding_since = (self.in_flight > 0).then_some(now);
+        self.ack_sample = Some(now.saturating_duration_since(sent.at));
+        let rate_sample = self.rate_sample(now, &sent, rtt);
+        self.report(
+            &sent,
+            Outcome::Acked {
+                rtt: now.saturating_duration_since(sent.at),
+            },
+        );
+        self.control.on_ack(&Ack {
+            now,
+            sent: sent.at,
+            bytes,
+            packet,
+            app_limited: sent.app_limited,
+            rate_sample,
+            delivered_at_sent: sent.delivered,
+            delivered: self.delivered,
+            rtt,
+        });
+    }
+
+    /// Bytes per second between the sending and the acknowledgement of a packet: the slower of the
+    /// send rate and the acknowledgement rate [draft-cheng-iccrg-delivery-rate §3.3].
+    fn rate_sample(&mut self, now: Instant, sent: &Sent, rtt: &RttEstimator) -> Option<f64> {
+        let send_elapsed = sent.at.saturating_duration_since(sent.first_sent_at);
+        let ack_elapsed = now.saturating_duration_since(sent.delivered_at);
+        let elapsed = send_elapsed.max(ack_elapsed);
+        // Shorter than a round trip is an artefact of compressed acknowledgements.
+        if elapsed.is_zero() || elapsed < rtt.min() {
+            return None;
+        }
+        let sample = (self.delivered - sent.delivered) as f64 / elapsed.as_secs_f64();
+        if !sent.app_limited || sample > self.rate {
+            // Smoothed over about one window: each packet moves it a little.
+            self.rate += (sample - self.rate) * if self.rate == 0.0 { 1.0 } else { 0.02 };
+        }
+        Some(sample)
+    }
+
+    fn on_lost(&mut self, now: Instant, bytes: u16, packet: u64) {
+        let Some(sent) = self.take(packet) else {
+            return;
+        };
+        self.totals.packets_lost += 1;
+        self.totals.bytes_lost += u64::from(bytes);
+        if self.in_flight == 0 {
+            self.outstanding_since = None;
+        }
+        self.report(&sent, Outcome::Lost);
+        self.control.on_lost(now, bytes, packet);
+    }
+
+    fn copied(&mut self, container: u64, mut buffer: Vec<u8>) {
+        if self.transmitting {
+            self.copied = Some(match self.copied {
+                None => (container, 1),
+                Some((first, count)) => (first, count + 1),
+            });
+        } else {
+            // Thrown away by QUIC: too large after the path's MTU shrank, or the connection ended.
+            self.fates.push(Fate {
+                container,
+                outcome: Outcome::Lost,
+            });
+        }
+        if self.pool.len() < POOL_MAX {
+            buffer.clear();
+            self.pool.push(buffer);
+        }
+    }
+
+    /// An empty buffer for the next container.
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
+        self.pool.pop().unwrap_or_default()
+    }
+
+    /// Declares everything in flight lost: the connection is over.
+    pub(crate) fn abandon(&mut self) {
+        for sent in std::mem::take(&mut self.sent).into_iter().flatten() {
+            self.report(&sent, Outcome::Lost);
+        }
+        self.in_flight = 0;
+        self.outstanding_since = None;
+    }
+}
+
+/// The tap as the channel, QUIC's controller and the containers' buffers share it.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Mutex<Tap>>);
+
+impl Shared {
+    pub(crate) fn new(config: &Config, now: Instant, mtu: u16) -> Self {
+        Self(Arc::new(Mutex::new(Tap {
+            control: control::build(config, now, mtu),
+            sent: VecDeque::new(),
+            sent_base: 0,
+            in_flight: 0,
+            transmitting: false,
+            copied: None,
+            fates: Vec::new(),
+            pool: Vec::new(),
+            app_limited: true,
+            totals: Totals::default(),
+            delivered: 0,
+            delivered_at: now,
+            first_sent_at: now,
+            rate: 0.0,
+            rtt: RttTrack::default(),
+            ack_sample: None,
+            forgive_before: None,
+            acked_at: None,
+            outstanding_since: None,
+        })))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Tap> {
+        self.0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Wraps a container so that its fate is reported under the number `container`.
+    pub(crate) fn track(&self, container: u64, buffer: Vec<u8>) -> bytes::Bytes {
+        bytes::Bytes::from_owner(Tracked {
+            buffer,
+            container,
+            tap: self.clone(),
+        })
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tap")
+    }
+}
+
+/// A container's bytes; its drop tells the tap that QUIC is done with them.
+struct Tracked {
+    buffer: Vec<u8>,
+    container: u64,
+    tap: Shared,
+}
+
+impl AsRef<[u8]> for Tracked {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        self.tap.lock().copied(self.container, buffer);
+    }
+}
+
+/// The controller that QUIC holds.
+#[derive(Debug)]
+struct TapController(Shared);
+
+impl Controller for TapController {
+    fn on_packet_sent(&mut self, now: Instant, bytes: u16, pn: u64) {
+        self.0.lock().on_sent(now, bytes, pn);
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        _bytes: u64,
+        pn: u64,
+        _app_limited: bool,
+        rtt: &RttEstimator,
+    ) {
+        self.0.lock().on_ack(now, sent, pn, rtt);
+    }
+
+    fn on_end_acks(
+        &mut self,
+        now: Instant,
+        _in_flight: u64,
+        _app_limited: bool,
+        largest_packet_num_acked: Option<u64>,
+    ) {
+        let mut tap = self.0.lock();
+        if let Some(sample) = tap.ack_sample.take() {
+            tap.rtt.update(sample);
+        }
+        let (in_flight, app_limited) = (tap.in_flight, tap.app_limited);
+        tap.control
+            .on_end_acks(now, in_flight, app_limited, largest_packet_num_acked);
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        is_persistent_congestion: bool,
+        is_ecn: bool,
+        lost_bytes: u64,
+        largest_lost_pn: u64,
+    ) {
+        let mut tap = self.0.lock();
+        if tap.forgive_before.is_some_and(|before| sent < before) {
+            return;
+        }
+        tap.totals.congestion_events += 1;
+        tap.totals.ecn_events += u64::from(is_ecn);
+        tap.control.on_congestion(&Congestion {
+            now,
+            sent,
+            is_persistent: is_persistent_congestion,
+            is_ecn,
+            lost_bytes,
+            lost_packet_max: largest_lost_pn,
+        });
+    }
+
+    fn on_packet_lost(&mut self, lost_bytes: u16, pn: u64, now: Instant) {
+        self.0.lock().on_lost(now, lost_bytes, pn);
+    }
+
+    fn on_spurious_congestion_event(&mut self) {
+        let mut tap = self.0.lock();
+        tap.totals.spurious_events += 1;
+        tap.control.on_spurious();
+    }
+
+    fn on_mtu_update(&mut self, new_mtu: u16) {
+        self.0.lock().control.on_mtu(new_mtu);
+    }
+
+    fn window(&self) -> u64 {
+        WINDOW_UNLIMITED
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        let mut metrics = ControllerMetrics::default();
+        metrics.congestion_window = WINDOW_UNLIMITED;
+        metrics
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Self(self.0.clone()))
+    }
+
+    fn initial_window(&self) -> u64 {
+        WINDOW_UNLIMITED
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// Hands the tap to the one connection it was made for.
+pub(crate) struct Factory(pub(crate) Shared);
+
+impl ControllerFactory for Factory {
+    fn build(self: Arc<Self>, _now: Instant, current_mtu: u16) -> Box<dyn Controller> {
+        self.0.lock().control.on_mtu(current_mtu);
+        Box::new(TapController(self.0.clone()))
+    }
+}

@@ -1,0 +1,90 @@
+//! When would a packet sent on this channel arrive?
+
+use std::time::Duration;
+
+use crate::view::ChannelView;
+
+/// Predicted time from sending a packet now to its arrival: half the current round trip, which
+/// includes the queue it will meet.
+pub fn one_way(channel: &ChannelView) -> Duration {
+    channel.rtt_smoothed / 2
+}
+
+/// Time until the channel will have a free slot: none while there are slots, else the time to
+/// deliver what exceeds the window, at least one packet.
+pub fn wait_for_slot(channel: &ChannelView) -> Duration {
+    if channel.slots > 0 {
+        return Duration::ZERO;
+    }
+    let packet = channel.packet_bytes as u64;
+    let excess = (channel.in_flight_bytes + packet).saturating_sub(channel.window_bytes);
+    time_to_deliver(channel, excess.max(packet))
+}
+
+/// Time the channel needs for `bytes`, once they may leave.
+pub fn time_to_deliver(channel: &ChannelView, bytes: u64) -> Duration {
+    let rate = rate(channel);
+    if rate <= 0.0 {
+        return channel.rtt_smoothed;
+    }
+    Duration::from_secs_f64((bytes as f64 / rate).min(3600.0))
+}
+
+/// Delivery rate in bytes per second; one window per round trip while nothing was measured.
+pub fn rate(channel: &ChannelView) -> f64 {
+    if channel.rate_bytes_per_s > 0.0 {
+        return channel.rate_bytes_per_s;
+    }
+    let rtt = channel.rtt_smoothed.as_secs_f64();
+    if rtt > 0.0 {
+        channel.window_bytes as f64 / rtt
+    } else {
+        0.0
+    }
+}
+
+/// Predicted arrival of a packet that takes the channel's next slot, from now.
+pub fn next_arrival(channel: &ChannelView) -> Duration {
+    wait_for_slot(channel) + one_way(channel)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use anabranch_base::ChannelId;
+
+    pub(crate) fn channel(id: u64, slots: usize, rtt_ms: u64, rate_mbps: f64) -> ChannelView {
+        let rate = rate_mbps * 1e6 / 8.0;
+        let rtt = Duration::from_millis(rtt_ms);
+        let window = (rate * rtt.as_secs_f64()) as u64;
+        ChannelView {
+            id: ChannelId(id),
+            slots,
+            packet_bytes: 1400,
+            rtt_smoothed: rtt,
+            rtt_min: rtt,
+            rtt_variation: Duration::ZERO,
+            rate_bytes_per_s: rate,
+            window_bytes: window,
+            in_flight_bytes: if slots > 0 { 0 } else { window },
+            loss: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_full_channel_costs_the_wait_for_a_slot() {
+        let free = channel(0, 1, 20, 11.2);
+        let full = channel(0, 0, 20, 11.2);
+        assert_eq!(next_arrival(&free), Duration::from_millis(10));
+        // 1400 bytes at 11.2 Mbit/s take 1 ms.
+        assert_eq!(next_arrival(&full), Duration::from_millis(11));
+    }
+
+    #[test]
+    fn without_a_measured_rate_the_window_speaks() {
+        let mut view = channel(0, 0, 100, 8.0);
+        view.rate_bytes_per_s = 0.0;
+        view.window_bytes = 10_000;
+        assert_eq!(rate(&view), 100_000.0);
+    }
+}

@@ -1,0 +1,22 @@
+//! What streams ask for, and the policies that decide which fragment takes which slot.
+//!
+//! This room knows neither QUIC nor wire formats nor time: it looks at [`View`]s the session draws
+//! for it and answers with [`Decision`]s. Slots come in, assignments go out.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`spec`] | [`StreamSpec`]: what an application declares about a stream |
+//! | [`view`] | [`ChannelView`], [`StreamView`], [`View`]: what a policy sees |
+//! | [`policy`] | [`Scheduler`], the one trait, and every policy behind it, one a file |
+//! | [`pick`] | which stream goes next: strict priority, then weighted fair shares |
+//! | [`arrival`] | when would a packet sent on this channel arrive? |
+
+pub mod arrival;
+pub mod pick;
+pub mod policy;
+pub mod spec;
+pub mod view;
+
+pub use policy::{Decision, Policy, Scheduler};
+pub use spec::{Order, Priority, SpecError, StreamSpec};
+pub use view::{ChannelMask, ChannelView, StreamView, View};

@@ -1,0 +1,181 @@
+//! Scheduling policies behind one trait, one policy a file.
+//!
+//! A policy is asked for one decision at a time and asked again until it waits. It decides late:
+//! nothing is bound to a channel before a slot for it exists, so no stream waits behind another's
+//! packet and a change of the network takes effect with the next packet.
+
+mod blest;
+mod default;
+mod ecf;
+mod min_rtt;
+mod pinned;
+mod redundant;
+mod round_robin;
+mod weighted_round_robin;
+
+use std::{fmt, str::FromStr};
+
+use anabranch_base::StreamId;
+
+use crate::{
+    pick::Picker,
+    view::{ChannelMask, View},
+};
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Put the next fragment of this stream into a slot of each of these channels.
+    Send {
+        /// Index into [`View::streams`].
+        stream: usize,
+        /// Indices into [`View::channels`]; not empty, each with a slot.
+        channels: ChannelMask,
+    },
+    /// Leave the remaining slots unused for now. The policy is asked again when anything changes.
+    Wait,
+}
+
+/// A scheduling policy.
+///
+/// The session calls [`next`](Self::next) until it answers [`Decision::Wait`], and after each `Send`
+/// calls [`sent`](Self::sent) with what went out; the view is up to date before every call. The state
+/// of a policy belongs to one session.
+pub trait Scheduler: Send + fmt::Debug {
+    /// Decides about one fragment. Must not answer `Send` with a channel that has no slot.
+    fn next(&mut self, view: &View<'_>) -> Decision;
+
+    /// The decision was carried out: `bytes` application bytes went out on each of its channels.
+    fn sent(&mut self, view: &View<'_>, stream: usize, channels: ChannelMask, bytes: usize);
+
+    /// The stream is closed; forget it.
+    fn forget(&mut self, stream: StreamId);
+}
+
+/// A policy, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Policy {
+    /// Ours: earliest arrival, with urgent streams kept off slow channels.
+    #[default]
+    Default,
+    /// One packet each, in turn.
+    RoundRobin,
+    /// Bytes in proportion to the channels' delivery rates (deficit round-robin).
+    WeightedRoundRobin,
+    /// The free channel with the shortest round trip, as MPTCP's default.
+    MinRtt,
+    /// Earliest completion first [Lim et al., CoNEXT 2017].
+    Ecf,
+    /// Blocking estimation [Ferlin et al., IFIP Networking 2016].
+    Blest,
+    /// Every packet on every channel that has room.
+    Redundant,
+    /// Every stream on one channel: its own, or the first.
+    Pinned,
+}
+
+/// The text names no policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a scheduling policy; choose one of {names}", names = Policy::names())]
+pub struct ParsePolicyError(String);
+
+impl Policy {
+    /// All policies.
+    pub const ALL: [Self; 8] = [
+        Self::Default,
+        Self::RoundRobin,
+        Self::WeightedRoundRobin,
+        Self::MinRtt,
+        Self::Ecf,
+        Self::Blest,
+        Self::Redundant,
+        Self::Pinned,
+    ];
+
+    /// The name used in commands, configuration and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::RoundRobin => "round_robin",
+            Self::WeightedRoundRobin => "weighted_round_robin",
+            Self::MinRtt => "min_rtt",
+            Self::Ecf => "ecf",
+            Self::Blest => "blest",
+            Self::Redundant => "redundant",
+            Self::Pinned => "pinned",
+        }
+    }
+
+    fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// A fresh scheduler of this policy.
+    pub fn build(self) -> Box<dyn Scheduler> {
+        match self {
+            Self::Default => Box::<default::EarliestArrival>::default(),
+            Self::RoundRobin => Box::<round_robin::RoundRobin>::default(),
+            Self::WeightedRoundRobin => Box::<weighted_round_robin::WeightedRoundRobin>::default(),
+            Self::MinRtt => Box::<min_rtt::MinRtt>::default(),
+            Self::Ecf => Box::<ecf::Ecf>::default(),
+            Self::Blest => Box::<blest::Blest>::default(),
+            Self::Redundant => Box::<redundant::Redundant>::default(),
+            Self::Pinned => Box::<pinned::Pinned>::default(),
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Policy {
+    type Err = ParsePolicyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|policy| policy.name() == text.trim())
+            .ok_or_else(|| ParsePolicyError(text.to_owned()))
+    }
+}
+
+/// Picks the stream by [`Picker`] among those that may use some free channel, and the channel by
+/// `choose`; the shape of most policies. `choose` sees the stream and may decline.
+fn stream_then_channel(
+    picker: &Picker,
+    view: &View<'_>,
+    mut choose: impl FnMut(usize) -> Option<usize>,
+) -> Decision {
+    let mut refused = ChannelMask::NONE;
+    // A stream whose choice is to wait must not hold up the others: no head-of-line blocking.
+    for _ in 0..view.streams.len().min(64) {
+        let index_of = |id| view.streams.iter().position(|stream| stream.id == id);
+        let candidate = picker.pick(view, |stream| {
+            index_of(stream.id).is_some_and(|index| index < 64 && !refused.contains(index))
+        });
+        let Some(stream) = candidate else {
+            return Decision::Wait;
+        };
+        if let Some(channel) = choose(stream) {
+            return Decision::Send {
+                stream,
+                channels: ChannelMask::only(channel),
+            };
+        }
+        refused = refused.with(stream);
+    }
+    Decision::Wait
+}
+
+/// The free channels that the stream may use, as indices.
+fn free_channels<'a>(view: &'a View<'_>, stream: usize) -> impl Iterator<Item = usize> + 'a {
+    let stream = &view.streams[stream];
+    (0..view.channels.len())
+        .filter(move |&index| view.channels[index].slots > 0 && stream.may_use(index))
+}
+
+#[cfg(test)]
+mod tests;

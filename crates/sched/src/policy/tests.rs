@@ -1,0 +1,222 @@
+//! What every policy must do, and what each is for.
+
+use anabranch_base::Instant;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    arrival::tests::channel, pick::tests::stream, spec::Priority, view::ChannelView,
+    view::StreamView,
+};
+
+fn decide(policy: Policy, channels: &[ChannelView], streams: &[StreamView]) -> Decision {
+    policy.build().next(&View {
+        now: Instant::EPOCH,
+        channels,
+        streams,
+    })
+}
+
+fn on(channel: usize) -> Decision {
+    Decision::Send {
+        stream: 0,
+        channels: ChannelMask::only(channel),
+    }
+}
+
+#[test]
+fn names_round_trip() {
+    for policy in Policy::ALL {
+        assert_eq!(policy.name().parse(), Ok(policy));
+    }
+    let error = "fastest".parse::<Policy>().expect_err("unknown");
+    assert!(error.to_string().contains("min_rtt"), "{error}");
+}
+
+#[test]
+fn nothing_to_send_or_nowhere_to_send_it_waits() {
+    let channels = [channel(0, 4, 20, 10.0)];
+    let full = [channel(0, 0, 20, 10.0)];
+    let streams = [stream(0, Priority::NORMAL, 100, 5000)];
+    for policy in Policy::ALL {
+        assert_eq!(decide(policy, &channels, &[]), Decision::Wait, "{policy}");
+        assert_eq!(decide(policy, &[], &streams), Decision::Wait, "{policy}");
+        assert_eq!(decide(policy, &full, &streams), Decision::Wait, "{policy}");
+    }
+}
+
+#[test]
+fn round_robin_takes_turns() {
+    let channels = [channel(3, 9, 20, 10.0), channel(5, 9, 90, 1.0)];
+    let streams = [stream(0, Priority::NORMAL, 100, 50_000)];
+    let view = View {
+        now: Instant::EPOCH,
+        channels: &channels,
+        streams: &streams,
+    };
+    let mut scheduler = Policy::RoundRobin.build();
+    let mut counts = [0, 0];
+    for _ in 0..10 {
+        let Decision::Send { stream, channels } = scheduler.next(&view) else {
+            panic!("both channels are free");
+        };
+        for channel in channels.iter() {
+            counts[channel] += 1;
+        }
+        scheduler.sent(&view, stream, channels, 1400);
+    }
+    assert_eq!(counts, [5, 5]);
+}
+
+#[test]
+fn weighted_round_robin_follows_the_rates() {
+    let channels = [channel(3, 9, 20, 30.0), channel(5, 9, 90, 10.0)];
+    let streams = [stream(0, Priority::NORMAL, 100, 50_000)];
+    let view = View {
+        now: Instant::EPOCH,
+        channels: &channels,
+        streams: &streams,
+    };
+    let mut scheduler = Policy::WeightedRoundRobin.build();
+    let mut counts = [0, 0];
+    for _ in 0..400 {
+        let Decision::Send { stream, channels } = scheduler.next(&view) else {
+            panic!("both channels are free");
+        };
+        for channel in channels.iter() {
+            counts[channel] += 1;
+        }
+        scheduler.sent(&view, stream, channels, 1400);
+    }
+    assert_eq!(counts, [300, 100]);
+}
+
+#[test]
+fn min_rtt_takes_the_nearest_free_channel() {
+    let streams = [stream(0, Priority::NORMAL, 100, 5000)];
+    let both = [channel(0, 1, 90, 10.0), channel(1, 1, 20, 1.0)];
+    assert_eq!(decide(Policy::MinRtt, &both, &streams), on(1));
+    let near_is_full = [channel(0, 1, 90, 10.0), channel(1, 0, 20, 1.0)];
+    assert_eq!(decide(Policy::MinRtt, &near_is_full, &streams), on(0));
+}
+
+/// The paper's motivating case: a short rest is finished earlier by waiting for the fast path.
+#[test]
+fn ecf_waits_for_the_fast_path_at_the_end() {
+    let channels = [channel(0, 0, 10, 10.0), channel(1, 4, 100, 10.0)];
+    let rest = [stream(0, Priority::NORMAL, 100, 60_000)];
+    let much = [stream(0, Priority::NORMAL, 100, 6_000_000)];
+    assert_eq!(decide(Policy::Ecf, &channels, &rest), Decision::Wait);
+    assert_eq!(decide(Policy::Ecf, &channels, &much), on(1));
+}
+
+#[test]
+fn blest_skips_a_path_that_would_block() {
+    let channels = [channel(0, 0, 10, 50.0), channel(1, 4, 200, 2.0)];
+    let rest = [stream(0, Priority::NORMAL, 100, 100_000)];
+    let much = [stream(0, Priority::NORMAL, 100, 60_000_000)];
+    assert_eq!(decide(Policy::Blest, &channels, &rest), Decision::Wait);
+    assert_eq!(decide(Policy::Blest, &channels, &much), on(1));
+}
+
+#[test]
+fn redundant_uses_every_free_channel() {
+    let channels = [
+        channel(0, 1, 10, 50.0),
+        channel(1, 0, 20, 2.0),
+        channel(2, 3, 30, 2.0),
+    ];
+    let streams = [stream(0, Priority::NORMAL, 100, 100)];
+    assert_eq!(
+        decide(Policy::Redundant, &channels, &streams),
+        Decision::Send {
+            stream: 0,
+            channels: ChannelMask::only(0).with(2),
+        }
+    );
+}
+
+#[test]
+fn pinned_streams_wait_for_their_channel() {
+    let channels = [channel(0, 1, 10, 50.0), channel(1, 0, 20, 2.0)];
+    let mut pinned = stream(0, Priority::NORMAL, 100, 100);
+    pinned.pinned = Some(Some(1));
+    for policy in Policy::ALL {
+        assert_eq!(
+            decide(policy, &channels, &[pinned.clone()]),
+            Decision::Wait,
+            "{policy}"
+        );
+    }
+}
+
+#[test]
+fn a_stream_that_waits_does_not_hold_up_another() {
+    let channels = [channel(0, 1, 10, 50.0), channel(1, 0, 20, 2.0)];
+    let mut pinned = stream(0, Priority::URGENT, 100, 100);
+    pinned.pinned = Some(Some(1));
+    let other = stream(2, Priority::BULK, 100, 100);
+    assert_eq!(
+        decide(Policy::Default, &channels, &[pinned, other]),
+        Decision::Send {
+            stream: 1,
+            channels: ChannelMask::only(0),
+        }
+    );
+}
+
+#[test]
+fn default_keeps_urgent_streams_off_a_slow_channel() {
+    let channels = [channel(0, 0, 20, 100.0), channel(1, 4, 60, 50.0)];
+    let urgent = [stream(0, Priority::URGENT, 100, 1200)];
+    assert_eq!(decide(Policy::Default, &channels, &urgent), Decision::Wait);
+    let bulk = [stream(0, Priority::BULK, 100, 4_000_000)];
+    assert_eq!(decide(Policy::Default, &channels, &bulk), on(1));
+    let tail = [stream(0, Priority::BULK, 100, 30_000)];
+    assert_eq!(decide(Policy::Default, &channels, &tail), Decision::Wait);
+}
+
+fn any_channel() -> impl Strategy<Value = ChannelView> {
+    (0usize..4, 1u64..400, 0.1f64..1000.0)
+        .prop_map(|(slots, rtt, rate)| channel(0, slots, rtt, rate))
+}
+
+proptest! {
+    /// No policy ever uses a channel without a slot or one the stream may not use; and with every
+    /// channel free, none waits.
+    #[test]
+    fn decisions_are_admissible(
+        mut channels in prop::collection::vec(any_channel(), 1..6),
+        streams in prop::collection::vec((0u8..255, 1u32..1000, 1u64..1_000_000), 1..6),
+        pins in prop::collection::vec(prop::option::of(0usize..6), 6),
+    ) {
+        for (index, channel) in channels.iter_mut().enumerate() {
+            channel.id = anabranch_base::ChannelId(index as u64);
+        }
+        let streams: Vec<StreamView> = streams
+            .iter()
+            .enumerate()
+            .map(|(index, &(priority, weight, backlog))| {
+                let mut view = stream(index as u64, Priority(priority), weight, backlog);
+                view.pinned = pins[index].map(|pin| (pin < channels.len()).then_some(pin));
+                view
+            })
+            .collect();
+        for policy in Policy::ALL {
+            match decide(policy, &channels, &streams) {
+                Decision::Wait => {
+                    let all_free = channels.iter().all(|channel| channel.slots > 0);
+                    let unpinned = streams.iter().all(|stream| stream.pinned.is_none());
+                    prop_assert!(!(all_free && unpinned), "{policy} wastes free channels");
+                }
+                Decision::Send { stream, channels: mask } => {
+                    prop_assert!(!mask.is_empty());
+                    for channel in mask.iter() {
+                        prop_assert!(channels[channel].slots > 0, "{policy}");
+                        prop_assert!(streams[stream].may_use(channel), "{policy}");
+                    }
+                }
+            }
+        }
+    }
+}

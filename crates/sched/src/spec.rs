@@ -1,0 +1,172 @@
+//! What an application declares about a stream.
+
+use std::time::Duration;
+
+use anabranch_base::ChannelId;
+
+/// Largest application data unit, in bytes.
+pub const ADU_BYTES_MAX: usize = 16 << 20;
+/// Longest label of a stream, in bytes.
+pub const LABEL_BYTES_MAX: usize = 128;
+/// Largest weight of a stream.
+pub const WEIGHT_MAX: u32 = 10_000;
+
+/// Order of delivery to the receiving application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Order {
+    /// As sent; an ADU waits for those before it.
+    #[default]
+    Ordered,
+    /// As completed.
+    Unordered,
+}
+
+/// Importance: a larger number goes first, always. Streams of equal priority share by weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(pub u8);
+
+impl Priority {
+    /// Takes only what nobody else wants.
+    pub const SCAVENGER: Self = Self(0);
+    /// Files and other traffic without hurry.
+    pub const BULK: Self = Self(64);
+    /// The default.
+    pub const NORMAL: Self = Self(128);
+    /// Control and conversation: its packets should meet short queues.
+    pub const URGENT: Self = Self(192);
+}
+
+impl Default for Priority {
+    fn default() -> Self {
+        Self::NORMAL
+    }
+}
+
+/// What a stream needs. The receiving node learns it when the stream opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamSpec {
+    /// Lost fragments are sent again, until [`StreamSpec::lifetime`] if there is one.
+    pub reliable: bool,
+    /// Order of delivery.
+    pub order: Order,
+    /// An ADU is of no use this long after it was handed over; then it is dropped wherever it is and
+    /// its owner told (`msgLifetime` of RFC 9622). `None`: useful for ever.
+    pub lifetime: Option<Duration>,
+    /// Importance relative to the session's other streams.
+    pub priority: Priority,
+    /// Share among streams of equal priority; 1 to 10,000.
+    pub weight: u32,
+    /// The only channel the stream may use; `None`: any.
+    pub pinned: Option<ChannelId>,
+    /// The accepting node may send on the stream, too.
+    pub duplex: bool,
+    /// Report every ADU's fate (`Acked`, `Lost`) to the sender; `Expired` is always reported.
+    pub notify: bool,
+    /// Words for people and for the accepting application; at most 128 bytes.
+    pub label: String,
+}
+
+impl Default for StreamSpec {
+    /// Reliable, ordered, without deadline: what a byte stream offers.
+    fn default() -> Self {
+        Self {
+            reliable: true,
+            order: Order::Ordered,
+            lifetime: None,
+            priority: Priority::NORMAL,
+            weight: 100,
+            pinned: None,
+            duplex: false,
+            notify: false,
+            label: String::new(),
+        }
+    }
+}
+
+/// A spec that cannot be honoured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// `weight` is out of range.
+    #[error("weight is {0}; it must be from 1 to 10000")]
+    Weight(u32),
+    /// `lifetime` is out of range.
+    #[error("lifetime is {0:?}; it must be from 1 ms to 1 h, or absent")]
+    Lifetime(Duration),
+    /// `label` is too long.
+    #[error("label has {0} bytes; at most 128 fit")]
+    Label(usize),
+}
+
+impl StreamSpec {
+    /// A file or another transfer without hurry: reliable, ordered, low priority.
+    pub fn bulk(label: &str) -> Self {
+        Self {
+            priority: Priority::BULK,
+            label: label.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Messages that must arrive, each as soon as possible, in no particular order.
+    pub fn messages(label: &str) -> Self {
+        Self {
+            order: Order::Unordered,
+            priority: Priority::URGENT,
+            label: label.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Live data that is worthless after `lifetime`.
+    pub fn live(label: &str, lifetime: Duration) -> Self {
+        Self {
+            order: Order::Unordered,
+            lifetime: Some(lifetime),
+            priority: Priority::URGENT,
+            label: label.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the stream's packets should meet short queues.
+    pub fn is_urgent(&self) -> bool {
+        self.priority >= Priority::URGENT
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// The first field that is out of range.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        if !(1..=WEIGHT_MAX).contains(&self.weight) {
+            return Err(SpecError::Weight(self.weight));
+        }
+        if let Some(lifetime) = self.lifetime
+            && !(Duration::from_millis(1)..=Duration::from_secs(3600)).contains(&lifetime)
+        {
+            return Err(SpecError::Lifetime(lifetime));
+        }
+        if self.label.len() > LABEL_BYTES_MAX {
+            return Err(SpecError::Label(self.label.len()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_checked() {
+        assert_eq!(StreamSpec::default().validate(), Ok(()));
+        let with = |change: fn(&mut StreamSpec)| {
+            let mut spec = StreamSpec::default();
+            change(&mut spec);
+            spec.validate()
+        };
+        assert_eq!(with(|s| s.weight = 0), Err(SpecError::Weight(0)));
+        assert!(with(|s| s.lifetime = Some(Duration::from_micros(1))).is_err());
+        assert!(with(|s| s.label = "x".repeat(129)).is_err());
+    }
+}
