@@ -1,0 +1,62 @@
+//! What an operator chooses for a node's sessions.
+
+use std::time::Duration;
+
+use anabranch_channel as channel;
+use anabranch_sched::{Policy, spec::ADU_BYTES_MAX};
+
+/// Credit that both ends assume before the peer's first word: enough for the first round trip.
+pub(crate) const INITIAL_STREAM_CREDIT_BYTES: u64 = 256 << 10;
+/// As above, for all reliable streams together.
+pub(crate) const INITIAL_SESSION_CREDIT_BYTES: u64 = 1 << 20;
+/// Smallest stream window: the largest ADU must fit, with its overhead.
+pub(crate) const STREAM_WINDOW_MIN_BYTES: u64 = ADU_BYTES_MAX as u64 + 4096;
+/// Most streams that a peer may have open at a time.
+pub(crate) const STREAMS_MAX: usize = 65_536;
+/// Most channels of one session.
+pub(crate) const CHANNELS_MAX: usize = 32;
+
+/// Settings of an engine; the defaults suit up to 10 Gbit/s over 50 ms or 1 Gbit/s over 300 ms.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Settings of new channels.
+    pub channel: channel::Config,
+    /// Scheduling policy of new sessions.
+    pub policy: Policy,
+    /// Bytes of one stream that may wait for the application to read them; at least one ADU of the
+    /// largest size.
+    pub stream_window_bytes: u64,
+    /// Bytes of all reliable streams of a session that may wait.
+    pub session_window_bytes: u64,
+    /// Bytes of one stream that may wait to be sent or acknowledged; beyond, `send` says `Full`.
+    pub send_buffer_bytes: usize,
+    /// How long a session without any channel waits for one to return.
+    pub session_timeout: Duration,
+    /// Copies sent on a second channel, as a fraction of bytes sent: for the tail of a transfer and
+    /// for urgent packets that are overdue.
+    pub copies_max: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            channel: channel::Config::default(),
+            policy: Policy::Default,
+            stream_window_bytes: 32 << 20,
+            session_window_bytes: 64 << 20,
+            send_buffer_bytes: 8 << 20,
+            session_timeout: Duration::from_secs(300),
+            copies_max: 0.05,
+        }
+    }
+}
+
+impl Config {
+    /// The same settings with every window raised to what the protocol needs at least.
+    pub(crate) fn normalised(mut self) -> Self {
+        self.stream_window_bytes = self.stream_window_bytes.max(STREAM_WINDOW_MIN_BYTES);
+        self.session_window_bytes = self.session_window_bytes.max(self.stream_window_bytes);
+        self.send_buffer_bytes = self.send_buffer_bytes.max(1);
+        self
+    }
+}

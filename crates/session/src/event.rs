@@ -1,0 +1,252 @@
+//! What the application is told, and why a call is refused.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anabranch_base::{ChannelId, NodeId, Rate, SessionId, SocketId, StreamId};
+use anabranch_channel::CloseReason;
+use anabranch_sched::{SpecError, StreamSpec};
+use bytes::Bytes;
+
+/// An application data unit, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adu {
+    /// Its number in its stream, from 0, as the sender counted.
+    pub sequence: u64,
+    /// Its bytes.
+    pub data: Bytes,
+}
+
+/// Something happened that the application may want to know.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A session has its first channel.
+    Connected {
+        /// The session.
+        session: SessionId,
+        /// The other node.
+        peer: NodeId,
+        /// The peer opened it.
+        incoming: bool,
+    },
+    /// A session is over; its id means nothing any more.
+    Closed {
+        /// The session.
+        session: SessionId,
+        /// Why.
+        reason: SessionCloseReason,
+    },
+    /// A channel can carry data.
+    ChannelUp {
+        /// The session.
+        session: SessionId,
+        /// The channel.
+        channel: ChannelId,
+        /// Its local socket.
+        socket: SocketId,
+        /// The peer's address.
+        remote: SocketAddr,
+    },
+    /// A channel has fallen silent; what it owed is moved to others.
+    ChannelSuspected {
+        /// The session.
+        session: SessionId,
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// A silent channel is back.
+    ChannelRecovered {
+        /// The session.
+        session: SessionId,
+        /// The channel.
+        channel: ChannelId,
+        /// How long it was suspected.
+        silence: Duration,
+    },
+    /// A channel is over. The session goes on, and dials again where it was the dialler.
+    ChannelClosed {
+        /// The session.
+        session: SessionId,
+        /// The channel.
+        channel: ChannelId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// The peer opened a stream.
+    StreamOpened {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// What the peer declared.
+        spec: StreamSpec,
+    },
+    /// A stream that had nothing to read has something.
+    Readable {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// A stream whose buffer was full has room again.
+    Writable {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// An ADU is at the peer's node (streams with `notify`).
+    Acked {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// Its sequence.
+        adu: u64,
+        /// From `send` to the acknowledgement of its last byte.
+        rtt: Duration,
+    },
+    /// An ADU of an unreliable stream is lost (streams with `notify`).
+    Lost {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// Its sequence.
+        adu: u64,
+    },
+    /// An ADU outlived its lifetime before it was known to be delivered.
+    Expired {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// Its sequence.
+        adu: u64,
+    },
+    /// A stream's fair share of what the channels carry has changed by more than a quarter.
+    Throttle {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// Its share now.
+        rate: Rate,
+    },
+    /// The peer has finished a stream and everything on it has been read.
+    Finished {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// Everything sent on a finished stream is at the peer's node.
+    Delivered {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The peer gave a stream up; what was not read is gone.
+    Reset {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// The peer's reason.
+        code: u32,
+    },
+    /// The peer wants no more of a stream; it has been reset.
+    Stopped {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// The peer's reason.
+        code: u32,
+    },
+}
+
+/// Why a session ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionCloseReason {
+    /// This node closed it.
+    #[error("closed by this node")]
+    Local,
+    /// The peer closed it.
+    #[error("closed by the peer (code {code}): {reason}")]
+    Peer {
+        /// The peer's code.
+        code: u64,
+        /// The peer's words.
+        reason: String,
+    },
+    /// No channel for the configured time.
+    #[error("no path to the peer for {0:?}")]
+    TimedOut(Duration),
+    /// The first channel could not be opened.
+    #[error("cannot reach the peer: {0}")]
+    Unreachable(CloseReason),
+    /// The peer has forgotten the session; it was restarted.
+    #[error("the peer does not know this session any more; it was restarted")]
+    Forgotten,
+    /// The peer speaks another version.
+    #[error("the peer speaks wire version {0}, this node speaks version 1; upgrade the older one")]
+    Version(u64),
+    /// The peer broke the protocol.
+    #[error("the peer broke the protocol: {0}")]
+    Protocol(String),
+}
+
+/// A stream command was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// No such session, or it is over.
+    #[error("{0} does not exist or is over")]
+    UnknownSession(SessionId),
+    /// No such stream, or it is over, or this side may not do that to it.
+    #[error("{0} does not exist, is over, or flows the other way")]
+    UnknownStream(StreamId),
+    /// The spec is out of range.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// Too many streams.
+    #[error("the session has {0} streams open, as many as it may; close some first")]
+    TooMany(usize),
+}
+
+/// An ADU was not accepted; nothing of it was sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The stream's buffer is full; wait for `Writable`. The ADU is handed back.
+    #[error("the stream's send buffer is full; wait until it is writable")]
+    Full(Bytes),
+    /// ADUs have at least one byte.
+    #[error("an ADU has at least 1 byte, this one is empty")]
+    Empty,
+    /// ADUs have at most 16 MiB.
+    #[error(
+        "an ADU has at most 16777216 bytes, this one has {bytes}; cut it up or use a byte stream"
+    )]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// No path is quick enough for the stream's lifetime.
+    #[error("the ADU would arrive after {arrival:?}, beyond the stream's lifetime of {lifetime:?}")]
+    WouldMiss {
+        /// Predicted time until arrival.
+        arrival: Duration,
+        /// The stream's lifetime.
+        lifetime: Duration,
+    },
+    /// The stream was finished or reset.
+    #[error("the stream was finished or reset")]
+    Closed,
+    /// No such session, or no such stream.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+}

@@ -1,0 +1,93 @@
+//! Which fragments are in which packet.
+
+use std::collections::VecDeque;
+
+use anabranch_base::Instant;
+
+use crate::wire::{Control, frame::Place};
+
+/// Something a container carried whose fate matters.
+#[derive(Debug, Clone)]
+pub(crate) enum Item {
+    /// A fragment of an ADU.
+    Fragment {
+        place: Place,
+        length: usize,
+        /// It is a second copy.
+        is_copy: bool,
+    },
+    /// A control frame to send again if it is lost.
+    Control(Box<Control>),
+}
+
+/// A container in flight. The first item lies inline: most containers have just one.
+#[derive(Debug)]
+pub(crate) struct Packet {
+    pub sent_at: Instant,
+    pub bytes: usize,
+    first: Option<Item>,
+    rest: Vec<Item>,
+    /// What it carried has been given to other channels already, because this one fell silent.
+    pub moved: bool,
+    /// A copy of it has been sent on another channel.
+    pub copied: bool,
+}
+
+impl Packet {
+    pub(crate) fn new(sent_at: Instant) -> Self {
+        Self {
+            sent_at,
+            bytes: 0,
+            first: None,
+            rest: Vec::new(),
+            moved: false,
+            copied: false,
+        }
+    }
+
+    pub(crate) fn push(&mut self, item: Item) {
+        if self.first.is_none() {
+            self.first = Some(item);
+        } else {
+            self.rest.push(item);
+        }
+    }
+
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.first.iter().chain(&self.rest)
+    }
+}
+
+/// Key: channel. Containers in flight, by the channel's container number; O(1) per packet.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    packets: VecDeque<Option<Packet>>,
+    base: u64,
+}
+
+impl Flight {
+    /// Notes that `packet` left as container `number`. Numbers come in order without gaps.
+    pub(crate) fn push(&mut self, number: u64, packet: Packet) {
+        if self.packets.is_empty() {
+            self.base = number;
+        }
+        debug_assert_eq!(number, self.base + self.packets.len() as u64);
+        self.packets.push_back(Some(packet));
+    }
+
+    /// Takes out the container whose fate is known.
+    pub(crate) fn take(&mut self, number: u64) -> Option<Packet> {
+        let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
+        let packet = self.packets.get_mut(index)?.take();
+        while let Some(None) = self.packets.front() {
+            self.packets.pop_front();
+            self.base += 1;
+        }
+        packet
+    }
+
+    /// Containers in flight, oldest first.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Packet> {
+        self.packets.iter_mut().flatten()
+    }
+}

@@ -1,0 +1,52 @@
+//! The engine: sessions, streams, fragments, and what goes where. Sans-IO.
+//!
+//! It knows no socket, clock, thread, file or global randomness; a host gives it packets and the time
+//! and carries out what it asks for. The same engine runs in the simulator and on real sockets.
+//!
+//! The loop of a host:
+//!
+//! ```text
+//!   packet ──► handle_packet ─┐
+//!   timer  ──► handle_timeout ─┼─► poll_transmit until None, send
+//!   application ──► commands  ─┘   poll_event until None, tell the application
+//!                                  poll_timeout, arm the timer
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`engine`] | [`Engine`]: the one mouth and the one ear; routes between channels and sessions |
+//! | [`event`] | [`Event`]: what the application is told |
+//! | [`config`] | [`Config`] |
+//! | `session` | a session: its channels, streams, pump |
+//! | `send`, `recv` | the two halves of a stream |
+//! | `flight` | which fragments are in which packet |
+//! | `links` | which paths to keep open, and when to dial again |
+//! | `report` | what the receiver measures for the sender |
+//! | `token` | how a further channel proves that it belongs to a session |
+//! | [`wire`] | the format inside QUIC packets |
+//! | [`ranges`] | sets of bytes and numbers |
+
+pub mod config;
+pub mod engine;
+pub mod event;
+mod flight;
+mod links;
+pub mod ranges;
+mod recv;
+mod report;
+mod send;
+mod session;
+pub mod stats;
+mod token;
+pub mod wire;
+
+pub use anabranch_channel::{
+    AllowList, CloseReason, Config as ChannelConfig, ConnectError, Controller, Liveness, Received,
+    SecretKey, Stats, Transmit,
+};
+pub use anabranch_sched::{Order, Policy, Priority, SpecError, StreamSpec};
+pub use config::Config;
+pub use engine::Engine;
+pub use event::{Adu, Event, SendError, SessionCloseReason, StreamError};
+pub use links::Link;
+pub use stats::{ChannelReport, ChannelState, SessionStats, StreamStats};

@@ -1,0 +1,83 @@
+//! Which paths to keep open, and when to dial again.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anabranch_base::{ChannelId, Instant, SocketId};
+
+/// First pause after a channel could not be opened or was lost.
+const RETRY_MIN: Duration = Duration::from_millis(200);
+/// Longest pause.
+const RETRY_MAX: Duration = Duration::from_secs(10);
+/// A handshake that takes longer is given up and dialled again.
+pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(8);
+
+/// One local socket and one address of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The local socket.
+    pub socket: SocketId,
+    /// The peer's address.
+    pub remote: SocketAddr,
+}
+
+/// Key: session, link. Only the node that opened the session dials.
+#[derive(Debug)]
+pub(crate) struct LinkState {
+    pub link: Link,
+    pub channel: Option<ChannelId>,
+    /// When to dial, if no channel is open.
+    pub dial_at: Option<Instant>,
+    backoff: Duration,
+    /// The local socket is usable.
+    pub up: bool,
+}
+
+impl LinkState {
+    pub(crate) fn new(now: Instant, link: Link) -> Self {
+        Self {
+            link,
+            channel: None,
+            dial_at: Some(now),
+            backoff: RETRY_MIN,
+            up: true,
+        }
+    }
+
+    /// Whether to dial now.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.up && self.channel.is_none() && self.dial_at.is_some_and(|at| at <= now)
+    }
+
+    /// When to look again.
+    pub(crate) fn next_dial(&self) -> Option<Instant> {
+        if self.up && self.channel.is_none() {
+            self.dial_at
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn on_dialled(&mut self, channel: ChannelId) {
+        self.channel = Some(channel);
+        self.dial_at = None;
+    }
+
+    pub(crate) fn on_connected(&mut self) {
+        self.backoff = RETRY_MIN;
+    }
+
+    pub(crate) fn on_closed(&mut self, now: Instant) {
+        self.channel = None;
+        self.dial_at = Some(now + self.backoff);
+        self.backoff = (self.backoff * 2).min(RETRY_MAX);
+    }
+
+    /// The local socket went or came.
+    pub(crate) fn set_up(&mut self, now: Instant, up: bool) {
+        self.up = up;
+        if up && self.channel.is_none() {
+            self.backoff = RETRY_MIN;
+            self.dial_at = Some(now);
+        }
+    }
+}

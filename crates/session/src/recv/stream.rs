@@ -1,0 +1,396 @@
+//! The receiving half of one stream.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use anabranch_base::StreamId;
+use anabranch_sched::{Order, StreamSpec};
+use bytes::Bytes;
+
+use super::assembly::Assembly;
+use crate::{ranges::Ranges, send::ADU_OVERHEAD_BYTES, wire::Fragment};
+
+/// Gaps kept in the memory of what was received on an unreliable stream; older ADUs than the oldest
+/// gap count as received.
+const GAPS_MAX: usize = 1024;
+
+/// The peer broke the rules; the session ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Violation {
+    /// Two fragments of an ADU disagree about its length.
+    #[error("fragments of one ADU disagree about its length")]
+    Length,
+    /// More was sent than there was credit for.
+    #[error("more was sent than there was credit for")]
+    Credit,
+    /// An ADU after the announced end of the stream.
+    #[error("an ADU follows the announced end of its stream")]
+    AfterEnd,
+}
+
+/// What a fragment did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Accepted {
+    /// Nothing new.
+    Duplicate,
+    /// It waits for more.
+    Stored,
+    /// The application has something to read.
+    Readable,
+}
+
+/// Key: session, stream.
+///
+/// Invariants: an ADU's sequence is in exactly one of: `done`, `partial`, or not yet seen; for
+/// ordered streams complete ADUs wait in `complete` until all before them are done.
+#[derive(Debug)]
+pub(crate) struct RecvStream {
+    pub id: StreamId,
+    pub spec: StreamSpec,
+    done: Ranges,
+    partial: BTreeMap<u64, Assembly>,
+    complete: BTreeMap<u64, Bytes>,
+    ready: VecDeque<(u64, Bytes)>,
+    /// Ordered streams: next sequence to hand out.
+    next: u64,
+    end: Option<u64>,
+    window: u64,
+    /// Bytes (and overheads) seen, consumed, and granted; reliable streams only.
+    seen: u64,
+    consumed: u64,
+    granted: u64,
+    held_bytes: usize,
+    /// ADUs thrown away because the application did not read (unreliable streams only).
+    pub dropped_adus: u64,
+    pub received_adus: u64,
+    pub received_bytes: u64,
+    pub duplicate_bytes: u64,
+}
+
+impl RecvStream {
+    pub(crate) fn new(id: StreamId, spec: StreamSpec, window: u64, granted: u64) -> Self {
+        Self {
+            id,
+            spec,
+            done: Ranges::default(),
+            partial: BTreeMap::new(),
+            complete: BTreeMap::new(),
+            ready: VecDeque::new(),
+            next: 0,
+            end: None,
+            window,
+            seen: 0,
+            consumed: 0,
+            granted,
+            held_bytes: 0,
+            dropped_adus: 0,
+            received_adus: 0,
+            received_bytes: 0,
+            duplicate_bytes: 0,
+        }
+    }
+
+    /// Takes in a fragment.
+    pub(crate) fn add(&mut self, fragment: &Fragment) -> Result<Accepted, Violation> {
+        let sequence = fragment.sequence;
+        if self.end.is_some_and(|end| sequence >= end) {
+            return Err(Violation::AfterEnd);
+        }
+        if self.done.contains(sequence) {
+            self.duplicate_bytes += fragment.payload.len() as u64;
+            return Ok(Accepted::Duplicate);
+        }
+        let whole = fragment.offset == 0 && fragment.is_final;
+        if whole && !self.partial.contains_key(&sequence) {
+            self.account(fragment.payload.len() as u64 + ADU_OVERHEAD_BYTES)?;
+            // A copy, so that a small ADU does not keep a whole receive buffer alive.
+            let data = Bytes::copy_from_slice(&fragment.payload);
+            self.held_bytes += data.len();
+            return Ok(self.finish(sequence, data));
+        }
+        let is_new = !self.partial.contains_key(&sequence);
+        let assembly = self.partial.entry(sequence).or_default();
+        let before = assembly.held_bytes();
+        let complete = assembly.add(fragment.offset, &fragment.payload, fragment.is_final)?;
+        let growth = assembly.held_bytes() - before;
+        self.held_bytes += growth;
+        let overhead = if is_new { ADU_OVERHEAD_BYTES } else { 0 };
+        self.account(growth as u64 + overhead)?;
+        if !complete {
+            self.make_room();
+            return Ok(Accepted::Stored);
+        }
+        let assembly = self.partial.remove(&sequence).expect("just added to");
+        Ok(self.finish(sequence, assembly.finish()))
+    }
+
+    fn account(&mut self, bytes: u64) -> Result<(), Violation> {
+        self.seen += bytes;
+        if self.spec.reliable && self.seen > self.granted {
+            return Err(Violation::Credit);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, sequence: u64, data: Bytes) -> Accepted {
+        self.mark_done(sequence);
+        self.received_adus += 1;
+        self.received_bytes += data.len() as u64;
+        let was_empty = self.ready.is_empty();
+        if self.spec.reliable && self.spec.order == Order::Ordered {
+            self.complete.insert(sequence, data);
+            self.hand_out();
+        } else if self.spec.order == Order::Ordered && sequence < self.next {
+            // Unreliable and ordered: what comes late is dropped rather than delivered out of order.
+            self.held_bytes -= data.len();
+            self.dropped_adus += 1;
+        } else {
+            self.next = self.next.max(sequence + 1);
+            self.ready.push_back((sequence, data));
+        }
+        self.make_room();
+        if was_empty && !self.ready.is_empty() {
+            Accepted::Readable
+        } else {
+            Accepted::Stored
+        }
+    }
+
+    fn mark_done(&mut self, sequence: u64) {
+        self.done.insert(sequence..sequence + 1);
+        if !self.spec.reliable && self.done.len() > GAPS_MAX {
+            // Give up on the oldest gap.
+            if let Some(first) = self.done.first() {
+                let from = if first.start == 0 { first.end } else { 0 };
+                let gap = self.done.gaps(from..u64::MAX).next();
+                if let Some(gap) = gap {
+                    self.done.insert(gap.start..gap.start + 1);
+                    self.done.insert(gap);
+                }
+            }
+        }
+    }
+
+    /// Ordered and reliable: moves what is next in order to `ready`.
+    fn hand_out(&mut self) {
+        loop {
+            if let Some(data) = self.complete.remove(&self.next) {
+                self.ready.push_back((self.next, data));
+            } else if !self.done.contains(self.next) || self.partial.contains_key(&self.next) {
+                return;
+            }
+            self.next += 1;
+        }
+    }
+
+    /// An application that does not read an unreliable stream loses the oldest of it.
+    fn make_room(&mut self) {
+        if self.spec.reliable {
+            return;
+        }
+        while self.held_bytes as u64 > self.window {
+            if let Some((sequence, assembly)) = self.partial.pop_first() {
+                self.held_bytes -= assembly.held_bytes();
+                self.mark_done(sequence);
+            } else if let Some((_, data)) = self.ready.pop_front() {
+                self.held_bytes -= data.len();
+            } else {
+                return;
+            }
+            self.dropped_adus += 1;
+        }
+    }
+
+    /// The ADU will never be complete. Returns credit to give back to the session, and whether the
+    /// application has something to read because of it.
+    pub(crate) fn skip(&mut self, sequence: u64, charged_bytes: u64) -> (u64, bool) {
+        if self.done.contains(sequence) {
+            return (0, false);
+        }
+        self.mark_done(sequence);
+        if let Some(assembly) = self.partial.remove(&sequence) {
+            self.held_bytes -= assembly.held_bytes();
+        }
+        self.consumed += charged_bytes;
+        let was_empty = self.ready.is_empty();
+        self.hand_out();
+        (charged_bytes, was_empty && !self.ready.is_empty())
+    }
+
+    /// No ADU will follow `end - 1`.
+    pub(crate) fn set_end(&mut self, end: u64) {
+        self.end = Some(end);
+    }
+
+    /// Whether the peer has finished and everything has been read.
+    pub(crate) fn is_finished(&self) -> bool {
+        let Some(end) = self.end else {
+            return false;
+        };
+        self.ready.is_empty()
+            && if self.spec.reliable {
+                self.done.covers(&(0..end))
+            } else {
+                // What is missing is lost.
+                self.partial.is_empty()
+            }
+    }
+
+    /// Next ADU to read, and the credit that reading it gives back.
+    pub(crate) fn read(&mut self) -> Option<(u64, Bytes, u64)> {
+        let (sequence, data) = self.ready.pop_front()?;
+        self.held_bytes -= data.len();
+        let credit = if self.spec.reliable {
+            data.len() as u64 + ADU_OVERHEAD_BYTES
+        } else {
+            0
+        };
+        self.consumed += credit;
+        Some((sequence, data, credit))
+    }
+
+    /// Credit that what has arrived is known to have used; 0 for unreliable streams.
+    pub(crate) fn seen(&self) -> u64 {
+        if self.spec.reliable { self.seen } else { 0 }
+    }
+
+    pub(crate) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// The credit to announce, when enough has been consumed to be worth a frame.
+    pub(crate) fn next_grant(&mut self) -> Option<u64> {
+        if !self.spec.reliable || self.end.is_some() {
+            return None;
+        }
+        let target = self.consumed + self.window;
+        if target - self.granted < self.window / 4 {
+            return None;
+        }
+        self.granted = target;
+        Some(target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn stream(reliable: bool, order: Order) -> RecvStream {
+        let spec = StreamSpec {
+            reliable,
+            order,
+            ..StreamSpec::default()
+        };
+        RecvStream::new(StreamId(0), spec, 10_000, 10_000)
+    }
+
+    fn fragment(sequence: u64, offset: usize, length: usize, is_final: bool) -> Fragment {
+        Fragment {
+            stream: StreamId(0),
+            sequence,
+            offset,
+            is_final,
+            payload: Bytes::from(vec![sequence as u8; length]),
+        }
+    }
+
+    fn read_all(s: &mut RecvStream) -> Vec<u64> {
+        std::iter::from_fn(|| s.read()).map(|(q, ..)| q).collect()
+    }
+
+    #[test]
+    fn ordered_waits_unordered_does_not() {
+        let mut ordered = stream(true, Order::Ordered);
+        let mut unordered = stream(true, Order::Unordered);
+        assert_eq!(ordered.add(&fragment(1, 0, 10, true)), Ok(Accepted::Stored));
+        assert_eq!(
+            unordered.add(&fragment(1, 0, 10, true)),
+            Ok(Accepted::Readable)
+        );
+        assert_eq!(
+            ordered.add(&fragment(0, 0, 10, true)),
+            Ok(Accepted::Readable)
+        );
+        assert_eq!(read_all(&mut ordered), [0, 1]);
+        assert_eq!(read_all(&mut unordered), [1]);
+    }
+
+    #[test]
+    fn a_skipped_adu_is_not_waited_for() {
+        let mut s = stream(true, Order::Ordered);
+        s.add(&fragment(0, 0, 10, false)).expect("within credit");
+        s.add(&fragment(1, 0, 10, true)).expect("within credit");
+        assert_eq!(s.skip(0, 52), (52, true));
+        assert_eq!(read_all(&mut s), [1]);
+        assert_eq!(
+            s.add(&fragment(0, 10, 10, true)),
+            Ok(Accepted::Duplicate),
+            "late fragments of it change nothing"
+        );
+    }
+
+    #[test]
+    fn sending_beyond_the_credit_is_a_violation() {
+        let mut s = stream(true, Order::Ordered);
+        assert_eq!(s.add(&fragment(0, 0, 9_969, true)), Err(Violation::Credit));
+        let mut s = stream(true, Order::Ordered);
+        s.add(&fragment(0, 0, 9_968, true)).expect("fits exactly");
+        assert!(s.next_grant().is_none(), "nothing was read");
+        s.read().expect("one ADU");
+        assert_eq!(s.next_grant(), Some(20_000));
+    }
+
+    #[test]
+    fn a_slow_reader_of_an_unreliable_stream_loses_the_oldest() {
+        let mut s = stream(false, Order::Unordered);
+        for sequence in 0..30 {
+            s.add(&fragment(sequence, 0, 1000, true))
+                .expect("no credit needed");
+            assert!(s.held_bytes() <= 10_000);
+        }
+        assert_eq!(s.dropped_adus, 20);
+        assert_eq!(read_all(&mut s), (20..30).collect::<Vec<_>>());
+    }
+
+    proptest! {
+        /// Fragments in any order, with repetitions: every ADU once, in order where asked.
+        #[test]
+        fn delivers_once(
+            ordered: bool,
+            lengths in prop::collection::vec(1usize..300, 1..12),
+            order in prop::collection::vec(any::<prop::sample::Index>(), 60),
+        ) {
+            let order_kind = if ordered { Order::Ordered } else { Order::Unordered };
+            let mut s = stream(true, order_kind);
+            let mut fragments = Vec::new();
+            for (sequence, &length) in lengths.iter().enumerate() {
+                let cut = length / 2;
+                if cut > 0 {
+                    fragments.push(fragment(sequence as u64, 0, cut, false));
+                }
+                fragments.push(fragment(sequence as u64, cut, length - cut, true));
+            }
+            let mut got = Vec::new();
+            let shuffled = order.iter().map(|i| i.index(fragments.len()));
+            for index in shuffled.chain(0..fragments.len()) {
+                s.add(&fragments[index]).expect("within credit");
+                while let Some((sequence, data, _)) = s.read() {
+                    prop_assert_eq!(data.len(), lengths[sequence as usize]);
+                    got.push(sequence);
+                }
+            }
+            s.set_end(lengths.len() as u64);
+            prop_assert!(s.is_finished());
+            prop_assert_eq!(s.held_bytes(), 0);
+            if !ordered {
+                got.sort_unstable();
+            }
+            prop_assert_eq!(got, (0..lengths.len() as u64).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! One ADU on its way.
+
+use std::ops::Range;
+
+use anabranch_base::Instant;
+use bytes::Bytes;
+
+use crate::ranges::Ranges;
+
+/// Key: stream, sequence. Lives from `send` until its fate is known.
+#[derive(Debug)]
+pub(super) struct SendAdu {
+    pub data: Bytes,
+    /// Bytes sent at least once.
+    pub sent: usize,
+    /// Bytes acknowledged; empty until the first partial acknowledgement.
+    pub acked: Ranges,
+    pub acked_bytes: u64,
+    /// A fragment of an unreliable ADU was lost.
+    pub broken: bool,
+    /// Fate known; the entry only waits for those before it.
+    pub done: bool,
+    pub deadline: Option<Instant>,
+    pub queued_at: Instant,
+    /// Ranges of which more than one copy is in flight, with the number of extra copies.
+    pub copies: Vec<(Range<u64>, u32)>,
+}
+
+impl SendAdu {
+    pub(super) fn new(now: Instant, data: Bytes, deadline: Option<Instant>) -> Self {
+        Self {
+            data,
+            sent: 0,
+            acked: Ranges::default(),
+            acked_bytes: 0,
+            broken: false,
+            done: false,
+            deadline,
+            queued_at: now,
+            copies: Vec::new(),
+        }
+    }
+
+    pub(super) fn unsent(&self) -> usize {
+        self.data.len() - self.sent
+    }
+
+    /// Notes an acknowledgement; true when the ADU is complete.
+    pub(super) fn acknowledge(&mut self, range: Range<u64>) -> bool {
+        let whole = self.data.len() as u64;
+        if range == (0..whole) {
+            self.acked_bytes = whole;
+        } else {
+            self.acked_bytes += self.acked.insert(range.clone());
+        }
+        self.copies.retain(|(copied, _)| *copied != range);
+        self.acked_bytes == whole
+    }
+
+    /// Notes the loss of one copy of `range`; true when no other copy is in flight.
+    pub(super) fn lose_copy(&mut self, range: &Range<u64>) -> bool {
+        let Some(index) = self.copies.iter().position(|(copied, _)| copied == range) else {
+            return true;
+        };
+        let extra = &mut self.copies[index].1;
+        *extra -= 1;
+        if *extra == 0 {
+            self.copies.swap_remove(index);
+        }
+        false
+    }
+
+    /// Notes that one more copy of `range` has been sent.
+    pub(super) fn add_copy(&mut self, range: Range<u64>) {
+        match self.copies.iter_mut().find(|(copied, _)| *copied == range) {
+            Some((_, extra)) => *extra += 1,
+            None => self.copies.push((range, 1)),
+        }
+    }
+
+    /// Gives the bytes back to the application's memory; what remains is a marker.
+    pub(super) fn release(&mut self) {
+        self.done = true;
+        self.data = Bytes::new();
+        self.sent = 0;
+        self.acked = Ranges::default();
+        self.copies = Vec::new();
+    }
+}

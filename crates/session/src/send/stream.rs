@@ -1,0 +1,423 @@
+//! The sending half of one stream.
+
+use std::{collections::VecDeque, ops::Range, time::Duration};
+
+use anabranch_base::{Instant, StreamId};
+use anabranch_sched::StreamSpec;
+use bytes::Bytes;
+
+use super::{ADU_OVERHEAD_BYTES, adu::SendAdu};
+use crate::wire::frame::Place;
+
+/// A fragment to put into a packet.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub place: Place,
+    pub is_final: bool,
+    pub data: Bytes,
+    /// Credit used by sending it: not zero for the first fragment of an ADU of a reliable stream.
+    pub charge: u64,
+}
+
+/// What became of an ADU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AduFate {
+    /// All of it is at the peer's node; with the time since it was handed over.
+    Acked(Duration),
+    /// Part of it was lost, and it is not to be sent again.
+    Lost,
+    /// It outlived its lifetime.
+    Expired {
+        /// Credit it had used; `Some` when the receiver must be told not to wait for it.
+        skip: Option<u64>,
+    },
+}
+
+/// An ADU whose fate is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    pub sequence: u64,
+    pub fate: AduFate,
+}
+
+/// Key: session, stream.
+///
+/// Invariants: `base` is the sequence of `adus[0]`; no ADU before `cursor` has unsent bytes; `backlog`
+/// is the number of unsent bytes plus those in `lost`.
+#[derive(Debug)]
+pub(crate) struct SendStream {
+    pub id: StreamId,
+    pub spec: StreamSpec,
+    /// The peer has acknowledged the announcement of the stream.
+    pub announced: bool,
+    adus: VecDeque<SendAdu>,
+    base: u64,
+    /// First ADU with unsent bytes.
+    cursor: u64,
+    lost: VecDeque<(u64, Range<u64>)>,
+    backlog: u64,
+    /// Bytes of ADUs whose fate is open.
+    held_bytes: usize,
+    /// Credit used and granted (reliable streams only).
+    pub charged: u64,
+    pub credit: u64,
+    /// No more ADUs will be accepted.
+    pub finishing: bool,
+    pub finish_sent: bool,
+    pub finish_acked: bool,
+    /// The application was told that the buffer is full and waits for room.
+    pub blocked: bool,
+    pub sent_at: Option<Instant>,
+    pub counters: Counters,
+}
+
+/// Totals of a sending half.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub adus: u64,
+    pub bytes: u64,
+    pub acked_adus: u64,
+    pub lost_adus: u64,
+    pub expired_adus: u64,
+    pub repaired_bytes: u64,
+    pub copied_bytes: u64,
+}
+
+impl SendStream {
+    pub(crate) fn new(id: StreamId, spec: StreamSpec, credit: u64) -> Self {
+        Self {
+            id,
+            spec,
+            announced: false,
+            adus: VecDeque::new(),
+            base: 0,
+            cursor: 0,
+            lost: VecDeque::new(),
+            backlog: 0,
+            held_bytes: 0,
+            charged: 0,
+            credit,
+            finishing: false,
+            finish_sent: false,
+            finish_acked: false,
+            blocked: false,
+            sent_at: None,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Queues an ADU and returns its sequence.
+    pub(crate) fn push(&mut self, now: Instant, data: Bytes) -> u64 {
+        let sequence = self.end();
+        let deadline = self.spec.lifetime.map(|lifetime| now + lifetime);
+        self.backlog += data.len() as u64;
+        self.held_bytes += data.len();
+        self.counters.adus += 1;
+        self.counters.bytes += data.len() as u64;
+        self.adus.push_back(SendAdu::new(now, data, deadline));
+        sequence
+    }
+
+    /// Sequence of the next ADU.
+    pub(crate) fn end(&self) -> u64 {
+        self.base + self.adus.len() as u64
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    pub(crate) fn backlog_bytes(&self) -> u64 {
+        self.backlog
+    }
+
+    /// Whether every ADU's fate is known.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.adus.is_empty()
+    }
+
+    /// Deadline of the oldest ADU whose fate is open.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.adus.front().and_then(|adu| adu.deadline)
+    }
+
+    fn adu(&mut self, sequence: u64) -> Option<&mut SendAdu> {
+        let index = sequence.checked_sub(self.base)?;
+        self.adus.get_mut(usize::try_from(index).ok()?)
+    }
+
+    /// Credit that sending the next piece would use.
+    fn next_charge(&self) -> u64 {
+        if !self.spec.reliable {
+            return 0;
+        }
+        let index = (self.cursor - self.base) as usize;
+        match self.adus.get(index) {
+            Some(adu) if adu.sent == 0 => adu.data.len() as u64 + ADU_OVERHEAD_BYTES,
+            _ => 0,
+        }
+    }
+
+    /// Whether a piece could be sent now, given the credit left in the session.
+    pub(crate) fn is_sendable(&self, session_credit: u64) -> bool {
+        if self.backlog == 0 {
+            return false;
+        }
+        if !self.lost.is_empty() {
+            return true;
+        }
+        let charge = self.next_charge();
+        self.charged + charge <= self.credit && charge <= session_credit
+    }
+
+    /// Takes the next piece of at most `room` bytes, headers included as told by `overhead`.
+    pub(crate) fn take_piece(
+        &mut self,
+        now: Instant,
+        session_credit: u64,
+        mut room: impl FnMut(Place) -> usize,
+    ) -> Option<Piece> {
+        while let Some((sequence, range)) = self.lost.pop_front() {
+            self.backlog -= range.end - range.start;
+            if let Some(piece) = self.take_repair(sequence, range, &mut room) {
+                return piece;
+            }
+        }
+        if !self.is_sendable(session_credit) {
+            return None;
+        }
+        let charge = self.next_charge();
+        let (id, sequence) = (self.id, self.cursor);
+        let adu = self.adu(sequence).expect("backlog lies at the cursor");
+        let place = Place {
+            stream: id,
+            sequence,
+            offset: adu.sent,
+        };
+        let length = room(place).min(adu.unsent());
+        if length == 0 {
+            return None;
+        }
+        let data = adu.data.slice(adu.sent..adu.sent + length);
+        adu.sent += length;
+        let is_final = adu.unsent() == 0;
+        self.backlog -= length as u64;
+        self.charged += charge;
+        self.sent_at = Some(now);
+        self.advance_cursor();
+        Some(Piece {
+            place,
+            is_final,
+            data,
+            charge,
+        })
+    }
+
+    /// The first part of `range` that still needs to be sent again. `None`: nothing does.
+    /// `Some(None)`: something does, but it does not fit.
+    fn take_repair(
+        &mut self,
+        sequence: u64,
+        range: Range<u64>,
+        room: &mut impl FnMut(Place) -> usize,
+    ) -> Option<Option<Piece>> {
+        let id = self.id;
+        let adu = self.adu(sequence).filter(|adu| !adu.done)?;
+        let mut gaps = adu.acked.gaps(range);
+        let gap = gaps.next()?;
+        let rest: Vec<Range<u64>> = gaps.collect();
+        let place = Place {
+            stream: id,
+            sequence,
+            offset: gap.start as usize,
+        };
+        let length = room(place).min((gap.end - gap.start) as usize) as u64;
+        let taken = gap.start..gap.start + length;
+        let piece = (length > 0).then(|| {
+            let data = adu.data.slice(taken.start as usize..taken.end as usize);
+            Piece {
+                place,
+                is_final: taken.end == adu.data.len() as u64,
+                data,
+                charge: 0,
+            }
+        });
+        for left in rest.into_iter().rev() {
+            self.requeue(sequence, left);
+        }
+        if taken.end < gap.end {
+            self.requeue(sequence, taken.end..gap.end);
+        }
+        self.counters.repaired_bytes += length;
+        Some(piece)
+    }
+
+    fn requeue(&mut self, sequence: u64, range: Range<u64>) {
+        self.backlog += range.end - range.start;
+        self.lost.push_front((sequence, range));
+    }
+
+    fn advance_cursor(&mut self) {
+        while let Some(adu) = self.adus.get((self.cursor - self.base) as usize) {
+            if !adu.done && adu.unsent() > 0 {
+                return;
+            }
+            self.cursor += 1;
+        }
+    }
+
+    /// Bytes of a fragment that is in flight, for sending a second copy of it; `None` when that
+    /// would be of no use any more.
+    pub(crate) fn copy_piece(&mut self, place: Place, length: usize) -> Option<Piece> {
+        let range = place.offset as u64..(place.offset + length) as u64;
+        let adu = self.adu(place.sequence).filter(|adu| !adu.done)?;
+        if adu.acked.covers(&range) {
+            return None;
+        }
+        let data = adu.data.slice(place.offset..place.offset + length);
+        let is_final = place.offset + length == adu.data.len();
+        adu.add_copy(range);
+        self.counters.copied_bytes += length as u64;
+        Some(Piece {
+            place,
+            is_final,
+            data,
+            charge: 0,
+        })
+    }
+
+    /// A fragment was acknowledged.
+    pub(crate) fn on_acked(
+        &mut self,
+        now: Instant,
+        place: Place,
+        length: usize,
+    ) -> Option<Settled> {
+        let adu = self.adu(place.sequence)?;
+        if adu.done {
+            return None;
+        }
+        let range = place.offset as u64..(place.offset + length) as u64;
+        if adu.acknowledge(range) {
+            let age = now.since(adu.queued_at);
+            self.counters.acked_adus += 1;
+            return Some(self.settle(place.sequence, AduFate::Acked(age)));
+        }
+        self.settle_if_broken(place.sequence)
+    }
+
+    /// One copy of a fragment was lost, or its channel has fallen silent.
+    ///
+    /// A reliable stream will send it again; an unreliable one gives its ADU up.
+    pub(crate) fn on_lost(&mut self, place: Place, length: usize) -> Option<Settled> {
+        let reliable = self.spec.reliable;
+        let adu = self.adu(place.sequence)?;
+        if adu.done {
+            return None;
+        }
+        let range = place.offset as u64..(place.offset + length) as u64;
+        let was_last_copy = adu.lose_copy(&range);
+        if !was_last_copy || adu.acked.covers(&range) {
+            return None;
+        }
+        if reliable {
+            self.backlog += range.end - range.start;
+            self.lost.push_back((place.sequence, range));
+            return None;
+        }
+        if !adu.broken {
+            adu.broken = true;
+            // What was not sent yet is of no use without what was lost.
+            let unsent = adu.unsent() as u64;
+            adu.sent = adu.data.len();
+            self.backlog -= unsent;
+            self.advance_cursor();
+        }
+        self.settle_if_broken(place.sequence)
+    }
+
+    /// The channel that a fragment is on has fallen silent: send it elsewhere, but remember that the
+    /// first copy may still arrive.
+    pub(crate) fn on_moved(&mut self, place: Place, length: usize) {
+        let range = place.offset as u64..(place.offset + length) as u64;
+        let Some(adu) = self.adu(place.sequence).filter(|adu| !adu.done) else {
+            return;
+        };
+        if adu.lose_copy(&range) && !adu.acked.covers(&range) {
+            self.backlog += range.end - range.start;
+            self.lost.push_back((place.sequence, range));
+        }
+    }
+
+    fn settle_if_broken(&mut self, sequence: u64) -> Option<Settled> {
+        let adu = self.adu(sequence)?;
+        if !adu.broken || adu.done {
+            return None;
+        }
+        self.counters.lost_adus += 1;
+        Some(self.settle(sequence, AduFate::Lost))
+    }
+
+    /// Drops every ADU whose deadline has passed.
+    pub(crate) fn expire(&mut self, now: Instant, settled: &mut Vec<Settled>) {
+        if self.spec.lifetime.is_none() {
+            return;
+        }
+        // Deadlines are in order of sequence: every ADU has the same lifetime.
+        let expired = self
+            .adus
+            .iter()
+            .take_while(|adu| adu.deadline.is_some_and(|deadline| deadline <= now))
+            .count();
+        let base = self.base;
+        for sequence in base..base + expired as u64 {
+            let reliable = self.spec.reliable;
+            let Some(adu) = self.adu(sequence).filter(|adu| !adu.done) else {
+                continue;
+            };
+            // An unreliable ADU that is out already has its fate decided by the network.
+            if !reliable && adu.unsent() == 0 {
+                continue;
+            }
+            let length = adu.data.len() as u64;
+            // An unordered receiver waits for nothing, but wants its credit back.
+            let skip = reliable.then_some(if adu.sent > 0 {
+                length + ADU_OVERHEAD_BYTES
+            } else {
+                0
+            });
+            let unsent = adu.unsent() as u64;
+            adu.sent = adu.data.len();
+            self.backlog -= unsent;
+            self.counters.expired_adus += 1;
+            settled.push(self.settle(sequence, AduFate::Expired { skip }));
+        }
+        self.advance_cursor();
+    }
+
+    fn settle(&mut self, sequence: u64, fate: AduFate) -> Settled {
+        let adu = self.adu(sequence).expect("only a known ADU is settled");
+        let length = adu.data.len();
+        adu.release();
+        self.held_bytes -= length;
+        // What waits to be repaired of it is of no use any more.
+        let mut freed = 0;
+        self.lost.retain(|(lost, range)| {
+            let keep = *lost != sequence;
+            if !keep {
+                freed += range.end - range.start;
+            }
+            keep
+        });
+        self.backlog -= freed;
+        while self.adus.front().is_some_and(|adu| adu.done) {
+            self.adus.pop_front();
+            self.base += 1;
+        }
+        self.cursor = self.cursor.max(self.base);
+        Settled { sequence, fate }
+    }
+}
+
+#[cfg(test)]
+mod tests;

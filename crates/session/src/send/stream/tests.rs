@@ -1,0 +1,198 @@
+//! What a sending half must never get wrong, whatever the order of fates.
+
+use super::*;
+use proptest::prelude::*;
+
+fn stream(reliable: bool, lifetime_ms: Option<u64>) -> SendStream {
+    let spec = StreamSpec {
+        reliable,
+        lifetime: lifetime_ms.map(Duration::from_millis),
+        ..StreamSpec::default()
+    };
+    SendStream::new(StreamId(0), spec, u64::MAX)
+}
+
+fn take(stream: &mut SendStream, room: usize) -> Option<Piece> {
+    stream.take_piece(Instant::EPOCH, u64::MAX, |_| room)
+}
+
+#[test]
+fn an_adu_is_cut_to_the_room_there_is() {
+    let mut s = stream(true, None);
+    s.push(Instant::EPOCH, Bytes::from(vec![7; 2500]));
+    let pieces: Vec<Piece> = std::iter::from_fn(|| take(&mut s, 1000)).collect();
+    let shape: Vec<_> = pieces
+        .iter()
+        .map(|p| (p.place.offset, p.data.len(), p.is_final))
+        .collect();
+    assert_eq!(
+        shape,
+        [(0, 1000, false), (1000, 1000, false), (2000, 500, true)]
+    );
+    assert_eq!(s.backlog_bytes(), 0);
+    for (index, piece) in pieces.iter().enumerate() {
+        let settled = s.on_acked(Instant::from_millis(5), piece.place, piece.data.len());
+        assert_eq!(settled.is_some(), index == 2);
+    }
+    assert!(s.is_settled());
+    assert_eq!(s.held_bytes(), 0);
+}
+
+#[test]
+fn a_lost_fragment_goes_before_new_data() {
+    let mut s = stream(true, None);
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 3000]));
+    let first = take(&mut s, 1000).expect("data");
+    assert_eq!(s.on_lost(first.place, 1000), None);
+    let again = take(&mut s, 600).expect("repair");
+    assert_eq!((again.place.offset, again.data.len()), (0, 600));
+    let rest = take(&mut s, 1000).expect("rest of the repair");
+    assert_eq!((rest.place.offset, rest.data.len()), (600, 400));
+    assert_eq!(take(&mut s, 1000).expect("new data").place.offset, 1000);
+}
+
+#[test]
+fn an_unreliable_adu_is_lost_with_its_first_fragment() {
+    let mut s = stream(false, None);
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 3000]));
+    s.push(Instant::EPOCH, Bytes::from(vec![2; 10]));
+    let first = take(&mut s, 1000).expect("data");
+    let settled = s.on_lost(first.place, 1000).expect("its fate is known");
+    assert_eq!(settled.fate, AduFate::Lost);
+    assert_eq!(take(&mut s, 1000).expect("next ADU").place.sequence, 1);
+}
+
+#[test]
+fn a_copy_in_flight_spares_the_repair() {
+    let mut s = stream(true, None);
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 500]));
+    let piece = take(&mut s, 1000).expect("data");
+    s.copy_piece(piece.place, 500).expect("still useful");
+    assert_eq!(s.on_lost(piece.place, 500), None);
+    assert_eq!(s.backlog_bytes(), 0, "the copy may still arrive");
+    assert_eq!(s.on_lost(piece.place, 500), None);
+    assert_eq!(s.backlog_bytes(), 500, "now both are lost");
+}
+
+#[test]
+fn expired_adus_are_dropped_and_the_receiver_told() {
+    let mut s = stream(true, Some(100));
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 1500]));
+    s.push(Instant::EPOCH, Bytes::from(vec![2; 10]));
+    take(&mut s, 1000).expect("data");
+    let mut settled = Vec::new();
+    s.expire(Instant::from_millis(99), &mut settled);
+    assert!(settled.is_empty());
+    s.expire(Instant::from_millis(100), &mut settled);
+    let fates: Vec<AduFate> = settled.iter().map(|s| s.fate).collect();
+    assert_eq!(
+        fates,
+        [
+            AduFate::Expired {
+                skip: Some(1500 + ADU_OVERHEAD_BYTES)
+            },
+            AduFate::Expired { skip: Some(0) }
+        ]
+    );
+    assert_eq!((s.backlog_bytes(), s.held_bytes()), (0, 0));
+    assert!(take(&mut s, 1000).is_none());
+}
+
+#[test]
+fn credit_is_charged_once_per_adu_and_respected() {
+    let mut s = stream(true, None);
+    s.credit = 1500 + ADU_OVERHEAD_BYTES;
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 1500]));
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 1]));
+    assert_eq!(
+        take(&mut s, 1000).expect("data").charge,
+        1500 + ADU_OVERHEAD_BYTES
+    );
+    assert_eq!(take(&mut s, 1000).expect("data").charge, 0);
+    assert!(!s.is_sendable(u64::MAX));
+    s.credit += 1 + ADU_OVERHEAD_BYTES;
+    assert!(!s.is_sendable(ADU_OVERHEAD_BYTES));
+    assert!(s.is_sendable(1 + ADU_OVERHEAD_BYTES));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push(usize),
+    Take(usize),
+    Ack(usize),
+    Lose(usize),
+    Copy(usize),
+    Expire(u64),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (1usize..4000).prop_map(Step::Push),
+        (1usize..1500).prop_map(Step::Take),
+        (0usize..64).prop_map(Step::Ack),
+        (0usize..64).prop_map(Step::Lose),
+        (0usize..64).prop_map(Step::Copy),
+        (0u64..30).prop_map(Step::Expire),
+    ]
+}
+
+proptest! {
+    /// After any history, acknowledging all that is in flight and sending on settles every ADU
+    /// exactly once, and the accounts are balanced.
+    #[test]
+    fn every_adu_is_settled_exactly_once(
+        reliable: bool,
+        lifetime in prop::option::of(10u64..100),
+        steps in prop::collection::vec(any_step(), 0..120),
+    ) {
+        let mut s = stream(reliable, lifetime);
+        let mut now = Instant::EPOCH;
+        let mut flight: Vec<(Place, usize)> = Vec::new();
+        let mut settled: Vec<Settled> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Push(length) => {
+                    s.push(now, Bytes::from(vec![0; length]));
+                }
+                Step::Take(room) => {
+                    if let Some(piece) = take(&mut s, room) {
+                        flight.push((piece.place, piece.data.len()));
+                    }
+                }
+                Step::Ack(index) if !flight.is_empty() => {
+                    let (place, length) = flight.swap_remove(index % flight.len());
+                    settled.extend(s.on_acked(now, place, length));
+                }
+                Step::Lose(index) if !flight.is_empty() => {
+                    let (place, length) = flight.swap_remove(index % flight.len());
+                    settled.extend(s.on_lost(place, length));
+                }
+                Step::Copy(index) if !flight.is_empty() => {
+                    let (place, length) = flight[index % flight.len()];
+                    if s.copy_piece(place, length).is_some() {
+                        flight.push((place, length));
+                    }
+                }
+                Step::Expire(ms) => {
+                    now += Duration::from_millis(ms);
+                    s.expire(now, &mut settled);
+                }
+                _ => {}
+            }
+        }
+        loop {
+            for (place, length) in flight.drain(..) {
+                settled.extend(s.on_acked(now, place, length));
+            }
+            match take(&mut s, 1200) {
+                Some(piece) => flight.push((piece.place, piece.data.len())),
+                None => break,
+            }
+        }
+        prop_assert!(s.is_settled());
+        prop_assert_eq!((s.backlog_bytes(), s.held_bytes()), (0, 0));
+        let mut sequences: Vec<u64> = settled.iter().map(|s| s.sequence).collect();
+        sequences.sort_unstable();
+        prop_assert_eq!(sequences, (0..s.end()).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,161 @@
+//! Packets acknowledged, lost, or stuck on a silent channel.
+
+use std::collections::VecDeque;
+
+use anabranch_base::{ChannelId, Instant};
+use anabranch_channel::{Fate, Outcome};
+
+use super::Session;
+use crate::{
+    event::Event,
+    flight::{Item, Packet},
+    wire::Control,
+};
+
+impl Session {
+    /// A container's fate is known.
+    pub(crate) fn on_fate(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        fate: Fate,
+        events: &mut VecDeque<Event>,
+    ) {
+        let Some(member) = self.member(channel) else {
+            return;
+        };
+        let Some(packet) = member.flight.take(fate.container) else {
+            return;
+        };
+        self.dirty = true;
+        match fate.outcome {
+            Outcome::Acked { .. } => self.on_packet_acked(now, channel, &packet, events),
+            Outcome::Lost => self.on_packet_lost(&packet, events),
+        }
+    }
+
+    fn on_packet_acked(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        packet: &Packet,
+        events: &mut VecDeque<Event>,
+    ) {
+        if let Some(member) = self.member(channel) {
+            member.introduced = true;
+        }
+        self.established = true;
+        for item in packet.items() {
+            match item {
+                Item::Fragment { place, length, .. } => {
+                    let Some(half) = self.send.get_mut(&place.stream) else {
+                        continue;
+                    };
+                    half.announced = true;
+                    if let Some(settled) = half.on_acked(now, *place, *length) {
+                        self.settle(place.stream, settled, events);
+                    }
+                }
+                Item::Control(control) => self.on_control_acked(control, events),
+            }
+        }
+    }
+
+    fn on_control_acked(&mut self, control: &Control, events: &mut VecDeque<Event>) {
+        match control {
+            Control::Open { stream, .. } => {
+                if let Some(half) = self.send.get_mut(stream) {
+                    half.announced = true;
+                }
+            }
+            Control::Finish { stream, .. } => {
+                if let Some(half) = self.send.get_mut(stream) {
+                    half.finish_acked = true;
+                    self.note_delivered(*stream, events);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_packet_lost(&mut self, packet: &Packet, events: &mut VecDeque<Event>) {
+        for item in packet.items() {
+            match item {
+                // What was moved away is somebody else's now, except that an unreliable stream's
+                // fragments were left here.
+                Item::Fragment { place, length, .. } => {
+                    let Some(half) = self.send.get_mut(&place.stream) else {
+                        continue;
+                    };
+                    if packet.moved && half.spec.reliable {
+                        continue;
+                    }
+                    if let Some(settled) = half.on_lost(*place, *length) {
+                        self.settle(place.stream, settled, events);
+                    }
+                }
+                Item::Control(control) if !packet.moved => self.resend(control),
+                Item::Control(_) => {}
+            }
+        }
+    }
+
+    /// Queues a control frame again, unless a newer one says more.
+    fn resend(&mut self, control: &Control) {
+        let obsolete = match control {
+            Control::Report { .. } | Control::Join { .. } => true,
+            Control::StreamCredit { stream, .. } => !self.recv.contains_key(stream),
+            Control::SessionCredit { bytes } => *bytes < self.granted,
+            _ => false,
+        };
+        if !obsolete {
+            self.control.push_front(control.clone());
+            self.dirty = true;
+        }
+    }
+
+    /// A channel has fallen silent: everything reliable on it goes to other channels now, without
+    /// waiting for its fate.
+    pub(crate) fn on_suspected(&mut self, channel: ChannelId) {
+        let mut fragments = Vec::new();
+        let mut controls = Vec::new();
+        let Some(member) = self.member(channel) else {
+            return;
+        };
+        member.suspected = true;
+        for packet in member.flight.iter_mut() {
+            if packet.moved {
+                continue;
+            }
+            packet.moved = true;
+            for item in packet.items() {
+                match item {
+                    Item::Fragment { place, length, .. } => fragments.push((*place, *length)),
+                    Item::Control(control) => controls.push(control.clone()),
+                }
+            }
+        }
+        for (place, length) in fragments {
+            if let Some(half) = self.send.get_mut(&place.stream)
+                && half.spec.reliable
+            {
+                half.on_moved(place, length);
+            }
+        }
+        for control in controls.into_iter().rev() {
+            self.resend(&control);
+        }
+        if self.queue_short_on == Some(channel) {
+            self.queue_short_on = None;
+        }
+        self.dirty = true;
+    }
+
+    /// A silent channel is back.
+    pub(crate) fn on_recovered(&mut self, channel: ChannelId) {
+        if let Some(member) = self.member(channel) {
+            member.suspected = false;
+        }
+        self.dirty = true;
+    }
+}

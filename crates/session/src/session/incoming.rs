@@ -1,0 +1,237 @@
+//! Containers from the peer.
+
+use std::collections::VecDeque;
+
+use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_sched::StreamSpec;
+use bytes::Bytes;
+
+use super::{ProtocolError, Session};
+use crate::{
+    config::STREAMS_MAX,
+    event::Event,
+    recv::Accepted,
+    wire::{self, Control, Fragment, Frame, Reader, VERSION},
+};
+
+impl Session {
+    /// Takes in a container that arrived on one of the session's channels.
+    pub(crate) fn on_container(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        mut container: Bytes,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), ProtocolError> {
+        let bytes = container.len();
+        let header = wire::read_header(&mut container)?;
+        if let Some(member) = self.member(channel) {
+            member.collector.on_container(now, bytes, header.timestamp);
+        }
+        let mut reader = Reader::new(container);
+        while let Some(frame) = reader.next_frame()? {
+            match frame {
+                Frame::Fragment(fragment) => self.on_fragment(channel, &fragment, events)?,
+                Frame::Control(control) => self.on_control(channel, control, events)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn on_fragment(
+        &mut self,
+        channel: ChannelId,
+        fragment: &Fragment,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), ProtocolError> {
+        if let Some(member) = self.member(channel) {
+            member.payload_received_bytes += fragment.payload.len() as u64;
+        }
+        let stream = fragment.stream;
+        let Some(half) = self.recv.get_mut(&stream) else {
+            // A stream that is over, or one whose announcement has not come: its fragments always
+            // travel behind the announcement, so the latter breaks the protocol.
+            return if self.was_opened(stream) {
+                Ok(())
+            } else {
+                Err(ProtocolError::Rule(
+                    "a fragment of a stream never announced",
+                ))
+            };
+        };
+        let seen = half.seen();
+        let accepted = half.add(fragment)?;
+        self.seen += half.seen() - seen;
+        if self.seen > self.granted {
+            return Err(ProtocolError::Rule(
+                "more was sent than the session had credit for",
+            ));
+        }
+        if accepted == Accepted::Readable {
+            events.push_back(Event::Readable {
+                session: self.id,
+                stream,
+            });
+        } else {
+            self.note_finished(stream, events);
+        }
+        Ok(())
+    }
+
+    fn was_opened(&self, stream: StreamId) -> bool {
+        if stream.is_by_initiator() == self.is_initiator {
+            stream.0 >> 1 < self.next_stream
+        } else {
+            self.seen_streams.contains(stream.0 >> 1)
+        }
+    }
+
+    fn on_control(
+        &mut self,
+        channel: ChannelId,
+        control: Control,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), ProtocolError> {
+        self.dirty = true;
+        match control {
+            Control::Hello {
+                version,
+                stream_window_bytes,
+                session_window_bytes,
+            } => {
+                if version != VERSION {
+                    return Err(ProtocolError::Version(version));
+                }
+                if self.peer_stream_window.is_none() {
+                    self.peer_stream_window = Some(stream_window_bytes);
+                    for half in self.send.values_mut() {
+                        half.credit = half.credit.max(stream_window_bytes);
+                    }
+                }
+                self.credit = self.credit.max(session_window_bytes);
+            }
+            // The engine has checked it and put the channel here.
+            Control::Join { .. } => {}
+            Control::Open { stream, spec } => self.on_open(stream, spec, events)?,
+            Control::StreamCredit { stream, bytes } => {
+                if let Some(half) = self.send.get_mut(&stream) {
+                    half.credit = half.credit.max(bytes);
+                }
+            }
+            Control::SessionCredit { bytes } => self.credit = self.credit.max(bytes),
+            Control::Finish { stream, end } => {
+                if let Some(half) = self.recv.get_mut(&stream) {
+                    half.set_end(end);
+                    self.note_finished(stream, events);
+                }
+            }
+            Control::Reset {
+                stream,
+                code,
+                charged_bytes,
+            } => self.on_reset(stream, code, charged_bytes, events),
+            Control::Stop { stream, code } => {
+                if self.send.contains_key(&stream) {
+                    let _ = self.reset(stream, code);
+                    events.push_back(Event::Stopped {
+                        session: self.id,
+                        stream,
+                        code,
+                    });
+                }
+            }
+            Control::Skip {
+                stream,
+                sequence,
+                charged_bytes,
+            } => self.on_skip(stream, sequence, charged_bytes, events),
+            Control::Report { .. } => {
+                if let Some(member) = self.member(channel) {
+                    member.peer_report = Some(control);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_open(
+        &mut self,
+        stream: StreamId,
+        spec: StreamSpec,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), ProtocolError> {
+        if stream.is_by_initiator() == self.is_initiator {
+            return Err(ProtocolError::Rule("a stream id of this node's side"));
+        }
+        let index = stream.0 >> 1;
+        if self.seen_streams.contains(index) {
+            return Ok(());
+        }
+        if self.recv.len() >= STREAMS_MAX {
+            return Err(ProtocolError::Rule("too many open streams"));
+        }
+        self.seen_streams.insert(index..index + 1);
+        if spec.duplex {
+            let mut half = self.sending_half(stream, spec.clone());
+            half.announced = true;
+            self.send.insert(stream, half);
+        }
+        self.recv
+            .insert(stream, self.receiving_half(stream, spec.clone()));
+        events.push_back(Event::StreamOpened {
+            session: self.id,
+            stream,
+            spec,
+        });
+        Ok(())
+    }
+
+    fn on_reset(
+        &mut self,
+        stream: StreamId,
+        code: u32,
+        charged_bytes: u64,
+        events: &mut VecDeque<Event>,
+    ) {
+        let consumed = match self.recv.remove(&stream) {
+            Some(half) => {
+                events.push_back(Event::Reset {
+                    session: self.id,
+                    stream,
+                    code,
+                });
+                half.consumed()
+            }
+            None => match self.stopped.remove(&stream) {
+                Some(consumed) => consumed,
+                None => return,
+            },
+        };
+        self.consume(charged_bytes.saturating_sub(consumed));
+    }
+
+    fn on_skip(
+        &mut self,
+        stream: StreamId,
+        sequence: u64,
+        charged_bytes: u64,
+        events: &mut VecDeque<Event>,
+    ) {
+        let Some(half) = self.recv.get_mut(&stream) else {
+            return;
+        };
+        let (credit, readable) = half.skip(sequence, charged_bytes);
+        if let Some(bytes) = half.next_grant() {
+            self.control
+                .push_back(Control::StreamCredit { stream, bytes });
+        }
+        self.consume(credit);
+        if readable {
+            events.push_back(Event::Readable {
+                session: self.id,
+                stream,
+            });
+        }
+        self.note_finished(stream, events);
+    }
+}

@@ -1,0 +1,428 @@
+//! A session: two nodes, one or more channels, any number of streams.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod` | the state, and the accounts of credit |
+//! | `streams` | commands of the application |
+//! | `incoming` | containers from the peer |
+//! | `fates` | packets acknowledged, lost, or stuck on a silent channel |
+//! | `pump` | the scheduling loop: from slots and backlogs to containers |
+//! | `copies` | second copies for the tail of a transfer and for overdue urgent packets |
+//! | `shares` | `Throttle` events |
+
+mod copies;
+mod fates;
+mod incoming;
+mod pump;
+mod shares;
+mod streams;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId, StreamId};
+use anabranch_channel::Endpoint;
+use anabranch_sched::{Policy, Scheduler};
+
+use crate::{
+    config::{Config, INITIAL_SESSION_CREDIT_BYTES},
+    event::{Event, SessionCloseReason},
+    flight::Flight,
+    links::LinkState,
+    ranges::Ranges,
+    recv::{RecvStream, Violation},
+    report::Collector,
+    send::SendStream,
+    stats::{ChannelReport, ChannelState, SessionStats, StreamStats},
+    token::Token,
+    wire::{Control, DecodeError, VERSION},
+};
+
+/// The peer broke the protocol; the session ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProtocolError {
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error(transparent)]
+    Stream(#[from] Violation),
+    #[error("{0}")]
+    Rule(&'static str),
+    #[error("wire version {0}")]
+    Version(u64),
+}
+
+impl ProtocolError {
+    pub(crate) fn into_reason(self) -> SessionCloseReason {
+        match self {
+            Self::Version(version) => SessionCloseReason::Version(version),
+            other => SessionCloseReason::Protocol(other.to_string()),
+        }
+    }
+}
+
+/// A channel as its session sees it. Key: channel.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub id: ChannelId,
+    pub flight: Flight,
+    /// The peer has acknowledged a container that says which session this channel belongs to.
+    pub introduced: bool,
+    pub connected: bool,
+    pub suspected: bool,
+    pub collector: Collector,
+    pub peer_report: Option<Control>,
+    pub timestamp_at: Instant,
+    pub payload_sent_bytes: u64,
+    pub payload_received_bytes: u64,
+    /// Frames for this channel only.
+    pub control: VecDeque<Control>,
+}
+
+impl Member {
+    fn new(now: Instant, id: ChannelId) -> Self {
+        Self {
+            id,
+            flight: Flight::default(),
+            introduced: false,
+            connected: false,
+            suspected: false,
+            collector: Collector::new(now),
+            peer_report: None,
+            timestamp_at: Instant::EPOCH,
+            payload_sent_bytes: 0,
+            payload_received_bytes: 0,
+            control: VecDeque::new(),
+        }
+    }
+}
+
+/// Key: session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub id: SessionId,
+    pub peer: NodeId,
+    pub is_initiator: bool,
+    pub config: Config,
+    pub token: Option<Token>,
+    /// The first channel, from which the token comes. Until the peer has acknowledged something on
+    /// it, no other channel may speak: the peer could not tell where it belongs.
+    home: Option<ChannelId>,
+    established: bool,
+    pub links: Vec<LinkState>,
+    pub members: Vec<Member>,
+    policy: Policy,
+    scheduler: Box<dyn Scheduler>,
+
+    send: BTreeMap<StreamId, SendStream>,
+    recv: BTreeMap<StreamId, RecvStream>,
+    next_stream: u64,
+    /// Indices of streams of the peer that were opened, whether or not they are over.
+    seen_streams: Ranges,
+    /// Streams that this side stopped reading, with the credit they had consumed, until the peer's
+    /// reset tells what they had used.
+    stopped: BTreeMap<StreamId, u64>,
+    /// Frames for the peer, on whatever channel goes first.
+    control: VecDeque<Control>,
+
+    /// Credit of all reliable streams: used by us and granted by the peer; seen to be used by the
+    /// peer, consumed by the application, and granted by us.
+    charged: u64,
+    credit: u64,
+    seen: u64,
+    consumed: u64,
+    granted: u64,
+    peer_stream_window: Option<u64>,
+
+    /// Since when there has been no connected channel.
+    pub alone_since: Option<Instant>,
+    copies_budget: f64,
+    copy_check_at: Instant,
+    urgent_at: Option<Instant>,
+    queue_short_on: Option<ChannelId>,
+    /// The pump has to run.
+    pub dirty: bool,
+    /// When the pump wants to run again.
+    pump_at: Option<Instant>,
+    shares: shares::Shares,
+    scratch: pump::Scratch,
+}
+
+/// What a new session is made of.
+pub(crate) struct Parts {
+    pub id: SessionId,
+    pub peer: NodeId,
+    pub is_initiator: bool,
+    pub config: Config,
+}
+
+impl Session {
+    pub(crate) fn new(now: Instant, parts: Parts) -> Self {
+        let mut session = Self {
+            id: parts.id,
+            peer: parts.peer,
+            is_initiator: parts.is_initiator,
+            policy: parts.config.policy,
+            scheduler: parts.config.policy.build(),
+            granted: parts.config.session_window_bytes,
+            config: parts.config,
+            token: None,
+            home: None,
+            established: !parts.is_initiator,
+            links: Vec::new(),
+            members: Vec::new(),
+            send: BTreeMap::new(),
+            recv: BTreeMap::new(),
+            next_stream: 0,
+            seen_streams: Ranges::default(),
+            stopped: BTreeMap::new(),
+            control: VecDeque::new(),
+            charged: 0,
+            credit: INITIAL_SESSION_CREDIT_BYTES,
+            seen: 0,
+            consumed: 0,
+            peer_stream_window: None,
+            alone_since: Some(now),
+            copies_budget: 65_536.0,
+            copy_check_at: now,
+            urgent_at: None,
+            queue_short_on: None,
+            dirty: true,
+            pump_at: None,
+            shares: shares::Shares::new(now),
+            scratch: pump::Scratch::default(),
+        };
+        session.control.push_back(Control::Hello {
+            version: VERSION,
+            stream_window_bytes: session.config.stream_window_bytes,
+            session_window_bytes: session.config.session_window_bytes,
+        });
+        session
+    }
+
+    pub(crate) fn member(&mut self, id: ChannelId) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.id == id)
+    }
+
+    /// A channel that will belong to this session is being opened.
+    pub(crate) fn add_member(&mut self, now: Instant, id: ChannelId) {
+        self.members.push(Member::new(now, id));
+    }
+
+    /// A channel of this session can carry data.
+    pub(crate) fn on_connected(&mut self, id: ChannelId, introduced: bool) {
+        if let Some(member) = self.member(id) {
+            member.connected = true;
+            member.introduced = introduced;
+        }
+        self.alone_since = None;
+        self.dirty = true;
+        if let Some(link) = self.links.iter_mut().find(|link| link.channel == Some(id)) {
+            link.on_connected();
+        }
+    }
+
+    /// Whether the session still has to be founded, and on which channel: the first that connected,
+    /// or another one when that is lost or silent before it was acknowledged.
+    pub(crate) fn next_home(&mut self) -> Option<ChannelId> {
+        if self.established {
+            return None;
+        }
+        let home = self.members.iter().find(|m| m.connected && !m.suspected)?;
+        let sits = self
+            .home
+            .is_some_and(|id| self.members.iter().any(|m| m.id == id && !m.suspected));
+        (!sits).then_some(home.id)
+    }
+
+    /// Founds the session on this channel.
+    pub(crate) fn set_home(&mut self, channel: ChannelId, token: Option<Token>) {
+        self.home = Some(channel);
+        self.token = token;
+        for member in &mut self.members {
+            member.introduced = false;
+        }
+        self.dirty = true;
+    }
+
+    /// A channel is over and all its fates are known.
+    pub(crate) fn on_channel_closed(&mut self, now: Instant, id: ChannelId) {
+        self.members.retain(|member| member.id != id);
+        for link in &mut self.links {
+            if link.channel == Some(id) {
+                link.on_closed(now);
+            }
+        }
+        if !self.members.iter().any(|member| member.connected) {
+            self.alone_since.get_or_insert(now);
+        }
+        if self.queue_short_on == Some(id) {
+            self.queue_short_on = None;
+        }
+        self.dirty = true;
+    }
+
+    pub(crate) fn set_socket_up(&mut self, now: Instant, socket: SocketId, up: bool) {
+        for link in &mut self.links {
+            if link.link.socket == socket {
+                link.set_up(now, up);
+            }
+        }
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+        self.scheduler = policy.build();
+        self.dirty = true;
+    }
+
+    fn session_credit(&self) -> u64 {
+        self.credit.saturating_sub(self.charged)
+    }
+
+    /// Bytes of reliable streams were consumed; announces more credit when that is worth a frame.
+    fn consume(&mut self, bytes: u64) {
+        self.consumed += bytes;
+        let window = self.config.session_window_bytes;
+        let target = self.consumed + window;
+        if target - self.granted >= window / 4 {
+            self.granted = target;
+            self.control
+                .push_back(Control::SessionCredit { bytes: target });
+            self.dirty = true;
+        }
+    }
+
+    /// When the session wants to be looked at again, channels' own timers aside.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        if self.dirty {
+            return Some(Instant::EPOCH);
+        }
+        let timed_out = self
+            .alone_since
+            .map(|since| since + self.config.session_timeout);
+        let reports = self.members.iter().filter_map(|m| m.collector.due()).min();
+        let dial = self.links.iter().filter_map(LinkState::next_dial).min();
+        let expiry = self.send.values().filter_map(SendStream::deadline).min();
+        [self.pump_at, timed_out, reports, dial, expiry]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Time has passed: drops what has expired, prepares reports, wakes the pump.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        self.expire(now, events);
+        for member in &mut self.members {
+            if let Some(report) = member.collector.take(now) {
+                member.control.push_back(report);
+                self.dirty = true;
+            }
+        }
+        if self.pump_at.is_some_and(|at| at <= now) {
+            self.dirty = true;
+        }
+    }
+
+    pub(crate) fn stats(&self) -> SessionStats {
+        SessionStats {
+            session: self.id,
+            peer: self.peer,
+            incoming: !self.is_initiator,
+            policy: self.policy,
+            channels_active: self
+                .members
+                .iter()
+                .filter(|m| m.connected && !m.suspected)
+                .count(),
+            streams: self
+                .send
+                .keys()
+                .chain(self.recv.keys())
+                .collect::<std::collections::BTreeSet<_>>()
+                .len(),
+            send_held_bytes: self.send.values().map(|s| s.held_bytes() as u64).sum(),
+            recv_held_bytes: self.recv.values().map(|s| s.held_bytes() as u64).sum(),
+        }
+    }
+
+    pub(crate) fn channel_stats(&self, endpoint: &mut Endpoint) -> Vec<ChannelReport> {
+        self.members
+            .iter()
+            .filter_map(|member| {
+                let channel = endpoint.channel(member.id)?;
+                let state = if !member.connected {
+                    ChannelState::Connecting
+                } else if member.suspected {
+                    ChannelState::Suspected
+                } else {
+                    ChannelState::Active
+                };
+                let delay_variation = match &member.peer_report {
+                    Some(Control::Report {
+                        delay_min,
+                        delay_mean,
+                        delay_max,
+                        ..
+                    }) => Some((*delay_min, *delay_mean, *delay_max)),
+                    _ => None,
+                };
+                Some(ChannelReport {
+                    channel: member.id,
+                    socket: channel.socket(),
+                    remote: channel.remote(),
+                    state,
+                    stats: channel.stats(),
+                    payload_sent_bytes: member.payload_sent_bytes,
+                    payload_received_bytes: member.payload_received_bytes,
+                    delay_variation,
+                })
+            })
+            .collect()
+    }
+
+    pub(crate) fn stream_stats(&self) -> Vec<StreamStats> {
+        let mut all: BTreeMap<StreamId, StreamStats> = BTreeMap::new();
+        let blank = |stream, spec: &anabranch_sched::StreamSpec| StreamStats {
+            stream,
+            spec: spec.clone(),
+            sent_adus: 0,
+            sent_bytes: 0,
+            acked_adus: 0,
+            lost_adus: 0,
+            expired_adus: 0,
+            repaired_bytes: 0,
+            copied_bytes: 0,
+            backlog_bytes: 0,
+            received_adus: 0,
+            received_bytes: 0,
+            duplicate_bytes: 0,
+            dropped_adus: 0,
+        };
+        for stream in self.send.values() {
+            let counters = stream.counters;
+            all.insert(
+                stream.id,
+                StreamStats {
+                    sent_adus: counters.adus,
+                    sent_bytes: counters.bytes,
+                    acked_adus: counters.acked_adus,
+                    lost_adus: counters.lost_adus,
+                    expired_adus: counters.expired_adus,
+                    repaired_bytes: counters.repaired_bytes,
+                    copied_bytes: counters.copied_bytes,
+                    backlog_bytes: stream.backlog_bytes(),
+                    ..blank(stream.id, &stream.spec)
+                },
+            );
+        }
+        for stream in self.recv.values() {
+            let entry = all
+                .entry(stream.id)
+                .or_insert_with(|| blank(stream.id, &stream.spec));
+            entry.received_adus = stream.received_adus;
+            entry.received_bytes = stream.received_bytes;
+            entry.duplicate_bytes = stream.duplicate_bytes;
+            entry.dropped_adus = stream.dropped_adus;
+        }
+        all.into_values().collect()
+    }
+}

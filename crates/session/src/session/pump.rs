@@ -1,0 +1,597 @@
+//! The scheduling loop: from slots and backlogs to containers.
+//!
+//! One run of the pump offers every slot there is to the policy, and fills a container for each slot
+//! taken. Beside the fragment that the policy chose, a container takes along what else fits: control
+//! frames first, then further ADUs of the same stream, then of streams no more important than it.
+
+use std::collections::VecDeque;
+
+use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_channel::{Endpoint, QueueGoal};
+use anabranch_sched::{ChannelMask, ChannelView, Decision, StreamView, View};
+
+use super::Session;
+use crate::{
+    event::Event,
+    flight::{Item, Packet},
+    report::TIMESTAMP_PERIOD,
+    send::{Piece, SendStream},
+    wire::{
+        self, Control,
+        container::{self, HEADER_BYTES_MAX},
+        frame::{Place, fragment_overhead, write_fragment},
+    },
+};
+
+/// Most bytes of control frames in a container that carries fragments.
+const CONTROL_BYTES_MAX: usize = 600;
+/// A fragment smaller than this is not worth its header, unless it completes an ADU.
+const FRAGMENT_BYTES_MIN: usize = 96;
+/// An urgent stream that has sent within this time keeps one channel's queue short.
+const URGENT_MEMORY: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// Buffers of the pump, kept between runs.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    pub(super) channels: Vec<ChannelView>,
+    /// For each channel view, the index of the member, and its container size.
+    places: Vec<(usize, usize)>,
+    pub(super) streams: Vec<StreamView>,
+    pieces: Vec<Piece>,
+}
+
+impl Session {
+    /// Offers every slot to the policy; returns channels that have something to transmit in
+    /// `touched`.
+    pub(crate) fn pump(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        touched: &mut VecDeque<ChannelId>,
+        events: &mut VecDeque<Event>,
+    ) {
+        self.dirty = false;
+        self.pump_at = None;
+        self.expire(now, events);
+        self.dirty = false;
+        self.queue_finishes();
+
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.set_queue_goals(now, endpoint);
+        self.view_channels(now, endpoint, &mut scratch);
+        self.view_streams(now, &mut scratch);
+
+        self.assign_slots(now, endpoint, &mut scratch, touched);
+        self.send_copies(now, endpoint, &mut scratch, touched);
+        self.flush_control(now, endpoint, &scratch, touched);
+        self.settle_limits(endpoint, &scratch);
+        self.note_shares(now, &scratch, events);
+        self.scratch = scratch;
+    }
+
+    fn assign_slots(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        scratch: &mut Scratch,
+        touched: &mut VecDeque<ChannelId>,
+    ) {
+        loop {
+            let view = View {
+                now,
+                channels: &scratch.channels,
+                streams: &scratch.streams,
+            };
+            let Decision::Send { stream, channels } = self.scheduler.next(&view) else {
+                return;
+            };
+            let sent = self.fill(now, endpoint, scratch, stream, channels, touched);
+            if sent == 0 {
+                // The stream turned out to have nothing that may be sent.
+                scratch.streams.remove(stream);
+            }
+        }
+    }
+
+    /// Fills one container for each of `channels`, beginning with `stream`; returns its bytes sent.
+    fn fill(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        scratch: &mut Scratch,
+        stream: usize,
+        channels: ChannelMask,
+        touched: &mut VecDeque<ChannelId>,
+    ) -> usize {
+        debug_assert!(
+            channels
+                .iter()
+                .all(|index| scratch.channels[index].slots > 0)
+        );
+        let capacity = channels
+            .iter()
+            .map(|index| scratch.places[index].1)
+            .min()
+            .unwrap_or(0);
+        let lead = channels.iter().next().expect("not empty");
+        let mut builder = self.begin(now, endpoint, scratch.places[lead].0, capacity);
+        let chosen = scratch.streams[stream].id;
+        self.announce_in(&mut builder, chosen);
+
+        let mut pieces = std::mem::take(&mut scratch.pieces);
+        let mut first_bytes = 0;
+        let mut current = Some(stream);
+        let priority = scratch.streams[stream].priority;
+        while let Some(index) = current {
+            let id = scratch.streams[index].id;
+            if index != stream {
+                self.announce_in(&mut builder, id);
+            }
+            let taken = self.take_pieces(now, &mut builder, id, &mut pieces);
+            if taken > 0 {
+                let view = View {
+                    now,
+                    channels: &scratch.channels,
+                    streams: &scratch.streams,
+                };
+                self.scheduler.sent(&view, index, channels, taken);
+            }
+            if index == stream {
+                first_bytes = taken;
+                if taken == 0 {
+                    break;
+                }
+            }
+            if builder.room() < FRAGMENT_BYTES_MIN {
+                break;
+            }
+            // Whatever else is waiting, is no more important, and may travel here.
+            current = (0..scratch.streams.len()).find(|&other| {
+                let view = &scratch.streams[other];
+                other != index
+                    && other != stream
+                    && view.priority <= priority
+                    && channels.iter().all(|channel| view.may_use(channel))
+                    && (index == stream || other > index)
+                    && self.is_sendable(view.id)
+            });
+        }
+        if first_bytes == 0 && pieces.is_empty() && builder.is_empty() {
+            scratch.pieces = pieces;
+            return 0;
+        }
+        self.dispatch(
+            now,
+            endpoint,
+            scratch,
+            channels,
+            builder,
+            &mut pieces,
+            touched,
+        );
+        scratch.pieces = pieces;
+        self.refresh_stream(scratch, chosen);
+        first_bytes
+    }
+
+    fn is_sendable(&self, stream: StreamId) -> bool {
+        let credit = self.session_credit();
+        self.send
+            .get(&stream)
+            .is_some_and(|half| half.is_sendable(credit))
+    }
+
+    /// Takes as many pieces of one stream as fit; returns their bytes.
+    fn take_pieces(
+        &mut self,
+        now: Instant,
+        builder: &mut Builder,
+        stream: StreamId,
+        pieces: &mut Vec<Piece>,
+    ) -> usize {
+        let mut bytes = 0;
+        loop {
+            let credit = self.session_credit();
+            let Some(half) = self.send.get_mut(&stream) else {
+                return bytes;
+            };
+            let room = builder.room();
+            let piece = half.take_piece(now, credit, |place| {
+                // Room for an explicit length is kept unless the fragment fills the container.
+                room.saturating_sub(fragment_overhead(place, false))
+            });
+            let Some(piece) = piece else {
+                return bytes;
+            };
+            self.charged += piece.charge;
+            bytes += piece.data.len();
+            builder.add(&piece);
+            pieces.push(piece);
+            if builder.room() < FRAGMENT_BYTES_MIN {
+                return bytes;
+            }
+        }
+    }
+
+    /// Starts a container: head, what introduces the channel, control frames.
+    fn begin(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        member: usize,
+        capacity: usize,
+    ) -> Builder {
+        let is_initiator = self.is_initiator;
+        let member = &mut self.members[member];
+        let channel = endpoint
+            .channel(member.id)
+            .expect("only open channels are in the view");
+        let mut builder = Builder::new(channel.buffer(), capacity);
+        let stamp = now.since(member.timestamp_at) >= TIMESTAMP_PERIOD;
+        if stamp {
+            member.timestamp_at = now;
+        }
+        wire::write_header(&mut builder.bytes, stamp.then(|| container::timestamp(now)));
+        if is_initiator
+            && !member.introduced
+            && let Some(token) = &self.token
+            && let Some(proof) = token.proof(channel)
+        {
+            let join = Control::Join {
+                session: token.session,
+                proof,
+            };
+            join.write(&mut builder.bytes);
+        }
+        let limit = builder.bytes.len() + CONTROL_BYTES_MAX.min(builder.room());
+        while let Some(control) = member.control.front() {
+            if builder.bytes.len() + control.size_bound() > limit {
+                break;
+            }
+            let control = member.control.pop_front().expect("looked at it");
+            control.write(&mut builder.bytes);
+            builder.controls.push(control);
+        }
+        while let Some(control) = self.control.front() {
+            if builder.bytes.len() + control.size_bound() > limit {
+                break;
+            }
+            let control = self.control.pop_front().expect("looked at it");
+            control.write(&mut builder.bytes);
+            builder.controls.push(control);
+        }
+        builder
+    }
+
+    /// Puts a stream's announcement before its fragments until the peer has acknowledged one, so
+    /// that no fragment can overtake it.
+    fn announce_in(&mut self, builder: &mut Builder, stream: StreamId) {
+        let Some(half) = self.send.get(&stream) else {
+            return;
+        };
+        if half.announced || stream.is_by_initiator() != self.is_initiator {
+            return;
+        }
+        let open = Control::Open {
+            stream,
+            spec: half.spec.clone(),
+        };
+        if open.size_bound() <= builder.room() {
+            open.write(&mut builder.bytes);
+        } else {
+            builder.closed = true;
+        }
+    }
+
+    /// Hands the container to its channels and remembers what is in it.
+    #[allow(clippy::too_many_arguments)] // One container with everything it needs, from one caller.
+    fn dispatch(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        scratch: &mut Scratch,
+        channels: ChannelMask,
+        builder: Builder,
+        pieces: &mut Vec<Piece>,
+        touched: &mut VecDeque<ChannelId>,
+    ) {
+        let mut remaining = channels.iter().peekable();
+        let mut builder = Some(builder);
+        let mut is_copy = false;
+        while let Some(index) = remaining.next() {
+            let member = scratch.places[index].0;
+            let mut current = match builder.take() {
+                Some(first) => first,
+                None => {
+                    // A second channel gets a container of its own with the same fragments.
+                    let mut other = self.begin(now, endpoint, member, scratch.places[index].1);
+                    for piece in pieces.iter() {
+                        self.announce_in(&mut other, piece.place.stream);
+                    }
+                    other
+                }
+            };
+            let mut packet = Packet::new(now);
+            let count = pieces.len();
+            for (number, piece) in pieces.iter().enumerate() {
+                let is_last = number + 1 == count;
+                write_fragment(
+                    &mut current.bytes,
+                    piece.place,
+                    piece.is_final,
+                    !is_last,
+                    &piece.data,
+                );
+                if is_copy && let Some(half) = self.send.get_mut(&piece.place.stream) {
+                    half.copy_piece(piece.place, piece.data.len());
+                }
+                packet.bytes += piece.data.len();
+                packet.push(Item::Fragment {
+                    place: piece.place,
+                    length: piece.data.len(),
+                    is_copy,
+                });
+            }
+            self.launch(endpoint, member, current, packet);
+            let view = &mut scratch.channels[index];
+            view.slots -= 1;
+            view.in_flight_bytes += scratch.places[index].1 as u64;
+            touch(touched, view.id);
+            is_copy = true;
+        }
+        pieces.clear();
+    }
+
+    /// Hands one container to its channel.
+    pub(super) fn launch(
+        &mut self,
+        endpoint: &mut Endpoint,
+        member: usize,
+        builder: Builder,
+        mut packet: Packet,
+    ) {
+        let member = &mut self.members[member];
+        for control in builder.controls {
+            packet.push(Item::Control(Box::new(control)));
+        }
+        member.payload_sent_bytes += packet.bytes as u64;
+        self.copies_budget += packet.bytes as f64 * self.config.copies_max;
+        let channel = endpoint
+            .channel(member.id)
+            .expect("only open channels are in the view");
+        let number = channel.send(builder.bytes);
+        member.flight.push(number, packet);
+    }
+
+    /// Starts a container on the channel with this view index; for copies.
+    pub(super) fn begin_on(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        scratch: &Scratch,
+        index: usize,
+    ) -> (usize, Builder) {
+        let (member, capacity) = scratch.places[index];
+        (member, self.begin(now, endpoint, member, capacity))
+    }
+
+    /// Control frames that found no container to travel in get one of their own.
+    fn flush_control(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        scratch: &Scratch,
+        touched: &mut VecDeque<ChannelId>,
+    ) {
+        for index in 0..scratch.places.len() {
+            let (member, capacity) = scratch.places[index];
+            while !self.members[member].control.is_empty() {
+                let builder = self.begin(now, endpoint, member, capacity);
+                self.launch(endpoint, member, builder, Packet::new(now));
+                touch(touched, scratch.channels[index].id);
+            }
+        }
+        let nearest =
+            (0..scratch.channels.len()).min_by_key(|&index| scratch.channels[index].rtt_smoothed);
+        let Some(index) = nearest else {
+            return;
+        };
+        let (member, capacity) = scratch.places[index];
+        while !self.control.is_empty() {
+            let builder = self.begin(now, endpoint, member, capacity);
+            self.launch(endpoint, member, builder, Packet::new(now));
+            touch(touched, scratch.channels[index].id);
+        }
+    }
+
+    /// Announces the ends of streams whose last ADU has been sent.
+    fn queue_finishes(&mut self) {
+        for half in self.send.values_mut() {
+            if half.finishing && !half.finish_sent && half.backlog_bytes() == 0 {
+                half.finish_sent = true;
+                if !half.announced && half.id.is_by_initiator() == self.is_initiator {
+                    self.control.push_back(Control::Open {
+                        stream: half.id,
+                        spec: half.spec.clone(),
+                    });
+                }
+                self.control.push_back(Control::Finish {
+                    stream: half.id,
+                    end: half.end(),
+                });
+            }
+        }
+    }
+
+    /// While something urgent flows, one channel keeps its queue short: the nearest.
+    fn set_queue_goals(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let urgent = self
+            .urgent_at
+            .is_some_and(|at| now.since(at) < URGENT_MEMORY);
+        let nearest = if urgent {
+            self.members
+                .iter()
+                .filter(|member| member.connected && !member.suspected)
+                .filter_map(|member| {
+                    Some((endpoint.channel(member.id)?.stats().rtt_min, member.id))
+                })
+                .min()
+                .map(|(_, id)| id)
+        } else {
+            None
+        };
+        if nearest == self.queue_short_on {
+            return;
+        }
+        if let Some(channel) = self.queue_short_on.and_then(|id| endpoint.channel(id)) {
+            channel.set_queue_goal(QueueGoal::Full);
+        }
+        if let Some(channel) = nearest.and_then(|id| endpoint.channel(id)) {
+            channel.set_queue_goal(QueueGoal::Short);
+        }
+        self.queue_short_on = nearest;
+    }
+
+    fn view_channels(&mut self, now: Instant, endpoint: &mut Endpoint, scratch: &mut Scratch) {
+        scratch.channels.clear();
+        scratch.places.clear();
+        for (index, member) in self.members.iter().enumerate() {
+            let may_speak = self.established || self.home == Some(member.id);
+            let usable = member.connected && !member.suspected && may_speak;
+            if !usable || scratch.channels.len() >= 64 {
+                continue;
+            }
+            let Some(channel) = endpoint.channel(member.id) else {
+                continue;
+            };
+            let Some(capacity) = channel.container_bytes_max() else {
+                continue;
+            };
+            let slots = channel.slots(now);
+            let stats = channel.stats();
+            scratch.places.push((index, capacity));
+            scratch.channels.push(ChannelView {
+                id: member.id,
+                slots,
+                packet_bytes: capacity.saturating_sub(HEADER_BYTES_MAX + 8),
+                rtt_smoothed: stats.rtt_smoothed,
+                rtt_min: stats.rtt_min,
+                rtt_variation: stats.rtt_variation,
+                rate_bytes_per_s: stats.rate_delivered.as_bytes_per_s(),
+                window_bytes: stats.window_bytes,
+                in_flight_bytes: stats.in_flight_bytes,
+                loss: stats.loss_fraction(),
+            });
+        }
+    }
+
+    fn view_streams(&self, _now: Instant, scratch: &mut Scratch) {
+        scratch.streams.clear();
+        let credit = self.session_credit();
+        for half in self.send.values() {
+            if half.is_sendable(credit) {
+                scratch.streams.push(stream_view(half, &scratch.channels));
+            }
+        }
+    }
+
+    /// Brings the view of a stream up to date after it was given slots.
+    fn refresh_stream(&self, scratch: &mut Scratch, _chosen: StreamId) {
+        let credit = self.session_credit();
+        scratch.streams.retain_mut(|view| {
+            let Some(half) = self.send.get(&view.id) else {
+                return false;
+            };
+            view.backlog_bytes = half.backlog_bytes();
+            view.deadline = half.deadline();
+            half.is_sendable(credit)
+        });
+    }
+
+    /// Tells the channels what limits them, and decides when to run again.
+    fn settle_limits(&mut self, endpoint: &mut Endpoint, scratch: &Scratch) {
+        let backlogged = !scratch.streams.is_empty();
+        for view in &scratch.channels {
+            let Some(channel) = endpoint.channel(view.id) else {
+                continue;
+            };
+            // A slot that the policy left unused is the application's limit, not the network's.
+            channel.set_backlogged(backlogged && view.slots == 0);
+            if backlogged
+                && view.slots == 0
+                && let Some(at) = channel.next_slot_at()
+            {
+                self.pump_at = Some(self.pump_at.map_or(at, |earlier| earlier.min(at)));
+            }
+        }
+    }
+}
+
+fn stream_view(half: &SendStream, channels: &[ChannelView]) -> StreamView {
+    StreamView {
+        id: half.id,
+        priority: half.spec.priority,
+        weight: half.spec.weight,
+        is_urgent: half.spec.is_urgent(),
+        backlog_bytes: half.backlog_bytes(),
+        deadline: half.deadline(),
+        pinned: half
+            .spec
+            .pinned
+            .map(|pinned| channels.iter().position(|channel| channel.id == pinned)),
+    }
+}
+
+pub(super) fn touch(touched: &mut VecDeque<ChannelId>, channel: ChannelId) {
+    if !touched.contains(&channel) {
+        touched.push_back(channel);
+    }
+}
+
+/// A container being filled. Fragments are planned first and written last, because only the last of
+/// them may leave out its length.
+#[derive(Debug)]
+pub(super) struct Builder {
+    pub(super) bytes: Vec<u8>,
+    capacity: usize,
+    controls: Vec<Control>,
+    /// Bytes that the planned fragments will take.
+    planned: usize,
+    /// Nothing more may be added.
+    closed: bool,
+}
+
+impl Builder {
+    fn new(bytes: Vec<u8>, capacity: usize) -> Self {
+        Self {
+            bytes,
+            capacity,
+            controls: Vec::new(),
+            planned: 0,
+            closed: false,
+        }
+    }
+
+    /// Bytes left.
+    pub(super) fn room(&self) -> usize {
+        if self.closed {
+            return 0;
+        }
+        self.capacity
+            .saturating_sub(self.bytes.len() + self.planned)
+    }
+
+    /// Plans a fragment; all but the last will carry a length.
+    fn add(&mut self, piece: &Piece) {
+        self.planned += fragment_overhead(piece.place, true) + piece.data.len();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.controls.is_empty()
+    }
+
+    /// Writes a single fragment right away.
+    pub(super) fn write_only(&mut self, place: Place, is_final: bool, payload: &[u8]) {
+        write_fragment(&mut self.bytes, place, is_final, false, payload);
+    }
+}

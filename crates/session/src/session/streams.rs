@@ -1,0 +1,271 @@
+//! Commands of the application.
+
+use std::collections::VecDeque;
+
+use anabranch_base::{Instant, StreamId};
+use anabranch_channel::Endpoint;
+use anabranch_sched::{StreamSpec, arrival, spec::ADU_BYTES_MAX};
+use bytes::Bytes;
+
+use super::Session;
+use crate::{
+    config::{INITIAL_STREAM_CREDIT_BYTES, STREAMS_MAX},
+    event::{Adu, Event, SendError, StreamError},
+    recv::RecvStream,
+    send::{AduFate, SendStream, Settled},
+    wire::Control,
+};
+
+impl Session {
+    pub(crate) fn open_stream(&mut self, spec: StreamSpec) -> Result<StreamId, StreamError> {
+        spec.validate()?;
+        if self.send.len() >= STREAMS_MAX {
+            return Err(StreamError::TooMany(STREAMS_MAX));
+        }
+        let id = StreamId::new(self.next_stream, self.is_initiator);
+        self.next_stream += 1;
+        if spec.duplex {
+            self.recv.insert(id, self.receiving_half(id, spec.clone()));
+        }
+        self.send.insert(id, self.sending_half(id, spec));
+        Ok(id)
+    }
+
+    pub(super) fn sending_half(&self, id: StreamId, spec: StreamSpec) -> SendStream {
+        let credit = self
+            .peer_stream_window
+            .unwrap_or(INITIAL_STREAM_CREDIT_BYTES);
+        SendStream::new(id, spec, credit)
+    }
+
+    pub(super) fn receiving_half(&self, id: StreamId, spec: StreamSpec) -> RecvStream {
+        let window = self.config.stream_window_bytes;
+        RecvStream::new(id, spec, window, window)
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        data: Bytes,
+    ) -> Result<u64, SendError> {
+        let buffer = self.config.send_buffer_bytes;
+        let half = self
+            .send
+            .get_mut(&stream)
+            .ok_or(StreamError::UnknownStream(stream))?;
+        if half.finishing {
+            return Err(SendError::Closed);
+        }
+        if data.is_empty() {
+            return Err(SendError::Empty);
+        }
+        if data.len() > ADU_BYTES_MAX {
+            return Err(SendError::TooLarge { bytes: data.len() });
+        }
+        if half.held_bytes() >= buffer {
+            half.blocked = true;
+            return Err(SendError::Full(data));
+        }
+        self.dirty = true;
+        if half.spec.is_urgent() {
+            self.urgent_at = Some(now);
+        }
+        Ok(half.push(now, data))
+    }
+
+    /// Predicted time until an ADU handed over now would arrive, when that exceeds its lifetime.
+    pub(crate) fn would_miss(&self, stream: StreamId) -> Option<SendError> {
+        let lifetime = self.send.get(&stream)?.spec.lifetime?;
+        let arrival = self
+            .scratch
+            .channels
+            .iter()
+            .map(arrival::next_arrival)
+            .min()?;
+        (arrival > lifetime).then_some(SendError::WouldMiss { arrival, lifetime })
+    }
+
+    pub(crate) fn send_room(&self, stream: StreamId) -> usize {
+        self.send.get(&stream).map_or(0, |half| {
+            self.config
+                .send_buffer_bytes
+                .saturating_sub(half.held_bytes())
+        })
+    }
+
+    pub(crate) fn finish(&mut self, stream: StreamId) -> Result<(), StreamError> {
+        let half = self
+            .send
+            .get_mut(&stream)
+            .ok_or(StreamError::UnknownStream(stream))?;
+        if !half.finishing {
+            half.finishing = true;
+            self.dirty = true;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn reset(&mut self, stream: StreamId, code: u32) -> Result<(), StreamError> {
+        let half = self
+            .send
+            .remove(&stream)
+            .ok_or(StreamError::UnknownStream(stream))?;
+        self.announce(&half);
+        self.control.push_back(Control::Reset {
+            stream,
+            code,
+            charged_bytes: half.charged,
+        });
+        self.scheduler.forget(stream);
+        self.dirty = true;
+        Ok(())
+    }
+
+    /// Makes sure that the peer learns of a stream whose sending half goes before its announcement
+    /// was acknowledged.
+    fn announce(&mut self, half: &SendStream) {
+        if !half.announced && half.id.is_by_initiator() == self.is_initiator {
+            self.control.push_back(Control::Open {
+                stream: half.id,
+                spec: half.spec.clone(),
+            });
+        }
+    }
+
+    pub(crate) fn stop(&mut self, stream: StreamId, code: u32) -> Result<(), StreamError> {
+        let half = self
+            .recv
+            .remove(&stream)
+            .ok_or(StreamError::UnknownStream(stream))?;
+        self.control.push_back(Control::Stop { stream, code });
+        // What the application will never read must not keep the session's credit.
+        self.stopped.insert(stream, half.consumed());
+        self.dirty = true;
+        Ok(())
+    }
+
+    pub(crate) fn receive(
+        &mut self,
+        stream: StreamId,
+        events: &mut VecDeque<Event>,
+    ) -> Option<Adu> {
+        let half = self.recv.get_mut(&stream)?;
+        let (sequence, data, credit) = half.read()?;
+        if let Some(bytes) = half.next_grant() {
+            self.control
+                .push_back(Control::StreamCredit { stream, bytes });
+            self.dirty = true;
+        }
+        if credit > 0 {
+            self.consume(credit);
+        }
+        self.note_finished(stream, events);
+        Some(Adu { sequence, data })
+    }
+
+    /// Tells the application when a receiving half is over.
+    pub(super) fn note_finished(&mut self, stream: StreamId, events: &mut VecDeque<Event>) {
+        if self.recv.get(&stream).is_some_and(RecvStream::is_finished) {
+            self.recv.remove(&stream);
+            events.push_back(Event::Finished {
+                session: self.id,
+                stream,
+            });
+        }
+    }
+
+    /// Tells the application what became of an ADU, and the peer if it must know.
+    pub(super) fn settle(
+        &mut self,
+        stream: StreamId,
+        settled: Settled,
+        events: &mut VecDeque<Event>,
+    ) {
+        let Some(half) = self.send.get_mut(&stream) else {
+            return;
+        };
+        let (session, adu, notify) = (self.id, settled.sequence, half.spec.notify);
+        match settled.fate {
+            AduFate::Acked(rtt) if notify => events.push_back(Event::Acked {
+                session,
+                stream,
+                adu,
+                rtt,
+            }),
+            AduFate::Lost if notify => events.push_back(Event::Lost {
+                session,
+                stream,
+                adu,
+            }),
+            AduFate::Acked(_) | AduFate::Lost => {}
+            AduFate::Expired { skip } => {
+                events.push_back(Event::Expired {
+                    session,
+                    stream,
+                    adu,
+                });
+                if let Some(charged_bytes) = skip {
+                    self.control.push_back(Control::Skip {
+                        stream,
+                        sequence: adu,
+                        charged_bytes,
+                    });
+                }
+                self.dirty = true;
+            }
+        }
+        let half = self.send.get_mut(&stream).expect("looked up above");
+        if half.blocked && half.held_bytes() <= self.config.send_buffer_bytes / 2 {
+            half.blocked = false;
+            events.push_back(Event::Writable { session, stream });
+        }
+        self.note_delivered(stream, events);
+    }
+
+    /// Ends a sending half whose every ADU is settled and whose end the peer knows.
+    pub(super) fn note_delivered(&mut self, stream: StreamId, events: &mut VecDeque<Event>) {
+        let over = self
+            .send
+            .get(&stream)
+            .is_some_and(|half| half.finish_acked && half.is_settled());
+        if over {
+            self.send.remove(&stream);
+            self.scheduler.forget(stream);
+            events.push_back(Event::Delivered {
+                session: self.id,
+                stream,
+            });
+        }
+    }
+
+    /// Drops every ADU whose lifetime is over.
+    pub(super) fn expire(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        let mut expired = Vec::new();
+        for half in self.send.values_mut() {
+            if half.deadline().is_some_and(|deadline| deadline <= now) {
+                let mut settled = Vec::new();
+                half.expire(now, &mut settled);
+                expired.extend(settled.into_iter().map(|settled| (half.id, settled)));
+            }
+        }
+        for (stream, settled) in expired {
+            self.settle(stream, settled, events);
+        }
+    }
+
+    /// Ends the session: closes every channel, tells nobody.
+    pub(crate) fn close_channels(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        code: u32,
+        reason: &str,
+    ) {
+        for member in &self.members {
+            if let Some(channel) = endpoint.channel(member.id) {
+                channel.close(now, code, reason);
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What runs on a node.
+
+use anabranch_base::{Instant, NodeId, SessionId, StreamId};
+use anabranch_session::{Adu, Engine, Event, Link, SendError, StreamError, StreamSpec};
+use bytes::Bytes;
+
+/// An application in a simulated node. All of its state is its own; whatever it wants done it asks of
+/// the [`Context`].
+pub trait App {
+    /// Something happened.
+    fn on_event(&mut self, context: &mut Context<'_>, event: Event);
+
+    /// The time it asked for with [`App::next_wake`] has come.
+    fn on_wake(&mut self, _context: &mut Context<'_>) {}
+
+    /// When to call [`App::on_wake`]; asked after every call.
+    fn next_wake(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// What an application may do: the engine's commands, at the current time.
+pub struct Context<'a> {
+    pub(crate) now: Instant,
+    pub(crate) engine: &'a mut Engine,
+}
+
+impl Context<'_> {
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The engine, for what the other calls do not cover.
+    pub fn engine(&mut self) -> &mut Engine {
+        self.engine
+    }
+
+    /// Opens a session; see [`Engine::connect`].
+    ///
+    /// # Panics
+    /// When an address cannot be dialled: a mistake of the scenario.
+    pub fn connect(&mut self, peer: NodeId, links: Vec<Link>) -> SessionId {
+        self.engine
+            .connect(self.now, peer, links)
+            .expect("a scenario names addresses that exist")
+    }
+
+    /// Opens a stream; see [`Engine::open_stream`].
+    ///
+    /// # Errors
+    /// As the engine.
+    pub fn open(&mut self, session: SessionId, spec: StreamSpec) -> Result<StreamId, StreamError> {
+        self.engine.open_stream(self.now, session, spec)
+    }
+
+    /// Sends an ADU; see [`Engine::send`].
+    ///
+    /// # Errors
+    /// As the engine.
+    pub fn send(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        data: Bytes,
+    ) -> Result<u64, SendError> {
+        self.engine.send(self.now, session, stream, data)
+    }
+
+    /// Takes an ADU; see [`Engine::receive`].
+    pub fn receive(&mut self, session: SessionId, stream: StreamId) -> Option<Adu> {
+        self.engine.receive(self.now, session, stream)
+    }
+
+    /// Ends a stream; see [`Engine::finish`]. A stream that is over already is left alone.
+    pub fn finish(&mut self, session: SessionId, stream: StreamId) {
+        let _ = self.engine.finish(self.now, session, stream);
+    }
+}
