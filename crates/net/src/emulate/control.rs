@@ -1,0 +1,164 @@
+//! Running paths as seen from outside the thread that moves their packets.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+};
+
+use anabranch_base::{Instant, Rate, Seed};
+use anabranch_link::{ConfigError, Duplex, duplex::Configs};
+use tokio::sync::Notify;
+
+use super::line::LineStats;
+use crate::{clock::Clock, socket::BindError};
+
+/// Emulation cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmulateError {
+    /// A link's config is out of range.
+    #[error("path '{name}': {source}")]
+    Link {
+        /// The path.
+        name: String,
+        /// What is wrong.
+        source: ConfigError,
+    },
+    /// A port cannot be opened.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// A network namespace cannot be entered.
+    #[error(
+        "cannot enter network namespace '{name}': {source}; `ip netns list` shows what there is, and root is needed"
+    )]
+    Namespace {
+        /// The namespace.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A TUN device cannot be made or configured.
+    #[error(
+        "cannot set up TUN device '{name}': {reason}; root, /dev/net/tun and the `ip` command are needed"
+    )]
+    Device {
+        /// The device.
+        name: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The thread or its runtime cannot be had.
+    #[error("cannot start the emulator: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// What is shared with the thread that moves the packets.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) clock: Clock,
+    state: Mutex<State>,
+    /// A switch was turned, or the end has come.
+    pub(super) changed: Notify,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) links: Vec<Duplex>,
+    pub(super) is_over: bool,
+}
+
+impl Shared {
+    /// Links of the given names and configs. Each gets a seed of its own.
+    pub(super) fn new<'a>(
+        specs: impl Iterator<Item = (&'a str, &'a Configs)>,
+        seed: Seed,
+    ) -> Result<Arc<Self>, EmulateError> {
+        let mut links = Vec::new();
+        for (name, configs) in specs {
+            let link = Duplex::new(configs.clone(), seed.child(name));
+            links.push(link.map_err(|source| EmulateError::Link {
+                name: name.to_owned(),
+                source,
+            })?);
+        }
+        Ok(Arc::new(Self {
+            clock: Clock::start(),
+            state: Mutex::new(State {
+                links,
+                is_over: false,
+            }),
+            changed: Notify::new(),
+        }))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A handle to one running path.
+#[derive(Clone, Debug)]
+pub struct Path {
+    pub(super) shared: Arc<Shared>,
+    pub(super) index: usize,
+    pub(super) name: String,
+}
+
+impl Path {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Cuts the path, or joins it again, in both directions.
+    pub fn set_up(&self, up: bool) {
+        let now = self.now();
+        self.shared.lock().links[self.index].set_up(now, up);
+        self.shared.changed.notify_one();
+    }
+
+    /// Whether it carries packets now.
+    pub fn is_up(&self) -> bool {
+        let now = self.now();
+        self.shared.lock().links[self.index].is_up(now)
+    }
+
+    /// Totals of both directions, forward first.
+    pub fn stats(&self) -> (LineStats, LineStats) {
+        let state = self.shared.lock();
+        let link = &state.links[self.index];
+        (*link.forward.stats(), *link.backward.stats())
+    }
+
+    /// The rate of both directions now, forward first; `None` where it is unlimited.
+    pub fn rates(&self) -> (Option<Rate>, Option<Rate>) {
+        let now = self.now();
+        let state = self.shared.lock();
+        let link = &state.links[self.index];
+        (link.forward.rate_at(now), link.backward.rate_at(now))
+    }
+
+    /// The emulator's time: what traces and planned outages refer to.
+    pub fn now(&self) -> Instant {
+        self.shared.clock.now()
+    }
+}
+
+/// The thread; ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    pub(super) thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported there.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The thread of the UDP emulator: takes packets from sockets, passes them through links, sends them on.
+
+use std::{
+    future::poll_fn,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use anabranch_base::{Instant, SocketId};
+use anabranch_session::{Received, Transmit};
+use bytes::BytesMut;
+
+use super::{
+    control::Shared,
+    line::{Arrived, Line},
+    udp::PathSpec,
+};
+use crate::{
+    inbox::Inbox,
+    moderation::Moderation,
+    socket::{BindError, Socket},
+    timer::Timer,
+};
+
+/// Senders remembered on one path; the one heard longest ago gives way.
+const CLIENTS_MAX: usize = 64;
+/// A packet may leave this much early, so that one wake-up serves several.
+const EARLY: Duration = Duration::from_micros(50);
+/// Packets may gather this long before they enter their links.
+const COALESCE: Duration = Duration::from_micros(200);
+/// Bytes in one batch to the kernel.
+const BATCH_BYTES_MAX: usize = 60_000;
+/// Packets in one batch to the kernel.
+const BATCH_PACKETS_MAX: usize = 40;
+/// The two ECN bits that say "congestion experienced" (RFC 3168).
+const CE: u8 = 0b11;
+
+/// A packet with its way out.
+#[derive(Debug)]
+struct Packet {
+    socket: SocketId,
+    remote: SocketAddr,
+    ecn: Option<u8>,
+    data: BytesMut,
+}
+
+#[derive(Debug)]
+struct PathState {
+    listener: Socket,
+    target: SocketAddr,
+    clients: Vec<Client>,
+    forward: Line<Arrived<Packet>>,
+    backward: Line<Arrived<Packet>>,
+}
+
+/// One sender, with a socket of its own towards the target so that answers find back.
+#[derive(Debug)]
+struct Client {
+    address: SocketAddr,
+    socket: Socket,
+    heard_at: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Relay {
+    shared: Arc<Shared>,
+    paths: Vec<PathState>,
+    inbox: Inbox,
+    sockets_opened: u64,
+}
+
+impl Relay {
+    /// Opens the listening ports; within a tokio runtime.
+    pub(super) fn open(shared: Arc<Shared>, specs: &[PathSpec]) -> Result<Self, BindError> {
+        let mut paths = Vec::new();
+        for (index, spec) in specs.iter().enumerate() {
+            paths.push(PathState {
+                listener: Socket::bind(SocketId(index as u64), spec.listen.into())?,
+                target: spec.target,
+                clients: Vec::new(),
+                forward: Line::default(),
+                backward: Line::default(),
+            });
+        }
+        Ok(Self {
+            shared,
+            sockets_opened: paths.len() as u64,
+            paths,
+            inbox: Inbox::default(),
+        })
+    }
+
+    /// Where the paths listen, in order.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.paths.iter().map(|path| path.listener.local).collect()
+    }
+
+    /// Runs until the emulator is dropped.
+    pub(super) async fn run(mut self) {
+        let clock = self.shared.clock;
+        let shared = self.shared.clone();
+        let Ok(mut timer) = Timer::new(clock) else {
+            tracing::error!("no timer for the emulator");
+            return;
+        };
+        let mut moderation = Moderation::new(COALESCE);
+        let mut packets = Vec::new();
+        loop {
+            let next = self.paths.iter().flat_map(PathState::next_at).min();
+            {
+                let mut changed = pin!(shared.changed.notified());
+                poll_fn(|cx| {
+                    let is_listening = moderation.may_receive(clock.now());
+                    let mut is_ready = changed.as_mut().poll(cx).is_ready();
+                    for socket in self.paths.iter_mut().flat_map(PathState::sockets) {
+                        if socket.is_blocked() {
+                            let _ = socket.poll_flush(cx);
+                        }
+                        is_ready |= is_listening && socket.poll_receive_ready(cx).is_ready();
+                    }
+                    let resume = (!is_listening).then(|| moderation.resume_at());
+                    if timer.arm(next.into_iter().chain(resume).min()).is_err() {
+                        return Poll::Ready(());
+                    }
+                    if is_ready || timer.poll(cx).is_ready() {
+                        return Poll::Ready(());
+                    }
+                    Poll::Pending
+                })
+                .await;
+            }
+            if shared.lock().is_over {
+                return;
+            }
+            if moderation.may_receive(clock.now()) && self.receive(&mut packets) > 0 {
+                moderation.received(clock.now(), packets.len());
+                self.enter(&mut packets);
+            }
+            self.leave();
+        }
+    }
+
+    fn receive(&mut self, packets: &mut Vec<(usize, Received)>) -> usize {
+        let mut taken = Vec::new();
+        for (index, path) in self.paths.iter_mut().enumerate() {
+            for socket in path.sockets() {
+                self.inbox.receive(socket, &mut taken);
+            }
+            packets.extend(taken.drain(..).map(|packet| (index, packet)));
+        }
+        packets.len()
+    }
+
+    /// Packets enter their links.
+    fn enter(&mut self, packets: &mut Vec<(usize, Received)>) {
+        let shared = self.shared.clone();
+        let now = shared.clock.now();
+        let mut state = shared.lock();
+        for (index, received) in packets.drain(..) {
+            let path = &mut self.paths[index];
+            let link = &mut state.links[index];
+            let ip_bytes = received.data.len() + header_bytes(received.remote);
+            let is_ecn_capable = received.ecn.is_some_and(|bits| bits & CE != 0);
+            if received.socket == path.listener.id {
+                let next_id = SocketId(self.sockets_opened);
+                let Some((socket, is_new)) = path.client(received.remote, now, next_id) else {
+                    continue;
+                };
+                self.sockets_opened += u64::from(is_new);
+                let packet = Packet {
+                    socket,
+                    remote: path.target,
+                    ecn: received.ecn,
+                    data: received.data,
+                };
+                path.forward
+                    .offer(&mut link.forward, now, ip_bytes, is_ecn_capable, packet);
+            } else {
+                let client = path
+                    .clients
+                    .iter()
+                    .find(|client| client.socket.id == received.socket);
+                let Some(client) = client.filter(|_| received.remote == path.target) else {
+                    continue;
+                };
+                let packet = Packet {
+                    socket: path.listener.id,
+                    remote: client.address,
+                    ecn: received.ecn,
+                    data: received.data,
+                };
+                path.backward
+                    .offer(&mut link.backward, now, ip_bytes, is_ecn_capable, packet);
+            }
+        }
+    }
+
+    /// Packets whose time has come leave.
+    fn leave(&mut self) {
+        let shared = self.shared.clone();
+        let now = shared.clock.now() + EARLY;
+        let mut leaving = Vec::new();
+        for (index, path) in self.paths.iter_mut().enumerate() {
+            {
+                let state = shared.lock();
+                let link = &state.links[index];
+                while let Some(arrived) = path.forward.arrived(&link.forward, now) {
+                    leaving.push(arrived);
+                }
+                while let Some(arrived) = path.backward.arrived(&link.backward, now) {
+                    leaving.push(arrived);
+                }
+            }
+            send_in_batches(path, leaving.drain(..));
+        }
+    }
+}
+
+impl PathState {
+    fn sockets(&mut self) -> impl Iterator<Item = &mut Socket> {
+        let clients = self.clients.iter_mut().map(|client| &mut client.socket);
+        std::iter::once(&mut self.listener).chain(clients)
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        [self.forward.next_at(), self.backward.next_at()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The socket that stands for the sender at `address`, and whether it was opened just now.
+    fn client(
+        &mut self,
+        address: SocketAddr,
+        now: Instant,
+        next_id: SocketId,
+    ) -> Option<(SocketId, bool)> {
+        if let Some(client) = self
+            .clients
+            .iter_mut()
+            .find(|client| client.address == address)
+        {
+            client.heard_at = now;
+            return Some((client.socket.id, false));
+        }
+        if self.clients.len() >= CLIENTS_MAX {
+            let oldest = (0..self.clients.len()).min_by_key(|&index| self.clients[index].heard_at);
+            self.clients
+                .swap_remove(oldest.expect("the list is full, so not empty"));
+        }
+        let any: IpAddr = match (self.target, self.target.ip().is_loopback()) {
+            (SocketAddr::V4(_), true) => Ipv4Addr::LOCALHOST.into(),
+            (SocketAddr::V4(_), false) => Ipv4Addr::UNSPECIFIED.into(),
+            (SocketAddr::V6(_), true) => Ipv6Addr::LOCALHOST.into(),
+            (SocketAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        match Socket::bind(next_id, SocketAddr::new(any, 0).into()) {
+            Ok(socket) => {
+                self.clients.push(Client {
+                    address,
+                    socket,
+                    heard_at: now,
+                });
+                Some((next_id, true))
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a sender on an emulated path gets no socket");
+                None
+            }
+        }
+    }
+
+    fn socket(&mut self, id: SocketId) -> Option<&mut Socket> {
+        self.sockets().find(|socket| socket.id == id)
+    }
+}
+
+fn header_bytes(address: SocketAddr) -> usize {
+    match address {
+        SocketAddr::V4(_) => 28,
+        SocketAddr::V6(_) => 48,
+    }
+}
+
+/// Packets of equal size and destination that follow each other leave in one call.
+fn send_in_batches(path: &mut PathState, packets: impl Iterator<Item = Arrived<Packet>>) {
+    let mut batch: Option<Batch> = None;
+    for Arrived {
+        mut packet,
+        is_marked,
+    } in packets
+    {
+        if is_marked {
+            packet.ecn = Some(CE);
+        }
+        if let Some(open) = &mut batch
+            && open.append(&packet)
+        {
+            continue;
+        }
+        if let Some(full) = batch.replace(Batch::of(packet)) {
+            full.send(path);
+        }
+    }
+    if let Some(last) = batch {
+        last.send(path);
+    }
+}
+
+struct Batch {
+    first: Packet,
+    segment: usize,
+    packets: usize,
+    /// A shorter packet can only be the last.
+    is_complete: bool,
+}
+
+impl Batch {
+    fn of(first: Packet) -> Self {
+        Self {
+            segment: first.data.len(),
+            first,
+            packets: 1,
+            is_complete: false,
+        }
+    }
+
+    /// False: the packet does not belong to this batch.
+    fn append(&mut self, packet: &Packet) -> bool {
+        let is_alike = packet.socket == self.first.socket
+            && packet.remote == self.first.remote
+            && packet.ecn == self.first.ecn
+            && packet.data.len() <= self.segment
+            && !packet.data.is_empty();
+        let has_room = self.packets < BATCH_PACKETS_MAX
+            && self.first.data.len() + packet.data.len() <= BATCH_BYTES_MAX;
+        if self.is_complete || !is_alike || !has_room {
+            return false;
+        }
+        self.is_complete = packet.data.len() < self.segment;
+        self.first.data.extend_from_slice(&packet.data);
+        self.packets += 1;
+        true
+    }
+
+    fn send(self, path: &mut PathState) {
+        let transmit = Transmit {
+            socket: self.first.socket,
+            remote: self.first.remote,
+            local_ip: None,
+            size: self.first.data.len(),
+            segment_size: (self.packets > 1).then_some(self.segment),
+            ecn: self.first.ecn,
+        };
+        if let Some(socket) = path.socket(self.first.socket) {
+            // The buffer is not worth keeping.
+            let _ = socket.send(transmit, self.first.data.into());
+        }
+    }
+}

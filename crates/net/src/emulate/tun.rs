@@ -1,0 +1,339 @@
+//! Emulated links between network namespaces, for any program's IP traffic. Needs root.
+//!
+//! Each link is a pair of TUN devices, one in each namespace; every IP packet that enters one comes out
+//! of the other, or not, as the link says.
+
+use std::{fs::File, future::poll_fn, os::fd::AsFd, pin::pin, process::Command, task::Poll};
+
+use anabranch_base::Seed;
+use anabranch_link::{Duplex, duplex::Configs};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use tun_rs::{AsyncDevice, DeviceBuilder, SyncDevice};
+
+use super::{
+    control::{EmulateError, Path, Shared, Worker},
+    line::{Arrived, Line},
+};
+use crate::timer::Timer;
+
+/// Packets read from one device before packets whose time has come leave.
+const READS_MAX: usize = 64;
+/// Largest IP packet.
+const PACKET_BYTES_MAX: usize = 65_535;
+
+/// One end of an emulated link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Name of a network namespace as `ip netns` knows it; `None`: the one this process is in.
+    pub namespace: Option<String>,
+    /// Name of the device to make, at most 15 characters.
+    pub device: String,
+    /// Its address with prefix length, such as `10.9.1.1/24`.
+    pub address: String,
+}
+
+/// One emulated link.
+#[derive(Clone, Debug)]
+pub struct TunSpec {
+    /// For people.
+    pub name: String,
+    /// Where forward begins.
+    pub first: End,
+    /// Where forward ends.
+    pub second: End,
+    /// The link.
+    pub links: Configs,
+}
+
+/// Running links between namespaces; dropping it removes the devices.
+#[derive(Debug)]
+pub struct TunEmulator {
+    paths: Vec<Path>,
+    _worker: Worker,
+}
+
+impl TunEmulator {
+    /// Makes the devices, gives them their addresses, and starts.
+    ///
+    /// # Errors
+    /// A namespace or device cannot be had, or a link's config is out of range.
+    pub fn start(specs: Vec<TunSpec>, seed: Seed) -> Result<Self, EmulateError> {
+        let configs = specs.iter().map(|spec| (spec.name.as_str(), &spec.links));
+        let shared = Shared::new(configs, seed)?;
+        let mut devices = Vec::new();
+        for spec in &specs {
+            let mtu = spec
+                .links
+                .forward
+                .mtu_bytes
+                .min(spec.links.backward.mtu_bytes);
+            devices.push((make(&spec.first, mtu)?, make(&spec.second, mtu)?));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let wires = {
+            let _guard = runtime.enter();
+            let wire = |(first, second): (SyncDevice, SyncDevice)| -> std::io::Result<Wire> {
+                Ok(Wire {
+                    first: AsyncDevice::new(first)?,
+                    second: AsyncDevice::new(second)?,
+                    forward: Line::default(),
+                    backward: Line::default(),
+                })
+            };
+            devices
+                .into_iter()
+                .map(wire)
+                .collect::<Result<Vec<_>, _>>()?
+        };
+        let for_thread = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("tun-emulator".to_owned())
+            .spawn(move || runtime.block_on(run(&for_thread, wires)))?;
+        let path = |(index, spec): (usize, TunSpec)| Path {
+            shared: shared.clone(),
+            index,
+            name: spec.name,
+        };
+        Ok(Self {
+            paths: specs.into_iter().enumerate().map(path).collect(),
+            _worker: Worker {
+                shared,
+                thread: Some(thread),
+            },
+        })
+    }
+
+    /// The links, in the order of their specs.
+    pub fn paths(&self) -> &[Path] {
+        &self.paths
+    }
+}
+
+/// Makes a device on a thread that enters the namespace and ends there, so that nothing else of this
+/// process changes its namespace.
+fn make(end: &End, mtu_bytes: usize) -> Result<SyncDevice, EmulateError> {
+    let on_thread = || {
+        if let Some(name) = &end.namespace {
+            enter(name).map_err(|source| EmulateError::Namespace {
+                name: name.clone(),
+                source,
+            })?;
+        }
+        let failed = |reason: String| EmulateError::Device {
+            name: end.device.clone(),
+            reason,
+        };
+        let device = DeviceBuilder::new()
+            .name(&end.device)
+            .build_sync()
+            .map_err(|error| failed(error.to_string()))?;
+        let mtu = mtu_bytes.to_string();
+        let device_name = end.device.as_str();
+        ip(&["address", "add", &end.address, "dev", device_name]).map_err(failed)?;
+        ip(&["link", "set", device_name, "mtu", &mtu, "up"]).map_err(failed)?;
+        Ok(device)
+    };
+    std::thread::scope(|scope| scope.spawn(on_thread).join())
+        .unwrap_or_else(|_| panic!("the thread that makes a device does not panic"))
+}
+
+fn enter(namespace: &str) -> std::io::Result<()> {
+    if namespace.contains('/') {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
+    let file = File::open(format!("/var/run/netns/{namespace}"))?;
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+    Ok(())
+}
+
+/// Runs `ip` in the namespace of the calling thread.
+fn ip(arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new("ip")
+        .args(arguments)
+        .output()
+        .map_err(|error| format!("`ip` does not run: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    Err(format!("`ip {}`: {}", arguments.join(" "), words.trim()))
+}
+
+/// One link with both devices.
+struct Wire {
+    first: AsyncDevice,
+    second: AsyncDevice,
+    forward: Line<Arrived<Vec<u8>>>,
+    backward: Line<Arrived<Vec<u8>>>,
+}
+
+async fn run(shared: &Shared, mut wires: Vec<Wire>) {
+    let clock = shared.clock;
+    let Ok(mut timer) = Timer::new(clock) else {
+        tracing::error!("no timer for the emulator");
+        return;
+    };
+    let mut buffer = vec![0; PACKET_BYTES_MAX];
+    loop {
+        let arrivals = wires
+            .iter()
+            .flat_map(|w| [w.forward.next_at(), w.backward.next_at()]);
+        let next = arrivals.flatten().min();
+        {
+            let mut changed = pin!(shared.changed.notified());
+            poll_fn(|cx| {
+                let mut is_ready = changed.as_mut().poll(cx).is_ready();
+                for device in wires.iter().flat_map(|wire| [&wire.first, &wire.second]) {
+                    is_ready |= device.poll_readable(cx).is_ready();
+                }
+                if timer.arm(next).is_err() || is_ready || timer.poll(cx).is_ready() {
+                    return Poll::Ready(());
+                }
+                Poll::Pending
+            })
+            .await;
+        }
+        let mut state = shared.lock();
+        if state.is_over {
+            return;
+        }
+        for (wire, link) in wires.iter_mut().zip(&mut state.links) {
+            wire.enter(link, shared, &mut buffer);
+            wire.leave(link, shared);
+        }
+    }
+}
+
+impl Wire {
+    fn enter(&mut self, link: &mut Duplex, shared: &Shared, buffer: &mut [u8]) {
+        for _ in 0..READS_MAX {
+            let Ok(length) = self.first.try_recv(buffer) else {
+                break;
+            };
+            let packet = buffer[..length].to_vec();
+            let (now, capable) = (shared.clock.now(), is_ecn_capable(&packet));
+            self.forward
+                .offer(&mut link.forward, now, length, capable, packet);
+        }
+        for _ in 0..READS_MAX {
+            let Ok(length) = self.second.try_recv(buffer) else {
+                break;
+            };
+            let packet = buffer[..length].to_vec();
+            let (now, capable) = (shared.clock.now(), is_ecn_capable(&packet));
+            self.backward
+                .offer(&mut link.backward, now, length, capable, packet);
+        }
+    }
+
+    fn leave(&mut self, link: &Duplex, shared: &Shared) {
+        let now = shared.clock.now();
+        let deliver = |device: &AsyncDevice, mut arrived: Arrived<Vec<u8>>| {
+            if arrived.is_marked {
+                mark(&mut arrived.packet);
+            }
+            // A namespace that has no room loses it, as a full network card would.
+            if let Err(error) = device.try_send(&arrived.packet) {
+                tracing::trace!(%error, "packet not delivered");
+            }
+        };
+        while let Some(arrived) = self.forward.arrived(&link.forward, now) {
+            deliver(&self.second, arrived);
+        }
+        while let Some(arrived) = self.backward.arrived(&link.backward, now) {
+            deliver(&self.first, arrived);
+        }
+    }
+}
+
+/// Whether an IP packet's ECN field is ECT(0) or ECT(1) (RFC 3168 §5).
+fn is_ecn_capable(packet: &[u8]) -> bool {
+    match packet {
+        [first, second, ..] if first >> 4 == 4 => matches!(second & 0b11, 1 | 2),
+        [first, second, ..] if first >> 4 == 6 => matches!((second >> 4) & 0b11, 1 | 2),
+        _ => false,
+    }
+}
+
+/// Sets an IP packet's ECN field to CE.
+fn mark(packet: &mut [u8]) {
+    let Some(&first) = packet.first() else {
+        return;
+    };
+    match first >> 4 {
+        4 if packet.len() >= 20 => {
+            let before = u16::from_be_bytes([packet[0], packet[1]]);
+            packet[1] |= 0b11;
+            let after = u16::from_be_bytes([packet[0], packet[1]]);
+            // RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
+            let sum = u16::from_be_bytes([packet[10], packet[11]]);
+            let mut total = u32::from(!sum) + u32::from(!before) + u32::from(after);
+            while total > 0xffff {
+                total = (total & 0xffff) + (total >> 16);
+            }
+            packet[10..12].copy_from_slice(&(!(total as u16)).to_be_bytes());
+        }
+        6 if packet.len() >= 40 => packet[1] |= 0b11 << 4,
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The Internet checksum (RFC 1071) of a header; 0 when the checksum in it is right.
+    fn checksum(header: &[u8]) -> u16 {
+        let words = header
+            .chunks(2)
+            .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+        let mut sum: u32 = words.sum();
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        !(sum as u16)
+    }
+
+    #[test]
+    fn a_mark_keeps_the_ipv4_checksum_right() {
+        for ecn in [1u8, 2] {
+            let mut packet = [
+                0x45, ecn, 0, 20, 0x1c, 0x46, 0x40, 0, 64, 6, 0, 0, 172, 16, 10, 99, 172, 16, 10,
+                12,
+            ];
+            let sum = checksum(&packet).to_be_bytes();
+            packet[10..12].copy_from_slice(&sum);
+            assert!(is_ecn_capable(&packet));
+            mark(&mut packet);
+            assert_eq!(packet[1] & 0b11, 0b11);
+            assert!(!is_ecn_capable(&packet));
+            assert_eq!(checksum(&packet), 0);
+        }
+    }
+
+    #[test]
+    fn a_mark_on_ipv6_and_on_rubbish() {
+        let mut packet = [0u8; 40];
+        packet[0] = 0x60;
+        packet[1] = 2 << 4;
+        assert!(is_ecn_capable(&packet));
+        mark(&mut packet);
+        assert_eq!((packet[1] >> 4) & 0b11, 0b11);
+        mark(&mut []);
+        mark(&mut [0x45]);
+        assert!(!is_ecn_capable(&[]));
+    }
+
+    #[test]
+    fn an_unknown_namespace_is_named() {
+        let end = End {
+            namespace: Some("no-such-namespace".to_owned()),
+            device: "anab0".to_owned(),
+            address: "10.9.9.1/30".to_owned(),
+        };
+        let error = make(&end, 1500).map(drop).unwrap_err().to_string();
+        assert!(error.contains("no-such-namespace"), "{error}");
+    }
+}

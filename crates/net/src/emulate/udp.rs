@@ -1,0 +1,80 @@
+//! Emulated paths between UDP sockets, without privileges.
+//!
+//! Every path listens on a port; what arrives there travels through the link to the target, and answers
+//! travel back to whoever sent. A thread of its own keeps the times.
+
+use std::net::SocketAddr;
+
+use anabranch_base::Seed;
+use anabranch_link::duplex::Configs;
+
+use super::{
+    control::{EmulateError, Path, Shared, Worker},
+    relay::Relay,
+};
+
+/// One emulated path.
+#[derive(Clone, Debug)]
+pub struct PathSpec {
+    /// For people.
+    pub name: String,
+    /// Where it listens; port 0 lets the kernel choose.
+    pub listen: SocketAddr,
+    /// Where it leads.
+    pub target: SocketAddr,
+    /// The link: forward is from the senders to the target.
+    pub links: Configs,
+}
+
+/// Running paths between UDP sockets; dropping it ends them.
+#[derive(Debug)]
+pub struct Emulator {
+    paths: Vec<Path>,
+    addresses: Vec<SocketAddr>,
+    _worker: Worker,
+}
+
+impl Emulator {
+    /// Opens the ports and starts. Same specs and `seed`: the same losses and jitter, packet for packet.
+    ///
+    /// # Errors
+    /// A port cannot be opened or a link's config is out of range.
+    pub fn start(specs: Vec<PathSpec>, seed: Seed) -> Result<Self, EmulateError> {
+        let configs = specs.iter().map(|spec| (spec.name.as_str(), &spec.links));
+        let shared = Shared::new(configs, seed)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let relay = {
+            let _guard = runtime.enter();
+            Relay::open(shared.clone(), &specs)?
+        };
+        let addresses = relay.addresses();
+        let thread = std::thread::Builder::new()
+            .name("emulator".to_owned())
+            .spawn(move || runtime.block_on(relay.run()))?;
+        let path = |(index, spec): (usize, PathSpec)| Path {
+            shared: shared.clone(),
+            index,
+            name: spec.name,
+        };
+        Ok(Self {
+            paths: specs.into_iter().enumerate().map(path).collect(),
+            addresses,
+            _worker: Worker {
+                shared,
+                thread: Some(thread),
+            },
+        })
+    }
+
+    /// The paths, in the order of their specs.
+    pub fn paths(&self) -> &[Path] {
+        &self.paths
+    }
+
+    /// Where to send so that packets travel each path, in the same order.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}

@@ -1,0 +1,97 @@
+//! What can go wrong at the host, in the caller's words.
+
+use std::{io, net::SocketAddr};
+
+use anabranch_base::NodeId;
+use anabranch_session::{SendError, SessionCloseReason, StreamError};
+
+use crate::socket::BindError;
+
+/// The host cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A socket cannot be opened.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// No local address was given or found.
+    #[error(
+        "this machine has no usable network address now; bring an interface up or name addresses to bind"
+    )]
+    NoAddress,
+    /// The operating system has no randomness for keys.
+    #[error("the operating system gives no random numbers: {0}")]
+    Entropy(String),
+    /// The timer or the interface list cannot be had.
+    #[error("cannot set up the host: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A session cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// No local socket can reach any of the addresses.
+    #[error(
+        "none of the addresses of {peer:?} ({}) can be reached from the local sockets; check that both sides use IPv4 or both IPv6",
+        list(remotes)
+    )]
+    NoLink {
+        /// The node to be reached.
+        peer: NodeId,
+        /// Its addresses.
+        remotes: Vec<SocketAddr>,
+    },
+    /// The engine refused at once.
+    #[error("cannot open a session: {0}")]
+    Refused(#[from] anabranch_session::ConnectError),
+    /// No channel came up, or the peer refused.
+    #[error("the session did not open: {0}")]
+    Closed(SessionCloseReason),
+    /// The host is shutting down.
+    #[error("this node is shutting down")]
+    ShuttingDown,
+}
+
+fn list(addresses: &[SocketAddr]) -> String {
+    let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    texts.join(", ")
+}
+
+/// A session is over.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the session is over: {0}")]
+pub struct Closed(pub SessionCloseReason);
+
+/// A stream's operation failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamFailure {
+    /// The session is over.
+    #[error(transparent)]
+    Closed(#[from] Closed),
+    /// The peer gave the stream up while sending.
+    #[error("the peer reset the stream (code {0})")]
+    Reset(u32),
+    /// The peer wants no more of the stream.
+    #[error("the peer stopped the stream (code {0})")]
+    Stopped(u32),
+    /// The engine refused the ADU.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The engine refused the operation.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+}
+
+impl From<StreamFailure> for io::Error {
+    fn from(failure: StreamFailure) -> Self {
+        let kind = match &failure {
+            StreamFailure::Closed(_) => io::ErrorKind::NotConnected,
+            StreamFailure::Reset(_) => io::ErrorKind::ConnectionReset,
+            StreamFailure::Stopped(_) => io::ErrorKind::BrokenPipe,
+            StreamFailure::Send(_) | StreamFailure::Stream(_) => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, failure)
+    }
+}

@@ -1,0 +1,60 @@
+//! The host on real sockets: the engine's clock, sockets, timers and interfaces.
+//!
+//! One task drives the engine ([`Host`]): it takes packets from all sockets in batches, hands them over
+//! with the time, sends what the engine wants sent, and wakes those who wait for an event. Handles
+//! ([`Host`], [`Session`], [`Stream`]) call the engine under the same lock and wake the task. This room
+//! decides nothing about streams or paths; it carries out what the engine asks for.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use anabranch_net::{Host, HostConfig, session::{AllowList, SecretKey, StreamSpec}};
+//!
+//! let key = SecretKey::from_seed([7; 32]); // from a cryptographic generator
+//! let peer = "the peer's node id".parse()?;
+//! let host = Host::start(HostConfig::new(key, AllowList::of([peer])))?;
+//! let session = host.connect(peer, &["192.0.2.7:4433".parse()?]).await?;
+//! let stream = session.open_stream(StreamSpec::bulk("greeting"))?;
+//! stream.send("hello".into()).await?;
+//! stream.finish()?;
+//! stream.delivered().await?;
+//! host.shutdown().await;
+//! # Ok(()) }
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `clock`, `timer` | the only clock below the node, and a timer with the kernel's resolution |
+//! | `socket`, `inbox` | UDP with segmentation offload and ECN; receiving in batches |
+//! | `moderation` | how long packets may gather before they are taken together |
+//! | `driver`, `state` | the task, and the engine with everything that waits for it |
+//! | `host`, `session_handle`, `stream` | the handles |
+//! | [`bytestream`] | `AsyncRead` and `AsyncWrite` over ADUs |
+//! | `links`, `watch` | which links a session tries; interfaces that come and go |
+//! | [`emulate`] | the link model between loopback sockets and between network namespaces |
+
+pub mod bytestream;
+mod clock;
+mod driver;
+pub mod emulate;
+mod error;
+mod host;
+mod inbox;
+mod links;
+mod moderation;
+mod session_handle;
+mod socket;
+mod state;
+mod stream;
+mod timer;
+mod waiters;
+mod watch;
+
+pub use anabranch_session as session;
+pub use clock::Clock;
+pub use error::{Closed, ConnectError, StartError, StreamFailure};
+pub use host::{Host, HostConfig, Locals, SessionReport, SocketReport};
+pub use session_handle::Session;
+pub use socket::{Bind, BindError, SocketStats};
+pub use state::{SessionEvent, StreamEvent};
+pub use stream::{CODE_DROPPED, Stream};
+pub use timer::Timer;

@@ -1,0 +1,226 @@
+//! The handle to a session.
+
+use std::{
+    future::poll_fn,
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use anabranch_base::{NodeId, SessionId};
+use anabranch_session::{
+    ChannelReport, Link, SessionCloseReason, SessionStats, StreamSpec, StreamStats,
+};
+
+use crate::{
+    error::{Closed, StreamFailure},
+    host::HostInner,
+    state::{SessionEntry, SessionEvent, State, StreamEntry},
+    stream::Stream,
+};
+
+/// A session with another node. Clones share it; when the last one and the last of its streams is
+/// dropped, the session is closed.
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub(crate) inner: Arc<SessionInner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct SessionInner {
+    pub(crate) host: Arc<HostInner>,
+    pub(crate) id: SessionId,
+    peer: NodeId,
+}
+
+impl Drop for SessionInner {
+    fn drop(&mut self) {
+        self.host.shared.command(|state, now| {
+            let Some(entry) = state.sessions.get_mut(&self.id) else {
+                return;
+            };
+            entry.is_released = true;
+            if entry.closed.is_some() {
+                state.sessions.remove(&self.id);
+            } else {
+                state.engine.close(now, self.id, 0, "");
+            }
+        });
+    }
+}
+
+impl Session {
+    pub(crate) fn new(host: Arc<HostInner>, id: SessionId, peer: NodeId) -> Self {
+        Self {
+            inner: Arc::new(SessionInner { host, id, peer }),
+        }
+    }
+
+    /// Its number at this node.
+    pub fn id(&self) -> SessionId {
+        self.inner.id
+    }
+
+    /// The node at the other end, authenticated by its key.
+    pub fn peer(&self) -> NodeId {
+        self.inner.peer
+    }
+
+    /// Opens a stream; nothing is sent before the first ADU.
+    ///
+    /// # Errors
+    /// The session is over, or the spec is not valid.
+    pub fn open_stream(&self, spec: StreamSpec) -> Result<Stream, StreamFailure> {
+        let can_receive = spec.duplex;
+        let id = self.inner.host.shared.command(|state, now| {
+            let entry = entry_of(state, self.inner.id)?;
+            if let Some(reason) = &entry.closed {
+                return Err(Closed(reason.clone()).into());
+            }
+            let id = state.engine.open_stream(now, self.inner.id, spec.clone())?;
+            entry_of(state, self.inner.id)?
+                .streams
+                .insert(id, StreamEntry::default());
+            Ok::<_, StreamFailure>(id)
+        })?;
+        Ok(Stream::new(self.inner.clone(), id, spec, true, can_receive))
+    }
+
+    /// Waits for a stream that the peer opens.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub async fn accept_stream(&self) -> Result<Stream, Closed> {
+        let (id, spec) = poll_fn(|cx| {
+            self.poll(
+                cx,
+                |entry| entry.incoming.pop_front(),
+                |entry, cx| {
+                    entry.accepting.register(cx);
+                },
+            )
+        })
+        .await?;
+        let can_send = spec.duplex;
+        Ok(Stream::new(self.inner.clone(), id, spec, can_send, true))
+    }
+
+    /// The next change of the session's channels. At most 1024 are kept; the oldest give way.
+    ///
+    /// # Errors
+    /// The session is over and all its events were read.
+    pub async fn next_event(&self) -> Result<SessionEvent, Closed> {
+        poll_fn(|cx| {
+            self.poll(
+                cx,
+                |entry| entry.events.pop_front(),
+                |entry, cx| {
+                    entry.observing.register(cx);
+                },
+            )
+        })
+        .await
+    }
+
+    /// Waits until the session is over.
+    pub async fn closed(&self) -> SessionCloseReason {
+        let closed: Result<(), Closed> =
+            poll_fn(|cx| self.poll(cx, |_| None, |entry, cx| entry.changing.register(cx))).await;
+        match closed {
+            Err(Closed(reason)) => reason,
+            Ok(()) => unreachable!("only the end of the session ends the waiting"),
+        }
+    }
+
+    /// Why the session is over; `None` while it is not.
+    pub fn close_reason(&self) -> Option<SessionCloseReason> {
+        let state = self.inner.host.shared.lock();
+        state.sessions.get(&self.inner.id)?.closed.clone()
+    }
+
+    /// Closes the session now, with what the peer is to know. Undelivered data is given up.
+    pub fn close(&self, code: u32, reason: &str) {
+        self.inner.host.shared.command(|state, now| {
+            state.engine.close(now, self.inner.id, code, reason);
+        });
+    }
+
+    /// Offers one more link; it becomes a channel when it answers.
+    pub fn add_link(&self, link: Link) {
+        self.inner.host.shared.command(|state, now| {
+            state.engine.add_link(now, self.inner.id, link);
+        });
+    }
+
+    /// Takes a link out of the session.
+    pub fn remove_link(&self, link: &Link) {
+        self.inner.host.shared.command(|state, now| {
+            state.engine.remove_link(now, self.inner.id, link);
+        });
+    }
+
+    /// Addresses of the peer that new local addresses will dial, too.
+    pub fn remotes(&self) -> Vec<SocketAddr> {
+        let state = self.inner.host.shared.lock();
+        let entry = state.sessions.get(&self.inner.id);
+        entry.map(|entry| entry.remotes.clone()).unwrap_or_default()
+    }
+
+    /// Totals of the session; `None` once the engine has forgotten it.
+    pub fn stats(&self) -> Option<SessionStats> {
+        self.inner
+            .host
+            .shared
+            .lock()
+            .engine
+            .session_stats(self.inner.id)
+    }
+
+    /// What is measured on every channel.
+    pub fn channels(&self) -> Vec<ChannelReport> {
+        self.inner
+            .host
+            .shared
+            .lock()
+            .engine
+            .channel_stats(self.inner.id)
+    }
+
+    /// What every stream did so far.
+    pub fn streams(&self) -> Vec<StreamStats> {
+        self.inner
+            .host
+            .shared
+            .lock()
+            .engine
+            .stream_stats(self.inner.id)
+    }
+
+    /// Ready with what `take` finds, or with the end of the session.
+    fn poll<T>(
+        &self,
+        cx: &Context<'_>,
+        take: impl FnOnce(&mut SessionEntry) -> Option<T>,
+        wait: impl FnOnce(&mut SessionEntry, &Context<'_>),
+    ) -> Poll<Result<T, Closed>> {
+        let mut state = self.inner.host.shared.lock();
+        let entry = match entry_of(&mut state, self.inner.id) {
+            Ok(entry) => entry,
+            Err(closed) => return Poll::Ready(Err(closed)),
+        };
+        if let Some(found) = take(entry) {
+            return Poll::Ready(Ok(found));
+        }
+        if let Some(reason) = &entry.closed {
+            return Poll::Ready(Err(Closed(reason.clone())));
+        }
+        wait(entry, cx);
+        Poll::Pending
+    }
+}
+
+/// The entry of a session to which a handle exists.
+pub(crate) fn entry_of(state: &mut State, id: SessionId) -> Result<&mut SessionEntry, Closed> {
+    let entry = state.sessions.get_mut(&id);
+    Ok(entry.expect("an entry lives as long as a handle to its session"))
+}

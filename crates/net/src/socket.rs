@@ -1,0 +1,249 @@
+//! One UDP socket of the host, with segmentation offload, ECN and big buffers.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    num::NonZeroUsize,
+    task::{Context, Poll, ready},
+};
+
+use anabranch_base::SocketId;
+use anabranch_session::Transmit;
+use noq_udp::{EcnCodepoint, UdpSocketState};
+use tokio::io::Interest;
+
+/// Kernel buffers asked for; the kernel grants what its limits allow. Enough for 50 ms at 1 Gbit/s.
+const KERNEL_BUFFER_BYTES: usize = 8 << 20;
+/// Batches kept while the kernel's buffer is full. What comes on top is dropped, as by any full
+/// queue on the way; congestion control sees it as loss.
+const BLOCKED_BATCHES_MAX: usize = 64;
+
+/// Where a socket is bound.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Bind {
+    /// Local address; port 0 lets the kernel choose.
+    pub address: SocketAddr,
+    /// Network interface that all packets of the socket use, whatever the routing table says. Linux
+    /// only; ignored elsewhere.
+    pub interface: Option<String>,
+}
+
+impl From<SocketAddr> for Bind {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            address,
+            interface: None,
+        }
+    }
+}
+
+/// A socket cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open a UDP socket on {address}{}: {source}; {advice}", interface.as_ref().map(|name| format!(" of {name}")).unwrap_or_default())]
+pub struct BindError {
+    address: SocketAddr,
+    interface: Option<String>,
+    source: io::Error,
+    advice: &'static str,
+}
+
+impl BindError {
+    fn new(bind: &Bind, source: io::Error) -> Self {
+        let advice = match source.kind() {
+            io::ErrorKind::AddrInUse => {
+                "another program uses this port; choose another one, or port 0"
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                "this machine does not have that address now; see `ip address`"
+            }
+            io::ErrorKind::PermissionDenied => "choose a port above 1023",
+            _ => "check the address and the interface's name",
+        };
+        Self {
+            address: bind.address,
+            interface: bind.interface.clone(),
+            source,
+            advice,
+        }
+    }
+}
+
+/// What a socket did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketStats {
+    /// Batches handed to the kernel.
+    pub batches_sent: u64,
+    /// Batches dropped because the kernel's buffer stayed full.
+    pub batches_overflowed: u64,
+    /// Packets that the kernel refused (no route, interface gone, too large).
+    pub packets_refused: u64,
+}
+
+/// A bound UDP socket. Belongs to the driver's task.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) id: SocketId,
+    pub(crate) bind: Bind,
+    pub(crate) local: SocketAddr,
+    io: tokio::net::UdpSocket,
+    state: UdpSocketState,
+    blocked: VecDeque<(Transmit, Vec<u8>)>,
+    stats: SocketStats,
+}
+
+impl Socket {
+    /// Binds; needs a tokio runtime with its I/O driver.
+    pub(crate) fn bind(id: SocketId, bind: Bind) -> Result<Self, BindError> {
+        match Self::try_bind(id, &bind) {
+            Ok((io, state, local)) => Ok(Self {
+                id,
+                bind,
+                local,
+                io,
+                state,
+                blocked: VecDeque::new(),
+                stats: SocketStats::default(),
+            }),
+            Err(source) => Err(BindError::new(&bind, source)),
+        }
+    }
+
+    fn try_bind(
+        id: SocketId,
+        bind: &Bind,
+    ) -> io::Result<(tokio::net::UdpSocket, UdpSocketState, SocketAddr)> {
+        let socket = socket2::Socket::new(
+            socket2::Domain::for_address(bind.address),
+            socket2::Type::DGRAM,
+            Some(socket2::Protocol::UDP),
+        )?;
+        if bind.address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        #[cfg(target_os = "linux")]
+        if let Some(interface) = &bind.interface {
+            socket.bind_device(Some(interface.as_bytes()))?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&bind.address.into())?;
+        let state = UdpSocketState::new((&socket).into())?;
+        // A smaller buffer than asked for costs speed, not correctness.
+        let granted = state
+            .set_recv_buffer_size((&socket).into(), KERNEL_BUFFER_BYTES)
+            .and_then(|()| state.set_send_buffer_size((&socket).into(), KERNEL_BUFFER_BYTES));
+        if let Err(error) = granted {
+            tracing::debug!(%id, %error, "kernel buffers stay at their default size");
+        }
+        let io = tokio::net::UdpSocket::from_std(socket.into())?;
+        let local = io.local_addr()?;
+        Ok((io, state, local))
+    }
+
+    /// Packets that one [`Socket::send`] may carry.
+    pub(crate) fn batch_packets_max(&self) -> NonZeroUsize {
+        self.state.max_gso_segments()
+    }
+
+    pub(crate) fn stats(&self) -> SocketStats {
+        self.stats
+    }
+
+    pub(crate) fn io(&self) -> &tokio::net::UdpSocket {
+        &self.io
+    }
+
+    pub(crate) fn state(&self) -> &UdpSocketState {
+        &self.state
+    }
+
+    /// Sends a batch, or keeps it until the kernel has room. Gives the buffer back when it is free.
+    pub(crate) fn send(&mut self, transmit: Transmit, batch: Vec<u8>) -> Option<Vec<u8>> {
+        if self.blocked.is_empty() && self.try_send(&transmit, &batch) {
+            return Some(batch);
+        }
+        if self.blocked.len() >= BLOCKED_BATCHES_MAX {
+            self.stats.batches_overflowed += 1;
+            return Some(batch);
+        }
+        self.blocked.push_back((transmit, batch));
+        None
+    }
+
+    /// Whether batches wait for room in the kernel.
+    pub(crate) fn is_blocked(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    /// Sends what waits; ready when nothing waits any more.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Some((transmit, batch)) = self.blocked.pop_front() {
+            // An error shows again on sending, where it is counted.
+            let _ = match self.io.poll_send_ready(cx) {
+                Poll::Ready(result) => result,
+                Poll::Pending => {
+                    self.blocked.push_front((transmit, batch));
+                    return Poll::Pending;
+                }
+            };
+            if !self.try_send(&transmit, &batch) {
+                self.blocked.push_front((transmit, batch));
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Ready when something can be received.
+    pub(crate) fn poll_receive_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let _ = ready!(self.io.poll_recv_ready(cx));
+        Poll::Ready(())
+    }
+
+    /// False: the kernel has no room now. Errors of a single packet count as its loss.
+    fn try_send(&mut self, transmit: &Transmit, batch: &[u8]) -> bool {
+        let whole = noq_udp::Transmit {
+            destination: transmit.remote,
+            ecn: transmit.ecn.and_then(EcnCodepoint::from_bits),
+            contents: &batch[..transmit.size],
+            segment_size: transmit.segment_size,
+            src_ip: transmit.local_ip,
+        };
+        match self.try_io(&whole) {
+            Ok(()) => {
+                self.stats.batches_sent += 1;
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) => {
+                match transmit.segment_size {
+                    // The device may lack segmentation, or one segment may be too large: one by one.
+                    Some(segment) if transmit.size > segment => self.send_apart(&whole, segment),
+                    _ => {
+                        tracing::trace!(id = %self.id, %error, to = %transmit.remote, "not sent");
+                        self.stats.packets_refused += 1;
+                    }
+                }
+                true
+            }
+        }
+    }
+
+    fn send_apart(&mut self, whole: &noq_udp::Transmit<'_>, segment: usize) {
+        for contents in whole.contents.chunks(segment) {
+            let one = noq_udp::Transmit {
+                contents,
+                segment_size: None,
+                ..whole.clone()
+            };
+            if self.try_io(&one).is_err() {
+                self.stats.packets_refused += 1;
+            }
+        }
+    }
+
+    fn try_io(&self, transmit: &noq_udp::Transmit<'_>) -> io::Result<()> {
+        self.io.try_io(Interest::WRITABLE, || {
+            self.state.try_send((&self.io).into(), transmit)
+        })
+    }
+}

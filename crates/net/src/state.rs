@@ -1,0 +1,449 @@
+//! The engine and everything that waits for it, under one lock.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    net::SocketAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::Waker,
+    time::Duration,
+};
+
+use anabranch_base::{ChannelId, Instant, NodeId, Rate, SessionId, SocketId, StreamId};
+use anabranch_session::{CloseReason, Engine, Event, SessionCloseReason, StreamSpec};
+
+use crate::{
+    clock::Clock,
+    socket::{Bind, Socket, SocketStats},
+    waiters::Waiters,
+};
+
+/// Incoming sessions that wait to be accepted; one more is closed.
+const INCOMING_SESSIONS_MAX: usize = 256;
+/// Incoming streams of one session that wait to be accepted; one more is stopped.
+const INCOMING_STREAMS_MAX: usize = 1024;
+/// Session events that wait to be read; the oldest gives way.
+const SESSION_EVENTS_MAX: usize = 1024;
+/// Stream events that wait to be read; the oldest gives way.
+const STREAM_EVENTS_MAX: usize = 65_536;
+/// Application code that tells the peer that a backlog is full.
+const CODE_BUSY: u32 = 0x10;
+
+/// What the driver's task, the handles and the interface watch share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) engine: Engine,
+    pub(crate) sockets: Vec<SocketEntry>,
+    pub(crate) sessions: HashMap<SessionId, SessionEntry>,
+    pub(crate) incoming: VecDeque<SessionId>,
+    pub(crate) accepting: Waiters,
+    /// For the driver: sockets to add, or to replace those of the same id.
+    pub(crate) sockets_new: Vec<Socket>,
+    /// For the driver: sockets to close.
+    pub(crate) sockets_dead: Vec<SocketId>,
+    /// Something was asked of the engine since the driver last looked.
+    pub(crate) has_work: bool,
+    pub(crate) driver: Option<Waker>,
+    /// Set once: sessions are closed, and the driver ends when they are gone.
+    pub(crate) is_closing: bool,
+    /// The driver has ended.
+    pub(crate) is_over: bool,
+    pub(crate) ending: Waiters,
+}
+
+/// What handles may know about a socket; the socket itself belongs to the driver.
+#[derive(Clone, Debug)]
+pub(crate) struct SocketEntry {
+    pub(crate) id: SocketId,
+    pub(crate) bind: Bind,
+    pub(crate) local: SocketAddr,
+    pub(crate) is_up: bool,
+    pub(crate) stats: SocketStats,
+}
+
+#[derive(Debug)]
+pub(crate) struct SessionEntry {
+    pub(crate) peer: NodeId,
+    /// Addresses to which new local addresses open channels; empty for incoming sessions.
+    pub(crate) remotes: Vec<SocketAddr>,
+    pub(crate) is_connected: bool,
+    pub(crate) closed: Option<SessionCloseReason>,
+    /// No handle is left.
+    pub(crate) is_released: bool,
+    /// Connected, closed.
+    pub(crate) changing: Waiters,
+    pub(crate) streams: HashMap<StreamId, StreamEntry>,
+    pub(crate) incoming: VecDeque<(StreamId, StreamSpec)>,
+    pub(crate) accepting: Waiters,
+    pub(crate) events: VecDeque<SessionEvent>,
+    pub(crate) observing: Waiters,
+}
+
+/// What a handle waits for on one stream.
+#[derive(Debug, Default)]
+pub(crate) struct StreamEntry {
+    pub(crate) reading: Waiters,
+    pub(crate) writing: Waiters,
+    pub(crate) delivering: Waiters,
+    pub(crate) observing: Waiters,
+    pub(crate) events: VecDeque<StreamEvent>,
+    /// The peer finished, and everything was read.
+    pub(crate) is_finished: bool,
+    /// This side finished.
+    pub(crate) is_send_finished: bool,
+    pub(crate) is_delivered: bool,
+    pub(crate) reset: Option<u32>,
+    pub(crate) stopped: Option<u32>,
+}
+
+/// Something happened to the channels of a session.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SessionEvent {
+    /// A channel joined.
+    ChannelUp {
+        /// The channel.
+        channel: ChannelId,
+        /// The local socket.
+        socket: SocketId,
+        /// The peer's address.
+        remote: SocketAddr,
+    },
+    /// A channel went silent; what it owed moves to others.
+    ChannelSuspected {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// A silent channel is back.
+    ChannelRecovered {
+        /// The channel.
+        channel: ChannelId,
+        /// How long it was suspected.
+        silence: Duration,
+    },
+    /// A channel is over; the session goes on with the others.
+    ChannelClosed {
+        /// The channel.
+        channel: ChannelId,
+        /// Why.
+        reason: CloseReason,
+    },
+}
+
+/// What became of an ADU, or what the network allows; see `StreamSpec::notify`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum StreamEvent {
+    /// The peer has the whole ADU.
+    Acked {
+        /// Its number, from `send`.
+        adu: u64,
+        /// Time from its first packet to the acknowledgement of its last.
+        rtt: Duration,
+    },
+    /// It was lost and will not be sent again.
+    Lost {
+        /// Its number.
+        adu: u64,
+    },
+    /// Its lifetime ended before it was delivered.
+    Expired {
+        /// Its number.
+        adu: u64,
+    },
+    /// The stream's share of the network is now this.
+    Throttle {
+        /// The share.
+        rate: Rate,
+    },
+}
+
+impl Shared {
+    pub(crate) fn new(clock: Clock, engine: Engine) -> Self {
+        let state = State {
+            engine,
+            sockets: Vec::new(),
+            sessions: HashMap::new(),
+            incoming: VecDeque::new(),
+            accepting: Waiters::default(),
+            sockets_new: Vec::new(),
+            sockets_dead: Vec::new(),
+            has_work: false,
+            driver: None,
+            is_closing: false,
+            is_over: false,
+            ending: Waiters::default(),
+        };
+        Self {
+            clock,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The state, for looking. A panic elsewhere does not make it unusable: the engine's own
+    /// invariants hold between calls.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a command on the engine, hands out the events it caused, and wakes the driver.
+    pub(crate) fn command<T>(&self, run: impl FnOnce(&mut State, Instant) -> T) -> T {
+        let mut state = self.lock();
+        let now = self.clock.now();
+        let result = run(&mut state, now);
+        state.dispatch_events(now);
+        state.wake_driver();
+        result
+    }
+}
+
+impl SessionEntry {
+    pub(crate) fn new(peer: NodeId, remotes: Vec<SocketAddr>) -> Self {
+        Self {
+            peer,
+            remotes,
+            is_connected: false,
+            closed: None,
+            is_released: false,
+            changing: Waiters::default(),
+            streams: HashMap::new(),
+            incoming: VecDeque::new(),
+            accepting: Waiters::default(),
+            events: VecDeque::new(),
+            observing: Waiters::default(),
+        }
+    }
+
+    fn push_event(&mut self, event: SessionEvent) {
+        if self.events.len() >= SESSION_EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+        self.observing.wake();
+    }
+
+    fn wake_all(&mut self) {
+        self.changing.wake();
+        self.accepting.wake();
+        self.observing.wake();
+        for stream in self.streams.values_mut() {
+            stream.wake_all();
+        }
+    }
+}
+
+impl StreamEntry {
+    fn push_event(&mut self, event: StreamEvent) {
+        if self.events.len() >= STREAM_EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+        self.observing.wake();
+    }
+
+    fn wake_all(&mut self) {
+        self.reading.wake();
+        self.writing.wake();
+        self.delivering.wake();
+        self.observing.wake();
+    }
+}
+
+impl State {
+    pub(crate) fn wake_driver(&mut self) {
+        self.has_work = true;
+        if let Some(driver) = self.driver.take() {
+            driver.wake();
+        }
+    }
+
+    /// Hands every event of the engine to those who wait for it.
+    pub(crate) fn dispatch_events(&mut self, now: Instant) {
+        while let Some(event) = self.engine.poll_event() {
+            self.dispatch(now, event);
+        }
+    }
+
+    fn dispatch(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Connected {
+                session,
+                peer,
+                incoming,
+            } => self.connected(now, session, peer, incoming),
+            Event::Closed { session, reason } => self.closed(session, reason),
+            Event::ChannelUp {
+                session,
+                channel,
+                socket,
+                remote,
+            } => self.session_event(
+                session,
+                SessionEvent::ChannelUp {
+                    channel,
+                    socket,
+                    remote,
+                },
+            ),
+            Event::ChannelSuspected { session, channel } => {
+                self.session_event(session, SessionEvent::ChannelSuspected { channel });
+            }
+            Event::ChannelRecovered {
+                session,
+                channel,
+                silence,
+            } => {
+                self.session_event(session, SessionEvent::ChannelRecovered { channel, silence });
+            }
+            Event::ChannelClosed {
+                session,
+                channel,
+                reason,
+            } => self.session_event(session, SessionEvent::ChannelClosed { channel, reason }),
+            Event::StreamOpened {
+                session,
+                stream,
+                spec,
+            } => self.stream_opened(now, session, stream, spec),
+            Event::Readable { session, stream } => {
+                self.stream(session, stream, |entry| entry.reading.wake());
+            }
+            Event::Writable { session, stream } => {
+                self.stream(session, stream, |entry| entry.writing.wake());
+            }
+            Event::Acked {
+                session,
+                stream,
+                adu,
+                rtt,
+            } => self.stream_event(session, stream, StreamEvent::Acked { adu, rtt }),
+            Event::Lost {
+                session,
+                stream,
+                adu,
+            } => self.stream_event(session, stream, StreamEvent::Lost { adu }),
+            Event::Expired {
+                session,
+                stream,
+                adu,
+            } => self.stream_event(session, stream, StreamEvent::Expired { adu }),
+            Event::Throttle {
+                session,
+                stream,
+                rate,
+            } => self.stream_event(session, stream, StreamEvent::Throttle { rate }),
+            Event::Finished { session, stream } => self.stream(session, stream, |entry| {
+                entry.is_finished = true;
+                entry.reading.wake();
+            }),
+            Event::Delivered { session, stream } => self.stream(session, stream, |entry| {
+                entry.is_delivered = true;
+                entry.delivering.wake();
+            }),
+            Event::Reset {
+                session,
+                stream,
+                code,
+            } => self.stream(session, stream, |entry| {
+                entry.reset = Some(code);
+                entry.wake_all();
+            }),
+            Event::Stopped {
+                session,
+                stream,
+                code,
+            } => self.stream(session, stream, |entry| {
+                entry.stopped = Some(code);
+                entry.wake_all();
+            }),
+            _ => tracing::debug!("an event of the engine that this host does not know"),
+        }
+    }
+
+    fn connected(&mut self, now: Instant, session: SessionId, peer: NodeId, incoming: bool) {
+        if !incoming {
+            if let Some(entry) = self.sessions.get_mut(&session) {
+                entry.is_connected = true;
+                entry.changing.wake();
+            }
+            return;
+        }
+        if self.is_closing || self.incoming.len() >= INCOMING_SESSIONS_MAX {
+            self.engine.close(
+                now,
+                session,
+                CODE_BUSY,
+                "too many sessions wait to be accepted",
+            );
+            return;
+        }
+        let mut entry = SessionEntry::new(peer, Vec::new());
+        entry.is_connected = true;
+        self.sessions.insert(session, entry);
+        self.incoming.push_back(session);
+        self.accepting.wake();
+    }
+
+    fn closed(&mut self, session: SessionId, reason: SessionCloseReason) {
+        let never_accepted = self.incoming.iter().position(|&waiting| waiting == session);
+        if let Some(index) = never_accepted {
+            self.incoming.remove(index);
+            self.sessions.remove(&session);
+            return;
+        }
+        if let Some(entry) = self.sessions.get_mut(&session) {
+            entry.closed = Some(reason);
+            entry.wake_all();
+            if entry.is_released {
+                self.sessions.remove(&session);
+            }
+        }
+    }
+
+    fn stream_opened(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        stream: StreamId,
+        spec: StreamSpec,
+    ) {
+        let Some(entry) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        if entry.incoming.len() >= INCOMING_STREAMS_MAX {
+            // It may be over already; then there is nothing to stop.
+            let _ = self.engine.stop(now, session, stream, CODE_BUSY);
+            return;
+        }
+        entry.streams.insert(stream, StreamEntry::default());
+        entry.incoming.push_back((stream, spec));
+        entry.accepting.wake();
+    }
+
+    fn session_event(&mut self, session: SessionId, event: SessionEvent) {
+        if let Some(entry) = self.sessions.get_mut(&session) {
+            entry.push_event(event);
+        }
+    }
+
+    fn stream_event(&mut self, session: SessionId, stream: StreamId, event: StreamEvent) {
+        self.stream(session, stream, |entry| entry.push_event(event));
+    }
+
+    fn stream(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        change: impl FnOnce(&mut StreamEntry),
+    ) {
+        let session = self.sessions.get_mut(&session);
+        if let Some(entry) = session.and_then(|entry| entry.streams.get_mut(&stream)) {
+            change(entry);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The handle to a stream.
+
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use anabranch_base::{Instant, StreamId};
+use anabranch_session::{Adu, SendError, StreamSpec};
+use bytes::Bytes;
+
+use crate::{
+    error::{Closed, StreamFailure},
+    session_handle::{SessionInner, entry_of},
+    state::{State, StreamEntry, StreamEvent},
+};
+
+/// Application code with which a dropped handle resets and stops its stream.
+pub const CODE_DROPPED: u32 = 0x11;
+
+/// A stream of ADUs. Clones share it; when the last one is dropped, what was neither finished nor read
+/// to its end is given up.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    inner: Arc<StreamInner>,
+}
+
+#[derive(Debug)]
+struct StreamInner {
+    session: Arc<SessionInner>,
+    id: StreamId,
+    spec: StreamSpec,
+    can_send: bool,
+    can_receive: bool,
+}
+
+impl Drop for StreamInner {
+    fn drop(&mut self) {
+        self.session.host.shared.command(|state, now| {
+            let Some(session) = state.sessions.get_mut(&self.session.id) else {
+                return;
+            };
+            let entry = session.streams.remove(&self.id).unwrap_or_default();
+            // An error says that this half is over already.
+            if self.can_receive && !entry.is_finished {
+                let _ = state
+                    .engine
+                    .stop(now, self.session.id, self.id, CODE_DROPPED);
+            }
+            if self.can_send && !entry.is_send_finished {
+                let _ = state
+                    .engine
+                    .reset(now, self.session.id, self.id, CODE_DROPPED);
+            }
+        });
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(
+        session: Arc<SessionInner>,
+        id: StreamId,
+        spec: StreamSpec,
+        can_send: bool,
+        can_receive: bool,
+    ) -> Self {
+        Self {
+            inner: Arc::new(StreamInner {
+                session,
+                id,
+                spec,
+                can_send,
+                can_receive,
+            }),
+        }
+    }
+
+    /// Its number, the same at both nodes.
+    pub fn id(&self) -> StreamId {
+        self.inner.id
+    }
+
+    /// What its opener declared.
+    pub fn spec(&self) -> &StreamSpec {
+        &self.inner.spec
+    }
+
+    /// Whether this node may send on it.
+    pub fn can_send(&self) -> bool {
+        self.inner.can_send
+    }
+
+    /// Whether this node may receive from it.
+    pub fn can_receive(&self) -> bool {
+        self.inner.can_receive
+    }
+
+    /// Queues an ADU as soon as the stream's buffer has room; its number. A future dropped before it is
+    /// ready has queued nothing.
+    ///
+    /// # Errors
+    /// The ADU is empty or too large, would miss its deadline, or the stream is over.
+    pub async fn send(&self, data: Bytes) -> Result<u64, StreamFailure> {
+        let mut data = Some(data);
+        poll_fn(|cx| self.poll_send(cx, &mut data)).await
+    }
+
+    /// Queues an ADU now or not at all; `SendError::Full` hands it back.
+    ///
+    /// # Errors
+    /// As [`Stream::send`], or there is no room.
+    pub fn try_send(&self, data: Bytes) -> Result<u64, StreamFailure> {
+        self.command(|state, now| self.offer(state, now, data))
+    }
+
+    /// [`Stream::send`] for hand-written futures. Takes `data` when it was queued.
+    ///
+    /// # Panics
+    /// When `data` is `None`.
+    pub fn poll_send(
+        &self,
+        cx: &Context<'_>,
+        data: &mut Option<Bytes>,
+    ) -> Poll<Result<u64, StreamFailure>> {
+        let adu = data.take().expect("polled with data until it is queued");
+        self.command(|state, now| match self.offer(state, now, adu) {
+            Err(StreamFailure::Send(SendError::Full(back))) => {
+                *data = Some(back);
+                self.entry(state)?.writing.register(cx);
+                Poll::Pending
+            }
+            result => Poll::Ready(result),
+        })
+    }
+
+    /// Bytes that [`Stream::try_send`] would take now.
+    pub fn room(&self) -> usize {
+        let state = self.inner.session.host.shared.lock();
+        state.engine.send_room(self.inner.session.id, self.inner.id)
+    }
+
+    /// The next ADU; `None` once the peer has finished and everything was read.
+    ///
+    /// # Errors
+    /// The peer reset the stream, or the session is over.
+    pub async fn recv(&self) -> Result<Option<Adu>, StreamFailure> {
+        poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    /// [`Stream::recv`] for hand-written futures.
+    pub fn poll_recv(&self, cx: &Context<'_>) -> Poll<Result<Option<Adu>, StreamFailure>> {
+        let ids = (self.inner.session.id, self.inner.id);
+        self.command(|state, now| {
+            if let Some(adu) = state.engine.receive(now, ids.0, ids.1) {
+                return Poll::Ready(Ok(Some(adu)));
+            }
+            state.dispatch_events(now);
+            let closed = entry_of(state, ids.0)?.closed.clone();
+            let entry = self.entry(state)?;
+            if entry.is_finished {
+                return Poll::Ready(Ok(None));
+            }
+            if let Some(code) = entry.reset {
+                return Poll::Ready(Err(StreamFailure::Reset(code)));
+            }
+            if let Some(reason) = closed {
+                return Poll::Ready(Err(Closed(reason).into()));
+            }
+            entry.reading.register(cx);
+            Poll::Pending
+        })
+    }
+
+    /// Says that no ADU follows; what was queued is still delivered.
+    ///
+    /// # Errors
+    /// The stream is over, or flows the other way.
+    pub fn finish(&self) -> Result<(), StreamFailure> {
+        let (session, stream) = (self.inner.session.id, self.inner.id);
+        self.command(|state, now| {
+            state.engine.finish(now, session, stream)?;
+            self.entry(state)?.is_send_finished = true;
+            Ok(())
+        })
+    }
+
+    /// Gives the stream up: what the peer has not read is lost.
+    ///
+    /// # Errors
+    /// The stream is over, or flows the other way.
+    pub fn reset(&self, code: u32) -> Result<(), StreamFailure> {
+        let (session, stream) = (self.inner.session.id, self.inner.id);
+        self.command(|state, now| Ok(state.engine.reset(now, session, stream, code)?))
+    }
+
+    /// Tells the peer to send no more.
+    ///
+    /// # Errors
+    /// The stream is over, or flows the other way.
+    pub fn stop(&self, code: u32) -> Result<(), StreamFailure> {
+        let (session, stream) = (self.inner.session.id, self.inner.id);
+        self.command(|state, now| Ok(state.engine.stop(now, session, stream, code)?))
+    }
+
+    /// After [`Stream::finish`]: waits until the peer's node has everything.
+    ///
+    /// # Errors
+    /// The peer stopped the stream, or the session is over.
+    pub async fn delivered(&self) -> Result<(), StreamFailure> {
+        poll_fn(|cx| {
+            self.poll_entry(cx, |entry, cx| {
+                if entry.is_delivered {
+                    return Some(());
+                }
+                entry.delivering.register(cx);
+                None
+            })
+        })
+        .await
+    }
+
+    /// The next event of the stream; see `StreamSpec::notify`. At most 65,536 are kept; the oldest give
+    /// way.
+    ///
+    /// # Errors
+    /// The stream is over and all its events were read.
+    pub async fn next_event(&self) -> Result<StreamEvent, StreamFailure> {
+        poll_fn(|cx| {
+            self.poll_entry(cx, |entry, cx| {
+                let event = entry.events.pop_front();
+                if event.is_none() {
+                    entry.observing.register(cx);
+                }
+                event
+            })
+        })
+        .await
+    }
+
+    fn poll_entry<T>(
+        &self,
+        cx: &Context<'_>,
+        look: impl FnOnce(&mut StreamEntry, &Context<'_>) -> Option<T>,
+    ) -> Poll<Result<T, StreamFailure>> {
+        let mut state = self.inner.session.host.shared.lock();
+        let closed = entry_of(&mut state, self.inner.session.id)?.closed.clone();
+        let entry = self.entry(&mut state)?;
+        if let Some(found) = look(entry, cx) {
+            return Poll::Ready(Ok(found));
+        }
+        if let Some(code) = entry.stopped {
+            return Poll::Ready(Err(StreamFailure::Stopped(code)));
+        }
+        match closed {
+            Some(reason) => Poll::Ready(Err(Closed(reason).into())),
+            None => Poll::Pending,
+        }
+    }
+
+    fn offer(&self, state: &mut State, now: Instant, data: Bytes) -> Result<u64, StreamFailure> {
+        let (session, stream) = (self.inner.session.id, self.inner.id);
+        if let Some(reason) = &entry_of(state, session)?.closed {
+            return Err(Closed(reason.clone()).into());
+        }
+        if let Some(code) = self.entry(state)?.stopped {
+            return Err(StreamFailure::Stopped(code));
+        }
+        Ok(state.engine.send(now, session, stream, data)?)
+    }
+
+    fn command<T>(&self, run: impl FnOnce(&mut State, Instant) -> T) -> T {
+        self.inner.session.host.shared.command(run)
+    }
+
+    fn entry<'a>(&self, state: &'a mut State) -> Result<&'a mut StreamEntry, StreamFailure> {
+        let session = entry_of(state, self.inner.session.id)?;
+        Ok(session.streams.entry(self.inner.id).or_default())
+    }
+}

@@ -1,0 +1,221 @@
+//! Interfaces and addresses that come and go.
+//!
+//! The kernel says over netlink that something changed; what there is now is then read afresh and
+//! compared, so a missed or repeated message does no harm. Systems other than Linux are not watched.
+
+use std::{io, sync::Arc};
+
+use if_addrs::IfAddr;
+
+use crate::{
+    socket::Bind,
+    state::{Shared, SocketEntry},
+};
+
+/// The usable addresses of this machine: of interfaces that are up (only those named, if any are), not
+/// loopback, not link-local.
+pub(crate) fn list(port: u16, only: &[String]) -> io::Result<Vec<Bind>> {
+    let mut binds = Vec::new();
+    for interface in if_addrs::get_if_addrs()? {
+        let is_wanted = only.is_empty() || only.contains(&interface.name);
+        // Some drivers never report a state; their interfaces count as up.
+        let is_up =
+            interface.is_oper_up() || interface.oper_status == if_addrs::IfOperStatus::Unknown;
+        let is_local = match &interface.addr {
+            IfAddr::V4(v4) => v4.is_loopback() || v4.is_link_local(),
+            IfAddr::V6(v6) => v6.is_loopback() || v6.is_link_local(),
+        };
+        if is_wanted && is_up && !is_local {
+            binds.push(Bind {
+                address: (interface.ip(), port).into(),
+                interface: cfg!(target_os = "linux").then_some(interface.name),
+            });
+        }
+    }
+    Ok(binds)
+}
+
+/// What changed between the sockets there are and the addresses there are now.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Changes {
+    /// Sockets whose address has gone.
+    gone: Vec<anabranch_base::SocketId>,
+    /// Sockets whose address is back.
+    back: Vec<anabranch_base::SocketId>,
+    /// Addresses without a socket.
+    new: Vec<Bind>,
+}
+
+fn compare(sockets: &[SocketEntry], binds: Vec<Bind>) -> Changes {
+    let mut changes = Changes::default();
+    let matches = |socket: &SocketEntry, bind: &Bind| {
+        socket.local.ip() == bind.address.ip() && socket.bind.interface == bind.interface
+    };
+    for socket in sockets {
+        match (socket.is_up, binds.iter().any(|bind| matches(socket, bind))) {
+            (true, false) => changes.gone.push(socket.id),
+            (false, true) => changes.back.push(socket.id),
+            _ => {}
+        }
+    }
+    let is_new = |bind: &Bind| !sockets.iter().any(|socket| matches(socket, bind));
+    changes.new = binds.into_iter().filter(is_new).collect();
+    changes
+}
+
+impl Shared {
+    /// Brings the sockets in line with the addresses of the machine.
+    fn follow_interfaces(&self, port: u16, only: &[String]) -> io::Result<()> {
+        let binds = list(port, only)?;
+        let changes = compare(&self.lock().sockets, binds);
+        for id in changes.gone {
+            tracing::info!(%id, "address gone");
+            self.set_socket_up(id, false);
+            self.command(|state, _| state.sockets_dead.push(id));
+        }
+        for id in changes.back {
+            tracing::info!(%id, "address back");
+            if let Err(error) = self.reopen_socket(id) {
+                tracing::warn!(%id, %error, "the socket stays closed");
+            }
+        }
+        for bind in changes.new {
+            tracing::info!(?bind, "new address");
+            if let Err(error) = self.add_socket(bind) {
+                tracing::warn!(%error, "address not used");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Follows the interfaces until the host closes.
+#[cfg(target_os = "linux")]
+pub(crate) fn start(shared: &Arc<Shared>, port: u16, only: Vec<String>) -> io::Result<()> {
+    let mut socket = netlink::open()?;
+    let shared = Arc::downgrade(shared);
+    tokio::spawn(async move {
+        loop {
+            let changed = netlink::changed(&mut socket).await;
+            let Some(shared) = shared.upgrade() else {
+                return;
+            };
+            if shared.lock().is_closing {
+                return;
+            }
+            let followed = changed.and_then(|()| shared.follow_interfaces(port, &only));
+            if let Err(error) = followed {
+                tracing::warn!(%error, "interfaces cannot be followed");
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Other systems: addresses are read once, at the start.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn start(_shared: &Arc<Shared>, _port: u16, _only: Vec<String>) -> io::Result<()> {
+    tracing::info!("interface changes are followed on Linux only");
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+mod netlink {
+    use std::{io, time::Duration};
+
+    use netlink_sys::{
+        AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket, protocols::NETLINK_ROUTE,
+    };
+
+    /// `RTNLGRP_LINK`, `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR` of linux/rtnetlink.h, as bits.
+    const GROUPS: u32 = (1 << 0) | (1 << 4) | (1 << 8);
+    /// Changes come in bursts (link, then addresses); they are dealt with together.
+    const SETTLE: Duration = Duration::from_millis(20);
+    /// Longest burst waited for.
+    const SETTLE_MAX: Duration = Duration::from_millis(200);
+
+    pub(super) fn open() -> io::Result<TokioSocket> {
+        let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
+        socket.socket_mut().bind(&SocketAddr::new(0, GROUPS))?;
+        Ok(socket)
+    }
+
+    /// Waits for a message and for the burst that follows it.
+    pub(super) async fn changed(socket: &mut TokioSocket) -> io::Result<()> {
+        receive(socket).await?;
+        let burst = async {
+            while let Ok(result) = tokio::time::timeout(SETTLE, receive(socket)).await {
+                result?;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(SETTLE_MAX, burst)
+            .await
+            .unwrap_or(Ok(()))
+    }
+
+    async fn receive(socket: &mut TokioSocket) -> io::Result<()> {
+        /// The kernel dropped messages: `ENOBUFS` of errno.h.
+        const OVERRUN: i32 = 105;
+        match socket.recv_from_full().await {
+            Ok(_) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(OVERRUN) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_base::SocketId;
+
+    use super::*;
+    use crate::socket::SocketStats;
+
+    fn bind(text: &str, interface: &str) -> Bind {
+        Bind {
+            address: text.parse().unwrap(),
+            interface: Some(interface.to_owned()),
+        }
+    }
+
+    fn socket(id: u64, text: &str, interface: &str, is_up: bool) -> SocketEntry {
+        SocketEntry {
+            id: SocketId(id),
+            bind: bind(text, interface),
+            local: text.parse().unwrap(),
+            is_up,
+            stats: SocketStats::default(),
+        }
+    }
+
+    #[test]
+    fn what_went_came_back_and_is_new() {
+        let sockets = [
+            socket(0, "192.0.2.1:7", "wwan0", true),
+            socket(1, "192.0.2.2:7", "wwan1", false),
+            socket(2, "192.0.2.3:7", "eth0", true),
+        ];
+        let now = vec![
+            bind("192.0.2.2:0", "wwan1"),
+            bind("192.0.2.3:0", "eth0"),
+            bind("192.0.2.3:0", "eth1"),
+        ];
+        let changes = compare(&sockets, now);
+        assert_eq!(changes.gone, [SocketId(0)]);
+        assert_eq!(changes.back, [SocketId(1)]);
+        assert_eq!(changes.new, [bind("192.0.2.3:0", "eth1")]);
+    }
+
+    #[test]
+    fn the_machine_lists_no_loopback() {
+        let binds = list(0, &[]).unwrap();
+        assert!(binds.iter().all(|bind| !bind.address.ip().is_loopback()));
+        assert!(
+            list(0, &["no-such-interface".to_owned()])
+                .unwrap()
+                .is_empty()
+        );
+    }
+}
