@@ -1,0 +1,212 @@
+//! What sender and receiver of a transfer say to each other.
+//!
+//! A transfer uses two streams that the sender opens: [`CONTROL_LABEL`], both ways, where every ADU is
+//! one [`Request`] or [`Reply`] in JSON, and [`DATA_LABEL`], where every ADU is one [`Record`].
+//!
+//! ```text
+//! sender                            receiver
+//!   Hello ─────────────────────────►        the ticket's secret
+//!        ◄──────────────── Welcome | Refused
+//!   Offer, Entries … , OfferEnd ───►        what there is to send
+//!        ◄──────────────── Have … , Go      what is here already
+//!   data: Chunk … FileEnd … End ───►
+//!        ◄──────────────── Done | Failed
+//! ```
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+/// Label of the control stream; the digit is the version of the protocol.
+pub const CONTROL_LABEL: &str = "anabranch-transfer/1";
+/// Label of the data stream.
+pub const DATA_LABEL: &str = "anabranch-transfer-data/1";
+/// Entries in one `Entries` message.
+pub(crate) const ENTRIES_PER_MESSAGE: usize = 500;
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// One file.
+    File,
+    /// A directory with everything in it.
+    Directory,
+    /// Bytes whose number nobody knows beforehand.
+    Stream,
+}
+
+/// One file or directory of a transfer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// Its path, part by part, beginning with the transfer's name.
+    pub path: Vec<String>,
+    /// It is a directory.
+    #[serde(default)]
+    pub is_directory: bool,
+    /// Bytes; `None` when not known beforehand.
+    pub size_bytes: Option<u64>,
+    /// Modification time in nanoseconds since 1970; a file that changed is not resumed.
+    #[serde(default)]
+    pub modified_ns: u64,
+    /// May be executed.
+    #[serde(default)]
+    pub is_executable: bool,
+}
+
+/// From the sender, on the control stream.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Request {
+    Hello {
+        /// The ticket's secret in base 32; empty where the node itself is known.
+        secret: String,
+    },
+    Offer {
+        kind: Kind,
+        name: String,
+        entries: u64,
+    },
+    Entries {
+        list: Vec<Entry>,
+    },
+    OfferEnd,
+}
+
+/// From the receiver, on the control stream.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Reply {
+    Welcome,
+    Refused {
+        reason: String,
+    },
+    /// Bytes of this entry that are here already, and the BLAKE3 hash of these bytes.
+    Have {
+        index: u32,
+        bytes: u64,
+        hash: String,
+        /// All of it is here, and was verified.
+        is_complete: bool,
+    },
+    Go,
+    Done {
+        files: u64,
+        bytes: u64,
+    },
+    Failed {
+        reason: String,
+    },
+}
+
+/// On the data stream: one byte of type, then numbers in network byte order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// `0 | index u32 | offset u64 | bytes`
+    Chunk {
+        index: u32,
+        offset: u64,
+        data: Bytes,
+    },
+    /// `1 | index u32 | size u64 | BLAKE3 hash, 32 bytes`
+    FileEnd {
+        index: u32,
+        size: u64,
+        hash: [u8; 32],
+    },
+    /// `2`
+    End,
+}
+
+/// Bytes of a chunk record before its data.
+pub(crate) const CHUNK_HEADER_BYTES: usize = 13;
+
+impl Record {
+    /// Writes a chunk's header in front of the data already in `buffer` at
+    /// [`CHUNK_HEADER_BYTES`], so that the data is not moved again.
+    pub(crate) fn chunk_in_place(buffer: &mut BytesMut, index: u32, offset: u64) {
+        buffer[0] = 0;
+        buffer[1..5].copy_from_slice(&index.to_be_bytes());
+        buffer[5..13].copy_from_slice(&offset.to_be_bytes());
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut buffer = BytesMut::new();
+        match self {
+            Self::Chunk {
+                index,
+                offset,
+                data,
+            } => {
+                buffer.resize(CHUNK_HEADER_BYTES, 0);
+                Self::chunk_in_place(&mut buffer, *index, *offset);
+                buffer.extend_from_slice(data);
+            }
+            Self::FileEnd { index, size, hash } => {
+                buffer.put_u8(1);
+                buffer.put_u32(*index);
+                buffer.put_u64(*size);
+                buffer.put_slice(hash);
+            }
+            Self::End => buffer.put_u8(2),
+        }
+        buffer.freeze()
+    }
+
+    /// `None`: not a record.
+    pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
+        let u32_at = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let u64_at = |at: usize| Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        match *bytes.first()? {
+            0 if bytes.len() > CHUNK_HEADER_BYTES => Some(Self::Chunk {
+                index: u32_at(1)?,
+                offset: u64_at(5)?,
+                data: bytes.slice(CHUNK_HEADER_BYTES..),
+            }),
+            1 if bytes.len() == 45 => Some(Self::FileEnd {
+                index: u32_at(1)?,
+                size: u64_at(5)?,
+                hash: bytes[13..45].try_into().ok()?,
+            }),
+            2 if bytes.len() == 1 => Some(Self::End),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn records_round_trip() {
+        let records = [
+            Record::Chunk {
+                index: 7,
+                offset: 1 << 40,
+                data: Bytes::from_static(b"data"),
+            },
+            Record::FileEnd {
+                index: 1,
+                size: 9,
+                hash: [3; 32],
+            },
+            Record::End,
+        ];
+        for record in records {
+            assert_eq!(Record::decode(&record.encode()), Some(record));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rubbish_is_refused_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let bytes = Bytes::from(bytes);
+            if let Some(record) = Record::decode(&bytes) {
+                prop_assert_eq!(record.encode(), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! How far a transfer is, for whoever looks.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Shared between a transfer and those who show it; every field only grows during one attempt.
+#[derive(Clone, Debug, Default)]
+pub struct Progress(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    bytes_total: AtomicU64,
+    bytes_done: AtomicU64,
+    bytes_resumed: AtomicU64,
+    files_total: AtomicU64,
+    files_done: AtomicU64,
+    name: Mutex<String>,
+}
+
+/// A look at a [`Progress`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Name of the transfer; empty before it is known.
+    pub name: String,
+    /// Bytes to be moved in all, those already there included; 0 while unknown.
+    pub bytes_total: u64,
+    /// Bytes moved, those already there included.
+    pub bytes_done: u64,
+    /// Bytes that were there already from an earlier attempt.
+    pub bytes_resumed: u64,
+    /// Files in all.
+    pub files_total: u64,
+    /// Files complete and verified at the receiver, or fully read at the sender.
+    pub files_done: u64,
+}
+
+impl Progress {
+    /// The state now.
+    pub fn snapshot(&self) -> Snapshot {
+        let inner = &self.0;
+        let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        Snapshot {
+            name: inner
+                .name
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+            bytes_total: read(&inner.bytes_total),
+            bytes_done: read(&inner.bytes_done),
+            bytes_resumed: read(&inner.bytes_resumed),
+            files_total: read(&inner.files_total),
+            files_done: read(&inner.files_done),
+        }
+    }
+
+    pub(crate) fn begin(&self, name: &str, bytes: u64, files: u64) {
+        name.clone_into(&mut self.0.name.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.bytes_total.store(bytes, Ordering::Relaxed);
+        self.0.files_total.store(files, Ordering::Relaxed);
+        self.0.bytes_done.store(0, Ordering::Relaxed);
+        self.0.bytes_resumed.store(0, Ordering::Relaxed);
+        self.0.files_done.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn resumed(&self, bytes: u64) {
+        self.0.bytes_resumed.fetch_add(bytes, Ordering::Relaxed);
+        self.moved(bytes);
+    }
+
+    pub(crate) fn moved(&self, bytes: u64) {
+        self.0.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn file_done(&self) {
+        self.0.files_done.fetch_add(1, Ordering::Relaxed);
+    }
+}
