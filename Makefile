@@ -1,0 +1,82 @@
+# One entry for every task. `make` alone lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+# Seeds of `make storm`, seconds per target of `make fuzz`, output folder of `make pairs` and `make bench`.
+SEEDS ?= 200
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := wire container packet link trace ticket
+
+.PHONY: help
+help: ## list the tasks
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+# ── what a merge needs ──────────────────────────────────────────────────────────────────────────
+
+.PHONY: test
+test: setup format layers clippy doc tests ## everything a merge needs: format, layers, lints, docs, all tests
+
+.PHONY: setup
+setup: ## add what the stock toolchain may lack (clippy, rustfmt)
+	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
+	@$(CARGO) fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+
+.PHONY: format
+format: ## check the format (`cargo fmt --all` repairs it)
+	$(CARGO) fmt --all -- --check
+	rustfmt --edition 2024 --check tools/check_layers.rs
+
+.PHONY: layers
+layers: ## check that every crate keeps to its room
+	tools/check-layers --self-test
+	tools/check-layers
+
+.PHONY: clippy
+clippy: ## lints, warnings are errors
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+.PHONY: doc
+doc: ## rustdoc, warnings are errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+.PHONY: tests
+tests: ## unit, property, simulation, live and doc tests
+	$(CARGO) test --workspace --locked
+
+# ── what it can do ──────────────────────────────────────────────────────────────────────────────
+
+.PHONY: build
+build: ## the program, optimised: target/release/anabranch
+	$(CARGO) build --release --locked -p anabranch-cli
+
+.PHONY: demo
+demo: build ## streams and a file over three emulated paths, one of which fails (about 20 s, no root)
+	$(CARGO) run --release --locked -q -p anabranch-cli -- demo
+
+.PHONY: pairs
+pairs: build ## the path pairs of docs/performance.md in virtual time, as JSON
+	$(CARGO) run --release --locked -q -p anabranch-cli -- lab run pairs --json
+
+.PHONY: bench
+bench: ## benchmarks
+	$(CARGO) bench --workspace --locked
+
+.PHONY: storm
+storm: ## SEEDS random worlds with faults, checked for what must hold in all of them
+	$(CARGO) run --release --locked -p anabranch-sim --bin storm -- --seeds $(SEEDS)
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZ_SECONDS; without cargo-fuzz and nightly, random inputs on stable
+	@if $(CARGO) +nightly fuzz --version >/dev/null 2>&1; then \
+	  for target in $(FUZZ_TARGETS); do \
+	    echo "== $$target"; \
+	    $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS); \
+	  done; \
+	else \
+	  echo "no cargo-fuzz with a nightly toolchain (cargo install cargo-fuzz; rustup toolchain install nightly);"; \
+	  echo "the same properties get random inputs on the stable toolchain instead"; \
+	  FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --manifest-path fuzz/Cargo.toml --no-default-features; \
+	fi
