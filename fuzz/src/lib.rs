@@ -1,0 +1,43 @@
+//! Properties of every decoder and of the session state machine, as functions of arbitrary bytes.
+//!
+//! Each function panics when its property does not hold. `fuzz_targets/` hands them to libFuzzer (`make
+//! fuzz`), `tests/smoke.rs` feeds them pseudo-random bytes on the stable toolchain. A function is a pure
+//! function of its input: time is virtual and entropy constant.
+//!
+//! | function | what gets the bytes |
+//! |---|---|
+//! | [`wire`] | the decoder of containers and frames |
+//! | [`container`] | a session, from an authenticated peer that says anything |
+//! | [`packet`] | an engine, from a network that mangles, repeats, drops and invents packets |
+//! | [`link`] | the reader of link descriptions |
+//! | [`trace`] | the reader of rate traces |
+
+mod container;
+mod packet;
+mod parsers;
+mod peer;
+
+pub use container::container;
+pub use packet::packet;
+pub use parsers::{link, trace, wire};
+
+/// Takes an input apart; zeros when it is used up.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn byte(&mut self) -> u8 {
+        let (&first, rest) = self.0.split_first().unwrap_or((&0, &[]));
+        self.0 = rest;
+        first
+    }
+
+    fn take(&mut self, bytes: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(bytes.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+}

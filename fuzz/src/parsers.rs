@@ -1,0 +1,83 @@
+//! Decoders without state.
+
+use anabranch_link::{
+    Trace,
+    describe::{no_traces, parse, parse_both},
+};
+use anabranch_session::wire::{
+    Fragment, Frame, Reader,
+    frame::{Place, fragment_overhead, write_fragment},
+    read_header, write_header,
+};
+use bytes::Bytes;
+
+/// Decoding ends, and what was decoded encodes to something that decodes to the same.
+pub fn wire(data: &[u8]) {
+    let mut rest = Bytes::copy_from_slice(data);
+    let Ok(header) = read_header(&mut rest) else {
+        return;
+    };
+    let mut again = Vec::new();
+    write_header(&mut again, header.timestamp);
+    assert_eq!(read_header(&mut Bytes::from(again)), Ok(header));
+
+    let mut reader = Reader::new(rest);
+    for _ in 0..=data.len() {
+        let Ok(Some(frame)) = reader.next_frame() else {
+            return;
+        };
+        let mut again = Vec::new();
+        match &frame {
+            Frame::Control(control) => {
+                control.write(&mut again);
+                assert!(again.len() <= control.size_bound(), "{control:?}");
+            }
+            Frame::Fragment(Fragment {
+                stream,
+                sequence,
+                offset,
+                is_final,
+                payload,
+            }) => {
+                let place = Place {
+                    stream: *stream,
+                    sequence: *sequence,
+                    offset: *offset,
+                };
+                write_fragment(&mut again, place, *is_final, false, payload);
+                assert_eq!(again.len(), payload.len() + fragment_overhead(place, false));
+            }
+        }
+        assert_eq!(
+            Reader::new(Bytes::from(again)).next_frame(),
+            Ok(Some(frame))
+        );
+    }
+    panic!("more frames than bytes");
+}
+
+/// Whatever is accepted prints to a text that reads back as the same link.
+pub fn link(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let _ = parse_both(text, &mut no_traces);
+    if let Ok(config) = parse(text, &mut no_traces) {
+        let printed = config.to_string();
+        assert_eq!(parse(&printed, &mut no_traces), Ok(config), "{printed}");
+    }
+}
+
+/// An accepted trace answers every question about itself.
+pub fn trace(data: &[u8]) {
+    let Ok(trace) = Trace::parse("trace", data) else {
+        return;
+    };
+    let duration = trace.duration();
+    assert!(!duration.is_zero());
+    assert!(trace.rate_min() <= trace.rate_max());
+    for position in [duration / 3, duration, duration.saturating_mul(3)] {
+        let _ = (trace.rate_at(position), trace.step_at(position));
+        assert!(trace.bits(position).is_finite());
+    }
+}

@@ -1,0 +1,154 @@
+//! The properties on pseudo-random bytes, for a stable toolchain without cargo-fuzz. Half of the inputs
+//! are noise, half are made of pieces that the decoders know, so that they get beyond the first byte.
+//! `FUZZ_SECONDS` sets the time for each property (default 1).
+
+use std::time::{Duration, Instant};
+
+/// Noise that is the same on every run (splitmix64).
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.next() as u8).collect()
+    }
+}
+
+fn feed(name: &str, pieces: &[&[u8]], property: fn(&[u8])) {
+    let seconds = std::env::var("FUZZ_SECONDS").map_or(1, |text| text.parse().expect("seconds"));
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut noise = Noise(1);
+    let mut runs = 0u64;
+    while Instant::now() < end {
+        let mut input = Vec::new();
+        if noise.below(2) == 0 {
+            let length = noise.below(400);
+            input = noise.bytes(length);
+        } else {
+            for _ in 0..noise.below(24) {
+                if noise.below(4) == 0 {
+                    let length = 1 + noise.below(6);
+                    input.extend(noise.bytes(length));
+                } else {
+                    input.extend_from_slice(pieces[noise.below(pieces.len())]);
+                }
+            }
+        }
+        let shown = input.clone();
+        let result = std::panic::catch_unwind(move || property(&input));
+        assert!(result.is_ok(), "{name}: run {runs} fails on {shown:?}");
+        runs += 1;
+    }
+    println!("{name}: {runs} inputs");
+}
+
+/// Frames of `spec/wire.md`: a reliable and an unreliable stream, and what can be said about them.
+const FRAMES: &[&[u8]] = &[
+    &[0x03, 0x00, 0x03, 0x00, 0x80, 0x01, 0x00],
+    &[0x03, 0x04, 0x06, 0x00, 0x80, 0x01, 0x01, b'x'],
+    &[0x4c, 0x00, 0x00, 0x02, b'h', b'i'],
+    &[0x4a, 0x00, 0x01, 0x80, 0xff, 0xff, 0xf0, 0x01, b'!'],
+    &[0x4e, 0x04, 0x01, 0x05, 0x01, b'?'],
+    &[0x04, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+    &[0x05, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+    &[0x06, 0x00, 0x02],
+    &[
+        0x07, 0x00, 0x05, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+    ],
+    &[0x08, 0x01, 0x07],
+    &[0x09, 0x00, 0x03, 0x40, 0x20],
+    &[0x0a, 0x05, 0x10, 0x01, 0x02, 0x03],
+];
+
+#[test]
+fn wire() {
+    let mut pieces = vec![[0x00].as_slice(), &[0x01, 1, 2, 3]];
+    pieces.extend_from_slice(FRAMES);
+    feed("wire", &pieces, anabranch_fuzz::wire);
+}
+
+#[test]
+fn container() {
+    // Each with its kind and length in front, as the property reads them.
+    let framed: Vec<Vec<u8>> = FRAMES
+        .iter()
+        .map(|frame| [&[0x00, frame.len() as u8], *frame].concat())
+        .collect();
+    let pieces: Vec<&[u8]> = framed.iter().map(Vec::as_slice).collect();
+    feed("container", &pieces, anabranch_fuzz::container);
+}
+
+#[test]
+fn packet() {
+    let pieces: &[&[u8]] = &[
+        &[1],
+        &[2],
+        &[3],
+        &[4, 9, 1, 0x40],
+        &[5, 20],
+        &[6, 2, 0xc0, 0],
+        &[0],
+    ];
+    feed("packet", pieces, anabranch_fuzz::packet);
+}
+
+#[test]
+fn link() {
+    let pieces: &[&[u8]] = &[
+        b"rate=",
+        b"50 Mbit/s",
+        b"20 Mbit/s +- 50 % every 500 ms",
+        b"unlimited",
+        b",",
+        b" ; ",
+        b"delay=",
+        b"30 ms",
+        b"jitter=normal 2 ms reordering",
+        b"loss=1 % in bursts of 4",
+        b"queue=",
+        b"250 kB",
+        b"outage=5 s to 7 s",
+        b"lte-up",
+        b"wifi",
+        b"ecn=60 kB",
+        b"mtu=1400 B",
+        b"loss=gilbert 0.01/0.3/0/0.8",
+        b"rate=trace x",
+        b"1e308",
+        b"-1",
+        b" ",
+    ];
+    feed("link", pieces, anabranch_fuzz::link);
+}
+
+#[test]
+fn trace() {
+    let pieces: &[&[u8]] = &[
+        b"t_s,bandwidth_bps\n",
+        b"t_s,bandwidth_bps,rtt_ms,loss\n",
+        b"0,",
+        b"1.5,",
+        b"2,",
+        b"1000000",
+        b",,",
+        b"0.01",
+        b"\n",
+        b"# note\n",
+        b"1e300",
+        b"12\n",
+        b"13\n",
+        b"18446744073709551615\n",
+    ];
+    feed("trace", pieces, anabranch_fuzz::trace);
+}
