@@ -186,6 +186,11 @@ impl Channel {
         self.connected && !self.closed
     }
 
+    /// Whether the handshake is still going on.
+    pub fn is_handshaking(&self) -> bool {
+        !self.connected && !self.closed
+    }
+
     /// Whether acknowledgements arrive.
     pub fn liveness(&self) -> Liveness {
         self.liveness
@@ -241,7 +246,8 @@ impl Channel {
         }
         let rate = tap.control.pacing_rate(tap.rtt().smoothed.as_secs_f64());
         drop(tap);
-        Some(self.pacer.next_release(rate, packet as f64))
+        let queued = self.queued_bytes as f64;
+        Some(self.pacer.next_release(rate, packet as f64, queued))
     }
 
     /// Tells the truth about what limits this channel: whether the session still has data that it
@@ -365,6 +371,7 @@ impl Channel {
             match self.liveness.check(now, &self.signs()) {
                 Due::Nothing => {}
                 Due::Suspect => {
+                    self.tap.lock().suspected_since = Some(std_now);
                     self.ping();
                     self.events.push_back(Event::Suspected);
                 }
@@ -425,7 +432,6 @@ impl Channel {
         while let Some(event) = self.connection.poll() {
             match event {
                 noq_proto::Event::Connected => {
-                    self.tap.lock().arm();
                     self.connected = true;
                     self.seed_rtt();
                     self.events.push_back(Event::Connected);
@@ -454,14 +460,12 @@ impl Channel {
         if acked_at.is_none_or(|at| at < since) {
             return;
         }
-        let silence = now.since(since);
-        // A short silence may have been a burst of real congestion; a long one was an outage.
-        if silence > FORGIVE_SILENCE.max(tap.rtt().smoothed * 4) {
-            tap.forgive(self.epoch.to_std(now));
-        }
+        tap.suspected_since = None;
         drop(tap);
         self.liveness = Liveness::Active;
-        self.events.push_back(Event::Recovered { silence });
+        self.events.push_back(Event::Recovered {
+            silence: now.since(since),
+        });
     }
 
     fn finish(&mut self, reason: CloseReason) {
@@ -484,6 +488,3 @@ impl Channel {
         }
     }
 }
-
-/// Losses of packets sent before a silence longer than this are not taken for congestion.
-const FORGIVE_SILENCE: Duration = Duration::from_millis(400);

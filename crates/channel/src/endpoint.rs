@@ -369,6 +369,7 @@ fn transport_config(config: &Config, tap: &Shared) -> TransportConfig {
         .mtu_discovery_config(Some(mtu))
         .ack_frequency_config(Some(acks))
         .max_idle_timeout(Some(idle))
+        .keep_alive_interval(Some(config.idle_timeout / 3))
         .initial_rtt(Duration::from_millis(100))
         .congestion_controller_factory(Arc::new(Factory(tap.clone())));
     transport

@@ -1,6 +1,6 @@
 //! When room in the window becomes slots.
 //!
-//! A token bucket whose depth is about one millisecond of traffic: deep enough that one wake-up
+//! A token bucket whose depth is about two milliseconds of traffic: deep enough that one wake-up
 //! releases many packets on a fast path, shallow enough that a burst does not fill a queue.
 
 use std::time::Duration;
@@ -9,6 +9,8 @@ use anabranch_base::Instant;
 
 /// Traffic released by one wake-up.
 const QUANTUM: Duration = Duration::from_millis(1);
+/// Quanta in the bucket: a wake-up that is late by less than this loses nothing.
+const QUANTA_MAX: f64 = 2.0;
 /// Fewest packets in the bucket, so that slow paths are not held back by rounding.
 const BURST_PACKETS_MIN: f64 = 2.0;
 
@@ -28,7 +30,7 @@ impl Pacer {
     }
 
     fn depth(rate: f64, packet: f64) -> f64 {
-        (rate * QUANTUM.as_secs_f64() + packet).max(BURST_PACKETS_MIN * packet)
+        (rate * QUANTUM.as_secs_f64() * QUANTA_MAX + packet).max(BURST_PACKETS_MIN * packet)
     }
 
     /// Bytes that may leave now at `rate` bytes per second, in packets of `packet` bytes.
@@ -44,14 +46,18 @@ impl Pacer {
         self.tokens -= bytes;
     }
 
-    /// When a batch worth waking up for will be available: one quantum, at least one packet.
-    pub(crate) fn next_release(&self, rate: f64, packet: f64) -> Instant {
-        let wanted = (rate * QUANTUM.as_secs_f64()).max(packet);
-        let missing = (wanted - self.tokens).max(0.0);
-        if missing == 0.0 || rate <= 0.0 {
+    /// When a batch worth waking up for will be available: one quantum, at least one packet, beyond
+    /// the `queued` bytes that are about to leave. Later than the last call of
+    /// [`Pacer::available`] unless the batch is available already.
+    pub(crate) fn next_release(&self, rate: f64, packet: f64, queued: f64) -> Instant {
+        let wanted = (rate * QUANTUM.as_secs_f64()).max(packet) + queued;
+        let missing = wanted - self.tokens;
+        if missing <= 0.0 || rate <= 0.0 {
             return self.refilled_at;
         }
-        self.refilled_at + Duration::from_secs_f64((missing / rate).min(60.0))
+        // Rounded up by a nanosecond: a batch that lacks a fraction of a byte is not there yet.
+        let wait = Duration::from_secs_f64((missing / rate).min(60.0));
+        self.refilled_at + wait + Duration::from_nanos(1)
     }
 }
 
@@ -65,10 +71,10 @@ mod tests {
         let rate = 12.5e6; // 100 Mbit/s
         let mut pacer = Pacer::new(Instant::EPOCH);
         let first = pacer.available(Instant::EPOCH, rate, 1500.0);
-        assert_eq!(first, 14_000.0);
+        assert_eq!(first, 26_500.0);
         pacer.spend(first);
-        let wake = pacer.next_release(rate, 1500.0);
-        assert_eq!(wake, Instant::from_millis(1));
+        let wake = pacer.next_release(rate, 1500.0, 0.0);
+        assert_eq!(wake, Instant::from_nanos(1_000_001));
         assert!((pacer.available(wake, rate, 1500.0) - 12_500.0).abs() < 1.0);
     }
 
@@ -89,7 +95,7 @@ mod tests {
             prop_assert!(sent <= rate * now.as_secs_f64() + Pacer::depth(rate, packet) + 1.0);
         }
 
-        /// Waking when told makes progress at the full rate.
+        /// Waking when told makes progress, at the full rate, and never at the same instant again.
         #[test]
         fn keeps_up_with_the_rate(rate in 1e4f64..1e9) {
             let packet = 1500.0;
@@ -100,7 +106,7 @@ mod tests {
                     pacer.spend(packet);
                     sent += packet;
                 }
-                now = pacer.next_release(rate, packet).max(now + Duration::from_nanos(1));
+                now = pacer.next_release(rate, packet, 0.0);
             }
             prop_assert!(sent >= rate * now.as_secs_f64() * 0.99 - 2.0 * Pacer::depth(rate, packet));
         }

@@ -59,6 +59,8 @@ pub struct Fate {
 
 /// A window that never blocks QUIC and switches its pacer off (it paces windows up to `u32::MAX`).
 const WINDOW_UNLIMITED: u64 = 1 << 40;
+/// Losses of packets sent before a silence longer than this are not taken for congestion.
+const FORGIVE_SILENCE: Duration = Duration::from_millis(400);
 /// Buffers kept for the next containers.
 const POOL_MAX: usize = 256;
 
@@ -81,7 +83,7 @@ struct Sent {
 #[derive(Debug)]
 pub(crate) struct Tap {
     pub(crate) control: Box<dyn Control>,
-    /// Packets by number, from `sent_base`; numbers that carried nothing we count are `None`.
+    /// Packets that carried containers, by number, from `sent_base`; the others are `None`.
     sent: VecDeque<Option<Sent>>,
     sent_base: u64,
     pub(crate) in_flight: u64,
@@ -103,7 +105,9 @@ pub(crate) struct Tap {
     rtt: RttTrack,
     /// Round trip of the newest packet acknowledged by the acknowledgement being processed.
     ack_sample: Option<Duration>,
-    /// Losses of packets sent before this are the outage's, not congestion's.
+    /// Since when the channel has been suspected.
+    pub(crate) suspected_since: Option<Instant>,
+    /// Losses of packets sent before this are an outage's, not congestion's.
     forgive_before: Option<Instant>,
     /// When something was last acknowledged, and since when something is outstanding.
     pub(crate) acked_at: Option<Instant>,
@@ -153,14 +157,6 @@ impl RttTrack {
 }
 
 impl Tap {
-    /// Drops what is known of packets so far: those of the handshake, whose number spaces QUIC
-    /// discards without a word.
-    pub(crate) fn arm(&mut self) {
-        self.sent.clear();
-        self.in_flight = 0;
-        self.outstanding_since = None;
-    }
-
     /// Takes the handshake's round trip for the first estimate.
     pub(crate) fn seed_rtt(&mut self, rtt: Duration) {
         if self.rtt.smoothed.is_zero() {
@@ -172,12 +168,25 @@ impl Tap {
         self.rtt
     }
 
-    /// From now on, losses of packets sent so far say nothing about congestion.
-    pub(crate) fn forgive(&mut self, now: Instant) {
-        self.forgive_before = Some(now);
+    /// Whether the loss of packets sent at `sent` says nothing about congestion: the path was silent
+    /// for long, and is back. A short silence may have been a burst of real congestion.
+    fn is_forgiven(&mut self, now: Instant, sent: Instant) -> bool {
+        let patience = FORGIVE_SILENCE.max(self.rtt.smoothed * 4);
+        if self
+            .suspected_since
+            .is_some_and(|since| now.saturating_duration_since(since) > patience)
+        {
+            self.forgive_before = Some(now);
+        }
+        self.forgive_before.is_some_and(|before| sent < before)
     }
 
     fn on_sent(&mut self, now: Instant, bytes: u16, packet: u64) {
+        // Packets that carry no container are QUIC's own business: it does not report every loss of
+        // them (path MTU probes, discarded handshakes), and their numbers may belong to another space.
+        let Some((first, count)) = self.copied.take() else {
+            return;
+        };
         if self.in_flight == 0 {
             // The pipe was empty: rates are measured from here.
             self.first_sent_at = now;
@@ -187,11 +196,9 @@ impl Tap {
         if self.sent.is_empty() {
             self.sent_base = packet;
         }
-        // Numbers skipped by QUIC, or used by packets that are not ack-eliciting.
         while self.sent_base + (self.sent.len() as u64) < packet {
             self.sent.push_back(None);
         }
-        let (first, count) = self.copied.take().unwrap_or((0, 0));
         self.sent.push_back(Some(Sent {
             at: now,
             bytes,
@@ -216,7 +223,7 @@ impl Tap {
             self.sent.pop_front();
             self.sent_base += 1;
         }
-        self.in_flight = self.in_flight.saturating_sub(u64::from(sent.bytes));
+        self.in_flight -= u64::from(sent.bytes);
         Some(sent)
     }
 
@@ -227,16 +234,15 @@ impl Tap {
     }
 
     fn on_ack(&mut self, now: Instant, sent_at: Instant, packet: u64, rtt: &RttEstimator) {
-        // The handshake's packet numbers can coincide with ours; the time of sending tells them apart.
+        self.acked_at = Some(now);
+        // A packet without a container may have a number that coincides with one of ours in another
+        // number space; the time of sending tells them apart.
         let index = packet.checked_sub(self.sent_base);
         let known = index
             .and_then(|index| self.sent.get(usize::try_from(index).ok()?))
             .and_then(Option::as_ref)
             .is_some_and(|sent| sent.at == sent_at);
-        if !known {
-            return;
-        }
-        let Some(sent) = self.take(packet) else {
+        let Some(sent) = known.then(|| self.take(packet)).flatten() else {
             return;
         };
         let bytes = u64::from(sent.bytes);
@@ -245,7 +251,6 @@ impl Tap {
         self.delivered += bytes;
         self.delivered_at = now;
         self.first_sent_at = sent.at;
-        self.acked_at = Some(now);
         self.outstanding_since = (self.in_flight > 0).then_some(now);
         self.ack_sample = Some(now.saturating_duration_since(sent.at));
         let rate_sample = self.rate_sample(now, &sent, rtt);
@@ -280,8 +285,9 @@ impl Tap {
         }
         let sample = (self.delivered - sent.delivered) as f64 / elapsed.as_secs_f64();
         if !sent.app_limited || sample > self.rate {
-            // Smoothed over about one window: each packet moves it a little.
-            self.rate += (sample - self.rate) * if self.rate == 0.0 { 1.0 } else { 0.02 };
+            // Smoothed over about half a window.
+            let share = 2.0 * f64::from(sent.bytes) / (self.in_flight as f64 + 1.0);
+            self.rate += (sample - self.rate) * share.min(1.0);
         }
         Some(sample)
     }
@@ -356,6 +362,7 @@ impl Shared {
             rate: 0.0,
             rtt: RttTrack::default(),
             ack_sample: None,
+            suspected_since: None,
             forgive_before: None,
             acked_at: None,
             outstanding_since: None,
@@ -451,7 +458,7 @@ impl Controller for TapController {
         largest_lost_pn: u64,
     ) {
         let mut tap = self.0.lock();
-        if tap.forgive_before.is_some_and(|before| sent < before) {
+        if tap.is_forgiven(now, sent) {
             return;
         }
         tap.totals.congestion_events += 1;

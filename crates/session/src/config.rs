@@ -30,6 +30,8 @@ pub struct Config {
     pub session_window_bytes: u64,
     /// Bytes of one stream that may wait to be sent or acknowledged; beyond, `send` says `Full`.
     pub send_buffer_bytes: usize,
+    /// How long a new session tries to reach the peer.
+    pub connect_timeout: Duration,
     /// How long a session without any channel waits for one to return.
     pub session_timeout: Duration,
     /// Copies sent on a second channel, as a fraction of bytes sent: for the tail of a transfer and
@@ -45,6 +47,7 @@ impl Default for Config {
             stream_window_bytes: 32 << 20,
             session_window_bytes: 64 << 20,
             send_buffer_bytes: 8 << 20,
+            connect_timeout: Duration::from_secs(30),
             session_timeout: Duration::from_secs(300),
             copies_max: 0.05,
         }

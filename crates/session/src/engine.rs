@@ -142,12 +142,8 @@ impl Engine {
                 continue;
             };
             session.handle_timeout(now, &mut self.events);
-            if session
-                .alone_since
-                .is_some_and(|since| now.since(since) >= session.config.session_timeout)
-            {
-                let timeout = session.config.session_timeout;
-                self.end_session(now, id, SessionCloseReason::TimedOut(timeout));
+            if let Some(reason) = session.overdue(now) {
+                self.end_session(now, id, reason);
                 continue;
             }
             self.dial(now, id);
@@ -200,7 +196,7 @@ impl Engine {
         for (id, owner) in &self.owners {
             if let Some(channel) = self.endpoint.channel(*id) {
                 consider(channel.poll_timeout());
-                if !channel.is_connected() && !channel.is_drained() {
+                if channel.is_handshaking() {
                     consider(Some(owner.opened_at + HANDSHAKE_MAX));
                 }
             }
@@ -564,13 +560,6 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
-        if session.token.is_none() {
-            self.events.push_back(Event::Connected {
-                session: session_id,
-                peer: session.peer,
-                incoming: false,
-            });
-        }
         session.on_connected(id, false);
         self.settle_home(session_id);
         self.events.push_back(Event::ChannelUp {
@@ -713,7 +702,8 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
-        let never_connected = session.token.is_none();
+        session.last_failure = Some(reason.clone());
+        let never_connected = !session.established;
         let last_hope = session.links.iter().all(|link| link.channel.is_none());
         let is_initiator = session.is_initiator;
         self.events.push_back(Event::ChannelClosed {
@@ -812,8 +802,7 @@ impl Engine {
             return;
         }
         if let Some(channel) = self.endpoint.channel(id)
-            && !channel.is_connected()
-            && !channel.is_drained()
+            && channel.is_handshaking()
         {
             channel.close(now, CODE_CHANNEL_ONLY, "the handshake took too long");
             self.touched.push_back(id);

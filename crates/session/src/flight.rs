@@ -86,6 +86,11 @@ impl Flight {
         packet
     }
 
+    /// Whether nothing is in flight.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
     /// Containers in flight, oldest first.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Packet> {
         self.packets.iter_mut().flatten()

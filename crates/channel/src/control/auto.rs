@@ -3,13 +3,14 @@
 //! What is in flight is held at `rate × (rtt_min + queue)`, where `queue` is a goal the session sets:
 //! short when something urgent shares the channel, longer when only throughput counts. Four parts:
 //!
-//! - **Start**: the window doubles every round trip until the round trips show a queue, the rate
-//!   stops growing, or packets are lost.
+//! - **Start**: the window doubles every round trip until the round trips show a queue (as HyStart++,
+//!   RFC 9406, sees it), the rate stops growing, or many packets are lost.
 //! - **Steady**: the window follows the model. The rate is the largest of the last few rounds, the
 //!   shortest round trip that of the last [`RTT_MIN_LIFE`], refreshed by draining for one round.
-//! - **Loss**: losses below [`LOSS_TOLERATED`] are taken for noise of the path (radio), as BBR does
-//!   with its 2 %; above it, or on an ECN mark, the window backs off by [`BACKOFF`] and the queue
-//!   goal shrinks, because the queue is evidently shorter than assumed.
+//! - **Loss**: losses below [`LOSS_TOLERATED`], judged over at least [`LOSS_SAMPLE`] packets, are taken
+//!   for noise of the path (radio), as BBR does with its 2 %; above it, or on an ECN mark, the window
+//!   backs off by [`BACKOFF`] and the queue goal shrinks, because the queue is evidently shorter than
+//!   assumed.
 //! - **Competition**: when the queue stays long although our own share of it is drained, others fill
 //!   it; a CUBIC window that runs alongside takes over so that we are not starved.
 
@@ -22,8 +23,17 @@ use crate::config::Config;
 const RATE_ROUNDS: u64 = 6;
 /// Lifetime of a shortest-round-trip sample.
 const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
-/// Loss per round that is taken for noise, as a fraction of packets.
+/// Loss that is taken for noise, as a fraction of packets.
 const LOSS_TOLERATED: f64 = 0.05;
+/// Packets over which loss is judged.
+const LOSS_SAMPLE: f64 = 100.0;
+/// Window during the start, in products of rate and shortest round trip; just below the 2 that a
+/// queue of one such product would hold.
+const START_GAIN: f64 = 1.9;
+/// Lost packets of one round that end the start, whatever their share.
+const START_LOST_MAX: f64 = 16.0;
+/// Round trips sampled before a round's smallest is believed (RFC 9406 §4.3).
+const ROUND_SAMPLES: u32 = 8;
 /// Factor on the window after losses that are not noise.
 const BACKOFF: f64 = 0.85;
 /// Queue goal of [`QueueGoal::Full`] as a fraction of the shortest round trip.
@@ -48,6 +58,7 @@ pub(super) struct Auto {
     rtt_min_at: Option<Instant>,
     /// Smallest round trip of the running round, and of the last one.
     round_rtt_s: f64,
+    round_samples: u32,
     last_round_rtt_s: f64,
     /// Number of the running round and the `delivered` mark that ends it.
     round: u64,
@@ -58,9 +69,12 @@ pub(super) struct Auto {
     start_rate: f64,
     start_stalled: u32,
 
-    /// Packets acknowledged and lost in the running round.
+    /// Packets acknowledged and lost in the running sample, and lost in the running round.
     acked: f64,
     lost: f64,
+    round_lost: f64,
+    /// The last complete sample showed more loss than is tolerated.
+    lossy: bool,
     /// Scales the queue goal down while the queue proves shorter than assumed.
     goal_scale: f64,
     recovery_since: Option<Instant>,
@@ -80,6 +94,7 @@ impl Auto {
             rtt_min_s: f64::INFINITY,
             rtt_min_at: None,
             round_rtt_s: f64::INFINITY,
+            round_samples: 0,
             last_round_rtt_s: f64::INFINITY,
             round: 0,
             round_ends_at: 0,
@@ -88,6 +103,8 @@ impl Auto {
             start_stalled: 0,
             acked: 0.0,
             lost: 0.0,
+            round_lost: 0.0,
+            lossy: false,
             goal_scale: 1.0,
             recovery_since: None,
         }
@@ -118,6 +135,8 @@ impl Auto {
         self.round += 1;
         self.last_round_rtt_s = self.round_rtt_s;
         self.round_rtt_s = f64::INFINITY;
+        self.round_samples = 0;
+        self.round_lost = 0.0;
         if self.starting {
             self.check_start_is_over();
         } else {
@@ -134,21 +153,33 @@ impl Auto {
                 self.draining = true;
             }
         }
-        self.acked = 0.0;
-        self.lost = 0.0;
+    }
+
+    /// Closes the sample of losses when it is large enough.
+    fn judge_loss(&mut self) {
+        let packets = self.acked + self.lost;
+        if packets >= LOSS_SAMPLE {
+            self.lossy = self.lost > packets * LOSS_TOLERATED;
+            self.acked = 0.0;
+            self.lost = 0.0;
+        }
+    }
+
+    /// The smallest round trip of the running round shows a queue (RFC 9406 §4.2).
+    fn queue_shows(&self) -> bool {
+        let threshold_s = (self.rtt_min_s / 8.0).clamp(0.004, 0.016);
+        self.round_samples >= ROUND_SAMPLES && self.round_rtt_s > self.rtt_min_s + threshold_s
     }
 
     fn check_start_is_over(&mut self) {
         let rate = self.rate.get();
-        let queue_s = self.last_round_rtt_s - self.rtt_min_s;
-        let queue_shows = queue_s > (self.rtt_min_s / 4.0).max(0.004);
         if rate > self.start_rate * START_GROWTH {
             self.start_rate = rate;
             self.start_stalled = 0;
         } else {
             self.start_stalled += 1;
         }
-        if queue_shows || self.start_stalled >= 3 {
+        if self.start_stalled >= 3 {
             self.starting = false;
         }
     }
@@ -160,11 +191,13 @@ impl Control for Auto {
     fn on_ack(&mut self, ack: &Ack<'_>) {
         let rtt_s = ack.now.saturating_duration_since(ack.sent).as_secs_f64();
         self.round_rtt_s = self.round_rtt_s.min(rtt_s);
+        self.round_samples += 1;
         if rtt_s <= self.rtt_min_s {
             self.rtt_min_s = rtt_s;
             self.rtt_min_at = Some(ack.now);
         }
         self.acked += 1.0;
+        self.judge_loss();
         if let Some(rate) = ack.rate_sample
             && (!ack.app_limited || rate > self.rate.get())
         {
@@ -174,9 +207,16 @@ impl Control for Auto {
             self.round_ends_at = ack.delivered;
             self.end_round(ack.now);
         }
+        if self.starting && self.queue_shows() {
+            self.starting = false;
+        }
         if self.starting {
             if !ack.app_limited {
-                self.window += ack.bytes as f64;
+                // Twice what one round trip delivers, but not more: beyond the path's capacity the
+                // window stops growing by itself.
+                let limit = START_GAIN * self.rate.get() * self.rtt_min_s;
+                let grown = self.window + ack.bytes as f64;
+                self.window = grown.min(limit).max(self.window);
             }
         } else {
             let model = self.model_window();
@@ -192,16 +232,19 @@ impl Control for Auto {
 
     fn on_lost(&mut self, _now: Instant, _bytes: u16, _packet: u64) {
         self.lost += 1.0;
+        self.round_lost += 1.0;
+        self.judge_loss();
     }
 
     fn on_congestion(&mut self, event: &Congestion) {
         if self.recovery_since.is_some_and(|since| event.sent <= since) {
             return;
         }
-        let share = self.lost / (self.lost + self.acked).max(20.0);
-        if !event.is_ecn && share < LOSS_TOLERATED {
+        let ends_start = self.starting && self.round_lost > START_LOST_MAX;
+        if !(event.is_ecn || event.is_persistent || self.lossy || ends_start) {
             return;
         }
+        self.lossy = false;
         self.recovery_since = Some(event.now);
         self.goal_scale = (self.goal_scale * 0.7).max(0.1);
         if self.starting {

@@ -44,7 +44,7 @@ impl Session {
         if let Some(member) = self.member(channel) {
             member.introduced = true;
         }
-        self.established = true;
+        self.establish(events);
         for item in packet.items() {
             match item {
                 Item::Fragment { place, length, .. } => {

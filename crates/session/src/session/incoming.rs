@@ -23,6 +23,7 @@ impl Session {
         mut container: Bytes,
         events: &mut VecDeque<Event>,
     ) -> Result<(), ProtocolError> {
+        self.establish(events);
         let bytes = container.len();
         let header = wire::read_header(&mut container)?;
         if let Some(member) = self.member(channel) {

@@ -20,7 +20,7 @@ mod streams;
 use std::collections::{BTreeMap, VecDeque};
 
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId, StreamId};
-use anabranch_channel::Endpoint;
+use anabranch_channel::{CloseReason, Endpoint};
 use anabranch_sched::{Policy, Scheduler};
 
 use crate::{
@@ -106,7 +106,10 @@ pub(crate) struct Session {
     /// The first channel, from which the token comes. Until the peer has acknowledged something on
     /// it, no other channel may speak: the peer could not tell where it belongs.
     home: Option<ChannelId>,
-    established: bool,
+    pub established: bool,
+    opened_at: Instant,
+    /// Why the last channel that was lost before the session was established ended.
+    pub last_failure: Option<CloseReason>,
     pub links: Vec<LinkState>,
     pub members: Vec<Member>,
     policy: Policy,
@@ -167,6 +170,8 @@ impl Session {
             token: None,
             home: None,
             established: !parts.is_initiator,
+            opened_at: now,
+            last_failure: None,
             links: Vec::new(),
             members: Vec::new(),
             send: BTreeMap::new(),
@@ -218,6 +223,29 @@ impl Session {
         if let Some(link) = self.links.iter_mut().find(|link| link.channel == Some(id)) {
             link.on_connected();
         }
+    }
+
+    /// The peer has let us in: it acknowledged or said something beyond the handshake.
+    pub(super) fn establish(&mut self, events: &mut VecDeque<Event>) {
+        if !self.established {
+            self.established = true;
+            events.push_back(Event::Connected {
+                session: self.id,
+                peer: self.peer,
+                incoming: false,
+            });
+        }
+    }
+
+    /// Why the session is to be given up, if its time is over.
+    pub(crate) fn overdue(&self, now: Instant) -> Option<SessionCloseReason> {
+        if !self.established && now.since(self.opened_at) >= self.config.connect_timeout {
+            let last = self.last_failure.clone().unwrap_or(CloseReason::TimedOut);
+            return Some(SessionCloseReason::Unreachable(last));
+        }
+        let timeout = self.config.session_timeout;
+        let alone = self.alone_since.is_some_and(|since| now.since(since) >= timeout);
+        alone.then_some(SessionCloseReason::TimedOut(timeout))
     }
 
     /// Whether the session still has to be founded, and on which channel: the first that connected,
@@ -296,9 +324,12 @@ impl Session {
         if self.dirty {
             return Some(Instant::EPOCH);
         }
-        let timed_out = self
-            .alone_since
-            .map(|since| since + self.config.session_timeout);
+        let timed_out = if self.established {
+            self.alone_since
+                .map(|since| since + self.config.session_timeout)
+        } else {
+            Some(self.opened_at + self.config.connect_timeout)
+        };
         let reports = self.members.iter().filter_map(|m| m.collector.due()).min();
         let dial = self.links.iter().filter_map(LinkState::next_dial).min();
         let expiry = self.send.values().filter_map(SendStream::deadline).min();

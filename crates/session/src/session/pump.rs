@@ -385,6 +385,15 @@ impl Session {
     ) {
         for index in 0..scratch.places.len() {
             let (member, capacity) = scratch.places[index];
+            // A channel is introduced at once, even if there is nothing to send on it: the peer may
+            // have something to say.
+            let state = &self.members[member];
+            let mute = self.is_initiator && !state.introduced && state.flight.is_empty();
+            if mute && state.control.is_empty() {
+                let builder = self.begin(now, endpoint, member, capacity);
+                self.launch(endpoint, member, builder, Packet::new(now));
+                touch(touched, scratch.channels[index].id);
+            }
             while !self.members[member].control.is_empty() {
                 let builder = self.begin(now, endpoint, member, capacity);
                 self.launch(endpoint, member, builder, Packet::new(now));
