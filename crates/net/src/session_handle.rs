@@ -43,7 +43,9 @@ impl Drop for SessionInner {
             if entry.closed.is_some() {
                 state.sessions.remove(&self.id);
             } else {
-                state.engine.close(now, self.id, 0, "");
+                state
+                    .engine
+                    .close(now, self.id, 0, "the application let go of the session");
             }
         });
     }

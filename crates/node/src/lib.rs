@@ -19,11 +19,17 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`config`] | the configuration of a node: flags, environment, file, defaults |
 //! | [`keys`] | the file with a node's secret key |
 //! | [`ticket`] | one line of text that lets one sender reach a receiver |
 //! | [`transfer`] | files and directories over a session |
+//! | [`daemon`] | a node that runs by its configuration |
+//! | [`control`] | the local socket over which a running node tells what it does |
 //! | [`net`] | the host: sockets, sessions, streams, emulators |
 
+pub mod config;
+pub mod control;
+pub mod daemon;
 pub mod keys;
 pub mod ticket;
 pub mod transfer;

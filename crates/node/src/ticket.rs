@@ -40,8 +40,9 @@ impl Secret {
 pub struct Ticket {
     /// The receiver.
     pub node: NodeId,
-    /// Shown to the receiver, which remembers whose it is from then on.
-    pub secret: Secret,
+    /// Shown to the receiver, which remembers whose it is from then on; `None` where the receiver knows
+    /// the sender by its key.
+    pub secret: Option<Secret>,
     /// Where the receiver can be reached; at least one, at most [`ADDRESSES_MAX`].
     pub addresses: Vec<SocketAddr>,
 }
@@ -76,12 +77,9 @@ pub enum ParseTicketError {
 
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{PREFIX}:{}:{}:",
-            self.node,
-            encode_base32(&self.secret.0)
-        )?;
+        let secret = self.secret.map(|secret| encode_base32(&secret.0));
+        let secret = secret.unwrap_or_default();
+        write!(f, "{PREFIX}:{}:{secret}:", self.node)?;
         for (index, address) in self.addresses.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
             write!(f, "{comma}{address}")?;
@@ -105,9 +103,13 @@ impl FromStr for Ticket {
             return Err(ParseTicketError::Parts(parts.len() + 1));
         };
         let node = node.parse()?;
-        let secret = decode_base32(secret)
-            .and_then(|bytes| bytes.try_into().ok())
-            .ok_or(ParseTicketError::Secret)?;
+        let secret = match secret {
+            "" => None,
+            text => {
+                let bytes = decode_base32(text).and_then(|bytes| bytes.try_into().ok());
+                Some(Secret(bytes.ok_or(ParseTicketError::Secret)?))
+            }
+        };
         let read = |text: &str| {
             let address: Result<SocketAddr, _> = text.parse();
             address.map_err(|_| ParseTicketError::Address(text.to_owned()))
@@ -118,7 +120,7 @@ impl FromStr for Ticket {
         }
         Ok(Self {
             node,
-            secret: Secret(secret),
+            secret,
             addresses,
         })
     }
@@ -133,7 +135,7 @@ mod tests {
     fn ticket() -> Ticket {
         Ticket {
             node: NodeId::from_public_key([9; 32]),
-            secret: Secret([5; SECRET_BYTES]),
+            secret: Some(Secret([5; SECRET_BYTES])),
             addresses: vec![
                 "192.0.2.1:4433".parse().unwrap(),
                 "[2001:db8::7]:4433".parse().unwrap(),
@@ -147,6 +149,11 @@ mod tests {
         assert_eq!(text.parse(), Ok(ticket()));
         assert!(!text.contains(' '));
         assert_eq!(format!("  {text}\n").parse(), Ok(ticket()));
+        let open = Ticket {
+            secret: None,
+            ..ticket()
+        };
+        assert_eq!(open.to_string().parse(), Ok(open));
     }
 
     #[test]

@@ -29,7 +29,7 @@ async fn receive_one(host: &Host, receiver: &Receiver) -> Result<Completed, Tran
 async fn send_one(host: &Host, ticket: &Ticket, path: &Path) -> Result<Completed, TransferError> {
     let session = host.connect(ticket.node, &ticket.addresses).await.unwrap();
     let source = Source::Path(path.to_owned());
-    send(&session, Some(ticket.secret), source, &Progress::default()).await
+    send(&session, ticket.secret, source, &Progress::default()).await
 }
 
 fn bytes(count: usize) -> Vec<u8> {
@@ -105,7 +105,7 @@ async fn a_reader_is_sent_to_its_end() {
                 name: "stdin".to_owned(),
                 reader: Box::new(std::io::Cursor::new(bytes(700_000))),
             };
-            send(&session, Some(ticket.secret), source, &Progress::default()).await
+            send(&session, ticket.secret, source, &Progress::default()).await
         };
         let (received, sent) = tokio::join!(receive_one(&b, &receiver), sending);
         assert_eq!(

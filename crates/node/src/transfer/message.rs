@@ -38,7 +38,7 @@ pub enum Kind {
 /// One file or directory of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Its path, part by part, beginning with the transfer's name.
     pub path: Vec<String>,
     /// It is a directory.

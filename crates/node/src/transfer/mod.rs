@@ -22,6 +22,8 @@ mod progress;
 mod receive;
 mod send;
 
+/// The hash by which transfers are verified end to end.
+pub use blake3::Hasher;
 pub use error::TransferError;
 pub use manifest::ENTRIES_MAX;
 pub use message::{CONTROL_LABEL, DATA_LABEL, Kind};

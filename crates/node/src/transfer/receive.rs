@@ -103,7 +103,7 @@ impl Receiver {
         addresses.truncate(ADDRESSES_MAX);
         Ok(Ticket {
             node: host.node_id(),
-            secret: Secret(secret),
+            secret: Some(Secret(secret)),
             addresses,
         })
     }
@@ -122,6 +122,28 @@ impl Receiver {
         let control = control
             .await
             .map_err(|_| TransferError::Protocol("no greeting"))??;
+        self.receive_on(session, control, progress).await
+    }
+
+    /// The same, for a session that may be idle for as long as it likes.
+    ///
+    /// # Errors
+    /// As [`Receiver::receive`].
+    pub async fn receive_when_offered(
+        &self,
+        session: &Session,
+        progress: &Progress,
+    ) -> Result<Completed, TransferError> {
+        let control = accept(session, CONTROL_LABEL).await?;
+        self.receive_on(session, control, progress).await
+    }
+
+    async fn receive_on(
+        &self,
+        session: &Session,
+        control: Stream,
+        progress: &Progress,
+    ) -> Result<Completed, TransferError> {
         let result = self.serve(session, &control, progress).await;
         let last = match &result {
             Ok((done, _)) => Reply::Done {

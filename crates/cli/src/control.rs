@@ -1,0 +1,59 @@
+//! `anabranch status`, `paths` and `streams`
+
+use std::path::PathBuf;
+
+use anabranch::{config, control};
+use serde_json::Value;
+
+use crate::exit::{Failure, Outcome, print_line};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Control socket of the node [default: $XDG_RUNTIME_DIR/anabranch.sock].
+    #[arg(long, value_name = "FILE", env = "ANABRANCH_CONTROL")]
+    control: Option<PathBuf>,
+    /// Print the node's answer as it is.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(show: &str, arguments: &Arguments) -> Outcome {
+    let default = || config::default_control(|name| std::env::var(name).ok());
+    let path = arguments.control.clone().unwrap_or_else(default);
+    let answer = control::ask(&path, show)
+        .await
+        .map_err(|error| match error {
+            control::ControlError::Connect { .. } => Failure::unreachable(error),
+            _ => Failure::other(error),
+        })?;
+    if arguments.json {
+        return print_line(&answer.to_string());
+    }
+    let rows = answer["rows"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    if rows.is_empty() {
+        return print_line(&format!("no {show}"));
+    }
+    for (index, row) in rows.iter().enumerate() {
+        if index > 0 {
+            print_line("")?;
+        }
+        for (name, value) in row.as_object().into_iter().flatten() {
+            print_line(&format!("{name:<24} {}", plain(value)))?;
+        }
+    }
+    Ok(())
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        Value::Number(number) if number.is_f64() => {
+            format!("{:.3}", number.as_f64().unwrap_or_default())
+        }
+        other => other.to_string(),
+    }
+}

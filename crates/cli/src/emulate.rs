@@ -1,0 +1,249 @@
+//! `anabranch emulate`
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use anabranch::{
+    base::Seed,
+    net::emulate::{Emulator, Path, PathSpec},
+};
+use anabranch_link::{Trace, describe::parse_both, duplex::Configs};
+
+use crate::exit::{Failure, Outcome, print_line};
+
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+A LINK is written like `rate=20 Mbit/s, delay=30 ms, loss=1 %, queue=100 ms`, or begins with a preset such
+as `lte`. Two directions are joined by `;`. A rate may be a trace: `rate=trace FILE`.
+
+Without root, every path listens on a UDP port and leads to the target:
+
+    anabranch emulate --target 127.0.0.1:4433 --path 'lte' --path 'rate=20 Mbit/s, delay=10 ms'
+
+As root, with --tun, every link is a pair of TUN devices between two network namespaces:
+
+    anabranch emulate --tun left:10.9.1.1/24,right:10.9.1.2/24 --path 'lte'
+
+On standard input, `down NAME` cuts a path and `up NAME` joins it again.")]
+pub(crate) struct Arguments {
+    /// A link, or NAME: LINK; may be repeated.
+    #[arg(long = "path", value_name = "LINK", required = true)]
+    paths: Vec<String>,
+    /// Where the paths lead (UDP).
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "tun")]
+    target: Option<SocketAddr>,
+    /// Where the first path listens; the others take the ports that follow [default: free ports].
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Both ends of a link between namespaces, NAMESPACE:ADDRESS/BITS,NAMESPACE:ADDRESS/BITS, with an
+    /// empty namespace for this one; as many as there are paths. Needs root.
+    #[arg(long, value_name = "ENDS", conflicts_with_all = ["target", "listen"])]
+    tun: Vec<String>,
+    /// Same seed, same losses.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print totals this often, in seconds; 0: only at the end.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    every: u64,
+}
+
+/// Finds a trace of a description: a file, wherever the name says.
+pub(crate) fn load_trace(name: &str) -> Result<Arc<Trace>, String> {
+    let path = PathBuf::from(name);
+    let bytes = std::fs::read(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    Trace::parse(name, &bytes)
+        .map(Arc::new)
+        .map_err(|error| format!("{name}: {error}"))
+}
+
+/// A name for the path, and its link.
+fn read_path(text: &str, index: usize) -> Result<(String, Configs), Failure> {
+    let (name, link) = match text.split_once(':') {
+        Some((name, link)) if !name.contains(['=', ',', ';']) => (name.trim().to_owned(), link),
+        _ => (format!("path{}", index + 1), text),
+    };
+    let links = parse_both(link, &mut load_trace)
+        .map_err(|error| Failure::usage(format!("--path '{text}': {error}")))?;
+    Ok((name, links))
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    let mut paths = Vec::new();
+    for (index, text) in arguments.paths.iter().enumerate() {
+        paths.push(read_path(text, index)?);
+    }
+    let seed = Seed(arguments.seed);
+    if let Some(target) = arguments.target {
+        let mut specs = Vec::new();
+        for (index, (name, links)) in paths.into_iter().enumerate() {
+            let mut listen = arguments.listen;
+            if listen.port() != 0 {
+                let port = u16::try_from(index)
+                    .ok()
+                    .and_then(|i| listen.port().checked_add(i));
+                listen.set_port(port.ok_or_else(|| Failure::usage("--listen: the ports run out"))?);
+            }
+            specs.push(PathSpec {
+                name,
+                listen,
+                target,
+                links,
+            });
+        }
+        let emulator = Emulator::start(specs, seed).map_err(Failure::other)?;
+        for (path, address) in emulator.paths().iter().zip(emulator.addresses()) {
+            print_line(&format!(
+                "{} listens on {address}, leads to {target}",
+                path.name()
+            ))?;
+        }
+        return watch(emulator.paths(), arguments.every).await;
+    }
+    run_tun(&arguments.tun, paths, seed, arguments.every).await
+}
+
+#[cfg(target_os = "linux")]
+async fn run_tun(
+    ends: &[String],
+    paths: Vec<(String, Configs)>,
+    seed: Seed,
+    every: u64,
+) -> Outcome {
+    use anabranch::net::emulate::tun::{TunEmulator, TunSpec};
+
+    if ends.len() != paths.len() {
+        return Err(Failure::usage(format!(
+            "there are {} --path and {} --tun; give one --tun for each --path",
+            paths.len(),
+            ends.len()
+        )));
+    }
+    let mut specs = Vec::new();
+    for (index, ((name, links), both)) in paths.into_iter().zip(ends).enumerate() {
+        let wrong = || {
+            Failure::usage(format!(
+                "--tun '{both}' is not of the form NAMESPACE:ADDRESS/BITS,NAMESPACE:ADDRESS/BITS"
+            ))
+        };
+        let (first, second) = both.split_once(',').ok_or_else(wrong)?;
+        specs.push(TunSpec {
+            name,
+            first: end(first, format!("anab{index}a")).ok_or_else(wrong)?,
+            second: end(second, format!("anab{index}b")).ok_or_else(wrong)?,
+            links,
+        });
+    }
+    let told: Vec<_> = specs
+        .iter()
+        .map(|s| (s.name.clone(), s.first.clone(), s.second.clone()))
+        .collect();
+    let emulator = TunEmulator::start(specs, seed).map_err(Failure::other)?;
+    for (name, first, second) in told {
+        print_line(&format!(
+            "{name} joins {} ({}) and {} ({})",
+            first.address, first.device, second.address, second.device
+        ))?;
+    }
+    watch(emulator.paths(), every).await
+}
+
+#[cfg(target_os = "linux")]
+fn end(text: &str, device: String) -> Option<anabranch::net::emulate::tun::End> {
+    let (namespace, address) = text.trim().split_once(':')?;
+    let (ip, bits) = address.split_once('/')?;
+    let is_valid = ip.parse::<std::net::IpAddr>().is_ok() && bits.parse::<u8>().is_ok();
+    is_valid.then(|| anabranch::net::emulate::tun::End {
+        namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        device,
+        address: address.to_owned(),
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn run_tun(_: &[String], _: Vec<(String, Configs)>, _: Seed, _: u64) -> Outcome {
+    Err(Failure::usage("--tun works on Linux only"))
+}
+
+/// Follows commands until Ctrl-C, then prints the totals.
+async fn watch(paths: &[Path], every: u64) -> Outcome {
+    let (lines, mut commands) = tokio::sync::mpsc::channel(16);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if lines.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let period = Duration::from_secs(if every == 0 { 86_400 } else { every });
+    let mut tick = tokio::time::interval(period);
+    tick.tick().await;
+    loop {
+        tokio::select! {
+            Some(line) = commands.recv() => obey(paths, &line)?,
+            _ = tick.tick() => totals(paths)?,
+            _ = tokio::signal::ctrl_c() => break,
+        }
+    }
+    totals(paths)
+}
+
+fn obey(paths: &[Path], line: &str) -> Outcome {
+    let known = || paths.iter().map(Path::name).collect::<Vec<_>>().join(", ");
+    match line.trim().split_once(' ') {
+        Some((verb @ ("up" | "down"), name)) => {
+            match paths.iter().find(|path| path.name() == name.trim()) {
+                Some(path) => {
+                    path.set_up(verb == "up");
+                    print_line(&format!("{} is {verb}", path.name()))
+                }
+                None => print_line(&format!("there is no path '{name}'; there are {}", known())),
+            }
+        }
+        _ if line.trim().is_empty() => Ok(()),
+        _ => print_line("say `down NAME` or `up NAME`"),
+    }
+}
+
+fn totals(paths: &[Path]) -> Outcome {
+    for path in paths {
+        let (forward, backward) = path.stats();
+        for (way, stats) in [("forward", forward), ("backward", backward)] {
+            let dropped = stats.dropped_total();
+            print_line(&format!(
+                "{} {way}: {} packets, {} bytes delivered; {} packets dropped ({} queue full, {} lost, {} while down)",
+                path.name(),
+                stats.delivered.packets,
+                stats.delivered.bytes,
+                dropped.packets,
+                stats.queue_full.packets,
+                stats.loss.packets,
+                stats.down.packets,
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_may_have_a_name() {
+        let (name, _) = read_path("fast: rate=20 Mbit/s, delay=10 ms", 0).unwrap();
+        assert_eq!(name, "fast");
+        let (name, _) = read_path("rate=20 Mbit/s", 1).unwrap();
+        assert_eq!(name, "path2");
+        assert!(read_path("speed=20", 0).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn ends_are_read() {
+        let both = end("left:10.9.1.1/24", "d".to_owned()).unwrap();
+        assert_eq!(both.namespace.as_deref(), Some("left"));
+        assert_eq!(end(":10.9.1.1/24", "d".to_owned()).unwrap().namespace, None);
+        for bad in ["10.9.1.1/24", "left:10.9.1.1", "left:x/24", ""] {
+            assert!(end(bad, "d".to_owned()).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! How the command ends.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+/// Printed with `--help`.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  0    done
+  1    failed for another reason than those below
+  2    the arguments or the configuration are wrong
+  3    the peer cannot be reached
+  4    the peer refused
+  5    interrupted; the same command continues where it stopped
+  6    reading or writing a local file failed
+  130  stopped by Ctrl-C";
+
+/// Why the command did not do what it was asked to.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    message: String,
+}
+
+/// What a subcommand comes to.
+pub(crate) type Outcome = Result<(), Failure>;
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl ToString) -> Self {
+        Self {
+            code,
+            message: message.to_string(),
+        }
+    }
+
+    pub(crate) fn other(message: impl ToString) -> Self {
+        Self::new(1, message)
+    }
+
+    pub(crate) fn usage(message: impl ToString) -> Self {
+        Self::new(2, message)
+    }
+
+    pub(crate) fn unreachable(message: impl ToString) -> Self {
+        Self::new(3, message)
+    }
+
+    pub(crate) fn refused(message: impl ToString) -> Self {
+        Self::new(4, message)
+    }
+
+    pub(crate) fn interrupted(message: impl ToString) -> Self {
+        Self::new(5, message)
+    }
+
+    pub(crate) fn file(message: impl ToString) -> Self {
+        Self::new(6, message)
+    }
+
+    /// Ctrl-C, after everything was put in order.
+    pub(crate) fn ctrl_c(message: impl ToString) -> Self {
+        Self::new(130, message)
+    }
+}
+
+impl From<anabranch::transfer::TransferError> for Failure {
+    fn from(error: anabranch::transfer::TransferError) -> Self {
+        use anabranch::transfer::TransferError as E;
+        match &error {
+            E::Interrupted(_) => Self::interrupted(error),
+            E::Refused(_) | E::Failed(_) | E::Ticket(_) => Self::refused(error),
+            E::Read { .. } | E::Write { .. } | E::Exists { .. } | E::NotAFile { .. } => {
+                Self::file(error)
+            }
+            _ => Self::other(error),
+        }
+    }
+}
+
+impl From<anabranch::keys::KeyError> for Failure {
+    fn from(error: anabranch::keys::KeyError) -> Self {
+        Self::file(error)
+    }
+}
+
+impl From<anabranch::StartError> for Failure {
+    fn from(error: anabranch::StartError) -> Self {
+        Self::other(error)
+    }
+}
+
+impl From<anabranch::ConnectError> for Failure {
+    fn from(error: anabranch::ConnectError) -> Self {
+        Self::unreachable(error)
+    }
+}
+
+/// Turns the outcome into words and a code.
+pub(crate) fn report(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Nowhere is left to say that standard error is gone.
+            let _ = writeln!(io::stderr(), "anabranch: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// Writes to standard output. A reader that has gone, as after `| head`, ends the command quietly.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::file(format!(
+            "cannot write to standard output: {error}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Writes one line to standard output, as [`print_bytes`].
+pub(crate) fn print_line(line: &str) -> Outcome {
+    print_bytes(format!("{line}\n").as_bytes())
+}

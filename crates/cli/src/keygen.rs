@@ -1,0 +1,33 @@
+//! `anabranch keygen`
+
+use std::path::PathBuf;
+
+use anabranch::keys;
+
+use crate::exit::{Outcome, print_line};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// File for the key; a key that exists is never overwritten [default: ~/.config/anabranch/key].
+    #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
+    key: Option<PathBuf>,
+    /// Print the id of the key that exists instead of making one.
+    #[arg(long)]
+    show: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let path = key_path(arguments.key.as_ref());
+    let key = if arguments.show {
+        keys::load(&path)?
+    } else {
+        keys::create(&path)?
+    };
+    print_line(&key.node_id().to_string())
+}
+
+/// The key file named by the user, or the default one.
+pub(crate) fn key_path(given: Option<&PathBuf>) -> PathBuf {
+    let default = || keys::default_path(|name| std::env::var(name).ok());
+    given.cloned().unwrap_or_else(default)
+}

@@ -1,0 +1,124 @@
+//! The command `anabranch`: arguments, printing, exit codes. What it does is in the library.
+//!
+//! One subcommand a file; each is a function from its arguments to a [`Failure`] or nothing.
+//!
+//! To add a subcommand: a file with its arguments and `run`, a variant of [`Command`], a line in
+//! [`run`].
+
+mod control;
+mod demo;
+mod emulate;
+mod exit;
+mod keygen;
+mod man;
+mod meter;
+mod node;
+mod recv;
+mod send;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::exit::{Failure, Outcome};
+
+/// Carries streams of data over several unreliable network paths at once.
+#[derive(Debug, Parser)]
+#[command(name = "anabranch", version, about, after_long_help = exit::HELP)]
+struct Arguments {
+    /// Say more; repeat for still more. RUST_LOG is heard, too.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make this node's key and print its id.
+    Keygen(keygen::Arguments),
+    /// Receive one transfer; prints a ticket for the sender.
+    Recv(recv::Arguments),
+    /// Send a file, a directory or standard input to the holder of a ticket.
+    Send(send::Arguments),
+    /// Run a node by a configuration file.
+    Node(node::Arguments),
+    /// What a running node is doing.
+    Status(control::Arguments),
+    /// The paths of a running node.
+    Paths(control::Arguments),
+    /// The streams of a running node.
+    Streams(control::Arguments),
+    /// Emulate links, between UDP ports or between network namespaces.
+    Emulate(emulate::Arguments),
+    /// Show everything at work on this machine, over three emulated paths.
+    Demo(demo::Arguments),
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page.
+    Man(man::Arguments),
+}
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::parse();
+    log_to_stderr(arguments.verbose);
+    let outcome = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => {
+            let outcome = runtime.block_on(run(arguments.command));
+            // A thread that waits for standard input must not hold up the end.
+            runtime.shutdown_timeout(std::time::Duration::from_millis(100));
+            outcome
+        }
+        Err(error) => Err(Failure::other(format!("cannot start: {error}"))),
+    };
+    exit::report(outcome)
+}
+
+async fn run(command: Command) -> Outcome {
+    match command {
+        Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Recv(arguments) => recv::run(arguments).await,
+        Command::Send(arguments) => send::run(arguments).await,
+        Command::Node(arguments) => node::run(arguments).await,
+        Command::Status(arguments) => control::run("status", &arguments).await,
+        Command::Paths(arguments) => control::run("paths", &arguments).await,
+        Command::Streams(arguments) => control::run("streams", &arguments).await,
+        Command::Emulate(arguments) => emulate::run(arguments).await,
+        Command::Demo(arguments) => demo::run(arguments).await,
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "anabranch", &mut text);
+            exit::print_bytes(&text)
+        }
+        Command::Man(arguments) => man::run(&arguments, &Arguments::command()),
+    }
+}
+
+fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_well_formed() {
+        Arguments::command().debug_assert();
+    }
+}

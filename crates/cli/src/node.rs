@@ -1,0 +1,99 @@
+//! `anabranch node`
+
+use std::path::PathBuf;
+
+use anabranch::{
+    config::{ChannelLayer, Layer, SessionLayer},
+    daemon::{Daemon, DaemonError},
+};
+
+use crate::exit::{Failure, Outcome, print_line};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Configuration file; see node.example.toml.
+    #[arg(short, long, value_name = "FILE", env = "ANABRANCH_CONFIG")]
+    config: Option<PathBuf>,
+    /// Key file.
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Address to listen on, IP:PORT; may be repeated.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<String>,
+    /// Port on every interface.
+    #[arg(long)]
+    port: Option<u16>,
+    /// Control socket.
+    #[arg(long, value_name = "FILE")]
+    control: Option<PathBuf>,
+    /// Directory into which allowed nodes may send files.
+    #[arg(long, value_name = "DIR")]
+    receive: Option<PathBuf>,
+    /// Scheduling policy.
+    #[arg(long)]
+    policy: Option<String>,
+    /// Congestion controller.
+    #[arg(long)]
+    controller: Option<String>,
+    /// Check the configuration and do nothing.
+    #[arg(long)]
+    check: bool,
+}
+
+fn flags(arguments: Arguments) -> Layer {
+    Layer {
+        key: arguments.key,
+        listen: (!arguments.listen.is_empty()).then_some(arguments.listen),
+        port: arguments.port,
+        control: arguments.control,
+        receive: arguments.receive,
+        session: SessionLayer {
+            policy: arguments.policy,
+            ..SessionLayer::default()
+        },
+        channel: ChannelLayer {
+            controller: arguments.controller,
+            ..ChannelLayer::default()
+        },
+        ..Layer::default()
+    }
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    let variable = |name: &str| std::env::var(name).ok();
+    let file = match &arguments.config {
+        None => Layer::default(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Failure::file(format!("cannot read {}: {error}", path.display()))
+            })?;
+            Layer::from_toml(&text)
+                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?
+        }
+    };
+    let is_check = arguments.check;
+    let environment = Layer::from_environment(variable).map_err(Failure::usage)?;
+    let layer = flags(arguments).over(environment).over(file);
+    let config = layer.resolve(variable).map_err(Failure::usage)?;
+    if is_check {
+        return print_line("the configuration is good");
+    }
+    let daemon = Daemon::start(config).await.map_err(|error| match error {
+        DaemonError::Key(_) | DaemonError::Receive(_) => Failure::file(error),
+        _ => Failure::other(error),
+    })?;
+    print_line(&format!("node {}", daemon.host().node_id()))?;
+    print_line(&format!(
+        "for nodes it allows: anabranch send FILE {}",
+        daemon.ticket()
+    ))?;
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .map_err(Failure::other)?;
+    tokio::select! {
+        () = daemon.run() => {}
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+    daemon.host().shutdown().await;
+    Ok(())
+}

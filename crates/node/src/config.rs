@@ -1,0 +1,487 @@
+//! The configuration of a node: flags over environment over file over defaults.
+//!
+//! Every source is read into a [`Layer`], layers are laid over each other, and [`Layer::resolve`] checks
+//! the values; whatever is refused is named with its key, its value and what would be accepted.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use anabranch_base::{NodeId, duration};
+use anabranch_net::{Bind, Locals};
+use anabranch_session::Config as EngineConfig;
+use serde::Deserialize;
+
+use crate::keys;
+
+/// One source of configuration; what it does not mention is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Layer {
+    /// Key file.
+    pub key: Option<PathBuf>,
+    /// Addresses to listen on, `IP:PORT`.
+    pub listen: Option<Vec<String>>,
+    /// Interfaces to use when `listen` is absent; empty: all.
+    pub interfaces: Option<Vec<String>>,
+    /// Port on every interface when `listen` is absent; 0: any.
+    pub port: Option<u16>,
+    /// Ids of nodes that may open sessions.
+    pub allow: Option<Vec<String>>,
+    /// Control socket.
+    pub control: Option<PathBuf>,
+    /// Directory into which listed nodes may send files.
+    pub receive: Option<PathBuf>,
+    /// Nodes to keep a session with.
+    pub peer: Option<Vec<PeerLayer>>,
+    /// Settings of sessions.
+    pub session: SessionLayer,
+    /// Settings of channels.
+    pub channel: ChannelLayer,
+}
+
+/// A node to keep a session with.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PeerLayer {
+    /// For people.
+    pub name: String,
+    /// Its id.
+    pub node: String,
+    /// Its addresses, `IP:PORT`.
+    pub addresses: Vec<String>,
+}
+
+/// Settings of sessions, as texts with units.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SessionLayer {
+    /// Scheduling policy.
+    pub policy: Option<String>,
+    /// How long a session survives without any path.
+    pub timeout: Option<String>,
+    /// Bytes of one stream that may wait to be read.
+    pub stream_window: Option<String>,
+    /// Bytes of all streams of a session that may wait to be read.
+    pub session_window: Option<String>,
+    /// Bytes of one stream that may wait to be sent.
+    pub send_buffer: Option<String>,
+    /// Copies, as a share of the bytes sent.
+    pub copies_max: Option<String>,
+}
+
+/// Settings of channels, as texts with units.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChannelLayer {
+    /// Congestion controller.
+    pub controller: Option<String>,
+    /// Largest UDP payload.
+    pub mtu_max: Option<String>,
+    /// Close a silent connection after this time.
+    pub idle_timeout: Option<String>,
+    /// Queueing delay that `auto` aims for.
+    pub queue_target: Option<String>,
+    /// Longest delay of an acknowledgement.
+    pub ack_delay_max: Option<String>,
+    /// Packets per acknowledgement.
+    pub ack_every: Option<String>,
+    /// First congestion window.
+    pub initial_window: Option<String>,
+}
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Key file.
+    pub key: PathBuf,
+    /// Local addresses.
+    pub locals: Locals,
+    /// Nodes that may open sessions; those in `peers` are among them.
+    pub allow: Vec<NodeId>,
+    /// Control socket.
+    pub control: PathBuf,
+    /// Directory for files from allowed nodes.
+    pub receive: Option<PathBuf>,
+    /// Nodes to keep a session with.
+    pub peers: Vec<Peer>,
+    /// Settings of sessions and channels.
+    pub engine: EngineConfig,
+}
+
+/// A node to keep a session with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// For people.
+    pub name: String,
+    /// Its id.
+    pub node: NodeId,
+    /// Its addresses.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// The configuration is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file is not TOML, or has a key that does not exist.
+    #[error("{0}")]
+    Syntax(String),
+    /// A value is refused.
+    #[error("{key} = \"{value}\": {reason}")]
+    Value {
+        /// Its key.
+        key: String,
+        /// What was given.
+        value: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+}
+
+impl Layer {
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// It is not TOML, has an unknown key or a value of the wrong type; the message shows the line.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))
+    }
+
+    /// Reads the variables `ANABRANCH_KEY`, `_LISTEN`, `_PORT`, `_INTERFACES`, `_ALLOW` (lists with
+    /// commas), `_CONTROL`, `_RECEIVE`, `_POLICY` and `_CONTROLLER`.
+    ///
+    /// # Errors
+    /// A port is not a number.
+    pub fn from_environment(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let get = |name: &str| variable(&format!("ANABRANCH_{name}")).filter(|v| !v.is_empty());
+        let list = |name: &str| {
+            let text = get(name)?;
+            Some(text.split(',').map(|part| part.trim().to_owned()).collect())
+        };
+        let port = match get("PORT") {
+            None => None,
+            Some(text) => Some(
+                text.parse()
+                    .map_err(|_| refused("ANABRANCH_PORT", &text, "give a port from 0 to 65535"))?,
+            ),
+        };
+        Ok(Self {
+            key: get("KEY").map(Into::into),
+            listen: list("LISTEN"),
+            interfaces: list("INTERFACES"),
+            port,
+            allow: list("ALLOW"),
+            control: get("CONTROL").map(Into::into),
+            receive: get("RECEIVE").map(Into::into),
+            peer: None,
+            session: SessionLayer {
+                policy: get("POLICY"),
+                ..SessionLayer::default()
+            },
+            channel: ChannelLayer {
+                controller: get("CONTROLLER"),
+                ..ChannelLayer::default()
+            },
+        })
+    }
+
+    /// This layer, with what it does not mention taken from `below`.
+    #[must_use]
+    pub fn over(self, below: Self) -> Self {
+        Self {
+            key: self.key.or(below.key),
+            listen: self.listen.or(below.listen),
+            interfaces: self.interfaces.or(below.interfaces),
+            port: self.port.or(below.port),
+            allow: self.allow.or(below.allow),
+            control: self.control.or(below.control),
+            receive: self.receive.or(below.receive),
+            peer: self.peer.or(below.peer),
+            session: SessionLayer {
+                policy: self.session.policy.or(below.session.policy),
+                timeout: self.session.timeout.or(below.session.timeout),
+                stream_window: self.session.stream_window.or(below.session.stream_window),
+                session_window: self.session.session_window.or(below.session.session_window),
+                send_buffer: self.session.send_buffer.or(below.session.send_buffer),
+                copies_max: self.session.copies_max.or(below.session.copies_max),
+            },
+            channel: ChannelLayer {
+                controller: self.channel.controller.or(below.channel.controller),
+                mtu_max: self.channel.mtu_max.or(below.channel.mtu_max),
+                idle_timeout: self.channel.idle_timeout.or(below.channel.idle_timeout),
+                queue_target: self.channel.queue_target.or(below.channel.queue_target),
+                ack_delay_max: self.channel.ack_delay_max.or(below.channel.ack_delay_max),
+                ack_every: self.channel.ack_every.or(below.channel.ack_every),
+                initial_window: self.channel.initial_window.or(below.channel.initial_window),
+            },
+        }
+    }
+
+    /// Checks every value and fills in the defaults. `variable` looks up the environment for default
+    /// places (`HOME`, `XDG_CONFIG_HOME`, `XDG_RUNTIME_DIR`).
+    ///
+    /// # Errors
+    /// The first value that is refused.
+    pub fn resolve(
+        self,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<NodeConfig, ConfigError> {
+        let engine = self.engine()?;
+        let locals = match &self.listen {
+            Some(list) => {
+                let mut binds = Vec::new();
+                for text in list {
+                    binds.push(Bind::from(address("listen", text)?));
+                }
+                if binds.is_empty() {
+                    return Err(refused(
+                        "listen",
+                        "",
+                        "name at least one address, or leave it out",
+                    ));
+                }
+                Locals::Fixed(binds)
+            }
+            None => Locals::Interfaces {
+                port: self.port.unwrap_or(0),
+                only: self.interfaces.clone().unwrap_or_default(),
+            },
+        };
+        let mut allow = Vec::new();
+        for text in self.allow.iter().flatten() {
+            allow.push(node("allow", text)?);
+        }
+        let mut peers = Vec::new();
+        for layer in self.peer.iter().flatten() {
+            let mut addresses = Vec::new();
+            for text in &layer.addresses {
+                addresses.push(address("peer.addresses", text)?);
+            }
+            if addresses.is_empty() {
+                return Err(refused(
+                    "peer.addresses",
+                    "",
+                    "name at least one address of the peer",
+                ));
+            }
+            let peer = Peer {
+                name: layer.name.clone(),
+                node: node("peer.node", &layer.node)?,
+                addresses,
+            };
+            allow.push(peer.node);
+            peers.push(peer);
+        }
+        Ok(NodeConfig {
+            key: self.key.unwrap_or_else(|| keys::default_path(&variable)),
+            locals,
+            allow,
+            control: self.control.unwrap_or_else(|| default_control(&variable)),
+            receive: self.receive,
+            peers,
+            engine,
+        })
+    }
+
+    fn engine(&self) -> Result<EngineConfig, ConfigError> {
+        let mut engine = EngineConfig::default();
+        let (session, channel) = (&self.session, &self.channel);
+        set(
+            &mut engine.policy,
+            "session.policy",
+            &session.policy,
+            parsed,
+        )?;
+        set(
+            &mut engine.session_timeout,
+            "session.timeout",
+            &session.timeout,
+            time,
+        )?;
+        set(
+            &mut engine.stream_window_bytes,
+            "session.stream_window",
+            &session.stream_window,
+            size,
+        )?;
+        set(
+            &mut engine.session_window_bytes,
+            "session.session_window",
+            &session.session_window,
+            size,
+        )?;
+        let mut buffer = engine.send_buffer_bytes as u64;
+        set(
+            &mut buffer,
+            "session.send_buffer",
+            &session.send_buffer,
+            size,
+        )?;
+        engine.send_buffer_bytes = usize::try_from(buffer).unwrap_or(usize::MAX);
+        set(
+            &mut engine.copies_max,
+            "session.copies_max",
+            &session.copies_max,
+            percent,
+        )?;
+
+        let own = &mut engine.channel;
+        set(
+            &mut own.controller,
+            "channel.controller",
+            &channel.controller,
+            parsed,
+        )?;
+        set(
+            &mut own.idle_timeout,
+            "channel.idle_timeout",
+            &channel.idle_timeout,
+            time,
+        )?;
+        set(
+            &mut own.queue_target,
+            "channel.queue_target",
+            &channel.queue_target,
+            time,
+        )?;
+        set(
+            &mut own.ack_delay_max,
+            "channel.ack_delay_max",
+            &channel.ack_delay_max,
+            time,
+        )?;
+        set(
+            &mut own.ack_every_packets,
+            "channel.ack_every",
+            &channel.ack_every,
+            packets,
+        )?;
+        set(
+            &mut own.initial_window_packets,
+            "channel.initial_window",
+            &channel.initial_window,
+            packets,
+        )?;
+        set(
+            &mut own.mtu_max_bytes,
+            "channel.mtu_max",
+            &channel.mtu_max,
+            mtu,
+        )?;
+        Ok(engine)
+    }
+}
+
+/// Where the control socket is unless something else is said: in `$XDG_RUNTIME_DIR`, or in the
+/// directory for temporary files.
+pub fn default_control(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
+    let runtime = variable("XDG_RUNTIME_DIR")
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from);
+    runtime
+        .unwrap_or_else(std::env::temp_dir)
+        .join("anabranch.sock")
+}
+
+fn refused(key: &str, value: &str, reason: impl ToString) -> ConfigError {
+    ConfigError::Value {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        reason: reason.to_string(),
+    }
+}
+
+/// Replaces `target` if a text is given that `read` accepts.
+fn set<T>(
+    target: &mut T,
+    key: &str,
+    text: &Option<String>,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<(), ConfigError> {
+    if let Some(text) = text {
+        *target = read(text).map_err(|reason| refused(key, text, reason))?;
+    }
+    Ok(())
+}
+
+fn parsed<T: std::str::FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|error| error.to_string())
+}
+
+/// A number of bytes: `8 MiB`, `512 kB`, `1472 B`.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || "write a number and a unit: B, kB, MB, GB, KiB, MiB or GiB".to_owned();
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .ok_or_else(wrong)?;
+    let number: f64 = text[..end].parse().map_err(|_| wrong())?;
+    let unit = match text[end..].trim() {
+        "B" => 1.0,
+        "kB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "KiB" => 1024.0,
+        "MiB" => 1024.0 * 1024.0,
+        "GiB" => 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(wrong()),
+    };
+    let bytes = number * unit;
+    if !bytes.is_finite() || !(1.0..1e15).contains(&bytes) {
+        return Err("give at least 1 B and less than 1000 TB".to_owned());
+    }
+    Ok(bytes as u64)
+}
+
+fn mtu(text: &str) -> Result<u16, String> {
+    match size(text)? {
+        bytes @ 1200..=65_527 => Ok(bytes as u16),
+        _ => Err("give 1200 B to 65527 B".to_owned()),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text
+        .trim()
+        .strip_suffix('%')
+        .and_then(|rest| rest.trim().parse::<f64>().ok());
+    match number {
+        Some(value) if (0.0..=100.0).contains(&value) => Ok(value / 100.0),
+        _ => Err("give a share such as \"5 %\", from 0 % to 100 %".to_owned()),
+    }
+}
+
+fn packets(text: &str) -> Result<u32, String> {
+    let text = text.trim();
+    let rest = text
+        .strip_suffix("packets")
+        .or_else(|| text.strip_suffix("packet"));
+    let number = rest.and_then(|rest| rest.trim().parse::<u32>().ok());
+    match number {
+        Some(value) if (1..=10_000).contains(&value) => Ok(value),
+        _ => Err("give a number such as \"8 packets\", from 1 to 10000".to_owned()),
+    }
+}
+
+fn address(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
+    let error = |_| {
+        refused(
+            key,
+            text,
+            "give IP:PORT, such as 192.0.2.1:4433 or [2001:db8::1]:4433",
+        )
+    };
+    text.parse().map_err(error)
+}
+
+fn node(key: &str, text: &str) -> Result<NodeId, ConfigError> {
+    text.parse().map_err(|error| refused(key, text, error))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+use anabranch_session::{Controller, Policy};
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../node.example.toml");
+
+fn nowhere(_: &str) -> Option<String> {
+    None
+}
+
+fn resolve(text: &str) -> Result<NodeConfig, ConfigError> {
+    Layer::from_toml(text)?.resolve(nowhere)
+}
+
+#[test]
+fn the_example_is_accepted_as_it_stands() {
+    resolve(EXAMPLE).unwrap();
+}
+
+/// Every key that stands in the example behind a `#` is accepted with the value given there, and that
+/// value is the default.
+#[test]
+fn every_key_of_the_example_shows_its_default() {
+    let bare: String = EXAMPLE
+        .lines()
+        .map(|line| {
+            let rest = line.strip_prefix('#').unwrap_or(line);
+            let is_key = !rest.starts_with(' ') && (rest.contains(" = ") || rest.starts_with('['));
+            if is_key {
+                format!("{rest}\n")
+            } else {
+                String::new()
+            }
+        })
+        .collect();
+    let shown = resolve(&bare).unwrap();
+    let default = resolve("").unwrap();
+    assert_eq!(
+        format!("{:?}", shown.engine),
+        format!("{:?}", default.engine)
+    );
+    assert!(!shown.peers.is_empty());
+    for key in [
+        "key",
+        "listen",
+        "interfaces",
+        "port",
+        "allow",
+        "control",
+        "receive",
+        "policy",
+        "timeout",
+        "stream_window",
+        "session_window",
+        "send_buffer",
+        "copies_max",
+        "controller",
+        "mtu_max",
+        "idle_timeout",
+        "queue_target",
+        "ack_delay_max",
+        "ack_every",
+        "initial_window",
+    ] {
+        assert!(
+            bare.contains(&format!("{key} = ")),
+            "{key} is missing in the example"
+        );
+    }
+}
+
+#[test]
+fn default_is_used_when_nothing_is_said() {
+    assert_eq!(resolve("").unwrap().engine.policy, Policy::Default);
+}
+
+#[test]
+fn file_goes_over_default() {
+    let config = resolve("[session]\npolicy = \"ecf\"").unwrap();
+    assert_eq!(config.engine.policy, Policy::Ecf);
+}
+
+fn environment(name: &str) -> Option<String> {
+    (name == "ANABRANCH_POLICY").then(|| "blest".to_owned())
+}
+
+#[test]
+fn environment_goes_over_file() {
+    let file = Layer::from_toml("[session]\npolicy = \"ecf\"\ntimeout = \"9 s\"").unwrap();
+    let layer = Layer::from_environment(environment).unwrap().over(file);
+    let config = layer.resolve(nowhere).unwrap();
+    assert_eq!(config.engine.policy, Policy::Blest);
+    assert_eq!(config.engine.session_timeout, Duration::from_secs(9));
+}
+
+#[test]
+fn flag_goes_over_environment() {
+    let mut flags = Layer::default();
+    flags.session.policy = Some("min_rtt".to_owned());
+    let layer = flags.over(Layer::from_environment(environment).unwrap());
+    assert_eq!(
+        layer.resolve(nowhere).unwrap().engine.policy,
+        Policy::MinRtt
+    );
+}
+
+#[test]
+fn unknown_keys_are_refused_with_those_that_exist() {
+    let error = resolve("[session]\npolcy = \"ecf\"")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("polcy") && error.contains("policy"),
+        "{error}"
+    );
+    assert!(resolve("colour = 1").is_err());
+    assert!(resolve("[[peer]]\nname = \"a\"\nnode = \"b\"\naddresses = []\nport = 1").is_err());
+}
+
+#[test]
+fn a_refusal_names_key_value_and_what_is_right() {
+    for (text, parts) in [
+        (
+            "[session]\ntimeout = \"5\"",
+            ["session.timeout", "5", "number and a unit"],
+        ),
+        (
+            "[session]\nstream_window = \"32\"",
+            ["session.stream_window", "32", "MiB"],
+        ),
+        (
+            "[session]\ncopies_max = \"200 %\"",
+            ["session.copies_max", "200 %", "100 %"],
+        ),
+        (
+            "[channel]\ncontroller = \"vegas\"",
+            ["channel.controller", "vegas", "bbr3"],
+        ),
+        (
+            "[channel]\nmtu_max = \"100 B\"",
+            ["channel.mtu_max", "100 B", "1200 B"],
+        ),
+        (
+            "[channel]\nack_every = \"8\"",
+            ["channel.ack_every", "8", "packets"],
+        ),
+        (
+            "listen = [\"localhost\"]",
+            ["listen", "localhost", "IP:PORT"],
+        ),
+        ("allow = [\"abc\"]", ["allow", "abc", "52 characters"]),
+    ] {
+        let error = resolve(text).unwrap_err().to_string();
+        for part in parts {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
+
+#[test]
+fn lists_in_the_environment_are_separated_by_commas() {
+    let layer = Layer::from_environment(|name| {
+        (name == "ANABRANCH_LISTEN").then(|| "127.0.0.1:1, [::1]:2".to_owned())
+    });
+    let config = layer.unwrap().resolve(nowhere).unwrap();
+    let Locals::Fixed(binds) = config.locals else {
+        panic!("addresses were given");
+    };
+    assert_eq!(binds.len(), 2);
+    let bad = Layer::from_environment(|name| (name == "ANABRANCH_PORT").then(|| "x".to_owned()));
+    assert!(bad.unwrap_err().to_string().contains("ANABRANCH_PORT"));
+}
+
+#[test]
+fn a_controller_may_have_a_rate() {
+    let config = resolve("[channel]\ncontroller = \"fixed 8 Mbit/s\"").unwrap();
+    assert!(matches!(
+        config.engine.channel.controller,
+        Controller::Fixed(_)
+    ));
+}

@@ -1,0 +1,142 @@
+//! A node that runs by its configuration: keeps sessions with its peers, takes transfers, tells what it
+//! does.
+
+use std::{sync::Arc, time::Duration};
+
+use anabranch_net::{Host, HostConfig, Session, StartError};
+use anabranch_session::AllowList;
+use tokio::task::JoinSet;
+
+use crate::{
+    config::{NodeConfig, Peer},
+    control::{Control, ControlError},
+    keys::{self, KeyError},
+    ticket::Ticket,
+    transfer::{Progress, Receiver, TransferError},
+};
+
+/// First pause before a peer is called again, doubled up to [`RETRY_MAX`].
+const RETRY_MIN: Duration = Duration::from_secs(1);
+/// Longest pause before a peer is called again.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// A node cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// The key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The sockets cannot be opened.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The control socket cannot be opened.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The directory for transfers cannot be used.
+    #[error(transparent)]
+    Receive(#[from] TransferError),
+}
+
+/// A running node.
+#[derive(Debug)]
+pub struct Daemon {
+    host: Host,
+    control: Control,
+    receiver: Option<Arc<Receiver>>,
+    peers: Vec<Peer>,
+}
+
+impl Daemon {
+    /// Opens everything the configuration names.
+    ///
+    /// # Errors
+    /// The first thing that cannot be opened.
+    pub async fn start(config: NodeConfig) -> Result<Self, DaemonError> {
+        let key = keys::load_or_create(&config.key)?;
+        let receiver = match config.receive {
+            Some(directory) => {
+                let receiver = Receiver::new(directory, config.allow.iter().copied())?;
+                Some(Arc::new(receiver))
+            }
+            None => None,
+        };
+        let control = Control::open(&config.control).await?;
+        let mut host = HostConfig::new(key, AllowList::of(config.allow));
+        host.engine = config.engine;
+        host.locals = config.locals;
+        Ok(Self {
+            host: Host::start(host)?,
+            control,
+            receiver,
+            peers: config.peers,
+        })
+    }
+
+    /// The node itself.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// A ticket without a secret: for allowed nodes, as often as they like.
+    pub fn ticket(&self) -> Ticket {
+        let mut addresses = self.host.addresses();
+        addresses.truncate(crate::ticket::ADDRESSES_MAX);
+        Ticket {
+            node: self.host.node_id(),
+            secret: None,
+            addresses,
+        }
+    }
+
+    /// Runs until dropped; call [`Host::shutdown`] afterwards to tell the peers.
+    pub async fn run(&self) {
+        let mut tasks = JoinSet::new();
+        for peer in &self.peers {
+            tasks.spawn(keep(self.host.clone(), peer.clone(), self.receiver.clone()));
+        }
+        let accepting = async {
+            while let Some(session) = self.host.accept().await {
+                tracing::info!(peer = %session.peer(), "session accepted");
+                tasks.spawn(serve(session, self.receiver.clone()));
+                while tasks.try_join_next().is_some() {}
+            }
+        };
+        tokio::join!(accepting, self.control.serve(&self.host));
+    }
+}
+
+/// Keeps a session with a peer open.
+async fn keep(host: Host, peer: Peer, receiver: Option<Arc<Receiver>>) {
+    let mut pause = RETRY_MIN;
+    loop {
+        match host.connect(peer.node, &peer.addresses).await {
+            Ok(session) => {
+                tracing::info!(peer = peer.name, "session open");
+                pause = RETRY_MIN;
+                serve(session, receiver.clone()).await;
+            }
+            Err(error) => tracing::warn!(peer = peer.name, %error, "no session"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(RETRY_MAX);
+    }
+}
+
+/// Takes transfers until the session ends.
+async fn serve(session: Session, receiver: Option<Arc<Receiver>>) {
+    while session.close_reason().is_none() {
+        let Some(receiver) = &receiver else {
+            session.closed().await;
+            break;
+        };
+        match receiver
+            .receive_when_offered(&session, &Progress::default())
+            .await
+        {
+            Ok(done) => tracing::info!(name = done.name, bytes = done.bytes, "received"),
+            Err(error) => tracing::warn!(%error, peer = %session.peer(), "not received"),
+        }
+    }
+    tracing::info!(peer = %session.peer(), "session over");
+}
