@@ -11,6 +11,7 @@
 //! | [`packet`] | an engine, from a network that mangles, repeats, drops and invents packets |
 //! | [`link`] | the reader of link descriptions |
 //! | [`trace`] | the reader of rate traces |
+//! | [`ticket`] | the reader of tickets |
 
 mod container;
 mod packet;
@@ -19,7 +20,7 @@ mod peer;
 
 pub use container::container;
 pub use packet::packet;
-pub use parsers::{link, trace, wire};
+pub use parsers::{link, ticket, trace, wire};
 
 /// Takes an input apart; zeros when it is used up.
 struct Input<'a>(&'a [u8]);

@@ -1,5 +1,6 @@
 //! Decoders without state.
 
+use anabranch::Ticket;
 use anabranch_link::{
     Trace,
     describe::{no_traces, parse, parse_both},
@@ -79,5 +80,16 @@ pub fn trace(data: &[u8]) {
     for position in [duration / 3, duration, duration.saturating_mul(3)] {
         let _ = (trace.rate_at(position), trace.step_at(position));
         assert!(trace.bits(position).is_finite());
+    }
+}
+
+/// Whatever is accepted prints to a text that reads back as the same ticket.
+pub fn ticket(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(ticket) = text.parse::<Ticket>() {
+        let printed = ticket.to_string();
+        assert_eq!(printed.parse(), Ok(ticket), "{printed}");
     }
 }

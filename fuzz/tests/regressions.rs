@@ -1,6 +1,7 @@
 //! Inputs that once broke a property, each by name; those marked `ignore` still do.
 
 use anabranch_fuzz::container;
+
 /// A conversation: `habits`, then each frame in a container of its own.
 fn input(frames: &[Vec<u8>], habits: u8) -> Vec<u8> {
     let mut v = vec![habits];

@@ -152,3 +152,18 @@ fn trace() {
     ];
     feed("trace", pieces, anabranch_fuzz::trace);
 }
+
+#[test]
+fn ticket() {
+    let pieces: &[&[u8]] = &[
+        b"anabranch1:",
+        &[b'a'; 52],
+        b":aaaaaaaaaaaaaaaaaaaaaaaaaa:",
+        b"192.0.2.7:4433",
+        b"[2001:db8::7]:4433",
+        b"[fe80::1%3]:1",
+        b",",
+        b":",
+    ];
+    feed("ticket", pieces, anabranch_fuzz::ticket);
+}
