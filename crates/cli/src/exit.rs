@@ -28,6 +28,7 @@ pub(crate) struct Failure {
 pub(crate) type Outcome = Result<(), Failure>;
 
 impl Failure {
+    #[expect(clippy::needless_pass_by_value, reason = "fits `map_err` as it is")]
     pub(crate) fn new(code: u8, message: impl ToString) -> Self {
         Self {
             code,

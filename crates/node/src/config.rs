@@ -5,7 +5,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use anabranch_base::{NodeId, duration};
+use anabranch_base::{NodeId, duration, ids::ParseNodeIdError};
 use anabranch_net::{Bind, Locals};
 use anabranch_session::Config as EngineConfig;
 use serde::Deserialize;
@@ -58,6 +58,8 @@ pub struct SessionLayer {
     pub policy: Option<String>,
     /// How long a session survives without any path.
     pub timeout: Option<String>,
+    /// How long a new session may take to find its first path.
+    pub connect_timeout: Option<String>,
     /// Bytes of one stream that may wait to be read.
     pub stream_window: Option<String>,
     /// Bytes of all streams of a session that may wait to be read.
@@ -201,6 +203,10 @@ impl Layer {
             session: SessionLayer {
                 policy: self.session.policy.or(below.session.policy),
                 timeout: self.session.timeout.or(below.session.timeout),
+                connect_timeout: self
+                    .session
+                    .connect_timeout
+                    .or(below.session.connect_timeout),
                 stream_window: self.session.stream_window.or(below.session.stream_window),
                 session_window: self.session.session_window.or(below.session.session_window),
                 send_buffer: self.session.send_buffer.or(below.session.send_buffer),
@@ -294,6 +300,12 @@ impl Layer {
             parsed,
         )?;
         set(
+            &mut engine.connect_timeout,
+            "session.connect_timeout",
+            &session.connect_timeout,
+            time,
+        )?;
+        set(
             &mut engine.session_timeout,
             "session.timeout",
             &session.timeout,
@@ -384,11 +396,11 @@ pub fn default_control(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
         .join("anabranch.sock")
 }
 
-fn refused(key: &str, value: &str, reason: impl ToString) -> ConfigError {
+fn refused(key: &str, value: &str, reason: impl Into<String>) -> ConfigError {
     ConfigError::Value {
         key: key.to_owned(),
         value: value.to_owned(),
-        reason: reason.to_string(),
+        reason: reason.into(),
     }
 }
 
@@ -480,7 +492,8 @@ fn address(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
 }
 
 fn node(key: &str, text: &str) -> Result<NodeId, ConfigError> {
-    text.parse().map_err(|error| refused(key, text, error))
+    let parsed: Result<NodeId, ParseNodeIdError> = text.parse();
+    parsed.map_err(|error| refused(key, text, error.to_string()))
 }
 
 #[cfg(test)]

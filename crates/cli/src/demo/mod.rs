@@ -148,7 +148,7 @@ async fn show(arguments: &Arguments) -> Outcome {
         let watching = watch.run(&tally, clock, plan.file_bytes, arguments.json);
         tokio::select! {
             both = async { tokio::try_join!(sending, receiving) } => both?,
-            () = cutting => unreachable!("the cutter waits for the end"),
+            () = cutting => unreachable!("the cutter waits for ever"),
             never = watching => return never,
         }
     };
@@ -197,7 +197,7 @@ async fn cut(path: &Path, time: Duration) {
     path.set_up(false);
     tokio::time::sleep(time.mul_f64(0.2)).await;
     path.set_up(true);
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Looks at the sender's channels now and then.

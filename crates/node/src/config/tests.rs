@@ -50,6 +50,7 @@ fn every_key_of_the_example_shows_its_default() {
         "receive",
         "policy",
         "timeout",
+        "connect_timeout",
         "stream_window",
         "session_window",
         "send_buffer",

@@ -36,7 +36,12 @@ impl Manifest {
         let mut entries = Vec::new();
         let mut paths = Vec::new();
         let kind = if metadata.is_dir() {
-            walk(&source, vec![name.clone()], &mut entries, &mut paths)?;
+            walk(
+                &source,
+                std::slice::from_ref(&name),
+                &mut entries,
+                &mut paths,
+            )?;
             Kind::Directory
         } else if metadata.is_file() {
             entries.push(entry(vec![name.clone()], &metadata));
@@ -129,9 +134,8 @@ impl Manifest {
                 return refuse(entry, "it occurs twice");
             }
             let is_root = entry.path.len() == 1;
-            if (is_root && index > 0)
-                || entry.is_directory != (self.kind == Kind::Directory) && is_root
-            {
+            let fits = index == 0 && entry.is_directory == (self.kind == Kind::Directory);
+            if is_root && !fits {
                 return refuse(entry, "it does not fit the kind of transfer");
             }
             if !is_root && !directories.contains(&entry.path[..entry.path.len() - 1]) {
@@ -185,7 +189,7 @@ fn entry(path: Vec<String>, metadata: &fs::Metadata) -> Entry {
     Entry {
         path,
         is_directory: metadata.is_dir(),
-        size_bytes: metadata.is_file().then(|| metadata.len()),
+        size_bytes: metadata.is_file().then_some(metadata.len()),
         modified_ns: modified.map_or(0, |since| since.as_nanos() as u64),
         is_executable: is_executable && metadata.is_file(),
     }
@@ -194,14 +198,14 @@ fn entry(path: Vec<String>, metadata: &fs::Metadata) -> Entry {
 /// Directories before what is in them, names in order. Symbolic links and devices are left out.
 fn walk(
     directory: &Path,
-    path: Vec<String>,
+    path: &[String],
     entries: &mut Vec<Entry>,
     paths: &mut Vec<PathBuf>,
 ) -> Result<(), TransferError> {
     let metadata = fs::metadata(directory).map_err(TransferError::read(directory))?;
     entries.push(Entry {
         modified_ns: 0,
-        ..entry(path.clone(), &metadata)
+        ..entry(path.to_vec(), &metadata)
     });
     paths.push(directory.to_owned());
     let listing = fs::read_dir(directory).map_err(TransferError::read(directory))?;
@@ -212,10 +216,10 @@ fn walk(
     children.sort();
     for child in children {
         let metadata = fs::symlink_metadata(&child).map_err(TransferError::read(&child))?;
-        let mut child_path = path.clone();
+        let mut child_path = path.to_vec();
         child_path.push(name_of(&child)?);
         if metadata.is_dir() {
-            walk(&child, child_path, entries, paths)?;
+            walk(&child, &child_path, entries, paths)?;
         } else if metadata.is_file() {
             entries.push(entry(child_path, &metadata));
             paths.push(child);

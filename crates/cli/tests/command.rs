@@ -1,0 +1,242 @@
+//! The command as a user runs it: exit codes, words, files.
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+/// A command that cannot outlive the test by much.
+fn anabranch(folder: &Path) -> Command {
+    let mut command = Command::new("timeout");
+    command
+        .args([
+            "--foreground",
+            "-k",
+            "5",
+            "60",
+            env!("CARGO_BIN_EXE_anabranch"),
+        ])
+        .current_dir(folder)
+        .env_clear()
+        .env("PATH", std::env::var("PATH").unwrap_or_default())
+        .env("HOME", folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    anabranch(folder).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn fails(folder: &Path, arguments: &[&str], code: i32, words: &[&str]) {
+    let output = run(folder, arguments);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    for word in words {
+        assert!(said.contains(word), "'{word}' is missing in: {said}");
+    }
+}
+
+/// A receiver and its ticket.
+fn receiver(folder: &Path, arguments: &[&str]) -> (Child, BufReader<impl Read + use<>>, String) {
+    let mut child = anabranch(folder)
+        .args([
+            "recv",
+            "-q",
+            "--bind",
+            "127.0.0.1:0",
+            "--key",
+            "receiver.key",
+        ])
+        .args(arguments)
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut ticket = String::new();
+    out.read_line(&mut ticket).unwrap();
+    (child, out, ticket.trim().to_owned())
+}
+
+#[test]
+fn a_file_goes_from_one_to_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("in")).unwrap();
+    let content: Vec<u8> = (0..5_000_000u32).map(|n| (n * 31 + n / 7) as u8).collect();
+    fs::write(folder.join("film"), &content).unwrap();
+    let (mut child, _out, ticket) = receiver(folder, &["in"]);
+    let sent = run(folder, &["send", "film", &ticket]);
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    assert!(text(&sent.stdout).contains("verified"));
+    assert!(child.wait().unwrap().success());
+    assert_eq!(fs::read(folder.join("in/film")).unwrap(), content);
+}
+
+#[test]
+fn a_receiver_that_is_interrupted_ends_cleanly() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (mut child, _out, ticket) = receiver(folder, &["."]);
+    assert!(ticket.starts_with("anabranch1:"));
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let left: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["receiver.key"]);
+}
+
+#[test]
+fn mistakes_are_explained_and_have_their_codes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("x"), "x").unwrap();
+    fails(folder, &["send", "x", "nonsense"], 2, &["anabranch recv"]);
+    fails(folder, &["send", "x", "anabranch1:abc"], 2, &["4 parts"]);
+    let nobody = format!("anabranch1:{}::127.0.0.1:9", "a".repeat(52));
+    fails(
+        folder,
+        &["send", "no-such-file", &nobody],
+        6,
+        &["no-such-file"],
+    );
+    fails(folder, &["recv", "/proc/no-such"], 6, &["/proc/no-such"]);
+    fails(
+        folder,
+        &["status", "--control", "none.sock"],
+        3,
+        &["none.sock", "anabranch node"],
+    );
+    fails(
+        folder,
+        &["emulate", "--target", "127.0.0.1:9", "--path", "speed=1"],
+        2,
+        &["speed"],
+    );
+    fs::write(folder.join("bad.toml"), "[session]\ntimeout = \"5\"\n").unwrap();
+    fails(
+        folder,
+        &["node", "--config", "bad.toml"],
+        2,
+        &["session.timeout", "5", "number and a unit"],
+    );
+    fs::write(folder.join("odd.toml"), "colour = 1\n").unwrap();
+    fails(
+        folder,
+        &["node", "--config", "odd.toml"],
+        2,
+        &["odd.toml", "colour"],
+    );
+    fails(
+        folder,
+        &["demo", "--data", "nowhere"],
+        6,
+        &["nowhere", "--data"],
+    );
+    fails(folder, &["frobnicate"], 2, &["frobnicate"]);
+}
+
+#[test]
+fn a_key_is_made_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let made = run(folder, &["keygen"]);
+    assert!(made.status.success());
+    assert_eq!(text(&made.stdout).trim().len(), 52);
+    fails(folder, &["keygen"], 6, &["exists already"]);
+    let shown = run(folder, &["keygen", "--show"]);
+    assert_eq!(shown.stdout, made.stdout);
+}
+
+#[test]
+fn a_node_tells_what_it_does_and_takes_files_from_those_it_knows() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("in")).unwrap();
+    fs::write(folder.join("x"), "content").unwrap();
+    let sender = text(&run(folder, &["keygen"]).stdout);
+    let config = format!("allow = [\"{}\"]\nreceive = \"in\"\n", sender.trim());
+    fs::write(folder.join("node.toml"), config).unwrap();
+    let node = [
+        "node",
+        "--config",
+        "node.toml",
+        "--key",
+        "node.key",
+        "--control",
+        "c.sock",
+    ];
+    let checked = anabranch(folder)
+        .args(node)
+        .arg("--check")
+        .output()
+        .unwrap();
+    assert!(checked.status.success());
+    let mut child = anabranch(folder)
+        .args(node)
+        .args(["--listen", "127.0.0.1:0"])
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let id = lines.next().unwrap().unwrap().replace("node ", "");
+    let ticket = lines
+        .next()
+        .unwrap()
+        .unwrap()
+        .split(' ')
+        .next_back()
+        .unwrap()
+        .to_owned();
+
+    let status = run(folder, &["status", "--json", "--control", "c.sock"]);
+    assert!(
+        text(&status.stdout).contains(&id),
+        "{}",
+        text(&status.stderr)
+    );
+    let sent = run(folder, &["send", "x", &ticket]);
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    assert_eq!(fs::read(folder.join("in/x")).unwrap(), b"content");
+    for show in ["paths", "streams"] {
+        assert!(run(folder, &[show, "--control", "c.sock"]).status.success());
+    }
+    let stranger = run(folder, &["send", "x", &ticket, "--key", "stranger.key"]);
+    assert!(!stranger.status.success());
+
+    let pid = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(child.wait().unwrap().success());
+    assert!(!folder.join("c.sock").exists());
+}
+
+#[test]
+fn completions_and_the_manual_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for shell in ["bash", "zsh", "fish"] {
+        let printed = run(folder, &["completions", shell]);
+        assert!(printed.status.success() && text(&printed.stdout).contains("recv"));
+    }
+    assert!(text(&run(folder, &["man"]).stdout).contains(".TH"));
+    assert!(text(&run(folder, &["man", "send"]).stdout).contains("send"));
+    assert!(text(&run(folder, &["--help"]).stdout).contains("Exit codes"));
+}
