@@ -216,9 +216,18 @@ impl Tap {
     }
 
     /// Takes the record of `packet` out; `None` if it is not one of ours.
-    fn take(&mut self, packet: u64) -> Option<Sent> {
+    ///
+    /// A packet without a container may have a number that coincides with one of ours in another
+    /// number space: the handshake's. Its size, and its time of sending where that is known, tell
+    /// them apart.
+    fn take(&mut self, packet: u64, bytes: u64, sent_at: Option<Instant>) -> Option<Sent> {
         let index = packet.checked_sub(self.sent_base)?;
-        let sent = self.sent.get_mut(usize::try_from(index).ok()?)?.take()?;
+        let sent = self
+            .sent
+            .get_mut(usize::try_from(index).ok()?)?
+            .take_if(|sent| {
+                u64::from(sent.bytes) == bytes && sent_at.is_none_or(|at| at == sent.at)
+            })?;
         while let Some(None) = self.sent.front() {
             self.sent.pop_front();
             self.sent_base += 1;
@@ -233,19 +242,22 @@ impl Tap {
         }
     }
 
-    fn on_ack(&mut self, now: Instant, sent_at: Instant, packet: u64, rtt: &RttEstimator) {
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        sent_at: Instant,
+        bytes: u64,
+        packet: u64,
+        rtt: &RttEstimator,
+    ) {
         self.acked_at = Some(now);
-        // A packet without a container may have a number that coincides with one of ours in another
-        // number space; the time of sending tells them apart.
-        let index = packet.checked_sub(self.sent_base);
-        let known = index
-            .and_then(|index| self.sent.get(usize::try_from(index).ok()?))
-            .and_then(Option::as_ref)
-            .is_some_and(|sent| sent.at == sent_at);
-        let Some(sent) = known.then(|| self.take(packet)).flatten() else {
+        if self.in_flight > 0 {
+            // Whatever was acknowledged, the path is alive.
+            self.outstanding_since = Some(now);
+        }
+        let Some(sent) = self.take(packet, bytes, Some(sent_at)) else {
             return;
         };
-        let bytes = u64::from(sent.bytes);
         self.totals.packets_acked += 1;
         self.totals.bytes_acked += bytes;
         self.delivered += bytes;
@@ -293,7 +305,7 @@ impl Tap {
     }
 
     fn on_lost(&mut self, now: Instant, bytes: u16, packet: u64) {
-        let Some(sent) = self.take(packet) else {
+        let Some(sent) = self.take(packet, u64::from(bytes), None) else {
             return;
         };
         self.totals.packets_lost += 1;
@@ -424,12 +436,12 @@ impl Controller for TapController {
         &mut self,
         now: Instant,
         sent: Instant,
-        _bytes: u64,
+        bytes: u64,
         pn: u64,
         _app_limited: bool,
         rtt: &RttEstimator,
     ) {
-        self.0.lock().on_ack(now, sent, pn, rtt);
+        self.0.lock().on_ack(now, sent, bytes, pn, rtt);
     }
 
     fn on_end_acks(

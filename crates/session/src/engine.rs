@@ -32,6 +32,7 @@ const CODE_CHANNEL_ONLY: u32 = 1;
 const CODE_FORGOTTEN: u32 = 2;
 const CODE_PROTOCOL: u32 = 3;
 const CODE_VERSION: u32 = 4;
+const CODE_SUPERSEDED: u32 = 5;
 const CODE_APPLICATION: u32 = 0x1_0000;
 
 /// A node's whole protocol state: every channel, session and stream.
@@ -503,12 +504,12 @@ impl Engine {
 
     fn on_channel_event(&mut self, now: Instant, id: ChannelId, event: channel::Event) {
         match event {
-            channel::Event::Connected => self.on_connected(id),
+            channel::Event::Connected => self.on_connected(now, id),
             channel::Event::Suspected => {
                 if let Some(session) = self.owner(id) {
                     session.on_suspected(id);
                     let session = session.id;
-                    self.settle_home(session);
+                    self.settle_home(now, session);
                     self.events.push_back(Event::ChannelSuspected {
                         session,
                         channel: id,
@@ -531,14 +532,26 @@ impl Engine {
     }
 
     /// Founds the session on a channel, if it has no foundation yet.
-    fn settle_home(&mut self, id: SessionId) {
+    fn settle_home(&mut self, now: Instant, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
         if let Some(home) = session.next_home()
             && let Some(channel) = self.endpoint.channel(home)
         {
-            session.set_home(home, Token::of_first_channel(channel));
+            let token = Token::of_first_channel(channel);
+            let before = session.set_home(home, token);
+            if let Some(before) = before
+                && let Some(channel) = self.endpoint.channel(before)
+            {
+                channel.close(
+                    now,
+                    CODE_SUPERSEDED,
+                    "the session begins anew on another path",
+                );
+                self.touched.push_back(before);
+                self.advance_closed(now, before);
+            }
         }
     }
 
@@ -549,7 +562,7 @@ impl Engine {
 
     /// A handshake is complete. Our own channels are introduced with their first container; those
     /// of the peer wait for its first word.
-    fn on_connected(&mut self, id: ChannelId) {
+    fn on_connected(&mut self, now: Instant, id: ChannelId) {
         let Some(session_id) = self.owners.get(&id).and_then(|owner| owner.session) else {
             return;
         };
@@ -561,7 +574,7 @@ impl Engine {
             return;
         };
         session.on_connected(id, false);
-        self.settle_home(session_id);
+        self.settle_home(now, session_id);
         self.events.push_back(Event::ChannelUp {
             session: session_id,
             channel: id,
@@ -698,12 +711,12 @@ impl Engine {
         };
         let session_id = session.id;
         session.on_channel_closed(now, id);
-        self.settle_home(session_id);
+        self.settle_home(now, session_id);
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
         session.last_failure = Some(reason.clone());
-        let never_connected = !session.established;
+        let alone = session.members.is_empty();
         let last_hope = session.links.iter().all(|link| link.channel.is_none());
         let is_initiator = session.is_initiator;
         self.events.push_back(Event::ChannelClosed {
@@ -714,6 +727,7 @@ impl Engine {
         let end = match &reason {
             CloseReason::Peer { code, reason } => match u32::try_from(*code) {
                 Ok(CODE_CHANNEL_ONLY) => None,
+                Ok(CODE_SUPERSEDED) => Some(SessionCloseReason::Superseded),
                 Ok(CODE_FORGOTTEN) => Some(SessionCloseReason::Forgotten),
                 Ok(CODE_PROTOCOL | CODE_VERSION) => Some(SessionCloseReason::Protocol(format!(
                     "the peer says: {reason}"
@@ -723,7 +737,7 @@ impl Engine {
                     reason: reason.clone(),
                 }),
             },
-            CloseReason::Unauthorized if never_connected && last_hope && is_initiator => {
+            CloseReason::Unauthorized if alone && last_hope && is_initiator => {
                 Some(SessionCloseReason::Unreachable(reason))
             }
             _ => None,

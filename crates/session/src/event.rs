@@ -188,6 +188,10 @@ pub enum SessionCloseReason {
     /// The first channel could not be opened.
     #[error("cannot reach the peer: {0}")]
     Unreachable(CloseReason),
+    /// The peer could not tell whether its first words had arrived, and began the session anew on
+    /// another path.
+    #[error("the peer began the session anew on another path")]
+    Superseded,
     /// The peer has forgotten the session; it was restarted.
     #[error("the peer does not know this session any more; it was restarted")]
     Forgotten,

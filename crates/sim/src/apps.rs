@@ -135,6 +135,20 @@ impl Sender {
             .find(|running| running.stream == Some(stream))
     }
 
+    fn on_closed(&mut self, reason: SessionCloseReason) {
+        if reason != SessionCloseReason::Superseded {
+            self.closed = Some(reason);
+            return;
+        }
+        // Everything begins anew in the session that replaces this one.
+        let loads = self.running.drain(..).map(|running| running.load).collect();
+        let fresh = Self::new(self.peer, loads);
+        *self = Self {
+            links: std::mem::take(&mut self.links),
+            ..fresh
+        };
+    }
+
     fn pump(&mut self, context: &mut Context<'_>) {
         let now = context.now();
         let Some(session) = self.session.filter(|_| self.closed.is_none()) else {
@@ -211,9 +225,14 @@ pub fn read_adu(data: &[u8]) -> Option<(Instant, u64)> {
 impl App for Sender {
     fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
         match event {
-            Event::Connected { .. } => self.connected = true,
-            Event::Closed { reason, .. } => {
-                self.closed = Some(reason);
+            Event::Connected { session, .. } => {
+                self.connected = true;
+                self.session.get_or_insert(session);
+            }
+            Event::Closed { session, reason } => {
+                if Some(session) == self.session {
+                    self.on_closed(reason);
+                }
                 return;
             }
             Event::Delivered { stream, .. } => {
@@ -377,7 +396,18 @@ impl App for Receiver {
                     self.books.entry(label.clone()).or_default().finished = true;
                 }
             }
-            Event::Closed { reason, .. } => self.closed.push(reason),
+            Event::Closed { session, reason } => {
+                if reason == SessionCloseReason::Superseded {
+                    // What was read of it will come again.
+                    self.sessions -= 1;
+                    for ((of, _), label) in &self.labels {
+                        if *of == session {
+                            self.books.remove(label);
+                        }
+                    }
+                }
+                self.closed.push(reason);
+            }
             _ => {}
         }
     }

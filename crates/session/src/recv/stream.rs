@@ -13,6 +13,9 @@ use crate::{ranges::Ranges, send::ADU_OVERHEAD_BYTES, wire::Fragment};
 /// gap count as received.
 const GAPS_MAX: usize = 1024;
 
+/// Gaps that a reliable stream may have: a peer that numbers its ADUs more sparsely is at fault.
+const RELIABLE_GAPS_MAX: usize = 1 << 16;
+
 /// The peer broke the rules; the session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Violation {
@@ -25,13 +28,16 @@ pub(crate) enum Violation {
     /// An ADU after the announced end of the stream.
     #[error("an ADU follows the announced end of its stream")]
     AfterEnd,
+    /// The numbers of ADUs have more gaps than any honest sender leaves.
+    #[error("the numbers of ADUs have too many gaps")]
+    Gaps,
 }
 
 /// What a fragment did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accepted {
-    /// Nothing new.
-    Duplicate,
+    /// Nothing new, or no room for it.
+    Ignored,
     /// It waits for more.
     Stored,
     /// The application has something to read.
@@ -89,15 +95,25 @@ impl RecvStream {
         }
     }
 
-    /// Takes in a fragment.
-    pub(crate) fn add(&mut self, fragment: &Fragment) -> Result<Accepted, Violation> {
+    /// Takes in a fragment. `room` is what the session can still hold of unreliable streams; a
+    /// fragment that does not fit is dropped, as if it had been lost.
+    pub(crate) fn add(&mut self, fragment: &Fragment, room: usize) -> Result<Accepted, Violation> {
         let sequence = fragment.sequence;
         if self.end.is_some_and(|end| sequence >= end) {
             return Err(Violation::AfterEnd);
         }
         if self.done.contains(sequence) {
             self.duplicate_bytes += fragment.payload.len() as u64;
-            return Ok(Accepted::Duplicate);
+            return Ok(Accepted::Ignored);
+        }
+        if self.spec.reliable && self.done.len() > RELIABLE_GAPS_MAX {
+            return Err(Violation::Gaps);
+        }
+        let partial = self.partial.get(&sequence).map_or(0, Assembly::held_bytes);
+        let end = fragment.offset + fragment.payload.len();
+        let growth = end.saturating_sub(partial);
+        if !self.spec.reliable && growth > room {
+            return Ok(Accepted::Ignored);
         }
         let whole = fragment.offset == 0 && fragment.is_final;
         if whole && !self.partial.contains_key(&sequence) {
@@ -108,13 +124,12 @@ impl RecvStream {
             return Ok(self.finish(sequence, data));
         }
         let is_new = !self.partial.contains_key(&sequence);
-        let assembly = self.partial.entry(sequence).or_default();
-        let before = assembly.held_bytes();
-        let complete = assembly.add(fragment.offset, &fragment.payload, fragment.is_final)?;
-        let growth = assembly.held_bytes() - before;
-        self.held_bytes += growth;
         let overhead = if is_new { ADU_OVERHEAD_BYTES } else { 0 };
+        // Credit first: what exceeds it must not even be allocated.
         self.account(growth as u64 + overhead)?;
+        self.held_bytes += growth;
+        let assembly = self.partial.entry(sequence).or_default();
+        let complete = assembly.add(fragment.offset, &fragment.payload, fragment.is_final)?;
         if !complete {
             self.make_room();
             return Ok(Accepted::Stored);
@@ -202,9 +217,23 @@ impl RecvStream {
 
     /// The ADU will never be complete. Returns credit to give back to the session, and whether the
     /// application has something to read because of it.
-    pub(crate) fn skip(&mut self, sequence: u64, charged_bytes: u64) -> (u64, bool) {
-        if self.done.contains(sequence) {
-            return (0, false);
+    pub(crate) fn skip(
+        &mut self,
+        sequence: u64,
+        charged_bytes: u64,
+    ) -> Result<(u64, bool), Violation> {
+        if !self.spec.reliable || self.done.contains(sequence) {
+            return Ok((0, false));
+        }
+        if self.end.is_some_and(|end| sequence >= end) {
+            return Err(Violation::AfterEnd);
+        }
+        if self.done.len() > RELIABLE_GAPS_MAX {
+            return Err(Violation::Gaps);
+        }
+        let consumed = self.consumed.checked_add(charged_bytes);
+        if consumed.is_none_or(|consumed| consumed > self.granted) {
+            return Err(Violation::Credit);
         }
         self.mark_done(sequence);
         if let Some(assembly) = self.partial.remove(&sequence) {
@@ -213,7 +242,19 @@ impl RecvStream {
         self.consumed += charged_bytes;
         let was_empty = self.ready.is_empty();
         self.hand_out();
-        (charged_bytes, was_empty && !self.ready.is_empty())
+        Ok((charged_bytes, was_empty && !self.ready.is_empty()))
+    }
+
+    /// The credit still to be given back when the peer says what a stream had used in all.
+    pub(crate) fn settle_credit(
+        consumed: u64,
+        granted: u64,
+        charged_bytes: u64,
+    ) -> Result<u64, Violation> {
+        if charged_bytes > granted {
+            return Err(Violation::Credit);
+        }
+        Ok(charged_bytes.saturating_sub(consumed))
     }
 
     /// No ADU will follow `end - 1`.
@@ -257,6 +298,10 @@ impl RecvStream {
         self.consumed
     }
 
+    pub(crate) fn granted(&self) -> u64 {
+        self.granted
+    }
+
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
@@ -279,6 +324,8 @@ impl RecvStream {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    const ROOM: usize = 100_000;
 
     fn stream(reliable: bool, order: Order) -> RecvStream {
         let spec = StreamSpec {
@@ -307,13 +354,16 @@ mod tests {
     fn ordered_waits_unordered_does_not() {
         let mut ordered = stream(true, Order::Ordered);
         let mut unordered = stream(true, Order::Unordered);
-        assert_eq!(ordered.add(&fragment(1, 0, 10, true)), Ok(Accepted::Stored));
         assert_eq!(
-            unordered.add(&fragment(1, 0, 10, true)),
+            ordered.add(&fragment(1, 0, 10, true), ROOM),
+            Ok(Accepted::Stored)
+        );
+        assert_eq!(
+            unordered.add(&fragment(1, 0, 10, true), ROOM),
             Ok(Accepted::Readable)
         );
         assert_eq!(
-            ordered.add(&fragment(0, 0, 10, true)),
+            ordered.add(&fragment(0, 0, 10, true), ROOM),
             Ok(Accepted::Readable)
         );
         assert_eq!(read_all(&mut ordered), [0, 1]);
@@ -323,13 +373,15 @@ mod tests {
     #[test]
     fn a_skipped_adu_is_not_waited_for() {
         let mut s = stream(true, Order::Ordered);
-        s.add(&fragment(0, 0, 10, false)).expect("within credit");
-        s.add(&fragment(1, 0, 10, true)).expect("within credit");
-        assert_eq!(s.skip(0, 52), (52, true));
+        s.add(&fragment(0, 0, 10, false), ROOM)
+            .expect("within credit");
+        s.add(&fragment(1, 0, 10, true), ROOM)
+            .expect("within credit");
+        assert_eq!(s.skip(0, 52), Ok((52, true)));
         assert_eq!(read_all(&mut s), [1]);
         assert_eq!(
-            s.add(&fragment(0, 10, 10, true)),
-            Ok(Accepted::Duplicate),
+            s.add(&fragment(0, 10, 10, true), ROOM),
+            Ok(Accepted::Ignored),
             "late fragments of it change nothing"
         );
     }
@@ -337,9 +389,13 @@ mod tests {
     #[test]
     fn sending_beyond_the_credit_is_a_violation() {
         let mut s = stream(true, Order::Ordered);
-        assert_eq!(s.add(&fragment(0, 0, 9_969, true)), Err(Violation::Credit));
+        assert_eq!(
+            s.add(&fragment(0, 0, 9_969, true), ROOM),
+            Err(Violation::Credit)
+        );
         let mut s = stream(true, Order::Ordered);
-        s.add(&fragment(0, 0, 9_968, true)).expect("fits exactly");
+        s.add(&fragment(0, 0, 9_968, true), ROOM)
+            .expect("fits exactly");
         assert!(s.next_grant().is_none(), "nothing was read");
         s.read().expect("one ADU");
         assert_eq!(s.next_grant(), Some(20_000));
@@ -349,12 +405,29 @@ mod tests {
     fn a_slow_reader_of_an_unreliable_stream_loses_the_oldest() {
         let mut s = stream(false, Order::Unordered);
         for sequence in 0..30 {
-            s.add(&fragment(sequence, 0, 1000, true))
+            s.add(&fragment(sequence, 0, 1000, true), ROOM)
                 .expect("no credit needed");
             assert!(s.held_bytes() <= 10_000);
         }
         assert_eq!(s.dropped_adus, 20);
         assert_eq!(read_all(&mut s), (20..30).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_skip_beyond_the_credit_is_a_violation() {
+        let mut s = stream(true, Order::Ordered);
+        assert_eq!(s.skip(0, 10_001), Err(Violation::Credit));
+        assert_eq!(s.skip(0, u64::MAX), Err(Violation::Credit));
+    }
+
+    #[test]
+    fn an_unreliable_fragment_without_room_is_dropped_before_it_is_allocated() {
+        let mut s = stream(false, Order::Unordered);
+        assert_eq!(
+            s.add(&fragment(0, 9_000_000, 10, false), ROOM),
+            Ok(Accepted::Ignored)
+        );
+        assert_eq!(s.held_bytes(), 0);
     }
 
     proptest! {
@@ -378,7 +451,7 @@ mod tests {
             let mut got = Vec::new();
             let shuffled = order.iter().map(|i| i.index(fragments.len()));
             for index in shuffled.chain(0..fragments.len()) {
-                s.add(&fragments[index]).expect("within credit");
+                s.add(&fragments[index], ROOM).expect("within credit");
                 while let Some((sequence, data, _)) = s.read() {
                     prop_assert_eq!(data.len(), lengths[sequence as usize]);
                     got.push(sequence);

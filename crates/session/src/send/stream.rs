@@ -136,9 +136,15 @@ impl SendStream {
         self.adus.is_empty()
     }
 
-    /// Deadline of the oldest ADU whose fate is open.
+    /// When the next ADU may have to be given up: the deadline of the oldest whose fate is open or,
+    /// on an unreliable stream, of the oldest that is not out yet.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.adus.front().and_then(|adu| adu.deadline)
+        let first = if self.spec.reliable {
+            0
+        } else {
+            (self.cursor - self.base) as usize
+        };
+        self.adus.get(first).and_then(|adu| adu.deadline)
     }
 
     fn adu(&mut self, sequence: u64) -> Option<&mut SendAdu> {

@@ -143,6 +143,7 @@ impl Session {
     ) {
         let Candidate { place, length, .. } = candidate;
         let (member, mut builder) = self.begin_on(now, endpoint, scratch, candidate.target);
+        self.announce_in(&mut builder, place.stream);
         let mut packet = Packet::new(now);
         let overhead = crate::wire::frame::fragment_overhead(place, false);
         let fits = builder.room() >= length + overhead;

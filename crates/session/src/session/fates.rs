@@ -53,7 +53,7 @@ impl Session {
                     };
                     half.announced = true;
                     if let Some(settled) = half.on_acked(now, *place, *length) {
-                        self.settle(place.stream, settled, events);
+                        self.settle(place.stream, [settled], events);
                     }
                 }
                 Item::Control(control) => self.on_control_acked(control, events),
@@ -74,6 +74,9 @@ impl Session {
                     self.note_delivered(*stream, events);
                 }
             }
+            Control::Reset { stream, .. } => {
+                self.given_up.remove(stream);
+            }
             _ => {}
         }
     }
@@ -91,7 +94,7 @@ impl Session {
                         continue;
                     }
                     if let Some(settled) = half.on_lost(*place, *length) {
-                        self.settle(place.stream, settled, events);
+                        self.settle(place.stream, [settled], events);
                     }
                 }
                 Item::Control(control) if !packet.moved => self.resend(control),

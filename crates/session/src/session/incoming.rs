@@ -10,7 +10,7 @@ use super::{ProtocolError, Session};
 use crate::{
     config::STREAMS_MAX,
     event::Event,
-    recv::Accepted,
+    recv::{Accepted, RecvStream},
     wire::{self, Control, Fragment, Frame, Reader, VERSION},
 };
 
@@ -61,7 +61,12 @@ impl Session {
             };
         };
         let seen = half.seen();
-        let accepted = half.add(fragment)?;
+        let held = half.held_bytes();
+        let room = (self.config.session_window_bytes as usize).saturating_sub(self.unreliable_held);
+        let accepted = half.add(fragment, room)?;
+        if !half.spec.reliable {
+            self.unreliable_held = (self.unreliable_held + half.held_bytes()).saturating_sub(held);
+        }
         self.seen += half.seen() - seen;
         if self.seen > self.granted {
             return Err(ProtocolError::Rule(
@@ -130,7 +135,7 @@ impl Session {
                 stream,
                 code,
                 charged_bytes,
-            } => self.on_reset(stream, code, charged_bytes, events),
+            } => self.on_reset(stream, code, charged_bytes, events)?,
             Control::Stop { stream, code } => {
                 if self.send.contains_key(&stream) {
                     let _ = self.reset(stream, code);
@@ -145,7 +150,7 @@ impl Session {
                 stream,
                 sequence,
                 charged_bytes,
-            } => self.on_skip(stream, sequence, charged_bytes, events),
+            } => self.on_skip(stream, sequence, charged_bytes, events)?,
             Control::Report { .. } => {
                 if let Some(member) = self.member(channel) {
                     member.peer_report = Some(control);
@@ -168,7 +173,7 @@ impl Session {
         if self.seen_streams.contains(index) {
             return Ok(());
         }
-        if self.recv.len() >= STREAMS_MAX {
+        if self.recv.len() >= STREAMS_MAX || self.seen_streams.len() > STREAMS_MAX {
             return Err(ProtocolError::Rule("too many open streams"));
         }
         self.seen_streams.insert(index..index + 1);
@@ -193,22 +198,23 @@ impl Session {
         code: u32,
         charged_bytes: u64,
         events: &mut VecDeque<Event>,
-    ) {
-        let consumed = match self.recv.remove(&stream) {
-            Some(half) => {
+    ) -> Result<(), ProtocolError> {
+        let (consumed, granted) = match self.drop_receiving_half(stream) {
+            Some(accounts) => {
                 events.push_back(Event::Reset {
                     session: self.id,
                     stream,
                     code,
                 });
-                half.consumed()
+                accounts
             }
             None => match self.stopped.remove(&stream) {
-                Some(consumed) => consumed,
-                None => return,
+                Some(accounts) => accounts,
+                None => return Ok(()),
             },
         };
-        self.consume(charged_bytes.saturating_sub(consumed));
+        let credit = RecvStream::settle_credit(consumed, granted, charged_bytes)?;
+        self.consume(credit)
     }
 
     fn on_skip(
@@ -217,16 +223,16 @@ impl Session {
         sequence: u64,
         charged_bytes: u64,
         events: &mut VecDeque<Event>,
-    ) {
+    ) -> Result<(), ProtocolError> {
         let Some(half) = self.recv.get_mut(&stream) else {
-            return;
+            return Ok(());
         };
-        let (credit, readable) = half.skip(sequence, charged_bytes);
+        let (credit, readable) = half.skip(sequence, charged_bytes)?;
         if let Some(bytes) = half.next_grant() {
             self.control
                 .push_back(Control::StreamCredit { stream, bytes });
         }
-        self.consume(credit);
+        self.consume(credit)?;
         if readable {
             events.push_back(Event::Readable {
                 session: self.id,
@@ -234,5 +240,6 @@ impl Session {
             });
         }
         self.note_finished(stream, events);
+        Ok(())
     }
 }

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId, StreamId};
 use anabranch_channel::{CloseReason, Endpoint};
-use anabranch_sched::{Policy, Scheduler};
+use anabranch_sched::{Policy, Scheduler, StreamSpec};
 
 use crate::{
     config::{Config, INITIAL_SESSION_CREDIT_BYTES},
@@ -120,9 +120,13 @@ pub(crate) struct Session {
     next_stream: u64,
     /// Indices of streams of the peer that were opened, whether or not they are over.
     seen_streams: Ranges,
-    /// Streams that this side stopped reading, with the credit they had consumed, until the peer's
+    /// Streams that this side stopped reading, with their consumed and granted credit, until the peer's
     /// reset tells what they had used.
-    stopped: BTreeMap<StreamId, u64>,
+    stopped: BTreeMap<StreamId, (u64, u64)>,
+    /// Streams reset before the peer acknowledged their announcement.
+    given_up: BTreeMap<StreamId, StreamSpec>,
+    /// Bytes of unreliable streams held for the application, all together.
+    unreliable_held: usize,
     /// Frames for the peer, on whatever channel goes first.
     control: VecDeque<Control>,
 
@@ -179,6 +183,8 @@ impl Session {
             next_stream: 0,
             seen_streams: Ranges::default(),
             stopped: BTreeMap::new(),
+            given_up: BTreeMap::new(),
+            unreliable_held: 0,
             control: VecDeque::new(),
             charged: 0,
             credit: INITIAL_SESSION_CREDIT_BYTES,
@@ -244,7 +250,9 @@ impl Session {
             return Some(SessionCloseReason::Unreachable(last));
         }
         let timeout = self.config.session_timeout;
-        let alone = self.alone_since.is_some_and(|since| now.since(since) >= timeout);
+        let alone = self
+            .alone_since
+            .is_some_and(|since| now.since(since) >= timeout);
         alone.then_some(SessionCloseReason::TimedOut(timeout))
     }
 
@@ -261,14 +269,20 @@ impl Session {
         (!sits).then_some(home.id)
     }
 
-    /// Founds the session on this channel.
-    pub(crate) fn set_home(&mut self, channel: ChannelId, token: Option<Token>) {
-        self.home = Some(channel);
+    /// Founds the session on this channel. Returns the channel it was founded on before: the peer
+    /// may know the session by that one already, and has to be told that this is over.
+    pub(crate) fn set_home(
+        &mut self,
+        channel: ChannelId,
+        token: Option<Token>,
+    ) -> Option<ChannelId> {
+        let before = self.home.replace(channel);
         self.token = token;
         for member in &mut self.members {
             member.introduced = false;
         }
         self.dirty = true;
+        before
     }
 
     /// A channel is over and all its fates are known.
@@ -307,16 +321,46 @@ impl Session {
     }
 
     /// Bytes of reliable streams were consumed; announces more credit when that is worth a frame.
-    fn consume(&mut self, bytes: u64) {
-        self.consumed += bytes;
+    fn consume(&mut self, bytes: u64) -> Result<(), ProtocolError> {
+        let consumed = self.consumed.checked_add(bytes);
+        let Some(consumed) = consumed.filter(|&consumed| consumed <= self.granted) else {
+            return Err(ProtocolError::Rule(
+                "more was consumed than the session had credit for",
+            ));
+        };
+        self.consumed = consumed;
         let window = self.config.session_window_bytes;
-        let target = self.consumed + window;
+        let target = consumed + window;
         if target - self.granted >= window / 4 {
             self.granted = target;
             self.control
                 .push_back(Control::SessionCredit { bytes: target });
             self.dirty = true;
         }
+        Ok(())
+    }
+
+    /// Forgets a receiving half; returns its consumed and granted credit.
+    fn drop_receiving_half(&mut self, stream: StreamId) -> Option<(u64, u64)> {
+        let half = self.recv.remove(&stream)?;
+        if !half.spec.reliable {
+            self.unreliable_held = self.unreliable_held.saturating_sub(half.held_bytes());
+        }
+        Some((half.consumed(), half.granted()))
+    }
+
+    /// Whether the peer may not know the stream yet: one of ours, whose announcement was not
+    /// acknowledged; with what to announce.
+    fn unannounced(&self, stream: StreamId) -> Option<Control> {
+        if stream.is_by_initiator() != self.is_initiator {
+            return None;
+        }
+        let spec = match self.send.get(&stream) {
+            Some(half) if half.announced => return None,
+            Some(half) => half.spec.clone(),
+            None => self.given_up.get(&stream)?.clone(),
+        };
+        Some(Control::Open { stream, spec })
     }
 
     /// When the session wants to be looked at again, channels' own timers aside.

@@ -221,6 +221,48 @@ impl Session {
         member: usize,
         capacity: usize,
     ) -> Builder {
+        let mut builder = self.begin_bare(now, endpoint, member, capacity);
+        let limit = builder.bytes.len() + CONTROL_BYTES_MAX.min(builder.room());
+        for own in [true, false] {
+            loop {
+                let queue = if own {
+                    &self.members[member].control
+                } else {
+                    &self.control
+                };
+                let Some(control) = queue.front() else {
+                    break;
+                };
+                // What is said of a stream must not come before its announcement.
+                let open = control.stream().and_then(|stream| self.unannounced(stream));
+                let open_bytes = open.as_ref().map_or(0, Control::size_bound);
+                if builder.bytes.len() + open_bytes + control.size_bound() > limit {
+                    break;
+                }
+                if let Some(open) = open {
+                    open.write(&mut builder.bytes);
+                }
+                let queue = if own {
+                    &mut self.members[member].control
+                } else {
+                    &mut self.control
+                };
+                let control = queue.pop_front().expect("looked at it");
+                control.write(&mut builder.bytes);
+                builder.controls.push(control);
+            }
+        }
+        builder
+    }
+
+    /// Starts a container without control frames.
+    fn begin_bare(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        member: usize,
+        capacity: usize,
+    ) -> Builder {
         let is_initiator = self.is_initiator;
         let member = &mut self.members[member];
         let channel = endpoint
@@ -243,38 +285,14 @@ impl Session {
             };
             join.write(&mut builder.bytes);
         }
-        let limit = builder.bytes.len() + CONTROL_BYTES_MAX.min(builder.room());
-        while let Some(control) = member.control.front() {
-            if builder.bytes.len() + control.size_bound() > limit {
-                break;
-            }
-            let control = member.control.pop_front().expect("looked at it");
-            control.write(&mut builder.bytes);
-            builder.controls.push(control);
-        }
-        while let Some(control) = self.control.front() {
-            if builder.bytes.len() + control.size_bound() > limit {
-                break;
-            }
-            let control = self.control.pop_front().expect("looked at it");
-            control.write(&mut builder.bytes);
-            builder.controls.push(control);
-        }
         builder
     }
 
     /// Puts a stream's announcement before its fragments until the peer has acknowledged one, so
     /// that no fragment can overtake it.
-    fn announce_in(&mut self, builder: &mut Builder, stream: StreamId) {
-        let Some(half) = self.send.get(&stream) else {
+    pub(super) fn announce_in(&self, builder: &mut Builder, stream: StreamId) {
+        let Some(open) = self.unannounced(stream) else {
             return;
-        };
-        if half.announced || stream.is_by_initiator() != self.is_initiator {
-            return;
-        }
-        let open = Control::Open {
-            stream,
-            spec: half.spec.clone(),
         };
         if open.size_bound() <= builder.room() {
             open.write(&mut builder.bytes);
@@ -304,9 +322,16 @@ impl Session {
                 Some(first) => first,
                 None => {
                     // A second channel gets a container of its own with the same fragments.
-                    let mut other = self.begin(now, endpoint, member, scratch.places[index].1);
+                    let capacity = scratch.places[index].1;
+                    let mut other = self.begin_bare(now, endpoint, member, capacity);
                     for piece in pieces.iter() {
                         self.announce_in(&mut other, piece.place.stream);
+                    }
+                    let needed: usize = pieces.iter().map(planned_bytes).sum();
+                    if other.room() < needed {
+                        // Its head is longer than the first one's: no copy here this time.
+                        scratch.channels[index].slots -= 1;
+                        continue;
                     }
                     other
                 }
@@ -416,14 +441,11 @@ impl Session {
     /// Announces the ends of streams whose last ADU has been sent.
     fn queue_finishes(&mut self) {
         for half in self.send.values_mut() {
-            if half.finishing && !half.finish_sent && half.backlog_bytes() == 0 {
+            // A reliable receiver waits for what is missing; an unreliable one must not be told of
+            // the end while something may still arrive.
+            let is_out = half.backlog_bytes() == 0 && (half.spec.reliable || half.is_settled());
+            if half.finishing && !half.finish_sent && is_out {
                 half.finish_sent = true;
-                if !half.announced && half.id.is_by_initiator() == self.is_initiator {
-                    self.control.push_back(Control::Open {
-                        stream: half.id,
-                        spec: half.spec.clone(),
-                    });
-                }
                 self.control.push_back(Control::Finish {
                     stream: half.id,
                     end: half.end(),
@@ -536,6 +558,11 @@ impl Session {
     }
 }
 
+/// Bytes that a piece takes in a container, its length included.
+fn planned_bytes(piece: &Piece) -> usize {
+    fragment_overhead(piece.place, true) + piece.data.len()
+}
+
 fn stream_view(half: &SendStream, channels: &[ChannelView]) -> StreamView {
     StreamView {
         id: half.id,
@@ -592,7 +619,7 @@ impl Builder {
 
     /// Plans a fragment; all but the last will carry a length.
     fn add(&mut self, piece: &Piece) {
-        self.planned += fragment_overhead(piece.place, true) + piece.data.len();
+        self.planned += planned_bytes(piece);
     }
 
     fn is_empty(&self) -> bool {

@@ -111,36 +111,31 @@ impl Session {
             .send
             .remove(&stream)
             .ok_or(StreamError::UnknownStream(stream))?;
-        self.announce(&half);
+        self.scheduler.forget(stream);
+        self.dirty = true;
+        let is_ours = stream.is_by_initiator() == self.is_initiator;
+        if is_ours && !half.announced {
+            if half.sent_at.is_none() {
+                // The peer has never heard of it.
+                return Ok(());
+            }
+            self.given_up.insert(stream, half.spec);
+        }
         self.control.push_back(Control::Reset {
             stream,
             code,
             charged_bytes: half.charged,
         });
-        self.scheduler.forget(stream);
-        self.dirty = true;
         Ok(())
     }
 
-    /// Makes sure that the peer learns of a stream whose sending half goes before its announcement
-    /// was acknowledged.
-    fn announce(&mut self, half: &SendStream) {
-        if !half.announced && half.id.is_by_initiator() == self.is_initiator {
-            self.control.push_back(Control::Open {
-                stream: half.id,
-                spec: half.spec.clone(),
-            });
-        }
-    }
-
     pub(crate) fn stop(&mut self, stream: StreamId, code: u32) -> Result<(), StreamError> {
-        let half = self
-            .recv
-            .remove(&stream)
+        let accounts = self
+            .drop_receiving_half(stream)
             .ok_or(StreamError::UnknownStream(stream))?;
         self.control.push_back(Control::Stop { stream, code });
         // What the application will never read must not keep the session's credit.
-        self.stopped.insert(stream, half.consumed());
+        self.stopped.insert(stream, accounts);
         self.dirty = true;
         Ok(())
     }
@@ -152,13 +147,17 @@ impl Session {
     ) -> Option<Adu> {
         let half = self.recv.get_mut(&stream)?;
         let (sequence, data, credit) = half.read()?;
+        if !half.spec.reliable {
+            self.unreliable_held = self.unreliable_held.saturating_sub(data.len());
+        }
         if let Some(bytes) = half.next_grant() {
             self.control
                 .push_back(Control::StreamCredit { stream, bytes });
             self.dirty = true;
         }
         if credit > 0 {
-            self.consume(credit);
+            self.consume(credit)
+                .expect("what was read had been received within the credit");
         }
         self.note_finished(stream, events);
         Some(Adu { sequence, data })
@@ -167,7 +166,7 @@ impl Session {
     /// Tells the application when a receiving half is over.
     pub(super) fn note_finished(&mut self, stream: StreamId, events: &mut VecDeque<Event>) {
         if self.recv.get(&stream).is_some_and(RecvStream::is_finished) {
-            self.recv.remove(&stream);
+            self.drop_receiving_half(stream);
             events.push_back(Event::Finished {
                 session: self.id,
                 stream,
@@ -175,51 +174,58 @@ impl Session {
         }
     }
 
-    /// Tells the application what became of an ADU, and the peer if it must know.
+    /// Tells the application what became of ADUs of a stream, and the peer if it must know.
     pub(super) fn settle(
         &mut self,
         stream: StreamId,
-        settled: Settled,
+        settled: impl IntoIterator<Item = Settled>,
         events: &mut VecDeque<Event>,
     ) {
         let Some(half) = self.send.get_mut(&stream) else {
             return;
         };
-        let (session, adu, notify) = (self.id, settled.sequence, half.spec.notify);
-        match settled.fate {
-            AduFate::Acked(rtt) if notify => events.push_back(Event::Acked {
-                session,
-                stream,
-                adu,
-                rtt,
-            }),
-            AduFate::Lost if notify => events.push_back(Event::Lost {
-                session,
-                stream,
-                adu,
-            }),
-            AduFate::Acked(_) | AduFate::Lost => {}
-            AduFate::Expired { skip } => {
-                events.push_back(Event::Expired {
+        let (session, notify) = (self.id, half.spec.notify);
+        for Settled {
+            sequence: adu,
+            fate,
+        } in settled
+        {
+            match fate {
+                AduFate::Acked(rtt) if notify => events.push_back(Event::Acked {
                     session,
                     stream,
                     adu,
-                });
-                if let Some(charged_bytes) = skip {
-                    self.control.push_back(Control::Skip {
+                    rtt,
+                }),
+                AduFate::Lost if notify => events.push_back(Event::Lost {
+                    session,
+                    stream,
+                    adu,
+                }),
+                AduFate::Acked(_) | AduFate::Lost => {}
+                AduFate::Expired { skip } => {
+                    events.push_back(Event::Expired {
+                        session,
                         stream,
-                        sequence: adu,
-                        charged_bytes,
+                        adu,
                     });
+                    if let Some(charged_bytes) = skip {
+                        self.control.push_back(Control::Skip {
+                            stream,
+                            sequence: adu,
+                            charged_bytes,
+                        });
+                    }
+                    self.dirty = true;
                 }
-                self.dirty = true;
             }
         }
-        let half = self.send.get_mut(&stream).expect("looked up above");
         if half.blocked && half.held_bytes() <= self.config.send_buffer_bytes / 2 {
             half.blocked = false;
             events.push_back(Event::Writable { session, stream });
         }
+        // An unreliable stream announces its end when everything is settled.
+        self.dirty |= half.finishing && !half.finish_sent;
         self.note_delivered(stream, events);
     }
 
@@ -241,15 +247,17 @@ impl Session {
 
     /// Drops every ADU whose lifetime is over.
     pub(super) fn expire(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        let mut expired = Vec::new();
-        for half in self.send.values_mut() {
-            if half.deadline().is_some_and(|deadline| deadline <= now) {
-                let mut settled = Vec::new();
+        let due: Vec<StreamId> = self
+            .send
+            .values()
+            .filter(|half| half.deadline().is_some_and(|deadline| deadline <= now))
+            .map(|half| half.id)
+            .collect();
+        for stream in due {
+            let mut settled = Vec::new();
+            if let Some(half) = self.send.get_mut(&stream) {
                 half.expire(now, &mut settled);
-                expired.extend(settled.into_iter().map(|settled| (half.id, settled)));
             }
-        }
-        for (stream, settled) in expired {
             self.settle(stream, settled, events);
         }
     }

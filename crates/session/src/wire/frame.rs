@@ -196,6 +196,16 @@ impl Control {
     /// Most bytes any control frame takes.
     pub const BYTES_MAX: usize = 24 + LABEL_BYTES_MAX;
 
+    /// The sender's stream that the frame speaks of, which the receiver must know first.
+    pub fn stream(&self) -> Option<StreamId> {
+        match self {
+            Self::Finish { stream, .. }
+            | Self::Reset { stream, .. }
+            | Self::Skip { stream, .. } => Some(*stream),
+            _ => None,
+        }
+    }
+
     /// At least as many bytes as the frame takes.
     pub fn size_bound(&self) -> usize {
         match self {

@@ -1,0 +1,97 @@
+//! Faults: what goes wrong with which wire, and when.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, Random, Rate};
+use anabranch_link::{Loss, RateSource};
+
+use crate::world::World;
+
+/// Time of the last fault; then everything is repaired.
+const WEATHER: Duration = Duration::from_secs(12);
+
+/// A fault of one wire.
+#[derive(Debug, Clone)]
+pub(super) struct Fault {
+    wire: usize,
+    from: Duration,
+    to: Duration,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Cut,
+    Rate(u64),
+    Loss(f64),
+    Delay(u64),
+}
+
+/// Draws the faults of a storm.
+pub(super) fn forecast(random: &mut Random, wires: usize) -> Vec<Fault> {
+    (0..random.below(8))
+        .map(|_| {
+            let from = Duration::from_millis(random.below(9_000));
+            let length = Duration::from_millis(random.between(20, 3_000));
+            Fault {
+                wire: random.below(wires as u64) as usize,
+                from,
+                to: from + length,
+                kind: match random.below(5) {
+                    0 => Kind::Rate(random.between(100, 2000)),
+                    1 => Kind::Loss(random.uniform(0.05, 0.5)),
+                    2 => Kind::Delay(random.between(1, 400)),
+                    _ => Kind::Cut,
+                },
+            }
+        })
+        .collect()
+}
+
+/// Lets the weather loose on the world; returns when the sky is clear.
+pub(super) fn schedule(world: &mut World, faults: &[Fault]) -> Instant {
+    for fault in faults {
+        let (wire, kind) = (fault.wire, fault.kind);
+        let original = world.wire(wire).duplex.forward.config().clone();
+        world.schedule(fault.from, move |world| strike(world, wire, kind));
+        world.schedule(fault.to, move |world| repair(world, wire, &original));
+    }
+    // Overlapping faults of one wire may leave one behind; at the end all is well.
+    let wires: Vec<_> = faults.iter().map(|fault| fault.wire).collect();
+    for wire in wires {
+        let original = world.wire(wire).duplex.forward.config().clone();
+        world.schedule(WEATHER, move |world| repair(world, wire, &original));
+    }
+    Instant::EPOCH + WEATHER
+}
+
+fn strike(world: &mut World, wire: usize, kind: Kind) {
+    let now = world.now();
+    let duplex = &mut world.wire(wire).duplex;
+    for link in [&mut duplex.forward, &mut duplex.backward] {
+        let changed = match kind {
+            Kind::Cut => {
+                link.set_up(now, false);
+                Ok(())
+            }
+            Kind::Rate(kbps) => link.set_rate(now, RateSource::Constant(Rate::from_kbps(kbps))),
+            Kind::Loss(probability) => {
+                Loss::random(probability).and_then(|loss| link.set_loss(loss))
+            }
+            Kind::Delay(ms) => link.set_delay(Duration::from_millis(ms)),
+        };
+        changed.expect("faults are within range");
+    }
+}
+
+fn repair(world: &mut World, wire: usize, original: &anabranch_link::Config) {
+    let now = world.now();
+    let duplex = &mut world.wire(wire).duplex;
+    for link in [&mut duplex.forward, &mut duplex.backward] {
+        link.set_up(now, true);
+        link.set_rate(now, original.rate.clone())
+            .and_then(|()| link.set_loss(original.loss))
+            .and_then(|()| link.set_delay(original.delay))
+            .expect("it was valid before");
+    }
+}
