@@ -1,4 +1,7 @@
-//! The task that carries packets and time between the sockets and the engine.
+//! The thread that carries packets and time between the sockets and the engine.
+//!
+//! It is a thread of its own, with a runtime of its own, because under load it sleeps outside the
+//! reactor: the kernel wakes a reactor for every packet, whether or not anybody wants it now.
 
 use std::{
     future::poll_fn,
@@ -27,6 +30,9 @@ const BATCH_PACKETS_MAX: usize = 40;
 /// After this long a host that closes does not wait for its peers any more.
 const CLOSING_MAX: Duration = Duration::from_secs(1);
 
+/// Shorter naps cost more than they save.
+const NAP_MIN: Duration = Duration::from_micros(30);
+
 /// Why the task woke up.
 #[derive(Debug, Default)]
 struct Cause {
@@ -37,6 +43,7 @@ struct Cause {
 #[derive(Debug)]
 pub(crate) struct Driver {
     shared: Arc<Shared>,
+    coalesce: Duration,
     sockets: Vec<Socket>,
     inbox: Inbox,
     timer: Timer,
@@ -53,6 +60,7 @@ impl Driver {
         let clock = shared.clock;
         Ok(Self {
             shared,
+            coalesce,
             sockets: Vec::new(),
             inbox: Inbox::default(),
             timer: Timer::new(clock)?,
@@ -78,10 +86,37 @@ impl Driver {
             if self.is_done() {
                 break;
             }
+            self.nap();
         }
         let mut state = self.shared.lock();
         state.is_over = true;
         state.ending.wake();
+    }
+
+    /// Lets packets gather while traffic is dense; a command from the application ends it.
+    fn nap(&self) {
+        let now = self.shared.clock.now();
+        let soon = now + self.coalesce;
+        // While data leaves at the pacer's pace, acknowledgements can wait for its next quantum.
+        let quantum = self
+            .timeout
+            .filter(|&at| at < soon && self.moderation.is_moderate());
+        let until = quantum.map_or(self.moderation.resume_at(), |at| {
+            at.max(self.moderation.resume_at())
+        });
+        let length = until.since(now);
+        if length < NAP_MIN {
+            return;
+        }
+        {
+            let mut state = self.shared.lock();
+            if state.has_work {
+                return;
+            }
+            state.napping = Some(std::thread::current());
+        }
+        std::thread::park_timeout(length);
+        self.shared.lock().napping = None;
     }
 
     fn poll_cause(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {

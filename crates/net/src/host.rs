@@ -131,7 +131,8 @@ impl Drop for HostInner {
 }
 
 impl Host {
-    /// Opens the sockets and starts the tasks; needs a tokio runtime with I/O and time.
+    /// Opens the sockets and starts the thread that serves them; needs a tokio runtime with I/O and
+    /// time for following the interfaces.
     ///
     /// # Errors
     /// A socket cannot be opened, or there is no address to open one on.
@@ -147,7 +148,29 @@ impl Host {
             config.engine,
             entropy,
         );
-        let shared = Arc::new(Shared::new(clock, engine));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let shared = Arc::new(Shared::new(clock, runtime.handle().clone(), engine));
+        let driver = {
+            let _guard = runtime.enter();
+            Driver::new(shared.clone(), config.coalesce)
+        };
+        match driver {
+            Ok(driver) => std::thread::Builder::new()
+                .name("anabranch".to_owned())
+                .spawn(move || runtime.block_on(driver.run()))?,
+            Err(error) => {
+                // Dropping it here could block the caller's runtime.
+                runtime.shutdown_background();
+                return Err(error.into());
+            }
+        };
+        // From here on dropping this ends the thread.
+        let inner = Arc::new(HostInner {
+            shared: shared.clone(),
+            node_id,
+        });
         let binds = match &config.locals {
             Locals::Fixed(binds) => binds.clone(),
             Locals::Interfaces { port, only } => watch::list(*port, only)?,
@@ -158,11 +181,9 @@ impl Host {
         if shared.lock().sockets.is_empty() && matches!(config.locals, Locals::Fixed(_)) {
             return Err(StartError::NoAddress);
         }
-        tokio::spawn(Driver::new(shared.clone(), config.coalesce)?.run());
         if let Locals::Interfaces { port, only } = config.locals {
             watch::start(&shared, port, only)?;
         }
-        let inner = Arc::new(HostInner { shared, node_id });
         Ok(Self { inner })
     }
 
@@ -361,7 +382,7 @@ impl Shared {
     /// Opens a socket and offers its links to the sessions that this node opened.
     pub(crate) fn add_socket(&self, bind: Bind) -> Result<SocketId, StartError> {
         let id = SocketId(self.lock().sockets.len() as u64);
-        let socket = Socket::bind(id, bind)?;
+        let socket = self.bind_socket(id, bind)?;
         self.command(|state, now| {
             let local = socket.local;
             state.sockets.push(SocketEntry {
@@ -381,6 +402,11 @@ impl Shared {
         Ok(id)
     }
 
+    fn bind_socket(&self, id: SocketId, bind: Bind) -> Result<Socket, StartError> {
+        let _guard = self.reactor.enter();
+        Ok(Socket::bind(id, bind)?)
+    }
+
     /// Opens a socket again that had gone, on the port it had if that is free.
     pub(crate) fn reopen_socket(&self, id: SocketId) -> Result<(), StartError> {
         let bind = {
@@ -392,7 +418,7 @@ impl Shared {
                 interface: entry.bind.interface.clone(),
             }
         };
-        let socket = Socket::bind(id, bind)?;
+        let socket = self.bind_socket(id, bind)?;
         self.command(|state, _| state.sockets_new.push(socket));
         self.set_socket_up(id, true);
         Ok(())

@@ -1,8 +1,8 @@
 //! The host on real sockets: the engine's clock, sockets, timers and interfaces.
 //!
-//! One task drives the engine ([`Host`]): it takes packets from all sockets in batches, hands them over
+//! One thread drives the engine ([`Host`]): it takes packets from all sockets in batches, hands them over
 //! with the time, sends what the engine wants sent, and wakes those who wait for an event. Handles
-//! ([`Host`], [`Session`], [`Stream`]) call the engine under the same lock and wake the task. This room
+//! ([`Host`], [`Session`], [`Stream`]) call the engine under the same lock and wake the thread. This room
 //! decides nothing about streams or paths; it carries out what the engine asks for.
 //!
 //! ```no_run
@@ -26,7 +26,7 @@
 //! | `clock`, `timer` | the only clock below the node, and a timer with the kernel's resolution |
 //! | `socket`, `inbox` | UDP with segmentation offload and ECN; receiving in batches |
 //! | `moderation` | how long packets may gather before they are taken together |
-//! | `driver`, `state` | the task, and the engine with everything that waits for it |
+//! | `driver`, `state` | the thread, and the engine with everything that waits for it |
 //! | `host`, `session_handle`, `stream` | the handles |
 //! | [`bytestream`] | `AsyncRead` and `AsyncWrite` over ADUs |
 //! | `links`, `watch` | which links a session tries; interfaces that come and go |

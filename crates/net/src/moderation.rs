@@ -44,6 +44,11 @@ impl Moderation {
         self.resume_at
     }
 
+    /// Whether packets come so rarely that a hold-off of full length does not gather too many.
+    pub(crate) fn is_moderate(&self) -> bool {
+        self.rate * self.hold_off_max.as_secs_f64() < PACKETS_PER_WAKE
+    }
+
     /// `packets` were taken from the sockets at `now`.
     pub(crate) fn received(&mut self, now: Instant, packets: usize) {
         let gap = now.since(self.received_at).as_secs_f64().max(1e-6);

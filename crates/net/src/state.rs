@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
     task::Waker,
+    thread::Thread,
     time::Duration,
 };
 
@@ -32,6 +33,8 @@ const CODE_BUSY: u32 = 0x10;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
+    /// The driver's runtime, in whose reactor the sockets are.
+    pub(crate) reactor: tokio::runtime::Handle,
     state: Mutex<State>,
 }
 
@@ -49,6 +52,8 @@ pub(crate) struct State {
     /// Something was asked of the engine since the driver last looked.
     pub(crate) has_work: bool,
     pub(crate) driver: Option<Waker>,
+    /// The driver's thread, while it sleeps outside its reactor.
+    pub(crate) napping: Option<Thread>,
     /// Set once: sessions are closed, and the driver ends when they are gone.
     pub(crate) is_closing: bool,
     /// The driver has ended.
@@ -164,7 +169,7 @@ pub enum StreamEvent {
 }
 
 impl Shared {
-    pub(crate) fn new(clock: Clock, engine: Engine) -> Self {
+    pub(crate) fn new(clock: Clock, reactor: tokio::runtime::Handle, engine: Engine) -> Self {
         let state = State {
             engine,
             sockets: Vec::new(),
@@ -175,12 +180,14 @@ impl Shared {
             sockets_dead: Vec::new(),
             has_work: false,
             driver: None,
+            napping: None,
             is_closing: false,
             is_over: false,
             ending: Waiters::default(),
         };
         Self {
             clock,
+            reactor,
             state: Mutex::new(state),
         }
     }
@@ -257,7 +264,10 @@ impl StreamEntry {
 impl State {
     pub(crate) fn wake_driver(&mut self) {
         self.has_work = true;
-        if let Some(driver) = self.driver.take() {
+        if let Some(thread) = self.napping.take() {
+            // It looks for work when it returns to its reactor.
+            thread.unpark();
+        } else if let Some(driver) = self.driver.take() {
             driver.wake();
         }
     }

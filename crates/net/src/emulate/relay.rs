@@ -28,9 +28,11 @@ use crate::{
 /// Senders remembered on one path; the one heard longest ago gives way.
 const CLIENTS_MAX: usize = 64;
 /// A packet may leave this much early, so that one wake-up serves several.
-const EARLY: Duration = Duration::from_micros(50);
+const EARLY: Duration = Duration::from_micros(100);
 /// Packets may gather this long before they enter their links.
-const COALESCE: Duration = Duration::from_micros(200);
+const COALESCE: Duration = Duration::from_micros(400);
+/// Shorter naps cost more than they save.
+const NAP_MIN: Duration = Duration::from_micros(30);
 /// Bytes in one batch to the kernel.
 const BATCH_BYTES_MAX: usize = 60_000;
 /// Packets in one batch to the kernel.
@@ -140,6 +142,11 @@ impl Relay {
                 self.enter(&mut packets);
             }
             self.leave();
+            // Outside the reactor, which the kernel would wake for every packet.
+            let rest = moderation.resume_at().since(clock.now());
+            if rest >= NAP_MIN {
+                std::thread::park_timeout(rest);
+            }
         }
     }
 

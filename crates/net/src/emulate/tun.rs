@@ -72,20 +72,17 @@ impl TunEmulator {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let wires = {
+        let wires: std::io::Result<Vec<_>> = {
             let _guard = runtime.enter();
-            let wire = |(first, second): (SyncDevice, SyncDevice)| -> std::io::Result<Wire> {
-                Ok(Wire {
-                    first: AsyncDevice::new(first)?,
-                    second: AsyncDevice::new(second)?,
-                    forward: Line::default(),
-                    backward: Line::default(),
-                })
-            };
-            devices
-                .into_iter()
-                .map(wire)
-                .collect::<Result<Vec<_>, _>>()?
+            devices.into_iter().map(Wire::new).collect()
+        };
+        let wires = match wires {
+            Ok(wires) => wires,
+            Err(error) => {
+                // Dropping it here could block the caller's runtime.
+                runtime.shutdown_background();
+                return Err(error.into());
+            }
         };
         let for_thread = shared.clone();
         let thread = std::thread::Builder::new()
@@ -207,6 +204,15 @@ async fn run(shared: &Shared, mut wires: Vec<Wire>) {
 }
 
 impl Wire {
+    fn new((first, second): (SyncDevice, SyncDevice)) -> std::io::Result<Self> {
+        Ok(Self {
+            first: AsyncDevice::new(first)?,
+            second: AsyncDevice::new(second)?,
+            forward: Line::default(),
+            backward: Line::default(),
+        })
+    }
+
     fn enter(&mut self, link: &mut Duplex, shared: &Shared, buffer: &mut [u8]) {
         for _ in 0..READS_MAX {
             let Ok(length) = self.first.try_recv(buffer) else {

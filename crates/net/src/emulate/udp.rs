@@ -47,7 +47,15 @@ impl Emulator {
             .build()?;
         let relay = {
             let _guard = runtime.enter();
-            Relay::open(shared.clone(), &specs)?
+            Relay::open(shared.clone(), &specs)
+        };
+        let relay = match relay {
+            Ok(relay) => relay,
+            Err(error) => {
+                // Dropping it here could block the caller's runtime.
+                runtime.shutdown_background();
+                return Err(error.into());
+            }
         };
         let addresses = relay.addresses();
         let thread = std::thread::Builder::new()
