@@ -343,10 +343,7 @@ impl Channel {
 
     /// When [`Channel::handle_timeout`] is due.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        let quic = self
-            .connection
-            .poll_timeout()
-            .map(|at| self.epoch.from_std(at));
+        let quic = self.connection.poll_timeout().map(|at| self.epoch.at(at));
         if !self.is_connected() {
             return quic;
         }
@@ -456,7 +453,7 @@ impl Channel {
             return;
         };
         let mut tap = self.tap.lock();
-        let acked_at = tap.acked_at.map(|at| self.epoch.from_std(at));
+        let acked_at = tap.acked_at.map(|at| self.epoch.at(at));
         if acked_at.is_none_or(|at| at < since) {
             return;
         }
@@ -481,7 +478,7 @@ impl Channel {
         let tap = self.tap.lock();
         let rtt = tap.rtt();
         Signs {
-            outstanding_since: tap.outstanding_since.map(|at| self.epoch.from_std(at)),
+            outstanding_since: tap.outstanding_since.map(|at| self.epoch.at(at)),
             rtt_smoothed: rtt.smoothed,
             rtt_variation: rtt.variation,
             ack_delay_max: self.config.ack_delay_max,

@@ -42,7 +42,7 @@ impl Epoch {
         self.0 + at.since_epoch()
     }
 
-    pub(crate) fn from_std(self, at: std::time::Instant) -> Instant {
+    pub(crate) fn at(self, at: std::time::Instant) -> Instant {
         Instant::EPOCH + at.saturating_duration_since(self.0)
     }
 }

@@ -7,9 +7,10 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let name = args.next().unwrap_or("pairs".into());
     let only = args.next();
+    let seed = args.next().and_then(|text| text.parse().ok()).unwrap_or(1);
     let experiment = Experiment::find(&name).expect("a known experiment");
     let outcome = experiment.run(&Options {
-        seed: Seed(1),
+        seed: Seed(seed),
         only: only.as_deref(),
         progress: &|line| eprintln!("{line}"),
     });

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use crate::view::ChannelView;
 
-/// Predicted time from sending a packet now to its arrival: half the current round trip, which
-/// includes the queue it will meet.
+/// Predicted time from sending a packet now to its arrival: half the shortest round trip, and the
+/// queue it will meet, which is what the current round trip exceeds the shortest by: data fills the
+/// queue of its own direction.
 pub fn one_way(channel: &ChannelView) -> Duration {
-    channel.rtt_smoothed / 2
+    channel.rtt_min / 2 + channel.rtt_smoothed.saturating_sub(channel.rtt_min)
 }
 
 /// Time until the channel will have a free slot: none while there are slots, else the time to

@@ -428,7 +428,7 @@ impl Engine {
                 CODE_APPLICATION.saturating_add(code),
                 reason,
             );
-            self.forget_session(now, state, SessionCloseReason::Local);
+            self.forget_session(now, &state, SessionCloseReason::Local);
         }
     }
 
@@ -693,7 +693,7 @@ impl Engine {
         match session.and_then(|session| self.sessions.remove(&session)) {
             Some(mut session) => {
                 session.close_channels(now, &mut self.endpoint, code, &words);
-                self.forget_session(now, session, error.into_reason());
+                self.forget_session(now, &session, error.into_reason());
             }
             None => {
                 if let Some(channel) = self.endpoint.channel(id) {
@@ -755,12 +755,12 @@ impl Engine {
                 CODE_APPLICATION,
                 &reason.to_string(),
             );
-            self.forget_session(now, session, reason);
+            self.forget_session(now, &session, reason);
         }
     }
 
     /// Detaches a session's channels, which then drain by themselves.
-    fn forget_session(&mut self, now: Instant, session: Session, reason: SessionCloseReason) {
+    fn forget_session(&mut self, now: Instant, session: &Session, reason: SessionCloseReason) {
         if let Some(token) = &session.token {
             self.tokens.remove(&token.session);
         }

@@ -278,7 +278,7 @@ pub fn run(seed: u64, with_log: bool) -> Report {
     let mut looks = 0u64;
     world.run_while(end, |world| {
         looks += 1;
-        looks % 64 != 0 || !is_over(world)
+        !looks.is_multiple_of(64) || !is_over(world)
     });
     let report_time = world.now();
     let mut broken = Vec::new();

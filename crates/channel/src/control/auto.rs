@@ -30,6 +30,8 @@ const LOSS_SAMPLE: f64 = 100.0;
 /// Window during the start, in products of rate and shortest round trip; just below the 2 that a
 /// queue of one such product would hold.
 const START_GAIN: f64 = 1.9;
+/// Pacing during the start, in windows per round trip: a fresh window leaves within a quarter of one.
+const START_PACING_GAIN: f64 = 4.0;
 /// Lost packets of one round that end the start, whatever their share.
 const START_LOST_MAX: f64 = 16.0;
 /// Round trips sampled before a round's smallest is believed (RFC 9406 §4.3).
@@ -37,7 +39,7 @@ const ROUND_SAMPLES: u32 = 8;
 /// Factor on the window after losses that are not noise.
 const BACKOFF: f64 = 0.85;
 /// Queue goal of [`QueueGoal::Full`] as a fraction of the shortest round trip.
-const FULL_QUEUE_FRACTION: f64 = 0.5;
+const FULL_QUEUE_FRACTION: f64 = 0.6;
 /// Growth of the rate over three rounds below which the start is over.
 const START_GROWTH: f64 = 1.25;
 
@@ -274,7 +276,7 @@ impl Control for Auto {
     fn pacing_rate(&self, rtt_smoothed_s: f64) -> f64 {
         let from_window = self.window / rtt_smoothed_s.max(1e-4);
         if self.starting {
-            return 2.0 * from_window;
+            return START_PACING_GAIN * from_window;
         }
         // Slightly above the path's rate: the window, not the pacer, bounds the queue.
         (1.05 * self.rate.get()).max(from_window)

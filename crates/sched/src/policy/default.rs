@@ -5,9 +5,9 @@
 //!
 //! - If that channel is free, it is used.
 //! - If not, another free channel is used only when that helps: for an urgent stream, when the packet
-//!   arrives there no later than it would after the wait; for the others, when the best channel alone
-//!   would need longer for the whole backlog than the other one needs for this packet. The second
-//!   half is what ends a transfer without stragglers, and why adding a slow channel does no harm.
+//!   arrives there no later than it would after the wait; for the others, when the whole backlog
+//!   takes longer, over all channels, than this packet would on the other one. The second half is
+//!   what ends a transfer without stragglers, and why adding a slow channel does no harm.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use anabranch_base::StreamId;
 
 use super::{Decision, Scheduler, free_channels, stream_then_channel};
 use crate::{
-    arrival::{next_arrival, one_way, time_to_deliver},
+    arrival::{self, next_arrival, one_way},
     pick::Picker,
     view::{ChannelMask, View},
 };
@@ -42,7 +42,7 @@ impl Scheduler for EarliestArrival {
             let there = if stream.is_urgent {
                 next_arrival(&view.channels[best])
             } else {
-                drain_time(view, best, stream.backlog_bytes)
+                drain_time(view, index, best)
             };
             (here <= there).then_some(other)
         })
@@ -57,8 +57,18 @@ impl Scheduler for EarliestArrival {
     }
 }
 
-/// When the last byte of a backlog would arrive if the channel had to carry it alone.
-fn drain_time(view: &View<'_>, channel: usize, backlog_bytes: u64) -> Duration {
-    let channel = &view.channels[channel];
-    next_arrival(channel) + time_to_deliver(channel, backlog_bytes)
+/// When the last byte of a backlog would arrive if all channels carried it at their rates, ending on
+/// this one. A packet that arrives later than that elsewhere only delays the end.
+fn drain_time(view: &View<'_>, stream: usize, best: usize) -> Duration {
+    let stream = &view.streams[stream];
+    let rate: f64 = (0..view.channels.len())
+        .filter(|&channel| stream.may_use(channel))
+        .map(|channel| arrival::rate(&view.channels[channel]))
+        .sum();
+    let drain_s = if rate > 0.0 {
+        (stream.backlog_bytes as f64 / rate).min(3600.0)
+    } else {
+        0.0
+    };
+    next_arrival(&view.channels[best]) + Duration::from_secs_f64(drain_s)
 }

@@ -221,7 +221,7 @@ impl Session {
         member: usize,
         capacity: usize,
     ) -> Builder {
-        let mut builder = self.begin_bare(now, endpoint, member, capacity);
+        let mut builder = self.begin_bare(now, endpoint, member, capacity, false);
         let limit = builder.bytes.len() + CONTROL_BYTES_MAX.min(builder.room());
         for own in [true, false] {
             loop {
@@ -255,13 +255,15 @@ impl Session {
         builder
     }
 
-    /// Starts a container without control frames.
+    /// Starts a container without control frames and, for a copy, without a timestamp: what filled
+    /// one container must fit another.
     fn begin_bare(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         member: usize,
         capacity: usize,
+        is_copy: bool,
     ) -> Builder {
         let is_initiator = self.is_initiator;
         let member = &mut self.members[member];
@@ -269,7 +271,7 @@ impl Session {
             .channel(member.id)
             .expect("only open channels are in the view");
         let mut builder = Builder::new(channel.buffer(), capacity);
-        let stamp = now.since(member.timestamp_at) >= TIMESTAMP_PERIOD;
+        let stamp = !is_copy && now.since(member.timestamp_at) >= TIMESTAMP_PERIOD;
         if stamp {
             member.timestamp_at = now;
         }
@@ -313,21 +315,21 @@ impl Session {
         pieces: &mut Vec<Piece>,
         touched: &mut VecDeque<ChannelId>,
     ) {
-        let mut remaining = channels.iter().peekable();
         let mut builder = Some(builder);
         let mut is_copy = false;
-        while let Some(index) = remaining.next() {
+        for index in channels.iter() {
             let member = scratch.places[index].0;
             let mut current = match builder.take() {
                 Some(first) => first,
                 None => {
                     // A second channel gets a container of its own with the same fragments.
                     let capacity = scratch.places[index].1;
-                    let mut other = self.begin_bare(now, endpoint, member, capacity);
+                    let mut other = self.begin_bare(now, endpoint, member, capacity, true);
                     for piece in pieces.iter() {
                         self.announce_in(&mut other, piece.place.stream);
                     }
-                    let needed: usize = pieces.iter().map(planned_bytes).sum();
+                    // The last fragment leaves out its length.
+                    let needed = pieces.iter().map(planned_bytes).sum::<usize>() - 2;
                     if other.room() < needed {
                         // Its head is longer than the first one's: no copy here this time.
                         scratch.channels[index].slots -= 1;
@@ -397,7 +399,7 @@ impl Session {
         index: usize,
     ) -> (usize, Builder) {
         let (member, capacity) = scratch.places[index];
-        (member, self.begin(now, endpoint, member, capacity))
+        (member, self.begin_bare(now, endpoint, member, capacity, true))
     }
 
     /// Control frames that found no container to travel in get one of their own.

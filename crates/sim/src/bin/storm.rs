@@ -78,7 +78,7 @@ fn main() -> ExitCode {
                         }
                     }
                     let done = seed - arguments.from + 1;
-                    if done % 100 == 0 {
+                    if done.is_multiple_of(100) {
                         eprintln!("{done} of {} storms", arguments.seeds);
                     }
                 }
