@@ -122,6 +122,7 @@ pub struct Channel {
     tap: Shared,
     pacer: Pacer,
     liveness: Liveness,
+    queue_goal: QueueGoal,
     connected: bool,
     closed: bool,
     next_container: u64,
@@ -153,6 +154,7 @@ impl Channel {
             tap: parts.tap,
             pacer: Pacer::new(now),
             liveness: Liveness::Active,
+            queue_goal: QueueGoal::default(),
             connected: false,
             closed: false,
             next_container: 0,
@@ -226,9 +228,10 @@ impl Channel {
         let tap = self.tap.lock();
         let in_flight = tap.in_flight + self.queued_bytes;
         let room = tap.control.window().saturating_sub(in_flight) as f64;
-        let rtt_s = tap.rtt().smoothed.as_secs_f64();
-        let rate = tap.control.pacing_rate(rtt_s);
+        let rtt = tap.rtt().smoothed;
+        let rate = tap.control.pacing_rate(rtt.as_secs_f64());
         drop(tap);
+        self.pacer.set_quantum(self.queue_goal, rtt);
         let released = self.pacer.available(now, rate, packet) - self.queued_bytes as f64;
         (room.min(released).max(0.0) / packet) as usize
     }
@@ -265,6 +268,7 @@ impl Channel {
 
     /// How long the queue at this channel's bottleneck may be.
     pub fn set_queue_goal(&mut self, goal: QueueGoal) {
+        self.queue_goal = goal;
         self.tap.lock().control.set_queue_goal(goal);
     }
 

@@ -1,14 +1,19 @@
 //! When room in the window becomes slots.
 //!
-//! A token bucket whose depth is about two milliseconds of traffic: deep enough that one wake-up
-//! releases many packets on a fast path, shallow enough that a burst does not fill a queue.
+//! A token bucket that releases a *quantum* of traffic per wake-up: long enough that one wake-up
+//! releases many packets, short enough that a burst does not fill a queue. A channel that keeps its
+//! queue short for something urgent has a shorter quantum than one that carries bulk.
 
 use std::time::Duration;
 
 use anabranch_base::Instant;
 
-/// Traffic released by one wake-up.
-const QUANTUM: Duration = Duration::from_millis(1);
+use crate::control::QueueGoal;
+
+/// Traffic released by one wake-up where something urgent shares the channel.
+const QUANTUM_SHORT: Duration = Duration::from_millis(1);
+/// Traffic released by one wake-up otherwise; at most an eighth of a round trip.
+const QUANTUM_FULL: Duration = Duration::from_millis(4);
 /// Quanta in the bucket: a wake-up that is late by less than this loses nothing.
 const QUANTA_MAX: f64 = 2.0;
 /// Fewest packets in the bucket, so that slow paths are not held back by rounding.
@@ -19,6 +24,7 @@ const BURST_PACKETS_MIN: f64 = 2.0;
 pub(crate) struct Pacer {
     tokens: f64,
     refilled_at: Instant,
+    quantum_s: f64,
 }
 
 impl Pacer {
@@ -26,18 +32,28 @@ impl Pacer {
         Self {
             tokens: f64::MAX,
             refilled_at: now,
+            quantum_s: QUANTUM_SHORT.as_secs_f64(),
         }
     }
 
-    fn depth(rate: f64, packet: f64) -> f64 {
-        (rate * QUANTUM.as_secs_f64() * QUANTA_MAX + packet).max(BURST_PACKETS_MIN * packet)
+    /// Chooses the quantum for a channel with this queue goal and smoothed round trip.
+    pub(crate) fn set_quantum(&mut self, goal: QueueGoal, rtt: Duration) {
+        let quantum = match goal {
+            QueueGoal::Short => QUANTUM_SHORT,
+            QueueGoal::Full => (rtt / 8).clamp(QUANTUM_SHORT, QUANTUM_FULL),
+        };
+        self.quantum_s = quantum.as_secs_f64();
+    }
+
+    fn depth(&self, rate: f64, packet: f64) -> f64 {
+        (rate * self.quantum_s * QUANTA_MAX + packet).max(BURST_PACKETS_MIN * packet)
     }
 
     /// Bytes that may leave now at `rate` bytes per second, in packets of `packet` bytes.
     pub(crate) fn available(&mut self, now: Instant, rate: f64, packet: f64) -> f64 {
         let elapsed = now.since(self.refilled_at).as_secs_f64();
         self.refilled_at = now;
-        self.tokens = (self.tokens + rate * elapsed).min(Self::depth(rate, packet));
+        self.tokens = (self.tokens + rate * elapsed).min(self.depth(rate, packet));
         self.tokens
     }
 
@@ -50,7 +66,7 @@ impl Pacer {
     /// the `queued` bytes that are about to leave. Later than the last call of
     /// [`Pacer::available`] unless the batch is available already.
     pub(crate) fn next_release(&self, rate: f64, packet: f64, queued: f64) -> Instant {
-        let wanted = (rate * QUANTUM.as_secs_f64()).max(packet) + queued;
+        let wanted = (rate * self.quantum_s).max(packet) + queued;
         let missing = wanted - self.tokens;
         if missing <= 0.0 || rate <= 0.0 {
             return self.refilled_at;
@@ -92,7 +108,7 @@ mod tests {
                     sent += packet;
                 }
             }
-            prop_assert!(sent <= rate * now.as_secs_f64() + Pacer::depth(rate, packet) + 1.0);
+            prop_assert!(sent <= rate * now.as_secs_f64() + pacer.depth(rate, packet) + 1.0);
         }
 
         /// Waking when told makes progress, at the full rate, and never at the same instant again.
@@ -108,7 +124,7 @@ mod tests {
                 }
                 now = pacer.next_release(rate, packet, 0.0);
             }
-            prop_assert!(sent >= rate * now.as_secs_f64() * 0.99 - 2.0 * Pacer::depth(rate, packet));
+            prop_assert!(sent >= rate * now.as_secs_f64() * 0.99 - 2.0 * pacer.depth(rate, packet));
         }
     }
 }

@@ -10,6 +10,7 @@ mod demo;
 mod emulate;
 mod exit;
 mod keygen;
+mod lab;
 mod man;
 mod meter;
 mod node;
@@ -51,6 +52,8 @@ enum Command {
     Emulate(emulate::Arguments),
     /// Show everything at work on this machine, over three emulated paths.
     Demo(demo::Arguments),
+    /// Run the experiments of the lab.
+    Lab(lab::Arguments),
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -89,6 +92,7 @@ async fn run(command: Command) -> Outcome {
         Command::Streams(arguments) => control::run("streams", &arguments).await,
         Command::Emulate(arguments) => emulate::run(arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
+        Command::Lab(arguments) => lab::run(&arguments),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "anabranch", &mut text);

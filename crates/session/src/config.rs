@@ -28,7 +28,8 @@ pub struct Config {
     pub stream_window_bytes: u64,
     /// Bytes of all reliable streams of a session that may wait.
     pub session_window_bytes: u64,
-    /// Bytes of one stream that may wait to be sent or acknowledged; beyond, `send` says `Full`.
+    /// Bytes of one stream that may wait to be sent or acknowledged; beyond, `send` says `Full`. Raised
+    /// to twice the sum of the congestion windows where paths are long and fast.
     pub send_buffer_bytes: usize,
     /// How long a new session tries to reach the peer.
     pub connect_timeout: Duration,

@@ -27,11 +27,11 @@ const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
 const LOSS_TOLERATED: f64 = 0.05;
 /// Packets over which loss is judged.
 const LOSS_SAMPLE: f64 = 100.0;
-/// Window during the start, in products of rate and shortest round trip; just below the 2 that a
+/// Window during the start, in products of rate and shortest round trip; about the 2 that a
 /// queue of one such product would hold.
-const START_GAIN: f64 = 1.9;
+const START_GAIN: f64 = 2.3;
 /// Pacing during the start, in windows per round trip: a fresh window leaves within a quarter of one.
-const START_PACING_GAIN: f64 = 4.0;
+const START_PACING_GAIN: f64 = 6.0;
 /// Lost packets of one round that end the start, whatever their share.
 const START_LOST_MAX: f64 = 16.0;
 /// Round trips sampled before a round's smallest is believed (RFC 9406 §4.3).

@@ -6,7 +6,7 @@
 //! - If that channel is free, it is used.
 //! - If not, another free channel is used only when that helps: for an urgent stream, when the packet
 //!   arrives there no later than it would after the wait; for the others, when the whole backlog
-//!   takes longer, over all channels, than this packet would on the other one. The second half is
+//!   takes longer, over the remaining channels, than this packet would on the other one. The second half is
 //!   what ends a transfer without stragglers, and why adding a slow channel does no harm.
 
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Scheduler for EarliestArrival {
             let there = if stream.is_urgent {
                 next_arrival(&view.channels[best])
             } else {
-                drain_time(view, index, best)
+                drain_time(view, index, best, other)
             };
             (here <= there).then_some(other)
         })
@@ -57,12 +57,12 @@ impl Scheduler for EarliestArrival {
     }
 }
 
-/// When the last byte of a backlog would arrive if all channels carried it at their rates, ending on
-/// this one. A packet that arrives later than that elsewhere only delays the end.
-fn drain_time(view: &View<'_>, stream: usize, best: usize) -> Duration {
+/// When the last byte of a backlog would arrive if all channels but `other` carried it at their
+/// rates, ending on `best`. A packet that arrives later than that on `other` only delays the end.
+fn drain_time(view: &View<'_>, stream: usize, best: usize, other: usize) -> Duration {
     let stream = &view.streams[stream];
     let rate: f64 = (0..view.channels.len())
-        .filter(|&channel| stream.may_use(channel))
+        .filter(|&channel| channel != other && stream.may_use(channel))
         .map(|channel| arrival::rate(&view.channels[channel]))
         .sum();
     let drain_s = if rate > 0.0 {

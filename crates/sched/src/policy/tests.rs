@@ -176,6 +176,16 @@ fn default_keeps_urgent_streams_off_a_slow_channel() {
     assert_eq!(decide(Policy::Default, &channels, &tail), Decision::Wait);
 }
 
+/// A thin near path beside a fat far one: the near one alone would need seconds for what is left.
+#[test]
+fn default_does_not_leave_a_large_rest_to_a_thin_path() {
+    let channels = [channel(0, 0, 20, 10.0), channel(1, 4, 300, 100.0)];
+    let rest = [stream(0, Priority::BULK, 100, 2_000_000)];
+    assert_eq!(decide(Policy::Default, &channels, &rest), on(1));
+    let tail = [stream(0, Priority::BULK, 100, 100_000)];
+    assert_eq!(decide(Policy::Default, &channels, &tail), Decision::Wait);
+}
+
 fn any_channel() -> impl Strategy<Value = ChannelView> {
     (0usize..4, 1u64..400, 0.1f64..1000.0)
         .prop_map(|(slots, rtt, rate)| channel(0, slots, rtt, rate))

@@ -145,6 +145,9 @@ pub(crate) struct Session {
     copy_check_at: Instant,
     urgent_at: Option<Instant>,
     queue_short_on: Option<ChannelId>,
+    /// Bytes that one stream may hold for sending: as configured, or more where long fat paths
+    /// have more in flight.
+    send_buffer: usize,
     /// The pump has to run.
     pub dirty: bool,
     /// When the pump wants to run again.
@@ -163,6 +166,7 @@ pub(crate) struct Parts {
 
 impl Session {
     pub(crate) fn new(now: Instant, parts: Parts) -> Self {
+        let send_buffer = parts.config.send_buffer_bytes;
         let mut session = Self {
             id: parts.id,
             peer: parts.peer,
@@ -196,6 +200,7 @@ impl Session {
             copy_check_at: now,
             urgent_at: None,
             queue_short_on: None,
+            send_buffer,
             dirty: true,
             pump_at: None,
             shares: shares::Shares::new(now),

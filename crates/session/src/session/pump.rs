@@ -399,7 +399,10 @@ impl Session {
         index: usize,
     ) -> (usize, Builder) {
         let (member, capacity) = scratch.places[index];
-        (member, self.begin_bare(now, endpoint, member, capacity, true))
+        (
+            member,
+            self.begin_bare(now, endpoint, member, capacity, true),
+        )
     }
 
     /// Control frames that found no container to travel in get one of their own.
@@ -488,6 +491,7 @@ impl Session {
     fn view_channels(&mut self, now: Instant, endpoint: &mut Endpoint, scratch: &mut Scratch) {
         scratch.channels.clear();
         scratch.places.clear();
+        let mut windows = 0;
         for (index, member) in self.members.iter().enumerate() {
             let may_speak = self.established || self.home == Some(member.id);
             let usable = member.connected && !member.suspected && may_speak;
@@ -502,6 +506,7 @@ impl Session {
             };
             let slots = channel.slots(now);
             let stats = channel.stats();
+            windows += stats.window_bytes as usize;
             scratch.places.push((index, capacity));
             scratch.channels.push(ChannelView {
                 id: member.id,
@@ -516,6 +521,8 @@ impl Session {
                 loss: stats.loss_fraction(),
             });
         }
+        // A buffer that holds less than what may be in flight would starve the channels.
+        self.send_buffer = self.config.send_buffer_bytes.max(2 * windows);
     }
 
     fn view_streams(&self, _now: Instant, scratch: &mut Scratch) {
@@ -535,7 +542,7 @@ impl Session {
             let Some(half) = self.send.get(&view.id) else {
                 return false;
             };
-            view.backlog_bytes = half.backlog_bytes();
+            view.backlog_bytes = visible_backlog(half);
             view.deadline = half.deadline();
             half.is_sendable(credit)
         });
@@ -560,6 +567,15 @@ impl Session {
     }
 }
 
+/// What a policy may count on: an application that is held back by a full buffer has more.
+fn visible_backlog(half: &SendStream) -> u64 {
+    if half.blocked {
+        u64::MAX / 4
+    } else {
+        half.backlog_bytes()
+    }
+}
+
 /// Bytes that a piece takes in a container, its length included.
 fn planned_bytes(piece: &Piece) -> usize {
     fragment_overhead(piece.place, true) + piece.data.len()
@@ -571,7 +587,7 @@ fn stream_view(half: &SendStream, channels: &[ChannelView]) -> StreamView {
         priority: half.spec.priority,
         weight: half.spec.weight,
         is_urgent: half.spec.is_urgent(),
-        backlog_bytes: half.backlog_bytes(),
+        backlog_bytes: visible_backlog(half),
         deadline: half.deadline(),
         pinned: half
             .spec

@@ -49,7 +49,7 @@ impl Session {
         stream: StreamId,
         data: Bytes,
     ) -> Result<u64, SendError> {
-        let buffer = self.config.send_buffer_bytes;
+        let buffer = self.send_buffer;
         let half = self
             .send
             .get_mut(&stream)
@@ -87,11 +87,9 @@ impl Session {
     }
 
     pub(crate) fn send_room(&self, stream: StreamId) -> usize {
-        self.send.get(&stream).map_or(0, |half| {
-            self.config
-                .send_buffer_bytes
-                .saturating_sub(half.held_bytes())
-        })
+        self.send
+            .get(&stream)
+            .map_or(0, |half| self.send_buffer.saturating_sub(half.held_bytes()))
     }
 
     pub(crate) fn finish(&mut self, stream: StreamId) -> Result<(), StreamError> {
@@ -220,7 +218,7 @@ impl Session {
                 }
             }
         }
-        if half.blocked && half.held_bytes() <= self.config.send_buffer_bytes / 2 {
+        if half.blocked && half.held_bytes() <= self.send_buffer - self.send_buffer / 4 {
             half.blocked = false;
             events.push_back(Event::Writable { session, stream });
         }

@@ -123,6 +123,7 @@ fn check_budgets(world: &mut World, plan: &Plan, broken: &mut Vec<String>) {
         let session = actor.session;
         let streams = plan.loads[node].len() as u64;
         let adu_max = plan.loads[node].iter().map(|l| l.adu_bytes as u64).max();
+        // The rates of a storm are too low for its windows to raise the buffers.
         let send_max = streams * (plan.config.send_buffer_bytes as u64 + adu_max.unwrap_or(0));
         if to_send > send_max {
             broken.push(format!("node {node}: {to_send} bytes held for sending"));
