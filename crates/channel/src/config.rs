@@ -7,8 +7,8 @@ use anabranch_base::{Rate, rate::ParseRateError};
 /// A congestion controller, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Controller {
-    /// Ours: holds the bottleneck's queue short, tolerates random loss, and becomes CUBIC where
-    /// others keep the queue long. See `docs/congestion.md`.
+    /// Ours: holds the bottleneck's queue short and tolerates random loss; yields to flows that fill
+    /// the queue. See `docs/congestion.md`.
     #[default]
     Auto,
     /// CUBIC (RFC 9438), as most of the Internet.

@@ -1,7 +1,7 @@
 //! The default controller: a model of the path (rate, shortest round trip) decides the window.
 //!
 //! What is in flight is held at `rate × (rtt_min + queue)`, where `queue` is a goal the session sets:
-//! short when something urgent shares the channel, longer when only throughput counts. Four parts:
+//! short when something urgent shares the channel, longer when only throughput counts. Three parts:
 //!
 //! - **Start**: the window doubles every round trip until the round trips show a queue (as HyStart++,
 //!   RFC 9406, sees it), the rate stops growing, or many packets are lost.
@@ -11,8 +11,9 @@
 //!   for noise of the path (radio), as BBR does with its 2 %; above it, or on an ECN mark, the window
 //!   backs off by [`BACKOFF`] and the queue goal shrinks, because the queue is evidently shorter than
 //!   assumed.
-//! - **Competition**: when the queue stays long although our own share of it is drained, others fill
-//!   it; a CUBIC window that runs alongside takes over so that we are not starved.
+//!
+//! It yields to flows that fill the queue (CUBIC beside it takes the larger share); `cubic` is the
+//! choice where that matters.
 
 use std::time::{Duration, Instant};
 
