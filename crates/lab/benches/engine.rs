@@ -65,16 +65,16 @@ fn transfer(links: &[(u64, u64)], config: &Config, bytes: u64) -> (Duration, u64
             .is_some_and(|book| book.finished)
     });
     let elapsed = start.elapsed();
-    (
-        elapsed,
-        world.packets_delivered,
-        world.now().as_secs_f64(),
-    )
+    (elapsed, world.packets_delivered, world.now().as_secs_f64())
 }
 
 fn spread(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
-    [values[0], values[values.len() / 2], values[values.len() - 1]]
+    [
+        values[0],
+        values[values.len() / 2],
+        values[values.len() - 1],
+    ]
 }
 
 fn row(name: &str, unit: &str, [low, median, high]: [f64; 3]) -> Row {
@@ -102,18 +102,27 @@ fn per_packet() -> Row {
             elapsed.as_secs_f64() * 1e6 / (bytes as f64 / 1430.0)
         })
         .collect();
-    row("send_and_receive_one_packet_with_simulator", "us", spread(values))
+    row(
+        "send_and_receive_one_packet_with_simulator",
+        "us",
+        spread(values),
+    )
 }
 
 /// Virtual over real time of a 50 Mbit/s session on two paths.
 fn simulator_speed() -> Row {
     let values = (0..RUNS)
         .map(|_| {
-            let (elapsed, _, virtual_s) = transfer(&[(30, 20), (20, 60)], &Config::default(), 60_000_000);
+            let (elapsed, _, virtual_s) =
+                transfer(&[(30, 20), (20, 60)], &Config::default(), 60_000_000);
             virtual_s / elapsed.as_secs_f64()
         })
         .collect();
-    row("simulator_50_mbps_two_paths", "times_real_time", spread(values))
+    row(
+        "simulator_50_mbps_two_paths",
+        "times_real_time",
+        spread(values),
+    )
 }
 
 /// Resident memory that an idle stream takes at its sender and its receiver together.

@@ -603,7 +603,28 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return Ok(());
         };
-        session.on_container(now, id, container, &mut self.events)
+        session.on_container(now, id, container, &mut self.events)?;
+        if !session.replaced.is_empty() {
+            self.end_replaced(now, session_id);
+        }
+        Ok(())
+    }
+
+    /// Ends the sessions that another one of the same peer replaces.
+    fn end_replaced(&mut self, now: Instant, by: SessionId) {
+        let Some(session) = self.sessions.get_mut(&by) else {
+            return;
+        };
+        let peer = session.peer;
+        for replaced in std::mem::take(&mut session.replaced) {
+            let known = self.tokens.get(&replaced).copied();
+            let is_theirs = |id: &SessionId| {
+                *id != by && self.sessions.get(id).is_some_and(|old| old.peer == peer)
+            };
+            if let Some(id) = known.filter(is_theirs) {
+                self.end_session(now, id, SessionCloseReason::Superseded);
+            }
+        }
     }
 
     /// The first container of an accepted channel says where it belongs: `Join` names the session,

@@ -66,7 +66,8 @@ pub struct Sender {
     peer: NodeId,
     links: Vec<Link>,
     session: Option<SessionId>,
-    connected: bool,
+    /// The newest session that has connected.
+    newest: Option<SessionId>,
     running: Vec<Running>,
     /// Why the session ended, if it has.
     pub closed: Option<SessionCloseReason>,
@@ -83,7 +84,7 @@ impl Sender {
             peer,
             links: Vec::new(),
             session: None,
-            connected: false,
+            newest: None,
             running: loads
                 .into_iter()
                 .map(|load| Running {
@@ -143,8 +144,11 @@ impl Sender {
         // Everything begins anew in the session that replaces this one.
         let loads = self.running.drain(..).map(|running| running.load).collect();
         let fresh = Self::new(self.peer, loads);
+        let replacement = self.newest.filter(|newest| Some(*newest) != self.session);
         *self = Self {
             links: std::mem::take(&mut self.links),
+            session: replacement,
+            newest: replacement,
             ..fresh
         };
     }
@@ -226,12 +230,13 @@ impl App for Sender {
     fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
         match event {
             Event::Connected { session, .. } => {
-                self.connected = true;
+                self.newest = Some(session);
                 self.session.get_or_insert(session);
             }
             Event::Closed { session, reason } => {
                 if Some(session) == self.session {
                     self.on_closed(reason);
+                    self.pump(context);
                 }
                 return;
             }

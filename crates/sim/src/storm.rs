@@ -280,6 +280,8 @@ pub fn run(seed: u64, with_log: bool) -> Report {
         looks += 1;
         !looks.is_multiple_of(64) || !is_over(world)
     });
+    // What ends last, such as the news that an ADU expired, is still under way.
+    world.run_for(Duration::from_secs(5));
     let report_time = world.now();
     let mut broken = Vec::new();
     checks::check(&mut world, &plan, &mut broken);

@@ -118,6 +118,7 @@ impl Session {
             }
             // The engine has checked it and put the channel here.
             Control::Join { .. } => {}
+            Control::Replace { session } => self.replaced.push(session),
             Control::Open { stream, spec } => self.on_open(stream, spec, events)?,
             Control::StreamCredit { stream, bytes } => {
                 if let Some(half) = self.send.get_mut(&stream) {

@@ -34,7 +34,7 @@ use crate::{
     send::SendStream,
     stats::{ChannelReport, ChannelState, SessionStats, StreamStats},
     token::Token,
-    wire::{Control, DecodeError, VERSION},
+    wire::{Control, DecodeError, VERSION, frame::TOKEN_BYTES},
 };
 
 /// The peer broke the protocol; the session ends.
@@ -123,6 +123,8 @@ pub(crate) struct Session {
     /// Streams that this side stopped reading, with their consumed and granted credit, until the peer's
     /// reset tells what they had used.
     stopped: BTreeMap<StreamId, (u64, u64)>,
+    /// Ids of sessions that the peer says this one replaces; for the engine to end.
+    pub replaced: Vec<[u8; TOKEN_BYTES]>,
     /// Streams reset before the peer acknowledged their announcement.
     given_up: BTreeMap<StreamId, StreamSpec>,
     /// Bytes of unreliable streams held for the application, all together.
@@ -187,6 +189,7 @@ impl Session {
             next_stream: 0,
             seen_streams: Ranges::default(),
             stopped: BTreeMap::new(),
+            replaced: Vec::new(),
             given_up: BTreeMap::new(),
             unreliable_held: 0,
             control: VecDeque::new(),
@@ -282,6 +285,12 @@ impl Session {
         token: Option<Token>,
     ) -> Option<ChannelId> {
         let before = self.home.replace(channel);
+        if let Some(replaced) = &self.token {
+            // The peer may have founded a session on what was said so far.
+            self.control.push_front(Control::Replace {
+                session: replaced.session,
+            });
+        }
         self.token = token;
         for member in &mut self.members {
             member.introduced = false;

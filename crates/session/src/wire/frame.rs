@@ -129,6 +129,11 @@ pub enum Control {
         /// Largest one-way delay above the smallest ever seen.
         delay_max: Duration,
     },
+    /// 0x0b: this session replaces the one founded under that id on another channel, which is over.
+    Replace {
+        /// The id of the session that is over.
+        session: [u8; TOKEN_BYTES],
+    },
 }
 
 /// A frame.
@@ -300,6 +305,10 @@ impl Control {
                 varint::write(out, micros(delay_mean));
                 varint::write(out, micros(delay_max));
             }
+            Self::Replace { session } => {
+                out.push(0x0b);
+                out.extend_from_slice(session);
+            }
         }
     }
 
@@ -349,6 +358,9 @@ impl Control {
                 delay_min: read_micros(input)?,
                 delay_mean: read_micros(input)?,
                 delay_max: read_micros(input)?,
+            },
+            0x0b => Self::Replace {
+                session: read_token(input)?,
             },
             other => return Err(DecodeError::UnknownType(other)),
         })
@@ -522,6 +534,7 @@ mod tests {
             }),
             any::<([u8; 16], [u8; 16])>()
                 .prop_map(|(session, proof)| Control::Join { session, proof }),
+            any::<[u8; 16]>().prop_map(|session| Control::Replace { session }),
             (stream.clone(), any_spec()).prop_map(|(stream, spec)| Control::Open { stream, spec }),
             (stream.clone(), number.clone())
                 .prop_map(|(stream, bytes)| Control::StreamCredit { stream, bytes }),
