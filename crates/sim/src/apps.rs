@@ -393,6 +393,14 @@ impl App for Receiver {
                 stream,
                 spec,
             } => {
+                // A session that replaces another sends everything again: its books begin anew.
+                let replaced =
+                    |of: &SessionId, label: &String| *of != session && *label == spec.label;
+                let before = self.labels.len();
+                self.labels.retain(|(of, _), label| !replaced(of, label));
+                if self.labels.len() < before {
+                    self.books.remove(&spec.label);
+                }
                 self.labels.insert((session, stream), spec.label);
             }
             Event::Readable { session, stream } => self.read(context, session, stream),
@@ -401,15 +409,9 @@ impl App for Receiver {
                     self.books.entry(label.clone()).or_default().finished = true;
                 }
             }
-            Event::Closed { session, reason } => {
+            Event::Closed { reason, .. } => {
                 if reason == SessionCloseReason::Superseded {
-                    // What was read of it will come again.
                     self.sessions -= 1;
-                    for ((of, _), label) in &self.labels {
-                        if *of == session {
-                            self.books.remove(label);
-                        }
-                    }
                 }
                 self.closed.push(reason);
             }
