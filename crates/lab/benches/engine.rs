@@ -8,14 +8,14 @@ use std::time::{Duration, Instant as Clock};
 use anabranch_base::{Instant, Rate, Seed};
 use anabranch_lab::{Outcome, Row};
 use anabranch_link::{Config as LinkConfig, Queue, RateSource, duplex::Configs};
-use anabranch_session::{AllowList, Config, Controller, StreamSpec};
+use anabranch_session::{AllowList, Config, Controller};
 use anabranch_sim::{
     World,
     apps::{Load, Receiver, Sender},
 };
 use serde_json::json;
 
-const RUNS: usize = 5;
+const RUNS: usize = 3;
 
 fn world(links: &[(u64, u64)], config: &Config, loads: Vec<Load>) -> World {
     let mut world = World::new(Seed(1));
@@ -125,42 +125,6 @@ fn simulator_speed() -> Row {
     )
 }
 
-/// Resident memory that an idle stream takes at its sender and its receiver together.
-fn idle_stream() -> Row {
-    const STREAMS: usize = 20_000;
-    let values = (0..RUNS)
-        .map(|_| {
-            let mut world = world(&[(100, 2)], &Config::default(), Vec::new());
-            world.run_for(Duration::from_millis(200));
-            let session = world.engine(0).session_ids()[0];
-            let before = resident_bytes();
-            for _ in 0..STREAMS {
-                world.with_node(0, |context| {
-                    let stream = context
-                        .open(session, StreamSpec::default())
-                        .expect("below the limit");
-                    context
-                        .send(session, stream, bytes::Bytes::from_static(b"hello"))
-                        .expect("an empty buffer");
-                });
-            }
-            world.run_for(Duration::from_secs(5));
-            (resident_bytes().saturating_sub(before)) as f64 / STREAMS as f64
-        })
-        .collect();
-    row("idle_stream_both_ends", "bytes", spread(values))
-}
-
-fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = statm
-        .split_whitespace()
-        .nth(1)
-        .and_then(|pages| pages.parse().ok())
-        .unwrap_or(0);
-    pages * 4096
-}
-
 fn main() {
     // `cargo test --benches` runs this, too; measuring there would only cost time.
     if std::env::args().any(|argument| argument == "--test") || cfg!(debug_assertions) {
@@ -170,7 +134,7 @@ fn main() {
         experiment: "engine",
         version: env!("CARGO_PKG_VERSION"),
         seed: 1,
-        rows: vec![per_packet(), simulator_speed(), idle_stream()],
+        rows: vec![per_packet(), simulator_speed()],
     };
     let text = serde_json::to_string_pretty(&outcome).expect("rows are JSON");
     #[allow(clippy::print_stdout)] // The bench's result.
