@@ -25,9 +25,9 @@ const RATE_ROUNDS: u64 = 6;
 /// Lifetime of a shortest-round-trip sample.
 const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
 /// Loss that is taken for noise, as a fraction of packets.
-const LOSS_TOLERATED: f64 = 0.05;
+const LOSS_TOLERATED: f64 = 0.06;
 /// Packets over which loss is judged.
-const LOSS_SAMPLE: f64 = 100.0;
+const LOSS_SAMPLE: f64 = 200.0;
 /// Window during the start, in products of rate and shortest round trip; about the 2 that a
 /// queue of one such product would hold.
 const START_GAIN: f64 = 2.3;
