@@ -3,7 +3,7 @@
 
 use anabranch_base::StreamId;
 
-use super::{Decision, Scheduler, free_channels, stream_then_channel};
+use super::{Decision, Scheduler, nearest_and_free, stream_then_channel};
 use crate::{
     pick::Picker,
     view::{ChannelMask, View},
@@ -34,11 +34,7 @@ impl Scheduler for Blest {
         let lambda = &mut self.lambda;
         stream_then_channel(&self.picker, view, |index| {
             let stream = &view.streams[index];
-            let by_rtt = |&a: &usize| view.channels[a].rtt_smoothed;
-            let fast = (0..view.channels.len())
-                .filter(|&channel| stream.may_use(channel))
-                .min_by_key(by_rtt)?;
-            let best_free = free_channels(view, index).min_by_key(by_rtt)?;
+            let (fast, best_free) = nearest_and_free(view, index)?;
             if best_free == fast {
                 return Some(fast);
             }

@@ -170,6 +170,17 @@ fn stream_then_channel(
     Decision::Wait
 }
 
+/// The two channels that a policy which may wait for the nearest weighs: the one with the shortest
+/// round trip of all that the stream may use, and of those that are free. `None`: none is free.
+fn nearest_and_free(view: &View<'_>, stream: usize) -> Option<(usize, usize)> {
+    let by_rtt = |&channel: &usize| view.channels[channel].rtt_smoothed;
+    let nearest = (0..view.channels.len())
+        .filter(|&channel| view.streams[stream].may_use(channel))
+        .min_by_key(by_rtt)?;
+    let free = free_channels(view, stream).min_by_key(by_rtt)?;
+    Some((nearest, free))
+}
+
 /// The free channels that the stream may use, as indices.
 fn free_channels<'a>(view: &'a View<'_>, stream: usize) -> impl Iterator<Item = usize> + 'a {
     let stream = &view.streams[stream];
