@@ -110,6 +110,14 @@ pub struct Transmit {
     pub ecn: Option<u8>,
 }
 
+impl Transmit {
+    /// Number of packets.
+    pub fn packets(&self) -> usize {
+        self.segment_size
+            .map_or(1, |segment| self.size.div_ceil(segment.max(1)))
+    }
+}
+
 /// A QUIC connection with everything the session needs to know about it.
 #[derive(Debug)]
 pub struct Channel {
@@ -251,6 +259,12 @@ impl Channel {
         drop(tap);
         let queued = self.queued_bytes as f64;
         Some(self.pacer.next_release(rate, packet as f64, queued))
+    }
+
+    /// How long packets and slots of this channel may wait for one another, so that one wake-up
+    /// serves many: the pacer's quantum.
+    pub fn patience(&self) -> Duration {
+        self.pacer.quantum()
     }
 
     /// Tells the truth about what limits this channel: whether the session still has data that it

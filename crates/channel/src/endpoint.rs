@@ -168,6 +168,12 @@ impl Endpoint {
         self.channels.get_mut(handle.0)?.as_mut()
     }
 
+    /// The channel `id`, for looking.
+    pub fn peek(&self, id: ChannelId) -> Option<&Channel> {
+        let handle = self.handles.get(&id)?;
+        self.channels.get(handle.0)?.as_ref()
+    }
+
     /// Ids of all channels, oldest first.
     pub fn channel_ids(&self) -> impl Iterator<Item = ChannelId> + '_ {
         self.handles.keys().copied()

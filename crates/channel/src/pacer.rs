@@ -45,6 +45,11 @@ impl Pacer {
         self.quantum_s = quantum.as_secs_f64();
     }
 
+    /// Traffic released by one wake-up, as time.
+    pub(crate) fn quantum(&self) -> Duration {
+        Duration::from_secs_f64(self.quantum_s)
+    }
+
     fn depth(&self, rate: f64, packet: f64) -> f64 {
         (rate * self.quantum_s * QUANTA_MAX + packet).max(BURST_PACKETS_MIN * packet)
     }

@@ -1,15 +1,13 @@
 //! The thread that carries packets and time between the sockets and the engine.
 //!
-//! It is a thread of its own, with a runtime of its own, because under load it sleeps outside the
-//! reactor: the kernel wakes a reactor for every packet, whether or not anybody wants it now.
+//! It sleeps in one place, in one of two ways. While traffic is thin it *listens*: the first packet,
+//! the engine's next deadline or a command wakes it. While traffic is dense it *gathers*: for a
+//! moment that the engine allows ([`Engine::patience`]) it wants to know nothing, and then takes
+//! everything that came together: packets in, pacing quanta out.
+//!
+//! [`Engine::patience`]: anabranch_session::Engine::patience
 
-use std::{
-    future::poll_fn,
-    num::NonZeroUsize,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use anabranch_base::{Instant, SocketId};
 use anabranch_session::{Received, Transmit};
@@ -18,8 +16,7 @@ use crate::{
     inbox::Inbox,
     moderation::Moderation,
     socket::Socket,
-    state::{Shared, State},
-    timer::Timer,
+    state::{Asleep, Shared, State},
 };
 
 /// Batches taken from the engine under one hold of the lock.
@@ -27,165 +24,120 @@ const BATCHES_PER_TURN: usize = 16;
 /// Packets in one batch at most; with a full packet of 1472 bytes it stays below the 64 KiB that the
 /// kernel takes at once.
 const BATCH_PACKETS_MAX: usize = 40;
+/// Packets taken from one socket before the engine answers.
+const RECEIVED_PER_TURN: usize = 512;
 /// After this long a host that closes does not wait for its peers any more.
 const CLOSING_MAX: Duration = Duration::from_secs(1);
-
-/// Shorter naps cost more than they save.
-const NAP_MIN: Duration = Duration::from_micros(30);
-
-/// Why the task woke up.
-#[derive(Debug, Default)]
-struct Cause {
-    is_timeout: bool,
-    has_work: bool,
-}
 
 #[derive(Debug)]
 pub(crate) struct Driver {
     shared: Arc<Shared>,
+    /// Bounds the engine's patience.
     coalesce: Duration,
     sockets: Vec<Socket>,
     inbox: Inbox,
-    timer: Timer,
     moderation: Moderation,
     /// When the engine wants to be called.
     timeout: Option<Instant>,
+    /// How long the engine lets packets gather.
+    patience: Duration,
     /// Batch buffers that are free.
     buffers: Vec<Vec<u8>>,
+    outgoing: Vec<(Transmit, Vec<u8>)>,
     closing_until: Option<Instant>,
 }
 
 impl Driver {
-    pub(crate) fn new(shared: Arc<Shared>, coalesce: Duration) -> std::io::Result<Self> {
-        let clock = shared.clock;
-        Ok(Self {
+    pub(crate) fn new(shared: Arc<Shared>, coalesce: Duration) -> Self {
+        Self {
             shared,
             coalesce,
             sockets: Vec::new(),
             inbox: Inbox::default(),
-            timer: Timer::new(clock)?,
-            moderation: Moderation::new(coalesce),
+            moderation: Moderation::default(),
             timeout: None,
+            patience: Duration::ZERO,
             buffers: Vec::new(),
+            outgoing: Vec::with_capacity(BATCHES_PER_TURN),
             closing_until: None,
-        })
+        }
     }
 
     /// Runs until the host is closed and its peers know, or cannot be told.
-    pub(crate) async fn run(mut self) {
+    pub(crate) fn run(mut self) {
         let mut packets = Vec::new();
         loop {
-            // Under a flood the task would never pause by itself.
-            tokio::task::coop::consume_budget().await;
-            let cause = poll_fn(|cx| self.poll_cause(cx)).await;
-            self.receive(&mut packets);
-            if packets.is_empty() && !cause.is_timeout && !cause.has_work {
-                continue;
-            }
-            self.turn(&mut packets);
+            let received = self.receive(&mut packets);
+            let sent = self.turn(&mut packets);
             if self.is_done() {
                 break;
             }
-            self.nap();
+            let now = self.shared.clock.now();
+            let hold_off = self.moderation.served(now, received + sent, self.patience);
+            self.sleep(now, hold_off);
         }
         let mut state = self.shared.lock();
         state.is_over = true;
         state.ending.wake();
     }
 
-    /// Lets packets gather while traffic is dense; a command from the application ends it.
-    fn nap(&self) {
-        let now = self.shared.clock.now();
-        let soon = now + self.coalesce;
-        // While data leaves at the pacer's pace, acknowledgements can wait for its next quantum.
-        let quantum = self
-            .timeout
-            .filter(|&at| at < soon && self.moderation.is_moderate());
-        let until = quantum.map_or(self.moderation.resume_at(), |at| {
-            at.max(self.moderation.resume_at())
-        });
-        let length = until.since(now);
-        if length < NAP_MIN {
-            return;
-        }
+    /// Sleeps until there is something to do.
+    fn sleep(&mut self, now: Instant, hold_off: Duration) {
+        let due = self.timeout.into_iter().chain(self.closing_until).min();
+        let is_gathering = !hold_off.is_zero();
+        let until = if is_gathering {
+            let gathered = now + hold_off;
+            // A pacing quantum that is due a moment later is worth waiting for.
+            Some(due.map_or(gathered, |due| due.clamp(gathered, gathered + hold_off / 4)))
+        } else {
+            due
+        };
         {
             let mut state = self.shared.lock();
-            if state.has_work {
+            if state.is_impatient || (state.has_work && !is_gathering) {
                 return;
             }
-            state.napping = Some(std::thread::current());
+            state.asleep = if is_gathering {
+                Asleep::Gathering
+            } else {
+                Asleep::Listening
+            };
         }
-        std::thread::park_timeout(length);
-        self.shared.lock().napping = None;
+        let watched = self
+            .sockets
+            .iter()
+            .map(|socket| socket.watch(!is_gathering));
+        let most = until.map(|until| until.since(self.shared.clock.now()));
+        self.shared.doorbell.sleep(watched, most);
+        self.shared.lock().asleep = Asleep::No;
     }
 
-    fn poll_cause(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
-        let mut cause = Cause {
-            has_work: self.take_work(cx),
-            is_timeout: false,
-        };
-        let now = self.shared.clock.now();
-        let is_listening = self.moderation.may_receive(now);
-        let mut is_readable = false;
-        for socket in &mut self.sockets {
-            if socket.is_blocked() {
-                // When there is room again the rest follows by itself.
-                let _ = socket.poll_flush(cx);
+    /// Takes over sockets that were opened or closed, and what the others received.
+    fn receive(&mut self, packets: &mut Vec<Received>) -> usize {
+        {
+            let mut state = self.shared.lock();
+            state.has_work = false;
+            state.is_impatient = false;
+            for id in state.sockets_dead.drain(..) {
+                self.sockets.retain(|socket| socket.id != id);
             }
-            is_readable |= is_listening && socket.poll_receive_ready(cx).is_ready();
+            for socket in state.sockets_new.drain(..) {
+                self.sockets.retain(|old| old.id != socket.id);
+                self.sockets.push(socket);
+            }
         }
-        if cause.has_work || is_readable {
-            return Poll::Ready(cause);
+        for socket in &mut self.sockets {
+            socket.flush();
+            self.inbox.receive(socket, RECEIVED_PER_TURN, packets);
         }
-        let resume = (!is_listening).then(|| self.moderation.resume_at());
-        let wake = [self.timeout, resume, self.closing_until]
-            .into_iter()
-            .flatten()
-            .min();
-        if let Err(error) = self.timer.arm(wake) {
-            tracing::error!(%error, "the timer cannot be armed");
-        }
-        if self.timer.poll(cx).is_ready() {
-            let now = self.shared.clock.now();
-            cause.is_timeout = self.timeout.is_some_and(|at| at <= now)
-                || self.closing_until.is_some_and(|at| at <= now);
-            return Poll::Ready(cause);
-        }
-        Poll::Pending
+        packets.len()
     }
 
-    /// Whether something was asked of the engine; otherwise the task is woken when it is.
-    fn take_work(&mut self, cx: &Context<'_>) -> bool {
-        let mut guard = self.shared.lock();
-        let state = &mut *guard;
-        state.driver = Some(cx.waker().clone());
-        for id in state.sockets_dead.drain(..) {
-            self.sockets.retain(|socket| socket.id != id);
-        }
-        for socket in state.sockets_new.drain(..) {
-            self.sockets.retain(|old| old.id != socket.id);
-            self.sockets.push(socket);
-        }
-        std::mem::take(&mut state.has_work)
-    }
-
-    fn receive(&mut self, packets: &mut Vec<Received>) {
-        if !self.moderation.may_receive(self.shared.clock.now()) {
-            return;
-        }
-        for socket in &self.sockets {
-            self.inbox.receive(socket, packets);
-        }
-        if !packets.is_empty() {
-            self.moderation
-                .received(self.shared.clock.now(), packets.len());
-        }
-    }
-
-    /// One round: packets and time in, packets and events out.
-    fn turn(&mut self, packets: &mut Vec<Received>) {
+    /// One round: packets and time in, packets and events out. The number of packets sent.
+    fn turn(&mut self, packets: &mut Vec<Received>) -> usize {
         let shared = self.shared.clone();
-        let mut outgoing = Vec::with_capacity(BATCHES_PER_TURN);
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        let mut sent = 0;
         loop {
             let is_drained = {
                 let mut state = shared.lock();
@@ -199,17 +151,21 @@ impl Driver {
                 let is_drained = self.drain_transmits(&mut state, now, &mut outgoing);
                 state.dispatch_events(now);
                 self.timeout = state.engine.poll_timeout();
+                self.patience = state.engine.patience(now).min(self.coalesce);
                 self.publish_stats(&mut state);
                 self.begin_closing(&state, now);
                 is_drained
             };
             for (transmit, batch) in outgoing.drain(..) {
+                sent += transmit.packets();
                 self.send(transmit, batch);
             }
             if is_drained {
                 break;
             }
         }
+        self.outgoing = outgoing;
+        sent
     }
 
     /// False: there may be more.

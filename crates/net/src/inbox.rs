@@ -1,54 +1,68 @@
-//! Receiving many packets with one call, without copying each.
+//! Receiving many packets with one call.
+//!
+//! The kernel may hand over a whole train of packets at once, so its buffers are large; each packet is
+//! copied out of them into a block that it shares with its neighbours. That costs less than fresh
+//! zeroed memory for every train, or an allocation for every packet.
 
 use std::io::{self, IoSliceMut};
 
 use anabranch_session::Received;
 use bytes::BytesMut;
 use noq_udp::RecvMeta;
-use tokio::io::Interest;
 
 use crate::socket::Socket;
 
 /// The largest thing one buffer can receive: a full train of coalesced packets.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Buffers filled by one call.
-const BUFFERS: usize = 16;
-/// Trains at least this long are cut up in place, and their memory stays shared until the last packet
-/// is gone. Shorter ones are copied, so that one small packet never holds a large buffer.
-const SHARE_BYTES_MIN: usize = 16 << 10;
+const BUFFERS: usize = 32;
+/// Memory that neighbouring packets share until the last of them is gone.
+const BLOCK_BYTES: usize = 32 << 10;
+/// Smaller packets get memory of their own, so that a byte kept for long never holds a whole block.
+const SHARE_BYTES_MIN: usize = 512;
 
-/// Buffers for receiving, reused from call to call. Belongs to the driver's task.
+/// Buffers for receiving, reused from call to call. Belongs to the thread that receives.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    buffers: Vec<BytesMut>,
+    buffers: Vec<Box<[u8]>>,
+    block: BytesMut,
 }
 
 impl Default for Inbox {
     fn default() -> Self {
         Self {
-            buffers: (0..BUFFERS)
-                .map(|_| BytesMut::zeroed(BUFFER_BYTES))
-                .collect(),
+            buffers: vec![vec![0; BUFFER_BYTES].into_boxed_slice(); BUFFERS],
+            block: BytesMut::new(),
         }
     }
 }
 
 impl Inbox {
-    /// Takes what `socket` has received, at most [`BUFFERS`] trains, and appends the packets to
-    /// `packets`. The number of packets taken; 0 when there are none.
-    pub(crate) fn receive(&mut self, socket: &Socket, packets: &mut Vec<Received>) -> usize {
+    /// Takes everything that `socket` has received and appends the packets to `packets`, at most
+    /// about `most` of them. The number of packets taken.
+    pub(crate) fn receive(
+        &mut self,
+        socket: &Socket,
+        most: usize,
+        packets: &mut Vec<Received>,
+    ) -> usize {
+        let before = packets.len();
+        while packets.len() - before < most && self.receive_once(socket, packets) == BUFFERS {}
+        packets.len() - before
+    }
+
+    /// One call to the kernel; the number of trains it filled in.
+    fn receive_once(&mut self, socket: &Socket, packets: &mut Vec<Received>) -> usize {
         let mut metas = [RecvMeta::default(); BUFFERS];
         let filled = {
-            let mut slices: Vec<IoSliceMut<'_>> = self
-                .buffers
-                .iter_mut()
-                .map(|buffer| IoSliceMut::new(buffer))
-                .collect();
-            let io = socket.io();
-            let result = io.try_io(Interest::READABLE, || {
-                socket.state().recv(io.into(), &mut slices, &mut metas)
+            let mut buffers = self.buffers.iter_mut();
+            let mut slices: [IoSliceMut<'_>; BUFFERS] = std::array::from_fn(|_| {
+                IoSliceMut::new(buffers.next().map_or(&mut [], |buffer| buffer))
             });
-            match result {
+            match socket
+                .state()
+                .recv(socket.io().into(), &mut slices, &mut metas)
+            {
                 Ok(filled) => filled,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
                 Err(error) => {
@@ -58,42 +72,36 @@ impl Inbox {
                 }
             }
         };
-        let before = packets.len();
         let is_wildcard = socket.local.ip().is_unspecified();
-        for (meta, buffer) in metas[..filled].iter().zip(&mut self.buffers) {
+        for (meta, buffer) in metas[..filled].iter().zip(&self.buffers) {
             if meta.len == 0 || meta.stride == 0 {
                 continue;
             }
-            let mut packet = |data: BytesMut| {
+            for datagram in buffer[..meta.len].chunks(meta.stride) {
                 packets.push(Received {
                     socket: socket.id,
                     remote: meta.addr,
                     // A socket bound to one address needs no reminder of it.
                     local_ip: meta.dst_ip.filter(|_| is_wildcard),
                     ecn: meta.ecn.map(|ecn| ecn as u8),
-                    data,
+                    data: copy(&mut self.block, datagram),
                 });
-            };
-            if meta.len >= SHARE_BYTES_MIN {
-                let full = std::mem::replace(buffer, BytesMut::zeroed(BUFFER_BYTES));
-                cut(full, meta.len, meta.stride, &mut packet);
-            } else {
-                for datagram in buffer[..meta.len].chunks(meta.stride) {
-                    packet(BytesMut::from(datagram));
-                }
             }
         }
-        packets.len() - before
+        filled
     }
 }
 
-/// Cuts the first `length` bytes of `train` into packets of `stride` bytes, the last may be shorter.
-fn cut(mut train: BytesMut, length: usize, stride: usize, packet: &mut impl FnMut(BytesMut)) {
-    train.truncate(length);
-    while train.len() > stride {
-        packet(train.split_to(stride));
+/// A packet of its own, in `block` if there is room, else in a new one.
+fn copy(block: &mut BytesMut, datagram: &[u8]) -> BytesMut {
+    if datagram.len() < SHARE_BYTES_MIN {
+        return BytesMut::from(datagram);
     }
-    packet(train);
+    if block.capacity() < datagram.len() {
+        *block = BytesMut::with_capacity(BLOCK_BYTES.max(datagram.len()));
+    }
+    block.extend_from_slice(datagram);
+    block.split()
 }
 
 #[cfg(test)]
@@ -101,15 +109,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_train_is_cut_where_its_packets_end() {
-        let train = BytesMut::from(&b"aaaabbbbcc______"[..]);
-        let mut packets = Vec::new();
-        cut(train, 10, 4, &mut |packet| packets.push(packet));
-        assert_eq!(packets, [&b"aaaa"[..], b"bbbb", b"cc"]);
-        packets.clear();
-        cut(BytesMut::from(&b"aaaa"[..]), 4, 4, &mut |packet| {
-            packets.push(packet);
-        });
-        assert_eq!(packets, [&b"aaaa"[..]]);
+    fn neighbours_share_a_block_and_do_not_overlap() {
+        let mut block = BytesMut::new();
+        let packets: Vec<BytesMut> = (0..100_u8)
+            .map(|fill| copy(&mut block, &[fill; 1400]))
+            .collect();
+        for (fill, packet) in (0..).zip(&packets) {
+            assert_eq!(packet[..], [fill; 1400]);
+        }
+        let apart = |pair: &[BytesMut]| pair[1].as_ptr().addr() - pair[0].as_ptr().addr();
+        assert_eq!(apart(&packets[..2]), 1400);
+        let large = copy(&mut block, &[7; 60_000]);
+        assert_eq!(large.len(), 60_000);
+    }
+
+    #[test]
+    fn a_small_packet_holds_no_block() {
+        let mut block = BytesMut::with_capacity(BLOCK_BYTES);
+        let before = block.capacity();
+        assert_eq!(copy(&mut block, b"ack")[..], *b"ack");
+        assert_eq!(block.capacity(), before);
     }
 }

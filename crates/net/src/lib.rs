@@ -23,7 +23,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `clock`, `timer` | the only clock below the node, and a timer with the kernel's resolution |
+//! | `clock`, `timer`, `doorbell` | the only clock below the node, a timer with the kernel's resolution, sleep until something happens |
 //! | `socket`, `inbox` | UDP with segmentation offload and ECN; receiving in batches |
 //! | `moderation` | how long packets may gather before they are taken together |
 //! | `driver`, `state` | the thread, and the engine with everything that waits for it |
@@ -34,6 +34,7 @@
 
 pub mod bytestream;
 mod clock;
+mod doorbell;
 mod driver;
 pub mod emulate;
 mod error;

@@ -5,13 +5,14 @@ use std::{
     io,
     net::SocketAddr,
     num::NonZeroUsize,
-    task::{Context, Poll, ready},
+    os::fd::{AsFd, BorrowedFd},
 };
 
 use anabranch_base::SocketId;
 use anabranch_session::Transmit;
 use noq_udp::{EcnCodepoint, UdpSocketState};
-use tokio::io::Interest;
+
+use crate::doorbell::Interest;
 
 /// Kernel buffers asked for; the kernel grants what its limits allow. Enough for 50 ms at 1 Gbit/s.
 const KERNEL_BUFFER_BYTES: usize = 8 << 20;
@@ -80,20 +81,20 @@ pub struct SocketStats {
     pub packets_refused: u64,
 }
 
-/// A bound UDP socket. Belongs to the driver's task.
+/// A bound UDP socket. Belongs to the thread that serves it.
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) id: SocketId,
     pub(crate) bind: Bind,
     pub(crate) local: SocketAddr,
-    io: tokio::net::UdpSocket,
+    io: std::net::UdpSocket,
     state: UdpSocketState,
     blocked: VecDeque<(Transmit, Vec<u8>)>,
     stats: SocketStats,
 }
 
 impl Socket {
-    /// Binds; needs a tokio runtime with its I/O driver.
+    /// Binds.
     pub(crate) fn bind(id: SocketId, bind: Bind) -> Result<Self, BindError> {
         match Self::try_bind(id, &bind) {
             Ok((io, state, local)) => Ok(Self {
@@ -112,7 +113,7 @@ impl Socket {
     fn try_bind(
         id: SocketId,
         bind: &Bind,
-    ) -> io::Result<(tokio::net::UdpSocket, UdpSocketState, SocketAddr)> {
+    ) -> io::Result<(std::net::UdpSocket, UdpSocketState, SocketAddr)> {
         let socket = socket2::Socket::new(
             socket2::Domain::for_address(bind.address),
             socket2::Type::DGRAM,
@@ -135,7 +136,7 @@ impl Socket {
         if let Err(error) = granted {
             tracing::debug!(%id, %error, "kernel buffers stay at their default size");
         }
-        let io = tokio::net::UdpSocket::from_std(socket.into())?;
+        let io = std::net::UdpSocket::from(socket);
         let local = io.local_addr()?;
         Ok((io, state, local))
     }
@@ -149,7 +150,7 @@ impl Socket {
         self.stats
     }
 
-    pub(crate) fn io(&self) -> &tokio::net::UdpSocket {
+    pub(crate) fn io(&self) -> &std::net::UdpSocket {
         &self.io
     }
 
@@ -175,28 +176,23 @@ impl Socket {
         !self.blocked.is_empty()
     }
 
-    /// Sends what waits; ready when nothing waits any more.
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Sends what waits, as far as the kernel has room.
+    pub(crate) fn flush(&mut self) {
         while let Some((transmit, batch)) = self.blocked.pop_front() {
-            // An error shows again on sending, where it is counted.
-            let _ = match self.io.poll_send_ready(cx) {
-                Poll::Ready(result) => result,
-                Poll::Pending => {
-                    self.blocked.push_front((transmit, batch));
-                    return Poll::Pending;
-                }
-            };
             if !self.try_send(&transmit, &batch) {
                 self.blocked.push_front((transmit, batch));
+                return;
             }
         }
-        Poll::Ready(())
     }
 
-    /// Ready when something can be received.
-    pub(crate) fn poll_receive_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let _ = ready!(self.io.poll_recv_ready(cx));
-        Poll::Ready(())
+    /// What to watch the socket for: room where batches wait for it, and packets if `readable`.
+    pub(crate) fn watch(&self, readable: bool) -> (BorrowedFd<'_>, Interest) {
+        let interest = Interest {
+            readable,
+            writable: self.is_blocked(),
+        };
+        (self.io.as_fd(), interest)
     }
 
     /// False: the kernel has no room now. Errors of a single packet count as its loss.
@@ -242,8 +238,6 @@ impl Socket {
     }
 
     fn try_io(&self, transmit: &noq_udp::Transmit<'_>) -> io::Result<()> {
-        self.io.try_io(Interest::WRITABLE, || {
-            self.state.try_send((&self.io).into(), transmit)
-        })
+        self.state.try_send((&self.io).into(), transmit)
     }
 }

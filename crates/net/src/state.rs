@@ -4,8 +4,6 @@ use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
-    task::Waker,
-    thread::Thread,
     time::Duration,
 };
 
@@ -14,6 +12,7 @@ use anabranch_session::{CloseReason, Engine, Event, SessionCloseReason, StreamSp
 
 use crate::{
     clock::Clock,
+    doorbell::Doorbell,
     socket::{Bind, Socket, SocketStats},
     waiters::Waiters,
 };
@@ -33,8 +32,8 @@ const CODE_BUSY: u32 = 0x10;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
-    /// The driver's runtime, in whose reactor the sockets are.
-    pub(crate) reactor: tokio::runtime::Handle,
+    /// Wakes the driver.
+    pub(crate) doorbell: Doorbell,
     state: Mutex<State>,
 }
 
@@ -49,16 +48,37 @@ pub(crate) struct State {
     pub(crate) sockets_new: Vec<Socket>,
     /// For the driver: sockets to close.
     pub(crate) sockets_dead: Vec<SocketId>,
-    /// Something was asked of the engine since the driver last looked.
+    /// Something was asked of the engine since the driver last looked,
     pub(crate) has_work: bool,
-    pub(crate) driver: Option<Waker>,
-    /// The driver's thread, while it sleeps outside its reactor.
-    pub(crate) napping: Option<Thread>,
+    /// and it cannot wait until packets have gathered.
+    pub(crate) is_impatient: bool,
+    pub(crate) asleep: Asleep,
     /// Set once: sessions are closed, and the driver ends when they are gone.
     pub(crate) is_closing: bool,
     /// The driver has ended.
     pub(crate) is_over: bool,
     pub(crate) ending: Waiters,
+}
+
+/// Whether the driver sleeps, and what may wake it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Asleep {
+    /// It will see what there is before it sleeps.
+    #[default]
+    No,
+    /// Anything wakes it.
+    Listening,
+    /// Packets gather for a moment; only what is impatient wakes it.
+    Gathering,
+}
+
+/// How soon the driver should take up what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// At once.
+    Now,
+    /// With the packets that are gathering, if any are.
+    Soon,
 }
 
 /// What handles may know about a socket; the socket itself belongs to the driver.
@@ -169,7 +189,7 @@ pub enum StreamEvent {
 }
 
 impl Shared {
-    pub(crate) fn new(clock: Clock, reactor: tokio::runtime::Handle, engine: Engine) -> Self {
+    pub(crate) fn new(clock: Clock, doorbell: Doorbell, engine: Engine) -> Self {
         let state = State {
             engine,
             sockets: Vec::new(),
@@ -179,15 +199,15 @@ impl Shared {
             sockets_new: Vec::new(),
             sockets_dead: Vec::new(),
             has_work: false,
-            driver: None,
-            napping: None,
+            is_impatient: false,
+            asleep: Asleep::No,
             is_closing: false,
             is_over: false,
             ending: Waiters::default(),
         };
         Self {
             clock,
-            reactor,
+            doorbell,
             state: Mutex::new(state),
         }
     }
@@ -200,11 +220,22 @@ impl Shared {
 
     /// Runs a command on the engine, hands out the events it caused, and wakes the driver.
     pub(crate) fn command<T>(&self, run: impl FnOnce(&mut State, Instant) -> T) -> T {
+        self.command_in(Haste::Now, run)
+    }
+
+    /// [`Shared::command`] for commands that may be less hasty.
+    pub(crate) fn command_in<T>(
+        &self,
+        haste: Haste,
+        run: impl FnOnce(&mut State, Instant) -> T,
+    ) -> T {
         let mut state = self.lock();
         let now = self.clock.now();
         let result = run(&mut state, now);
         state.dispatch_events(now);
-        state.wake_driver();
+        if state.calls_driver(haste) {
+            self.doorbell.ring();
+        }
         result
     }
 }
@@ -262,14 +293,23 @@ impl StreamEntry {
 }
 
 impl State {
-    pub(crate) fn wake_driver(&mut self) {
-        self.has_work = true;
-        if let Some(thread) = self.napping.take() {
-            // It looks for work when it returns to its reactor.
-            thread.unpark();
-        } else if let Some(driver) = self.driver.take() {
-            driver.wake();
+    /// Notes that something was asked; whether the driver has to be woken for it.
+    fn calls_driver(&mut self, haste: Haste) -> bool {
+        let changes = !self.sockets_new.is_empty() || !self.sockets_dead.is_empty();
+        if !changes && !self.is_closing && !self.engine.has_work() {
+            return false;
         }
+        self.has_work = true;
+        self.is_impatient |= haste == Haste::Now;
+        let wakes = match self.asleep {
+            Asleep::No => false,
+            Asleep::Listening => true,
+            Asleep::Gathering => haste == Haste::Now,
+        };
+        if wakes {
+            self.asleep = Asleep::No;
+        }
+        wakes
     }
 
     /// Hands every event of the engine to those who wait for it.

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::{
     error::{Closed, StreamFailure},
     session_handle::{SessionInner, entry_of},
-    state::{State, StreamEntry, StreamEvent},
+    state::{Haste, State, StreamEntry, StreamEvent},
 };
 
 /// Application code with which a dropped handle resets and stops its stream.
@@ -270,7 +270,12 @@ impl Stream {
     }
 
     fn command<T>(&self, run: impl FnOnce(&mut State, Instant) -> T) -> T {
-        self.inner.session.host.shared.command(run)
+        let haste = if self.inner.spec.is_urgent() {
+            Haste::Now
+        } else {
+            Haste::Soon
+        };
+        self.inner.session.host.shared.command_in(haste, run)
     }
 
     fn entry<'a>(&self, state: &'a mut State) -> Result<&'a mut StreamEntry, StreamFailure> {

@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     num::NonZeroUsize,
+    time::Duration,
 };
 
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId, StreamId};
@@ -60,6 +61,8 @@ struct Owner {
     opened_at: Instant,
 }
 
+/// Packets may gather for this long where nothing asks for less.
+const PATIENCE_MAX: Duration = Duration::from_millis(4);
 /// Stateless answers kept for sending; more are dropped, as an overloaded network would.
 const RESPONSES_MAX: usize = 64;
 
@@ -206,6 +209,23 @@ impl Engine {
             consider(session.poll_timeout());
         }
         earliest
+    }
+
+    /// How long packets may gather before [`Engine::handle_packet`] and [`Engine::handle_timeout`]
+    /// see them, without harm to any promise: a host under load saves wake-ups with it. Short while
+    /// something urgent flows either way, or where a round trip is short. O(channels).
+    pub fn patience(&self, now: Instant) -> Duration {
+        self.sessions
+            .values()
+            .filter_map(|session| session.patience(now, &self.endpoint))
+            .fold(PATIENCE_MAX, Duration::min)
+    }
+
+    /// Whether a call of [`Engine::poll_transmit`] may find something new to do.
+    pub fn has_work(&self) -> bool {
+        !self.touched.is_empty()
+            || !self.responses.is_empty()
+            || self.sessions.values().any(|session| session.dirty)
     }
 
     /// The next thing the application should know.

@@ -11,7 +11,7 @@ use anabranch_link::{ConfigError, Duplex, duplex::Configs};
 use tokio::sync::Notify;
 
 use super::line::LineStats;
-use crate::{clock::Clock, socket::BindError};
+use crate::{clock::Clock, doorbell::Doorbell, socket::BindError};
 
 /// Emulation cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -58,8 +58,9 @@ pub enum EmulateError {
 pub(super) struct Shared {
     pub(super) clock: Clock,
     state: Mutex<State>,
-    /// A switch was turned, or the end has come.
-    pub(super) changed: Notify,
+    /// A switch was turned, or the end has come: for a thread with a reactor, and for one without.
+    changed: Notify,
+    pub(super) doorbell: Doorbell,
 }
 
 #[derive(Debug)]
@@ -89,7 +90,18 @@ impl Shared {
                 is_over: false,
             }),
             changed: Notify::new(),
+            doorbell: Doorbell::new()?,
         }))
+    }
+
+    /// Ready when something has changed since the last time.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn note_change(&self) {
+        self.changed.notify_one();
+        self.doorbell.ring();
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -115,7 +127,7 @@ impl Path {
     pub fn set_up(&self, up: bool) {
         let now = self.now();
         self.shared.lock().links[self.index].set_up(now, up);
-        self.shared.changed.notify_one();
+        self.shared.note_change();
     }
 
     /// Whether it carries packets now.
@@ -155,7 +167,7 @@ pub(super) struct Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.shared.lock().is_over = true;
-        self.shared.changed.notify_one();
+        self.shared.note_change();
         if let Some(thread) = self.thread.take() {
             // A panic there has been reported there.
             let _ = thread.join();

@@ -1,11 +1,8 @@
 //! The thread of the UDP emulator: takes packets from sockets, passes them through links, sends them on.
 
 use std::{
-    future::poll_fn,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    pin::pin,
     sync::Arc,
-    task::Poll,
     time::Duration,
 };
 
@@ -22,7 +19,6 @@ use crate::{
     inbox::Inbox,
     moderation::Moderation,
     socket::{BindError, Socket},
-    timer::Timer,
 };
 
 /// Senders remembered on one path; the one heard longest ago gives way.
@@ -31,8 +27,8 @@ const CLIENTS_MAX: usize = 64;
 const EARLY: Duration = Duration::from_micros(100);
 /// Packets may gather this long before they enter their links.
 const COALESCE: Duration = Duration::from_micros(400);
-/// Shorter naps cost more than they save.
-const NAP_MIN: Duration = Duration::from_micros(30);
+/// Packets taken from one socket before others have their turn.
+const RECEIVED_PER_TURN: usize = 512;
 /// Bytes in one batch to the kernel.
 const BATCH_BYTES_MAX: usize = 60_000;
 /// Packets in one batch to the kernel.
@@ -75,7 +71,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Opens the listening ports; within a tokio runtime.
+    /// Opens the listening ports.
     pub(super) fn open(shared: Arc<Shared>, specs: &[PathSpec]) -> Result<Self, BindError> {
         let mut paths = Vec::new();
         for (index, spec) in specs.iter().enumerate() {
@@ -101,60 +97,37 @@ impl Relay {
     }
 
     /// Runs until the emulator is dropped.
-    pub(super) async fn run(mut self) {
-        let clock = self.shared.clock;
+    pub(super) fn run(mut self) {
         let shared = self.shared.clone();
-        let Ok(mut timer) = Timer::new(clock) else {
-            tracing::error!("no timer for the emulator");
-            return;
-        };
-        let mut moderation = Moderation::new(COALESCE);
+        let clock = shared.clock;
+        let mut moderation = Moderation::default();
         let mut packets = Vec::new();
-        loop {
-            let next = self.paths.iter().flat_map(PathState::next_at).min();
-            {
-                let mut changed = pin!(shared.changed.notified());
-                poll_fn(|cx| {
-                    let is_listening = moderation.may_receive(clock.now());
-                    let mut is_ready = changed.as_mut().poll(cx).is_ready();
-                    for socket in self.paths.iter_mut().flat_map(PathState::sockets) {
-                        if socket.is_blocked() {
-                            let _ = socket.poll_flush(cx);
-                        }
-                        is_ready |= is_listening && socket.poll_receive_ready(cx).is_ready();
-                    }
-                    let resume = (!is_listening).then(|| moderation.resume_at());
-                    if timer.arm(next.into_iter().chain(resume).min()).is_err() {
-                        return Poll::Ready(());
-                    }
-                    if is_ready || timer.poll(cx).is_ready() {
-                        return Poll::Ready(());
-                    }
-                    Poll::Pending
-                })
-                .await;
-            }
-            if shared.lock().is_over {
-                return;
-            }
-            if moderation.may_receive(clock.now()) && self.receive(&mut packets) > 0 {
-                moderation.received(clock.now(), packets.len());
-                self.enter(&mut packets);
-            }
+        while !shared.lock().is_over {
+            let received = self.receive(&mut packets);
+            self.enter(&mut packets);
             self.leave();
-            // Outside the reactor, which the kernel would wake for every packet.
-            let rest = moderation.resume_at().since(clock.now());
-            if rest >= NAP_MIN {
-                std::thread::park_timeout(rest);
-            }
+            let now = clock.now();
+            let hold_off = moderation.served(now, received, COALESCE);
+            let next = self.paths.iter().flat_map(PathState::next_at).min();
+            let is_gathering = !hold_off.is_zero();
+            let until = if is_gathering {
+                Some(now + hold_off)
+            } else {
+                next
+            };
+            let sockets = self.paths.iter().flat_map(PathState::sockets);
+            let watched = sockets.map(|socket| socket.watch(!is_gathering));
+            let most = until.map(|until| until.since(clock.now()));
+            shared.doorbell.sleep(watched, most);
         }
     }
 
     fn receive(&mut self, packets: &mut Vec<(usize, Received)>) -> usize {
         let mut taken = Vec::new();
         for (index, path) in self.paths.iter_mut().enumerate() {
-            for socket in path.sockets() {
-                self.inbox.receive(socket, &mut taken);
+            for socket in path.sockets_mut() {
+                socket.flush();
+                self.inbox.receive(socket, RECEIVED_PER_TURN, &mut taken);
             }
             packets.extend(taken.drain(..).map(|packet| (index, packet)));
         }
@@ -227,7 +200,12 @@ impl Relay {
 }
 
 impl PathState {
-    fn sockets(&mut self) -> impl Iterator<Item = &mut Socket> {
+    fn sockets(&self) -> impl Iterator<Item = &Socket> {
+        let clients = self.clients.iter().map(|client| &client.socket);
+        std::iter::once(&self.listener).chain(clients)
+    }
+
+    fn sockets_mut(&mut self) -> impl Iterator<Item = &mut Socket> {
         let clients = self.clients.iter_mut().map(|client| &mut client.socket);
         std::iter::once(&mut self.listener).chain(clients)
     }
@@ -282,7 +260,7 @@ impl PathState {
     }
 
     fn socket(&mut self, id: SocketId) -> Option<&mut Socket> {
-        self.sockets().find(|socket| socket.id == id)
+        self.sockets_mut().find(|socket| socket.id == id)
     }
 }
 

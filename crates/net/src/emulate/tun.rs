@@ -179,7 +179,7 @@ async fn run(shared: &Shared, mut wires: Vec<Wire>) {
             .flat_map(|w| [w.forward.next_at(), w.backward.next_at()]);
         let next = arrivals.flatten().min();
         {
-            let mut changed = pin!(shared.changed.notified());
+            let mut changed = pin!(shared.changed());
             poll_fn(|cx| {
                 let mut is_ready = changed.as_mut().poll(cx).is_ready();
                 for device in wires.iter().flat_map(|wire| [&wire.first, &wire.second]) {

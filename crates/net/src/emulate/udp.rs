@@ -42,25 +42,11 @@ impl Emulator {
     pub fn start(specs: Vec<PathSpec>, seed: Seed) -> Result<Self, EmulateError> {
         let configs = specs.iter().map(|spec| (spec.name.as_str(), &spec.links));
         let shared = Shared::new(configs, seed)?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let relay = {
-            let _guard = runtime.enter();
-            Relay::open(shared.clone(), &specs)
-        };
-        let relay = match relay {
-            Ok(relay) => relay,
-            Err(error) => {
-                // Dropping it here could block the caller's runtime.
-                runtime.shutdown_background();
-                return Err(error.into());
-            }
-        };
+        let relay = Relay::open(shared.clone(), &specs)?;
         let addresses = relay.addresses();
         let thread = std::thread::Builder::new()
             .name("emulator".to_owned())
-            .spawn(move || runtime.block_on(relay.run()))?;
+            .spawn(move || relay.run())?;
         let path = |(index, spec): (usize, PathSpec)| Path {
             shared: shared.clone(),
             index,

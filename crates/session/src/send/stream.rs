@@ -147,6 +147,11 @@ impl SendStream {
         self.adus.get(first).and_then(|adu| adu.deadline)
     }
 
+    /// Whether there is something to send, to give up in time, or to announce.
+    pub(crate) fn is_active(&self) -> bool {
+        self.backlog > 0 || self.deadline().is_some() || (self.finishing && !self.finish_sent)
+    }
+
     fn adu(&mut self, sequence: u64) -> Option<&mut SendAdu> {
         let index = sequence.checked_sub(self.base)?;
         self.adus.get_mut(usize::try_from(index).ok()?)

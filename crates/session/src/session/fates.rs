@@ -93,7 +93,9 @@ impl Session {
                     if packet.moved && half.spec.reliable {
                         continue;
                     }
-                    if let Some(settled) = half.on_lost(*place, *length) {
+                    let settled = half.on_lost(*place, *length);
+                    self.active.insert(place.stream);
+                    if let Some(settled) = settled {
                         self.settle(place.stream, [settled], events);
                     }
                 }
@@ -143,6 +145,7 @@ impl Session {
                 && half.spec.reliable
             {
                 half.on_moved(place, length);
+                self.active.insert(place.stream);
             }
         }
         for control in controls.into_iter().rev() {

@@ -32,7 +32,7 @@ impl Session {
         let mut reader = Reader::new(container);
         while let Some(frame) = reader.next_frame()? {
             match frame {
-                Frame::Fragment(fragment) => self.on_fragment(channel, &fragment, events)?,
+                Frame::Fragment(fragment) => self.on_fragment(now, channel, &fragment, events)?,
                 Frame::Control(control) => self.on_control(channel, control, events)?,
             }
         }
@@ -41,6 +41,7 @@ impl Session {
 
     fn on_fragment(
         &mut self,
+        now: Instant,
         channel: ChannelId,
         fragment: &Fragment,
         events: &mut VecDeque<Event>,
@@ -60,6 +61,9 @@ impl Session {
                 ))
             };
         };
+        if half.spec.is_urgent() {
+            self.urgent_heard_at = Some(now);
+        }
         let seen = half.seen();
         let held = half.held_bytes();
         let room = (self.config.session_window_bytes as usize).saturating_sub(self.unreliable_held);

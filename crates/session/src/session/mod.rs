@@ -17,7 +17,10 @@ mod pump;
 mod shares;
 mod streams;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId, StreamId};
 use anabranch_channel::{CloseReason, Endpoint};
@@ -36,6 +39,9 @@ use crate::{
     token::Token,
     wire::{Control, DecodeError, VERSION, frame::TOKEN_BYTES},
 };
+
+/// Packets may gather for this long while something urgent flows.
+const PATIENCE_URGENT: Duration = Duration::from_millis(1);
 
 /// The peer broke the protocol; the session ends.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +122,9 @@ pub(crate) struct Session {
     scheduler: Box<dyn Scheduler>,
 
     send: BTreeMap<StreamId, SendStream>,
+    /// Sending halves with something to send, to give up or to announce; others may linger until the
+    /// next sweep. What the pump costs depends on these, not on how many streams are open.
+    active: BTreeSet<StreamId>,
     recv: BTreeMap<StreamId, RecvStream>,
     next_stream: u64,
     /// Indices of streams of the peer that were opened, whether or not they are over.
@@ -145,7 +154,9 @@ pub(crate) struct Session {
     pub alone_since: Option<Instant>,
     copies_budget: f64,
     copy_check_at: Instant,
+    /// When something urgent was last handed over here, and last came from the peer.
     urgent_at: Option<Instant>,
+    urgent_heard_at: Option<Instant>,
     queue_short_on: Option<ChannelId>,
     /// Bytes that one stream may hold for sending: as configured, or more where long fat paths
     /// have more in flight.
@@ -185,6 +196,7 @@ impl Session {
             links: Vec::new(),
             members: Vec::new(),
             send: BTreeMap::new(),
+            active: BTreeSet::new(),
             recv: BTreeMap::new(),
             next_stream: 0,
             seen_streams: Ranges::default(),
@@ -202,6 +214,7 @@ impl Session {
             copies_budget: 65_536.0,
             copy_check_at: now,
             urgent_at: None,
+            urgent_heard_at: None,
             queue_short_on: None,
             send_buffer,
             dirty: true,
@@ -390,10 +403,32 @@ impl Session {
         };
         let reports = self.members.iter().filter_map(|m| m.collector.due()).min();
         let dial = self.links.iter().filter_map(LinkState::next_dial).min();
-        let expiry = self.send.values().filter_map(SendStream::deadline).min();
+        let expiry = self
+            .active_halves()
+            .filter_map(SendStream::deadline)
+            .min();
         [self.pump_at, timed_out, reports, dial, expiry]
             .into_iter()
             .flatten()
+            .min()
+    }
+
+    /// The sending halves that may need something.
+    fn active_halves(&self) -> impl Iterator<Item = &SendStream> {
+        self.active.iter().filter_map(|stream| self.send.get(stream))
+    }
+
+    /// How long packets may gather; `None`: this session does not mind.
+    pub(crate) fn patience(&self, now: Instant, endpoint: &Endpoint) -> Option<Duration> {
+        let recently =
+            |at: Option<Instant>| at.is_some_and(|at| now.since(at) < pump::URGENT_MEMORY);
+        if recently(self.urgent_at) || recently(self.urgent_heard_at) {
+            return Some(PATIENCE_URGENT);
+        }
+        self.members
+            .iter()
+            .filter(|member| member.connected && !member.suspected)
+            .filter_map(|member| Some(endpoint.peek(member.id)?.patience()))
             .min()
     }
 

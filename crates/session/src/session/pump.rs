@@ -28,7 +28,7 @@ const CONTROL_BYTES_MAX: usize = 600;
 /// A fragment smaller than this is not worth its header, unless it completes an ADU.
 const FRAGMENT_BYTES_MIN: usize = 96;
 /// An urgent stream that has sent within this time keeps one channel's queue short.
-const URGENT_MEMORY: std::time::Duration = std::time::Duration::from_secs(2);
+pub(super) const URGENT_MEMORY: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Buffers of the pump, kept between runs.
 #[derive(Debug, Default)]
@@ -38,6 +38,8 @@ pub(super) struct Scratch {
     places: Vec<(usize, usize)>,
     pub(super) streams: Vec<StreamView>,
     pieces: Vec<Piece>,
+    /// Indices of the streams that the container being filled carries.
+    filled: Vec<usize>,
 }
 
 impl Session {
@@ -55,6 +57,8 @@ impl Session {
         self.expire(now, events);
         self.dirty = false;
         self.queue_finishes();
+        self.active
+            .retain(|stream| self.send.get(stream).is_some_and(SendStream::is_active));
 
         let mut scratch = std::mem::take(&mut self.scratch);
         self.set_queue_goals(now, endpoint);
@@ -118,6 +122,7 @@ impl Session {
         let chosen = scratch.streams[stream].id;
         self.announce_in(&mut builder, chosen);
 
+        scratch.filled.clear();
         let mut pieces = std::mem::take(&mut scratch.pieces);
         let mut first_bytes = 0;
         let mut current = Some(stream);
@@ -129,6 +134,7 @@ impl Session {
             }
             let taken = self.take_pieces(now, &mut builder, id, &mut pieces);
             if taken > 0 {
+                scratch.filled.push(index);
                 let view = View {
                     now,
                     channels: &scratch.channels,
@@ -170,7 +176,8 @@ impl Session {
             touched,
         );
         scratch.pieces = pieces;
-        self.refresh_stream(scratch, chosen);
+        scratch.filled.sort_unstable();
+        self.refresh_streams(scratch);
         first_bytes
     }
 
@@ -445,7 +452,10 @@ impl Session {
 
     /// Announces the ends of streams whose last ADU has been sent.
     fn queue_finishes(&mut self) {
-        for half in self.send.values_mut() {
+        for stream in &self.active {
+            let Some(half) = self.send.get_mut(stream) else {
+                continue;
+            };
             // A reliable receiver waits for what is missing; an unreliable one must not be told of
             // the end while something may still arrive.
             let is_out = half.backlog_bytes() == 0 && (half.spec.reliable || half.is_settled());
@@ -528,29 +538,34 @@ impl Session {
     fn view_streams(&self, _now: Instant, scratch: &mut Scratch) {
         scratch.streams.clear();
         let credit = self.session_credit();
-        for half in self.send.values() {
+        for half in self.active_halves() {
             if half.is_sendable(credit) {
                 scratch.streams.push(stream_view(half, &scratch.channels));
             }
         }
     }
 
-    /// Brings the view of a stream up to date after it was given slots.
-    fn refresh_stream(&self, scratch: &mut Scratch, _chosen: StreamId) {
+    /// Brings the views of the streams that the last container carries up to date.
+    fn refresh_streams(&self, scratch: &mut Scratch) {
         let credit = self.session_credit();
-        scratch.streams.retain_mut(|view| {
-            let Some(half) = self.send.get(&view.id) else {
-                return false;
-            };
-            view.backlog_bytes = visible_backlog(half);
-            view.deadline = half.deadline();
-            half.is_sendable(credit)
-        });
+        // From the back, so that a view that goes does not move those still to be looked at.
+        while let Some(index) = scratch.filled.pop() {
+            let view = &mut scratch.streams[index];
+            match self.send.get(&view.id) {
+                Some(half) if half.is_sendable(credit) => {
+                    view.backlog_bytes = visible_backlog(half);
+                    view.deadline = half.deadline();
+                }
+                _ => {
+                    scratch.streams.remove(index);
+                }
+            }
+        }
     }
 
     /// Tells the channels what limits them, and decides when to run again.
     fn settle_limits(&mut self, endpoint: &mut Endpoint, scratch: &Scratch) {
-        let backlogged = !scratch.streams.is_empty();
+        let backlogged = scratch.streams.iter().any(|view| self.is_sendable(view.id));
         for view in &scratch.channels {
             let Some(channel) = endpoint.channel(view.id) else {
                 continue;

@@ -71,7 +71,9 @@ impl Session {
         if half.spec.is_urgent() {
             self.urgent_at = Some(now);
         }
-        Ok(half.push(now, data))
+        let sequence = half.push(now, data);
+        self.active.insert(stream);
+        Ok(sequence)
     }
 
     /// Predicted time until an ADU handed over now would arrive, when that exceeds its lifetime.
@@ -99,6 +101,7 @@ impl Session {
             .ok_or(StreamError::UnknownStream(stream))?;
         if !half.finishing {
             half.finishing = true;
+            self.active.insert(stream);
             self.dirty = true;
         }
         Ok(())
@@ -223,7 +226,10 @@ impl Session {
             events.push_back(Event::Writable { session, stream });
         }
         // An unreliable stream announces its end when everything is settled.
-        self.dirty |= half.finishing && !half.finish_sent;
+        if half.finishing && !half.finish_sent {
+            self.active.insert(stream);
+            self.dirty = true;
+        }
         self.note_delivered(stream, events);
     }
 
@@ -246,8 +252,7 @@ impl Session {
     /// Drops every ADU whose lifetime is over.
     pub(super) fn expire(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         let due: Vec<StreamId> = self
-            .send
-            .values()
+            .active_halves()
             .filter(|half| half.deadline().is_some_and(|deadline| deadline <= now))
             .map(|half| half.id)
             .collect();
