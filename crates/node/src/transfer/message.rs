@@ -122,12 +122,11 @@ pub(crate) enum Record {
 pub(crate) const CHUNK_HEADER_BYTES: usize = 13;
 
 impl Record {
-    /// Writes a chunk's header in front of the data already in `buffer` at
-    /// [`CHUNK_HEADER_BYTES`], so that the data is not moved again.
-    pub(crate) fn chunk_in_place(buffer: &mut BytesMut, index: u32, offset: u64) {
-        buffer[0] = 0;
-        buffer[1..5].copy_from_slice(&index.to_be_bytes());
-        buffer[5..13].copy_from_slice(&offset.to_be_bytes());
+    /// Writes a chunk's header; its data follows.
+    pub(crate) fn begin_chunk(record: &mut impl BufMut, index: u32, offset: u64) {
+        record.put_u8(0);
+        record.put_u32(index);
+        record.put_u64(offset);
     }
 
     pub(crate) fn encode(&self) -> Bytes {
@@ -138,8 +137,7 @@ impl Record {
                 offset,
                 data,
             } => {
-                buffer.resize(CHUNK_HEADER_BYTES, 0);
-                Self::chunk_in_place(&mut buffer, *index, *offset);
+                Self::begin_chunk(&mut buffer, *index, *offset);
                 buffer.extend_from_slice(data);
             }
             Self::FileEnd { index, size, hash } => {

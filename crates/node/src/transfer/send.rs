@@ -8,7 +8,7 @@ use std::{
 
 use anabranch_net::{Session, Stream};
 use anabranch_session::{Order, Priority, StreamSpec};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::{
@@ -274,17 +274,18 @@ fn read_file(
     records: &mpsc::Sender<Bytes>,
 ) -> Result<Option<u64>, TransferError> {
     loop {
-        let mut buffer = BytesMut::zeroed(CHUNK_HEADER_BYTES + CHUNK_BYTES);
-        let count = read_full(reader, &mut buffer[CHUNK_HEADER_BYTES..])
+        let mut record = Vec::with_capacity(CHUNK_HEADER_BYTES + CHUNK_BYTES);
+        Record::begin_chunk(&mut record, index, offset);
+        let count = (&mut *reader)
+            .take(CHUNK_BYTES as u64)
+            .read_to_end(&mut record)
             .map_err(TransferError::read(path))?;
         if count == 0 {
             break;
         }
-        buffer.truncate(CHUNK_HEADER_BYTES + count);
-        Record::chunk_in_place(&mut buffer, index, offset);
-        hasher.update(&buffer[CHUNK_HEADER_BYTES..]);
+        hasher.update(&record[CHUNK_HEADER_BYTES..]);
         offset += count as u64;
-        if records.blocking_send(buffer.freeze()).is_err() {
+        if records.blocking_send(record.into()).is_err() {
             return Ok(None);
         }
     }
@@ -297,18 +298,4 @@ fn read_file(
         return Ok(None);
     }
     Ok(Some(offset))
-}
-
-/// Fills the buffer unless the end comes before.
-fn read_full(reader: &mut dyn Read, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match reader.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }

@@ -15,6 +15,14 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
+    /// An empty one with room for `bytes`, so that it need not grow step by step.
+    pub(super) fn with_capacity(bytes: usize) -> Self {
+        Self {
+            data: Vec::with_capacity(bytes),
+            ..Self::default()
+        }
+    }
+
     /// Bytes of memory it takes.
     pub(super) fn held_bytes(&self) -> usize {
         self.data.len()

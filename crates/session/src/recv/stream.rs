@@ -16,6 +16,11 @@ const GAPS_MAX: usize = 1024;
 /// Gaps that a reliable stream may have: a peer that numbers its ADUs more sparsely is at fault.
 const RELIABLE_GAPS_MAX: usize = 1 << 16;
 
+/// Memory reserved for an ADU when its first fragment arrives, at most, and only while few others are
+/// incomplete: a peer that leaves many unfinished cannot make much be reserved.
+const EXPECTED_BYTES_MAX: usize = 512 << 10;
+const FEW_PARTIAL: usize = 16;
+
 /// The peer broke the rules; the session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Violation {
@@ -65,6 +70,8 @@ pub(crate) struct RecvStream {
     consumed: u64,
     granted: u64,
     held_bytes: usize,
+    /// Size of the latest ADU of several fragments: what the next may need.
+    latest_bytes: usize,
     /// ADUs thrown away because the application did not read (unreliable streams only).
     pub dropped_adus: u64,
     pub received_adus: u64,
@@ -88,6 +95,7 @@ impl RecvStream {
             consumed: 0,
             granted,
             held_bytes: 0,
+            latest_bytes: 0,
             dropped_adus: 0,
             received_adus: 0,
             received_bytes: 0,
@@ -128,14 +136,24 @@ impl RecvStream {
         // Credit first: what exceeds it must not even be allocated.
         self.account(growth as u64 + overhead)?;
         self.held_bytes += growth;
-        let assembly = self.partial.entry(sequence).or_default();
+        let expected = if self.partial.len() < FEW_PARTIAL {
+            self.latest_bytes
+        } else {
+            0
+        };
+        let assembly = self
+            .partial
+            .entry(sequence)
+            .or_insert_with(|| Assembly::with_capacity(expected));
         let complete = assembly.add(fragment.offset, &fragment.payload, fragment.is_final)?;
         if !complete {
             self.make_room();
             return Ok(Accepted::Stored);
         }
         let assembly = self.partial.remove(&sequence).expect("just added to");
-        Ok(self.finish(sequence, assembly.finish()))
+        let data = assembly.finish();
+        self.latest_bytes = data.len().min(EXPECTED_BYTES_MAX);
+        Ok(self.finish(sequence, data))
     }
 
     fn account(&mut self, bytes: u64) -> Result<(), Violation> {
