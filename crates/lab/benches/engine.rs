@@ -3,16 +3,23 @@
 //! Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of
 //! several runs with the smallest and the largest; quote ratios, and never across machines.
 
-use std::time::{Duration, Instant as Clock};
+use std::{
+    net::SocketAddr,
+    num::NonZeroUsize,
+    time::{Duration, Instant as Clock},
+};
 
-use anabranch_base::{Instant, Rate, Seed};
+use anabranch_base::{Instant, Rate, Seed, SocketId};
 use anabranch_lab::{Outcome, Row};
 use anabranch_link::{Config as LinkConfig, Queue, RateSource, duplex::Configs};
-use anabranch_session::{AllowList, Config, Controller};
+use anabranch_session::{
+    AllowList, Config, Controller, Engine, Event, Link, Received, SecretKey, StreamSpec,
+};
 use anabranch_sim::{
     World,
     apps::{Load, Receiver, Sender},
 };
+use bytes::{Bytes, BytesMut};
 use serde_json::json;
 
 const RUNS: usize = 3;
@@ -90,6 +97,149 @@ fn row(name: &str, unit: &str, [low, median, high]: [f64; 3]) -> Row {
     row
 }
 
+/// Two engines joined by memory: what each spends on full-size packets of one channel, encryption,
+/// acknowledgements and the application's calls included. A turn is a millisecond of virtual time, in
+/// which about 85 packets leave, as on a host under load.
+struct Direct {
+    engines: [Engine; 2],
+    now: Instant,
+    spent: [Duration; 2],
+    packets: [u64; 2],
+    batch: Vec<u8>,
+    sockets: [SocketAddr; 2],
+}
+
+impl Direct {
+    fn new() -> Self {
+        let keys = [1_u8, 2].map(|seed| SecretKey::from_seed([seed; 32]));
+        let mut config = Config::default();
+        config.channel.controller = Controller::Fixed(Rate::from_mbps(1000));
+        let ids = [keys[0].node_id(), keys[1].node_id()];
+        let epoch = Clock::now();
+        let mut index = 0_u8;
+        let engines = keys.map(|key| {
+            index += 1;
+            let peer = ids[usize::from(2 - index)];
+            Engine::new(
+                epoch,
+                key,
+                AllowList::of([peer]),
+                config.clone(),
+                [index; 32],
+            )
+        });
+        Self {
+            engines,
+            now: Instant::EPOCH,
+            spent: [Duration::ZERO; 2],
+            packets: [0; 2],
+            batch: Vec::new(),
+            sockets: [
+                SocketAddr::from(([10, 0, 0, 1], 1)),
+                SocketAddr::from(([10, 0, 0, 2], 2)),
+            ],
+        }
+    }
+
+    /// Runs one side for a turn: what it received is in `packets`, and what it sends comes back.
+    fn turn(&mut self, side: usize, packets: Vec<BytesMut>) -> Vec<BytesMut> {
+        let received: Vec<Received> = packets
+            .into_iter()
+            .map(|data| Received {
+                socket: SocketId(0),
+                remote: self.sockets[1 - side],
+                local_ip: None,
+                ecn: None,
+                data,
+            })
+            .collect();
+        let mut sent = Vec::new();
+        let engine = &mut self.engines[side];
+        let most = NonZeroUsize::new(40).expect("not zero");
+        let mut begin = Clock::now();
+        for packet in received {
+            engine.handle_packet(self.now, packet);
+        }
+        if engine.poll_timeout().is_some_and(|at| at <= self.now) {
+            engine.handle_timeout(self.now);
+        }
+        while let Some(transmit) = engine.poll_transmit(self.now, most, &mut self.batch) {
+            self.spent[side] += begin.elapsed();
+            self.packets[side] += transmit.packets() as u64;
+            let segment = transmit.segment_size.unwrap_or(transmit.size);
+            sent.extend(
+                self.batch[..transmit.size]
+                    .chunks(segment)
+                    .map(BytesMut::from),
+            );
+            begin = Clock::now();
+        }
+        self.spent[side] += begin.elapsed();
+        sent
+    }
+
+    /// Sends `bytes` in ADUs of 64 KiB; microseconds per data packet at the sender and the receiver.
+    fn run(mut self, bytes: usize) -> [f64; 2] {
+        const ADU: usize = 64 << 10;
+        let peer = self.engines[1].node_id();
+        let link = Link {
+            socket: SocketId(0),
+            remote: self.sockets[1],
+        };
+        let session = self.engines[0]
+            .connect(self.now, peer, vec![link])
+            .expect("a valid address");
+        let stream = self.engines[0]
+            .open_stream(self.now, session, StreamSpec::bulk("bench"))
+            .expect("a valid spec");
+        let adu = Bytes::from(vec![7; ADU]);
+        let mut incoming = None;
+        let (mut queued, mut taken) = (0, 0);
+        let mut on_the_way = Vec::new();
+        while taken < bytes {
+            self.now += Duration::from_millis(1);
+            let begin = Clock::now();
+            while queued < bytes {
+                let sent = self.engines[0].send(self.now, session, stream, adu.clone());
+                if sent.is_err() {
+                    break;
+                }
+                queued += ADU;
+            }
+            while self.engines[0].poll_event().is_some() {}
+            self.spent[0] += begin.elapsed();
+            let forward = self.turn(0, std::mem::take(&mut on_the_way));
+            let begin = Clock::now();
+            while let Some(event) = self.engines[1].poll_event() {
+                if let Event::StreamOpened {
+                    session, stream, ..
+                } = event
+                {
+                    incoming = Some((session, stream));
+                }
+            }
+            if let Some((session, stream)) = incoming {
+                while let Some(adu) = self.engines[1].receive(self.now, session, stream) {
+                    taken += adu.data.len();
+                }
+            }
+            self.spent[1] += begin.elapsed();
+            on_the_way = self.turn(1, forward);
+        }
+        let packets = self.packets[0] as f64;
+        self.spent.map(|spent| spent.as_secs_f64() * 1e6 / packets)
+    }
+}
+
+fn each_side() -> [Row; 2] {
+    let runs: Vec<[f64; 2]> = (0..RUNS).map(|_| Direct::new().run(200_000_000)).collect();
+    let side = |index: usize| spread(runs.iter().map(|run| run[index]).collect());
+    [
+        row("send_one_packet", "us", side(0)),
+        row("receive_one_packet", "us", side(1)),
+    ]
+}
+
 /// One channel, full-size packets, both ends and the simulator: an upper bound of what sending and
 /// receiving one packet costs together.
 fn per_packet() -> Row {
@@ -134,7 +284,10 @@ fn main() {
         experiment: "engine",
         version: env!("CARGO_PKG_VERSION"),
         seed: 1,
-        rows: vec![per_packet(), simulator_speed()],
+        rows: each_side()
+            .into_iter()
+            .chain([per_packet(), simulator_speed()])
+            .collect(),
     };
     let text = serde_json::to_string_pretty(&outcome).expect("rows are JSON");
     #[allow(clippy::print_stdout)] // The bench's result.

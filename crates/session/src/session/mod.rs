@@ -403,10 +403,7 @@ impl Session {
         };
         let reports = self.members.iter().filter_map(|m| m.collector.due()).min();
         let dial = self.links.iter().filter_map(LinkState::next_dial).min();
-        let expiry = self
-            .active_halves()
-            .filter_map(SendStream::deadline)
-            .min();
+        let expiry = self.active_halves().filter_map(SendStream::deadline).min();
         [self.pump_at, timed_out, reports, dial, expiry]
             .into_iter()
             .flatten()
@@ -415,7 +412,9 @@ impl Session {
 
     /// The sending halves that may need something.
     fn active_halves(&self) -> impl Iterator<Item = &SendStream> {
-        self.active.iter().filter_map(|stream| self.send.get(stream))
+        self.active
+            .iter()
+            .filter_map(|stream| self.send.get(stream))
     }
 
     /// How long packets may gather; `None`: this session does not mind.
