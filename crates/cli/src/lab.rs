@@ -1,13 +1,23 @@
 //! `anabranch lab`: experiments that anyone can run again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anabranch_base::Seed;
-use anabranch_lab::{EXPERIMENTS, Experiment, Options, Outcome as Results, Row};
+use anabranch_lab::{
+    EXPERIMENTS, Experiment, Options, Outcome as Results, Row,
+    corpus::Corpus,
+    output::{Page, to_csv},
+    parallel,
+};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use crate::exit::{self, Failure, Outcome};
+
+/// Where recordings lie that are too many, or not free, to travel with the program.
+const RECORDINGS: [&str; 2] = ["../shared/data/paths", "shared/data/paths"];
+/// Recordings that were left out and are named; the others are only counted.
+const SKIPPED_SHOWN: usize = 5;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -21,6 +31,8 @@ enum Command {
     List,
     /// Run one.
     Run(Run),
+    /// Run all, and write one page with plans, figures and plots.
+    Report(Report),
 }
 
 #[derive(Debug, Args)]
@@ -33,15 +45,77 @@ struct Run {
     /// Number of runs, with consecutive seeds.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: u64,
-    /// Only rows whose name contains this, such as a pair of `pairs`.
+    /// Only rows whose name contains this, such as a pair of `pairs` or a method of `prediction`.
     #[arg(long)]
     only: Option<String>,
-    /// Write JSON, to FILE or, without one, to standard output.
+    #[command(flatten)]
+    traces: Traces,
+    /// Write JSON, to FILE; without one, or with -, to standard output.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     json: Option<Option<PathBuf>>,
+    /// Write NAME.json, NAME.csv and the plots to this folder, which is made.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Say nothing while it runs.
     #[arg(long)]
     quiet: bool,
+}
+
+#[derive(Debug, Args)]
+struct Report {
+    /// Seed of the runs.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only experiments whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    #[command(flatten)]
+    traces: Traces,
+    /// Folder for report.md, report.html, rows and plots; it is made.
+    #[arg(long, value_name = "DIR", default_value = "lab-report")]
+    out: PathBuf,
+    /// Say nothing while it runs.
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(Debug, Args)]
+struct Traces {
+    /// Recordings to run on, and folders of them: CSV with a header naming t_s and bandwidth_bps, rtt_ms or
+    /// loss. Without this: ../shared/data/paths if it is there, else the few that travel with the program.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    traces: Vec<PathBuf>,
+}
+
+impl Traces {
+    fn read(&self, experiment: &Experiment, quiet: bool) -> Result<Corpus, Failure> {
+        let default = RECORDINGS.map(PathBuf::from);
+        let corpus = experiment
+            .corpus(&self.traces, &default)
+            .map_err(Failure::file)?;
+        if experiment.takes_traces && corpus.recordings.is_empty() {
+            return Err(Failure::usage(format!(
+                "no recordings in {}",
+                self.traces
+                    .iter()
+                    .map(|path| path.display().to_string())
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )));
+        }
+        if !quiet && experiment.takes_traces {
+            eprintln!(
+                "{}: {} recordings, {} files left out",
+                experiment.name,
+                corpus.recordings.len(),
+                corpus.skipped.len()
+            );
+            for words in corpus.skipped.iter().take(SKIPPED_SHOWN) {
+                eprintln!("  left out: {words}");
+            }
+        }
+        Ok(corpus)
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -54,6 +128,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             exit::print_line(&lines.join("\n"))
         }
         Command::Run(run) => run.go(),
+        Command::Report(report) => report.go(),
+    }
+}
+
+fn progress(quiet: bool) -> impl Fn(&str) + Sync {
+    move |line| {
+        if !quiet {
+            eprintln!("{line}");
+        }
     }
 }
 
@@ -67,44 +150,121 @@ impl Run {
                 names.join(", ")
             ))
         })?;
-        let results: Vec<Results> = (self.seed..self.seed.saturating_add(self.seeds))
-            .map(|seed| {
-                experiment.run(&Options {
-                    seed: Seed(seed),
-                    only: self.only.as_deref(),
-                    progress: &|line| {
-                        if !self.quiet {
-                            eprintln!("{line}");
-                        }
-                    },
-                })
-            })
-            .collect();
-        if results.iter().all(|result| result.rows.is_empty()) {
+        if !experiment.takes_traces && !self.traces.traces.is_empty() {
             return Err(Failure::usage(format!(
-                "--only {} matches no row of '{}'",
-                self.only.as_deref().unwrap_or_default(),
+                "'{}' runs on no recordings; leave out --traces",
                 self.name
             )));
         }
+        let corpus = self.traces.read(experiment, self.quiet)?;
+        let seeds: Vec<u64> = (self.seed..self.seed.saturating_add(self.seeds)).collect();
+        let results: Vec<Results> = parallel::map(&seeds, |&seed| {
+            experiment.run(&Options {
+                seed: Seed(seed),
+                only: self.only.as_deref(),
+                corpus: &corpus,
+                progress: &progress(self.quiet),
+            })
+        });
+        if results.iter().all(|result| result.rows.is_empty()) {
+            return Err(Failure::usage(match &self.only {
+                Some(only) => format!("--only {only} matches no row of '{}'", self.name),
+                None => format!(
+                    "'{}' has nothing to say of these recordings; they may be too short, or lack the column it needs",
+                    self.name
+                ),
+            }));
+        }
+        // One run is one object, as every tool expects; several are a list of them.
+        let text = match results.as_slice() {
+            [one] => serde_json::to_string_pretty(one),
+            many => serde_json::to_string_pretty(many),
+        }
+        .map_err(Failure::other)?;
+        if let Some(folder) = &self.out {
+            make_folder(folder)?;
+            write(
+                &folder.join(format!("{}.json", self.name)),
+                &(text.clone() + "\n"),
+            )?;
+            let rows: Vec<Row> = results
+                .iter()
+                .flat_map(|result| result.rows.clone())
+                .collect();
+            write(&folder.join(format!("{}.csv", self.name)), &to_csv(&rows))?;
+            write_plots(folder, experiment, &results[0])?;
+        }
         match &self.json {
+            None if self.out.is_some() => Ok(()),
             None => exit::print_line(&table(&results)),
-            Some(target) => {
-                // One run is one object, as every tool expects; several are a list of them.
-                let text = match results.as_slice() {
-                    [one] => serde_json::to_string_pretty(one),
-                    many => serde_json::to_string_pretty(many),
-                }
-                .map_err(Failure::other)?;
-                match target {
-                    None => exit::print_line(&text),
-                    Some(path) => std::fs::write(path, text + "\n").map_err(|error| {
-                        Failure::file(format!("cannot write {}: {error}", path.display()))
-                    }),
-                }
-            }
+            Some(None) => exit::print_line(&text),
+            Some(Some(path)) if path.as_os_str() == "-" => exit::print_line(&text),
+            Some(Some(path)) => write(path, &(text + "\n")),
         }
     }
+}
+
+impl Report {
+    fn go(&self) -> Outcome {
+        let wanted: Vec<&Experiment> = EXPERIMENTS
+            .iter()
+            .filter(|known| {
+                self.only
+                    .as_ref()
+                    .is_none_or(|only| known.name.contains(only))
+            })
+            .collect();
+        if wanted.is_empty() {
+            return Err(Failure::usage(format!(
+                "--only {} matches no experiment",
+                self.only.as_deref().unwrap_or_default()
+            )));
+        }
+        make_folder(&self.out)?;
+        let mut page = Page::default();
+        for experiment in wanted {
+            let corpus = self.traces.read(experiment, self.quiet)?;
+            let outcome = experiment.run(&Options {
+                seed: Seed(self.seed),
+                only: None,
+                corpus: &corpus,
+                progress: &progress(self.quiet),
+            });
+            let rows_file = format!("{}.csv", experiment.name);
+            write(&self.out.join(&rows_file), &to_csv(&outcome.rows))?;
+            let json = serde_json::to_string_pretty(&outcome).map_err(Failure::other)?;
+            write(
+                &self.out.join(format!("{}.json", experiment.name)),
+                &(json + "\n"),
+            )?;
+            write_plots(&self.out, experiment, &outcome)?;
+            page.sections.push(experiment.section(&outcome, rows_file));
+            // What is done is on the page already if a later experiment is interrupted.
+            write(&self.out.join("report.md"), &page.to_markdown())?;
+            write(&self.out.join("report.html"), &page.to_html())?;
+        }
+        exit::print_line(&self.out.join("report.html").display().to_string())
+    }
+}
+
+fn write_plots(folder: &Path, experiment: &Experiment, outcome: &Results) -> Result<(), Failure> {
+    let section = experiment.section(outcome, String::new());
+    for plot in &section.plots {
+        if let Some(svg) = plot.to_svg() {
+            write(&folder.join(section.plot_file(plot)), &svg)?;
+        }
+    }
+    Ok(())
+}
+
+fn make_folder(folder: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::file(format!("cannot make {}: {error}", folder.display())))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text)
+        .map_err(|error| Failure::file(format!("cannot write {}: {error}", path.display())))
 }
 
 /// One line a row, one column a field; fields that a row lacks are left empty.

@@ -284,6 +284,7 @@ fn main() {
         experiment: "engine",
         version: env!("CARGO_PKG_VERSION"),
         seed: 1,
+        traces: Vec::new(),
         rows: each_side()
             .into_iter()
             .chain([per_packet(), simulator_speed()])

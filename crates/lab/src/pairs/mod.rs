@@ -1,34 +1,28 @@
-//! # pairs: unequal paths in virtual time
-//!
-//! **Question.** How much of the sum of several unequal paths does one reliable transfer get, how do
-//! small urgent messages fare beside it, how long is the gap when a path dies, and is the result ever
-//! worse than the best path alone?
-//!
-//! **Plan.** Sender and receiver are whole nodes in the simulator. Links are drop-tail with a queue of
-//! one bandwidth-delay product; a link's rate counts IP bytes. `goodput_fraction` is application bytes
-//! over (time × sum of the link rates), time running from the dialling of the first handshake to the
-//! delivery of the last byte, in order. About 0.958 is the ceiling for our container in 1500-byte
-//! packets. `best_single_fraction` is the best of the same transfer over each path alone, also over
-//! the sum; `sum_mbps` the sum itself.
-//!
-//! | name | links |
-//! |---|---|
-//! | `B` | 100 Mbit/s 20 ms + 50 Mbit/s 60 ms, 250 MB |
-//! | `C` | 80 Mbit/s 30 ms 1 % loss + 40 Mbit/s 100 ms 0.1 % loss, 120 MB |
-//! | `E` | B, the fast path silent from 4 s to 9 s |
-//! | `F` | B with 2 Mbit/s of 1200-byte reliable messages beside the bulk |
-//! | `G` | 300 Mbit/s 10 ms + 80 Mbit/s 30 ms with a small stream beside it |
-//! | `three` | 12 Mbit/s 60 ms + 6 Mbit/s 120 ms + 2 Mbit/s 300 ms, each walking ±50 % every 500 ms, 20 MB |
-//! | `u01`…`u16` | sixteen pairs: 20 to 300 ms, 1:1 to 10:1, 0 to 3 % loss |
+#![doc = include_str!("plan.md")]
 
 mod cases;
 mod measure;
 
 use serde_json::json;
 
-use crate::{Options, Row, parallel};
+use crate::{
+    Experiment, Options, Row,
+    output::{Axis, Curve, Mark, Plot, Published},
+    parallel,
+};
 use cases::Case;
 use measure::{Measured, measure};
+
+/// The experiment.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "pairs",
+    summary: "transfers and messages over unequal paths in virtual time, against the best single path and the sum",
+    plan: include_str!("plan.md"),
+    takes_traces: false,
+    run,
+    compare,
+    plots,
+};
 
 /// One run to make.
 struct Job {
@@ -40,7 +34,7 @@ struct Job {
 pub fn run(options: &Options<'_>) -> Vec<Row> {
     let jobs: Vec<Job> = cases::all()
         .into_iter()
-        .filter(|case| options.only.is_none_or(|only| case.name.contains(only)))
+        .filter(|case| options.wants(&case.name))
         .flat_map(|case| {
             let setups = case.setups.clone();
             setups.into_iter().map(move |setup| Job {
@@ -118,4 +112,117 @@ fn row(job: &Job, both: &Measured, single: Option<&Measured>) -> Row {
 /// Four decimals are more than any of these figures carries.
 fn rounded(value: f64) -> serde_json::Value {
     json!((value * 1e4).round() / 1e4)
+}
+
+fn is_default(row: &Row) -> bool {
+    row.get("policy").is_some_and(|policy| policy == "default")
+        && row
+            .get("controller")
+            .is_some_and(|controller| controller == "auto")
+}
+
+fn number(row: &Row, field: &str) -> Option<f64> {
+    row.get(field)?.as_f64()
+}
+
+/// A case, a field of its rows, what is measured, the others' figures.
+const FIGURES: [(&str, &str, &str, &str); 8] = [
+    (
+        "B",
+        "goodput_fraction",
+        "B: fraction of the sum",
+        "MPTCP 0.91–0.93, noq 0.85–0.94, tquic 0.86–0.90",
+    ),
+    (
+        "C",
+        "goodput_fraction",
+        "C: fraction of the sum",
+        "MPTCP 0.08–0.87, noq 0.75–0.79, tquic 0.85",
+    ),
+    (
+        "E",
+        "longest_gap_ms",
+        "E: longest gap, ms",
+        "MPTCP 500–1500, noq 6000–7000, tquic 7000",
+    ),
+    (
+        "F",
+        "p50_ms",
+        "F: median delay of messages, ms",
+        "MPTCP 31–34, noq 11–72; the floor is 10",
+    ),
+    (
+        "F",
+        "p99_ms",
+        "F: 99th percentile of their delay, ms",
+        "MPTCP 71–84, noq 22–200",
+    ),
+    (
+        "F",
+        "goodput_fraction",
+        "F: fraction of the sum",
+        "noq 0.84–0.90",
+    ),
+    (
+        "G",
+        "goodput_fraction",
+        "G: fraction of the sum",
+        "a bonding tunnel 0.84",
+    ),
+    (
+        "three",
+        "goodput_fraction",
+        "three: fraction of the sum",
+        "MPTCP 0.80–0.87, noq 0.84–0.89, tquic 0.73",
+    ),
+];
+
+fn compare(rows: &[Row]) -> Vec<Published> {
+    FIGURES
+        .iter()
+        .filter_map(|(case, field, what, theirs)| {
+            let row = rows
+                .iter()
+                .find(|row| is_default(row) && row.get("pair").is_some_and(|pair| pair == case))?;
+            let ours = number(row, field)?;
+            Some(Published::new(
+                *what,
+                "measured on the same links",
+                *theirs,
+                ours.to_string(),
+            ))
+        })
+        .collect()
+}
+
+fn plots(rows: &[Row]) -> Vec<Plot> {
+    let mut points: Vec<(f64, f64)> = rows
+        .iter()
+        .filter(|row| is_default(row))
+        .filter_map(|row| {
+            Some((
+                number(row, "best_single_fraction")?,
+                number(row, "goodput_fraction")?,
+            ))
+        })
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    vec![Plot {
+        file: "against-single".into(),
+        title: "Default policy against the best single path".into(),
+        x: Axis::linear("best single path, fraction of the sum"),
+        y: Axis::linear("together, fraction of the sum"),
+        curves: vec![
+            Curve {
+                name: "pairs".into(),
+                mark: Mark::Points,
+                points,
+            },
+            Curve {
+                name: "no better".into(),
+                mark: Mark::Guide,
+                points: vec![(0.4, 0.4), (0.95, 0.95)],
+            },
+        ],
+    }]
 }

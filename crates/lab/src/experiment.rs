@@ -1,0 +1,131 @@
+//! What an experiment is, and what comes out of one.
+
+use std::path::PathBuf;
+
+use anabranch_base::Seed;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    corpus::Corpus,
+    output::{Plot, Published, Section},
+    recording::RecordingError,
+};
+
+/// A row of results: flat, with the unit in the name of every field.
+pub type Row = Map<String, Value>;
+
+/// The results of one run of an experiment.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    /// Its name.
+    pub experiment: &'static str,
+    /// Version of the code that ran.
+    pub version: &'static str,
+    /// The seed.
+    pub seed: u64,
+    /// Names of the recordings it ran on, for experiments that take some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub traces: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+/// What `lab run` hands to an experiment.
+pub struct Options<'a> {
+    /// The seed of the run.
+    pub seed: Seed,
+    /// Run only the rows whose name contains this.
+    pub only: Option<&'a str>,
+    /// The recordings to run on, for experiments that take some.
+    pub corpus: &'a Corpus,
+    /// Called with a line of words when a part is done.
+    pub progress: &'a (dyn Fn(&str) + Sync),
+}
+
+impl Options<'_> {
+    /// Whether a part with this name is to be run.
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.is_none_or(|only| name.contains(only))
+    }
+}
+
+/// An experiment. Its folder holds the plan (`plan.md`, with citation and deviations) beside the code.
+#[derive(Clone, Copy)]
+pub struct Experiment {
+    /// The name to run it by.
+    pub name: &'static str,
+    /// One line for `lab list`.
+    pub summary: &'static str,
+    /// Question, plan, citation and deviations, in Markdown.
+    pub plan: &'static str,
+    /// Whether it runs on recordings.
+    pub takes_traces: bool,
+    pub(crate) run: fn(&Options<'_>) -> Vec<Row>,
+    /// The published figures, or the targets, beside ours.
+    pub(crate) compare: fn(&[Row]) -> Vec<Published>,
+    pub(crate) plots: fn(&[Row]) -> Vec<Plot>,
+}
+
+impl Experiment {
+    /// The experiment called `name`.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        crate::EXPERIMENTS
+            .iter()
+            .find(|experiment| experiment.name == name)
+    }
+
+    /// The recordings it runs on: those named; else, if the folder is there, `default`; else the few that
+    /// travel with the program. Empty for an experiment that takes none.
+    ///
+    /// # Errors
+    /// A recording that was named cannot be read.
+    pub fn corpus(&self, named: &[PathBuf], default: &[PathBuf]) -> Result<Corpus, RecordingError> {
+        if !self.takes_traces {
+            return Ok(Corpus::default());
+        }
+        if !named.is_empty() {
+            return Corpus::read(named);
+        }
+        match default.iter().find(|folder| folder.is_dir()) {
+            Some(folder) => Corpus::read(std::slice::from_ref(folder)),
+            None => Ok(Corpus::bundled()),
+        }
+    }
+
+    /// Runs it.
+    pub fn run(&self, options: &Options<'_>) -> Outcome {
+        Outcome {
+            experiment: self.name,
+            version: env!("CARGO_PKG_VERSION"),
+            seed: options.seed.0,
+            traces: options
+                .corpus
+                .recordings
+                .iter()
+                .map(|recording| recording.name.clone())
+                .collect(),
+            rows: (self.run)(options),
+        }
+    }
+}
+
+impl Experiment {
+    /// What a report shows of a run; all rows stand in `rows_file`.
+    pub fn section(&self, outcome: &Outcome, rows_file: String) -> Section {
+        let mut provenance = format!("Version {}, seed {}", outcome.version, outcome.seed);
+        match outcome.traces.as_slice() {
+            [] => {}
+            [one] => provenance += &format!(", on {one}"),
+            many => provenance += &format!(", on {} recordings", many.len()),
+        }
+        Section {
+            name: self.name,
+            plan: self.plan,
+            provenance: provenance + ".",
+            published: (self.compare)(&outcome.rows),
+            plots: (self.plots)(&outcome.rows),
+            rows_file,
+        }
+    }
+}
