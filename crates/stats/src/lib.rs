@@ -1,0 +1,4 @@
+//! Path statistics: distributions, predictors and estimators over what the channels measured.
+//!
+//! One estimator a file; no clocks, no input or output. Estimators say when they know too little
+//! instead of inventing a number.
