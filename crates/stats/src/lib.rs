@@ -2,3 +2,6 @@
 //!
 //! One estimator a file; no clocks, no input or output. Estimators say when they know too little
 //! instead of inventing a number.
+
+pub mod evidence;
+pub mod rtt;
