@@ -4,4 +4,5 @@
 //! instead of inventing a number.
 
 pub mod evidence;
+pub mod loss;
 pub mod rtt;
