@@ -4,5 +4,6 @@
 //! instead of inventing a number.
 
 pub mod evidence;
+pub mod joint;
 pub mod loss;
 pub mod rtt;
