@@ -7,4 +7,5 @@ pub mod change;
 pub mod evidence;
 pub mod joint;
 pub mod loss;
+pub mod regression;
 pub mod rtt;
