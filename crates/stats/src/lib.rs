@@ -3,6 +3,7 @@
 //! One estimator a file; no clocks, no input or output. Estimators say when they know too little
 //! instead of inventing a number.
 
+pub mod bottleneck;
 pub mod change;
 pub mod evidence;
 pub mod joint;

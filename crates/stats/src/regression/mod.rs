@@ -2,7 +2,7 @@
 //!
 //! | file | estimator | source |
 //! |---|---|---|
-//! | [`line`] | least squares, online, with forgetting | [Daemons §3, Eqs. (5), (6) for degree 1] |
+//! | [`mod@line`] | least squares, online, with forgetting | [Daemons §3, Eqs. (5), (6) for degree 1] |
 //! | [`theil_sen`] | the median of slopes, for outliers | Theil 1950, Sen 1968 |
 //! | [`link`] | effective bandwidth and d_min, with the fallback; EBW of a path | [Daemons §3, Eqs. (2)–(4)] |
 //! | [`bound`] | the distribution-free bound on the fit's error | [Daemons §3, Eqs. (8), (10)] |

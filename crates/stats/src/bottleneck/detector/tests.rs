@@ -1,0 +1,161 @@
+use anabranch_base::{Random, Seed};
+
+use super::*;
+
+fn at(ms: u64) -> Instant {
+    Instant::EPOCH + Duration::from_millis(ms)
+}
+
+/// A queue's delay, sampled every 10 ms: a noisy walk between empty and full.
+struct Queue(f64, Random);
+
+impl Queue {
+    fn new(name: &str) -> Self {
+        Self(0.02, Seed(9).stream(name))
+    }
+
+    fn step(&mut self) -> f64 {
+        self.0 = (self.0 + self.1.normal(0.0, 0.004)).clamp(0.0, 0.05);
+        self.0
+    }
+}
+
+/// Runs four channels of which the first two share a queue (the second meets it 100 ms later) until `end_ms`, and the last two
+/// have their own.
+fn run(detector: &mut Detector, from_ms: u64, end_ms: u64, shared: bool) {
+    let mut queues = ["a", "b", "c", "d"].map(Queue::new);
+    let mut behind = [0.0; 10];
+    for (step, ms) in (from_ms..end_ms).step_by(10).enumerate() {
+        let waits = [0, 1, 2, 3].map(|i| queues[i].step());
+        let earlier = std::mem::replace(&mut behind[step % 10], waits[0]);
+        let second = if shared { earlier } else { waits[1] };
+        for (channel, wait) in [waits[0], second, waits[2], waits[3]]
+            .into_iter()
+            .enumerate()
+        {
+            let offset = 1000.0 * channel as f64;
+            detector
+                .observe_delay(channel, at(ms), offset + wait)
+                .unwrap();
+        }
+        detector.advance(at(ms.saturating_sub(200)));
+    }
+}
+
+#[test]
+fn finds_the_pair_and_its_lag() {
+    let mut detector = Detector::new(Config::new(4)).unwrap();
+    run(&mut detector, 0, 60_000, true);
+    let mut groups = [9; 4];
+    detector.groups(&mut groups);
+    assert_eq!(groups, [0, 0, 2, 3]);
+    assert_eq!(detector.verdict(1, 0).unwrap(), Verdict::Shared);
+    assert_eq!(detector.verdict(2, 3).unwrap(), Verdict::Separate);
+    let coherence = detector.coherence(0, 1).unwrap();
+    assert_eq!(coherence.lag, 2, "100 ms are two bins");
+    assert!(
+        coherence.coefficient > 0.9 && coherence.score() > 5.0,
+        "{coherence:?}"
+    );
+    assert!(detector.coherence(2, 3).unwrap().coefficient < 0.3);
+    assert_eq!(detector.late(), 0);
+}
+
+#[test]
+fn follows_a_change_of_route() {
+    let mut detector = Detector::new(Config::new(4)).unwrap();
+    run(&mut detector, 0, 60_000, true);
+    assert_eq!(detector.verdict(0, 1).unwrap(), Verdict::Shared);
+    run(&mut detector, 60_000, 61_000, false);
+    assert_eq!(
+        detector.verdict(0, 1).unwrap(),
+        Verdict::Shared,
+        "one second is no evidence"
+    );
+    run(&mut detector, 61_000, 300_000, false);
+    assert_eq!(detector.verdict(0, 1).unwrap(), Verdict::Separate);
+    run(&mut detector, 300_000, 400_000, true);
+    assert_eq!(detector.verdict(0, 1).unwrap(), Verdict::Shared);
+}
+
+#[test]
+fn says_when_it_knows_too_little() {
+    let mut detector = Detector::new(Config::new(4)).unwrap();
+    assert_eq!(detector.verdict(0, 1).unwrap(), Verdict::Unknown);
+    assert!(matches!(
+        detector.coherence(0, 1),
+        Err(EstimateError::TooFew { .. })
+    ));
+    run(&mut detector, 0, 1_000, true);
+    assert_eq!(detector.verdict(0, 1).unwrap(), Verdict::Unknown);
+    assert!(detector.summary(0).is_err());
+
+    let mut constant = Detector::new(Config::new(2)).unwrap();
+    for ms in (0..60_000).step_by(10) {
+        constant.observe_delay(0, at(ms), 0.02).unwrap();
+        constant.observe_delay(1, at(ms), 0.03).unwrap();
+    }
+    constant.advance(at(60_000));
+    assert!(matches!(
+        constant.coherence(0, 1),
+        Err(EstimateError::Constant { .. })
+    ));
+    assert_eq!(constant.verdict(0, 1).unwrap(), Verdict::Unknown);
+
+    let mut silent = Detector::new(Config::new(2)).unwrap();
+    (0..60_000)
+        .step_by(10)
+        .for_each(|ms| silent.observe_delay(0, at(ms), ms as f64 % 7.0).unwrap());
+    assert!(silent.coherence(0, 1).is_err());
+    assert_eq!(silent.verdict(0, 1).unwrap(), Verdict::Unknown);
+}
+
+#[test]
+fn bad_input_is_refused() {
+    let mut detector = Detector::new(Config::new(2)).unwrap();
+    assert!(detector.observe_delay(2, at(0), 0.1).is_err());
+    assert!(detector.observe_delay(0, at(0), f64::NAN).is_err());
+    assert!(detector.observe_loss(2).is_err());
+    assert!(detector.verdict(0, 0).is_err() && detector.verdict(0, 2).is_err());
+    let bad: [fn(&mut Config); 7] = [
+        |c| c.channels = 1,
+        |c| c.bin = Duration::ZERO,
+        |c| c.horizon = Duration::ZERO,
+        |c| c.interval = Duration::ZERO,
+        |c| c.coefficient_enter = f64::NAN,
+        |c| c.coefficient_leave = 0.9,
+        |c| c.score = 0.0,
+    ];
+    for change in bad {
+        let mut config = Config::new(2);
+        change(&mut config);
+        assert!(Detector::new(config).is_err(), "{config:?}");
+    }
+}
+
+#[test]
+fn late_early_and_after_a_gap() {
+    let mut detector = Detector::new(Config::new(2)).unwrap();
+    detector.observe_delay(0, at(10_000), 0.1).unwrap();
+    detector.advance(at(11_000));
+    detector.observe_delay(0, at(10_500), 0.1).unwrap();
+    assert_eq!(detector.late(), 1);
+    // Further ahead than the horizon: closes what is in the way.
+    detector.observe_delay(0, at(20_000), 0.1).unwrap();
+    detector.observe_delay(0, at(16_000), 0.1).unwrap();
+    assert_eq!(detector.late(), 2);
+    // A day later everything is new, at once.
+    run_pair(&mut detector, 86_400_000);
+    assert_eq!(detector.verdict(0, 1).unwrap(), Verdict::Shared);
+    detector.advance(at(3 * 86_400_000));
+    assert_eq!(detector.verdict(0, 1).unwrap(), Verdict::Unknown);
+}
+
+fn run_pair(detector: &mut Detector, from_ms: u64) {
+    let mut queue = Queue::new("pair");
+    for ms in (from_ms..from_ms + 60_000).step_by(10) {
+        let wait = queue.step();
+        detector.observe_delay(0, at(ms), wait).unwrap();
+        detector.observe_delay(1, at(ms), wait).unwrap();
+    }
+}
