@@ -132,6 +132,20 @@ pub enum ConfigError {
         /// The largest accepted.
         most: u64,
     },
+    /// Loss bursts that double beyond their limit.
+    #[error("bursts of up to {value} packets; give a power of two from 1 to {most}")]
+    BurstMax {
+        /// What was given.
+        value: u32,
+        /// The longest accepted.
+        most: u32,
+    },
+    /// A decay with which the lengths of bursts have no distribution.
+    #[error("the decay of burst lengths is {value}; give a number from 0 to 0.5")]
+    Decay {
+        /// What was given.
+        value: f64,
+    },
     /// Outages out of order, overlapping, touching or empty.
     #[error(
         "the outage from {from:?} to {to:?} ends before it begins or begins before an earlier one has ended; list outages in order and apart from each other"

@@ -6,8 +6,8 @@
 //! |---|---|
 //! | `rate` | `unlimited` · `50 Mbit/s` · `20 Mbit/s +- 50 % every 500 ms` · `trace NAME [x0.5] [from 10 s]` |
 //! | `delay` | `30 ms` |
-//! | `jitter` | `none` · `2 ms` (uniform, 0 to 2 ms) · `normal 2 ms`; then optionally `reordering` |
-//! | `loss` | `none` · `1 %` · `1 % in bursts of 4` · `gilbert GB/BG/G/B` (the four probabilities of [`GilbertElliott`]) |
+//! | `jitter` | `none` · `2 ms` (uniform, 0 to 2 ms) · `normal 2 ms` · `gaussian 2 ms` (around 6 ms); then optionally `reordering` |
+//! | `loss` | `none` · `1 %` · `1 % in bursts of 4` · `gilbert GB/BG/G/B` (the four probabilities of [`GilbertElliott`]) · `20 % in bursts up to 16` · `doubling START/DECAY/MAX` (the parts of [`Doubling`]) |
 //! | `queue` | `250 kB` · `100 ms` (at the mean rate) |
 //! | `ecn` | `none` · `60 kB` (mark above) |
 //! | `mtu` | `1400 B` |
@@ -21,6 +21,7 @@
 //! preset, forward is its uplink and backward its downlink.
 //!
 //! [`GilbertElliott`]: crate::loss::GilbertElliott
+//! [`Doubling`]: crate::loss::Doubling
 
 mod both;
 mod parse;

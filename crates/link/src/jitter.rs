@@ -32,6 +32,9 @@ pub enum Shape {
     /// The absolute value of a normal deviate with this standard deviation: mostly small, mean 0.8 of
     /// it, seldom above three times of it.
     Normal(Duration),
+    /// A normal deviate with this standard deviation around three times it, so that the delay of a link is
+    /// Gaussian; the 0.13 % below zero count as zero.
+    Gaussian(Duration),
 }
 
 impl Jitter {
@@ -47,6 +50,14 @@ impl Jitter {
     pub const fn normal(deviation: Duration) -> Self {
         Self::Some {
             shape: Shape::Normal(deviation),
+            reorders: false,
+        }
+    }
+
+    /// Gaussian with this deviation around three times it, in order.
+    pub const fn gaussian(deviation: Duration) -> Self {
+        Self::Some {
+            shape: Shape::Gaussian(deviation),
             reorders: false,
         }
     }
@@ -72,7 +83,7 @@ impl Jitter {
         match *self {
             Self::None => Ok(()),
             Self::Some {
-                shape: Shape::Uniform(amount) | Shape::Normal(amount),
+                shape: Shape::Uniform(amount) | Shape::Normal(amount) | Shape::Gaussian(amount),
                 ..
             } => config::at_most("jitter", amount, config::DURATION_MAX),
         }
@@ -106,6 +117,12 @@ impl Process {
                     let amount = self.random.normal(0.0, deviation.as_nanos() as f64).abs();
                     Duration::from_nanos(amount as u64)
                 }
+                Shape::Gaussian(deviation) => {
+                    let deviation = deviation.as_nanos() as f64;
+                    // The cast makes zero of what is below it.
+                    let amount = self.random.normal(3.0 * deviation, deviation) as u64;
+                    Duration::from_nanos(amount)
+                }
             },
         }
     }
@@ -129,6 +146,7 @@ mod tests {
         assert!((mean_ms(Jitter::uniform(two)) - 1.0).abs() < 0.02);
         // The mean of |N(0, σ)| is σ·√(2/π) = 0.798 σ.
         assert!((mean_ms(Jitter::normal(two)) - 1.596).abs() < 0.03);
+        assert!((mean_ms(Jitter::gaussian(two)) - 6.0).abs() < 0.06);
         assert_eq!(mean_ms(Jitter::None), 0.0);
     }
 

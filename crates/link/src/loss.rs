@@ -1,6 +1,10 @@
 //! Packets lost on the wire: independently, or in bursts.
 
+mod doubling;
+
 use anabranch_base::{Random, Seed};
+
+pub use doubling::{BURST_MAX, Doubling, HORDE_DECAY};
 
 use crate::config::{ConfigError, probability};
 
@@ -15,8 +19,10 @@ pub enum Loss {
         /// The probability that a packet is lost.
         probability: f64,
     },
-    /// In bursts.
+    /// In bursts of geometric length.
     GilbertElliott(GilbertElliott),
+    /// In bursts of 1, 2, 4, … packets.
+    Doubling(Doubling),
 }
 
 /// The Gilbert–Elliott model: a hidden state, good or bad, with a loss probability in each.
@@ -80,6 +86,7 @@ impl Loss {
                 let bad = model.bad_share();
                 bad * model.loss_bad + (1.0 - bad) * model.loss_good
             }
+            Self::Doubling(model) => model.rate_mean(),
         }
     }
 
@@ -93,6 +100,7 @@ impl Loss {
                 probability("loss in the good state", model.loss_good)?;
                 probability("loss in the bad state", model.loss_bad)
             }
+            Self::Doubling(model) => model.validate(),
         }
     }
 }
@@ -112,7 +120,8 @@ impl GilbertElliott {
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     model: Loss,
-    is_bad: bool,
+    /// Of Gilbert–Elliott: 0 good, 1 bad. Of doubling: packets of the burst still to be lost.
+    state: u32,
     random: Random,
 }
 
@@ -120,13 +129,14 @@ impl Process {
     /// Starts in a state drawn from the model's long-run shares, so there is no settling time.
     pub(crate) fn new(model: Loss, seed: Seed) -> Self {
         let mut random = seed.stream("loss");
-        let is_bad = match model {
-            Loss::GilbertElliott(model) => random.chance(model.bad_share()),
-            Loss::None | Loss::Random { .. } => false,
+        let state = match model {
+            Loss::GilbertElliott(model) => u32::from(random.chance(model.bad_share())),
+            Loss::Doubling(model) => model.any_state(&mut random),
+            Loss::None | Loss::Random { .. } => 0,
         };
         Self {
             model,
-            is_bad,
+            state,
             random,
         }
     }
@@ -137,15 +147,19 @@ impl Process {
             Loss::None => false,
             Loss::Random { probability } => self.random.chance(probability),
             Loss::GilbertElliott(model) => {
-                let (leave, stay_loss, other_loss) = if self.is_bad {
+                let (leave, stay_loss, other_loss) = if self.state == 1 {
                     (model.bad_to_good, model.loss_bad, model.loss_good)
                 } else {
                     (model.good_to_bad, model.loss_good, model.loss_bad)
                 };
                 let changes = self.random.chance(leave);
-                self.is_bad ^= changes;
+                self.state ^= u32::from(changes);
                 self.random
                     .chance(if changes { other_loss } else { stay_loss })
+            }
+            Loss::Doubling(model) => {
+                self.state = model.step(self.state, &mut self.random);
+                self.state > 0
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::{
     Config, Jitter, Loss, Outage, Queue, RateSource,
     describe::{DescribeError, LoadTrace, value},
     jitter,
-    loss::GilbertElliott,
+    loss::{Doubling, GilbertElliott},
     preset,
     queue::Limit,
     source::{Playback, Walk},
@@ -97,11 +97,11 @@ fn set(
         }
         "jitter" => {
             config.jitter = jitter(value).ok_or_else(|| {
-                wrong("'none', or a time such as '2 ms', with 'normal' before it if so and 'reordering' after it if so")
+                wrong("'none', or a time such as '2 ms', with 'normal' or 'gaussian' before it if so and 'reordering' after it if so")
             })?;
         }
         "loss" => {
-            const FORM: &str = "'none', '1 %', '1 % in bursts of 4', or 'gilbert 0.1 %/25 %/0 %/100 %' (good to bad, bad to good, loss in good, loss in bad)";
+            const FORM: &str = "'none', '1 %', '1 % in bursts of 4', '20 % in bursts up to 16', 'doubling 17 %/20 %/16' (start, decay, longest), or 'gilbert 0.1 %/25 %/0 %/100 %' (good to bad, bad to good, loss in good, loss in bad)";
             config.loss = loss(value).ok_or_else(|| wrong(FORM))??;
         }
         "queue" => {
@@ -204,6 +204,8 @@ fn jitter(text: &str) -> Option<Jitter> {
     };
     let shape = if let Some(deviation) = text.strip_prefix("normal") {
         jitter::Shape::Normal(value::time(deviation)?)
+    } else if let Some(deviation) = text.strip_prefix("gaussian") {
+        jitter::Shape::Gaussian(value::time(deviation)?)
     } else {
         let most = text.strip_prefix("uniform").unwrap_or(text);
         jitter::Shape::Uniform(value::time(most)?)
@@ -225,6 +227,20 @@ fn loss(text: &str) -> Option<Result<Loss, DescribeError>> {
             loss_good,
             loss_bad,
         })));
+    }
+    if let Some(model) = text.strip_prefix("doubling") {
+        let parts: Vec<&str> = model.split('/').collect();
+        let [start, decay, burst_max] = parts.try_into().ok()?;
+        return Some(Ok(Loss::Doubling(Doubling {
+            start: value::probability(start)?,
+            decay: value::probability(decay)?,
+            burst_max: burst_max.trim().parse().ok()?,
+        })));
+    }
+    if let Some((rate, burst_max)) = text.split_once("in bursts up to") {
+        let burst_max = burst_max.trim().parse().ok()?;
+        let model = Doubling::horde(value::probability(rate)?, burst_max);
+        return Some(model.map(Loss::Doubling).map_err(DescribeError::from));
     }
     match text.split_once("in bursts of") {
         Some((rate, burst)) => {

@@ -98,6 +98,9 @@ impl fmt::Display for Jitter {
         match shape {
             jitter::Shape::Uniform(most) => f.write_str(&write_time(*most))?,
             jitter::Shape::Normal(deviation) => write!(f, "normal {}", write_time(*deviation))?,
+            jitter::Shape::Gaussian(deviation) => {
+                write!(f, "gaussian {}", write_time(*deviation))?;
+            }
         }
         f.write_str(if *reorders { " reordering" } else { "" })
     }
@@ -122,6 +125,13 @@ impl fmt::Display for Loss {
                     write_probability(model.loss_bad),
                 ),
             },
+            Self::Doubling(model) => write!(
+                f,
+                "doubling {}/{}/{}",
+                write_probability(model.start),
+                write_probability(model.decay),
+                model.burst_max,
+            ),
         }
     }
 }

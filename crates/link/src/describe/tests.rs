@@ -1,7 +1,13 @@
 use super::*;
 use crate::{
-    Config, Jitter, Loss, Outage, Queue, RateSource, duplex::Configs, jitter::Shape,
-    loss::GilbertElliott, preset, queue::Limit, source::Playback, source::Walk,
+    Config, Jitter, Loss, Outage, Queue, RateSource,
+    duplex::Configs,
+    jitter::Shape,
+    loss::{Doubling, GilbertElliott},
+    preset,
+    queue::Limit,
+    source::Playback,
+    source::Walk,
 };
 use anabranch_base::Rate;
 use proptest::prelude::*;
@@ -68,6 +74,21 @@ fn every_form_of_the_table_is_read() {
         read("loss=2 % in bursts of 5").loss,
         Loss::bursts(0.02, 5.0).unwrap()
     );
+    assert_eq!(read("jitter=gaussian 2 ms").jitter, Jitter::gaussian(ms(2)));
+    assert_eq!(
+        read("loss=20 % in bursts up to 16").loss,
+        Loss::Doubling(Doubling::horde(0.2, 16).unwrap())
+    );
+    let doubling = Doubling {
+        start: 0.1,
+        decay: 0.25,
+        burst_max: 8,
+    };
+    assert_eq!(
+        read("loss=doubling 10 %/0.25/8").loss,
+        Loss::Doubling(doubling)
+    );
+    assert!(refusal("loss=20 % in bursts up to 12").contains("power of two"));
     let model = GilbertElliott {
         good_to_bad: 0.001,
         bad_to_good: 0.25,
@@ -254,7 +275,8 @@ fn any_jitter() -> impl Strategy<Value = Jitter> {
     let time = || any_time(crate::config::DURATION_MAX);
     let shape = prop_oneof![
         time().prop_map(Shape::Uniform),
-        time().prop_map(Shape::Normal)
+        time().prop_map(Shape::Normal),
+        time().prop_map(Shape::Gaussian)
     ];
     let some = (shape, any::<bool>());
     prop_oneof![
@@ -270,6 +292,13 @@ fn any_loss() -> impl Strategy<Value = Loss> {
         Just(Loss::None),
         p().prop_map(|probability| Loss::Random { probability }),
         bursts,
+        (p(), 0.0..=0.5, 0..=16u32).prop_map(|(start, decay, doublings)| {
+            Loss::Doubling(Doubling {
+                start,
+                decay,
+                burst_max: 1 << doublings,
+            })
+        }),
         [p(), p(), p(), p()].prop_map(|[good_to_bad, bad_to_good, loss_good, loss_bad]| {
             Loss::GilbertElliott(GilbertElliott {
                 good_to_bad,
@@ -346,7 +375,7 @@ proptest! {
     fn no_nearly_right_text_makes_it_panic(
         parts in prop::collection::vec(
             ("(rate|delay|jitter|loss|queue|ecn|mtu|outage|lte-up)", "[=;,\" ]{0,2}",
-             "(trace|from|x|normal|gilbert|to|every|\\+-|in bursts of|/|%|ms|s|Mbit/s|kB|[0-9.]{1,9}| |\"){0,6}"),
+             "(trace|from|x|normal|gilbert|doubling|to|every|\\+-|in bursts of|in bursts up to|/|%|ms|s|Mbit/s|kB|[0-9.]{1,9}| |\"){0,6}"),
             0..4)
     ) {
         let text: String = parts.into_iter().map(|(a, b, c)| format!("{a}{b}{c},")).collect();
