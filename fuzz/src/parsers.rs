@@ -1,9 +1,11 @@
 //! Decoders without state.
 
 use anabranch::Ticket;
+use anabranch_base::{Instant, Seed};
 use anabranch_link::{
-    Trace,
+    Recording, Trace, Traffic,
     describe::{no_traces, parse, parse_both},
+    traffic::{Replay, Source},
 };
 use anabranch_session::wire::{
     Fragment, Frame, Reader,
@@ -69,8 +71,17 @@ pub fn link(data: &[u8]) {
     }
 }
 
-/// An accepted trace answers every question about itself.
+/// An accepted trace answers every question about itself; an accepted recording can be replayed.
 pub fn trace(data: &[u8]) {
+    if let Ok(recording) = Recording::parse("recording", data) {
+        assert!(!recording.duration().is_zero());
+        let replay = Traffic::Replay(Replay::new(recording));
+        let arrivals: Vec<_> = Source::new(&replay, Instant::EPOCH, Seed(1))
+            .expect("in range")
+            .take(100)
+            .collect();
+        assert!(arrivals.windows(2).all(|pair| pair[0].at <= pair[1].at));
+    }
     let Ok(trace) = Trace::parse("trace", data) else {
         return;
     };

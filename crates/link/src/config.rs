@@ -13,6 +13,9 @@ pub const MTU_MIN_BYTES: usize = 68;
 /// The largest IP packet limit a config accepts: the largest length an IP header can state.
 pub const MTU_MAX_BYTES: usize = 65_535;
 
+/// The smallest packet that cross-traffic may send: an IPv4 header without anything.
+pub const PACKET_MIN_BYTES: usize = 20;
+
 /// One direction of a link.
 ///
 /// The default is a wire without limits: unlimited rate, no delay, no loss, packets up to 1500 bytes.
@@ -131,6 +134,48 @@ pub enum ConfigError {
         value: u64,
         /// The largest accepted.
         most: u64,
+    },
+    /// Cross-traffic without a rate.
+    #[error("cross-traffic cannot be unlimited; give it a rate, a walk or a trace")]
+    TrafficUnlimited,
+    /// A packet that could not exist.
+    #[error("packets of {value} bytes; give {PACKET_MIN_BYTES} to {MTU_MAX_BYTES}")]
+    PacketBytes {
+        /// What was given.
+        value: usize,
+    },
+    /// No on–off source, or too many.
+    #[error("{value} on-off sources; give 1 to {}", crate::traffic::ON_OFF_MAX)]
+    Sources {
+        /// What was given.
+        value: u32,
+    },
+    /// A mean on or off time that is too short.
+    #[error("a mean {field} of {value:?}; give at least {least:?}")]
+    Period {
+        /// Which one.
+        field: &'static str,
+        /// What was given.
+        value: Duration,
+        /// The shortest accepted.
+        least: Duration,
+    },
+    /// The shape of a Pareto distribution outside its range.
+    #[error(
+        "the shape is {value}; give a number above 1, at most {}",
+        crate::traffic::SHAPE_MAX
+    )]
+    Shape {
+        /// What was given.
+        value: f64,
+    },
+    /// A speed outside its range.
+    #[error("the recording's speed is {value}; give a number above 0, at most {most}")]
+    Speed {
+        /// What was given.
+        value: f64,
+        /// The largest accepted.
+        most: f64,
     },
     /// Loss bursts that double beyond their limit.
     #[error("bursts of up to {value} packets; give a power of two from 1 to {most}")]

@@ -36,6 +36,8 @@
 //! | [`stats`] | [`Stats`]: what was offered, delivered, dropped |
 //! | [`duplex`] | [`Duplex`]: both directions together |
 //! | [`trace`] | [`Trace`]: recorded rates, read from CSV or mahimahi text |
+//! | [`recording`] | [`Recording`]: recorded packets, read from Bellcore, mahimahi or CSV text |
+//! | [`traffic`] | [`Traffic`]: what others send: paced, Poisson, Pareto on–off, replayed |
 //! | [`preset`] | links by intent: `wifi`, `lte`, `geo`, … |
 //! | [`describe`] | a config as one line of text, and back |
 
@@ -47,9 +49,11 @@ pub mod link;
 pub mod loss;
 pub mod preset;
 pub mod queue;
+pub mod recording;
 pub mod source;
 pub mod stats;
 pub mod trace;
+pub mod traffic;
 mod transmitter;
 
 pub use config::{Config, ConfigError, Outage};
@@ -58,6 +62,8 @@ pub use jitter::Jitter;
 pub use link::{DropReason, Link, Ticket, Verdict};
 pub use loss::Loss;
 pub use queue::Queue;
+pub use recording::Recording;
 pub use source::RateSource;
 pub use stats::Stats;
 pub use trace::Trace;
+pub use traffic::Traffic;

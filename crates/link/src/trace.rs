@@ -14,6 +14,9 @@ pub const DURATION_MAX: Duration = Duration::from_secs(3_600_000);
 /// The highest rate accepted, 1,000 Tbit/s; anything above is a wrong unit.
 pub const RATE_MAX: Rate = Rate::from_mbps(1_000_000_000);
 
+/// The most rows of a trace; at most 56 bytes of memory each.
+pub const ROWS_MAX: usize = 10_000_000;
+
 /// A recording of a path's rate. It begins at time zero and is continued by its own beginning.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
@@ -73,10 +76,16 @@ pub enum ParseTraceError {
         /// The form of a line.
         expected: &'static str,
     },
+    /// More lines than memory should be spent on.
+    #[error("line {line}: more than {most} rows; cut the file into shorter ones")]
+    TooMany {
+        /// The first line too many, from 1.
+        line: usize,
+        /// How many are accepted.
+        most: usize,
+    },
     /// The bytes are not text.
-    #[error(
-        "line {line}: not UTF-8 text; expected a bandwidth CSV or a mahimahi packet-delivery file (unpack .gz files first)"
-    )]
+    #[error("line {line}: not UTF-8 text; unpack .gz files first")]
     NotText {
         /// The line, from 1.
         line: usize,
@@ -87,7 +96,7 @@ pub enum ParseTraceError {
 pub const FOUND_MAX_CHARS: usize = 40;
 
 impl ParseTraceError {
-    fn cell(line: usize, column: usize, found: &str, expected: &'static str) -> Self {
+    pub(crate) fn cell(line: usize, column: usize, found: &str, expected: &'static str) -> Self {
         Self::Cell {
             line,
             column,
@@ -104,12 +113,7 @@ impl Trace {
     /// # Errors
     /// The first line and column that is not as expected.
     pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, ParseTraceError> {
-        let text = std::str::from_utf8(bytes).map_err(|error| {
-            let before = &bytes[..error.valid_up_to()];
-            ParseTraceError::NotText {
-                line: 1 + before.iter().filter(|&&b| b == b'\n').count(),
-            }
-        })?;
+        let text = text_of(bytes)?;
         let is_csv = lines(text)
             .next()
             .is_some_and(|(_, line)| line.contains(|c: char| c.is_alphabetic() || c == ','));
@@ -314,8 +318,18 @@ impl fmt::Display for Trace {
     }
 }
 
+/// The text that the bytes are.
+pub(crate) fn text_of(bytes: &[u8]) -> Result<&str, ParseTraceError> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let before = &bytes[..error.valid_up_to()];
+        ParseTraceError::NotText {
+            line: 1 + before.iter().filter(|&&b| b == b'\n').count(),
+        }
+    })
+}
+
 /// The lines that carry something, with their numbers from 1, trimmed.
-fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .zip(1..)
         .map(|(line, number)| (number, line.trim()))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::Rate;
 
-use super::{DURATION_MAX, ParseTraceError, RATE_MAX, Step, lines};
+use super::{DURATION_MAX, ParseTraceError, RATE_MAX, ROWS_MAX, Step, lines};
 
 const HEADER: &str =
     "a header naming the columns t_s and bandwidth_bps, and optionally rtt_ms and loss, once each";
@@ -39,6 +39,10 @@ pub(super) fn parse(text: &str) -> Result<(Vec<Step>, Duration), ParseTraceError
     let mut is_measured = false;
     let mut begin_s = 0.0;
     for (line, row) in lines {
+        if steps.len() == ROWS_MAX {
+            let most = ROWS_MAX;
+            return Err(ParseTraceError::TooMany { line, most });
+        }
         let row = Row::new(line, row, &columns)?;
         let time_s = row
             .number(columns.time, TIME, f64::MIN, f64::MAX)?

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{DURATION_MAX, ParseTraceError, lines};
+use super::{DURATION_MAX, ParseTraceError, ROWS_MAX, lines};
 
 const TIME: &str = "a whole number of milliseconds, not below the line before, at most 3600000000";
 const LINE: &str = "whole milliseconds, one per 1500-byte packet, the last above 0";
@@ -12,6 +12,10 @@ pub(super) fn parse(text: &str) -> Result<Vec<Duration>, ParseTraceError> {
     let mut times: Vec<Duration> = Vec::new();
     for (line, cell) in lines(text) {
         let error = || ParseTraceError::cell(line, 1, cell, TIME);
+        if times.len() == ROWS_MAX {
+            let most = ROWS_MAX;
+            return Err(ParseTraceError::TooMany { line, most });
+        }
         let time_ms: u64 = cell.parse().map_err(|_| error())?;
         let time = Duration::from_millis(time_ms);
         if time > DURATION_MAX || times.last().is_some_and(|&last| time < last) {
