@@ -3,6 +3,9 @@
 use std::fmt::Write;
 
 use anabranch_base::Instant;
+use anabranch_link::Verdict;
+
+use crate::network::{CrossIndex, Hop};
 
 /// Lines like
 /// `     1203.500 ms  wire 0 →  1500 B  arrives 1213.620 ms` or `… lost (queue full)`.
@@ -12,26 +15,45 @@ pub struct PacketLog {
 }
 
 impl PacketLog {
-    pub(crate) fn packet(
+    /// What a hop did with a packet; `cross` names the cross-traffic it is of.
+    pub(crate) fn verdict(
         &mut self,
         now: Instant,
-        wire: usize,
-        forward: bool,
+        hop: Hop,
+        cross: Option<CrossIndex>,
         ip_bytes: usize,
-        outcome: std::fmt::Arguments<'_>,
+        verdict: &Verdict,
     ) {
-        let arrow = if forward { '→' } else { '←' };
+        let arrow = if hop.forward { '→' } else { '←' };
+        let (ms, wire) = (now.as_millis_f64(), hop.wire);
+        self.write(format_args!(
+            "{ms:13.3} ms  wire {wire} {arrow} {ip_bytes:5} B  "
+        ));
+        if let Some(cross) = cross {
+            self.write(format_args!("cross {cross} "));
+        }
+        match verdict {
+            Verdict::Deliver { at, .. } => {
+                self.write(format_args!("arrives {:.3} ms\n", at.as_millis_f64()));
+            }
+            Verdict::Drop(reason) => self.write(format_args!("dropped ({reason:?})\n")),
+        }
+    }
+
+    /// Something that concerns no node.
+    pub(crate) fn event(&mut self, now: Instant, words: std::fmt::Arguments<'_>) {
         let ms = now.as_millis_f64();
-        writeln!(
-            self.text,
-            "{ms:13.3} ms  wire {wire} {arrow} {ip_bytes:5} B  {outcome}"
-        )
-        .expect("writing to a string cannot fail");
+        self.write(format_args!("{ms:13.3} ms  {words}\n"));
     }
 
     pub(crate) fn note(&mut self, now: Instant, node: usize, words: std::fmt::Arguments<'_>) {
         let ms = now.as_millis_f64();
-        writeln!(self.text, "{ms:13.3} ms  node {node}  {words}")
+        self.write(format_args!("{ms:13.3} ms  node {node}  {words}\n"));
+    }
+
+    fn write(&mut self, words: std::fmt::Arguments<'_>) {
+        self.text
+            .write_fmt(words)
             .expect("writing to a string cannot fail");
     }
 

@@ -1,34 +1,29 @@
-//! Event queue, nodes, wires.
+//! Event queue, nodes, and the network between them.
 
-use std::{
-    any::Any,
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
-    net::{Ipv4Addr, SocketAddr},
-    num::NonZeroUsize,
-    time::Duration,
-};
+use std::{any::Any, cmp::Reverse, collections::BinaryHeap, num::NonZeroUsize, time::Duration};
 
 use anabranch_base::{Instant, NodeId, Seed, SocketId};
-use anabranch_link::{ConfigError, Duplex, Ticket, Verdict, duplex::Configs};
-use anabranch_session::{AllowList, Config, Engine, Link, Received, SecretKey};
-use bytes::BytesMut;
+use anabranch_link::{
+    ConfigError, Duplex, Traffic, duplex::Configs, stats::Count, traffic::Source,
+};
+use anabranch_session::{AllowList, Config, Engine, Link, SecretKey};
 
 use crate::{
     app::{App, Context},
     epoch,
     log::PacketLog,
+    network::{CrossIndex, Hop, Landed, Network, RouteIndex, Wire, WireIndex},
 };
 
-/// Bytes that IPv4 and UDP add to a payload on a wire.
-pub const IP_UDP_BYTES: usize = 28;
+/// The port of sockets of wires, which have subnetworks by the wire's index.
+const WIRE_PORT: u16 = 4433;
+/// The port of sockets of routes over several hops, which have subnetworks by the route's index.
+const ROUTE_PORT: u16 = 4434;
 /// Packets of one batch; what GSO carries at most.
 const BATCH_MAX: NonZeroUsize = NonZeroUsize::new(40).expect("not zero");
 
 /// A node of the world.
 pub type NodeIndex = usize;
-/// A wire of the world.
-pub type WireIndex = usize;
 
 struct Node {
     engine: Engine,
@@ -52,14 +47,6 @@ impl<T: App + Any> AnyApp for T {
     }
 }
 
-/// A link between one socket of each of two nodes.
-#[derive(Debug)]
-pub struct Wire {
-    /// The link model; change it while the world runs to simulate faults.
-    pub duplex: Duplex,
-    ends: [(NodeIndex, SocketId, SocketAddr); 2],
-}
-
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     at: Instant,
@@ -70,38 +57,29 @@ struct Entry {
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum What {
-    Deliver { flight: usize },
+    Land { flight: usize },
+    Cross { cross: CrossIndex },
     Wake { node: NodeIndex },
     Script { number: usize },
-}
-
-/// A packet under way.
-struct InFlight {
-    wire: WireIndex,
-    forward: bool,
-    ticket: Ticket,
-    ecn: Option<u8>,
-    data: BytesMut,
 }
 
 /// A change of the world at a given time.
 type Script = Box<dyn FnOnce(&mut World)>;
 
-/// Nodes, wires, and virtual time.
+/// Nodes, the network between them, and virtual time.
 pub struct World {
     seed: Seed,
     now: Instant,
     nodes: Vec<Node>,
-    wires: Vec<Wire>,
-    routes: BTreeMap<(NodeIndex, SocketId, SocketAddr), (WireIndex, bool)>,
+    network: Network,
     queue: BinaryHeap<Reverse<Entry>>,
     next_number: u64,
-    flights: Vec<Option<InFlight>>,
-    free: Vec<usize>,
     scripts: Vec<Option<Script>>,
+    /// Sources of cross-traffic so far; each has a seed of its own.
+    cross_count: usize,
     log: Option<PacketLog>,
     buffer: Vec<u8>,
-    /// Packets delivered so far, over all wires.
+    /// Packets delivered to nodes so far.
     pub packets_delivered: u64,
 }
 
@@ -112,13 +90,11 @@ impl World {
             seed,
             now: Instant::EPOCH,
             nodes: Vec::new(),
-            wires: Vec::new(),
-            routes: BTreeMap::new(),
+            network: Network::default(),
             queue: BinaryHeap::new(),
             next_number: 0,
-            flights: Vec::new(),
-            free: Vec::new(),
             scripts: Vec::new(),
+            cross_count: 0,
             log: None,
             buffer: Vec::new(),
             packets_delivered: 0,
@@ -164,6 +140,11 @@ impl World {
         index
     }
 
+    /// How many nodes there are; the index of the next.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// Joins two nodes by a wire; each gets a socket of its own for it.
     ///
     /// # Errors
@@ -174,22 +155,90 @@ impl World {
         b: NodeIndex,
         configs: Configs,
     ) -> Result<WireIndex, ConfigError> {
-        let index = self.wires.len();
+        let wire = self.add_trunk(configs)?;
+        let sockets = [self.add_socket(a), self.add_socket(b)];
+        let ways = [vec![Hop::forward(wire)], vec![Hop::backward(wire)]];
+        let route = self.network.add_route(sockets, ways, (wire, WIRE_PORT));
+        self.network.wires[wire].route = Some(route);
+        Ok(wire)
+    }
+
+    /// Adds a wire between two points of the network at which no node needs to be. Routes and
+    /// cross-traffic may take it.
+    ///
+    /// # Errors
+    /// The link's configuration is out of range.
+    pub fn add_trunk(&mut self, configs: Configs) -> Result<WireIndex, ConfigError> {
+        let index = self.network.wires.len();
         let duplex = Duplex::new(configs, self.seed.child(&format!("wire {index}")))?;
-        let mut end = |node: NodeIndex, side: u8| {
-            let socket = SocketId(self.nodes[node].sockets);
-            self.nodes[node].sockets += 1;
-            let [high, low] = (index as u16).to_be_bytes();
-            let address = SocketAddr::from((Ipv4Addr::new(10, high, low, side), 4433));
-            (node, socket, address)
-        };
-        let ends = [end(a, 1), end(b, 2)];
-        self.routes
-            .insert((ends[0].0, ends[0].1, ends[1].2), (index, true));
-        self.routes
-            .insert((ends[1].0, ends[1].1, ends[0].2), (index, false));
-        self.wires.push(Wire { duplex, ends });
+        self.network.wires.push(Wire::new(duplex));
         Ok(index)
+    }
+
+    /// Joins two nodes by hops from `a` to `b` and hops back; each gets a socket of its own for it. The
+    /// hops may be shared with other routes and with cross-traffic.
+    ///
+    /// # Panics
+    /// When there are no hops or a hop's wire does not exist: a mistake of the scenario.
+    pub fn add_route(&mut self, [a, b]: [NodeIndex; 2], there: &[Hop], back: &[Hop]) -> RouteIndex {
+        self.check_hops(there);
+        self.check_hops(back);
+        let sockets = [self.add_socket(a), self.add_socket(b)];
+        let ways = [there.to_vec(), back.to_vec()];
+        let number = self.network.routes();
+        self.network.add_route(sockets, ways, (number, ROUTE_PORT))
+    }
+
+    /// Lets others send over these hops from now on; their packets vanish at the end.
+    ///
+    /// A world with cross-traffic always has something left to happen: give
+    /// [`Self::run_until`] a moment at which to end.
+    ///
+    /// # Errors
+    /// The traffic has a value outside its range.
+    ///
+    /// # Panics
+    /// When there are no hops or a hop's wire does not exist: a mistake of the scenario.
+    pub fn add_cross_traffic(
+        &mut self,
+        hops: &[Hop],
+        traffic: &Traffic,
+    ) -> Result<CrossIndex, ConfigError> {
+        self.check_hops(hops);
+        let number = self.cross_count;
+        let seed = self.seed.child(&format!("cross {number}"));
+        let source = Source::new(traffic, self.now, seed)?;
+        self.cross_count += 1;
+        let (cross, first) = self.network.add_cross(hops.to_vec(), source);
+        if let Some(at) = first {
+            self.push(at, What::Cross { cross });
+        }
+        Ok(cross)
+    }
+
+    /// Ends a source of cross-traffic. What it has sent goes its way.
+    pub fn stop_cross_traffic(&mut self, cross: CrossIndex) {
+        self.network.stop_cross(cross);
+    }
+
+    /// What of this cross-traffic has come to the end of its hops.
+    pub fn cross_arrived(&self, cross: CrossIndex) -> Count {
+        self.network.cross_arrived(cross)
+    }
+
+    fn check_hops(&self, hops: &[Hop]) {
+        let wires = self.network.wires.len();
+        assert!(!hops.is_empty(), "a way without hops");
+        assert!(
+            hops.iter().all(|hop| hop.wire < wires),
+            "a hop over a wire that does not exist"
+        );
+    }
+
+    fn add_socket(&mut self, node: NodeIndex) -> (NodeIndex, SocketId) {
+        let socket = SocketId(self.nodes[node].sockets);
+        self.nodes[node].sockets += 1;
+        (node, socket)
     }
 
     /// The link by which `node` reaches the other end of `wire`.
@@ -197,31 +246,40 @@ impl World {
     /// # Panics
     /// When the node is at neither end.
     pub fn link(&self, node: NodeIndex, wire: WireIndex) -> Link {
-        let [a, b] = self.wires[wire].ends;
-        let (here, there) = if a.0 == node { (a, b) } else { (b, a) };
-        assert_eq!(here.0, node, "node {node} is not at wire {wire}");
-        Link {
-            socket: here.1,
-            remote: there.2,
-        }
+        let route = self.network.wires[wire].route;
+        self.route_link(node, route.expect("the wire joins two nodes"))
+    }
+
+    /// The link by which `node` reaches the other end of `route`.
+    ///
+    /// # Panics
+    /// When the node is at neither end.
+    pub fn route_link(&self, node: NodeIndex, route: RouteIndex) -> Link {
+        self.network.link(node, route)
     }
 
     /// A wire, to look at or to change.
     pub fn wire(&mut self, wire: WireIndex) -> &mut Wire {
-        &mut self.wires[wire]
+        &mut self.network.wires[wire]
+    }
+
+    /// What must hold of every network at any time, and does not, in words: packets are neither lost nor
+    /// made without an account, and none is overtaken where order is kept.
+    pub fn audit(&self) -> Vec<String> {
+        self.network.audit()
     }
 
     /// Cuts a wire or mends it.
     pub fn set_wire_up(&mut self, wire: WireIndex, up: bool) {
         let now = self.now;
-        self.wires[wire].duplex.set_up(now, up);
+        self.network.wires[wire].duplex.set_up(now, up);
         if let Some(log) = &mut self.log {
             let words = if up { "mended" } else { "cut" };
-            log.note(
-                now,
-                self.wires[wire].ends[0].0,
-                format_args!("wire {wire} {words}"),
-            );
+            let words = format_args!("wire {wire} {words}");
+            match self.network.first_node(wire) {
+                Some(node) => log.note(now, node, words),
+                None => log.event(now, words),
+            }
         }
     }
 
@@ -286,7 +344,8 @@ impl World {
             };
             self.now = self.now.max(entry.at);
             match entry.what {
-                What::Deliver { flight } => self.deliver(flight),
+                What::Land { flight } => self.land(flight),
+                What::Cross { cross } => self.send_cross(cross),
                 What::Wake { node } => self.wake(node, entry.at),
                 What::Script { number } => {
                     if let Some(script) = self.scripts[number].take() {
@@ -301,33 +360,26 @@ impl World {
         self.now = self.now.max(until);
     }
 
-    fn deliver(&mut self, flight: usize) {
-        let packet = self.flights[flight].take().expect("delivered once");
-        self.free.push(flight);
-        let wire = &self.wires[packet.wire];
-        let direction = if packet.forward {
-            &wire.duplex.forward
-        } else {
-            &wire.duplex.backward
-        };
-        if !direction.still_delivers(packet.ticket) {
-            return;
+    fn land(&mut self, flight: usize) {
+        match self.network.land(self.now, flight, self.log.as_mut()) {
+            Landed::Gone => {}
+            Landed::Onward { at, flight } => self.push(at, What::Land { flight }),
+            Landed::At { node, received } => {
+                self.packets_delivered += 1;
+                self.nodes[node].engine.handle_packet(self.now, received);
+                self.settle(node);
+            }
         }
-        let (from, to) = if packet.forward {
-            (wire.ends[0], wire.ends[1])
-        } else {
-            (wire.ends[1], wire.ends[0])
-        };
-        self.packets_delivered += 1;
-        let received = Received {
-            socket: to.1,
-            remote: from.2,
-            local_ip: None,
-            ecn: packet.ecn,
-            data: packet.data,
-        };
-        self.nodes[to.0].engine.handle_packet(self.now, received);
-        self.settle(to.0);
+    }
+
+    fn send_cross(&mut self, cross: CrossIndex) {
+        let (sent, again) = self.network.send_cross(self.now, cross, self.log.as_mut());
+        if let Some((at, flight)) = sent {
+            self.push(at, What::Land { flight });
+        }
+        if let Some(at) = again {
+            self.push(at, What::Cross { cross });
+        }
     }
 
     fn wake(&mut self, node: NodeIndex, at: Instant) {
@@ -392,76 +444,20 @@ impl World {
                 .engine
                 .poll_transmit(self.now, BATCH_MAX, &mut buffer)
         {
-            let route = self
-                .routes
-                .get(&(node, transmit.socket, transmit.remote))
-                .copied();
-            let Some((wire, forward)) = route else {
+            let route = self.network.find(node, transmit.socket, transmit.remote);
+            let Some(route) = route else {
                 continue;
             };
             let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
             for payload in buffer[..transmit.size].chunks(segment) {
-                self.offer(wire, forward, payload, transmit.ecn);
+                let packet = (payload, transmit.ecn);
+                let log = self.log.as_mut();
+                if let Some((at, flight)) = self.network.send(self.now, route, packet, log) {
+                    self.push(at, What::Land { flight });
+                }
             }
         }
         self.buffer = buffer;
-    }
-
-    fn offer(&mut self, wire: WireIndex, forward: bool, payload: &[u8], ecn: Option<u8>) {
-        let now = self.now;
-        let duplex = &mut self.wires[wire].duplex;
-        let link = if forward {
-            &mut duplex.forward
-        } else {
-            &mut duplex.backward
-        };
-        let ip_bytes = payload.len() + IP_UDP_BYTES;
-        let is_ect = ecn.is_some_and(|bits| bits & 0b11 != 0);
-        let verdict = link.offer(now, ip_bytes, is_ect);
-        if let Some(log) = &mut self.log {
-            match &verdict {
-                Verdict::Deliver { at, .. } => log.packet(
-                    now,
-                    wire,
-                    forward,
-                    ip_bytes,
-                    format_args!("arrives {:.3} ms", at.as_millis_f64()),
-                ),
-                Verdict::Drop(reason) => log.packet(
-                    now,
-                    wire,
-                    forward,
-                    ip_bytes,
-                    format_args!("dropped ({reason:?})"),
-                ),
-            }
-        }
-        let Verdict::Deliver {
-            at,
-            ticket,
-            is_marked,
-        } = verdict
-        else {
-            return;
-        };
-        let packet = InFlight {
-            wire,
-            forward,
-            ticket,
-            ecn: if is_marked { Some(0b11) } else { ecn },
-            data: BytesMut::from(payload),
-        };
-        let flight = match self.free.pop() {
-            Some(flight) => {
-                self.flights[flight] = Some(packet);
-                flight
-            }
-            None => {
-                self.flights.push(Some(packet));
-                self.flights.len() - 1
-            }
-        };
-        self.push(at, What::Deliver { flight });
     }
 }
 

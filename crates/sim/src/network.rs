@@ -1,0 +1,486 @@
+//! What lies between the nodes: wires, routes over them, cross-traffic, packets under way.
+//!
+//! A *wire* is a [`Duplex`] link between two points. A *hop* is one direction of a wire, a *route* joins a
+//! socket of each of two nodes by hops there and hops back. Routes and cross-traffic that take the same
+//! hop share its queue and its rate, which is what makes a bottleneck shared.
+
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+};
+
+use anabranch_base::{Instant, SocketId};
+use anabranch_link::{
+    Duplex, Link as OneWay, Ticket, Verdict,
+    stats::Count,
+    traffic::{Arrival, Source},
+};
+use anabranch_session::{Link, Received};
+use bytes::BytesMut;
+
+use crate::{log::PacketLog, world::NodeIndex};
+
+/// Bytes that IPv4 and UDP add to a payload on a wire.
+pub const IP_UDP_BYTES: usize = 28;
+
+/// A wire of the world.
+pub type WireIndex = usize;
+/// A route of the world.
+pub type RouteIndex = usize;
+/// A source of cross-traffic of the world.
+pub type CrossIndex = usize;
+
+/// A duplex link between two points of the network: two nodes, a node and a router, two routers.
+#[derive(Debug)]
+pub struct Wire {
+    /// The link model; change it while the world runs to simulate faults.
+    pub duplex: Duplex,
+    /// The route that has this wire as its only hop, if the wire joins two nodes.
+    pub(crate) route: Option<RouteIndex>,
+    /// What came out of it, forward and backward.
+    meters: [Meter; 2],
+}
+
+/// What came out of one direction of a wire.
+#[derive(Debug, Default, Clone, Copy)]
+struct Meter {
+    arrived: Count,
+    /// The number of the latest packet that arrived, of those that may not be overtaken.
+    latest: u64,
+    /// Packets that arrived after one that was offered later, although the link keeps order.
+    overtaken: u64,
+}
+
+/// One direction of a wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hop {
+    /// The wire.
+    pub wire: WireIndex,
+    /// From its first end to its second.
+    pub forward: bool,
+}
+
+impl Hop {
+    /// From the wire's first end to its second.
+    pub const fn forward(wire: WireIndex) -> Self {
+        let forward = true;
+        Self { wire, forward }
+    }
+
+    /// From the wire's second end to its first.
+    pub const fn backward(wire: WireIndex) -> Self {
+        let forward = false;
+        Self { wire, forward }
+    }
+
+    /// The same way back.
+    #[must_use]
+    pub fn reversed(hops: &[Self]) -> Vec<Self> {
+        let turned = |hop: &Self| Self {
+            wire: hop.wire,
+            forward: !hop.forward,
+        };
+        hops.iter().rev().map(turned).collect()
+    }
+
+    fn side(self) -> usize {
+        usize::from(!self.forward)
+    }
+}
+
+impl Wire {
+    pub(crate) fn new(duplex: Duplex) -> Self {
+        Self {
+            duplex,
+            route: None,
+            meters: [Meter::default(); 2],
+        }
+    }
+
+    /// The link of one direction.
+    pub fn one_way(&self, forward: bool) -> &OneWay {
+        if forward {
+            &self.duplex.forward
+        } else {
+            &self.duplex.backward
+        }
+    }
+
+    fn one_way_mut(&mut self, forward: bool) -> &mut OneWay {
+        if forward {
+            &mut self.duplex.forward
+        } else {
+            &mut self.duplex.backward
+        }
+    }
+
+    /// What has arrived at the end of one direction, of nodes and cross-traffic together.
+    pub fn arrived(&self, forward: bool) -> Count {
+        self.meters[usize::from(!forward)].arrived
+    }
+}
+
+/// A socket of a node.
+type End = (NodeIndex, SocketId, SocketAddr);
+
+/// Two sockets, and the hops there and back.
+#[derive(Debug)]
+struct Route {
+    ends: [End; 2],
+    ways: [Vec<Hop>; 2],
+}
+
+/// Cross-traffic in progress.
+#[derive(Debug)]
+struct Cross {
+    hops: Vec<Hop>,
+    source: Source,
+    next: Option<Arrival>,
+    arrived: Count,
+}
+
+/// Where a packet goes and how far it has come.
+#[derive(Debug, Clone, Copy)]
+struct Course {
+    way: Way,
+    /// Index of the hop it is on.
+    hop: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Route { route: RouteIndex, there: bool },
+    Cross(CrossIndex),
+}
+
+/// What a packet carries: of cross-traffic, only its size.
+#[derive(Debug)]
+struct Cargo {
+    ip_bytes: usize,
+    ecn: Option<u8>,
+    data: BytesMut,
+}
+
+/// A packet under way on a hop.
+#[derive(Debug)]
+struct Flight {
+    course: Course,
+    cargo: Cargo,
+    ticket: Ticket,
+    /// Counted per direction of a wire, in order of offering.
+    number: u64,
+    keeps_order: bool,
+}
+
+/// Where a packet arrived.
+pub(crate) enum Landed {
+    /// Nowhere, or at its end as cross-traffic does.
+    Gone,
+    /// At the end of a hop; it arrives at that of the next as stated.
+    Onward { at: Instant, flight: usize },
+    /// At a node.
+    At { node: NodeIndex, received: Received },
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Network {
+    pub(crate) wires: Vec<Wire>,
+    routes: Vec<Route>,
+    addresses: BTreeMap<(NodeIndex, SocketId, SocketAddr), (RouteIndex, bool)>,
+    cross: Vec<Cross>,
+    flights: Vec<Option<Flight>>,
+    free: Vec<usize>,
+}
+
+impl Network {
+    /// Adds a route between a socket of each of two nodes. The addresses are those of subnetwork
+    /// `number`; wires and other routes have numbers and ports of their own.
+    pub(crate) fn add_route(
+        &mut self,
+        sockets: [(NodeIndex, SocketId); 2],
+        ways: [Vec<Hop>; 2],
+        (number, port): (usize, u16),
+    ) -> RouteIndex {
+        let index = self.routes.len();
+        let [high, low] = u16::try_from(number)
+            .expect("at most 65,536 wires and as many routes")
+            .to_be_bytes();
+        let end = |which: usize| {
+            let (node, socket) = sockets[which];
+            let ip = Ipv4Addr::new(10, high, low, which as u8 + 1);
+            (node, socket, SocketAddr::from((ip, port)))
+        };
+        let ends = [end(0), end(1)];
+        for (from, to) in [(0, 1), (1, 0)] {
+            let (node, socket, _) = ends[from];
+            let key = (node, socket, ends[to].2);
+            self.addresses.insert(key, (index, from == 0));
+        }
+        self.routes.push(Route { ends, ways });
+        index
+    }
+
+    /// How many routes there are.
+    pub(crate) fn routes(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// The link by which `node` reaches the other end of a route.
+    pub(crate) fn link(&self, node: NodeIndex, route: RouteIndex) -> Link {
+        let [a, b] = self.routes[route].ends;
+        let (here, there) = if a.0 == node { (a, b) } else { (b, a) };
+        assert_eq!(here.0, node, "node {node} is not at route {route}");
+        Link {
+            socket: here.1,
+            remote: there.2,
+        }
+    }
+
+    /// The node at the first end of a wire's own route.
+    pub(crate) fn first_node(&self, wire: WireIndex) -> Option<NodeIndex> {
+        let route = self.wires[wire].route?;
+        Some(self.routes[route].ends[0].0)
+    }
+
+    /// The route that leads from a socket to an address, and whether there or back.
+    pub(crate) fn find(
+        &self,
+        node: NodeIndex,
+        socket: SocketId,
+        remote: SocketAddr,
+    ) -> Option<(RouteIndex, bool)> {
+        self.addresses.get(&(node, socket, remote)).copied()
+    }
+
+    /// Adds a source of cross-traffic; returns when it sends first.
+    pub(crate) fn add_cross(
+        &mut self,
+        hops: Vec<Hop>,
+        mut source: Source,
+    ) -> (CrossIndex, Option<Instant>) {
+        let next = source.next();
+        self.cross.push(Cross {
+            hops,
+            source,
+            next,
+            arrived: Count::default(),
+        });
+        (self.cross.len() - 1, next.map(|arrival| arrival.at))
+    }
+
+    /// Ends a source of cross-traffic.
+    pub(crate) fn stop_cross(&mut self, cross: CrossIndex) {
+        self.cross[cross].next = None;
+    }
+
+    /// What of a source's packets has come to the end of its hops.
+    pub(crate) fn cross_arrived(&self, cross: CrossIndex) -> Count {
+        self.cross[cross].arrived
+    }
+
+    /// Sends the next packet of a source of cross-traffic. Returns when and as which flight it arrives,
+    /// and when the source sends again.
+    pub(crate) fn send_cross(
+        &mut self,
+        now: Instant,
+        cross: CrossIndex,
+        log: Option<&mut PacketLog>,
+    ) -> (Option<(Instant, usize)>, Option<Instant>) {
+        let state = &mut self.cross[cross];
+        let Some(arrival) = state.next else {
+            return (None, None);
+        };
+        state.next = state.source.next();
+        let again = state.next.map(|next| next.at);
+        let course = Course {
+            way: Way::Cross(cross),
+            hop: 0,
+        };
+        let cargo = Cargo {
+            ip_bytes: arrival.bytes,
+            ecn: None,
+            data: BytesMut::new(),
+        };
+        (self.offer(now, course, cargo, log), again)
+    }
+
+    /// Sends a node's payload along a route. Returns when and as which flight it arrives at the end of
+    /// the first hop.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        (route, there): (RouteIndex, bool),
+        (payload, ecn): (&[u8], Option<u8>),
+        log: Option<&mut PacketLog>,
+    ) -> Option<(Instant, usize)> {
+        let course = Course {
+            way: Way::Route { route, there },
+            hop: 0,
+        };
+        let cargo = Cargo {
+            ip_bytes: payload.len() + IP_UDP_BYTES,
+            ecn,
+            data: BytesMut::from(payload),
+        };
+        self.offer(now, course, cargo, log)
+    }
+
+    fn hops(&self, way: Way) -> &[Hop] {
+        match way {
+            Way::Route { route, there } => &self.routes[route].ways[usize::from(!there)],
+            Way::Cross(cross) => &self.cross[cross].hops,
+        }
+    }
+
+    /// Offers a packet to the hop it has come to.
+    fn offer(
+        &mut self,
+        now: Instant,
+        course: Course,
+        mut cargo: Cargo,
+        log: Option<&mut PacketLog>,
+    ) -> Option<(Instant, usize)> {
+        let hop = self.hops(course.way)[course.hop];
+        let link = self.wires[hop.wire].one_way_mut(hop.forward);
+        let is_ect = cargo.ecn.is_some_and(|bits| bits & 0b11 != 0);
+        let verdict = link.offer(now, cargo.ip_bytes, is_ect);
+        let number = link.stats().offered.packets;
+        let keeps_order = !link.config().jitter.reorders();
+        if let Some(log) = log {
+            let cross = match course.way {
+                Way::Route { .. } => None,
+                Way::Cross(cross) => Some(cross),
+            };
+            log.verdict(now, hop, cross, cargo.ip_bytes, &verdict);
+        }
+        let Verdict::Deliver {
+            at,
+            ticket,
+            is_marked,
+        } = verdict
+        else {
+            return None;
+        };
+        if is_marked {
+            cargo.ecn = Some(0b11);
+        }
+        let flight = Flight {
+            course,
+            cargo,
+            ticket,
+            number,
+            keeps_order,
+        };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.flights[index] = Some(flight);
+                index
+            }
+            None => {
+                self.flights.push(Some(flight));
+                self.flights.len() - 1
+            }
+        };
+        Some((at, index))
+    }
+
+    /// A flight has come to the end of its hop.
+    pub(crate) fn land(
+        &mut self,
+        now: Instant,
+        flight: usize,
+        log: Option<&mut PacketLog>,
+    ) -> Landed {
+        let packet = self.flights[flight].take().expect("lands once");
+        self.free.push(flight);
+        let Course { way, hop: index } = packet.course;
+        let hops = self.hops(way);
+        let (hop, is_last) = (hops[index], index + 1 == hops.len());
+        let wire = &mut self.wires[hop.wire];
+        if !wire.one_way(hop.forward).still_delivers(packet.ticket) {
+            return Landed::Gone;
+        }
+        wire.meters[hop.side()].note(&packet);
+        if !is_last {
+            let course = Course {
+                way,
+                hop: index + 1,
+            };
+            return match self.offer(now, course, packet.cargo, log) {
+                Some((at, flight)) => Landed::Onward { at, flight },
+                None => Landed::Gone,
+            };
+        }
+        match way {
+            Way::Cross(cross) => {
+                let arrived = &mut self.cross[cross].arrived;
+                arrived.packets += 1;
+                arrived.bytes += packet.cargo.ip_bytes as u64;
+                Landed::Gone
+            }
+            Way::Route { route, there } => {
+                let [a, b] = self.routes[route].ends;
+                let (from, to) = if there { (a, b) } else { (b, a) };
+                Landed::At {
+                    node: to.0,
+                    received: Received {
+                        socket: to.1,
+                        remote: from.2,
+                        local_ip: None,
+                        ecn: packet.cargo.ecn,
+                        data: packet.cargo.data,
+                    },
+                }
+            }
+        }
+    }
+
+    /// Checks every direction of every wire: what was offered was delivered or dropped; what was delivered
+    /// has arrived or is under way; nothing was overtaken where order is kept. Returns what is wrong, in
+    /// words. Linear in the packets under way.
+    pub(crate) fn audit(&self) -> Vec<String> {
+        let mut under_way: BTreeMap<Hop, Count> = BTreeMap::new();
+        for flight in self.flights.iter().flatten() {
+            let hop = self.hops(flight.course.way)[flight.course.hop];
+            let link = self.wires[hop.wire].one_way(hop.forward);
+            if link.still_delivers(flight.ticket) {
+                let count = under_way.entry(hop).or_default();
+                count.packets += 1;
+                count.bytes += flight.cargo.ip_bytes as u64;
+            }
+        }
+        let mut wrong = Vec::new();
+        for (index, wire) in self.wires.iter().enumerate() {
+            for hop in [Hop::forward(index), Hop::backward(index)] {
+                let stats = wire.one_way(hop.forward).stats();
+                let meter = &wire.meters[hop.side()];
+                let mut out = stats.dropped_total();
+                out += stats.delivered;
+                let mut arrived = meter.arrived;
+                arrived += under_way.get(&hop).copied().unwrap_or_default();
+                if stats.offered != out {
+                    wrong.push(format!("{hop:?}: {:?} in, {out:?} out", stats.offered));
+                }
+                if stats.delivered != arrived {
+                    let delivered = stats.delivered;
+                    wrong.push(format!("{hop:?}: {delivered:?} sent, {arrived:?} seen"));
+                }
+                if meter.overtaken > 0 {
+                    wrong.push(format!("{hop:?}: {} packets overtaken", meter.overtaken));
+                }
+            }
+        }
+        wrong
+    }
+}
+
+impl Meter {
+    fn note(&mut self, packet: &Flight) {
+        self.arrived.packets += 1;
+        self.arrived.bytes += packet.cargo.ip_bytes as u64;
+        if packet.keeps_order {
+            self.overtaken += u64::from(packet.number < self.latest);
+            self.latest = self.latest.max(packet.number);
+        }
+    }
+}
