@@ -16,6 +16,7 @@
 //! | [`app`] | [`App`]: what runs on a node, and [`Context`], what it may do |
 //! | [`apps`] | ready-made applications: bulk transfer, message stream, receiver |
 //! | [`flow`] | greedy flows of the same engine, as competition |
+//! | [`topology`] | networks by name, and the papers' testbeds |
 //! | [`log`] | the packet log, for people and for comparing runs |
 //! | [`epoch`] | the one place that reads a clock, for QUIC's sake |
 //! | [`storm`] | random worlds with faults, and the checkers of what must hold in all of them |
@@ -27,10 +28,12 @@ pub mod flow;
 pub mod log;
 pub mod network;
 pub mod storm;
+pub mod topology;
 pub mod world;
 
 pub use app::{App, Context};
 pub use flow::{Flow, FlowPlan};
 pub use log::PacketLog;
 pub use network::{CrossIndex, Hop, IP_UDP_BYTES, RouteIndex, Wire, WireIndex};
+pub use topology::Topology;
 pub use world::{NodeIndex, World};
