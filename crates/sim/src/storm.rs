@@ -1,14 +1,16 @@
 //! Random worlds with faults, and the checkers of what must hold in all of them.
 //!
-//! A seed decides everything: links, streams in both directions, policy, controller, and a weather of
-//! faults (cuts, rate drops, loss, longer delays). Then the sky clears, and every promise is checked:
+//! A seed decides everything: links, streams in both directions, policy, controller, neighbours who send
+//! over the same wires, and a weather of faults (cuts, rate drops, loss, longer delays). Then the sky
+//! clears, the neighbours fall silent, and every promise is checked:
 //!
 //! - a reliable stream without lifetime delivers every ADU, once, intact, in order where asked;
 //! - no stream delivers anything twice, out of order where asked, or damaged;
 //! - every ADU of a stream that reports fates has exactly one, and what is acknowledged was delivered;
 //! - nothing is delivered long after its lifetime;
 //! - copies, buffers and windows stay within their budgets;
-//! - the session outlives the weather.
+//! - the session outlives the weather;
+//! - the network accounts for every packet and keeps order where it says so.
 //!
 //! `cargo run --release -p anabranch-sim --bin storm -- --seeds 2000` runs many; a failing seed is
 //! printed and runs again with `--seed N --log`.
@@ -20,7 +22,7 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, NodeId, Random, Rate, Seed, SessionId};
 use anabranch_link::{
-    Config as LinkConfig, Jitter, Loss, Queue, RateSource, duplex::Configs, source::Walk,
+    Config as LinkConfig, Jitter, Loss, Queue, RateSource, Traffic, duplex::Configs, source::Walk,
 };
 use anabranch_session::{
     AllowList, Config, Controller, Event, Link, Order, Policy, Priority, StreamSpec,
@@ -29,6 +31,7 @@ use anabranch_session::{
 use crate::{
     app::{App, Context},
     apps::{Load, Receiver, Sender},
+    network::Hop,
     world::World,
 };
 
@@ -110,6 +113,8 @@ struct Plan {
     loads: [Vec<Load>; 2],
     config: Config,
     faults: Vec<weather::Fault>,
+    /// Cross-traffic by wire and direction, until the sky clears.
+    neighbours: Vec<(Hop, Traffic)>,
 }
 
 impl Plan {
@@ -136,11 +141,13 @@ impl Plan {
                 .collect()
         });
         let faults = weather::forecast(&mut seed.stream("weather"), wires.len());
+        let neighbours = weather::neighbours(&mut seed.stream("neighbours"), &wires);
         Self {
             wires,
             loads,
             config,
             faults,
+            neighbours,
         }
     }
 }
@@ -169,6 +176,8 @@ impl Plan {
             ));
         }
         lines.extend(self.faults.iter().map(|fault| format!("{fault:?}")));
+        let neighbours = self.neighbours.iter();
+        lines.extend(neighbours.map(|neighbour| format!("{neighbour:?}")));
         lines.join("\n")
     }
 }
@@ -273,7 +282,7 @@ pub fn run(seed: u64, with_log: bool) -> Report {
         .collect();
     world.app::<Actor>(a).sender.dial(Instant::EPOCH, links);
     world.with_node(a, |_| ());
-    let clear_at = weather::schedule(&mut world, &plan.faults);
+    let clear_at = weather::schedule(&mut world, &plan.faults, &plan.neighbours);
 
     let end = clear_at + CLEARING;
     let mut looks = 0u64;
@@ -286,6 +295,7 @@ pub fn run(seed: u64, with_log: bool) -> Report {
     let report_time = world.now();
     let mut broken = Vec::new();
     checks::check(&mut world, &plan, &mut broken);
+    broken.extend(world.audit());
     Report {
         seed: seed.0,
         broken,

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use anabranch_base::{Instant, Random, Rate};
-use anabranch_link::{Loss, RateSource};
+use anabranch_link::{
+    Loss, RateSource, Traffic,
+    duplex::Configs,
+    traffic::{ParetoOnOff, Sizes},
+};
 
-use crate::world::World;
+use crate::{network::Hop, world::World};
 
 /// Time of the last fault; then everything is repaired.
 const WEATHER: Duration = Duration::from_secs(12);
@@ -48,8 +52,48 @@ pub(super) fn forecast(random: &mut Random, wires: usize) -> Vec<Fault> {
         .collect()
 }
 
-/// Lets the weather loose on the world; returns when the sky is clear.
-pub(super) fn schedule(world: &mut World, faults: &[Fault]) -> Instant {
+/// Draws who else sends: in one case of four over each direction of each wire, 10 to 60 % of its mean rate.
+pub(super) fn neighbours(random: &mut Random, wires: &[Configs]) -> Vec<(Hop, Traffic)> {
+    let mut drawn = Vec::new();
+    for (index, wire) in wires.iter().enumerate() {
+        for (hop, config) in [
+            (Hop::forward(index), &wire.forward),
+            (Hop::backward(index), &wire.backward),
+        ] {
+            if !random.chance(0.25) {
+                continue;
+            }
+            let rate = config.rate.mean().unwrap_or_default() * random.uniform(0.1, 0.6);
+            let traffic = if random.chance(0.5) {
+                Traffic::poisson(rate, Sizes::Fixed(1_200))
+            } else {
+                Traffic::ParetoOnOff(ParetoOnOff {
+                    sources: 4,
+                    peak: rate * 0.5,
+                    on_mean: Duration::from_millis(200),
+                    off_mean: Duration::from_millis(200),
+                    shape: 1.5,
+                    sizes: Sizes::Fixed(1_200),
+                })
+            };
+            drawn.push((hop, traffic));
+        }
+    }
+    drawn
+}
+
+/// Lets the weather and the neighbours loose on the world; returns when the sky is clear.
+pub(super) fn schedule(
+    world: &mut World,
+    faults: &[Fault],
+    neighbours: &[(Hop, Traffic)],
+) -> Instant {
+    for (hop, traffic) in neighbours {
+        let cross = world
+            .add_cross_traffic(&[*hop], traffic)
+            .expect("a valid plan");
+        world.schedule(WEATHER, move |world| world.stop_cross_traffic(cross));
+    }
     for fault in faults {
         let (wire, kind) = (fault.wire, fault.kind);
         let original = world.wire(wire).duplex.forward.config().clone();
