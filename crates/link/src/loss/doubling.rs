@@ -159,7 +159,7 @@ mod tests {
         for (rate, burst_max) in [(0.2, 16), (0.005, 16), (0.03, 4), (0.1, 1)] {
             let model = Doubling::horde(rate, burst_max).unwrap();
             let mut process = super::super::Process::new(Loss::Doubling(model), Seed(7));
-            let packets = 4_000_000;
+            let packets = 1_000_000;
             let (mut lost, mut run) = (0u64, 0u32);
             let mut runs: BTreeMap<u32, u64> = BTreeMap::new();
             // A run that was under way at the beginning may be cut.
@@ -177,7 +177,7 @@ mod tests {
                 }
             }
             let seen = lost as f64 / f64::from(packets);
-            assert!((seen / rate - 1.0).abs() < 0.05, "{seen} for {rate}");
+            assert!((seen / rate - 1.0).abs() < 0.1, "{seen} for {rate}");
             let total: u64 = runs.values().sum();
             let expected: Vec<_> = model.bursts().collect();
             assert!(

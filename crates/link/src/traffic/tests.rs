@@ -17,7 +17,7 @@ fn on_off(sources: u32, shape: f64) -> ParetoOnOff {
         on_mean: Duration::from_millis(100),
         off_mean: Duration::from_millis(300),
         shape,
-        sizes: Sizes::Fixed(500),
+        sizes: Sizes::Fixed(1250),
     }
 }
 
@@ -143,13 +143,13 @@ fn one_on_off_source_has_its_share() {
     assert_eq!(traffic.mean(), Rate::from_kbps(250));
     let rate = rate_bps(&traffic, 1, 4_000);
     assert!((rate / 250e3 - 1.0).abs() < 0.03, "{rate}");
-    // While it is on, packets are 4 ms apart; never less.
+    // While it is on, packets are 10 ms apart; never less.
     let times: Vec<_> = source(&traffic, 2).take(5_000).map(|a| a.at).collect();
     let gaps = || times.windows(2).map(|w| w[1].since(w[0]));
-    assert_eq!(gaps().min(), Some(Duration::from_millis(4)));
+    assert_eq!(gaps().min(), Some(Duration::from_millis(10)));
     assert!(
         gaps()
-            .filter(|&gap| gap == Duration::from_millis(4))
+            .filter(|&gap| gap == Duration::from_millis(10))
             .count()
             > 4_500
     );
@@ -172,12 +172,8 @@ fn on_off_sources_begin_in_the_middle_of_things() {
 fn heavy_tails_make_the_sum_self_similar() {
     let width = Duration::from_millis(100);
     let of = |traffic: &Traffic| {
-        // From 0.8 s, well above the mean periods, to 100 s.
-        hurst(
-            &bytes_per_window(source(traffic, 11), width, 1 << 16),
-            3,
-            10,
-        )
+        // From 0.8 s, well above the mean periods, to 26 s.
+        hurst(&bytes_per_window(source(traffic, 11), width, 1 << 14), 3, 8)
     };
     for shape in [1.2, 1.4, 1.6] {
         let model = on_off(50, shape);
