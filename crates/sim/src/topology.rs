@@ -129,6 +129,27 @@ pub struct Laid {
     pub flows: Vec<Flow>,
 }
 
+/// A network's name and the function that plans it.
+type Named = (&'static str, fn() -> Topology);
+
+/// The networks that need no seed, by name.
+const NAMED: [Named; 3] = [
+    ("figure8", figure8),
+    ("three_sites", three_sites),
+    ("horde_six", horde_six),
+];
+
+/// The names of the networks that need no seed.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    NAMED.iter().map(|&(name, _)| name)
+}
+
+/// The network of this name.
+pub fn by_name(name: &str) -> Option<Topology> {
+    let (_, make) = NAMED.iter().find(|&&(other, _)| other == name)?;
+    Some(make())
+}
+
 impl Topology {
     /// Adds a wire.
     pub fn wire(&mut self, a: &str, b: &str, configs: Configs) -> &mut Self {
@@ -307,6 +328,19 @@ mod tests {
         let mut slow = topology;
         slow.cross(&["a", "b"], Traffic::constant(Rate::ZERO, 500));
         assert!(matches!(lay(&slow), Err(TopologyError::Range(_))));
+    }
+
+    #[test]
+    fn every_name_can_be_laid() {
+        for name in names() {
+            let topology = by_name(name).unwrap();
+            let laid = lay(&topology).unwrap();
+            for route in &topology.routes {
+                let hops = laid.hops(&route.name).unwrap();
+                assert_eq!(hops.len(), route.via.len() - 1, "{name}");
+            }
+        }
+        assert_eq!(by_name("figure9"), None);
     }
 
     #[test]
