@@ -187,8 +187,9 @@ fn heavy_tails_make_the_sum_self_similar() {
     }
     let seen = of(&Traffic::poisson(Rate::from_mbps(1), Sizes::Fixed(500)));
     assert!((seen - 0.5).abs() < 0.06, "H = {seen} for Poisson");
+    // Periods of nearly equal length make the sum regular, so rather below ½.
     let seen = of(&Traffic::ParetoOnOff(on_off(50, 8.0)));
-    assert!((seen - 0.5).abs() < 0.1, "H = {seen} for a light tail");
+    assert!((0.35..0.55).contains(&seen), "H = {seen} for a light tail");
 }
 
 #[test]
