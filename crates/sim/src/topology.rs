@@ -30,9 +30,14 @@ mod horde_six;
 mod random;
 mod three_sites;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use anabranch_link::{Config, ConfigError, Traffic, duplex::Configs};
+use anabranch_base::{Instant, Seed};
+use anabranch_link::{
+    Config, ConfigError, Traffic,
+    duplex::Configs,
+    traffic::{Source, bytes_per_window},
+};
 use anabranch_session::Link;
 
 pub use figure8::{PATH_A, PATH_B, figure8};
@@ -203,6 +208,41 @@ impl Topology {
         through.map(|plan| plan.traffic.mean().as_bps()).sum()
     }
 
+    /// What cross-traffic leaves of the rate from one point to the next in each of `count` windows of
+    /// `width`, in bits per second; `None` without a wire of constant or mean rate between them.
+    ///
+    /// It is that of a world with this seed into which the plan is laid at time zero, before any other
+    /// cross-traffic: the truth that an oracle may know in advance. Packets count when they are
+    /// sent, not when they reach the wire; flows do not count. Below zero, more is sent than fits.
+    ///
+    /// # Errors
+    /// Cross-traffic with a value out of range.
+    pub fn available_bps(
+        &self,
+        seed: Seed,
+        [from, to]: [&str; 2],
+        (width, count): (Duration, usize),
+    ) -> Result<Option<Vec<f64>>, ConfigError> {
+        let rate = self.config(from, to).and_then(|config| config.rate.mean());
+        let Some(rate) = rate else {
+            return Ok(None);
+        };
+        let mut sent_bytes = vec![0; count];
+        for (index, plan) in self.cross_traffic.iter().enumerate() {
+            if !plan.via.windows(2).any(|hop| hop == [from, to]) {
+                continue;
+            }
+            let seed = World::cross_seed(seed, index);
+            let source = Source::new(&plan.traffic, Instant::EPOCH, seed)?;
+            let windows = bytes_per_window(source, width, count);
+            for (sum, bytes) in sent_bytes.iter_mut().zip(windows) {
+                *sum += bytes;
+            }
+        }
+        let left = |bytes: u64| rate.as_bps() as f64 - bytes as f64 * 8.0 / width.as_secs_f64();
+        Ok(Some(sent_bytes.into_iter().map(left).collect()))
+    }
+
     /// Puts the network into a world: wires, cross-traffic from now on, and flows. The world's seed
     /// decides all randomness. Flows add nodes, so a scenario's own nodes come first.
     ///
@@ -303,7 +343,8 @@ fn owned(via: &[&str]) -> Via {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anabranch_base::{Rate, Seed};
+    use anabranch_base::Rate;
+    use anabranch_link::traffic::Sizes;
 
     fn lay(topology: &Topology) -> Result<Laid, TopologyError> {
         topology.lay(&mut World::new(Seed(1)))
@@ -328,6 +369,43 @@ mod tests {
         let mut slow = topology;
         slow.cross(&["a", "b"], Traffic::constant(Rate::ZERO, 500));
         assert!(matches!(lay(&slow), Err(TopologyError::Range(_))));
+    }
+
+    #[test]
+    fn what_is_left_is_foreseen() {
+        let mut topology = Topology::default();
+        let wide = "rate=50 Mbit/s, delay=1 ms".parse().unwrap();
+        topology
+            .wire("a", "b", Configs::symmetric(wide))
+            .cross(
+                &["a", "b"],
+                Traffic::poisson(Rate::from_mbps(5), Sizes::Imix),
+            )
+            .cross(
+                &["b", "a"],
+                Traffic::poisson(Rate::from_mbps(9), Sizes::Imix),
+            )
+            .cross(
+                &["a", "b"],
+                Traffic::poisson(Rate::from_mbps(7), Sizes::Imix),
+            );
+        let windows = (Duration::from_secs(1), 4);
+        let left = topology.available_bps(Seed(3), ["a", "b"], windows);
+        let left = left.unwrap().unwrap();
+        let mut world = World::new(Seed(3));
+        let laid = topology.lay(&mut world).unwrap();
+        let wire = laid.wire("a", "b").unwrap();
+        let mut before = 0;
+        for left in left {
+            world.run_for(Duration::from_secs(1));
+            let offered = world.wire(wire).duplex.forward.stats().offered.bytes;
+            let sent_bps = ((offered - before) * 8) as f64;
+            before = offered;
+            assert_eq!(left, 50e6 - sent_bps);
+            assert!((sent_bps - 12e6).abs() < 1e6, "{sent_bps}");
+        }
+        let nowhere = topology.available_bps(Seed(3), ["a", "c"], windows);
+        assert_eq!(nowhere, Ok(None));
     }
 
     #[test]

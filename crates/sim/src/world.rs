@@ -205,8 +205,7 @@ impl World {
         traffic: &Traffic,
     ) -> Result<CrossIndex, ConfigError> {
         self.check_hops(hops);
-        let number = self.cross_count;
-        let seed = self.seed.child(&format!("cross {number}"));
+        let seed = Self::cross_seed(self.seed, self.cross_count);
         let source = Source::new(traffic, self.now, seed)?;
         self.cross_count += 1;
         let (cross, first) = self.network.add_cross(hops.to_vec(), source);
@@ -214,6 +213,11 @@ impl World {
             self.push(at, What::Cross { cross });
         }
         Ok(cross)
+    }
+
+    /// The seed of the `index`-th source of cross-traffic of a world with this seed.
+    pub fn cross_seed(world: Seed, index: CrossIndex) -> Seed {
+        world.child(&format!("cross {index}"))
     }
 
     /// Ends a source of cross-traffic. What it has sent goes its way.

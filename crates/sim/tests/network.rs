@@ -32,7 +32,7 @@ fn secs(secs: u64) -> Instant {
 /// A world with one wire and these flows over it.
 fn shared_wire(mbps: u64, delay_ms: u64, plans: &[FlowPlan]) -> (World, Vec<Flow>) {
     let mut world = World::new(Seed(3));
-    let wire = world.add_trunk(wire(mbps, delay_ms)).unwrap();
+    let wire = world.add_trunk(wire(mbps, delay_ms)).expect("in range");
     let hops = [Hop::forward(wire)];
     let flows = plans.iter().map(|plan| world.add_flow(&hops, plan));
     let flows = flows.collect();
@@ -229,15 +229,30 @@ fn strike(world: &mut World, wire: usize, fault: &Fault) {
         Fault::Mend => world.set_wire_up(wire, true),
         Fault::Rate(kbps) => {
             let rate = RateSource::Constant(Rate::from_kbps(kbps));
-            world.wire(wire).duplex.forward.set_rate(now, rate).unwrap();
+            world
+                .wire(wire)
+                .duplex
+                .forward
+                .set_rate(now, rate)
+                .expect("in range");
         }
         Fault::Delay(ms) => {
             let delay = Duration::from_millis(ms);
-            world.wire(wire).duplex.forward.set_delay(delay).unwrap();
+            world
+                .wire(wire)
+                .duplex
+                .forward
+                .set_delay(delay)
+                .expect("in range");
         }
         Fault::Reordering(ms) => {
             let jitter = Jitter::uniform(Duration::from_millis(ms)).reordering();
-            world.wire(wire).duplex.forward.set_jitter(jitter).unwrap();
+            world
+                .wire(wire)
+                .duplex
+                .forward
+                .set_jitter(jitter)
+                .expect("in range");
         }
     }
 }
