@@ -5,6 +5,7 @@ use std::time::Duration;
 use anabranch_base::{Instant, Rate, Seed};
 use anabranch_link::{
     Config, DropReason, Jitter, Link, Loss, Outage, Queue, RateSource, Ticket, Trace, Verdict,
+    loss::Doubling,
     source::{Playback, Walk},
     stats::Count,
     trace::Shape,
@@ -82,6 +83,7 @@ fn any_jitter() -> impl Strategy<Value = Jitter> {
         Just(Jitter::None),
         time().prop_map(Jitter::uniform),
         time().prop_map(Jitter::normal),
+        time().prop_map(Jitter::gaussian),
         time().prop_map(|most| Jitter::uniform(most).reordering()),
     ]
 }
@@ -91,6 +93,9 @@ fn any_config() -> impl Strategy<Value = Config> {
         Just(Loss::None),
         (0.0..1.0).prop_map(|p| Loss::random(p).expect("in range")),
         (0.0..0.5, 1.0..5.0).prop_map(|(rate, burst)| Loss::bursts(rate, burst).expect("in range")),
+        (0.0..0.4, 0..5u32).prop_map(|(rate, doublings)| {
+            Loss::Doubling(Doubling::horde(rate, 1 << doublings).expect("in range"))
+        }),
     ];
     let queue = (0..60_000u64, 0..60_000u64)
         .prop_map(|(limit, mark)| Queue::bytes(limit).marking_above(mark));
