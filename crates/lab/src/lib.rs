@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`pairs`] | two and three unequal paths in virtual time, every policy |
+//! | [`regression`] | effective bandwidth and least delay from sized messages |
 //! | [`mod@recording`], [`corpus`] | recorded paths, and which of them a run uses |
 //! | [`output`] | CSV, plots, and the page of `lab report` |
 //! | [`parallel`] | independent parts on all cores |
@@ -15,8 +16,9 @@ pub mod output;
 pub mod pairs;
 pub mod parallel;
 pub mod recording;
+pub mod regression;
 
 pub use experiment::{Experiment, Options, Outcome, Row};
 
 /// All experiments.
-pub const EXPERIMENTS: &[Experiment] = &[pairs::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] = &[pairs::EXPERIMENT, regression::EXPERIMENT];
