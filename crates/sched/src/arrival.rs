@@ -49,6 +49,39 @@ pub fn next_arrival(channel: &ChannelView) -> Duration {
     wait_for_slot(channel) + one_way(channel)
 }
 
+/// Bytes that the channel delivers from now until `time` has passed, if it sends as soon and as fast
+/// as it can: none before [`next_arrival`].
+pub fn delivered_within(channel: &ChannelView, time: Duration) -> f64 {
+    rate(channel) * time.saturating_sub(next_arrival(channel)).as_secs_f64()
+}
+
+/// Time until the last of `bytes` has arrived if all of `channels` carry them, each as much as is
+/// best: the quickest way to move a message over paths of different rates and delays.
+/// `None` without a channel that has a rate. O(channels²).
+pub fn completion<'a, C>(channels: C, bytes: u64) -> Option<Duration>
+where
+    C: Iterator<Item = &'a ChannelView> + Clone,
+{
+    // With a set of channels in use, bytes = Σ rate·(T − arrival). The set is that of all channels
+    // on which something arrives before T: the nearest ones; and it is the one with the smallest T.
+    let sets = channels.clone().map(|farthest| {
+        let reach = next_arrival(farthest);
+        let (mut rates, mut head_starts) = (0.0, 0.0);
+        for channel in channels.clone() {
+            let arrival = next_arrival(channel);
+            if arrival <= reach {
+                rates += rate(channel);
+                head_starts += rate(channel) * arrival.as_secs_f64();
+            }
+        }
+        (bytes as f64 + head_starts) / rates
+    });
+    let time_s = sets
+        .filter(|time_s| time_s.is_finite())
+        .min_by(f64::total_cmp)?;
+    Some(Duration::from_secs_f64(time_s.min(3600.0)))
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -87,5 +120,18 @@ pub(crate) mod tests {
         view.rate_bytes_per_s = 0.0;
         view.window_bytes = 10_000;
         assert_eq!(rate(&view), 100_000.0);
+    }
+
+    #[test]
+    fn a_message_is_complete_when_all_parts_are() {
+        // 11.2 Mbit/s are 1400 bytes per millisecond.
+        let near = channel(0, 1, 20, 11.2);
+        let far = channel(1, 1, 60, 22.4);
+        let time = |bytes| completion([&near, &far].into_iter(), bytes);
+        // The near one alone: 10 ms on the way and 10 ms of sending.
+        assert_eq!(time(14_000), Some(Duration::from_millis(20)));
+        // 30 ms are enough for 28,000 bytes on the near one; then both carry 4,200 each ms.
+        assert_eq!(time(28_000 + 42_000), Some(Duration::from_millis(40)));
+        assert_eq!(completion([].iter(), 1), None);
     }
 }

@@ -1,23 +1,26 @@
-//! The default policy: earliest arrival.
+//! The default policy: earliest arrival, by the deadline where there is one.
 //!
 //! For each stream in turn, the channel on which its next packet would arrive first, waiting for a
 //! slot included:
 //!
 //! - If that channel is free, it is used.
-//! - If not, another free channel is used only when that helps: for an urgent stream, when the packet
-//!   arrives there no later than it would after the wait; for the others, when the whole backlog
-//!   takes longer, over the remaining channels, than this packet would on the other one. The second half is
-//!   what ends a transfer without stragglers, and why adding a slow channel does no harm.
-
-use std::time::Duration;
+//! - If not, another free channel is used only when that helps: when this packet arrives there before
+//!   the other channels together could have delivered what the stream has waiting. This ends a
+//!   transfer without stragglers, keeps a lone message off a slow channel, and is why adding a slow
+//!   channel does no harm. The others count from when a packet would arrive on each: channels that
+//!   would arrive later still are not counted on, so that no two leave a packet to one another.
+//! - Nor is it used by a stream with a deadline, when the packet would miss it there but not by
+//!   waiting.
+//!
+//! Which stream is next is the [`Picker`]'s matter: priority, fair share, earliest deadline.
 
 use anabranch_base::StreamId;
 
 use super::{Decision, Scheduler, free_channels, stream_then_channel};
 use crate::{
-    arrival::{self, next_arrival, one_way},
+    arrival::{delivered_within, next_arrival, one_way},
     pick::Picker,
-    view::{ChannelMask, View},
+    view::{ChannelMask, StreamView, View},
 };
 
 /// See the module.
@@ -29,22 +32,7 @@ pub(super) struct EarliestArrival {
 impl Scheduler for EarliestArrival {
     fn next(&mut self, view: &View<'_>) -> Decision {
         stream_then_channel(&self.picker, view, |index| {
-            let stream = &view.streams[index];
-            let best = (0..view.channels.len())
-                .filter(|&channel| stream.may_use(channel))
-                .min_by_key(|&channel| next_arrival(&view.channels[channel]))?;
-            if view.channels[best].slots > 0 {
-                return Some(best);
-            }
-            let other = free_channels(view, index)
-                .min_by_key(|&channel| one_way(&view.channels[channel]))?;
-            let here = one_way(&view.channels[other]);
-            let there = if stream.is_urgent {
-                next_arrival(&view.channels[best])
-            } else {
-                drain_time(view, index, best, other)
-            };
-            (here <= there).then_some(other)
+            choose(view, index, &view.streams[index])
         })
     }
 
@@ -57,18 +45,28 @@ impl Scheduler for EarliestArrival {
     }
 }
 
-/// When the last byte of a backlog would arrive if all channels but `other` carried it at their
-/// rates, ending on `best`. A packet that arrives later than that on `other` only delays the end.
-fn drain_time(view: &View<'_>, stream: usize, best: usize, other: usize) -> Duration {
-    let stream = &view.streams[stream];
-    let rate: f64 = (0..view.channels.len())
-        .filter(|&channel| channel != other && stream.may_use(channel))
-        .map(|channel| arrival::rate(&view.channels[channel]))
+/// The channel for the stream's next packet; `None`: it waits. O(channels).
+fn choose(view: &View<'_>, index: usize, stream: &StreamView) -> Option<usize> {
+    let usable = || (0..view.channels.len()).filter(|&channel| stream.may_use(channel));
+    let best = usable().min_by_key(|&channel| next_arrival(&view.channels[channel]))?;
+    if view.channels[best].slots > 0 {
+        return Some(best);
+    }
+    let other =
+        free_channels(view, index).min_by_key(|&channel| one_way(&view.channels[channel]))?;
+    let here = one_way(&view.channels[other]);
+    if let Some(deadline) = stream.deadline {
+        let left = deadline.since(view.now);
+        if here > left && next_arrival(&view.channels[best]) <= left {
+            return None;
+        }
+    }
+    // What has to be on its way before the last packet of the backlog leaves.
+    let packet = view.channels[other].packet_bytes as u64;
+    let before_last = stream.backlog_bytes.saturating_sub(packet) as f64;
+    let others = usable().filter(|&channel| channel != other);
+    let delivered: f64 = others
+        .map(|channel| delivered_within(&view.channels[channel], here))
         .sum();
-    let drain_s = if rate > 0.0 {
-        (stream.backlog_bytes as f64 / rate).min(3600.0)
-    } else {
-        0.0
-    };
-    next_arrival(&view.channels[best]) + Duration::from_secs_f64(drain_s)
+    (delivered <= before_last).then_some(other)
 }

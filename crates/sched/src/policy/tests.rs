@@ -186,6 +186,23 @@ fn default_does_not_leave_a_large_rest_to_a_thin_path() {
     assert_eq!(decide(Policy::Default, &channels, &tail), Decision::Wait);
 }
 
+/// Three channels, each with little to carry on its own account: none may leave a backlog to others
+/// that would leave it to it in turn.
+#[test]
+fn default_does_not_leave_a_backlog_to_channels_that_would_pass_it_on() {
+    let nearest = channel(0, 0, 24, 2.0);
+    let backlog = [stream(0, Priority(160), 100, 60_000)];
+    // 60 kB on the nearest alone take 240 ms; the others arrive after 75 ms and 60 ms.
+    let second = [
+        nearest.clone(),
+        channel(1, 4, 150, 5.0),
+        channel(2, 0, 120, 15.0),
+    ];
+    let third = [nearest, channel(1, 0, 150, 5.0), channel(2, 4, 120, 15.0)];
+    assert_eq!(decide(Policy::Default, &second, &backlog), on(1));
+    assert_eq!(decide(Policy::Default, &third, &backlog), on(2));
+}
+
 fn any_channel() -> impl Strategy<Value = ChannelView> {
     (0usize..4, 1u64..400, 0.1f64..1000.0)
         .prop_map(|(slots, rtt, rate)| channel(0, slots, rtt, rate))

@@ -1,0 +1,108 @@
+//! Streams with deadlines beside a file, over the demo's three recorded paths, in virtual time.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use anabranch_base::{Instant, Seed};
+use anabranch_link::{Trace, describe::parse_both, duplex::Configs};
+use anabranch_session::{AllowList, Config, Order, Priority, StreamSpec};
+use anabranch_sim::{
+    World,
+    apps::{Book, Load, Receiver, Sender},
+};
+
+const PATHS: [&str; 3] = [
+    r#"rate=trace "hsdpa-bus.csv", delay=45 ms, queue=300 ms, jitter=4 ms"#,
+    r#"rate=trace "starlink-up.csv", delay=30 ms, queue=120 ms, jitter=3 ms, loss=0.2 %"#,
+    r#"rate=trace "fixed.csv", delay=12 ms, queue=150 ms"#,
+];
+const CONTROL_LIFETIME: Duration = Duration::from_millis(150);
+/// About what the paths carry in 18 s beside the other streams while one of them is cut.
+const FILE_BYTES: u64 = 40_000_000;
+const VIDEO_LIFETIME: Duration = Duration::from_millis(400);
+
+fn path(text: &str) -> Configs {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data");
+    let mut load = |name: &str| {
+        let bytes = std::fs::read(data.join(name)).map_err(|error| error.to_string())?;
+        let trace = Trace::parse(name, &bytes).map_err(|error| error.to_string())?;
+        Ok(Arc::new(trace))
+    };
+    parse_both(text, &mut load).expect("a path of the demo")
+}
+
+fn live(label: &str, lifetime: Duration, priority: Priority, bytes: usize, ms: u64) -> Load {
+    let every = Duration::from_millis(ms);
+    Load {
+        spec: StreamSpec {
+            order: Order::Unordered,
+            lifetime: Some(lifetime),
+            priority,
+            notify: true,
+            label: label.to_owned(),
+            ..StreamSpec::default()
+        },
+        adu_bytes: bytes,
+        every: Some(every),
+        adus: 20_000 / ms,
+        start: Instant::from_millis(500),
+    }
+}
+
+fn world(seed: u64, cut: bool) -> World {
+    let loads = vec![
+        live("control", CONTROL_LIFETIME, Priority::URGENT, 200, 20),
+        live("video", VIDEO_LIFETIME, Priority(160), 7_500, 40),
+        Load {
+            start: Instant::from_millis(500),
+            spec: StreamSpec::bulk("file"),
+            ..Load::bulk(FILE_BYTES)
+        },
+    ];
+    let mut world = World::new(Seed(seed));
+    let sender = Sender::new(World::node_id(1), loads);
+    let a = world.add_node(Config::default(), AllowList::default(), sender);
+    let allowed = AllowList::of([World::node_id(0)]);
+    let b = world.add_node(Config::default(), allowed, Receiver::new());
+    let mut links = Vec::new();
+    for text in PATHS {
+        let wire = world.add_wire(a, b, path(text)).expect("a valid link");
+        links.push(world.link(a, wire));
+    }
+    world.app::<Sender>(a).dial(Instant::EPOCH, links);
+    world.with_node(a, |_| ());
+    if cut {
+        world.schedule(Duration::from_millis(8_500), |w| w.set_wire_up(1, false));
+        world.schedule(Duration::from_millis(12_500), |w| w.set_wire_up(1, true));
+    }
+    world
+}
+
+fn in_time(book: &Book, lifetime: Duration) -> usize {
+    book.delays
+        .iter()
+        .filter(|&&delay| delay <= lifetime)
+        .count()
+}
+
+/// Messages within 150 ms and frames within 400 ms keep their deadlines beside a file that fills every
+/// path, also while the widest path is silent for four seconds; and the file gets the rest.
+#[test]
+fn live_streams_keep_their_deadlines_beside_a_file() {
+    for seed in 1..=4 {
+        for cut in [true, false] {
+            let mut world = world(seed, cut);
+            world.run_until(Instant::from_millis(21_500));
+            let receiver = world.app::<Receiver>(1);
+            let [control, video, file] = ["control", "video", "file"].map(|l| receiver.book(l));
+            let words = format!(
+                "seed {seed}, cut {cut}: control {}, video {}, file {} bytes",
+                in_time(&control, CONTROL_LIFETIME),
+                in_time(&video, VIDEO_LIFETIME),
+                file.bytes
+            );
+            assert!(in_time(&control, CONTROL_LIFETIME) >= 995, "{words}");
+            assert!(in_time(&video, VIDEO_LIFETIME) >= 495, "{words}");
+            assert!(file.bytes >= FILE_BYTES && file.corrupt == 0, "{words}");
+        }
+    }
+}
