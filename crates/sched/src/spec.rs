@@ -8,6 +8,8 @@ use anabranch_base::ChannelId;
 pub const ADU_BYTES_MAX: usize = 16 << 20;
 /// Longest label of a stream, in bytes.
 pub const LABEL_BYTES_MAX: usize = 128;
+/// A lifetime up to this is short beside the queues that bulk traffic builds.
+pub const LIFETIME_SHORT: Duration = Duration::from_secs(1);
 /// Largest weight of a stream.
 pub const WEIGHT_MAX: u32 = 10_000;
 
@@ -128,9 +130,15 @@ impl StreamSpec {
         }
     }
 
-    /// Whether the stream's packets should meet short queues.
+    /// Whether the stream is urgent by its priority.
     pub fn is_urgent(&self) -> bool {
         self.priority >= Priority::URGENT
+    }
+
+    /// Whether the stream's packets should meet short queues, and be repaired before they are known
+    /// to be lost: it is urgent, or of no use after [`LIFETIME_SHORT`].
+    pub fn is_pressing(&self) -> bool {
+        self.is_urgent() || self.lifetime.is_some_and(|time| time <= LIFETIME_SHORT)
     }
 
     /// Checks every range.

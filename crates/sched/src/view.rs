@@ -40,7 +40,7 @@ pub struct StreamView {
     pub priority: Priority,
     /// Its weight among equals.
     pub weight: u32,
-    /// Whether its packets should meet short queues.
+    /// Whether it is urgent by its priority.
     pub is_urgent: bool,
     /// Bytes waiting, those to be sent again included.
     pub backlog_bytes: u64,

@@ -48,7 +48,23 @@ fn live(label: &str, lifetime: Duration, priority: Priority, bytes: usize, ms: u
     }
 }
 
-fn world(seed: u64, cut: bool) -> World {
+fn world(seed: u64, paths: impl IntoIterator<Item = Configs>, loads: Vec<Load>) -> World {
+    let mut world = World::new(Seed(seed));
+    let sender = Sender::new(World::node_id(1), loads);
+    let a = world.add_node(Config::default(), AllowList::default(), sender);
+    let allowed = AllowList::of([World::node_id(0)]);
+    let b = world.add_node(Config::default(), allowed, Receiver::new());
+    let mut links = Vec::new();
+    for configs in paths {
+        let wire = world.add_wire(a, b, configs).expect("a valid link");
+        links.push(world.link(a, wire));
+    }
+    world.app::<Sender>(a).dial(Instant::EPOCH, links);
+    world.with_node(a, |_| ());
+    world
+}
+
+fn demo(seed: u64, cut: bool) -> World {
     let loads = vec![
         live("control", CONTROL_LIFETIME, Priority::URGENT, 200, 20),
         live("video", VIDEO_LIFETIME, Priority(160), 7_500, 40),
@@ -58,18 +74,7 @@ fn world(seed: u64, cut: bool) -> World {
             ..Load::bulk(FILE_BYTES)
         },
     ];
-    let mut world = World::new(Seed(seed));
-    let sender = Sender::new(World::node_id(1), loads);
-    let a = world.add_node(Config::default(), AllowList::default(), sender);
-    let allowed = AllowList::of([World::node_id(0)]);
-    let b = world.add_node(Config::default(), allowed, Receiver::new());
-    let mut links = Vec::new();
-    for text in PATHS {
-        let wire = world.add_wire(a, b, path(text)).expect("a valid link");
-        links.push(world.link(a, wire));
-    }
-    world.app::<Sender>(a).dial(Instant::EPOCH, links);
-    world.with_node(a, |_| ());
+    let mut world = world(seed, PATHS.map(path), loads);
     if cut {
         world.schedule(Duration::from_millis(8_500), |w| w.set_wire_up(1, false));
         world.schedule(Duration::from_millis(12_500), |w| w.set_wire_up(1, true));
@@ -90,7 +95,7 @@ fn in_time(book: &Book, lifetime: Duration) -> usize {
 fn live_streams_keep_their_deadlines_beside_a_file() {
     for seed in 1..=4 {
         for cut in [true, false] {
-            let mut world = world(seed, cut);
+            let mut world = demo(seed, cut);
             world.run_until(Instant::from_millis(21_500));
             let receiver = world.app::<Receiver>(1);
             let [control, video, file] = ["control", "video", "file"].map(|l| receiver.book(l));
@@ -105,4 +110,43 @@ fn live_streams_keep_their_deadlines_beside_a_file() {
             assert!(file.bytes >= FILE_BYTES && file.corrupt == 0, "{words}");
         }
     }
+}
+
+/// More than the path carries: what does not fit is dropped before it is sent, and the rest is in time.
+#[test]
+fn an_overloaded_live_stream_keeps_what_fits() {
+    let lifetime = Duration::from_millis(200);
+    let paths = [path("rate=10 Mbit/s, delay=20 ms, queue=100 ms")];
+    // 12.5 Mbit/s in frames of 12,500 bytes.
+    let video = live("video", lifetime, Priority::NORMAL, 12_500, 8);
+    let mut world = world(1, paths, vec![video]);
+    world.run_until(Instant::from_millis(21_500));
+    let book = world.app::<Receiver>(1).book("video");
+    // The path's share of 2,500 frames is 1,900.
+    let count = in_time(&book, lifetime);
+    assert!(
+        count >= 1_700,
+        "{count} in time, {} in all",
+        book.numbers.len()
+    );
+}
+
+/// What was on a path when it fell silent is copied to the other before the silence is certain.
+#[test]
+fn a_cut_path_costs_no_deadline_that_a_copy_can_keep() {
+    let lifetime = Duration::from_millis(200);
+    let paths = [
+        path("rate=10 Mbit/s, delay=20 ms, queue=100 ms"),
+        path("rate=10 Mbit/s, delay=30 ms, queue=100 ms"),
+    ];
+    let frames = live("frames", lifetime, Priority::NORMAL, 1_000, 5);
+    let mut world = world(1, paths, vec![frames, Load::bulk(100_000_000)]);
+    for second in [5, 10, 15] {
+        world.schedule(Duration::from_secs(second), |w| w.set_wire_up(0, false));
+        world.schedule(Duration::from_secs(second + 1), |w| w.set_wire_up(0, true));
+    }
+    world.run_until(Instant::from_millis(21_500));
+    let book = world.app::<Receiver>(1).book("frames");
+    let count = in_time(&book, lifetime);
+    assert!(count >= 3_990, "{count} of 4000 in time");
 }

@@ -152,6 +152,23 @@ impl SendStream {
         self.backlog > 0 || self.deadline().is_some() || (self.finishing && !self.finish_sent)
     }
 
+    /// Deadline of what goes out next: of the oldest ADU with bytes to send, or to send again.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.spec.lifetime?;
+        let repaired = self
+            .lost
+            .front()
+            .map_or(u64::MAX, |(sequence, _)| *sequence);
+        let index = repaired.min(self.cursor).checked_sub(self.base)?;
+        self.adus.get(index as usize).and_then(|adu| adu.deadline)
+    }
+
+    /// When this ADU becomes useless; `None`: never, or it is settled.
+    pub(crate) fn deadline_of(&self, sequence: u64) -> Option<Instant> {
+        let index = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
+        self.adus.get(index)?.deadline
+    }
+
     fn adu(&mut self, sequence: u64) -> Option<&mut SendAdu> {
         let index = sequence.checked_sub(self.base)?;
         self.adus.get_mut(usize::try_from(index).ok()?)
@@ -390,20 +407,56 @@ impl SendStream {
             if !reliable && adu.unsent() == 0 {
                 continue;
             }
-            let length = adu.data.len() as u64;
-            // An unordered receiver waits for nothing, but wants its credit back.
-            let skip = reliable.then_some(if adu.sent > 0 {
-                length + ADU_OVERHEAD_BYTES
-            } else {
-                0
-            });
-            let unsent = adu.unsent() as u64;
-            adu.sent = adu.data.len();
-            self.backlog -= unsent;
-            self.counters.expired_adus += 1;
-            settled.push(self.settle(sequence, AduFate::Expired { skip }));
+            settled.push(self.give_up(sequence));
         }
         self.advance_cursor();
+    }
+
+    /// Drops ADUs at the head of the queue that are predicted to miss their deadline, while a younger
+    /// one would make its own: what is sent in vain makes those behind it late, too. `arrival` is
+    /// the time from now at which the last of so many bytes would arrive.
+    pub(crate) fn drop_hopeless(
+        &mut self,
+        now: Instant,
+        arrival: impl Fn(usize) -> Option<Duration>,
+        settled: &mut Vec<Settled>,
+    ) {
+        let would_miss = |adu: &SendAdu| {
+            let left = adu.deadline.map(|deadline| deadline.since(now));
+            left.is_some_and(|left| arrival(adu.unsent()).is_some_and(|time| time > left))
+        };
+        // The youngest is never dropped: a prediction may be wrong, and only sending corrects it.
+        if self
+            .adus
+            .back()
+            .is_none_or(|adu| adu.unsent() == 0 || would_miss(adu))
+        {
+            return;
+        }
+        let youngest = self.end() - 1;
+        while self.cursor < youngest {
+            let sequence = self.cursor;
+            let Some(adu) = self.adu(sequence).filter(|adu| would_miss(adu)) else {
+                return;
+            };
+            debug_assert!(!adu.done);
+            settled.push(self.give_up(sequence));
+            self.advance_cursor();
+        }
+    }
+
+    /// Ends an ADU that is late or will be.
+    fn give_up(&mut self, sequence: u64) -> Settled {
+        let reliable = self.spec.reliable;
+        let adu = self.adu(sequence).expect("only a known ADU is given up");
+        // An unordered receiver waits for nothing, but wants its credit back.
+        let used = adu.data.len() as u64 + ADU_OVERHEAD_BYTES;
+        let skip = reliable.then_some(if adu.sent > 0 { used } else { 0 });
+        let unsent = adu.unsent() as u64;
+        adu.sent = adu.data.len();
+        self.backlog -= unsent;
+        self.counters.expired_adus += 1;
+        self.settle(sequence, AduFate::Expired { skip })
     }
 
     fn settle(&mut self, sequence: u64, fate: AduFate) -> Settled {

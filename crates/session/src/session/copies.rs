@@ -1,7 +1,8 @@
-//! Second copies: when slots would stay unused, or an urgent packet is overdue, a fragment in flight
-//! is sent once more on another channel where it is likely to arrive earlier.
+//! Second copies: when slots would stay unused, or a pressing packet is overdue or likely to miss its
+//! deadline, a fragment in flight is sent once more on another channel where it is likely to arrive
+//! earlier.
 //!
-//! This ends transfers without waiting for the slowest packet, and repairs urgent losses before
+//! This ends transfers without waiting for the slowest packet, and repairs pressing losses before
 //! QUIC's loss detection can see them. A budget bounds it ([`crate::Config::copies_max`]).
 
 use std::{collections::VecDeque, time::Duration};
@@ -23,8 +24,6 @@ use crate::{
 const SCAN_MAX: usize = 256;
 /// Copies per run.
 const COPIES_PER_RUN: usize = 32;
-/// Time between two looks.
-const CHECK_PERIOD: Duration = Duration::from_millis(4);
 /// Budget saved up at most, in bytes.
 const BUDGET_MAX: f64 = 4e6;
 
@@ -38,31 +37,58 @@ struct Candidate {
 }
 
 impl Session {
-    pub(super) fn send_copies(
+    /// Copies what is pressing and in danger. Before slots are assigned, because bulk traffic leaves
+    /// none. Whether there was a slot for every copy.
+    pub(super) fn copy_pressing(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        scratch: &mut Scratch,
+        touched: &mut VecDeque<ChannelId>,
+    ) -> bool {
+        !self.is_pressed(now) || self.send_copies(now, endpoint, scratch, false, touched)
+    }
+
+    /// Copies into slots that nothing else wants.
+    pub(super) fn copy_tail(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         scratch: &mut Scratch,
         touched: &mut VecDeque<ChannelId>,
     ) {
-        if scratch.channels.len() < 2 || now < self.copy_check_at {
-            return;
+        if scratch.streams.is_empty() {
+            self.send_copies(now, endpoint, scratch, true, touched);
         }
-        let idle = scratch.streams.is_empty();
-        let urgent = self.urgent_at.is_some();
-        if !(idle || urgent) || scratch.channels.iter().all(|view| view.slots == 0) {
-            return;
+    }
+
+    fn send_copies(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        scratch: &mut Scratch,
+        idle: bool,
+        touched: &mut VecDeque<ChannelId>,
+    ) -> bool {
+        if scratch.channels.len() < 2 {
+            return true;
         }
-        self.copy_check_at = now + CHECK_PERIOD;
+        if scratch.channels.iter().all(|view| view.slots == 0) {
+            return false;
+        }
+        let mut is_done = true;
         self.copies_budget = self.copies_budget.min(BUDGET_MAX);
         for candidate in self.find_candidates(now, scratch, idle) {
-            if scratch.channels[candidate.target].slots == 0
-                || self.copies_budget < candidate.length as f64
-            {
+            if self.copies_budget < candidate.length as f64 {
+                break;
+            }
+            if scratch.channels[candidate.target].slots == 0 {
+                is_done = false;
                 continue;
             }
             self.send_copy(now, endpoint, scratch, candidate, touched);
         }
+        is_done
     }
 
     /// Fragments in flight that another channel with a slot could deliver earlier, oldest first.
@@ -90,12 +116,11 @@ impl Session {
                 let patience =
                     here.rtt_smoothed + here.rtt_variation * 2 + Duration::from_millis(5);
                 let overdue = age > patience;
-                let remaining = if overdue {
-                    here.rtt_smoothed
-                } else {
-                    arrival::one_way(here).saturating_sub(age)
-                };
-                if arrival::one_way(there) >= remaining {
+                let expected = arrival::one_way(here).saturating_sub(age);
+                let remaining = if overdue { here.rtt_smoothed } else { expected };
+                let by_copy = arrival::one_way(there);
+                let is_sooner = by_copy < remaining;
+                if !(is_sooner || overdue) {
                     continue;
                 }
                 for item in packet.items() {
@@ -110,12 +135,18 @@ impl Session {
                     let Some(half) = self.send.get(&place.stream) else {
                         continue;
                     };
-                    let helps = half.spec.pinned.is_none()
-                        && if half.spec.is_urgent() {
-                            overdue || idle
-                        } else {
-                            idle && half.spec.reliable
-                        };
+                    let left = half.deadline_of(place.sequence).map(|at| at.since(now));
+                    let within = |time: Duration| left.is_none_or(|left| time <= left);
+                    // On time by less than two deviations of the round trip, or not at all.
+                    let is_doubtful = !within(expected + here.rtt_variation * 2);
+                    // Until its loss or the channel's silence is certain, it will be too late.
+                    let is_last_call = overdue && !within(by_copy + here.rtt_smoothed);
+                    let is_worth_it = if half.spec.is_pressing() {
+                        is_last_call || (is_sooner && (overdue || is_doubtful || idle))
+                    } else {
+                        is_sooner && idle && half.spec.reliable
+                    };
+                    let helps = is_worth_it && within(by_copy) && half.spec.pinned.is_none();
                     if helps {
                         found.push(Candidate {
                             member: index,

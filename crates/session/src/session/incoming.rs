@@ -61,8 +61,8 @@ impl Session {
                 ))
             };
         };
-        if half.spec.is_urgent() {
-            self.urgent_heard_at = Some(now);
+        if half.spec.is_pressing() {
+            self.pressing_heard_at = Some(now);
         }
         let seen = half.seen();
         let held = half.held_bytes();

@@ -40,8 +40,8 @@ use crate::{
     wire::{Control, DecodeError, VERSION, frame::TOKEN_BYTES},
 };
 
-/// Packets may gather for this long while something urgent flows.
-const PATIENCE_URGENT: Duration = Duration::from_millis(1);
+/// Packets may gather for this long while something flows that should meet short queues.
+const PATIENCE_PRESSING: Duration = Duration::from_millis(1);
 
 /// The peer broke the protocol; the session ends.
 #[derive(Debug, thiserror::Error)]
@@ -154,9 +154,10 @@ pub(crate) struct Session {
     pub alone_since: Option<Instant>,
     copies_budget: f64,
     copy_check_at: Instant,
-    /// When something urgent was last handed over here, and last came from the peer.
-    urgent_at: Option<Instant>,
-    urgent_heard_at: Option<Instant>,
+    /// When a stream that should meet short queues was last given something here, and when something
+    /// last came from one of the peer's.
+    pressing_at: Option<Instant>,
+    pressing_heard_at: Option<Instant>,
     queue_short_on: Option<ChannelId>,
     /// Bytes that one stream may hold for sending: as configured, or more where long fat paths
     /// have more in flight.
@@ -213,8 +214,8 @@ impl Session {
             alone_since: Some(now),
             copies_budget: 65_536.0,
             copy_check_at: now,
-            urgent_at: None,
-            urgent_heard_at: None,
+            pressing_at: None,
+            pressing_heard_at: None,
             queue_short_on: None,
             send_buffer,
             dirty: true,
@@ -420,9 +421,9 @@ impl Session {
     /// How long packets may gather; `None`: this session does not mind.
     pub(crate) fn patience(&self, now: Instant, endpoint: &Endpoint) -> Option<Duration> {
         let recently =
-            |at: Option<Instant>| at.is_some_and(|at| now.since(at) < pump::URGENT_MEMORY);
-        if recently(self.urgent_at) || recently(self.urgent_heard_at) {
-            return Some(PATIENCE_URGENT);
+            |at: Option<Instant>| at.is_some_and(|at| now.since(at) < pump::PRESSING_MEMORY);
+        if recently(self.pressing_at) || recently(self.pressing_heard_at) {
+            return Some(PATIENCE_PRESSING);
         }
         self.members
             .iter()

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_channel::{Endpoint, QueueGoal};
-use anabranch_sched::{ChannelMask, ChannelView, Decision, StreamView, View};
+use anabranch_sched::{ChannelMask, ChannelView, Decision, StreamView, View, arrival};
 
 use super::Session;
 use crate::{
@@ -27,8 +27,10 @@ use crate::{
 const CONTROL_BYTES_MAX: usize = 600;
 /// A fragment smaller than this is not worth its header, unless it completes an ADU.
 const FRAGMENT_BYTES_MIN: usize = 96;
-/// An urgent stream that has sent within this time keeps one channel's queue short.
-pub(super) const URGENT_MEMORY: std::time::Duration = std::time::Duration::from_secs(2);
+/// Time between two looks for what a second copy would help.
+const COPY_CHECK_PERIOD: std::time::Duration = std::time::Duration::from_millis(4);
+/// A pressing stream that has sent within this time keeps one channel's queue short.
+pub(super) const PRESSING_MEMORY: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Buffers of the pump, kept between runs.
 #[derive(Debug, Default)]
@@ -64,13 +66,58 @@ impl Session {
         self.set_queue_goals(now, endpoint);
         self.view_channels(now, endpoint, &mut scratch);
         self.view_streams(now, &mut scratch);
+        self.drop_hopeless(now, &mut scratch, events);
 
+        let copies_due = now >= self.copy_check_at;
+        if copies_due {
+            let is_done = self.copy_pressing(now, endpoint, &mut scratch, touched);
+            // What found no slot takes the next one there is.
+            self.copy_check_at = if is_done {
+                now + COPY_CHECK_PERIOD
+            } else {
+                now
+            };
+        }
         self.assign_slots(now, endpoint, &mut scratch, touched);
-        self.send_copies(now, endpoint, &mut scratch, touched);
+        if copies_due {
+            self.copy_tail(now, endpoint, &mut scratch, touched);
+        }
         self.flush_control(now, endpoint, &scratch, touched);
         self.settle_limits(endpoint, &scratch);
         self.note_shares(now, &scratch, events);
         self.scratch = scratch;
+    }
+
+    /// Drops what is predicted to be late and would make more of its stream late.
+    fn drop_hopeless(&mut self, now: Instant, scratch: &mut Scratch, events: &mut VecDeque<Event>) {
+        let mut changed = std::mem::take(&mut scratch.filled);
+        changed.clear();
+        for (index, view) in scratch.streams.iter().enumerate() {
+            if view.deadline.is_none() {
+                continue;
+            }
+            let usable = scratch.channels.iter().enumerate();
+            let usable = usable.filter(|&(index, _)| view.may_use(index));
+            let arrival = |bytes| {
+                arrival::completion(usable.clone().map(|(_, channel)| channel), bytes as u64)
+            };
+            let mut settled = Vec::new();
+            if let Some(half) = self.send.get_mut(&view.id) {
+                half.drop_hopeless(now, arrival, &mut settled);
+            }
+            if !settled.is_empty() {
+                changed.push(index);
+                self.settle(view.id, settled, events);
+            }
+        }
+        let is_changed = !changed.is_empty();
+        scratch.filled = changed;
+        if is_changed {
+            // What this leaves to be said goes out with this run.
+            self.dirty = false;
+            self.queue_finishes();
+            self.refresh_streams(scratch);
+        }
     }
 
     fn assign_slots(
@@ -469,12 +516,15 @@ impl Session {
         }
     }
 
-    /// While something urgent flows, one channel keeps its queue short: the nearest.
+    /// Whether something flows that should meet short queues.
+    pub(super) fn is_pressed(&self, now: Instant) -> bool {
+        self.pressing_at
+            .is_some_and(|at| now.since(at) < PRESSING_MEMORY)
+    }
+
+    /// While something pressing flows, one channel keeps its queue short: the nearest.
     fn set_queue_goals(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let urgent = self
-            .urgent_at
-            .is_some_and(|at| now.since(at) < URGENT_MEMORY);
-        let nearest = if urgent {
+        let nearest = if self.is_pressed(now) {
             self.members
                 .iter()
                 .filter(|member| member.connected && !member.suspected)
@@ -554,7 +604,7 @@ impl Session {
             match self.send.get(&view.id) {
                 Some(half) if half.is_sendable(credit) => {
                     view.backlog_bytes = visible_backlog(half);
-                    view.deadline = half.deadline();
+                    view.deadline = half.next_deadline();
                 }
                 _ => {
                     scratch.streams.remove(index);
@@ -603,7 +653,7 @@ fn stream_view(half: &SendStream, channels: &[ChannelView]) -> StreamView {
         weight: half.spec.weight,
         is_urgent: half.spec.is_urgent(),
         backlog_bytes: visible_backlog(half),
-        deadline: half.deadline(),
+        deadline: half.next_deadline(),
         pinned: half
             .spec
             .pinned

@@ -68,8 +68,8 @@ impl Session {
             return Err(SendError::Full(data));
         }
         self.dirty = true;
-        if half.spec.is_urgent() {
-            self.urgent_at = Some(now);
+        if half.spec.is_pressing() {
+            self.pressing_at = Some(now);
         }
         let sequence = half.push(now, data);
         self.active.insert(stream);

@@ -51,6 +51,33 @@ fn a_lost_fragment_goes_before_new_data() {
     assert_eq!(take(&mut s, 1000).expect("new data").place.offset, 1000);
 }
 
+/// What would be late is dropped as long as something younger would not be; the youngest never is.
+#[test]
+fn hopeless_adus_give_way_to_younger_ones() {
+    let mut s = stream(true, Some(100));
+    for at_ms in [0, 30, 60] {
+        s.push(Instant::from_millis(at_ms), Bytes::from(vec![0; 1000]));
+    }
+    take(&mut s, 400).expect("data");
+    let mut settled = Vec::new();
+    let mut drop_at = |s: &mut SendStream, now_ms, arrival_ms| {
+        settled.clear();
+        let arrival = |_: usize| Some(Duration::from_millis(arrival_ms));
+        s.drop_hopeless(Instant::from_millis(now_ms), arrival, &mut settled);
+        settled
+            .iter()
+            .map(|settled| settled.sequence)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(drop_at(&mut s, 60, 40), [0u64; 0]);
+    assert_eq!(drop_at(&mut s, 60, 1000), [0u64; 0]);
+    assert_eq!(drop_at(&mut s, 60, 80), [0, 1]);
+    assert_eq!(drop_at(&mut s, 90, 80), [0u64; 0]);
+    assert_eq!(s.backlog_bytes(), 1000);
+    assert_eq!(s.next_deadline(), Some(Instant::from_millis(160)));
+    assert_eq!(s.counters.expired_adus, 2);
+}
+
 #[test]
 fn an_unreliable_adu_is_lost_with_its_first_fragment() {
     let mut s = stream(false, None);
