@@ -1,62 +1,153 @@
-//! Which stream goes next: strict priority, then weighted fair shares.
+//! Which stream goes next: strict priority, then weighted fair shares, then the earliest deadline.
 //!
 //! Every policy that decides only about channels uses this picker, so that they are compared on equal
-//! terms. Fairness among equals is start-time fair queueing: each stream has a virtual finish time that
-//! advances by bytes over weight, and the smallest goes first.
+//! terms. Fairness among equals is start-time fair queueing [Goyal et al., SIGCOMM 1996]: each stream
+//! has a virtual finish time that advances by bytes over weight, and the smallest goes first. Of the
+//! streams that have had no more than their share, which are all at the virtual time itself, the one
+//! with the earliest deadline goes first, as in EEVDF [Stoica & Abdel-Wahab 1995]: a deadline comes
+//! before other traffic, but not before the shares that the weights promise.
 
-use std::collections::BTreeMap;
+use anabranch_base::{Instant, StreamId};
 
-use anabranch_base::StreamId;
+use crate::{
+    spec::Priority,
+    view::{StreamView, View},
+};
 
-use crate::view::{StreamView, View};
+/// Streams remembered before those that are no longer ahead of their share are forgotten.
+const SERVED_MIN: usize = 64;
 
-/// Remembers what each stream has been given. One per session; O(streams with a backlog) per pick.
-#[derive(Clone, Debug, Default)]
+/// Remembers what each stream has been given. One per session.
+#[derive(Clone, Debug)]
 pub struct Picker {
-    served: BTreeMap<StreamId, f64>,
+    /// Virtual finish times, by stream, ascending. A stream that is not here is at `clock`.
+    served: Vec<(StreamId, f64)>,
     /// Virtual time: the smallest finish time among streams served lately. A stream that was idle
     /// starts from here, so that silence is not saved up.
     clock: f64,
+    /// Length of `served` at which to look for what can be forgotten.
+    prune_at: usize,
+}
+
+impl Default for Picker {
+    fn default() -> Self {
+        Self {
+            served: Vec::new(),
+            clock: 0.0,
+            prune_at: SERVED_MIN,
+        }
+    }
+}
+
+/// What decides between two streams.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    priority: Priority,
+    finish: f64,
+    deadline: Option<Instant>,
+}
+
+impl Claim {
+    /// Whether this one goes first; of equal claims, the earlier in the view does.
+    fn beats(&self, other: &Self) -> bool {
+        if self.finish != other.finish {
+            return self.finish < other.finish;
+        }
+        match (self.deadline, other.deadline) {
+            (Some(mine), Some(theirs)) => mine < theirs,
+            (Some(_), None) => true,
+            (None, _) => false,
+        }
+    }
 }
 
 impl Picker {
     /// The next stream among those `eligible`, as an index into `view.streams`.
+    ///
+    /// O(streams in the view); streams that are not in it cost nothing.
     pub fn pick(&self, view: &View<'_>, eligible: impl Fn(&StreamView) -> bool) -> Option<usize> {
-        let mut best: Option<(usize, f64)> = None;
-        for (index, stream) in view.streams.iter().enumerate() {
-            if !eligible(stream) {
-                continue;
-            }
-            let finish = self.finish_time(stream.id);
-            let better = best.is_none_or(|(current, current_finish)| {
-                let other = &view.streams[current];
-                stream.priority > other.priority
-                    || (stream.priority == other.priority && finish < current_finish)
-            });
-            if better {
-                best = Some((index, finish));
-            }
-        }
-        best.map(|(index, _)| index)
+        self.pick_with(view, |index| eligible(&view.streams[index]).then_some(()))
+            .map(|(index, ())| index)
     }
 
-    /// The stream has been given `bytes`.
+    /// The first stream in order for which `accept` has an answer, with the answer. A stream whose
+    /// answer is `None` does not hold up others.
+    ///
+    /// O(streams in the view), and at most one call of `accept` for each; no allocation.
+    pub fn pick_with<T>(
+        &self,
+        view: &View<'_>,
+        mut accept: impl FnMut(usize) -> Option<T>,
+    ) -> Option<(usize, T)> {
+        let mut best: Option<(usize, T, Claim)> = None;
+        let mut place = 0;
+        for (index, stream) in view.streams.iter().enumerate() {
+            let leader = best.as_ref().map(|(_, _, claim)| claim);
+            if leader.is_some_and(|leader| stream.priority < leader.priority) {
+                continue;
+            }
+            let claim = Claim {
+                priority: stream.priority,
+                finish: self.finish_time(stream.id, &mut place),
+                deadline: stream.deadline,
+            };
+            let is_better = leader
+                .is_none_or(|leader| stream.priority > leader.priority || claim.beats(leader));
+            if is_better && let Some(answer) = accept(index) {
+                best = Some((index, answer, claim));
+            }
+        }
+        best.map(|(index, answer, _)| (index, answer))
+    }
+
+    /// The stream has been given `bytes`. O(log streams), but for a stream that is new here.
     pub fn charge(&mut self, stream: &StreamView, bytes: usize) {
-        let start = self.finish_time(stream.id);
+        let start = self.finish_time(stream.id, &mut 0);
         self.clock = start;
-        self.served
-            .insert(stream.id, start + bytes as f64 / f64::from(stream.weight));
+        let finish = start + bytes as f64 / f64::from(stream.weight);
+        match self.served.binary_search_by_key(&stream.id, |&(id, _)| id) {
+            Ok(place) => self.served[place].1 = finish,
+            Err(place) => {
+                self.served.insert(place, (stream.id, finish));
+                if self.served.len() >= self.prune_at {
+                    self.prune();
+                }
+            }
+        }
     }
 
     /// The stream is closed.
     pub fn forget(&mut self, stream: StreamId) {
-        self.served.remove(&stream);
+        if let Ok(place) = self.served.binary_search_by_key(&stream, |&(id, _)| id) {
+            self.served.remove(place);
+        }
     }
 
-    fn finish_time(&self, stream: StreamId) -> f64 {
-        self.served
-            .get(&stream)
-            .map_or(self.clock, |finish| finish.max(self.clock))
+    /// Forgets streams that are not ahead of the virtual time: as if they had never been served.
+    fn prune(&mut self) {
+        let clock = self.clock;
+        self.served.retain(|&(_, finish)| finish > clock);
+        self.prune_at = (2 * self.served.len()).max(SERVED_MIN);
+    }
+
+    /// Looks at `place` first, and leaves there where the next stream is likely to be.
+    fn finish_time(&self, stream: StreamId, place: &mut usize) -> f64 {
+        let is_there = self.served.get(*place).is_some_and(|&(id, _)| id == stream);
+        let found = if is_there {
+            Ok(*place)
+        } else {
+            self.served.binary_search_by_key(&stream, |&(id, _)| id)
+        };
+        match found {
+            Ok(at) => {
+                *place = at + 1;
+                self.served[at].1.max(self.clock)
+            }
+            Err(at) => {
+                *place = at;
+                self.clock
+            }
+        }
     }
 }
 
@@ -135,5 +226,40 @@ pub(crate) mod tests {
             picker.charge(&both[index], 1400);
         }
         assert!(counts[0] >= 49, "{counts:?}");
+    }
+
+    #[test]
+    fn of_equals_the_earliest_deadline_goes_first_within_its_share() {
+        let mut streams = [0, 2, 4].map(|id| stream(id, Priority::NORMAL, 100, 1));
+        streams[1].deadline = Some(Instant::from_millis(90));
+        streams[2].deadline = Some(Instant::from_millis(80));
+        let view = View {
+            now: Instant::EPOCH,
+            channels: &[],
+            streams: &streams,
+        };
+        let mut picker = Picker::default();
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            let index = picker.pick(&view, |_| true).expect("a backlog");
+            order.push(index);
+            picker.charge(&streams[index], 1400);
+        }
+        assert_eq!(order, [2, 1, 0, 2, 1, 0]);
+    }
+
+    #[test]
+    fn streams_that_were_served_long_ago_are_forgotten() {
+        let mut picker = Picker::default();
+        let busy = stream(0, Priority::NORMAL, 100, 1);
+        for id in 1..10_000 {
+            picker.charge(&stream(id, Priority::NORMAL, 100, 1), 100);
+            picker.charge(&busy, 1400);
+        }
+        assert!(
+            picker.served.len() < 2 * SERVED_MIN,
+            "{}",
+            picker.served.len()
+        );
     }
 }

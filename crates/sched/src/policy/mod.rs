@@ -143,31 +143,23 @@ impl FromStr for Policy {
 }
 
 /// Picks the stream by [`Picker`] among those that may use some free channel, and the channel by
-/// `choose`; the shape of most policies. `choose` sees the stream and may decline.
+/// `choose`; the shape of most policies. `choose` sees the stream and may decline; a stream whose choice
+/// is to wait does not hold up others. O(streams × channels), no allocation.
 fn stream_then_channel(
     picker: &Picker,
     view: &View<'_>,
     mut choose: impl FnMut(usize) -> Option<usize>,
 ) -> Decision {
-    let mut refused = ChannelMask::NONE;
-    // A stream whose choice is to wait must not hold up the others: no head-of-line blocking.
-    for _ in 0..view.streams.len().min(64) {
-        let index_of = |id| view.streams.iter().position(|stream| stream.id == id);
-        let candidate = picker.pick(view, |stream| {
-            index_of(stream.id).is_some_and(|index| index < 64 && !refused.contains(index))
-        });
-        let Some(stream) = candidate else {
-            return Decision::Wait;
-        };
-        if let Some(channel) = choose(stream) {
-            return Decision::Send {
-                stream,
-                channels: ChannelMask::only(channel),
-            };
-        }
-        refused = refused.with(stream);
+    if view.channels.iter().all(|channel| channel.slots == 0) {
+        return Decision::Wait;
     }
-    Decision::Wait
+    match picker.pick_with(view, &mut choose) {
+        Some((stream, channel)) => Decision::Send {
+            stream,
+            channels: ChannelMask::only(channel),
+        },
+        None => Decision::Wait,
+    }
 }
 
 /// The two channels that a policy which may wait for the nearest weighs: the one with the shortest
