@@ -1,0 +1,135 @@
+//! What one decision of a policy costs: `cargo bench -p anabranch-sched`.
+//!
+//! Three channels with a slot each; 1, 100 or 10,000 streams that have a backlog, or one that has and
+//! as many that were served and have fallen silent. Prints one JSON object in the lab's shape. Times
+//! are wall-clock times of one thread, the median of several runs with the smallest and the largest;
+//! quote ratios, and never across machines.
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant as Clock},
+};
+
+use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_sched::{ChannelView, Decision, Policy, Priority, StreamView, View};
+use serde_json::{Value, json};
+
+const RUNS: usize = 5;
+/// Streams looked at in one run, over all its decisions.
+const WORK: usize = 4_000_000;
+
+fn channel(id: u64, rtt_ms: u64, mbps: f64) -> ChannelView {
+    let rtt = Duration::from_millis(rtt_ms);
+    let rate = mbps * 1e6 / 8.0;
+    ChannelView {
+        id: ChannelId(id),
+        slots: 1,
+        packet_bytes: 1400,
+        rtt_smoothed: rtt,
+        rtt_min: rtt * 9 / 10,
+        rtt_variation: rtt / 20,
+        rate_bytes_per_s: rate,
+        window_bytes: (rate * rtt.as_secs_f64()) as u64,
+        in_flight_bytes: 0,
+        loss: 0.0,
+    }
+}
+
+fn streams(count: u64) -> Vec<StreamView> {
+    let stream = |id| StreamView {
+        id: StreamId(id),
+        priority: Priority::NORMAL,
+        weight: 100,
+        is_urgent: false,
+        backlog_bytes: 1 << 20,
+        deadline: (id % 2 == 1).then(|| Instant::from_millis(500 + id)),
+        pinned: None,
+    };
+    (0..count).map(stream).collect()
+}
+
+/// Nanoseconds per decision, its booking included.
+fn measure(policy: Policy, all: &[StreamView], active: usize) -> f64 {
+    let mut channels = [
+        channel(0, 20, 50.0),
+        channel(1, 60, 20.0),
+        channel(2, 40, 5.0),
+    ];
+    let mut scheduler = policy.build();
+    let mut decide = |streams: &[StreamView], now_ms: u64| {
+        // One channel in three is full at a time, so that policies have something to weigh.
+        for (index, channel) in channels.iter_mut().enumerate() {
+            let is_full = index as u64 == now_ms % 3 && policy != Policy::Pinned;
+            channel.slots = usize::from(!is_full);
+            channel.in_flight_bytes = if is_full { channel.window_bytes } else { 0 };
+        }
+        let view = View {
+            now: Instant::from_millis(now_ms),
+            channels: &channels,
+            streams,
+        };
+        if let Decision::Send { stream, channels } = black_box(scheduler.next(black_box(&view))) {
+            scheduler.sent(&view, stream, channels, 1400);
+        }
+    };
+    // Every stream has been served at least once.
+    for round in 0..all.len() as u64 + 100 {
+        decide(all, round);
+    }
+    let streams = &all[..active];
+    let decisions = (WORK / active).clamp(200, 400_000) as u64;
+    for round in 0..decisions / 10 {
+        decide(streams, round);
+    }
+    let start = Clock::now();
+    for round in 0..decisions {
+        decide(streams, round);
+    }
+    start.elapsed().as_secs_f64() * 1e9 / decisions as f64
+}
+
+fn row(policy: Policy, count: u64, is_idle: bool) -> Value {
+    let all = streams(count);
+    let active = if is_idle { 1 } else { all.len() };
+    let mut times: Vec<f64> = (0..RUNS)
+        .map(|_| (measure(policy, &all, active) * 10.0).round() / 10.0)
+        .collect();
+    times.sort_by(f64::total_cmp);
+    json!({
+        "bench": "decision_and_booking",
+        "policy": policy.name(),
+        "channels": 3,
+        "streams": count,
+        "streams_active": active,
+        "ns_median": times[RUNS / 2],
+        "ns_min": times[0],
+        "ns_max": times[RUNS - 1],
+        "runs": RUNS,
+    })
+}
+
+fn main() {
+    // `cargo test --benches` runs this, too; measuring there would only cost time.
+    if std::env::args().any(|argument| argument == "--test") || cfg!(debug_assertions) {
+        return;
+    }
+    let mut rows = Vec::new();
+    for policy in Policy::ALL {
+        for count in [1, 100, 10_000] {
+            rows.push(row(policy, count, false));
+            if count > 1 {
+                rows.push(row(policy, count, true));
+            }
+        }
+    }
+    let outcome = json!({
+        "experiment": "pick",
+        "version": env!("CARGO_PKG_VERSION"),
+        "rows": rows,
+    });
+    let text = serde_json::to_string_pretty(&outcome).expect("rows are JSON");
+    #[allow(clippy::print_stdout)] // The bench's result.
+    {
+        println!("{text}");
+    }
+}
