@@ -40,7 +40,6 @@ fn streams(count: u64) -> Vec<StreamView> {
         id: StreamId(id),
         priority: Priority::NORMAL,
         weight: 100,
-        is_urgent: false,
         backlog_bytes: 1 << 20,
         deadline: (id % 2 == 1).then(|| Instant::from_millis(500 + id)),
         pinned: None,
@@ -49,6 +48,7 @@ fn streams(count: u64) -> Vec<StreamView> {
 }
 
 /// Nanoseconds per decision, its booking included.
+#[allow(clippy::disallowed_methods)] // A bench measures real time.
 fn measure(policy: Policy, all: &[StreamView], active: usize) -> f64 {
     let mut channels = [
         channel(0, 20, 50.0),

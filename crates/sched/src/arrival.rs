@@ -64,7 +64,7 @@ where
 {
     // With a set of channels in use, bytes = Σ rate·(T − arrival). The set is that of all channels
     // on which something arrives before T: the nearest ones; and it is the one with the smallest T.
-    let sets = channels.clone().map(|farthest| {
+    let sets = channels.clone().map(move |farthest| {
         let reach = next_arrival(farthest);
         let (mut rates, mut head_starts) = (0.0, 0.0);
         for channel in channels.clone() {

@@ -162,7 +162,6 @@ pub(crate) mod tests {
             id: StreamId(id),
             priority,
             weight,
-            is_urgent: priority >= Priority::URGENT,
             backlog_bytes: backlog,
             deadline: None,
             pinned: None,

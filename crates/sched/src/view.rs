@@ -40,8 +40,6 @@ pub struct StreamView {
     pub priority: Priority,
     /// Its weight among equals.
     pub weight: u32,
-    /// Whether it is urgent by its priority.
-    pub is_urgent: bool,
     /// Bytes waiting, those to be sent again included.
     pub backlog_bytes: u64,
     /// When its oldest waiting ADU becomes useless.

@@ -36,7 +36,7 @@ pub struct Config {
     /// How long a session without any channel waits for one to return.
     pub session_timeout: Duration,
     /// Copies sent on a second channel, as a fraction of bytes sent: for the tail of a transfer and
-    /// for urgent packets that are overdue.
+    /// for packets, urgent or of a short lifetime, that are overdue or likely to be late.
     pub copies_max: f64,
 }
 

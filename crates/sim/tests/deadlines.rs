@@ -20,6 +20,7 @@ const CONTROL_LIFETIME: Duration = Duration::from_millis(150);
 const FILE_BYTES: u64 = 40_000_000;
 const VIDEO_LIFETIME: Duration = Duration::from_millis(400);
 
+#[allow(clippy::disallowed_methods)] // A test may read the recorded paths.
 fn path(text: &str) -> Configs {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data");
     let mut load = |name: &str| {

@@ -7,7 +7,7 @@
 //! | `incoming` | containers from the peer |
 //! | `fates` | packets acknowledged, lost, or stuck on a silent channel |
 //! | `pump` | the scheduling loop: from slots and backlogs to containers |
-//! | `copies` | second copies for the tail of a transfer and for overdue urgent packets |
+//! | `copies` | second copies for the tail of a transfer and for pressing packets in danger |
 //! | `shares` | `Throttle` events |
 
 mod copies;

@@ -651,7 +651,6 @@ fn stream_view(half: &SendStream, channels: &[ChannelView]) -> StreamView {
         id: half.id,
         priority: half.spec.priority,
         weight: half.spec.weight,
-        is_urgent: half.spec.is_urgent(),
         backlog_bytes: visible_backlog(half),
         deadline: half.next_deadline(),
         pinned: half
