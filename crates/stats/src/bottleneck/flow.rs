@@ -341,6 +341,7 @@ impl FlowStats {
 mod tests {
     use super::*;
     use anabranch_base::Seed;
+    use proptest::prelude::*;
 
     fn stats() -> FlowStats {
         FlowStats::new(Parameters::default()).unwrap()
@@ -500,5 +501,46 @@ mod tests {
                 && bad(|p| p.intervals_flat = 31)
         );
         assert!(bad(|p| p.c_s = f64::NAN));
+    }
+
+    proptest! {
+        /// The formulas of §3.2 over all delays of the last intervals, with equal weights.
+        #[test]
+        fn agrees_with_the_formulas(
+            intervals in prop::collection::vec(prop::collection::vec(-50i32..50, 1..12), 20..40),
+            m in 2usize..8,
+        ) {
+            let parameters = Parameters {
+                intervals: 10,
+                intervals_mean: m,
+                intervals_flat: m,
+                // Always takes part, so that nothing is left out as noise.
+                c_s: 2.0,
+                ..Parameters::default()
+            };
+            let mut stats = FlowStats::new(parameters).unwrap();
+            for delays in &intervals {
+                delays.iter().for_each(|&delay| stats.observe(f64::from(delay)).unwrap());
+                stats.close();
+            }
+            let mean = |delays: &[i32]| delays.iter().sum::<i32>() as f64 / delays.len() as f64;
+            let (mut skew, mut deviation, mut samples) = (0.0, 0.0, 0.0);
+            for at in intervals.len() - m..intervals.len() {
+                let long = intervals[at - m..at].iter().map(|d| mean(d)).sum::<f64>() / m as f64;
+                let last = mean(&intervals[at - 1]);
+                for &delay in &intervals[at] {
+                    let delay = f64::from(delay);
+                    // Equal up to rounding is neither below nor above; such draws decide nothing.
+                    prop_assume!((delay - long).abs() > 1e-9);
+                    skew += if delay < long { 1.0 } else { -1.0 };
+                    deviation += (delay - last).abs();
+                    samples += 1.0;
+                }
+            }
+            let summary = stats.summary().unwrap();
+            prop_assert!((summary.skewness - skew / samples).abs() < 1e-9);
+            prop_assert!((summary.variability_s - deviation / samples).abs() < 1e-9);
+            prop_assert!((0.0..=1.0).contains(&summary.oscillation));
+        }
     }
 }
