@@ -142,11 +142,23 @@ fn random_topologies() {
 }
 
 /// How often the end of a run finds the two paths sharing.
-fn shared_share(seconds: f64, config: Config, worlds: impl Iterator<Item = World>) -> f64 {
+fn shared_share(
+    seconds: f64,
+    config: Config,
+    knows_own: bool,
+    worlds: impl Iterator<Item = World>,
+) -> f64 {
     let (mut shared, mut all) = (0, 0);
     for world in worlds {
         let mut detector = Detector::new(config).unwrap();
-        for probe in world.run(seconds) {
+        let (probes, own) = world.run_loaded(seconds);
+        let mut own = own.into_iter().filter(|_| knows_own).peekable();
+        for probe in probes {
+            while let Some((channel, sent_s, bytes)) = own.next_if(|load| load.1 <= probe.sent_s) {
+                detector
+                    .observe_sent(channel, instant(sent_s), bytes)
+                    .unwrap();
+            }
             if let Some(delay_s) = probe.delay_s {
                 detector
                     .observe_delay(probe.channel, instant(probe.sent_s), delay_s)
@@ -168,21 +180,21 @@ fn limits() {
     for seconds in [10.0, 20.0, 40.0, 80.0] {
         println!(
             "{seconds} s: shared found {}",
-            shared_share(seconds, Config::new(2), worlds(Case::Shared))
+            shared_share(seconds, Config::new(2), false, worlds(Case::Shared))
         );
     }
     for jitter_s in [0.001, 0.005, 0.02, 0.05] {
         let noisy = worlds(Case::Shared).map(|world| world.with_probes(jitter_s, 0.01));
         println!(
             "jitter {jitter_s} s, 100 probes/s: shared found {}",
-            shared_share(SECONDS, Config::new(2), noisy)
+            shared_share(SECONDS, Config::new(2), false, noisy)
         );
     }
     for interval_s in [0.02, 0.05, 0.1, 0.2] {
         let sparse = worlds(Case::Shared).map(|world| world.with_probes(0.001, interval_s));
         println!(
             "a probe every {interval_s} s: shared found {}",
-            shared_share(SECONDS, Config::new(2), sparse)
+            shared_share(SECONDS, Config::new(2), false, sparse)
         );
     }
     for share in [0.0, 0.1, 0.2, 0.3, 0.5] {
@@ -190,7 +202,20 @@ fn limits() {
             (7000..7040).map(|seed| World::with_common(Case::SeparateCommonTraffic, seed, share));
         println!(
             "{share} of the rate crosses both: false alarms {}",
-            shared_share(SECONDS, Config::new(2), common)
+            shared_share(SECONDS, Config::new(2), false, common)
+        );
+    }
+    for share in [0.1, 0.2, 0.3, 0.5, 0.8] {
+        let own = || {
+            (7000..7040).map(|seed| World::with_common(Case::SeparateCommonTraffic, seed, share))
+        };
+        let known = shared_share(SECONDS, Config::new(2), true, own());
+        let unknown = shared_share(SECONDS, Config::new(2), false, own());
+        let shared = (7000..7040).map(|seed| World::shared_with_own(seed, share));
+        let found = shared_share(SECONDS, Config::new(2), true, shared);
+        println!("own bursts of {share} of the rate on one shared link: found {found} told");
+        println!(
+            "own bursts of {share} of the rate on both: false alarms {known} told, {unknown} untold"
         );
     }
     for trend_ms in [200, 500, 1000, 2000] {
@@ -199,7 +224,7 @@ fn limits() {
             ..Config::new(2)
         };
         let alike = (0..100).map(|seed| World::new(Case::SeparateAlike, seed));
-        let alarms = shared_share(SECONDS, config, alike);
+        let alarms = shared_share(SECONDS, config, false, alike);
         println!("trend {trend_ms} ms: false alarms among equal links {alarms} (tuning seeds)");
     }
 }

@@ -1,5 +1,6 @@
 //! Do the delays of two channels move together? Cross-correlation of detrended delay series.
 
+use super::own_load::OwnLoad;
 use crate::evidence::{EstimateError, enough, within};
 
 /// Deviations beyond this many mean absolute deviations are cut: a lone spike must not carry the sum.
@@ -44,6 +45,7 @@ impl Coherence {
 struct Channel {
     trend: Option<f64>,
     deviation: f64,
+    own: OwnLoad,
     /// Detrended values of the last bins; `None` when nothing was measured.
     recent: Box<[Option<f64>]>,
     /// Σ x(t)·x(t − j) and Σ weights for lags j = 0 to `memory_lags`.
@@ -113,6 +115,7 @@ impl CoherenceMatrix {
         let channel = Channel {
             trend: None,
             deviation: 0.0,
+            own: OwnLoad::new(),
             recent: vec![None; memory_lags + 1].into(),
             products: vec![0.0; memory_lags + 1].into(),
             weights: vec![0.0; memory_lags + 1].into(),
@@ -135,7 +138,32 @@ impl CoherenceMatrix {
     /// # Errors
     /// A wrong number of channels or a value that is not finite; nothing is taken then.
     pub fn observe(&mut self, delays: &[Option<f64>]) -> Result<(), EstimateError> {
+        self.observe_loaded(delays, &[])
+    }
+
+    /// The same with what each channel sent itself in the bin, in any unit; empty when that is not known.
+    ///
+    /// What a channel's delay owes to its own traffic is taken out by regression on the last 6 bins, because an application that
+    /// bursts over two channels at once fills two separate queues together.
+    ///
+    /// # Errors
+    /// As [`CoherenceMatrix::observe`].
+    pub fn observe_loaded(
+        &mut self,
+        delays: &[Option<f64>],
+        loads: &[f64],
+    ) -> Result<(), EstimateError> {
         let need = self.channels.len();
+        if !loads.is_empty() && loads.len() != need {
+            return Err(EstimateError::Length {
+                name: "loads",
+                have: loads.len(),
+                need,
+            });
+        }
+        for &load in loads {
+            crate::evidence::non_negative("load", load)?;
+        }
         if delays.len() != need {
             return Err(EstimateError::Length {
                 name: "delays",
@@ -148,8 +176,13 @@ impl CoherenceMatrix {
         }
         let length = self.config.memory_lags + 1;
         let now = self.bins % length;
-        for (channel, &delay) in self.channels.iter_mut().zip(delays) {
-            channel.recent[now] = delay.map(|delay| channel.detrend(delay, self.trend_gain));
+        let known_loads = loads.iter().copied().chain(std::iter::repeat(0.0));
+        for ((channel, &delay), load) in self.channels.iter_mut().zip(delays).zip(known_loads) {
+            channel.own.load(load, self.trend_gain);
+            channel.recent[now] = delay.map(|delay| {
+                let detrended = channel.detrend(delay, self.trend_gain);
+                channel.own.residual(detrended, self.keep)
+            });
             channel.products.iter_mut().for_each(|p| *p *= self.keep);
             channel.weights.iter_mut().for_each(|w| *w *= self.keep);
             let Some(value) = channel.recent[now] else {

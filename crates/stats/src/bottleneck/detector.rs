@@ -96,6 +96,7 @@ struct Pair {
 struct Bin {
     sum: f64,
     packets: u32,
+    own_bytes: u64,
 }
 
 /// Watches the delays and losses of all channels and says which share a bottleneck.
@@ -122,6 +123,7 @@ pub struct Detector {
     first_bin: Box<[Option<u64>]>,
     gap_bins: u64,
     row: Box<[Option<f64>]>,
+    loads: Box<[f64]>,
     matrix: CoherenceMatrix,
     flows: Box<[FlowStats]>,
     summaries: Box<[Option<Summary>]>,
@@ -195,6 +197,7 @@ impl Detector {
             first_bin: vec![None; channels].into(),
             gap_bins: (GAP_MEMORIES * memory) as u64,
             row: vec![None; channels].into(),
+            loads: vec![0.0; channels].into(),
             matrix,
             flows: vec![flow; channels].into(),
             summaries: vec![None; channels].into(),
@@ -227,6 +230,24 @@ impl Detector {
         let bin = &mut self.open[place + channel];
         bin.sum += delay_s;
         bin.packets += 1;
+        Ok(())
+    }
+
+    /// Takes what `channel` itself sent at `sent`, lost or not. Without it, an application that bursts over two channels at once
+    /// can make two separate bottlenecks look like one.
+    ///
+    /// # Errors
+    /// No such channel.
+    pub fn observe_sent(
+        &mut self,
+        channel: usize,
+        sent: Instant,
+        bytes: u32,
+    ) -> Result<(), EstimateError> {
+        self.check(channel)?;
+        if let Some(place) = self.place(sent) {
+            self.open[place + channel].own_bytes += u64::from(bytes);
+        }
         Ok(())
     }
 
@@ -386,14 +407,19 @@ impl Detector {
         let channels = self.config.channels;
         let start = (bin % self.open_bins) as usize * channels;
         for channel in 0..channels {
-            let Bin { sum, packets } = std::mem::take(&mut self.open[start + channel]);
+            let Bin {
+                sum,
+                packets,
+                own_bytes,
+            } = std::mem::take(&mut self.open[start + channel]);
+            self.loads[channel] = own_bytes as f64;
             self.row[channel] = (packets > 0).then(|| sum / f64::from(packets));
             if packets > 0 {
                 self.first_bin[channel].get_or_insert(bin);
             }
         }
         // The row has the right length and finite means of finite delays, unless sums overflowed: then it is skipped.
-        let _ = self.matrix.observe(&self.row);
+        let _ = self.matrix.observe_loaded(&self.row, &self.loads);
         if bin.is_multiple_of(self.interval_bins) {
             self.flows.iter_mut().for_each(FlowStats::close);
         }

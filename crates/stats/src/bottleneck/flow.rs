@@ -523,7 +523,7 @@ mod tests {
                 delays.iter().for_each(|&delay| stats.observe(f64::from(delay)).unwrap());
                 stats.close();
             }
-            let mean = |delays: &[i32]| delays.iter().sum::<i32>() as f64 / delays.len() as f64;
+            let mean = |delays: &[i32]| f64::from(delays.iter().sum::<i32>()) / delays.len() as f64;
             let (mut skew, mut deviation, mut samples) = (0.0, 0.0, 0.0);
             for at in intervals.len() - m..intervals.len() {
                 let long = intervals[at - m..at].iter().map(|d| mean(d)).sum::<f64>() / m as f64;

@@ -12,12 +12,14 @@
 //! | [`flow`] | skewness, variability, oscillation, loss of one channel | RFC 8382 §3.2, §4 |
 //! | [`group`] | groups by these | RFC 8382 §3.3 |
 //! | [`coherence`] | cross-correlation of delays over lags, and what it is worth | Bartlett 1935; Rubenstein, Kurose & Towsley 2002 |
+//! | `own_load` (private) | what a channel's own traffic explains of its delay | Haykin, Adaptive Filter Theory, §10.3 |
 //! | [`detector`] | all of it for the channels of a session: verdicts and groups | |
 
 pub mod coherence;
 pub mod detector;
 pub mod flow;
 pub mod group;
+mod own_load;
 
 pub use coherence::{Coherence, CoherenceMatrix};
 pub use detector::{Detector, Verdict};

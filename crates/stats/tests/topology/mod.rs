@@ -216,6 +216,15 @@ impl World {
         Self::with_common(case, seed, 0.1)
     }
 
+    /// A world of [`Case::Shared`] whose link carries the sender's own bursts on both paths, of `share` of its rate.
+    pub(crate) fn shared_with_own(seed: u64, share: f64) -> Self {
+        let mut world = Self::new(Case::Shared, seed);
+        let rate_bps = world.hops[0].rate_bps;
+        let stream = Seed(seed).stream("own bursts");
+        world.common = Some(Hop::on_off(rate_bps, 1.0, share, 10, stream));
+        world
+    }
+
     /// Replaces the jitter of both paths (mean of an exponential) and the spacing of their probes.
     pub(crate) fn with_probes(mut self, jitter_s: f64, interval_s: f64) -> Self {
         for path in &mut self.paths {
@@ -356,7 +365,14 @@ impl World {
     }
 
     /// Runs for `seconds` and returns the probes of both channels by time of sending.
-    pub(crate) fn run(mut self, seconds: f64) -> Vec<Probe> {
+    pub(crate) fn run(self, seconds: f64) -> Vec<Probe> {
+        self.run_loaded(seconds).0
+    }
+
+    /// The same, and what the traffic through both links sends in each step of time if it is the sender's own: channel, time of
+    /// sending, bytes.
+    pub(crate) fn run_loaded(mut self, seconds: f64) -> (Vec<Probe>, Vec<(usize, f64, u32)>) {
+        let mut own = Vec::new();
         // Probes sent at the end still travel.
         let steps = ((seconds + 3.0) / STEP_S) as usize;
         for step in 0..steps {
@@ -365,6 +381,13 @@ impl World {
                 common.step(now_s, 0.0);
                 common.on_rate_bps
             });
+            if extra_bps > 0.0 {
+                for (channel, path) in self.paths.iter().enumerate() {
+                    // It reaches the link as a probe sent then does.
+                    let sent_s = now_s - path.crossing[0].1;
+                    own.push((channel, sent_s, (extra_bps * STEP_S / 8.0) as u32));
+                }
+            }
             for (at, hop) in self.hops.iter_mut().enumerate() {
                 hop.step(now_s, extra_bps);
                 self.waits[at].push(hop.wait_s() as f32);
@@ -386,7 +409,7 @@ impl World {
             }
         }
         probes.sort_by(|a, b| a.sent_s.total_cmp(&b.sent_s));
-        probes
+        (probes, own)
     }
 
     fn travel(&mut self, channel: usize, sent_s: f64) -> Option<f64> {
