@@ -1,6 +1,8 @@
-//! Shared-bottleneck detection over 480 random topologies (`topology/mod.rs`), half of them with a shared bottleneck.
+//! Shared-bottleneck detection over 480 random topologies (`topology/mod.rs`), half of them with a
+//! shared bottleneck.
 //!
-//! `cargo test -p anabranch-stats --test bottleneck -- --nocapture` prints the table of `docs/path-estimators.md`.
+//! `cargo test -p anabranch-stats --test bottleneck -- --nocapture` prints the table of
+//! `docs/path-estimators.md`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // A test that prints its table.
 
@@ -172,7 +174,8 @@ fn shared_share(
     f64::from(shared) / f64::from(all)
 }
 
-/// Where it ends: prints how the answer degrades. `cargo test -p anabranch-stats --test bottleneck -- --ignored --nocapture`
+/// Where it ends: prints how the answer degrades. `cargo test -p anabranch-stats --test bottleneck --
+/// --ignored --nocapture`
 #[test]
 #[ignore = "prints the limits, about half a minute"]
 fn limits() {

@@ -132,8 +132,8 @@ impl CoherenceMatrix {
         })
     }
 
-    /// Takes the next bin of time: the mean delay of each channel in it, finite, in any unit; `None` when the channel
-    /// carried nothing.
+    /// Takes the next bin of time: the mean delay of each channel in it, finite, in any unit; `None`
+    /// when the channel carried nothing.
     ///
     /// # Errors
     /// A wrong number of channels or a value that is not finite; nothing is taken then.
@@ -141,10 +141,11 @@ impl CoherenceMatrix {
         self.observe_loaded(delays, &[])
     }
 
-    /// The same with what each channel sent itself in the bin, in any unit; empty when that is not known.
+    /// The same with what each channel sent itself in the bin, in any unit; empty when that is not
+    /// known.
     ///
-    /// What a channel's delay owes to its own traffic is taken out by regression on the last 6 bins, because an application that
-    /// bursts over two channels at once fills two separate queues together.
+    /// What a channel's delay owes to its own traffic is taken out by regression on the last 6 bins,
+    /// because an application that bursts over two channels at once fills two separate queues together.
     ///
     /// # Errors
     /// As [`CoherenceMatrix::observe`].
@@ -229,7 +230,8 @@ impl CoherenceMatrix {
     /// slow queues, whose delays repeat themselves, need more time.
     ///
     /// # Errors
-    /// No such pair; fewer than four trend constants of bins measured on both; a channel whose delay does not vary.
+    /// No such pair; fewer than four trend constants of bins measured on both; a channel whose delay
+    /// does not vary.
     pub fn pair(&self, first: usize, second: usize) -> Result<Coherence, EstimateError> {
         let channels = self.channels.len();
         within(
@@ -366,8 +368,8 @@ mod tests {
         );
     }
 
-    /// Of independent series the score is that of a standard normal variable, whatever their autocorrelation; the
-    /// largest over eleven lags is a little more.
+    /// Of independent series the score is that of a standard normal variable, whatever their
+    /// autocorrelation; the largest over eleven lags is a little more.
     #[test]
     fn scores_of_independent_series() {
         let mut random = Seed(2).stream("coherence");

@@ -28,12 +28,13 @@ pub struct Config {
     /// Movements of the delay slower than this are removed: clock drift, route changes, and the slow cycles of
     /// congestion control, which take a long time to tell apart.
     pub trend: Duration,
-    /// The longest cycle of a queue for which evidence is discounted: two queues that both swing with about one period look
-    /// alike until they have drifted apart.
+    /// The longest cycle of a queue for which evidence is discounted: two queues that both swing with
+    /// about one period look alike until they have drifted apart.
     pub cycle: Duration,
     /// Time after which a bin has faded to 1/e.
     pub memory: Duration,
-    /// Correlation from which channels share a bottleneck: the share of the delay's faster variance that is common.
+    /// Correlation from which channels share a bottleneck: the share of the delay's faster variance
+    /// that is common.
     pub coefficient_enter: f64,
     /// Correlation below which they no longer do.
     pub coefficient_leave: f64,
@@ -50,8 +51,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// For `channels` channels: bins of 50 ms, lags to 300 ms, trend 0.2 s, memory 60 s, tuned on the random topologies of
-    /// `tests/bottleneck.rs`; T and the rest as RFC 8382 recommends.
+    /// For `channels` channels: bins of 50 ms, lags to 300 ms, trend 0.2 s, memory 60 s, tuned on the
+    /// random topologies of `tests/bottleneck.rs`; T and the rest as RFC 8382 recommends.
     pub fn new(channels: usize) -> Self {
         Self {
             channels,
@@ -101,11 +102,11 @@ struct Bin {
 
 /// Watches the delays and losses of all channels and says which share a bottleneck.
 ///
-/// Delays are relative one-way delays in seconds by the time of *sending*: the clocks of both ends may differ
-/// by any constant; all channels must be measured against the same two clocks or their own. Round-trip times serve when
-/// the way back is quiet. `observe_*`: O(1). `advance`: a bin costs what [`CoherenceMatrix::observe`] does; verdicts are
-/// judged once a second of bins. No allocation after construction, but for a silence of five memories, after which
-/// everything starts anew.
+/// Delays are relative one-way delays in seconds by the time of *sending*: the clocks of both ends may
+/// differ by any constant; all channels must be measured against the same two clocks or their own.
+/// Round-trip times serve when the way back is quiet. `observe_*`: O(1). `advance`: a bin costs what
+/// [`CoherenceMatrix::observe`] does; verdicts are judged once a second of bins. No allocation after
+/// construction, but for a silence of five memories, after which everything starts anew.
 #[derive(Debug, Clone)]
 pub struct Detector {
     config: Config,
@@ -209,8 +210,8 @@ impl Detector {
 
     /// Takes the delay of a packet of `channel` that was sent at `sent`.
     ///
-    /// A packet further ahead than the horizon closes the oldest bins; one older than the last closed bin is only counted
-    /// in [`Detector::late`].
+    /// A packet further ahead than the horizon closes the oldest bins; one older than the last closed
+    /// bin is only counted in [`Detector::late`].
     ///
     /// # Errors
     /// No such channel; a delay that is not finite.
@@ -233,8 +234,8 @@ impl Detector {
         Ok(())
     }
 
-    /// Takes what `channel` itself sent at `sent`, lost or not. Without it, an application that bursts over two channels at once
-    /// can make two separate bottlenecks look like one.
+    /// Takes what `channel` itself sent at `sent`, lost or not. Without it, an application that bursts
+    /// over two channels at once can make two separate bottlenecks look like one.
     ///
     /// # Errors
     /// No such channel.
@@ -293,8 +294,8 @@ impl Detector {
         self.flows[channel].summary()
     }
 
-    /// The groups of channels that share a bottleneck: `groups[i]` is the smallest channel of the group of i, i itself
-    /// when it is alone. Sharing is carried on: a with b and b with c makes one group.
+    /// The groups of channels that share a bottleneck: `groups[i]` is the smallest channel of the group
+    /// of i, i itself when it is alone. Sharing is carried on: a with b and b with c makes one group.
     ///
     /// # Panics
     /// When `groups` does not have one entry a channel.
@@ -418,7 +419,8 @@ impl Detector {
                 self.first_bin[channel].get_or_insert(bin);
             }
         }
-        // The row has the right length and finite means of finite delays, unless sums overflowed: then it is skipped.
+        // The row has the right length and finite means of finite delays, unless sums overflowed: then
+        // it is skipped.
         let _ = self.matrix.observe_loaded(&self.row, &self.loads);
         if bin.is_multiple_of(self.interval_bins) {
             self.flows.iter_mut().for_each(FlowStats::close);

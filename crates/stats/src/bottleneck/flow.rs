@@ -115,9 +115,9 @@ pub struct Summary {
 
 /// Gathers the summary statistics of one channel.
 ///
-/// Delays are relative one-way delays in seconds: any constant offset (clocks that disagree) cancels. Round-trip
-/// times serve when the way back is not congested. `observe`, `observe_loss`: O(1); `close`: O(M), once every T;
-/// no allocation after construction.
+/// Delays are relative one-way delays in seconds: any constant offset (clocks that disagree) cancels.
+/// Round-trip times serve when the way back is not congested. `observe`, `observe_loss`: O(1); `close`:
+/// O(M), once every T; no allocation after construction.
 #[derive(Debug, Clone)]
 pub struct FlowStats {
     parameters: Parameters,
@@ -230,7 +230,8 @@ impl FlowStats {
     /// The summary, for grouping.
     ///
     /// # Errors
-    /// Fewer than 2·M intervals closed, from which on RFC 8382 §3.3.2 recommends decisions; no packet in the last M.
+    /// Fewer than 2·M intervals closed, from which on RFC 8382 §3.3.2 recommends decisions; no packet
+    /// in the last M.
     pub fn summary(&self) -> Result<Summary, EstimateError> {
         let need = 2 * self.parameters.intervals_mean;
         enough("shared-bottleneck summary, intervals", self.closed, need)?;
@@ -388,7 +389,8 @@ mod tests {
         );
     }
 
-    /// Exponential delays above a minimum: P(below the mean) − P(above) = 1 − 2/e = 0.264; MAD = 2/e of the mean.
+    /// Exponential delays above a minimum: P(below the mean) − P(above) = 1 − 2/e = 0.264; MAD = 2/e of
+    /// the mean.
     #[test]
     fn known_distribution() {
         let mut random = Seed(2).stream("flow");

@@ -2,14 +2,15 @@
 
 /// Bins of own load, the present one included, that explain the delay.
 const TAPS: usize = 6;
-/// Initial variance of the weights, in units of the deviation of the delay over that of the load: large, so that the first
-/// samples decide.
+/// Initial variance of the weights, in units of the deviation of the delay over that of the load:
+/// large, so that the first samples decide.
 const VARIANCE_INITIAL: f64 = 100.0;
 
-/// Recursive least squares of a delay on the last loads, with exponential forgetting [Haykin, Adaptive Filter Theory, §10.3].
+/// Recursive least squares of a delay on the last loads, with exponential forgetting [Haykin, Adaptive
+/// Filter Theory, §10.3].
 ///
-/// Values are detrended. The residual is taken before the weights learn from it, so that a load that explains nothing removes
-/// nothing. O(TAPS²) a bin, no allocation.
+/// Values are detrended. The residual is taken before the weights learn from it, so that a load that
+/// explains nothing removes nothing. O(TAPS²) a bin, no allocation.
 #[derive(Debug, Clone)]
 pub(super) struct OwnLoad {
     /// The last loads, newest first, in mean absolute deviations.
@@ -43,7 +44,8 @@ impl OwnLoad {
         let trend = self.trend.get_or_insert(load);
         let away = load - *trend;
         *trend += gain * away;
-        // A plain mean at first: an early scale that is too small would make the first loads too large to be forgotten.
+        // A plain mean at first: an early scale that is too small would make the first loads too large
+        // to be forgotten.
         self.bins += 1.0;
         let slow = (0.1 * gain).max(1.0 / self.bins);
         self.deviation += slow * (away.abs() - self.deviation);

@@ -48,11 +48,12 @@ pub struct Drift {
 /// Compares the last samples of a stream with a reference taken before, and says when the distribution
 /// has moved; then the moved window becomes the start of a new reference.
 ///
-/// D is kept exactly and incrementally: the reference's distinct values cut the line into cells, a segment
-/// tree over the cells holds the smallest and largest prefix sums of
-/// (window count)·|reference| − (reference count)·|window|, and D is the largest of them in magnitude: inside a cell the
-/// reference does not step, so the supremum lies at a cell's end. `observe`: O(log reference), no
-/// allocation; a verdict: O(window log window) for the autocorrelation; a new reference: O(reference log reference) once.
+/// D is kept exactly and incrementally: the reference's distinct values cut the line into cells, a
+/// segment tree over the cells holds the smallest and largest prefix sums of (window count)·|reference|
+/// − (reference count)·|window|, and D is the largest of them in magnitude: inside a cell the reference
+/// does not step, so the supremum lies at a cell's end. `observe`: O(log reference), no allocation; a
+/// verdict: O(window log window) for the autocorrelation; a new reference: O(reference log reference)
+/// once.
 #[derive(Debug, Clone)]
 pub struct DriftDetector {
     config: Config,

@@ -214,13 +214,13 @@ impl Moments {
     /// Gilbert's three-parameter model, by his method [Gilbert 1960, §V]: the good state loses nothing,
     /// the bad one some.
     ///
-    /// With a = P(lost), b = P(lost | the one before was lost), c = P(the middle lost | both ends of three
-    /// lost): P(bad stays) = (a·c − b²)/(2·a·c − b·(a + c)), loss_bad = b/P(bad stays),
-    /// P(good → bad) = a·P(bad → good)/(loss_bad − a).
+    /// With a = P(lost), b = P(lost | the one before was lost), c = P(the middle lost | both ends of
+    /// three lost): P(bad stays) = (a·c − b²)/(2·a·c − b·(a + c)), loss_bad = b/P(bad stays), P(good →
+    /// bad) = a·P(bad → good)/(loss_bad − a).
     ///
     /// # Errors
-    /// Too few losses (30, and 10 triples with both ends lost); figures that no such model has, as happens with few or
-    /// independent losses. Then use [`Moments::simple`] or the rate alone.
+    /// Too few losses (30, and 10 triples with both ends lost); figures that no such model has, as
+    /// happens with few or independent losses. Then use [`Moments::simple`] or the rate alone.
     pub fn gilbert(&self) -> Result<GilbertElliott, EstimateError> {
         const WHAT: &str = "Gilbert fit";
         let triples = self.lost_lost_lost + self.lost_arrived_lost;

@@ -1,9 +1,10 @@
-//! Random topologies with known bottlenecks: cross traffic through fluid FIFO queues, and the one-way delays of
-//! two probe flows that do or do not share the congested one.
+//! Random topologies with known bottlenecks: cross traffic through fluid FIFO queues, and the one-way
+//! delays of two probe flows that do or do not share the congested one.
 //!
-//! A queue is stepped every millisecond: it takes what on-off and window-controlled cross flows send, serves its
-//! rate, and drops what does not fit. On-off flows have Pareto bursts (shape 1.5) and exponential pauses; window flows
-//! grow by a packet a round trip and halve when they lose. Probes are too thin to matter to the queues.
+//! A queue is stepped every millisecond: it takes what on-off and window-controlled cross flows send,
+//! serves its rate, and drops what does not fit. On-off flows have Pareto bursts (shape 1.5) and
+//! exponential pauses; window flows grow by a packet a round trip and halve when they lose. Probes are
+//! too thin to matter to the queues.
 
 use anabranch_base::{Random, Seed};
 
@@ -183,7 +184,8 @@ impl Case {
     }
 }
 
-/// A probe packet as the sender comes to know it: channel, time of sending, relative one-way delay; no delay: lost.
+/// A probe packet as the sender comes to know it: channel, time of sending, relative one-way delay; no
+/// delay: lost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Probe {
     pub(crate) channel: usize,
@@ -216,7 +218,8 @@ impl World {
         Self::with_common(case, seed, 0.1)
     }
 
-    /// A world of [`Case::Shared`] whose link carries the sender's own bursts on both paths, of `share` of its rate.
+    /// A world of [`Case::Shared`] whose link carries the sender's own bursts on both paths, of `share`
+    /// of its rate.
     pub(crate) fn shared_with_own(seed: u64, share: f64) -> Self {
         let mut world = Self::new(Case::Shared, seed);
         let rate_bps = world.hops[0].rate_bps;
@@ -233,7 +236,8 @@ impl World {
         self
     }
 
-    /// The world of `case`; in [`Case::SeparateCommonTraffic`], flows of `share` of the smaller rate cross both links.
+    /// The world of `case`; in [`Case::SeparateCommonTraffic`], flows of `share` of the smaller rate
+    /// cross both links.
     pub(crate) fn with_common(case: Case, seed: u64, share: f64) -> Self {
         let seed = Seed(seed).child("topology");
         let mut random = seed.stream("shape");
@@ -369,8 +373,8 @@ impl World {
         self.run_loaded(seconds).0
     }
 
-    /// The same, and what the traffic through both links sends in each step of time if it is the sender's own: channel, time of
-    /// sending, bytes.
+    /// The same, and what the traffic through both links sends in each step of time if it is the
+    /// sender's own: channel, time of sending, bytes.
     pub(crate) fn run_loaded(mut self, seconds: f64) -> (Vec<Probe>, Vec<(usize, f64, u32)>) {
         let mut own = Vec::new();
         // Probes sent at the end still travel.

@@ -20,8 +20,8 @@ impl Queue {
     }
 }
 
-/// Runs four channels of which the first two share a queue (the second meets it 100 ms later) until `end_ms`, and the last two
-/// have their own.
+/// Runs four channels of which the first two share a queue (the second meets it 100 ms later) until
+/// `end_ms`, and the last two have their own.
 fn run(detector: &mut Detector, from_ms: u64, end_ms: u64, shared: bool) {
     let mut queues = ["a", "b", "c", "d"].map(Queue::new);
     let mut behind = [0.0; 10];
