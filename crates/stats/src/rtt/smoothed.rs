@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Weight of a new sample in the smoothed RTT: 2⁻³ = 1/8 [RFC 6298 §2.3, RFC 9002 §5.3].
-const ALPHA_SHIFT: u32 = 3;
-/// Weight of a new deviation in the variation: 2⁻² = 1/4 [RFC 6298 §2.3, RFC 9002 §5.3].
-const BETA_SHIFT: u32 = 2;
+/// Weight of a new sample in the smoothed RTT: 1/8 [RFC 6298 §2.3, RFC 9002 §5.3].
+const ALPHA_INVERSE: u32 = 8;
+/// Weight of a new deviation in the variation: 1/4 [RFC 6298 §2.3, RFC 9002 §5.3].
+const BETA_INVERSE: u32 = 4;
 /// K of RFC 6298 §2.2: the time-out lies four variations above the mean.
 const K: u32 = 4;
 /// kGranularity of RFC 9002 §6.1.2.
@@ -69,8 +69,8 @@ impl SmoothedRtt {
             .filter(|&adjusted| adjusted >= estimate.min)
             .unwrap_or(rtt);
         let deviation = estimate.smoothed.abs_diff(adjusted);
-        estimate.variation = blend(estimate.variation, deviation, BETA_SHIFT);
-        estimate.smoothed = blend(estimate.smoothed, adjusted, ALPHA_SHIFT);
+        estimate.variation = blend(estimate.variation, deviation, BETA_INVERSE);
+        estimate.smoothed = blend(estimate.smoothed, adjusted, ALPHA_INVERSE);
     }
 
     /// The smoothed RTT; `None` before the first sample.
@@ -119,14 +119,12 @@ impl SmoothedRtt {
     }
 }
 
-/// `(1 − 2⁻ˢ)·old + 2⁻ˢ·new` for shift s, rounded down, without overflow.
-fn blend(old: Duration, new: Duration, shift: u32) -> Duration {
-    let nanos = (old.as_nanos() * ((1 << shift) - 1) + new.as_nanos()) >> shift;
-    if let Ok(nanos) = u64::try_from(nanos) {
-        return Duration::from_nanos(nanos);
-    }
-    // Beyond 584 years; lies between two durations, so it is one.
+/// `(1 − 1/n)·old + new/n`, rounded down, without overflow.
+fn blend(old: Duration, new: Duration, n: u32) -> Duration {
+    let sum = old.as_nanos() * u128::from(n - 1) + new.as_nanos();
+    let nanos = sum / u128::from(n);
     let per_s = 1_000_000_000;
+    // Lies between two durations, so it is one.
     Duration::new((nanos / per_s) as u64, (nanos % per_s) as u32)
 }
 
