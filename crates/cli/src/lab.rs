@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::exit::{self, Failure, Outcome};
 
 /// Where recordings lie that are too many, or not free, to travel with the program.
-const RECORDINGS: [&str; 2] = ["../shared/data/paths", "shared/data/paths"];
+const DATA: [&str; 2] = ["../shared/data", "shared/data"];
 /// Recordings that were left out and are named; the others are only counted.
 const SKIPPED_SHOWN: usize = 5;
 
@@ -82,18 +82,18 @@ struct Report {
 #[derive(Debug, Args)]
 struct Traces {
     /// Recordings to run on, and folders of them: CSV with a header naming t_s and bandwidth_bps, rtt_ms or
-    /// loss. Without this: ../shared/data/paths if it is there, else the few that travel with the program.
+    /// loss. Without this: those in ../shared/data if it is there, else the few that travel with the program.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     traces: Vec<PathBuf>,
 }
 
 impl Traces {
     fn read(&self, experiment: &Experiment, quiet: bool) -> Result<Corpus, Failure> {
-        let default = RECORDINGS.map(PathBuf::from);
+        let default = DATA.map(PathBuf::from);
         let corpus = experiment
             .corpus(&self.traces, &default)
             .map_err(Failure::file)?;
-        if experiment.takes_traces && corpus.recordings.is_empty() {
+        if experiment.takes_traces() && corpus.recordings.is_empty() {
             return Err(Failure::usage(format!(
                 "no recordings in {}",
                 self.traces
@@ -103,7 +103,7 @@ impl Traces {
                     .join(", ")
             )));
         }
-        if !quiet && experiment.takes_traces {
+        if !quiet && experiment.takes_traces() {
             eprintln!(
                 "{}: {} recordings, {} files left out",
                 experiment.name,
@@ -150,7 +150,7 @@ impl Run {
                 names.join(", ")
             ))
         })?;
-        if !experiment.takes_traces && !self.traces.traces.is_empty() {
+        if !experiment.takes_traces() && !self.traces.traces.is_empty() {
             return Err(Failure::usage(format!(
                 "'{}' runs on no recordings; leave out --traces",
                 self.name

@@ -59,8 +59,9 @@ pub struct Experiment {
     pub summary: &'static str,
     /// Question, plan, citation and deviations, in Markdown.
     pub plan: &'static str,
-    /// Whether it runs on recordings.
-    pub takes_traces: bool,
+    /// Folders of recordings that it runs on unless others are named, below a folder of data; none for an
+    /// experiment that takes no recordings.
+    pub folders: &'static [&'static str],
     pub(crate) run: fn(&Options<'_>) -> Vec<Row>,
     /// The published figures, or the targets, beside ours.
     pub(crate) compare: fn(&[Row]) -> Vec<Published>,
@@ -75,22 +76,35 @@ impl Experiment {
             .find(|experiment| experiment.name == name)
     }
 
-    /// The recordings it runs on: those named; else, if the folder is there, `default`; else the few that
-    /// travel with the program. Empty for an experiment that takes none.
+    /// Whether it runs on recordings.
+    pub fn takes_traces(&self) -> bool {
+        !self.folders.is_empty()
+    }
+
+    /// The recordings it runs on: those named; else its folders below the first of `roots` that has them;
+    /// else the few that travel with the program. Empty for an experiment that takes none.
     ///
     /// # Errors
     /// A recording that was named cannot be read.
-    pub fn corpus(&self, named: &[PathBuf], default: &[PathBuf]) -> Result<Corpus, RecordingError> {
-        if !self.takes_traces {
+    pub fn corpus(&self, named: &[PathBuf], roots: &[PathBuf]) -> Result<Corpus, RecordingError> {
+        if !self.takes_traces() {
             return Ok(Corpus::default());
         }
         if !named.is_empty() {
             return Corpus::read(named);
         }
-        match default.iter().find(|folder| folder.is_dir()) {
-            Some(folder) => Corpus::read(std::slice::from_ref(folder)),
-            None => Ok(Corpus::bundled()),
+        for root in roots {
+            let folders: Vec<PathBuf> = self
+                .folders
+                .iter()
+                .map(|folder| root.join(folder))
+                .filter(|folder| folder.is_dir())
+                .collect();
+            if !folders.is_empty() {
+                return Corpus::read(&folders);
+            }
         }
+        Ok(Corpus::bundled())
     }
 
     /// Runs it.

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`pairs`] | two and three unequal paths in virtual time, every policy |
+//! | [`channels`] | what recorded and simulated channels are like |
 //! | [`regression`] | effective bandwidth and least delay from sized messages |
 //! | [`mod@recording`], [`corpus`] | recorded paths, and which of them a run uses |
 //! | [`output`] | CSV, plots, and the page of `lab report` |
@@ -10,6 +11,7 @@
 //!
 //! Every result has one shape: [`Outcome`], flat rows, units in the names of the fields.
 
+pub mod channels;
 pub mod corpus;
 mod experiment;
 pub mod output;
@@ -21,4 +23,8 @@ pub mod regression;
 pub use experiment::{Experiment, Options, Outcome, Row};
 
 /// All experiments.
-pub const EXPERIMENTS: &[Experiment] = &[pairs::EXPERIMENT, regression::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] = &[
+    pairs::EXPERIMENT,
+    channels::EXPERIMENT,
+    regression::EXPERIMENT,
+];

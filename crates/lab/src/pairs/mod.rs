@@ -18,7 +18,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "pairs",
     summary: "transfers and messages over unequal paths in virtual time, against the best single path and the sum",
     plan: include_str!("plan.md"),
-    takes_traces: false,
+    folders: &[],
     run,
     compare,
     plots,

@@ -21,7 +21,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "regression",
     summary: "effective bandwidth and least delay from sized messages, against the truth and the bound [Daemons Figure 2]",
     plan: include_str!("plan.md"),
-    takes_traces: false,
+    folders: &[],
     run,
     compare,
     plots,
