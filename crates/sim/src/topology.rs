@@ -20,7 +20,7 @@
 //!
 //! | function | network |
 //! |---|---|
-//! | [`figure8`] | two paths with cross-traffic [IQ-Paths Figure 8] |
+//! | [`figure8`], [`figure8_with`] | two paths with cross-traffic [IQ-Paths Figure 8] |
 //! | [`three_sites`] | a direct path and one through a third site [Daemons Figure 5] |
 //! | [`horde_six`] | six radio channels [Horde Figure 7-5] |
 //! | [`random`] | two to four routes that share bottlenecks or do not, with the truth about it |
@@ -40,7 +40,7 @@ use anabranch_link::{
 };
 use anabranch_session::Link;
 
-pub use figure8::{PATH_A, PATH_B, figure8};
+pub use figure8::{PATH_A, PATH_B, figure8, figure8_with};
 pub use horde_six::{Channel, HORDE_CHANNELS, PACKET_BYTES, horde_six};
 pub use random::{Bottleneck, Shared, random};
 pub use three_sites::{DIRECT, VIA_GATECH, three_sites};

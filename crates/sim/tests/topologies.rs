@@ -1,16 +1,16 @@
 //! The named topologies, against what their papers say of them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anabranch_base::{Instant, Seed};
-use anabranch_link::{Duplex, Verdict};
+use anabranch_link::{Duplex, Recording, Traffic, Verdict, traffic::Replay};
 use anabranch_session::{AllowList, Config, Controller};
 use anabranch_sim::{
     Hop, Topology, World,
     apps::{Load, Receiver, Sender},
     topology::{
-        DIRECT, HORDE_CHANNELS, Laid, PACKET_BYTES, PATH_A, PATH_B, VIA_GATECH, figure8, horde_six,
-        random, three_sites,
+        DIRECT, HORDE_CHANNELS, Laid, PACKET_BYTES, PATH_A, PATH_B, VIA_GATECH, figure8,
+        figure8_with, horde_six, random, three_sites,
     },
 };
 
@@ -118,6 +118,37 @@ fn figure8_carries_its_cross_traffic_and_two_paths() {
         let wire = laid.wire(from, to).unwrap();
         let busy = world.wire(wire).arrived(true).bytes as f64 * 8e-6 / 10.0;
         assert!((80.0..100.1).contains(&busy), "{from} to {to}: {busy}");
+    }
+    assert_eq!(world.audit(), Vec::<String>::new());
+}
+
+/// As the paper did it: packets recorded elsewhere, replayed over the shared wires. The recording stands in the
+/// form of the Bellcore files and is made up: frames of 64 and 1518 bytes by turns, 1 ms apart.
+#[test]
+fn figure8_replays_recordings() {
+    let line = |index: u32| {
+        let frame = if index.is_multiple_of(2) { 64 } else { 1518 };
+        format!("{:12.6} {frame:5} \n", 0.5 + f64::from(index) / 1e3)
+    };
+    let text: String = (0..10_000).map(line).collect();
+    let recording = Arc::new(Recording::parse("made up", text.as_bytes()).unwrap());
+    // 46 and 1500 bytes each 2 ms: 6.184 Mbit/s.
+    let play = |speed, start| {
+        Traffic::Replay(Replay {
+            recording: recording.clone(),
+            speed,
+            start: Duration::from_secs(start),
+        })
+    };
+    let slow = [0, 3, 6].map(|start| play(2.0, start));
+    let fast = [0, 3, 6].map(|start| play(4.0, start));
+    let topology = figure8_with(slow, fast);
+    let (mut world, laid) = world(&topology, 1, vec![], &[PATH_A]);
+    world.run_until(Instant::from_secs(20));
+    for ((from, to), mbps) in [(("N-3", "N-5"), 37.1), (("N-2", "N-4"), 74.2)] {
+        let wire = laid.wire(from, to).unwrap();
+        let carried = world.wire(wire).arrived(true).bytes as f64 * 8e-6 / 20.0;
+        assert!((carried - mbps).abs() < 0.2, "{from} to {to}: {carried}");
     }
     assert_eq!(world.audit(), Vec::<String>::new());
 }

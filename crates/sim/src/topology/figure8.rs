@@ -36,6 +36,18 @@ const DELAY_EDGE: Duration = Duration::from_millis(1);
 /// with a deviation of 11.4, above 24.9 in 95 % and 19.7 in 99 % of the time; path A 38.6 Mbit/s, the rest
 /// of the 84.4 that MSFQ got from both, and steady (`deviation: figure8-traffic`).
 pub fn figure8() -> Topology {
+    figure8_with(
+        // Many slow sources: 61.4 Mbit/s in all three, hardly moving.
+        [(); 3].map(|()| users(60, Rate::from_kbps(682))),
+        // Few fast sources: 54.2 Mbit/s in all three, moving much.
+        [(); 3].map(|()| users(3, Rate::from_kbps(12_044))),
+    )
+}
+
+/// As [`figure8`], with other cross-traffic: that of N-9 to N-11 on path A, that of N-12 to N-14 on path B.
+/// For recordings, as the paper replayed them, see [`Replay`](anabranch_link::traffic::Replay): three
+/// sources may play one recording from different places.
+pub fn figure8_with(path_a: [Traffic; 3], path_b: [Traffic; 3]) -> Topology {
     let mut topology = Topology::default();
     let wire = |delay| {
         Configs::symmetric(Config {
@@ -57,23 +69,15 @@ pub fn figure8() -> Topology {
         .wire("N-4", "N-8", wire(DELAY_EDGE))
         .route(PATH_A, &["N-1", "N-3", "N-5", "N-6"])
         .route(PATH_B, &["N-1", "N-2", "N-4", "N-6"]);
-    for node in ["N-9", "N-10", "N-11"] {
+    for (node, traffic) in ["N-9", "N-10", "N-11"].into_iter().zip(path_a) {
         topology
             .wire(node, "N-3", wire(DELAY_EDGE))
-            // Many slow sources: 61.4 Mbit/s in all three, hardly moving.
-            .cross(
-                &[node, "N-3", "N-5", "N-7"],
-                users(60, Rate::from_kbps(682)),
-            );
+            .cross(&[node, "N-3", "N-5", "N-7"], traffic);
     }
-    for node in ["N-12", "N-13", "N-14"] {
+    for (node, traffic) in ["N-12", "N-13", "N-14"].into_iter().zip(path_b) {
         topology
             .wire(node, "N-2", wire(DELAY_EDGE))
-            // Few fast sources: 54.2 Mbit/s in all three, moving much.
-            .cross(
-                &[node, "N-2", "N-4", "N-8"],
-                users(3, Rate::from_kbps(12_044)),
-            );
+            .cross(&[node, "N-2", "N-4", "N-8"], traffic);
     }
     topology
 }
