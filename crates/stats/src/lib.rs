@@ -8,5 +8,6 @@ pub mod change;
 pub mod evidence;
 pub mod joint;
 pub mod loss;
+pub mod order;
 pub mod regression;
 pub mod rtt;
