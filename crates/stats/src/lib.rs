@@ -3,11 +3,13 @@
 //! One estimator a file; no clocks, no input or output. Estimators say when they know too little
 //! instead of inventing a number.
 
+pub mod bandwidth;
 pub mod bottleneck;
 pub mod change;
 pub mod evidence;
 pub mod joint;
 pub mod loss;
+pub mod mean;
 pub mod order;
 pub mod regression;
 pub mod rtt;
