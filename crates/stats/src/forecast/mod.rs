@@ -1,0 +1,315 @@
+//! Promises: what the next samples of a path will reach with a stated probability.
+//!
+//! A [`Forecaster`] takes one bandwidth sample after another and says, for each of several probabilities P,
+//! a rate that the next sample (or each of the next H) reaches with probability P: over any long run, the
+//! share of kept promises is P, on series that are neither independent nor stationary, too.
+//!
+//! ```text
+//!             ┌ recent, all: quantiles of rates ────────┐
+//! samples ──► │ ratios to two averages                  │   weighted by      promise
+//!   state     │ residual in units of the spread         ├─► pinball loss ──► qₜ(α) ──► kept? ┐
+//!             └ what followed situations like this one ─┘      mixture                      │
+//!                        ▲ asked for the level αₜ ◄──────────── calibrator ◄────────────────┘
+//! ```
+//!
+//! | part | file |
+//! |---|---|
+//! | averages and the situation that a promise starts from | `state.rs` |
+//! | seven experts, each with a quantile for any level | `experts.rs`, `analogue.rs` |
+//! | their weights | `mixture.rs` |
+//! | the level at which they are asked | `calibrator.rs` |
+//!
+//! The percentile of a window [IQ-Paths §IV] is one of the experts; alone it is the baseline
+//! [`mean::Percentile`](crate::mean::Percentile). `docs/statistics.md` has the figures of both and what was
+//! tried and failed. A promise at time t depends on the samples before t only.
+//!
+//! ```
+//! use anabranch_base::Rate;
+//! use anabranch_stats::{bandwidth::Sample, forecast::{Config, Forecaster}};
+//!
+//! let mut forecaster = Forecaster::new(&Config::default())?;
+//! assert_eq!(forecaster.promise(0.95), None); // nothing is known yet
+//! for second in 0..200u64 {
+//!     forecaster.observe(Sample::exact(Rate::from_kbps(8_000 + second * 37 % 4_000)));
+//! }
+//! let promise = forecaster.promise(0.95).expect("200 samples are enough");
+//! assert!(promise > Rate::from_mbps(6) && promise < Rate::from_mbps(10));
+//! # Ok::<(), anabranch_stats::forecast::ConfigError>(())
+//! ```
+
+mod analogue;
+mod calibrator;
+mod config;
+mod experts;
+mod mixture;
+mod pending;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use anabranch_base::Rate;
+
+use crate::bandwidth::Sample;
+
+use self::{
+    calibrator::Calibrator,
+    experts::{EXPERTS, Experts},
+    mixture::Mixture,
+    pending::{Pending, Verdict},
+    state::State,
+};
+
+pub use config::{Config, ConfigError};
+
+/// No promise is made before so many outcomes are known, nor before 1/(1 − P) of them.
+const OUTCOMES_MIN: usize = 20;
+/// A promise below this share of the path's usual rate is not worth breaking: it becomes 0.
+const FLOOR: f64 = 0.03;
+/// A lower bound that all but this share of the likely outcomes exceed says nothing.
+const INFORMATIVE: f64 = 0.05;
+/// The fractional part of the golden ratio: its multiples fill the unit interval evenly.
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
+
+/// How promises of one level fared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Account {
+    /// Promises that every sample reached.
+    pub kept: u64,
+    /// Promises that a sample fell short of.
+    pub broken: u64,
+    /// Promises on which a lower bound said nothing.
+    pub unknown: u64,
+}
+
+impl Account {
+    /// The share kept of those known; `None` when none is known.
+    pub fn kept_share(&self) -> Option<f64> {
+        let known = self.kept + self.broken;
+        (known > 0).then(|| self.kept as f64 / known as f64)
+    }
+}
+
+/// Everything about one level.
+#[derive(Debug, Clone)]
+struct Level {
+    /// The probability promised.
+    kept: f64,
+    calibrator: Calibrator,
+    mixture: Mixture,
+    account: Account,
+}
+
+/// Promises about one channel's bandwidth.
+///
+/// It allocates when it is made and never again; [`observe`](Self::observe) costs O(N) for the nearest
+/// neighbours among N = 500 situations and O(log N) for the rest, some tens of microseconds
+/// (`benches/statistics.rs`). Equal samples give equal promises, on every machine with the same `libm`.
+#[derive(Debug, Clone)]
+pub struct Forecaster {
+    /// By increasing probability.
+    levels: Vec<Level>,
+    state: State,
+    experts: Experts,
+    pending: Pending,
+    /// The levels of the quantiles asked for, in increasing order, with the index of who asks.
+    order: Vec<(f64, usize)>,
+    /// The same levels alone, and the experts' answers to them: one row for each expert.
+    asked: Vec<f64>,
+    sorted_answers: Vec<f64>,
+    /// The experts' answers in the order of `levels`: one row for each expert.
+    answers: Vec<f64>,
+    /// In bits per second, in the order of `levels`.
+    promises: Vec<f64>,
+    /// Where in the tail the next lower bound is taken to be, in [0, 1).
+    golden: f64,
+}
+
+impl Forecaster {
+    /// A forecaster that has seen nothing.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when a level or the hold is out of range.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let count = config.levels.len();
+        let levels = config
+            .levels
+            .iter()
+            .map(|&kept| Level {
+                kept,
+                calibrator: Calibrator::new(1.0 - kept, config.hold),
+                mixture: Mixture::new(),
+                account: Account::default(),
+            })
+            .collect();
+        Ok(Self {
+            levels,
+            state: State::new(),
+            experts: Experts::new(),
+            pending: Pending::new(config.hold, count),
+            order: vec![(0.0, 0); count],
+            asked: vec![0.0; count],
+            sorted_answers: vec![0.0; count * EXPERTS],
+            answers: vec![0.0; count * EXPERTS],
+            promises: vec![0.0; count],
+            golden: 0.0,
+        })
+    }
+
+    /// The rate that each of the next H samples reaches with probability `p`, where H is the configured
+    /// hold. It is the promise of the lowest configured level that is at least `p`.
+    ///
+    /// `None` when too little is known: fewer than 20 outcomes, or than 1/(1 − level); and when `p` is
+    /// above every level, or NaN. Rate 0 says that nothing can be promised.
+    pub fn promise(&self, p: f64) -> Option<Rate> {
+        let index = self.level(p)?;
+        let known = self.experts.len();
+        // 1/(1 − 0.99) is 99.999… in floating point; the tolerance keeps the whole number.
+        let needed = 1.0 / (1.0 - self.levels[index].kept) - 1e-6;
+        if known < OUTCOMES_MIN || (known as f64) < needed {
+            return None;
+        }
+        Some(Rate::from_bps(self.promises[index] as u64))
+    }
+
+    /// How the promises of the lowest configured level that is at least `p` fared, from the twentieth
+    /// outcome on; `None` when there is no such level.
+    pub fn account(&self, p: f64) -> Option<Account> {
+        Some(self.levels[self.level(p)?].account)
+    }
+
+    /// The configured levels.
+    pub fn levels(&self) -> impl Iterator<Item = f64> + '_ {
+        self.levels.iter().map(|level| level.kept)
+    }
+
+    /// For how many samples a promise stands.
+    pub fn hold(&self) -> usize {
+        self.pending.hold()
+    }
+
+    /// Takes in the newest sample, judges the promises that it completes, and promises anew.
+    ///
+    /// A sample that is a lower bound never breaks a promise. For what follows it is replaced by a point
+    /// of the tail above it of the likely outcomes; points of successive bounds fill the tail evenly, which
+    /// shares the bound's weight among the outcomes above it as Kaplan and Meier do (Efron, 1967). A bound
+    /// that nearly all likely outcomes exceed is passed over.
+    pub fn observe(&mut self, sample: Sample) {
+        let value = if sample.is_censored() {
+            self.impute(sample.bps())
+        } else {
+            Some(sample.bps())
+        };
+        self.pending.observe(&sample, value);
+        self.judge();
+        if let Some(bps) = value {
+            self.state.observe(bps);
+        }
+        self.promise_anew();
+    }
+
+    fn level(&self, p: f64) -> Option<usize> {
+        // The tolerance lets 1 − 0.05 find 0.95.
+        self.levels.iter().position(|level| p <= level.kept + 1e-9)
+    }
+
+    /// What a sample of at least `bps` is taken for; `None` when it says nothing.
+    fn impute(&mut self, bps: f64) -> Option<f64> {
+        let situation = *self.state.situation();
+        let ratios = self.experts.short_ratios();
+        let ratio = (bps + situation.offset) / situation.short;
+        let below = ratios.cdf_below(ratio)?;
+        if below < INFORMATIVE {
+            return None;
+        }
+        self.golden = (self.golden + GOLDEN).fract();
+        let drawn = ratios.quantile(below + self.golden * (1.0 - below))?;
+        Some((drawn * situation.short - situation.offset).max(bps))
+    }
+
+    /// Learns from the promises whose time has come.
+    fn judge(&mut self) {
+        let Some(done) = self.pending.completed() else {
+            return;
+        };
+        for (index, level) in self.levels.iter_mut().enumerate() {
+            if !done.is_promised {
+                break;
+            }
+            let promise = done.promises[index];
+            let is_trivial = promise <= 0.0;
+            match done.verdict(promise) {
+                Verdict::Kept => {
+                    level.account.kept += 1;
+                    level.calibrator.learn(false, is_trivial);
+                }
+                Verdict::Broken => {
+                    level.account.broken += 1;
+                    level.calibrator.learn(true, is_trivial);
+                }
+                Verdict::Unknown => level.account.unknown += 1,
+            }
+            if let Some(outcome) = done.outcome {
+                let answers = of_level(done.answers, done.promises.len(), index);
+                level.mixture.learn(&answers, outcome, 1.0 - level.kept);
+            }
+        }
+        if let Some(outcome) = done.outcome {
+            self.experts.learn(done.situation, outcome);
+        }
+    }
+
+    fn promise_anew(&mut self) {
+        let is_promised = self.experts.len() >= OUTCOMES_MIN;
+        if is_promised {
+            self.ask();
+            let floor = FLOOR * self.state.scale();
+            let count = self.levels.len();
+            let mut least = f64::INFINITY;
+            for (index, level) in self.levels.iter().enumerate() {
+                let mixed = level.mixture.mix(&of_level(&self.answers, count, index));
+                // A higher probability never promises more. Whole bits per second, rounded down: what is
+                // judged is what was said.
+                least = least.min(if mixed < floor { 0.0 } else { mixed.floor() });
+                self.promises[index] = least;
+            }
+        }
+        self.pending.promise(
+            is_promised,
+            self.state.situation(),
+            &self.promises,
+            &self.answers,
+        );
+    }
+
+    /// Asks the experts for the quantiles that the calibrators want.
+    fn ask(&mut self) {
+        let count = self.levels.len();
+        for (index, level) in self.levels.iter().enumerate() {
+            self.order[index] = (level.calibrator.level(), index);
+        }
+        // Calibration may make levels cross, and the experts answer increasing ones.
+        self.order
+            .sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        for (asked, (level, _)) in self.asked.iter_mut().zip(&self.order) {
+            *asked = *level;
+        }
+        self.experts.quantiles(
+            self.state.situation(),
+            &self.state.precision(),
+            &self.asked,
+            &mut self.sorted_answers,
+        );
+        let rows = self.answers.chunks_exact_mut(count);
+        for (row, sorted) in rows.zip(self.sorted_answers.chunks_exact(count)) {
+            for ((_, index), answer) in self.order.iter().zip(sorted) {
+                row[*index] = *answer;
+            }
+        }
+    }
+}
+
+/// What all experts answered for one level.
+fn of_level(answers: &[f64], count: usize, index: usize) -> [f64; EXPERTS] {
+    std::array::from_fn(|expert| answers[expert * count + index])
+}

@@ -1,0 +1,177 @@
+//! Recorded traces, and the figures of a forecaster on one of them. Shared by the tests and by the example
+//! `evaluate`.
+#![allow(dead_code, unreachable_pub)] // Each user needs a part of it.
+
+use std::path::{Path, PathBuf};
+
+use anabranch_base::{Random, Rate, Seed};
+use anabranch_stats::{
+    bandwidth::Sample,
+    forecast::{Config, Forecaster},
+    score::{Hindsight, Score, held},
+};
+
+/// Promises are judged from this sample on: before, neither we nor the baseline know much.
+pub const FROM: usize = 100;
+/// The windows of the baseline.
+pub const WINDOWS: [usize; 3] = [100, 500, 1000];
+
+/// A recorded series of bandwidth samples.
+#[derive(Debug, Clone)]
+pub struct Trace {
+    /// Folder and file.
+    pub name: String,
+    pub samples_bps: Vec<f64>,
+}
+
+impl Trace {
+    /// The set of measurements that it belongs to.
+    pub fn family(&self) -> &str {
+        self.name.split('/').next().unwrap_or("")
+    }
+
+    /// The share of samples that are zero.
+    pub fn zero_share(&self) -> f64 {
+        let zeros = self.samples_bps.iter().filter(|&&bps| bps <= 0.0).count();
+        zeros as f64 / self.samples_bps.len() as f64
+    }
+
+    /// The same samples in a random order.
+    pub fn shuffled(&self) -> Self {
+        let mut samples_bps = self.samples_bps.clone();
+        shuffle(
+            &mut samples_bps,
+            &mut Seed(1).stream(&format!("shuffle {}", self.name)),
+        );
+        Self {
+            name: self.name.clone(),
+            samples_bps,
+        }
+    }
+}
+
+/// Fisher and Yates.
+pub fn shuffle(values: &mut [f64], random: &mut Random) {
+    for last in (1..values.len()).rev() {
+        values.swap(last, random.below(last as u64 + 1) as usize);
+    }
+}
+
+/// Where the recorded traces are: `ANABRANCH_DATA`, or `shared/data` beside the repository. `None` when
+/// they are not at hand.
+pub fn data_folder() -> Option<PathBuf> {
+    #[allow(clippy::disallowed_methods)] // A test may ask where its data is.
+    let named = std::env::var("ANABRANCH_DATA").ok().map(PathBuf::from);
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    named
+        .into_iter()
+        .chain([beside])
+        .find(|folder| folder.join("index.csv").is_file())
+}
+
+/// The column `bandwidth_bps` of a trace file, which is its second.
+pub fn parse(text: &str) -> Vec<f64> {
+    text.lines()
+        .skip(1)
+        .filter_map(|line| line.split(',').nth(1)?.parse().ok())
+        .collect()
+}
+
+/// All recorded paths with at least `least` samples, 0.1 to 1.15 s apart.
+pub fn traces(folder: &Path, least: usize) -> std::io::Result<Vec<Trace>> {
+    let index = std::fs::read_to_string(folder.join("index.csv"))?;
+    let mut lines = index.lines();
+    let header: Vec<&str> = lines.next().unwrap_or("").split(',').collect();
+    let column = |name: &str| header.iter().position(|h| *h == name).unwrap_or(usize::MAX);
+    let (file, quantity) = (column("file"), column("quantity"));
+    let (step, count) = (column("dt_s"), column("n"));
+    let mut traces = Vec::new();
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let cell = |index: usize| cells.get(index).copied().unwrap_or("");
+        let step_s: f64 = cell(step).parse().unwrap_or(0.0);
+        if cell(quantity) != "bandwidth_bps"
+            || cell(count).parse().unwrap_or(0usize) < least
+            || !(0.09..=1.15).contains(&step_s)
+        {
+            continue;
+        }
+        let text = std::fs::read_to_string(folder.join(cell(file)))?;
+        traces.push(Trace {
+            name: cell(file).trim_start_matches("paths/").to_owned(),
+            samples_bps: parse(&text),
+        });
+    }
+    Ok(traces)
+}
+
+/// The figures of one level on one trace.
+#[derive(Debug, Clone, Copy)]
+pub struct Figures {
+    pub kept_promised: f64,
+    pub score: Score,
+    /// Useful rate over that of the best fixed quantile of a fixed window in hindsight.
+    pub gain: f64,
+    /// Pinball loss over that of the quantile of 500 samples at the promised level.
+    pub pinball_ratio: f64,
+}
+
+/// Promises for every sample but the first, by level: `promises[level][t]`, 0 where none was made.
+pub fn promises(samples_bps: &[f64], config: &Config) -> Vec<Vec<f64>> {
+    let mut forecaster = Forecaster::new(config).expect("a valid configuration");
+    let mut promises = vec![Vec::with_capacity(samples_bps.len()); config.levels.len()];
+    for &bps in samples_bps {
+        for (promises, &level) in promises.iter_mut().zip(&config.levels) {
+            let promise = forecaster.promise(level).unwrap_or(Rate::ZERO);
+            promises.push(promise.as_bps() as f64);
+        }
+        forecaster.observe(Sample::exact(Rate::from_bps(bps as u64)));
+    }
+    promises
+}
+
+/// The figures of `config` on `samples_bps`, for each level.
+pub fn figures(samples_bps: &[f64], config: &Config) -> Vec<Figures> {
+    // Samples are whole bits per second, as the forecaster sees them.
+    let whole: Vec<f64> = samples_bps.iter().map(|bps| bps.floor()).collect();
+    let outcomes = held(&whole, config.hold);
+    let all = promises(&whole, config);
+    config
+        .levels
+        .iter()
+        .zip(all)
+        .map(|(&kept_promised, promises)| {
+            let hindsights = WINDOWS.map(|window| {
+                Hindsight::of(&outcomes, window, config.hold, FROM, 1.0 - kept_promised)
+                    .expect("a trace long enough")
+            });
+            let score = Score::of(
+                &promises[FROM..outcomes.len()],
+                &outcomes[FROM..],
+                kept_promised,
+            )
+            .expect("a trace long enough");
+            let best = hindsights
+                .iter()
+                .map(|hindsight| hindsight.useful_at(score.kept()))
+                .fold(0.0, f64::max);
+            Figures {
+                kept_promised,
+                score,
+                gain: ratio(score.useful, best),
+                pinball_ratio: ratio(score.pinball, hindsights[1].pinball()),
+            }
+        })
+        .collect()
+}
+
+/// 1 when both are 0.
+fn ratio(ours: f64, theirs: f64) -> f64 {
+    if ours == theirs { 1.0 } else { ours / theirs }
+}
+
+/// The value in the middle; NaN of nothing.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
