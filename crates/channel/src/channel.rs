@@ -268,8 +268,9 @@ impl Channel {
     }
 
     /// Tells the truth about what limits this channel: whether the session still has data that it
-    /// would send here if there were room. Call it when all slots have been offered.
-    pub fn set_backlogged(&mut self, backlogged: bool) {
+    /// would send here if there were room. Call it when all slots have been offered. Whether the network
+    /// is what limits it now.
+    pub fn set_backlogged(&mut self, backlogged: bool) -> bool {
         let packet = u64::from(self.connection.current_mtu());
         let mut tap = self.tap.lock();
         let full = tap.control.window() < tap.in_flight + packet;
@@ -278,6 +279,7 @@ impl Channel {
         if full && backlogged {
             tap.control.on_window_limited();
         }
+        backlogged || full
     }
 
     /// How long the queue at this channel's bottleneck may be.

@@ -38,6 +38,8 @@ pub struct Config {
     /// Copies sent on a second channel, as a fraction of bytes sent: for the tail of a transfer and
     /// for packets, urgent or of a short lifetime, that are overdue or likely to be late.
     pub copies_max: f64,
+    /// Length of the windows in which paths' bandwidth is measured, 100 ms to 1 s.
+    pub measure_window: Duration,
 }
 
 impl Default for Config {
@@ -51,6 +53,7 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(30),
             session_timeout: Duration::from_secs(300),
             copies_max: 0.05,
+            measure_window: Duration::from_millis(200),
         }
     }
 }
@@ -61,6 +64,9 @@ impl Config {
         self.stream_window_bytes = self.stream_window_bytes.max(STREAM_WINDOW_MIN_BYTES);
         self.session_window_bytes = self.session_window_bytes.max(self.stream_window_bytes);
         self.send_buffer_bytes = self.send_buffer_bytes.max(1);
+        self.measure_window = self
+            .measure_window
+            .clamp(Duration::from_millis(100), Duration::from_secs(1));
         self
     }
 }

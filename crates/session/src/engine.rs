@@ -473,7 +473,7 @@ impl Engine {
 
     /// The channels of a session, in the order in which they were opened.
     pub fn channel_stats(&mut self, session: SessionId) -> Vec<ChannelReport> {
-        match self.sessions.get(&session) {
+        match self.sessions.get_mut(&session) {
             Some(session) => session.channel_stats(&mut self.endpoint),
             None => Vec::new(),
         }
@@ -593,7 +593,7 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
-        session.on_connected(id, false);
+        session.on_connected(id, (socket, remote), false);
         self.settle_home(now, session_id);
         self.events.push_back(Event::ChannelUp {
             session: session_id,
@@ -706,7 +706,7 @@ impl Engine {
         }
         if let Some(state) = self.sessions.get_mut(&session_id) {
             state.add_member(now, id);
-            state.on_connected(id, true);
+            state.on_connected(id, (socket, remote), true);
         }
         self.events.push_back(Event::ChannelUp {
             session: session_id,

@@ -24,7 +24,10 @@ pub(crate) enum Item {
 #[derive(Debug)]
 pub(crate) struct Packet {
     pub sent_at: Instant,
+    /// Application bytes in it.
     pub bytes: usize,
+    /// Bytes of the whole container.
+    pub wire_bytes: u64,
     first: Option<Item>,
     rest: Vec<Item>,
     /// What it carried has been given to other channels already, because this one fell silent.
@@ -38,6 +41,7 @@ impl Packet {
         Self {
             sent_at,
             bytes: 0,
+            wire_bytes: 0,
             first: None,
             rest: Vec::new(),
             moved: false,

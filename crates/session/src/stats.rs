@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use anabranch_base::{ChannelId, NodeId, SessionId, SocketId, StreamId};
+use anabranch_base::{ChannelId, NodeId, Rate, SessionId, SocketId, StreamId};
 use anabranch_channel::Stats;
 use anabranch_sched::{Policy, StreamSpec};
 
@@ -58,6 +58,48 @@ pub struct ChannelReport {
     /// One-way delay above its smallest value, as the peer reported it last: smallest, mean and
     /// largest of the last report period.
     pub delay_variation: Option<(Duration, Duration, Duration)>,
+    /// What its path was measured to hold; `None` before anything was acknowledged.
+    pub path: Option<PathReport>,
+}
+
+/// What a path was measured to hold, over the last 500 windows with traffic. Whatever is not known yet
+/// is `None`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathReport {
+    /// Length of a window.
+    pub window: Duration,
+    /// Windows measured so far.
+    pub samples: u64,
+    /// The share of them in which the sender ran dry, so that the path may hold more than was measured.
+    pub censored_fraction: f64,
+    /// Mean bandwidth, estimated with censoring taken into account; an underestimate where even the
+    /// largest window was censored.
+    pub bandwidth_mean: Option<Rate>,
+    /// What 95 % of windows exceed.
+    pub bandwidth_p5: Option<Rate>,
+    /// What 90 % of windows exceed.
+    pub bandwidth_p10: Option<Rate>,
+    /// Rates that the next window will reach, with the probability of each.
+    pub promises: [Promise; 3],
+    /// What the next round-trip time will not exceed with probability 0.95, given the last.
+    pub rtt_next_p95: Option<Duration>,
+    /// Packets lost, of the last 2,000.
+    pub loss_fraction: Option<f64>,
+    /// Mean number of packets lost in a row.
+    pub burst_mean_packets: Option<f64>,
+    /// Channels that were found to share this one's bottleneck.
+    pub shares_with: Vec<ChannelId>,
+}
+
+/// A rate that a path will reach in its next window, and how such promises have fared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Promise {
+    /// With this probability.
+    pub probability: f64,
+    /// This rate; `None` while too little is known.
+    pub rate: Option<Rate>,
+    /// The share of such promises that were kept.
+    pub kept_fraction: Option<f64>,
 }
 
 /// A stream of a session. Counters of a direction that the stream does not have are zero.

@@ -29,8 +29,16 @@ impl Session {
         };
         self.dirty = true;
         match fate.outcome {
-            Outcome::Acked { .. } => self.on_packet_acked(now, channel, &packet, events),
-            Outcome::Lost => self.on_packet_lost(&packet, events),
+            Outcome::Acked { rtt } => {
+                let (number, bytes) = (fate.container, packet.wire_bytes);
+                self.measures
+                    .acked(channel, number, bytes, packet.sent_at, rtt);
+                self.on_packet_acked(now, channel, &packet, events);
+            }
+            Outcome::Lost => {
+                self.measures.lost(channel, fate.container);
+                self.on_packet_lost(&packet, events);
+            }
         }
     }
 

@@ -19,6 +19,7 @@ mod streams;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    net::SocketAddr,
     time::Duration,
 };
 
@@ -31,6 +32,7 @@ use crate::{
     event::{Event, SessionCloseReason},
     flight::Flight,
     links::LinkState,
+    measure::Measures,
     ranges::Ranges,
     recv::{RecvStream, Violation},
     report::Collector,
@@ -167,6 +169,7 @@ pub(crate) struct Session {
     /// When the pump wants to run again.
     pump_at: Option<Instant>,
     shares: shares::Shares,
+    measures: Measures,
     scratch: pump::Scratch,
 }
 
@@ -188,6 +191,7 @@ impl Session {
             policy: parts.config.policy,
             scheduler: parts.config.policy.build(),
             granted: parts.config.session_window_bytes,
+            measures: Measures::new(parts.config.measure_window),
             config: parts.config,
             token: None,
             home: None,
@@ -241,7 +245,13 @@ impl Session {
     }
 
     /// A channel of this session can carry data.
-    pub(crate) fn on_connected(&mut self, id: ChannelId, introduced: bool) {
+    pub(crate) fn on_connected(
+        &mut self,
+        id: ChannelId,
+        (socket, remote): (SocketId, SocketAddr),
+        introduced: bool,
+    ) {
+        self.measures.join(id, socket, remote);
         if let Some(member) = self.member(id) {
             member.connected = true;
             member.introduced = introduced;
@@ -316,6 +326,7 @@ impl Session {
     /// A channel is over and all its fates are known.
     pub(crate) fn on_channel_closed(&mut self, now: Instant, id: ChannelId) {
         self.members.retain(|member| member.id != id);
+        self.measures.leave(id);
         for link in &mut self.links {
             if link.channel == Some(id) {
                 link.on_closed(now);
@@ -405,7 +416,8 @@ impl Session {
         let reports = self.members.iter().filter_map(|m| m.collector.due()).min();
         let dial = self.links.iter().filter_map(LinkState::next_dial).min();
         let expiry = self.active_halves().filter_map(SendStream::deadline).min();
-        [self.pump_at, timed_out, reports, dial, expiry]
+        let window = self.measures.due();
+        [self.pump_at, timed_out, reports, dial, expiry, window]
             .into_iter()
             .flatten()
             .min()
@@ -435,6 +447,7 @@ impl Session {
     /// Time has passed: drops what has expired, prepares reports, wakes the pump.
     pub(crate) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         self.expire(now, events);
+        self.measures.advance(now);
         for member in &mut self.members {
             if let Some(report) = member.collector.take(now) {
                 member.control.push_back(report);
@@ -468,7 +481,8 @@ impl Session {
         }
     }
 
-    pub(crate) fn channel_stats(&self, endpoint: &mut Endpoint) -> Vec<ChannelReport> {
+    pub(crate) fn channel_stats(&mut self, endpoint: &mut Endpoint) -> Vec<ChannelReport> {
+        let measures = &mut self.measures;
         self.members
             .iter()
             .filter_map(|member| {
@@ -498,6 +512,7 @@ impl Session {
                     payload_sent_bytes: member.payload_sent_bytes,
                     payload_received_bytes: member.payload_received_bytes,
                     delay_variation,
+                    path: measures.report(member.id),
                 })
             })
             .collect()

@@ -440,6 +440,9 @@ impl Session {
         let channel = endpoint
             .channel(member.id)
             .expect("only open channels are in the view");
+        packet.wire_bytes = builder.bytes.len() as u64;
+        self.measures
+            .sent(packet.sent_at, member.id, builder.bytes.len());
         let number = channel.send(builder.bytes);
         member.flight.push(number, packet);
     }
@@ -621,7 +624,10 @@ impl Session {
                 continue;
             };
             // A slot that the policy left unused is the application's limit, not the network's.
-            channel.set_backlogged(backlogged && view.slots == 0);
+            let is_limited = channel.set_backlogged(backlogged && view.slots == 0);
+            if !is_limited {
+                self.measures.ran_dry(view.id);
+            }
             if backlogged
                 && view.slots == 0
                 && let Some(at) = channel.next_slot_at()

@@ -55,7 +55,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!(
         "{} traces, {} samples, judged from sample {} on; hold {}",
         rows.len(),
-        rows.iter().map(|r| r.trace.samples_bps.len()).sum::<usize>(),
+        rows.iter()
+            .map(|r| r.trace.samples_bps.len())
+            .sum::<usize>(),
         common::FROM,
         config.hold
     );
@@ -119,8 +121,14 @@ fn print_summary(rows: &[Row], level: usize) {
         "P {promised:.2}: |kept-P| <= 0.5: {} of all, {} of those with 2000 (worst {:.2} points); \
          block {}; repeats {:.1} % pooled, {:.1} % median; gain {:.2} median, {tenth:.2} 10th percentile; \
          pinball {:.3} median",
-        share(all.iter().filter(|(_, f)| is_calibrated(f)).count(), all.len()),
-        share(long.iter().filter(|(_, f)| is_calibrated(f)).count(), long.len()),
+        share(
+            all.iter().filter(|(_, f)| is_calibrated(f)).count(),
+            all.len()
+        ),
+        share(
+            long.iter().filter(|(_, f)| is_calibrated(f)).count(),
+            long.len()
+        ),
         100.0 * worst,
         share(blocks, all.len()),
         100.0 * f64::from(repeated as u32) / f64::from((followed as u32).max(1)),

@@ -128,12 +128,18 @@ fn windows_follow_each_other() {
     let mut sampler = Sampler::new(Duration::from_millis(200), at(0)).unwrap();
     sampler.delivered(25_000);
     assert_eq!(sampler.poll(at(199)), None);
-    assert_eq!(sampler.poll(at(200)), Some(Sample::exact(Rate::from_mbps(1))));
+    assert_eq!(
+        sampler.poll(at(200)),
+        Some(Sample::exact(Rate::from_mbps(1)))
+    );
     sampler.ran_dry();
     sampler.delivered(12_500);
     // Two windows have ended: one that ran dry, one in which the path was down.
     let later = at(601);
-    assert_eq!(sampler.poll(later), Some(Sample::at_least(Rate::from_kbps(500))));
+    assert_eq!(
+        sampler.poll(later),
+        Some(Sample::at_least(Rate::from_kbps(500)))
+    );
     assert_eq!(sampler.poll(later), Some(Sample::exact(Rate::ZERO)));
     assert_eq!(sampler.poll(later), None);
     assert_eq!(sampler.ends_at(), at(800));

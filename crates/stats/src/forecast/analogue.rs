@@ -146,7 +146,10 @@ mod tests {
         for (side, range) in [(0.0, 100.0..=106.0), (1.0, 1000.0..=1006.0)] {
             analogues.weigh(&situation(side), &[1.0; FEATURES]);
             analogues.rate_quantiles(&[0.1, 0.9], &mut out);
-            assert!(range.contains(&out[0]) && range.contains(&out[1]), "{out:?}");
+            assert!(
+                range.contains(&out[0]) && range.contains(&out[1]),
+                "{out:?}"
+            );
         }
     }
 

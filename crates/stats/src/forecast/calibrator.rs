@@ -62,8 +62,7 @@ impl Calibrator {
     /// The level of the quantile to ask for.
     pub(super) fn level(&self) -> f64 {
         let angle = (self.sum / INTEGRAL_KNEE).clamp(-ANGLE_MAX, ANGLE_MAX);
-        let exponent =
-            -INTEGRAL_GAIN * INTEGRAL_KNEE * angle.tan() - RECENT_GAIN * self.recent;
+        let exponent = -INTEGRAL_GAIN * INTEGRAL_KNEE * angle.tan() - RECENT_GAIN * self.recent;
         (self.target * exponent.exp()).clamp(LEVEL_MIN, LEVEL_MAX)
     }
 

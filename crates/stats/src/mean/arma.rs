@@ -103,7 +103,11 @@ impl Predictor for Arma {
         if self.unit == 0.0 && value != 0.0 {
             self.unit = value.abs();
         }
-        let x = if self.unit > 0.0 { value / self.unit } else { 0.0 };
+        let x = if self.unit > 0.0 {
+            value / self.unit
+        } else {
+            0.0
+        };
         if self.seen >= self.p {
             self.learn(x - self.fitted());
         }

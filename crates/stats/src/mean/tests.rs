@@ -40,7 +40,9 @@ fn values_that_are_no_numbers_are_passed_over() {
     let bad = [3.0, f64::NAN, 5.0, f64::INFINITY];
     assert_eq!(fed(MovingAverage::default(), &bad), Some(4.0));
     assert_eq!(fed(SlidingAverage::new(9), &bad), Some(4.0));
-    let nan_laden: Vec<f64> = (0..100).flat_map(|i| [f64::from(i % 2), f64::NAN]).collect();
+    let nan_laden: Vec<f64> = (0..100)
+        .flat_map(|i| [f64::from(i % 2), f64::NAN])
+        .collect();
     let found = fed(Arma::new(1, 0).unwrap(), &nan_laden).unwrap();
     assert!(found.abs() < 0.05, "after 1 comes 0, not {found}");
 }

@@ -9,9 +9,9 @@
 //! A sorted array would answer quantiles faster, but its partial mean is O(N), and its insertion is O(N)
 //! as well; measured at N = 1000 in `benches/statistics.rs`.
 
-mod tree;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 use tree::{NONE, Tree};
 

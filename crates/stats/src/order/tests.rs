@@ -99,7 +99,10 @@ fn a_constant_series_has_one_value() {
     let window = window(100, &[7.0; 300]);
     assert_eq!(window.len(), 100);
     assert_eq!(window.quantile(0.01), Some(7.0));
-    assert_eq!((window.cdf(7.0), window.cdf_below(7.0)), (Some(1.0), Some(0.0)));
+    assert_eq!(
+        (window.cdf(7.0), window.cdf_below(7.0)),
+        (Some(1.0), Some(0.0))
+    );
 }
 
 #[derive(Debug, Clone)]

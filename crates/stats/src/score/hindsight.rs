@@ -83,7 +83,11 @@ impl Hindsight {
             Some(0) => self.curve[0].1,
             Some(index) => {
                 let ((k0, u0), (k1, u1)) = (self.curve[index - 1], self.curve[index]);
-                let share = if k0 > k1 { (k0 - kept) / (k0 - k1) } else { 0.0 };
+                let share = if k0 > k1 {
+                    (k0 - kept) / (k0 - k1)
+                } else {
+                    0.0
+                };
                 u0 + (u1 - u0) * share
             }
             None => self.curve[self.curve.len() - 1].1,

@@ -1,0 +1,211 @@
+//! What a session learns of its paths while it uses them.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod` | windows common to all paths, joint rows, shared bottlenecks |
+//! | `path` | the estimators of one path |
+//! | `fates` | losses in order of sending |
+//!
+//! A *path* is a pair of local socket and remote address; a channel that is lost and opened anew on the
+//! same path finds what was learned before. Bandwidth is counted in windows of equal length that all
+//! paths share, so that one row of samples was measured at one time [DESIGN §5]. Windows run while
+//! anything is sent; idle time is not measured.
+
+mod fates;
+mod path;
+
+use std::{net::SocketAddr, time::Duration};
+
+use anabranch_base::{ChannelId, Instant, SocketId};
+use anabranch_stats::{
+    bottleneck::{Detector, detector},
+    joint::{Cell, JointWindow},
+};
+
+use crate::stats::PathReport;
+use path::Path;
+
+/// Windows that are remembered together.
+const ROWS: usize = 500;
+/// After a silence of this many windows, counting begins anew.
+const IDLE_WINDOWS: u32 = 2;
+/// The fates of packets are known after this.
+const HORIZON: Duration = Duration::from_secs(3);
+
+/// Key: session.
+#[derive(Debug)]
+pub(crate) struct Measures {
+    window: Duration,
+    /// When the running window ends; `None` while nothing is sent.
+    ends_at: Option<Instant>,
+    used_at: Instant,
+    paths: Vec<Path>,
+    rows: Option<JointWindow>,
+    row: Vec<Cell>,
+    detector: Option<Detector>,
+    advanced_at: Instant,
+}
+
+impl Measures {
+    /// With windows of `window`, 100 ms to 1 s.
+    pub(crate) fn new(window: Duration) -> Self {
+        Self {
+            window,
+            ends_at: None,
+            used_at: Instant::EPOCH,
+            paths: Vec::new(),
+            rows: None,
+            row: Vec::new(),
+            detector: None,
+            advanced_at: Instant::EPOCH,
+        }
+    }
+
+    /// `channel` is now the one on this path.
+    pub(crate) fn join(&mut self, channel: ChannelId, socket: SocketId, remote: SocketAddr) {
+        let known = self.paths.iter_mut().find(|path| path.is(socket, remote));
+        if let Some(path) = known {
+            path.join(channel);
+            return;
+        }
+        self.paths.push(Path::new(channel, socket, remote));
+        self.widen();
+    }
+
+    /// Makes room for one more path in what all paths share.
+    fn widen(&mut self) {
+        let count = self.paths.len();
+        // Evidence about the other pairs is gathered anew; paths seldom come.
+        self.detector = (count >= 2)
+            .then(|| Detector::new(detector::Config::new(count)).ok())
+            .flatten();
+        let mut rows = JointWindow::new(count, ROWS).ok();
+        if let (Some(rows), Some(before)) = (&mut rows, &self.rows) {
+            for row in before.iter() {
+                self.row.clear();
+                self.row.extend_from_slice(row);
+                self.row.resize(count, Cell::Missing);
+                // Rows that fit before fit now.
+                let _ = rows.push(&self.row);
+            }
+        }
+        self.rows = rows;
+    }
+
+    fn index(&self, channel: ChannelId) -> Option<usize> {
+        self.paths
+            .iter()
+            .position(|path| path.channel() == Some(channel))
+    }
+
+    /// A container of `bytes` left on `channel`.
+    pub(crate) fn sent(&mut self, now: Instant, channel: ChannelId, bytes: usize) {
+        let Some(index) = self.index(channel) else {
+            return;
+        };
+        if self.ends_at.is_none() {
+            self.ends_at = Some(now + self.window);
+            for path in &mut self.paths {
+                path.begin();
+            }
+        }
+        self.used_at = now;
+        if let Some(detector) = &mut self.detector {
+            let _ = detector.observe_sent(index, now, u32::try_from(bytes).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Container `number` of `bytes`, sent at `sent_at`, was acknowledged after `rtt`.
+    pub(crate) fn acked(
+        &mut self,
+        channel: ChannelId,
+        number: u64,
+        bytes: u64,
+        sent_at: Instant,
+        rtt: Duration,
+    ) {
+        let Some(index) = self.index(channel) else {
+            return;
+        };
+        let is_sampled = self.paths[index].acked(number, bytes, sent_at, rtt);
+        if is_sampled && let Some(detector) = &mut self.detector {
+            let _ = detector.observe_delay(index, sent_at, rtt.as_secs_f64());
+        }
+    }
+
+    /// Container `number` was lost.
+    pub(crate) fn lost(&mut self, channel: ChannelId, number: u64) {
+        let Some(index) = self.index(channel) else {
+            return;
+        };
+        self.paths[index].lost(number);
+        if let Some(detector) = &mut self.detector {
+            let _ = detector.observe_loss(index);
+        }
+    }
+
+    /// There was room on `channel` and nothing to send.
+    pub(crate) fn ran_dry(&mut self, channel: ChannelId) {
+        if let Some(index) = self.index(channel) {
+            self.paths[index].ran_dry();
+        }
+    }
+
+    /// The channel is over; its path may see another one.
+    pub(crate) fn leave(&mut self, channel: ChannelId) {
+        if let Some(index) = self.index(channel) {
+            self.paths[index].leave();
+        }
+    }
+
+    /// When [`Measures::advance`] is due.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.ends_at
+    }
+
+    /// Takes the windows that have ended by `now`.
+    pub(crate) fn advance(&mut self, now: Instant) {
+        while let Some(ends_at) = self.ends_at.filter(|&at| at <= now) {
+            self.end_window();
+            let is_idle = ends_at.since(self.used_at) >= self.window * IDLE_WINDOWS;
+            self.ends_at = (!is_idle).then_some(ends_at + self.window);
+        }
+        if let Some(detector) = &mut self.detector
+            && now.since(self.advanced_at) >= self.window
+        {
+            self.advanced_at = now;
+            detector.advance(now - HORIZON.min(now.since_epoch()));
+        }
+    }
+
+    fn end_window(&mut self) {
+        self.row.clear();
+        for path in &mut self.paths {
+            self.row.push(path.end_window(self.window));
+        }
+        if let Some(rows) = &mut self.rows
+            && self.row.iter().any(|cell| *cell != Cell::Missing)
+        {
+            // The row has a cell for every path and rates are not negative.
+            let _ = rows.push(&self.row);
+        }
+    }
+
+    /// What is known of the path of `channel`; `None` before anything was measured.
+    pub(crate) fn report(&mut self, channel: ChannelId) -> Option<PathReport> {
+        let index = self.index(channel)?;
+        let mut report = self.paths[index].report(self.window)?;
+        if let Some(detector) = &self.detector {
+            let mut groups = vec![0; self.paths.len()];
+            detector.groups(&mut groups);
+            report.shares_with = (0..groups.len())
+                .filter(|&other| other != index && groups[other] == groups[index])
+                .filter_map(|other| self.paths[other].channel())
+                .collect();
+        }
+        Some(report)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! The estimators of one path.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anabranch_base::{ChannelId, Instant, Rate, SocketId};
+use anabranch_stats::{
+    bandwidth::{Bound, Sample, Survival},
+    forecast::{Config, Forecaster},
+    joint::Cell,
+    loss::{Bursts, LossRate},
+    rtt::{ConditionalRtt, conditional},
+};
+
+use super::fates::FateOrder;
+use crate::stats::{PathReport, Promise};
+
+/// Bandwidth samples in the distribution [IQ-Paths §VI-A: 500 to 1000].
+const SAMPLES: usize = 500;
+/// Packets over which loss is judged.
+const PACKETS: usize = 2000;
+/// Probabilities with which rates are promised.
+const LEVELS: [f64; 3] = [0.9, 0.95, 0.99];
+/// One round-trip time in this much time is enough to know their distribution.
+const RTT_PERIOD: Duration = Duration::from_millis(5);
+
+/// Key: session, local socket, remote address.
+#[derive(Debug)]
+pub(super) struct Path {
+    socket: SocketId,
+    remote: SocketAddr,
+    channel: Option<ChannelId>,
+    bytes: u64,
+    is_dry: bool,
+    /// Something was sent or acknowledged in the running window, or should have been.
+    is_used: bool,
+    /// Made with the first window, so that paths that carry nothing cost nothing.
+    estimators: Option<Box<Estimators>>,
+}
+
+#[derive(Debug)]
+struct Estimators {
+    distribution: Survival,
+    is_fresh: bool,
+    fastest: Rate,
+    censored: u64,
+    samples: u64,
+    forecaster: Forecaster,
+    rtt: ConditionalRtt,
+    rtt_last: Duration,
+    rtt_index: u64,
+    rtt_at: Instant,
+    fates: FateOrder,
+    loss: LossRate,
+    bursts: Bursts,
+}
+
+impl Estimators {
+    fn new() -> Option<Box<Self>> {
+        let forecaster = Forecaster::new(&Config {
+            levels: LEVELS.to_vec(),
+            hold: 1,
+        });
+        let rtt = ConditionalRtt::new(&conditional::Config {
+            lags: vec![1, 4],
+            ratio: 1.2,
+            ..conditional::Config::default()
+        });
+        Some(Box::new(Self {
+            distribution: Survival::new(SAMPLES),
+            is_fresh: false,
+            fastest: Rate::default(),
+            censored: 0,
+            samples: 0,
+            forecaster: forecaster.ok()?,
+            rtt: rtt.ok()?,
+            rtt_last: Duration::ZERO,
+            rtt_index: 0,
+            rtt_at: Instant::EPOCH,
+            fates: FateOrder::default(),
+            loss: LossRate::new(PACKETS),
+            bursts: Bursts::new(PACKETS as u64),
+        }))
+    }
+
+    fn fate(&mut self, number: u64, lost: bool) {
+        let (loss, bursts) = (&mut self.loss, &mut self.bursts);
+        self.fates.push(number, lost, |lost| {
+            loss.observe(lost);
+            bursts.observe(lost);
+        });
+    }
+}
+
+impl Path {
+    pub(super) fn new(channel: ChannelId, socket: SocketId, remote: SocketAddr) -> Self {
+        Self {
+            socket,
+            remote,
+            channel: Some(channel),
+            bytes: 0,
+            is_dry: true,
+            is_used: false,
+            estimators: None,
+        }
+    }
+
+    pub(super) fn is(&self, socket: SocketId, remote: SocketAddr) -> bool {
+        self.socket == socket && self.remote == remote
+    }
+
+    pub(super) fn channel(&self) -> Option<ChannelId> {
+        self.channel
+    }
+
+    pub(super) fn join(&mut self, channel: ChannelId) {
+        self.channel = Some(channel);
+        // Part of the running window was not measured.
+        self.is_dry = true;
+        if let Some(estimators) = &mut self.estimators {
+            estimators.fates.reset();
+        }
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.channel = None;
+        self.is_dry = true;
+    }
+
+    /// The first window after idle time begins.
+    pub(super) fn begin(&mut self) {
+        self.bytes = 0;
+        self.is_dry = false;
+        self.is_used = self.channel.is_some();
+    }
+
+    /// Whether the round-trip time was taken as a sample.
+    pub(super) fn acked(
+        &mut self,
+        number: u64,
+        bytes: u64,
+        sent_at: Instant,
+        rtt: Duration,
+    ) -> bool {
+        self.bytes += bytes;
+        self.is_used = true;
+        if self.estimators.is_none() {
+            self.estimators = Estimators::new();
+        }
+        let Some(estimators) = &mut self.estimators else {
+            return false;
+        };
+        estimators.fate(number, false);
+        if sent_at.since(estimators.rtt_at) < RTT_PERIOD {
+            return false;
+        }
+        estimators.rtt_at = sent_at;
+        estimators.rtt.observe(estimators.rtt_index, rtt);
+        estimators.rtt_index += 1;
+        estimators.rtt_last = rtt;
+        true
+    }
+
+    pub(super) fn lost(&mut self, number: u64) {
+        self.is_used = true;
+        if let Some(estimators) = &mut self.estimators {
+            estimators.fate(number, true);
+        }
+    }
+
+    pub(super) fn ran_dry(&mut self) {
+        self.is_dry = true;
+    }
+
+    /// The running window ends after `window`; its cell in the row of all paths.
+    pub(super) fn end_window(&mut self, window: Duration) -> Cell {
+        let rate = Rate::from_bytes_per(self.bytes, window);
+        let bound = if self.is_dry {
+            Bound::AtLeast
+        } else {
+            Bound::Exact
+        };
+        // That a path which was not used holds at least nothing is no news.
+        let says_something = self.is_used && !(self.bytes == 0 && self.is_dry);
+        self.bytes = 0;
+        self.is_dry = self.channel.is_none();
+        self.is_used = self.channel.is_some();
+        let Some(estimators) = self.estimators.as_mut().filter(|_| says_something) else {
+            return Cell::Missing;
+        };
+        let sample = Sample { rate, bound };
+        estimators.distribution.push(sample);
+        estimators.is_fresh = false;
+        estimators.fastest = estimators.fastest.max(rate);
+        estimators.samples += 1;
+        estimators.censored += u64::from(sample.is_censored());
+        estimators.forecaster.observe(sample);
+        match bound {
+            Bound::AtLeast => Cell::AtLeast(sample.bps()),
+            Bound::Exact => Cell::Exact(sample.bps()),
+        }
+    }
+
+    pub(super) fn report(&mut self, window: Duration) -> Option<PathReport> {
+        let estimators = self.estimators.as_mut()?;
+        if !estimators.is_fresh {
+            estimators.distribution.refresh();
+            estimators.is_fresh = true;
+        }
+        let known = &estimators.distribution;
+        let top = estimators.fastest;
+        let mean = known.partial_mean(top).zip(known.cdf(top));
+        let forecast = estimators.rtt.given(estimators.rtt_last, 1).ok();
+        Some(PathReport {
+            window,
+            samples: estimators.samples,
+            censored_fraction: estimators.censored as f64 / estimators.samples.max(1) as f64,
+            // What lies above everything seen counts as the fastest seen.
+            bandwidth_mean: mean.map(|(partial, below)| {
+                Rate::from_bps((partial + (1.0 - below) * top.as_bps() as f64) as u64)
+            }),
+            bandwidth_p5: known.quantile(0.05),
+            bandwidth_p10: known.quantile(0.10),
+            promises: LEVELS.map(|probability| Promise {
+                probability,
+                rate: estimators.forecaster.promise(probability),
+                kept_fraction: estimators
+                    .forecaster
+                    .account(probability)
+                    .and_then(|account| account.kept_share()),
+            }),
+            rtt_next_p95: forecast.and_then(|forecast| forecast.quantile(0.95).ok()),
+            loss_fraction: estimators.loss.rate().ok(),
+            burst_mean_packets: estimators.bursts.mean().ok(),
+            shares_with: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,109 @@
+use anabranch_base::Rate;
+
+use super::*;
+
+const WINDOW: Duration = Duration::from_millis(200);
+const ONE: ChannelId = ChannelId(1);
+const TWO: ChannelId = ChannelId(2);
+
+fn remote(port: u16) -> SocketAddr {
+    ([192, 0, 2, 1], port).into()
+}
+
+/// A container of 1000 bytes every 10 ms on each channel for `seconds`; what `rate_of` says arrives.
+fn run(
+    measures: &mut Measures,
+    from_s: u64,
+    seconds: u64,
+    mut delivers: impl FnMut(ChannelId, u64) -> bool,
+) {
+    for tick in 0..seconds * 100 {
+        let now = Instant::from_secs(from_s) + Duration::from_millis(tick * 10);
+        for channel in [ONE, TWO] {
+            measures.sent(now, channel, 1000);
+            let number = from_s * 100 + tick;
+            if delivers(channel, tick) {
+                measures.acked(channel, number, 1000, now, Duration::from_millis(30));
+            } else {
+                measures.lost(channel, number);
+            }
+        }
+        measures.advance(now);
+    }
+}
+
+fn measures() -> Measures {
+    let mut measures = Measures::new(WINDOW);
+    measures.join(ONE, SocketId(0), remote(1));
+    measures.join(TWO, SocketId(0), remote(2));
+    measures
+}
+
+#[test]
+fn windows_become_samples_and_promises() {
+    let mut measures = measures();
+    run(&mut measures, 1, 30, |channel, _| channel == ONE);
+    let report = measures.report(ONE).unwrap();
+    assert_eq!(report.window, WINDOW);
+    assert!((148..=150).contains(&report.samples), "{}", report.samples);
+    assert_eq!(report.censored_fraction, 0.0);
+    let near = |rate: Option<Rate>| {
+        let bps = rate.unwrap().as_bps();
+        assert!((780_000..=840_000).contains(&bps), "{bps}");
+    };
+    near(report.bandwidth_mean);
+    near(report.bandwidth_p5);
+    near(report.promises[0].rate);
+    assert_eq!(report.loss_fraction, Some(0.0));
+    // All is lost on the other: nothing was ever acknowledged there, so nothing is known.
+    assert!(measures.report(TWO).is_none());
+}
+
+#[test]
+fn a_path_that_ran_dry_is_known_from_below_only() {
+    let mut measures = measures();
+    run(&mut measures, 1, 1, |_, _| true);
+    for second in 2..20 {
+        measures.ran_dry(ONE);
+        run(&mut measures, second, 1, |_, _| true);
+        measures.ran_dry(ONE);
+    }
+    let one = measures.report(ONE).unwrap();
+    let two = measures.report(TWO).unwrap();
+    assert!(one.censored_fraction > 0.15, "{one:?}");
+    assert_eq!(two.censored_fraction, 0.0);
+}
+
+#[test]
+fn idle_time_is_not_measured() {
+    let mut measures = measures();
+    run(&mut measures, 1, 10, |_, _| true);
+    measures.advance(Instant::from_secs(12));
+    assert_eq!(measures.due(), None, "nothing is sent");
+    let before = measures.report(ONE).unwrap().samples;
+    measures.advance(Instant::from_secs(500));
+    run(&mut measures, 500, 10, |_, _| true);
+    let after = measures.report(ONE).unwrap();
+    assert!(after.samples - before <= 52, "{} {before}", after.samples);
+    assert!(after.bandwidth_p5.unwrap().as_bps() > 700_000);
+}
+
+#[test]
+fn a_silent_path_holds_nothing() {
+    let mut measures = measures();
+    run(&mut measures, 1, 10, |_, _| true);
+    run(&mut measures, 11, 10, |channel, _| channel == TWO);
+    let one = measures.report(ONE).unwrap();
+    assert_eq!(one.bandwidth_p10, Some(Rate::from_bps(0)));
+    assert!(one.loss_fraction.unwrap() > 0.4 && one.burst_mean_packets.is_none());
+}
+
+#[test]
+fn a_channel_that_returns_finds_what_its_path_learned() {
+    let mut measures = measures();
+    run(&mut measures, 1, 10, |_, _| true);
+    measures.leave(ONE);
+    assert!(measures.report(ONE).is_none());
+    measures.join(ChannelId(7), SocketId(0), remote(1));
+    assert!(measures.report(ChannelId(7)).unwrap().samples > 40);
+}
