@@ -15,8 +15,8 @@ pub enum Controller {
     Cubic,
     /// NewReno (RFC 9002 §7).
     NewReno,
-    /// BBR version 3 (draft-ietf-ccwg-bbr). noq-proto draws its probing times from the global
-    /// generator and takes no seed, so runs with it are not repeatable in the simulator.
+    /// BBR version 3 (draft-ietf-ccwg-bbr), ours; where it differs from the draft stands in
+    /// `spec/deviations.toml`.
     Bbr3,
     /// A constant rate without any response to congestion; only for a pipe that is provisioned for
     /// it [Two-flow §4.2].

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::{ChannelId, Instant, NodeId, SocketId};
+use anabranch_base::{ChannelId, Instant, NodeId, Seed, SocketId};
 use bytes::BytesMut;
 use noq_proto::{
     AckFrequencyConfig, ConnectionHandle, ConnectionId, ConnectionIdGenerator, DatagramEvent,
@@ -95,6 +95,8 @@ pub struct Endpoint {
     server: Arc<noq_proto::ServerConfig>,
     ids: Arc<Mutex<StdRng>>,
     config: Config,
+    /// Of what the channels' congestion controllers draw.
+    control_seed: Seed,
     handles: BTreeMap<ChannelId, ConnectionHandle>,
     /// Indexed by connection handle.
     channels: Vec<Option<Channel>>,
@@ -119,6 +121,7 @@ impl Endpoint {
         rng.fill_bytes(&mut reset_key);
         let mut quic_seed = [0; 32];
         rng.fill_bytes(&mut quic_seed);
+        let control_seed = Seed(rng.next_u64());
         let ids = Arc::new(Mutex::new(rng));
 
         let reset_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &reset_key);
@@ -145,6 +148,7 @@ impl Endpoint {
             server,
             ids,
             config,
+            control_seed,
             handles: BTreeMap::new(),
             channels: Vec::new(),
             next_id: 0,
@@ -193,7 +197,7 @@ impl Endpoint {
     ) -> Result<ChannelId, ConnectError> {
         let config = config.unwrap_or_else(|| self.config.clone());
         let std_now = self.epoch.to_std(now);
-        let tap = Shared::new(&config, std_now, MTU_MIN_BYTES);
+        let tap = self.tap(&config, std_now);
         let mut client = noq_proto::ClientConfig::new(tls::client_config(&self.key, peer));
         client.transport_config(Arc::new(transport_config(&config, &tap)));
         client.token_store(Arc::new(NoneTokenStore));
@@ -249,6 +253,12 @@ impl Endpoint {
         }
     }
 
+    /// The tap of the next channel.
+    fn tap(&self, config: &Config, now: std::time::Instant) -> Shared {
+        let seed = self.control_seed.child(&self.next_id.to_string());
+        Shared::new(config, seed, now, MTU_MIN_BYTES)
+    }
+
     fn accept(
         &mut self,
         now: Instant,
@@ -259,7 +269,7 @@ impl Endpoint {
         let remote = incoming.remote_address();
         let config = self.config.clone();
         let std_now = self.epoch.to_std(now);
-        let tap = Shared::new(&config, std_now, MTU_MIN_BYTES);
+        let tap = self.tap(&config, std_now);
         let mut server = (*self.server).clone();
         server.transport_config(Arc::new(transport_config(&config, &tap)));
         match self

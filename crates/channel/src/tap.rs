@@ -26,6 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anabranch_base::Seed;
 use noq_proto::{
     RttEstimator,
     congestion::{Controller, ControllerFactory, ControllerMetrics},
@@ -33,7 +34,7 @@ use noq_proto::{
 
 use crate::{
     config::Config,
-    control::{self, Ack, Congestion, Control},
+    control::{self, Ack, Congestion, Control, Lost},
 };
 
 /// What became of a container.
@@ -77,6 +78,9 @@ struct Sent {
     delivered: u64,
     delivered_at: Instant,
     first_sent_at: Instant,
+    /// Bytes in flight once it was sent, and bytes lost until then.
+    in_flight: u64,
+    lost: u64,
 }
 
 /// Everything the tap knows of one channel; behind the lock of [`Shared`].
@@ -199,6 +203,7 @@ impl Tap {
         while self.sent_base + (self.sent.len() as u64) < packet {
             self.sent.push_back(None);
         }
+        self.in_flight += u64::from(bytes);
         self.sent.push_back(Some(Sent {
             at: now,
             bytes,
@@ -208,8 +213,9 @@ impl Tap {
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
+            in_flight: self.in_flight,
+            lost: self.totals.bytes_lost,
         }));
-        self.in_flight += u64::from(bytes);
         self.totals.packets_sent += 1;
         self.totals.bytes_sent += u64::from(bytes);
         self.control.on_sent(now, bytes, packet);
@@ -281,7 +287,9 @@ impl Tap {
             rate_sample,
             delivered_at_sent: sent.delivered,
             delivered: self.delivered,
-            rtt,
+            in_flight_at_sent: sent.in_flight,
+            lost_since_sent: self.totals.bytes_lost - sent.lost,
+            rtt: Some(rtt),
         });
     }
 
@@ -314,7 +322,16 @@ impl Tap {
             self.outstanding_since = None;
         }
         self.report(&sent, Outcome::Lost);
-        self.control.on_lost(now, bytes, packet);
+        let is_forgiven = self.is_forgiven(now, sent.at);
+        self.control.on_lost(&Lost {
+            now,
+            bytes: u64::from(bytes),
+            packet,
+            app_limited: sent.app_limited,
+            in_flight_at_sent: sent.in_flight,
+            lost_since_sent: self.totals.bytes_lost - sent.lost,
+            is_forgiven,
+        });
     }
 
     fn copied(&mut self, container: u64, mut buffer: Vec<u8>) {
@@ -356,9 +373,9 @@ impl Tap {
 pub(crate) struct Shared(Arc<Mutex<Tap>>);
 
 impl Shared {
-    pub(crate) fn new(config: &Config, now: Instant, mtu: u16) -> Self {
+    pub(crate) fn new(config: &Config, seed: Seed, now: Instant, mtu: u16) -> Self {
         Self(Arc::new(Mutex::new(Tap {
-            control: control::build(config, now, mtu),
+            control: control::build(config, seed, now, mtu),
             sent: VecDeque::new(),
             sent_base: 0,
             in_flight: 0,

@@ -130,8 +130,7 @@ impl Plan {
         config.channel.controller = match random.below(8) {
             0 => Controller::Cubic,
             1 => Controller::NewReno,
-            // Not bbr3: noq-proto draws its probing times from the global generator, and a storm that
-            // fails must fail again.
+            2 => Controller::Bbr3,
             3 => Controller::Fixed(Rate::from_kbps(random.between(500, 4000))),
             _ => Controller::Auto,
         };

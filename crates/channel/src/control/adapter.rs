@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use noq_proto::congestion::{Controller, ControllerFactory};
 
-use super::{Ack, Congestion, Control};
+use super::{Ack, Congestion, Control, Lost};
 
 /// Pacing gain while the window doubles every round trip, so that pacing does not slow it.
 const GAIN_STARTING: f64 = 2.0;
@@ -29,13 +29,16 @@ impl Control for Adapter {
     }
 
     fn on_ack(&mut self, ack: &Ack<'_>) {
+        let Some(rtt) = ack.rtt else {
+            return;
+        };
         self.0.on_ack(
             ack.now,
             ack.sent,
             ack.bytes,
             ack.packet,
             ack.app_limited,
-            ack.rtt,
+            rtt,
         );
     }
 
@@ -43,8 +46,9 @@ impl Control for Adapter {
         self.0.on_end_acks(now, in_flight, app_limited, max);
     }
 
-    fn on_lost(&mut self, now: Instant, bytes: u16, packet: u64) {
-        self.0.on_packet_lost(bytes, packet, now);
+    fn on_lost(&mut self, lost: &Lost) {
+        let bytes = u16::try_from(lost.bytes).unwrap_or(u16::MAX);
+        self.0.on_packet_lost(bytes, lost.packet, lost.now);
     }
 
     fn on_congestion(&mut self, event: &Congestion) {

@@ -17,7 +17,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Ack, Congestion, Control, QueueGoal, filter::MaxFilter};
+use super::{Ack, Congestion, Control, Lost, QueueGoal, filter::MaxFilter};
 use crate::config::Config;
 
 /// Rounds over which the rate is the largest sample.
@@ -233,7 +233,7 @@ impl Control for Auto {
         }
     }
 
-    fn on_lost(&mut self, _now: Instant, _bytes: u16, _packet: u64) {
+    fn on_lost(&mut self, _lost: &Lost) {
         self.lost += 1.0;
         self.round_lost += 1.0;
         self.judge_loss();
@@ -256,7 +256,10 @@ impl Control for Auto {
         // The rate is what the path delivers now, not what it delivered rounds ago.
         let rate = self.rate.get() * BACKOFF;
         self.rate.reset(rate, self.round);
-        self.window = self.model_window().min(self.window * BACKOFF);
+        self.window = self
+            .model_window()
+            .min(self.window * BACKOFF)
+            .max(4.0 * self.mtu);
         if event.is_persistent {
             self.window = 4.0 * self.mtu;
         }

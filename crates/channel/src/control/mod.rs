@@ -1,15 +1,21 @@
 //! Congestion controllers behind one trait.
 //!
 //! The tap calls them; they see bytes, packet numbers and time, never streams or fragments. One
-//! controller a file; those of noq-proto come in through [`adapter`].
+//! controller a file or folder; those of noq-proto come in through [`adapter`].
 
 mod adapter;
 mod auto;
+mod bbr3;
 mod filter;
 mod fixed;
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod tests;
 
 use std::{fmt::Debug, sync::Arc, time::Instant};
 
+use anabranch_base::Seed;
 use noq_proto::RttEstimator;
 
 use crate::config::{Config, Controller};
@@ -39,7 +45,26 @@ pub(crate) struct Ack<'a> {
     pub delivered_at_sent: u64,
     /// All bytes acknowledged so far.
     pub delivered: u64,
-    pub rtt: &'a RttEstimator,
+    /// Bytes in flight once it was sent, and bytes declared lost since.
+    pub in_flight_at_sent: u64,
+    pub lost_since_sent: u64,
+    /// QUIC's own estimator; `None` where there is no QUIC, as in tests.
+    pub rtt: Option<&'a RttEstimator>,
+}
+
+/// One packet was declared lost.
+pub(crate) struct Lost {
+    pub now: Instant,
+    pub bytes: u64,
+    pub packet: u64,
+    /// As in [`Ack`].
+    pub app_limited: bool,
+    /// As in [`Ack`].
+    pub in_flight_at_sent: u64,
+    /// As in [`Ack`], this packet included.
+    pub lost_since_sent: u64,
+    /// The path was silent and is back: the loss says nothing about congestion.
+    pub is_forgiven: bool,
 }
 
 /// Packets were declared lost or marked.
@@ -68,7 +93,7 @@ pub(crate) trait Control: Send + Sync + Debug {
     ) {
     }
     /// A packet was declared lost.
-    fn on_lost(&mut self, _now: Instant, _bytes: u16, _packet: u64) {}
+    fn on_lost(&mut self, _lost: &Lost) {}
     /// A batch of losses, or an ECN mark, is a congestion event.
     fn on_congestion(&mut self, event: &Congestion);
     /// The last congestion event was a mistake.
@@ -87,8 +112,8 @@ pub(crate) trait Control: Send + Sync + Debug {
     fn is_starting(&self) -> bool;
 }
 
-/// Builds the controller that `config` names.
-pub(crate) fn build(config: &Config, now: Instant, mtu: u16) -> Box<dyn Control> {
+/// Builds the controller that `config` names. `seed` decides whatever it draws.
+pub(crate) fn build(config: &Config, seed: Seed, now: Instant, mtu: u16) -> Box<dyn Control> {
     let window = u64::from(config.initial_window_packets) * u64::from(mtu);
     match config.controller {
         Controller::Auto => Box::new(auto::Auto::new(config, window, mtu)),
@@ -103,10 +128,13 @@ pub(crate) fn build(config: &Config, now: Instant, mtu: u16) -> Box<dyn Control>
             reno.initial_window(window);
             adapter::wrap(Arc::new(reno), now, mtu)
         }
-        Controller::Bbr3 => {
-            let mut bbr = noq_proto::congestion::Bbr3Config::default();
-            bbr.initial_window(window);
-            adapter::wrap(Arc::new(bbr), now, mtu)
-        }
+        Controller::Bbr3 => Box::new(bbr3::Bbr3::new(seed.stream("bbr3"), now, window, mtu)),
     }
+}
+
+/// Any instant will do in tests: only differences count.
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+fn test_epoch() -> Instant {
+    Instant::now()
 }

@@ -1,0 +1,364 @@
+//! BBR version 3, after draft-ietf-ccwg-bbr.
+//!
+//! A model of the path (largest delivery rate of late, shortest round trip) sets how fast packets leave
+//! and how many bytes are in flight. A cycle of states tests the model: faster than it (`Up`), slower
+//! (`Down`), and now and then almost nothing (`ProbeRtt`). Losses bound it on two time scales: what a
+//! probe found to be too much (`inflight_long`), and what the path stopped to carry since
+//! (`bandwidth_short`, `inflight_short`).
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod.rs` | the controller's state, and the steps of each event in their order |
+//! | `state.rs` | the states and their gains |
+//! | `cycle.rs` | from state to state |
+//! | `model.rs` | bandwidth, aggregation, and the two time scales of bounds |
+//! | `window.rs` | pacing rate and window from the model |
+//! | `full_pipe.rs`, `loss.rs`, `rtt.rs` | one estimator each |
+//!
+//! The draft works on one rate sample an acknowledgement, that of the newest packet acknowledged; so
+//! does this, once for each batch. Its names are kept where they are words. Where we differ
+//! (`spec/deviations.toml`, `bbr3-…`):
+//!
+//! - **Losses count when they are more than chance** (`loss.rs`): a path that loses 1 % at random is
+//!   not congested. The draft's short-term bounds react to every round with a single loss, and lose
+//!   2 % of the rate each time.
+//! - **ProbeRTT only when the empty path was not seen** (`rtt.rs`): a round trip within 2 % of the
+//!   shortest puts it off, as a shorter one does in the draft.
+//! - **ECN**: the draft leaves the response open. A mark counts as a round of too much loss.
+//! - **Randomness** comes from a stream of the channel, which makes runs repeatable.
+
+mod cycle;
+mod full_pipe;
+mod loss;
+mod model;
+mod rtt;
+mod state;
+mod window;
+
+use std::time::{Duration, Instant};
+
+use anabranch_base::Random;
+
+use super::{Ack, Congestion, Control, Lost};
+use full_pipe::FullPipe;
+use model::Model;
+use rtt::RttMin;
+use state::State;
+
+/// Fewest packets in flight, for pipelining [BBR.MinPipeCwnd].
+const WINDOW_MIN_PACKETS: f64 = 4.0;
+/// Ranges of lost packets in a round below which Startup goes on [BBRStartupFullLossCnt].
+const STARTUP_LOSS_RANGES: u32 = 6;
+
+/// Where the rate samples of a probe stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AckPhase {
+    Init,
+    Refilling,
+    ProbeStarting,
+    ProbeFeedback,
+    ProbeStopping,
+}
+
+/// What the acknowledgements of one batch say: the sample of the newest packet among them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sample {
+    /// Bytes per second; 0 when unknown.
+    rate: f64,
+    app_limited: bool,
+    /// Bytes delivered by the time this packet was sent.
+    prior_delivered: u64,
+    /// Bytes delivered since.
+    delivered: f64,
+    /// Bytes in flight when it was sent, itself included.
+    in_flight: f64,
+    /// Bytes lost since it was sent.
+    lost: f64,
+    /// Bytes acknowledged by this batch.
+    newly_acked: f64,
+    /// Smallest round trip of the batch.
+    rtt_s: f64,
+}
+
+/// Values to go back to when a loss turns out not to have been one.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    state: Option<State>,
+    bandwidth_short: f64,
+    inflight_short: f64,
+    inflight_long: f64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Bbr3 {
+    random: Random,
+    packet: f64,
+    initial_window: f64,
+    state: State,
+    model: Model,
+    rtt: RttMin,
+    full_pipe: FullPipe,
+
+    window: f64,
+    pacing_rate: f64,
+    /// Window before it was reduced for recovery or ProbeRTT.
+    prior_window: f64,
+
+    in_flight: f64,
+    delivered: u64,
+    batch: Option<Sample>,
+    /// Packets sent from this moment while no more than so much had been delivered say nothing about
+    /// the path's rate: we held them back ourselves.
+    held_back: Option<(Instant, u64)>,
+    /// The window was full within the last round: until so much is delivered.
+    window_limited_until: u64,
+    idle_restart: bool,
+
+    round_ends_at: u64,
+    round: u64,
+    round_started: bool,
+    drain_start_round: u64,
+
+    ack_phase: AckPhase,
+    cycle_at: Instant,
+    probe_wait: Duration,
+    rounds_since_up: u64,
+    up_rounds: u32,
+    up_acked: f64,
+    up_acked_per_packet: f64,
+    /// Rate samples and losses of now belong to packets sent to probe.
+    is_probe_sample: bool,
+    last_probe_too_high: bool,
+    last_probe_cautious: bool,
+
+    /// When ProbeRTT may end, once little enough is in flight.
+    probe_rtt_until: Option<Instant>,
+    probe_rtt_round_done: bool,
+
+    undo: Option<Undo>,
+}
+
+impl Bbr3 {
+    pub(super) fn new(random: Random, now: Instant, window: u64, mtu: u16) -> Self {
+        let window = window as f64;
+        Self {
+            random,
+            packet: f64::from(mtu),
+            initial_window: window,
+            state: State::Startup,
+            model: Model::new(now),
+            rtt: RttMin::new(now),
+            full_pipe: FullPipe::default(),
+            window,
+            pacing_rate: 0.0,
+            prior_window: 0.0,
+            in_flight: 0.0,
+            delivered: 0,
+            batch: None,
+            held_back: None,
+            window_limited_until: 0,
+            idle_restart: false,
+            round_ends_at: 0,
+            round: 0,
+            round_started: false,
+            drain_start_round: 0,
+            ack_phase: AckPhase::Init,
+            cycle_at: now,
+            probe_wait: Duration::ZERO,
+            rounds_since_up: 0,
+            up_rounds: 0,
+            up_acked: 0.0,
+            up_acked_per_packet: f64::INFINITY,
+            is_probe_sample: false,
+            last_probe_too_high: false,
+            last_probe_cautious: false,
+            probe_rtt_until: None,
+            probe_rtt_round_done: false,
+            undo: None,
+        }
+    }
+
+    /// The steps of the draft for each acknowledgement, in its order [Per-ACK Steps].
+    fn on_sample(&mut self, now: Instant, sample: &Sample) {
+        self.model.update_latest(sample, self.delivered);
+        self.update_round(sample);
+        self.model.update_bandwidth(sample);
+        self.adapt_short_term();
+        self.model.update_aggregation(
+            now,
+            sample.newly_acked,
+            self.window,
+            self.round,
+            self.full_pipe.reached,
+        );
+        if self.round_started && !sample.app_limited {
+            self.full_pipe.on_round(sample.rate);
+        }
+        self.check_startup_done();
+        self.check_drain_done(now);
+        self.update_cycle(now, sample);
+        self.rtt.update(now, sample.rtt_s);
+        self.check_probe_rtt(now);
+        self.idle_restart = false;
+        self.model.advance_latest(sample);
+        self.set_pacing_rate();
+        self.set_window(sample);
+    }
+
+    fn update_round(&mut self, sample: &Sample) {
+        self.round_started = sample.prior_delivered >= self.round_ends_at;
+        if self.round_started {
+            self.start_round();
+            self.round += 1;
+            self.rounds_since_up += 1;
+        }
+    }
+
+    fn start_round(&mut self) {
+        self.round_ends_at = self.delivered;
+    }
+
+    fn is_window_limited(&self) -> bool {
+        self.delivered <= self.window_limited_until
+    }
+
+    /// Samples of packets sent from now on until everything in flight has been delivered are not the
+    /// path's doing.
+    fn hold_back(&mut self, now: Instant) {
+        let since = match self.held_back {
+            Some((since, until)) if self.delivered <= until => since,
+            _ => now,
+        };
+        self.held_back = Some((since, self.delivered + self.in_flight as u64));
+    }
+
+    fn is_held_back(&self, sent: Instant, delivered_at_sent: u64) -> bool {
+        self.held_back
+            .is_some_and(|(since, until)| sent >= since && delivered_at_sent <= until)
+    }
+
+    /// Remembers what a loss is about to change.
+    fn note_loss(&mut self) {
+        if !self.model.note_loss(self.delivered) {
+            return;
+        }
+        self.save_window();
+        self.undo = Some(Undo {
+            state: None,
+            bandwidth_short: self.model.bandwidth_short,
+            inflight_short: self.model.inflight_short,
+            inflight_long: self.model.inflight_long,
+        });
+    }
+
+    /// The probe found more in flight than the path holds [HandleInflightTooHigh].
+    fn on_inflight_too_high(&mut self, now: Instant, in_flight: f64, app_limited: bool) {
+        self.last_probe_too_high = true;
+        self.is_probe_sample = false;
+        if !app_limited {
+            self.model.inflight_long = in_flight.max(self.target_inflight() * model::BETA);
+        }
+        if self.state == State::Up {
+            if let Some(undo) = &mut self.undo {
+                undo.state = Some(State::Up);
+            }
+            self.start_down(now);
+        }
+    }
+}
+
+impl Control for Bbr3 {
+    fn on_sent(&mut self, now: Instant, bytes: u16, _packet: u64) {
+        if self.in_flight <= 0.0 && self.delivered > 0 {
+            self.restart_from_idle(now);
+        }
+        self.in_flight += f64::from(bytes);
+    }
+
+    fn on_ack(&mut self, ack: &Ack<'_>) {
+        self.in_flight = (self.in_flight - ack.bytes as f64).max(0.0);
+        self.delivered = ack.delivered;
+        self.model.round_acked += ack.bytes as f64;
+        let rtt_s = ack.now.saturating_duration_since(ack.sent).as_secs_f64();
+        let app_limited = ack.app_limited || self.is_held_back(ack.sent, ack.delivered_at_sent);
+        let batch = self.batch.get_or_insert(Sample {
+            rtt_s,
+            ..Sample::default()
+        });
+        batch.newly_acked += ack.bytes as f64;
+        batch.rtt_s = batch.rtt_s.min(rtt_s);
+        if ack.delivered_at_sent >= batch.prior_delivered {
+            batch.rate = ack.rate_sample.unwrap_or(0.0);
+            batch.app_limited = app_limited;
+            batch.prior_delivered = ack.delivered_at_sent;
+            batch.in_flight = ack.in_flight_at_sent as f64;
+            batch.lost = ack.lost_since_sent as f64;
+        }
+        batch.delivered = (ack.delivered - batch.prior_delivered) as f64;
+    }
+
+    fn on_end_acks(&mut self, now: Instant, _in_flight: u64, _limited: bool, _max: Option<u64>) {
+        if let Some(sample) = self.batch.take() {
+            self.on_sample(now, &sample);
+        }
+    }
+
+    fn on_lost(&mut self, lost: &Lost) {
+        self.in_flight = (self.in_flight - lost.bytes as f64).max(0.0);
+        if lost.is_forgiven {
+            return;
+        }
+        self.note_loss();
+        self.model.count_loss(lost.bytes as f64, lost.packet);
+        if !self.is_probe_sample {
+            return;
+        }
+        let (gone, flight) = (lost.lost_since_sent as f64, lost.in_flight_at_sent as f64);
+        if loss::is_too_much(gone, flight, self.packet) {
+            let at = loss::flight_at_excess(gone, flight, lost.bytes as f64, self.packet);
+            self.on_inflight_too_high(lost.now, at, lost.app_limited);
+        }
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        if event.is_ecn {
+            self.note_loss();
+            self.model.marked = true;
+            if self.is_probe_sample {
+                self.on_inflight_too_high(event.now, self.in_flight, false);
+            }
+        }
+        if event.is_persistent {
+            self.save_window();
+            self.window = WINDOW_MIN_PACKETS * self.packet;
+        }
+    }
+
+    fn on_spurious(&mut self) {
+        self.undo_loss();
+    }
+
+    fn on_window_limited(&mut self) {
+        self.window_limited_until = self.delivered + self.in_flight as u64;
+    }
+
+    fn on_mtu(&mut self, mtu: u16) {
+        self.packet = f64::from(mtu);
+    }
+
+    fn window(&self) -> u64 {
+        self.window as u64
+    }
+
+    fn pacing_rate(&self, rtt_smoothed_s: f64) -> f64 {
+        if self.pacing_rate > 0.0 {
+            return self.pacing_rate;
+        }
+        State::Startup.pacing_gain() * self.initial_window / rtt_smoothed_s.max(1e-3)
+    }
+
+    fn is_starting(&self) -> bool {
+        self.state == State::Startup
+    }
+}

@@ -1,0 +1,139 @@
+//! What every controller that models the path must do on one link, in virtual time.
+
+use proptest::prelude::*;
+
+use super::harness::{Path, run};
+use crate::config::Controller;
+
+const OURS: [Controller; 2] = [Controller::Auto, Controller::Bbr3];
+
+/// 40 Mbit/s, 50 ms, a queue of one bandwidth-delay product.
+fn path() -> Path {
+    Path {
+        rate: |_| 5e6,
+        rtt_s: 0.05,
+        queue_bytes: 250_000.0,
+        loss: 0.0,
+        pause: (0.0, 0.0),
+    }
+}
+
+#[test]
+fn fills_a_clean_link_without_filling_its_queue() {
+    for controller in OURS {
+        let out = run(controller, &path(), 20.0, 1);
+        assert!(out.rate(2.0, 20.0) > 0.97 * 5e6, "{controller}");
+        let late = &out.rtt_s[out.rtt_s.len() / 2..];
+        let mean = late.iter().sum::<f64>() / late.len() as f64;
+        assert!(mean < 0.09, "{controller}: mean round trip {mean}");
+        assert!(out.lost < out.sent / 500, "{controller}: lost {}", out.lost);
+    }
+}
+
+#[test]
+fn one_percent_of_random_loss_costs_no_more_than_itself() {
+    for controller in OURS {
+        for seed in 1..=4 {
+            let lossy = Path {
+                loss: 0.01,
+                ..path()
+            };
+            let rate = run(controller, &lossy, 20.0, seed).rate(2.0, 20.0);
+            assert!(rate > 0.94 * 5e6, "{controller}, seed {seed}: {rate}");
+        }
+    }
+}
+
+#[test]
+fn follows_a_rate_that_falls_and_rises() {
+    for controller in OURS {
+        let steps = Path {
+            rate: |s| {
+                if (6.0..12.0).contains(&s) {
+                    1.25e6
+                } else {
+                    5e6
+                }
+            },
+            ..path()
+        };
+        let out = run(controller, &steps, 24.0, 1);
+        assert!(out.rate(9.0, 12.0) > 0.9 * 1.25e6, "{controller}");
+        assert!(out.rate(18.0, 24.0) > 0.9 * 5e6, "{controller}");
+    }
+}
+
+#[test]
+fn a_pause_is_not_taken_for_a_slow_path() {
+    for controller in OURS {
+        let pausing = Path {
+            pause: (5.0, 8.0),
+            ..path()
+        };
+        let out = run(controller, &pausing, 12.0, 1);
+        assert!(out.rate(9.0, 12.0) > 0.9 * 5e6, "{controller}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for controller in OURS {
+        let lossy = Path {
+            loss: 0.02,
+            ..path()
+        };
+        assert_eq!(
+            run(controller, &lossy, 8.0, 7),
+            run(controller, &lossy, 8.0, 7)
+        );
+    }
+}
+
+/// Bbr3 draws when to probe; the seed, and nothing else, decides it.
+#[test]
+fn another_seed_probes_at_another_time() {
+    let of = |seed| run(Controller::Bbr3, &path(), 12.0, seed).tenths;
+    assert_ne!(of(1), of(2));
+}
+
+#[test]
+fn heavy_loss_and_tiny_queues_are_survived() {
+    for controller in OURS {
+        let hostile = Path {
+            loss: 0.3,
+            queue_bytes: 3_000.0,
+            ..path()
+        };
+        let out = run(controller, &hostile, 20.0, 3);
+        assert!(out.rate(5.0, 20.0) > 0.0, "{controller}");
+        assert!(out.window_least >= 4 * 1_500, "{controller}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// On any link: never stuck, never below four packets, no absurd rate (the harness asserts it),
+    /// never more delivered than the link carries.
+    #[test]
+    fn any_link_is_survived(
+        rtt_ms in 1u32..400,
+        queue_packets in 1u32..400,
+        loss in 0.0f64..0.2,
+        seed in any::<u64>(),
+        bbr in any::<bool>(),
+    ) {
+        let controller = OURS[usize::from(bbr)];
+        let path = Path {
+            rate: |s| if s < 3.0 { 4e5 } else { 8e4 },
+            rtt_s: f64::from(rtt_ms) * 1e-3,
+            queue_bytes: f64::from(queue_packets) * 1_500.0,
+            loss,
+            pause: (2.0, 2.5),
+        };
+        let out = run(controller, &path, 8.0, seed);
+        prop_assert!(out.window_least >= 4 * 1_500);
+        prop_assert!(out.rate(4.0, 8.0) > 0.0);
+        prop_assert!(out.rate(0.0, 3.0) <= 4e5 * 1.01 + 4_500.0);
+    }
+}
