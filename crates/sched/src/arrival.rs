@@ -5,10 +5,22 @@ use std::time::Duration;
 use crate::view::ChannelView;
 
 /// Predicted time from sending a packet now to its arrival: half the shortest round trip, and the
-/// queue it will meet, which is what the current round trip exceeds the shortest by: data fills the
-/// queue of its own direction.
+/// queue it will meet.
+///
+/// The queue is what the smoothed round trip exceeds the shortest by (data fills the queue of its own
+/// direction), or what is in flight beyond the path itself, whichever is longer: round trips tell of
+/// the queue as it was one of them ago, while bytes in flight know at once of a rate that fell.
 pub fn one_way(channel: &ChannelView) -> Duration {
-    channel.rtt_min / 2 + channel.rtt_smoothed.saturating_sub(channel.rtt_min)
+    let seen = channel.rtt_smoothed.saturating_sub(channel.rtt_min);
+    channel.rtt_min / 2 + seen.max(queue_in_flight(channel))
+}
+
+/// Time that what is in flight takes beyond one shortest round trip; zero while no rate was measured.
+fn queue_in_flight(channel: &ChannelView) -> Duration {
+    if channel.rate_bytes_per_s <= 0.0 {
+        return Duration::ZERO;
+    }
+    time_to_deliver(channel, channel.in_flight_bytes).saturating_sub(channel.rtt_min)
 }
 
 /// Time until the channel will have a free slot: none while there are slots, else the time to
@@ -112,6 +124,16 @@ pub(crate) mod tests {
         assert_eq!(next_arrival(&free), Duration::from_millis(10));
         // 1400 bytes at 11.2 Mbit/s take 1 ms.
         assert_eq!(next_arrival(&full), Duration::from_millis(11));
+    }
+
+    #[test]
+    fn bytes_in_flight_tell_of_a_queue_that_round_trips_do_not_show_yet() {
+        let mut slowed = channel(0, 1, 100, 8.0);
+        slowed.in_flight_bytes = 150_000;
+        // 150 ms of traffic on a path of 100 ms: 50 ms of queue, and half of the path.
+        assert_eq!(one_way(&slowed), Duration::from_millis(100));
+        slowed.rtt_smoothed = Duration::from_millis(180);
+        assert_eq!(one_way(&slowed), Duration::from_millis(130));
     }
 
     #[test]
