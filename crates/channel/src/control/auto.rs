@@ -3,9 +3,11 @@
 //! What is in flight is held at `rate × (rtt_min + queue)`, where `queue` is a goal the session sets:
 //! short when something urgent shares the channel, longer when only throughput counts. Three parts:
 //!
-//! - **Start**: the window doubles every round trip until the round trips show a queue (as HyStart++,
-//!   RFC 9406, sees it), the rate stops growing, or many packets are lost.
-//! - **Steady**: the window follows the model. The rate is the largest of the last few rounds, the
+//! - **Start**: the window grows up to fourfold every round trip, as far as the flight before came
+//!   through (`train.rs`). When a flight arrives slower than it left, the rate of the path is known and
+//!   the window goes straight to the model's. The start also ends when round trips show a queue (as
+//!   HyStart++, RFC 9406, sees it), the rate stops growing, or many packets are lost.
+//! - **Steady**: the window follows the model. The rate is the largest of the last [`RATE_LIFE_S`], the
 //!   shortest round trip that of the last [`RTT_MIN_LIFE`], refreshed by draining for one round.
 //! - **Loss**: losses below [`LOSS_TOLERATED`], judged over at least [`LOSS_SAMPLE`] packets, are taken
 //!   for noise of the path (radio), as BBR does with its 2 %; above it, or on an ECN mark, the window
@@ -17,11 +19,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Ack, Congestion, Control, Lost, QueueGoal, filter::MaxFilter};
+use super::{Ack, Congestion, Control, Lost, QueueGoal, filter::MaxFilter, train::Train};
 use crate::config::Config;
 
-/// Rounds over which the rate is the largest sample.
-const RATE_ROUNDS: u64 = 6;
+/// Time over which the rate is the largest sample, in seconds: a rate that fell may return, and a
+/// window that followed it down at once would leave the path idle then. A rate that fell for good
+/// shows in losses, which shorten the memory.
+const RATE_LIFE_S: f64 = 3.0;
+/// Fewest and most rounds of that memory.
+const RATE_ROUNDS: (f64, f64) = (5.0, 20.0);
 /// Lifetime of a shortest-round-trip sample.
 const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
 /// Loss that is taken for noise, as a fraction of packets.
@@ -33,14 +39,16 @@ const LOSS_SAMPLE: f64 = 200.0;
 const START_GAIN: f64 = 2.3;
 /// Pacing during the start, in windows per round trip: a fresh window leaves within a quarter of one.
 const START_PACING_GAIN: f64 = 6.0;
+/// Growth of the window for each byte acknowledged during the start: fourfold in a round.
+const START_GROWTH_MAX: f64 = 3.0;
 /// Lost packets of one round that end the start, whatever their share.
 const START_LOST_MAX: f64 = 16.0;
 /// Round trips sampled before a round's smallest is believed (RFC 9406 §4.3).
 const ROUND_SAMPLES: u32 = 8;
 /// Factor on the window after losses that are not noise.
-const BACKOFF: f64 = 0.85;
+const BACKOFF: f64 = 0.9;
 /// Queue goal of [`QueueGoal::Full`] as a fraction of the shortest round trip.
-const FULL_QUEUE_FRACTION: f64 = 0.6;
+const FULL_QUEUE_FRACTION: f64 = 0.5;
 /// Growth of the rate over three rounds below which the start is over.
 const START_GROWTH: f64 = 1.25;
 
@@ -81,6 +89,10 @@ pub(super) struct Auto {
     /// Scales the queue goal down while the queue proves shorter than assumed.
     goal_scale: f64,
     recovery_since: Option<Instant>,
+    /// The running flight, for the rate of the path during the start.
+    train: Train,
+    /// The start found the rate of the path; the window has not reached the model's yet.
+    filling: bool,
 }
 
 impl Auto {
@@ -110,6 +122,8 @@ impl Auto {
             lossy: false,
             goal_scale: 1.0,
             recovery_since: None,
+            train: Train::default(),
+            filling: false,
         }
     }
 
@@ -140,6 +154,7 @@ impl Auto {
         self.round_rtt_s = f64::INFINITY;
         self.round_samples = 0;
         self.round_lost = 0.0;
+        self.train.restart();
         if self.starting {
             self.check_start_is_over();
         } else {
@@ -165,6 +180,30 @@ impl Auto {
             self.lossy = self.lost > packets * LOSS_TOLERATED;
             self.acked = 0.0;
             self.lost = 0.0;
+        }
+    }
+
+    /// Rounds that the largest rate is remembered for.
+    fn rate_rounds(&self) -> u64 {
+        let rtt_s = if self.last_round_rtt_s.is_finite() {
+            self.last_round_rtt_s
+        } else {
+            self.rtt_min_s
+        };
+        let (least, most) = RATE_ROUNDS;
+        (RATE_LIFE_S / rtt_s).clamp(least, most) as u64
+    }
+
+    /// The start ends when a flight came through slower than it left: its rate is that of the path.
+    fn look_at_train(&mut self, ack: &Ack<'_>) {
+        let Some(passage) = self.train.on_ack(ack, self.mtu, self.ack_delay_s) else {
+            return;
+        };
+        self.rate
+            .update(passage.rate, self.round, self.rate_rounds());
+        if passage.is_stretched {
+            self.starting = false;
+            self.filling = true;
         }
     }
 
@@ -204,7 +243,10 @@ impl Control for Auto {
         if let Some(rate) = ack.rate_sample
             && (!ack.app_limited || rate > self.rate.get())
         {
-            self.rate.update(rate, self.round, RATE_ROUNDS);
+            self.rate.update(rate, self.round, self.rate_rounds());
+        }
+        if self.starting {
+            self.look_at_train(ack);
         }
         if ack.delivered_at_sent >= self.round_ends_at {
             self.round_ends_at = ack.delivered;
@@ -215,20 +257,22 @@ impl Control for Auto {
         }
         if self.starting {
             if !ack.app_limited {
-                // Twice what one round trip delivers, but not more: beyond the path's capacity the
-                // window stops growing by itself.
+                // What the last flight and a queue of one product need, but not more: beyond the
+                // path's capacity the window stops growing by itself.
                 let limit = START_GAIN * self.rate.get() * self.rtt_min_s;
-                let grown = self.window + ack.bytes as f64;
+                let grown = self.window + START_GROWTH_MAX * ack.bytes as f64;
                 self.window = grown.min(limit).max(self.window);
             }
         } else {
             let model = self.model_window();
             let recovering = self.recovery_since.is_some_and(|since| ack.sent <= since);
-            if model < self.window {
+            if model <= self.window {
                 self.window = model;
+                self.filling = false;
             } else if !recovering && !ack.app_limited {
-                // Up to one doubling per round trip towards the model.
-                self.window = (self.window + ack.bytes as f64).min(model);
+                // Up to one doubling per round trip towards the model; more at the end of the start.
+                let growth = if self.filling { START_GROWTH_MAX } else { 1.0 };
+                self.window = (self.window + growth * ack.bytes as f64).min(model);
             }
         }
     }
@@ -249,6 +293,7 @@ impl Control for Auto {
         }
         self.lossy = false;
         self.recovery_since = Some(event.now);
+        self.filling = false;
         self.goal_scale = (self.goal_scale * 0.7).max(0.1);
         if self.starting {
             self.starting = false;

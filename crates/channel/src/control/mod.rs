@@ -12,6 +12,7 @@ mod fixed;
 mod harness;
 #[cfg(test)]
 mod tests;
+mod train;
 
 use std::{fmt::Debug, sync::Arc, time::Instant};
 

@@ -30,6 +30,33 @@ fn fills_a_clean_link_without_filling_its_queue() {
     }
 }
 
+/// 100 Mbit/s at 300 ms hold 54 initial windows: three rounds of fourfold growth, and one to measure.
+#[test]
+fn auto_fills_a_long_pipe_in_six_round_trips() {
+    let long = Path {
+        rate: |_| 12.5e6,
+        rtt_s: 0.3,
+        queue_bytes: 3_750_000.0,
+        ..path()
+    };
+    let out = run(Controller::Auto, &long, 4.0, 1);
+    assert!(out.rate(1.8, 3.0) > 0.9 * 12.5e6, "{}", out.rate(1.8, 3.0));
+}
+
+/// A path that the first flight fills already: no overshoot that costs packets.
+#[test]
+fn auto_does_not_overshoot_a_slow_path() {
+    let slow = Path {
+        rate: |_| 1.5e6,
+        rtt_s: 0.06,
+        queue_bytes: 90_000.0,
+        ..path()
+    };
+    let out = run(Controller::Auto, &slow, 3.0, 1);
+    assert_eq!(out.lost, 0);
+    assert!(out.rate(0.2, 3.0) > 0.97 * 1.5e6);
+}
+
 #[test]
 fn one_percent_of_random_loss_costs_no_more_than_itself() {
     for controller in OURS {
