@@ -362,3 +362,167 @@ impl Control for Bbr3 {
         self.state == State::Startup
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use anabranch_base::Seed;
+
+    use super::*;
+    use crate::control::test_epoch;
+
+    const PACKET: u64 = 1_000;
+    const RTT: Duration = Duration::from_millis(50);
+
+    /// A controller and a path of 100 packets a round trip, on which a round is one flight.
+    struct Feed {
+        bbr: Bbr3,
+        now: Instant,
+        delivered: u64,
+        lost: u64,
+        number: u64,
+        seen: Vec<State>,
+    }
+
+    impl Feed {
+        /// Past Startup.
+        fn steady() -> Self {
+            let now = test_epoch();
+            let mut feed = Self {
+                bbr: Bbr3::new(Seed(1).stream("bbr3"), now, 40 * PACKET, 1_000),
+                now,
+                delivered: 0,
+                lost: 0,
+                number: 0,
+                seen: Vec::new(),
+            };
+            while !feed.bbr.full_pipe.reached || feed.bbr.state != State::Cruise {
+                feed.round(100, 0);
+            }
+            feed
+        }
+
+        /// Sends a flight; its last `lost` packets are lost, the others acknowledged one by one.
+        fn round(&mut self, packets: u64, lost: u64) {
+            let (sent, delivered_at_sent, lost_at_sent) = (self.now, self.delivered, self.lost);
+            for index in 0..packets {
+                self.bbr.on_sent(sent, PACKET as u16, self.number + index);
+            }
+            for index in 0..packets {
+                let packet = self.number + index;
+                let now = sent + RTT + Duration::from_micros(index);
+                let in_flight_at_sent = (index + 1) * PACKET;
+                if index >= packets - lost {
+                    self.lost += PACKET;
+                    self.bbr.on_lost(&Lost {
+                        now,
+                        bytes: PACKET,
+                        packet,
+                        app_limited: false,
+                        in_flight_at_sent,
+                        lost_since_sent: self.lost - lost_at_sent,
+                        is_forgiven: false,
+                    });
+                    continue;
+                }
+                self.delivered += PACKET;
+                self.bbr.on_ack(&Ack {
+                    now,
+                    sent,
+                    bytes: PACKET,
+                    packet,
+                    app_limited: false,
+                    rate_sample: Some((packets * PACKET) as f64 / RTT.as_secs_f64()),
+                    delivered_at_sent,
+                    delivered: self.delivered,
+                    in_flight_at_sent,
+                    lost_since_sent: self.lost - lost_at_sent,
+                    rtt: None,
+                });
+                self.bbr.on_end_acks(now, 0, false, Some(packet));
+                if !self.seen.contains(&self.bbr.state) {
+                    self.seen.push(self.bbr.state);
+                }
+            }
+            self.number += packets;
+            self.now = sent + RTT + Duration::from_millis(1);
+        }
+
+        fn congestion(&mut self, is_ecn: bool, is_persistent: bool) {
+            self.bbr.on_congestion(&Congestion {
+                now: self.now,
+                sent: self.now,
+                is_persistent,
+                is_ecn,
+                lost_bytes: 0,
+                lost_packet_max: 0,
+            });
+        }
+    }
+
+    #[test]
+    fn a_few_losses_outside_of_a_probe_change_nothing_and_many_lower_the_bounds() {
+        let mut feed = Feed::steady();
+        feed.round(100, 4);
+        feed.round(100, 0);
+        assert!(feed.bbr.model.bandwidth_short.is_infinite());
+        feed.round(100, 20);
+        feed.round(80, 0);
+        feed.round(80, 0);
+        let model = &feed.bbr.model;
+        assert!(model.bandwidth_short <= model.bandwidth_max());
+        assert!(model.bandwidth_short >= model::BETA * model.bandwidth_max());
+        assert!(model.inflight_short.is_finite());
+    }
+
+    #[test]
+    fn a_mark_counts_as_too_much_loss() {
+        let mut feed = Feed::steady();
+        feed.congestion(true, false);
+        feed.round(100, 0);
+        feed.round(100, 0);
+        assert!(feed.bbr.model.bandwidth_short.is_finite());
+    }
+
+    #[test]
+    fn losses_that_were_none_are_undone() {
+        let mut feed = Feed::steady();
+        let window = feed.bbr.window();
+        feed.round(100, 30);
+        feed.round(70, 0);
+        assert!(feed.bbr.model.inflight_short.is_finite());
+        feed.bbr.on_spurious();
+        assert!(feed.bbr.model.inflight_short.is_infinite());
+        assert!(feed.bbr.window() >= window);
+    }
+
+    #[test]
+    fn persistent_congestion_takes_the_window_to_four_packets_and_it_returns() {
+        let mut feed = Feed::steady();
+        let before = feed.bbr.window();
+        feed.congestion(false, true);
+        assert_eq!(feed.bbr.window(), 4 * PACKET);
+        for _ in 0..8 {
+            let packets = feed.bbr.window() / PACKET;
+            feed.round(packets.min(100), 0);
+        }
+        assert!(feed.bbr.window() >= before / 2, "{}", feed.bbr.window());
+    }
+
+    #[test]
+    fn every_state_of_the_cycle_is_visited() {
+        let mut feed = Feed::steady();
+        feed.seen.clear();
+        for _ in 0..200 {
+            feed.round(100, 0);
+        }
+        for state in [State::Down, State::Cruise, State::Refill, State::Up] {
+            assert!(
+                feed.seen.contains(&state),
+                "{state:?} not in {:?}",
+                feed.seen
+            );
+        }
+        // Every flight meets an empty queue, so nothing calls for ProbeRTT.
+        assert!(!feed.seen.contains(&State::ProbeRtt));
+    }
+}
