@@ -32,7 +32,7 @@ pub struct Flow {
 /// What a flow does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowPlan {
-    /// How it shares. With `bbr3` a run is not repeatable, see [`Controller::Bbr3`].
+    /// How it shares.
     pub controller: Controller,
     /// When it dials.
     pub start: Instant,

@@ -129,7 +129,6 @@ fn three_newreno_flows_share_a_bottleneck() {
 
 #[test]
 fn a_flow_of_bbr3_takes_part() {
-    // Its probing times are not repeatable, so the bounds are wide.
     let plans = [
         FlowPlan::greedy(Controller::Bbr3, Instant::EPOCH),
         FlowPlan::greedy(Controller::Cubic, secs(1)),
