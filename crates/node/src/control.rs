@@ -10,9 +10,11 @@ use std::{
     time::Duration,
 };
 
+use anabranch_base::Rate;
 use anabranch_net::Host;
+use anabranch_session::PathReport;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{UnixListener, UnixStream},
@@ -217,7 +219,7 @@ fn paths(host: &Host) -> Vec<Value> {
         let total: u64 = session.channels.iter().map(carried).sum();
         for channel in &session.channels {
             let stats = &channel.stats;
-            rows.push(json!({
+            let mut row = json!({
                 "session": session.stats.session.to_string(),
                 "peer": session.stats.peer.to_string(),
                 "channel": channel.channel.to_string(),
@@ -237,10 +239,46 @@ fn paths(host: &Host) -> Vec<Value> {
                 "mtu_bytes": stats.mtu_bytes,
                 "loss_fraction": stats.loss_fraction(),
                 "delay_variation_mean_ms": channel.delay_variation.map(|(_, mean, _)| ms(mean)),
-            }));
+            });
+            if let Some(row) = row.as_object_mut() {
+                add_measured(row, channel.path.as_ref());
+            }
+            rows.push(row);
         }
     }
     rows
+}
+
+/// What the path was measured to hold; null where too little is known.
+fn add_measured(row: &mut Map<String, Value>, path: Option<&PathReport>) {
+    let bps = |rate: Option<Rate>| rate.map(|rate| rate.as_bps());
+    row.insert("window_ms".into(), json!(path.map(|path| ms(path.window))));
+    row.insert("windows".into(), json!(path.map_or(0, |path| path.samples)));
+    let censored = path.map(|path| path.censored_fraction);
+    row.insert("censored_fraction".into(), json!(censored));
+    for (name, rate) in [
+        ("mean", path.and_then(|path| path.bandwidth_mean)),
+        ("p5", path.and_then(|path| path.bandwidth_p5)),
+        ("p10", path.and_then(|path| path.bandwidth_p10)),
+    ] {
+        row.insert(format!("bandwidth_{name}_bps"), json!(bps(rate)));
+    }
+    for promise in path.iter().flat_map(|path| &path.promises) {
+        let percent = (promise.probability * 100.0).round();
+        let rate = json!(bps(promise.rate));
+        row.insert(format!("promised_{percent}_bps"), rate);
+        let kept = json!(promise.kept_fraction);
+        row.insert(format!("kept_{percent}_fraction"), kept);
+    }
+    let rtt = path.and_then(|path| path.rtt_next_p95);
+    row.insert("rtt_next_p95_ms".into(), json!(rtt.map(ms)));
+    let lost = path.and_then(|path| path.loss_fraction);
+    row.insert("loss_recent_fraction".into(), json!(lost));
+    let burst = path.and_then(|path| path.burst_mean_packets);
+    row.insert("loss_burst_packets".into(), json!(burst));
+    let others = path.map_or(&[][..], |path| &path.shares_with);
+    let names: Vec<String> = others.iter().map(ToString::to_string).collect();
+    row.insert("shares_bottleneck_with".into(), json!(names.join(" ")));
 }
 
 fn streams(host: &Host) -> Vec<Value> {
