@@ -117,15 +117,12 @@ impl Endpoint {
         entropy: [u8; 32],
     ) -> Self {
         let mut rng = StdRng::from_seed(entropy);
-        let mut reset_key = [0; 32];
-        rng.fill_bytes(&mut reset_key);
         let mut quic_seed = [0; 32];
         rng.fill_bytes(&mut quic_seed);
         let control_seed = Seed(rng.next_u64());
         let ids = Arc::new(Mutex::new(rng));
 
-        let reset_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &reset_key);
-        let mut quic = EndpointConfig::new(Arc::new(reset_key));
+        let mut quic = EndpointConfig::new(Arc::new(key.reset_key()));
         let generator_ids = ids.clone();
         quic.cid_generator(Arc::new(move || {
             Box::new(SeededIds(generator_ids.clone())) as Box<dyn ConnectionIdGenerator>

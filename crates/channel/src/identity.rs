@@ -57,6 +57,16 @@ impl SecretKey {
         encode_base32(&self.0)
     }
 
+    /// The key of stateless resets (RFC 9000 §10.3.2). It follows from the identity, so that a node that
+    /// was restarted can tell its peers that their channels are gone; otherwise they would find out by
+    /// the idle time-out only. The price (RFC 9000 §21.11): who reads a channel's packets and reaches
+    /// another process of the same identity can have the channel reset, which costs it a handshake.
+    pub(crate) fn reset_key(&self) -> ring::hmac::Key {
+        let own = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &self.0);
+        let derived = ring::hmac::sign(&own, b"anabranch 2026-11 stateless reset");
+        ring::hmac::Key::new(ring::hmac::HMAC_SHA256, derived.as_ref())
+    }
+
     pub(crate) fn signing_key(&self) -> Arc<dyn SigningKey> {
         let mut der = PKCS8_PREFIX.to_vec();
         der.extend_from_slice(&self.0);

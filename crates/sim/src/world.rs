@@ -22,6 +22,9 @@ const ROUTE_PORT: u16 = 4434;
 /// Packets of one batch; what GSO carries at most.
 const BATCH_MAX: NonZeroUsize = NonZeroUsize::new(40).expect("not zero");
 
+/// Packets that wait for a suspended node, as in its kernel's buffer; more are lost.
+const HELD_PACKETS_MAX: usize = 5000;
+
 /// A node of the world.
 pub type NodeIndex = usize;
 
@@ -30,6 +33,9 @@ struct Node {
     app: Box<dyn AnyApp>,
     sockets: u64,
     wake_at: Option<Instant>,
+    /// While the node is suspended: the packets that wait for it.
+    held: Option<Vec<Received>>,
+    restarts: u64,
 }
 
 /// An [`App`] that can be looked at after the run.
@@ -136,6 +142,8 @@ impl World {
             app: Box::new(app),
             sockets: 0,
             wake_at: None,
+            held: None,
+            restarts: 0,
         });
         index
     }
@@ -143,6 +151,41 @@ impl World {
     /// How many nodes there are; the index of the next.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// Starts a node again under its identity and on its sockets, as after a crash: what it knew is
+    /// gone, and its peers are not told.
+    pub fn restart(
+        &mut self,
+        node: NodeIndex,
+        config: Config,
+        allowed: AllowList,
+        app: impl App + Any,
+    ) {
+        let state = &mut self.nodes[node];
+        state.restarts += 1;
+        let stream = format!("node {node}, start {}", state.restarts);
+        let entropy = self.seed.stream(&stream).seed_bytes();
+        state.engine = Engine::new(epoch::get(), node_key(node), allowed, config, entropy);
+        state.app = Box::new(app);
+        state.wake_at = None;
+        self.settle(node);
+    }
+
+    /// Stops a node as the suspension of its machine does: time goes on, but it hears nothing and none
+    /// of its timers fires.
+    pub fn suspend(&mut self, node: NodeIndex) {
+        self.nodes[node].held.get_or_insert_default();
+    }
+
+    /// Lets a suspended node go on: packets that waited for it, then every timer that is due, at once.
+    pub fn resume(&mut self, node: NodeIndex) {
+        for received in self.nodes[node].held.take().into_iter().flatten() {
+            self.deliver(node, received);
+        }
+        let now = self.now;
+        self.nodes[node].wake_at = Some(now);
+        self.wake(node, now);
     }
 
     /// Joins two nodes by a wire; each gets a socket of its own for it.
@@ -364,15 +407,21 @@ impl World {
         self.now = self.now.max(until);
     }
 
+    fn deliver(&mut self, node: NodeIndex, received: Received) {
+        self.packets_delivered += 1;
+        self.nodes[node].engine.handle_packet(self.now, received);
+        self.settle(node);
+    }
+
     fn land(&mut self, flight: usize) {
         match self.network.land(self.now, flight, self.log.as_mut()) {
             Landed::Gone => {}
             Landed::Onward { at, flight } => self.push(at, What::Land { flight }),
-            Landed::At { node, received } => {
-                self.packets_delivered += 1;
-                self.nodes[node].engine.handle_packet(self.now, received);
-                self.settle(node);
-            }
+            Landed::At { node, received } => match &mut self.nodes[node].held {
+                Some(held) if held.len() < HELD_PACKETS_MAX => held.push(received),
+                Some(_) => {}
+                None => self.deliver(node, received),
+            },
         }
     }
 
@@ -389,6 +438,9 @@ impl World {
     fn wake(&mut self, node: NodeIndex, at: Instant) {
         let now = self.now;
         let state = &mut self.nodes[node];
+        if state.held.is_some() {
+            return;
+        }
         // A later wake-up replaced this one.
         if state.wake_at != Some(at) {
             return;

@@ -1,0 +1,112 @@
+//! Nodes that stand still for a while, and nodes that come back knowing nothing.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, Rate, Seed};
+use anabranch_link::{Config as LinkConfig, Queue, RateSource, duplex::Configs};
+use anabranch_session::{AllowList, Config, SessionCloseReason};
+use anabranch_sim::{
+    World,
+    apps::{Load, Receiver, Sender},
+};
+
+const SENDER: usize = 0;
+const RECEIVER: usize = 1;
+const BYTES: u64 = 12_000_000;
+
+fn link(mbps: u64, rtt_ms: u64) -> Configs {
+    let rate = Rate::from_mbps(mbps);
+    let rtt = Duration::from_millis(rtt_ms);
+    Configs::symmetric(LinkConfig {
+        rate: RateSource::Constant(rate),
+        delay: rtt / 2,
+        queue: Queue::bdp(rate, rtt),
+        ..LinkConfig::default()
+    })
+}
+
+/// A bulk transfer of about 4 s over two paths.
+fn world(seed: u64) -> World {
+    let mut world = World::new(Seed(seed));
+    let sender = Sender::new(World::node_id(RECEIVER), vec![Load::bulk(BYTES)]);
+    let a = world.add_node(Config::default(), AllowList::default(), sender);
+    let b = world.add_node(Config::default(), allowed(), Receiver::new());
+    let links = [link(20, 20), link(10, 60)]
+        .into_iter()
+        .map(|configs| {
+            let wire = world.add_wire(a, b, configs).expect("a valid link");
+            world.link(a, wire)
+        })
+        .collect();
+    world.app::<Sender>(a).dial(Instant::EPOCH, links);
+    world.with_node(a, |_| ());
+    world
+}
+
+fn allowed() -> AllowList {
+    AllowList::of([World::node_id(SENDER)])
+}
+
+/// Suspends these nodes 1 s after the start for so long; when everything had arrived.
+fn suspend(seed: u64, nodes: &'static [usize], pause: Duration) -> Instant {
+    let mut world = world(seed);
+    for &node in nodes {
+        world.schedule(Duration::from_secs(1), move |w| w.suspend(node));
+        world.schedule(Duration::from_secs(1) + pause, move |w| w.resume(node));
+    }
+    let end = Instant::from_secs(1) + pause + Duration::from_secs(60);
+    world.run_while(end, |w| !w.app::<Sender>(SENDER).is_done());
+    assert!(
+        world.app::<Sender>(SENDER).is_done(),
+        "seed {seed}, nodes {nodes:?}, {pause:?}"
+    );
+    let closed = &world.app::<Sender>(SENDER).closed;
+    assert_eq!(*closed, None, "the session lives on");
+    let receiver = world.app::<Receiver>(RECEIVER);
+    assert_eq!(receiver.sessions, 1, "one and the same session");
+    let book = receiver.book("bulk");
+    let expected: Vec<u64> = (0..BYTES.div_ceil(64 << 10)).collect();
+    assert_eq!(book.numbers, expected, "all of it, in order, once");
+    assert_eq!(book.corrupt, 0);
+    world.now()
+}
+
+/// A machine that was suspended: for it, a minute passes in no time, and everything is late at once.
+#[test]
+fn a_session_survives_the_suspension_of_either_end_or_both() {
+    for seed in 1..=3 {
+        for nodes in [&[SENDER][..], &[RECEIVER], &[SENDER, RECEIVER]] {
+            for pause in [5, 60] {
+                let pause = Duration::from_secs(pause);
+                let done = suspend(seed, nodes, pause);
+                // 3.2 s of data at full rate, 1 s of which went before.
+                let after = done.since(Instant::from_secs(1) + pause);
+                assert!(
+                    after < Duration::from_secs(6),
+                    "seed {seed}, {nodes:?}, {pause:?}: {after:?}"
+                );
+            }
+        }
+    }
+}
+
+/// A node that was killed and started again says so at once; nobody waits for a time-out.
+#[test]
+fn a_restarted_node_tells_its_peer_that_the_session_is_gone() {
+    for seed in 1..=3 {
+        let mut world = world(seed);
+        world.schedule(Duration::from_secs(1), |w| {
+            w.restart(RECEIVER, Config::default(), allowed(), Receiver::new());
+        });
+        world.run_while(Instant::from_secs(60), |w| {
+            w.app::<Sender>(SENDER).closed.is_none()
+        });
+        let closed = world.app::<Sender>(SENDER).closed.clone();
+        assert!(
+            matches!(closed, Some(SessionCloseReason::Forgotten)),
+            "{closed:?}"
+        );
+        let after = world.now().since(Instant::from_secs(1));
+        assert!(after < Duration::from_secs(1), "seed {seed}: {after:?}");
+    }
+}
