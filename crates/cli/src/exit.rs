@@ -12,7 +12,7 @@ Exit codes:
   1    failed for another reason than those below
   2    the arguments or the configuration are wrong
   3    the peer cannot be reached
-  4    the peer refused
+  4    the peer refused, or could not do its part
   5    interrupted; the same command continues where it stopped
   6    reading or writing a local file failed
   130  stopped by Ctrl-C";
@@ -71,6 +71,7 @@ impl From<anabranch::transfer::TransferError> for Failure {
         use anabranch::transfer::TransferError as E;
         match &error {
             E::Interrupted(_) => Self::interrupted(error),
+            E::Unreachable(_) => Self::unreachable(error),
             E::Refused(_) | E::Failed(_) | E::Ticket(_) => Self::refused(error),
             E::Read { .. } | E::Write { .. } | E::Exists { .. } | E::NotAFile { .. } => {
                 Self::file(error)

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anabranch::{
-    AllowList, Host, HostConfig, Locals, Session, keys,
+    AllowList, Host, HostConfig, Locals, SecretKey, Session, StartError, keys,
     transfer::{Completed, Progress, Receiver, TransferError},
 };
 use tokio::task::JoinSet;
@@ -19,7 +19,8 @@ pub(crate) struct Arguments {
     /// Where to put what arrives.
     #[arg(default_value = ".")]
     directory: PathBuf,
-    /// Addresses to listen on, IP:PORT; may be repeated [default: a free port on every interface].
+    /// Addresses to listen on, IP:PORT; may be repeated [default: every interface, on a port that stays the
+    /// same for this directory and key, if it is free].
     #[arg(long, value_name = "ADDRESS")]
     bind: Vec<SocketAddr>,
     /// Key file [default: ~/.config/anabranch/key, made if missing].
@@ -33,31 +34,41 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
-/// Opens a host on the given addresses, or on every interface; without a network, on loopback.
+/// Opens a host on the given addresses, or on `port` of every interface; without a network, on
+/// loopback.
 pub(crate) fn host(
     bind: &[SocketAddr],
-    key: Option<&PathBuf>,
+    port: u16,
+    key: &SecretKey,
     allowed: AllowList,
-) -> Result<Host, Failure> {
-    let mut config = HostConfig::new(keys::load_or_create(&key_path(key))?, allowed);
-    if !bind.is_empty() {
+) -> Result<Host, StartError> {
+    let mut config = HostConfig::new(key.clone(), allowed);
+    if bind.is_empty() {
+        let only = Vec::new();
+        config.locals = Locals::Interfaces { port, only };
+    } else {
         config.locals = Locals::Fixed(bind.iter().copied().map(Into::into).collect());
     }
     let host = Host::start(config.clone())?;
     if host.sockets().is_empty() {
-        let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
-        return Ok(Host::start(config.bind([loopback]))?);
+        let loopback: SocketAddr = ([127, 0, 0, 1], port).into();
+        return Host::start(config.bind([loopback]));
     }
     Ok(host)
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let receiver = Arc::new(Receiver::new(arguments.directory.clone(), [])?);
-    let host = host(
-        &arguments.bind,
-        arguments.key.as_ref(),
-        AllowList::everyone(),
-    )?;
+    let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
+    let open = |port| host(&arguments.bind, port, &key, AllowList::everyone());
+    // The port it had before, so that a ticket still leads here after a restart; any, if that is taken.
+    let host = match open(receiver.port(key.node_id())) {
+        Err(StartError::Bind(error)) if arguments.bind.is_empty() => {
+            tracing::info!(%error, "another port is used");
+            open(0)?
+        }
+        opened => opened?,
+    };
     let outcome = tokio::select! {
         outcome = receive(&host, &receiver, &arguments) => outcome,
         _ = tokio::signal::ctrl_c() => Err(Failure::ctrl_c(

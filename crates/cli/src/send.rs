@@ -1,14 +1,18 @@
 //! `anabranch send`
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch::{
-    AllowList, Host, Ticket,
-    transfer::{Completed, Progress, Source, send},
+    AllowList, Host, Session, Ticket,
+    base::duration,
+    keys,
+    transfer::{Completed, Progress, Source, Step, TransferError, send, send_with_patience},
 };
+use tokio::sync::mpsc;
 
 use crate::{
     exit::{Failure, Outcome, print_line},
+    keygen::key_path,
     meter::{self, Direction},
     recv,
 };
@@ -29,9 +33,17 @@ pub(crate) struct Arguments {
     /// Key file [default: ~/.config/anabranch/key, made if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
+    /// How long to call the receiver again after an interruption, such as `90 s` or `2 min`; `0 s`: not
+    /// at all. Standard input cannot be sent again.
+    #[arg(long, value_name = "DURATION", default_value = "1 min", value_parser = parse_duration)]
+    retry: Duration,
     /// Print nothing but errors.
     #[arg(short, long)]
     quiet: bool,
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|error| error.to_string())
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
@@ -69,21 +81,32 @@ fn host(arguments: &Arguments) -> Result<Host, Failure> {
     if bind.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()) {
         bind.push(SocketAddr::new(addresses[0].ip(), 0));
     }
-    recv::host(&bind, arguments.key.as_ref(), AllowList::default())
+    let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
+    Ok(recv::host(&bind, 0, &key, AllowList::default())?)
 }
 
 async fn transfer(host: &Host, arguments: &Arguments, source: Source) -> Outcome {
-    let ticket = &arguments.ticket;
-    let session = host.connect(ticket.node, &ticket.addresses).await?;
     let progress = Progress::default();
-    let sending = send(&session, ticket.secret, source, &progress);
+    let (news, shown) = mpsc::unbounded_channel();
+    let mut last = None;
+    let sending = async {
+        let ticket = &arguments.ticket;
+        let tell = |step: Step<'_>| {
+            if let Step::Connected(session) = &step {
+                last = Some((*session).clone());
+            }
+            // The display may have ended; the transfer goes on.
+            let _ = news.send(News::of(&step));
+        };
+        send_source(host, ticket, source, arguments.retry, &progress, tell).await
+    };
     let done: Completed = if arguments.quiet {
         sending.await?
     } else {
         tokio::select! {
             result = sending => result?,
-            () = meter::show(session.clone(), progress.clone(), Direction::Sending) => {
-                unreachable!("the meter runs until it is dropped")
+            () = display(shown, progress.clone()) => {
+                unreachable!("the display runs until it is dropped")
             }
         }
     };
@@ -99,8 +122,87 @@ async fn transfer(host: &Host, arguments: &Arguments, source: Source) -> Outcome
         "sent {} ({} files, {} bytes{note}); the receiver has verified it",
         done.name, done.files, done.bytes
     ))?;
-    for line in meter::summary(&session, Direction::Sending) {
+    for line in last
+        .iter()
+        .flat_map(|session| meter::summary(session, Direction::Sending))
+    {
         print_line(&line)?;
     }
     Ok(())
+}
+
+/// A path is tried again after an interruption; what was read from standard input is gone.
+async fn send_source(
+    host: &Host,
+    ticket: &Ticket,
+    source: Source,
+    patience: Duration,
+    progress: &Progress,
+    mut tell: impl FnMut(Step<'_>),
+) -> Result<Completed, TransferError> {
+    match source {
+        Source::Path(path) => {
+            send_with_patience(host, ticket, &path, patience, progress, tell).await
+        }
+        source @ Source::Reader { .. } => {
+            let session = host.connect(ticket.node, &ticket.addresses).await?;
+            tell(Step::Connected(&session));
+            send(&session, ticket.secret, source, progress).await
+        }
+    }
+}
+
+/// For the display.
+enum News {
+    Session(Session),
+    Words(String),
+}
+
+impl News {
+    fn of(step: &Step<'_>) -> Self {
+        let words = match step {
+            Step::Connected(session) => return Self::Session((*session).clone()),
+            Step::Silent => "no path to the receiver answers; waiting for one".to_owned(),
+            Step::Heard => "a path answers again".to_owned(),
+            Step::Interrupted { failure, patience } => format!(
+                "the transfer was interrupted: {failure}; calling the receiver again for {}",
+                duration::format(*patience)
+            ),
+            _ => format!("{step:?}"),
+        };
+        Self::Words(words)
+    }
+}
+
+/// The meter of the newest session, and a line on standard error for everything else.
+async fn display(mut news: mpsc::UnboundedReceiver<News>, progress: Progress) {
+    let mut session: Option<Session> = None;
+    let mut is_first = true;
+    loop {
+        let meter = async {
+            match session.clone() {
+                Some(session) => meter::show(session, progress.clone(), Direction::Sending).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = meter => unreachable!("the meter runs until it is dropped"),
+            next = news.recv() => match next {
+                Some(News::Session(next)) => {
+                    if !std::mem::take(&mut is_first) {
+                        note("the receiver answers; the transfer goes on where it stopped");
+                    }
+                    session = Some(next);
+                }
+                Some(News::Words(words)) => note(&words),
+                // Nothing more will come; the meter stays.
+                None => std::future::pending().await,
+            },
+        }
+    }
+}
+
+fn note(words: &str) {
+    // Nowhere is left to say that standard error is gone.
+    let _ = writeln!(std::io::stderr(), "anabranch: {words}");
 }

@@ -24,14 +24,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-impl Secret {
-    /// Whether two secrets are alike, in a time that does not tell where they differ.
-    pub fn matches(&self, other: &Self) -> bool {
-        let pairs = self.0.iter().zip(&other.0);
-        pairs.fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
-    }
-}
-
 /// Everything a sender needs to reach a receiver: its identity, its addresses, and a secret that is good
 /// for one sender.
 ///
@@ -180,14 +172,6 @@ mod tests {
     #[test]
     fn the_secret_does_not_show() {
         assert!(!format!("{:?}", ticket()).contains('5'));
-    }
-
-    #[test]
-    fn secrets_are_compared() {
-        assert!(Secret([5; 16]).matches(&Secret([5; 16])));
-        let mut other = [5; 16];
-        other[15] = 6;
-        assert!(!Secret([5; 16]).matches(&Secret(other)));
     }
 
     proptest! {

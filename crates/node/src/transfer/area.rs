@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! DIRECTORY/.anabranch-TAG/journal        line 1: what is being received; then a line per complete file
+//! DIRECTORY/.anabranch-TAG/ticket         who sends it, and the hash of the ticket it came under, if any
 //! DIRECTORY/.anabranch-TAG/data/NAME…     the files, complete or partial
 //! DIRECTORY/NAME                          appears in one step when all is complete
 //! ```
@@ -21,9 +22,12 @@ use super::{
     error::TransferError,
     manifest::Manifest,
     message::{Entry, Kind},
+    tickets::{Digest, write_note},
 };
 
 const COPY_BYTES: usize = 1 << 20;
+/// What the names of all such folders begin with.
+pub(super) const FOLDER_PREFIX: &str = ".anabranch-";
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -78,7 +82,7 @@ impl Area {
         if destination.symlink_metadata().is_ok() {
             return Err(TransferError::Exists { path: destination });
         }
-        let root = directory.join(format!(".anabranch-{}", tag(sender, &manifest.name)));
+        let root = directory.join(format!("{FOLDER_PREFIX}{}", tag(sender, &manifest.name)));
         let digest = manifest.digest();
         let journal_path = root.join("journal");
         let complete = match read_journal(&journal_path, &digest) {
@@ -122,6 +126,11 @@ impl Area {
             fs::create_dir_all(&path).map_err(TransferError::write(path))?;
         }
         Ok(area)
+    }
+
+    /// Notes under which ticket this transfer came, for a receiver that is started after this one.
+    pub(crate) fn note(&self, ticket: Digest, sender: NodeId) -> Result<(), TransferError> {
+        write_note(&self.root, ticket, sender).map_err(TransferError::write(&self.root))
     }
 
     pub(crate) fn entry(&self, index: u32) -> Option<&Entry> {

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use anabranch_net::{Closed, StreamFailure};
+use anabranch_net::{Closed, ConnectError, StreamFailure};
 
 /// A transfer did not complete.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +76,9 @@ pub enum TransferError {
     /// The other side failed.
     #[error("the receiver could not complete: {0}")]
     Failed(String),
+    /// The other side does not answer.
+    #[error("cannot reach the receiver: {0}")]
+    Unreachable(#[from] ConnectError),
     /// The ticket is not good.
     #[error("{0}")]
     Ticket(&'static str),

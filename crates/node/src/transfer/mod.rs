@@ -9,18 +9,24 @@
 //! | `message` | what the two sides say |
 //! | `manifest` | what there is to send, read and checked |
 //! | `area` | the hidden folder: partial files and the journal |
+//! | `tickets` | which tickets are good, and for whom |
+//! | `active` | of two attempts at the same transfer, the newer goes on |
 //! | `receive` | [`Receiver`] |
 //! | `send` | [`Source`], [`send`] |
+//! | `redial` | [`send_with_patience`]: a transfer that goes on by itself after an interruption |
 //! | `progress` | [`Progress`] |
 //! | `error` | [`TransferError`] |
 
+mod active;
 mod area;
 mod error;
 mod manifest;
 mod message;
 mod progress;
 mod receive;
+mod redial;
 mod send;
+mod tickets;
 
 /// The hash by which transfers are verified end to end.
 pub use blake3::Hasher;
@@ -29,4 +35,5 @@ pub use manifest::ENTRIES_MAX;
 pub use message::{CONTROL_LABEL, DATA_LABEL, Kind};
 pub use progress::{Progress, Snapshot};
 pub use receive::{Completed, Receiver};
+pub use redial::{Step, send_with_patience};
 pub use send::{Source, send};

@@ -3,22 +3,24 @@
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
-use anabranch_base::{NodeId, ids::decode_base32};
+use anabranch_base::NodeId;
 use anabranch_net::{Host, Session, Stream};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::mpsc;
 
 use super::{
+    active::{Active, Hold},
     area::{Area, Have, Sink},
     error::TransferError,
     manifest::{ENTRIES_MAX, Manifest},
     message::{CONTROL_LABEL, DATA_LABEL, Record, Reply, Request},
     progress::Progress,
+    tickets::{Digest, Tickets},
 };
 use crate::{
     keys::KeyError,
@@ -31,8 +33,6 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Records between the network and the disk.
 const WRITE_BEHIND: usize = 8;
-/// Tickets remembered; more are not issued.
-const TICKETS_MAX: usize = 10_000;
 
 /// A transfer that is complete and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,26 +49,18 @@ pub struct Completed {
     pub blake3: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TicketState {
-    Fresh,
-    /// Shown by this node, which may try again until it is done.
-    Taken(NodeId),
-    Spent,
-}
-
 /// Receives transfers into a directory, from those who hold a ticket and from trusted nodes.
 #[derive(Debug)]
 pub struct Receiver {
     directory: PathBuf,
     trusted: HashSet<NodeId>,
-    tickets: Mutex<HashMap<[u8; SECRET_BYTES], TicketState>>,
-    /// Transfers under way, by sender and name: two at once would write the same partial files.
-    active: Mutex<HashSet<(NodeId, String)>>,
+    tickets: Tickets,
+    active: Arc<Active>,
 }
 
 impl Receiver {
     /// Receives into `directory`, which must exist and be writable. Nodes in `trusted` need no ticket.
+    /// Tickets of transfers that an earlier receiver left unfinished there stay good for their senders.
     ///
     /// # Errors
     /// Nothing can be written to the directory.
@@ -81,11 +73,25 @@ impl Receiver {
         // It may be gone already; it does not matter.
         let _ = std::fs::remove_file(&probe);
         Ok(Self {
+            tickets: Tickets::of_unfinished(&directory),
             directory,
             trusted: trusted.into_iter().collect(),
-            tickets: Mutex::default(),
-            active: Mutex::default(),
+            active: Arc::default(),
         })
+    }
+
+    /// The port at which to listen where nobody chose one: the same for the same node and directory,
+    /// so that a ticket leads to a receiver that was restarted, too. In the range for private use
+    /// (RFC 6335 §6); another program may have it.
+    pub fn port(&self, node: NodeId) -> u16 {
+        const FIRST: u16 = 49_152;
+        let directory = std::path::absolute(&self.directory);
+        let directory = directory.as_ref().unwrap_or(&self.directory);
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(node.public_key());
+        hasher.update(directory.as_os_str().as_encoded_bytes());
+        let [high, low, ..] = *hasher.finalize().as_bytes();
+        FIRST | (u16::from_be_bytes([high, low]) & !FIRST)
     }
 
     /// A new ticket with which one node can send one transfer.
@@ -95,15 +101,13 @@ impl Receiver {
     pub fn issue(&self, host: &Host) -> Result<Ticket, KeyError> {
         let mut secret = [0; SECRET_BYTES];
         getrandom::fill(&mut secret).map_err(|error| KeyError::Entropy(error.to_string()))?;
-        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
-        if tickets.len() < TICKETS_MAX {
-            tickets.insert(secret, TicketState::Fresh);
-        }
+        let secret = Secret(secret);
+        self.tickets.issue(&secret);
         let mut addresses = host.addresses();
         addresses.truncate(ADDRESSES_MAX);
         Ok(Ticket {
             node: host.node_id(),
-            secret: Some(Secret(secret)),
+            secret: Some(secret),
             addresses,
         })
     }
@@ -166,8 +170,8 @@ impl Receiver {
         };
         // The files are in place whether or not the sender hears of it.
         let _ = tokio::time::timeout(FAREWELL_TIMEOUT, farewell).await;
-        if let Ok((_, Some(secret))) = &result {
-            self.set_ticket(secret, TicketState::Spent);
+        if let Ok((_, Some(ticket))) = &result {
+            self.tickets.spend(*ticket);
         }
         result.map(|(done, _)| done)
     }
@@ -177,7 +181,7 @@ impl Receiver {
         session: &Session,
         control: &Stream,
         progress: &Progress,
-    ) -> Result<(Completed, Option<Secret>), TransferError> {
+    ) -> Result<(Completed, Option<Digest>), TransferError> {
         let hello = tokio::time::timeout(HELLO_TIMEOUT, hear(control));
         let Request::Hello { secret } = hello
             .await
@@ -185,21 +189,43 @@ impl Receiver {
         else {
             return Err(TransferError::Protocol("no greeting"));
         };
-        let secret = self.admit(session.peer(), &secret)?;
+        let ticket = self.admit(session.peer(), &secret)?;
         say(control, &Reply::Welcome).await?;
         let manifest = hear_offer(control).await?;
         manifest.check()?;
         progress.begin(&manifest.name, manifest.bytes(), manifest.files());
-        let _guard = ActiveGuard::enter(self, session.peer(), &manifest.name)?;
+        let (hold, mut replaced) = self.active.enter(session.peer(), &manifest.name).await?;
+        let completed = tokio::select! {
+            completed = self.take(session, control, manifest, ticket, hold, progress) => completed?,
+            () = replaced.wait() => return Err(TransferError::Ticket(
+                "the same node has begun the same transfer again; the newer attempt goes on",
+            )),
+        };
+        Ok((completed, ticket))
+    }
 
+    /// Takes in what is offered. Dropping the future leaves what has arrived for the next attempt, and
+    /// `hold` is let go when the last write is done.
+    async fn take(
+        &self,
+        session: &Session,
+        control: &Stream,
+        manifest: Manifest,
+        ticket: Option<Digest>,
+        hold: Hold,
+        progress: &Progress,
+    ) -> Result<Completed, TransferError> {
         let name = manifest.name.clone();
         let (directory, sender) = (self.directory.clone(), session.peer());
         let opening = tokio::task::spawn_blocking(move || {
             let area = Area::open(&directory, sender, manifest)?;
+            if let Some(ticket) = ticket {
+                area.note(ticket, sender)?;
+            }
             let have = have_all(&area)?;
-            Ok::<_, TransferError>((area, have))
+            Ok::<_, TransferError>((area, have, hold))
         });
-        let (area, have) = opening.await.expect("opening files does not panic")?;
+        let (area, have, hold) = opening.await.expect("opening files does not panic")?;
         for (&index, have) in &have {
             progress.resumed(have.bytes);
             if have.is_complete {
@@ -219,7 +245,10 @@ impl Receiver {
         let (records, queue) = mpsc::channel(WRITE_BEHIND);
         let writing = {
             let progress = progress.clone();
-            tokio::task::spawn_blocking(move || write_all(area, have, queue, &progress))
+            tokio::task::spawn_blocking(move || {
+                let _hold = hold;
+                write_all(area, have, queue, &progress)
+            })
         };
         let pumped = pump(&data, records).await;
         let written = writing.await.expect("writing files does not panic");
@@ -229,89 +258,26 @@ impl Receiver {
             }
             written => written?,
         };
-        let completed = Completed {
+        Ok(Completed {
             name,
             path: Some(path),
             files,
             bytes,
             blake3,
-        };
-        Ok((completed, secret))
+        })
     }
 
     /// Whether this node may send, by its ticket or by its name.
-    fn admit(&self, peer: NodeId, secret: &str) -> Result<Option<Secret>, TransferError> {
-        if secret.is_empty() {
-            let is_trusted = self.trusted.contains(&peer);
-            return if is_trusted {
-                Ok(None)
-            } else {
-                Err(TransferError::Ticket(
-                    "this node takes transfers from listed nodes and from holders of a ticket only",
-                ))
-            };
+    fn admit(&self, peer: NodeId, secret: &str) -> Result<Option<Digest>, TransferError> {
+        if !secret.is_empty() {
+            return self.tickets.take(secret, peer).map(Some);
         }
-        let unknown = TransferError::Ticket(
-            "the receiver does not know this ticket; it was issued by an earlier run, ask for a new one",
-        );
-        let Some(Ok(bytes)) = decode_base32(secret).map(<[u8; SECRET_BYTES]>::try_from) else {
-            return Err(unknown);
-        };
-        let secret = Secret(bytes);
-        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = tickets
-            .iter_mut()
-            .find(|(known, _)| Secret(**known).matches(&secret));
-        match found.map(|(_, state)| state) {
-            None => Err(unknown),
-            Some(TicketState::Spent) => Err(TransferError::Ticket(
-                "this ticket was used already; it is good for one transfer, ask for a new one",
-            )),
-            Some(TicketState::Taken(owner)) if *owner != peer => Err(TransferError::Ticket(
-                "this ticket was used already by another node; ask for a new one",
-            )),
-            Some(state) => {
-                *state = TicketState::Taken(peer);
-                Ok(Some(secret))
-            }
-        }
-    }
-
-    fn set_ticket(&self, secret: &Secret, state: TicketState) {
-        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
-        tickets.insert(secret.0, state);
-    }
-}
-
-/// Marks a transfer as under way until it is dropped.
-struct ActiveGuard<'a> {
-    receiver: &'a Receiver,
-    key: (NodeId, String),
-}
-
-impl<'a> ActiveGuard<'a> {
-    fn enter(receiver: &'a Receiver, peer: NodeId, name: &str) -> Result<Self, TransferError> {
-        let key = (peer, name.to_owned());
-        let mut active = receiver
-            .active
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if !active.insert(key.clone()) {
+        if !self.trusted.contains(&peer) {
             return Err(TransferError::Ticket(
-                "the same transfer is under way already; wait for it to end",
+                "this node takes transfers from listed nodes and from holders of a ticket only",
             ));
         }
-        Ok(Self { receiver, key })
-    }
-}
-
-impl Drop for ActiveGuard<'_> {
-    fn drop(&mut self) {
-        let active = &self.receiver.active;
-        active
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.key);
+        Ok(None)
     }
 }
 

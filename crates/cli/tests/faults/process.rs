@@ -1,0 +1,110 @@
+//! A command that runs beside the test and cannot outlive it.
+
+use std::{
+    io::Read,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// Longest wait for a command to end; what is tested takes a few seconds.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+/// `anabranch` with arguments, killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    out: Option<JoinHandle<String>>,
+    err: Option<JoinHandle<String>>,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Process {
+    /// Starts it in `folder`. Standard output goes to `out` where that is given.
+    pub(crate) fn start(folder: &Path, arguments: &[&str], out: Option<&Path>) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        command
+            .args(arguments)
+            .current_dir(folder)
+            .env_clear()
+            .env("HOME", folder)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped());
+        match out {
+            Some(path) => command.stdout(std::fs::File::create(path).unwrap()),
+            None => command.stdout(Stdio::piped()),
+        };
+        let mut child = command.spawn().unwrap();
+        let out = child.stdout.take().map(read);
+        let err = child.stderr.take().map(read);
+        Self { child, out, err }
+    }
+
+    /// Sends a signal such as `INT`.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &pid])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn ended(mut self) -> Ended {
+        let start = Instant::now();
+        while self.is_running() {
+            assert!(start.elapsed() < PATIENCE, "the command does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let text = |thread: &mut Option<JoinHandle<String>>| {
+            thread
+                .take()
+                .map_or_else(String::new, |t| t.join().unwrap())
+        };
+        Ended {
+            status: self.child.wait().unwrap(),
+            out: text(&mut self.out),
+            err: text(&mut self.err),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// Checks the exit code, and that standard error has these words.
+    #[track_caller]
+    pub(crate) fn is(self, code: i32, words: &[&str]) -> Self {
+        assert_eq!(self.status.code(), Some(code), "{self:?}");
+        for word in words {
+            assert!(self.err.contains(word), "'{word}' is missing: {self:?}");
+        }
+        self
+    }
+}
+
+fn read(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        pipe.read_to_string(&mut text).unwrap();
+        text
+    })
+}

@@ -1,0 +1,110 @@
+//! Either side is killed or stopped in the middle; the same command goes on.
+
+use std::time::Duration;
+
+use crate::setting::{MIDDLE_BYTES, Setting};
+
+#[test]
+fn send_goes_on_by_itself_when_the_receiver_was_killed_and_comes_back() {
+    let setting = Setting::new();
+    let (receiver, ticket) = setting.receiver();
+    let sender = setting.sender(&ticket, &[]);
+    setting.arrived(MIDDLE_BYTES);
+    receiver.signal("KILL");
+    assert_eq!(receiver.ended().status.code(), None);
+    setting.is_not_complete();
+    let (receiver, _) = setting.receiver();
+    let words = ["calling the receiver again", "goes on where it stopped"];
+    let sent = sender.ended().is(0, &words);
+    assert!(sent.out.contains("were there already"), "{sent:?}");
+    receiver.ended().is(0, &[]);
+    setting.is_complete();
+}
+
+#[test]
+fn send_goes_on_by_itself_when_the_receiver_was_stopped_and_comes_back() {
+    let setting = Setting::new();
+    let (receiver, ticket) = setting.receiver();
+    let sender = setting.sender(&ticket, &[]);
+    setting.arrived(MIDDLE_BYTES);
+    receiver.signal("INT");
+    receiver.ended().is(130, &["is kept"]);
+    setting.is_not_complete();
+    let (receiver, _) = setting.receiver();
+    let sent = sender.ended().is(0, &["calling the receiver again"]);
+    assert!(sent.out.contains("were there already"), "{sent:?}");
+    receiver.ended().is(0, &[]);
+    setting.is_complete();
+}
+
+/// Without patience the sender ends at once, and the same command goes on later.
+#[test]
+fn the_same_command_goes_on_after_the_receiver_was_killed() {
+    let setting = Setting::new();
+    let (receiver, ticket) = setting.receiver();
+    let sender = setting.sender(&ticket, &["--retry", "0 s"]);
+    setting.arrived(MIDDLE_BYTES);
+    receiver.signal("KILL");
+    receiver.ended();
+    let (receiver, _) = setting.receiver();
+    sender.ended().is(5, &["interrupted", "resume"]);
+    setting.is_not_complete();
+    let sent = setting.sender(&ticket, &["--retry", "0 s"]).ended();
+    assert!(sent.is(0, &[]).out.contains("were there already"));
+    receiver.ended().is(0, &[]);
+    setting.is_complete();
+}
+
+/// The receiver does not know that the sender is gone; the new one takes over.
+#[test]
+fn the_same_command_goes_on_after_the_sender_was_killed() {
+    let setting = Setting::new();
+    let (receiver, ticket) = setting.receiver();
+    let sender = setting.sender(&ticket, &[]);
+    setting.arrived(MIDDLE_BYTES);
+    sender.signal("KILL");
+    sender.ended();
+    let sent = setting.sender(&ticket, &[]).ended();
+    assert!(sent.is(0, &[]).out.contains("were there already"));
+    receiver.ended().is(0, &[]);
+    setting.is_complete();
+}
+
+/// Ctrl-C at the sender at any time: on the way to the receiver, at the beginning, in the middle.
+#[test]
+fn the_same_command_goes_on_after_the_sender_was_stopped() {
+    let setting = Setting::new();
+    let (receiver, ticket) = setting.receiver();
+    for bytes in [None, Some(0), Some(1), Some(MIDDLE_BYTES)] {
+        let sender = setting.sender(&ticket, &[]);
+        match bytes {
+            // Its handler of signals is there after a moment; before it, the signal just ends it.
+            None => std::thread::sleep(Duration::from_millis(30)),
+            Some(bytes) => setting.arrived(bytes),
+        }
+        sender.signal("INT");
+        let ended = sender.ended();
+        let by_signal = bytes.is_none_or(|bytes| bytes == 0) && ended.status.code().is_none();
+        assert!(by_signal || ended.status.code() == Some(130), "{ended:?}");
+        setting.is_not_complete();
+    }
+    let sent = setting.sender(&ticket, &[]).ended();
+    assert!(sent.is(0, &[]).out.contains("were there already"));
+    receiver.ended().is(0, &[]);
+    setting.is_complete();
+}
+
+/// Nobody comes back: the sender says so in the end, in time.
+#[test]
+fn patience_ends() {
+    let setting = Setting::new();
+    let (receiver, ticket) = setting.receiver();
+    let sender = setting.sender(&ticket, &["--retry", "1 s"]);
+    setting.arrived(MIDDLE_BYTES);
+    receiver.signal("INT");
+    receiver.ended().is(130, &[]);
+    sender
+        .ended()
+        .is(5, &["calling the receiver again for", "resume"]);
+    setting.is_not_complete();
+}

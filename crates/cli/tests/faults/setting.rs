@@ -1,0 +1,142 @@
+//! A folder with a file to send, a place to receive it, and a slow link between.
+
+use std::{
+    fs,
+    net::{SocketAddr, UdpSocket},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anabranch::{
+    Ticket,
+    base::{Rate, Seed},
+    net::emulate::{Emulator, PathSpec},
+};
+use anabranch_link::{Config, RateSource, duplex::Configs};
+use tempfile::TempDir;
+
+use crate::process::Process;
+
+/// Two seconds at the link's rate.
+pub(crate) const FILE_BYTES: usize = 10_000_000;
+/// Enough to be in the middle.
+pub(crate) const MIDDLE_BYTES: u64 = 2_000_000;
+
+pub(crate) struct Setting {
+    folder: TempDir,
+    /// Where the receiver listens, always.
+    port: u16,
+    emulator: Emulator,
+}
+
+impl Setting {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("in")).unwrap();
+        fs::write(folder.path().join("film"), content()).unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        // Free now; another program could take it before the receiver does, as seldom as that is.
+        let port = UdpSocket::bind(any).unwrap().local_addr().unwrap().port();
+        let spec = PathSpec {
+            name: "link".to_owned(),
+            listen: any,
+            target: SocketAddr::from(([127, 0, 0, 1], port)),
+            links: Configs::symmetric(Config {
+                rate: RateSource::Constant(Rate::from_mbps(40)),
+                delay: Duration::from_millis(2),
+                ..Config::default()
+            }),
+        };
+        Self {
+            folder,
+            port,
+            emulator: Emulator::start(vec![spec], Seed(1)).unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A receiver, and the ticket it printed, which leads over the link.
+    pub(crate) fn receiver(&self) -> (Process, String) {
+        let (process, mut ticket) = self.receiver_at(self.port, "in");
+        ticket.addresses = self.emulator.addresses().to_vec();
+        (process, ticket.to_string())
+    }
+
+    /// A receiver with the same key on any port, into any folder, and its own ticket.
+    pub(crate) fn receiver_at(&self, port: u16, into: &str) -> (Process, Ticket) {
+        let bind = format!("127.0.0.1:{port}");
+        let arguments = ["recv", "-q", "--key", "r.key", "--bind", &bind, into];
+        let out = self.path("ticket");
+        // Of an earlier receiver.
+        let _ = fs::remove_file(&out);
+        let mut process = Process::start(self.folder.path(), &arguments, Some(&out));
+        let mut text = String::new();
+        until("a ticket", || {
+            assert!(process.is_running(), "the receiver ended");
+            text = fs::read_to_string(&out).unwrap_or_default();
+            text.ends_with('\n')
+        });
+        (process, text.parse().unwrap())
+    }
+
+    /// A sender of the file with further arguments.
+    pub(crate) fn sender(&self, ticket: &str, more: &[&str]) -> Process {
+        self.sender_with("s.key", ticket, more)
+    }
+
+    /// The same as another node.
+    pub(crate) fn sender_with(&self, key: &str, ticket: &str, more: &[&str]) -> Process {
+        let mut arguments = vec!["send", "--key", key, "film", ticket];
+        arguments.extend(more);
+        Process::start(self.folder.path(), &arguments, None)
+    }
+
+    /// Waits until so many bytes are in the receiver's hidden folder.
+    #[track_caller]
+    pub(crate) fn arrived(&self, bytes: u64) {
+        until("the middle of the transfer", || {
+            partial(&self.path("in")) >= bytes
+        });
+    }
+
+    /// Checks that the file has its final name, is right, and is alone.
+    #[track_caller]
+    pub(crate) fn is_complete(&self) {
+        assert!(fs::read(self.path("in/film")).unwrap() == content());
+        let left = fs::read_dir(self.path("in")).unwrap().count();
+        assert_eq!(left, 1, "nothing else is left");
+    }
+
+    #[track_caller]
+    pub(crate) fn is_not_complete(&self) {
+        assert!(!self.path("in/film").exists(), "a half file has the name");
+    }
+}
+
+fn content() -> Vec<u8> {
+    (0..FILE_BYTES as u32)
+        .map(|n| (n.wrapping_mul(31) + n / 251) as u8)
+        .collect()
+}
+
+/// Bytes of the partial file, if there is one.
+fn partial(directory: &Path) -> u64 {
+    let folders = fs::read_dir(directory).into_iter().flatten().flatten();
+    let sizes = folders.filter_map(|entry| {
+        let file = entry.path().join("data/film");
+        fs::metadata(file).ok().map(|metadata| metadata.len())
+    });
+    sizes.max().unwrap_or(0)
+}
+
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(30), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

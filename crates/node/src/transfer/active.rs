@@ -1,0 +1,138 @@
+//! Transfers under way: of two attempts at the same one, the newer goes on.
+//!
+//! Two at once would write the same partial files. A sender that was killed and started again comes
+//! back long before its old session times out, so the old attempt is told to stop, and the new one
+//! begins when the last write of the old is done.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anabranch_base::NodeId;
+use tokio::sync::watch;
+
+use super::error::TransferError;
+
+/// How long an old attempt may take to end; it has one record to write at most, and the disk may be slow.
+const TAKE_OVER_MAX: Duration = Duration::from_secs(20);
+
+/// By sender and name.
+type Key = (NodeId, String);
+
+/// The attempts that hold a folder now.
+#[derive(Debug, Default)]
+pub(super) struct Active(Mutex<HashMap<Key, watch::Sender<bool>>>);
+
+/// One attempt's hold of its folder, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Hold {
+    active: Arc<Active>,
+    key: Key,
+}
+
+/// Tells an attempt that a newer one has come.
+#[derive(Debug)]
+pub(super) struct Replaced(watch::Receiver<bool>);
+
+impl Active {
+    /// Holds the folder of this transfer; waits for an older attempt to let go of it.
+    ///
+    /// # Errors
+    /// The older attempt does not end.
+    pub(super) async fn enter(
+        self: &Arc<Self>,
+        sender: NodeId,
+        name: &str,
+    ) -> Result<(Hold, Replaced), TransferError> {
+        let key = (sender, name.to_owned());
+        let entering = async {
+            loop {
+                match self.try_enter(&key) {
+                    Ok(entered) => return entered,
+                    // Closed when the attempt that held it is gone.
+                    Err(older) => older.closed().await,
+                }
+            }
+        };
+        tokio::time::timeout(TAKE_OVER_MAX, entering)
+            .await
+            .map_err(|_| {
+                TransferError::Ticket("the same transfer is under way already; wait for it to end")
+            })
+    }
+
+    /// The older attempt, told to stop, where there is one.
+    fn try_enter(self: &Arc<Self>, key: &Key) -> Result<(Hold, Replaced), Older> {
+        let mut active = self.lock();
+        if let Some(older) = active.get(key) {
+            older.send_replace(true);
+            return Err(Older(older.subscribe()));
+        }
+        let (tell, told) = watch::channel(false);
+        active.insert(key.clone(), tell);
+        let hold = Hold {
+            active: self.clone(),
+            key: key.clone(),
+        };
+        Ok((hold, Replaced(told)))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, watch::Sender<bool>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Older(watch::Receiver<bool>);
+
+impl Older {
+    async fn closed(mut self) {
+        while self.0.changed().await.is_ok() {}
+    }
+}
+
+impl Replaced {
+    /// Waits for a newer attempt; for ever, if none comes.
+    pub(super) async fn wait(&mut self) {
+        if self.0.wait_for(|replaced| *replaced).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.active.lock().remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sender() -> NodeId {
+        NodeId::from_public_key([1; 32])
+    }
+
+    #[tokio::test]
+    async fn the_newer_attempt_waits_for_the_older_to_let_go() {
+        let active = Arc::new(Active::default());
+        let (first, mut replaced) = active.enter(sender(), "film").await.unwrap();
+        let newer = {
+            let active = active.clone();
+            tokio::spawn(async move { active.enter(sender(), "film").await.map(|_| ()) })
+        };
+        replaced.wait().await;
+        assert!(!newer.is_finished());
+        drop(first);
+        newer.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn other_transfers_do_not_meet() {
+        let active = Arc::new(Active::default());
+        let _first = active.enter(sender(), "film").await.unwrap();
+        let _second = active.enter(sender(), "book").await.unwrap();
+    }
+}
