@@ -6,7 +6,7 @@ use anabranch_base::{Instant, NodeId, Seed, SocketId};
 use anabranch_link::{
     ConfigError, Duplex, Traffic, duplex::Configs, stats::Count, traffic::Source,
 };
-use anabranch_session::{AllowList, Config, Engine, Link, SecretKey};
+use anabranch_session::{AllowList, Config, Engine, Link, Received, SecretKey};
 
 use crate::{
     app::{App, Context},

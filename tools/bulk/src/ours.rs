@@ -1,0 +1,51 @@
+//! Anabranch: one session, one channel, one bulk stream.
+
+use std::time::{Duration, Instant};
+
+use anabranch::{AllowList, Host, HostConfig, StreamSpec, Ticket, keys};
+use bytes::Bytes;
+
+use crate::{Arguments, CHUNK, Outcome};
+
+pub async fn receive(arguments: &Arguments) -> Outcome<()> {
+    let config = HostConfig::new(keys::generate()?, AllowList::everyone());
+    let host = Host::start(config.bind([arguments.address]))?;
+    let ticket = Ticket {
+        node: host.node_id(),
+        secret: None,
+        addresses: host.addresses(),
+    };
+    std::fs::write(&arguments.file, ticket.to_string())?;
+    let session = host.accept().await.ok_or("the host ended")?;
+    let stream = session.accept_stream().await?;
+    let mut bytes = 0;
+    while let Some(adu) = stream.recv().await? {
+        bytes += adu.data.len() as u64;
+    }
+    session.closed().await;
+    if bytes == 0 {
+        return Err("nothing arrived".into());
+    }
+    Ok(())
+}
+
+pub async fn send(arguments: &Arguments) -> Outcome<Duration> {
+    let config = HostConfig::new(keys::generate()?, AllowList::default());
+    let host = Host::start(config.bind([arguments.address]))?;
+    let ticket: Ticket = std::fs::read_to_string(&arguments.file)?.parse()?;
+    let session = host.connect(ticket.node, &ticket.addresses).await?;
+    let start = Instant::now();
+    let stream = session.open_stream(StreamSpec::bulk("bulk"))?;
+    let mut left = arguments.bytes;
+    while left > 0 {
+        let length = left.min(CHUNK.len() as u64);
+        let chunk = Bytes::from_static(CHUNK).slice(..length as usize);
+        stream.send(chunk).await?;
+        left -= length;
+    }
+    stream.finish()?;
+    stream.delivered().await?;
+    let elapsed = start.elapsed();
+    host.shutdown().await;
+    Ok(elapsed)
+}
