@@ -4,7 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod disk;
+#[cfg(target_os = "linux")]
+#[path = "../../../net/tests/netns/namespace.rs"]
+#[expect(dead_code, reason = "shared with tests that do more with them")]
+mod namespace;
 mod process;
 mod restart;
 mod setting;
 mod tickets;
+mod tun;

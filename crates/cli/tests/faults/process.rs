@@ -1,7 +1,7 @@
 //! A command that runs beside the test and cannot outlive it.
 
 use std::{
-    io::Read,
+    io::{Read, Write},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     thread::JoinHandle,
@@ -29,13 +29,28 @@ pub(crate) struct Ended {
 impl Process {
     /// Starts it in `folder`. Standard output goes to `out` where that is given.
     pub(crate) fn start(folder: &Path, arguments: &[&str], out: Option<&Path>) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        Self::start_in(None, folder, arguments, out)
+    }
+
+    /// The same in a network namespace.
+    pub(crate) fn start_in(
+        namespace: Option<&str>,
+        folder: &Path,
+        arguments: &[&str],
+        out: Option<&Path>,
+    ) -> Self {
+        const PROGRAM: &str = env!("CARGO_BIN_EXE_anabranch");
+        let mut command = Command::new(namespace.map_or(PROGRAM, |_| "ip"));
+        if let Some(namespace) = namespace {
+            command.args(["netns", "exec", namespace, PROGRAM]);
+        }
         command
             .args(arguments)
             .current_dir(folder)
             .env_clear()
             .env("HOME", folder)
-            .stdin(Stdio::null())
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .stdin(Stdio::piped())
             .stderr(Stdio::piped());
         match out {
             Some(path) => command.stdout(std::fs::File::create(path).unwrap()),
@@ -54,6 +69,12 @@ impl Process {
             .args([&format!("-{name}"), &pid])
             .status();
         assert!(sent.unwrap().success());
+    }
+
+    /// Writes a line to its standard input.
+    pub(crate) fn say(&mut self, line: &str) {
+        let input = self.child.stdin.as_mut().unwrap();
+        writeln!(input, "{line}").unwrap();
     }
 
     pub(crate) fn is_running(&mut self) -> bool {

@@ -3,7 +3,7 @@
 use std::{
     fs,
     net::{SocketAddr, UdpSocket},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -97,9 +97,17 @@ impl Setting {
     /// Waits until so many bytes are in the receiver's hidden folder.
     #[track_caller]
     pub(crate) fn arrived(&self, bytes: u64) {
-        until("the middle of the transfer", || {
-            partial(&self.path("in")) >= bytes
+        until("the middle of the transfer", || self.partial() >= bytes);
+    }
+
+    /// Bytes of the partial file, if there is one.
+    pub(crate) fn partial(&self) -> u64 {
+        let folders = fs::read_dir(self.path("in")).into_iter().flatten();
+        let sizes = folders.flatten().filter_map(|entry| {
+            let file = entry.path().join("data/film");
+            fs::metadata(file).ok().map(|metadata| metadata.len())
         });
+        sizes.max().unwrap_or(0)
     }
 
     /// Checks that the file has its final name, is right, and is alone.
@@ -120,16 +128,6 @@ fn content() -> Vec<u8> {
     (0..FILE_BYTES as u32)
         .map(|n| (n.wrapping_mul(31) + n / 251) as u8)
         .collect()
-}
-
-/// Bytes of the partial file, if there is one.
-fn partial(directory: &Path) -> u64 {
-    let folders = fs::read_dir(directory).into_iter().flatten().flatten();
-    let sizes = folders.filter_map(|entry| {
-        let file = entry.path().join("data/film");
-        fs::metadata(file).ok().map(|metadata| metadata.len())
-    });
-    sizes.max().unwrap_or(0)
 }
 
 #[track_caller]
