@@ -94,6 +94,27 @@ fn the_same_command_goes_on_after_the_sender_was_stopped() {
     setting.is_complete();
 }
 
+/// A process, or its machine, that is suspended: all its timers are late at once.
+#[test]
+fn a_side_that_stands_still_goes_on_as_if_nothing_had_been() {
+    const PAUSE: Duration = Duration::from_millis(1500);
+    let setting = Setting::new();
+    let (receiver, ticket) = setting.receiver();
+    let sender = setting.sender(&ticket, &["--retry", "0 s"]);
+    setting.arrived(MIDDLE_BYTES);
+    for side in [&receiver, &sender] {
+        side.signal("STOP");
+        std::thread::sleep(PAUSE);
+        side.signal("CONT");
+        let before = setting.partial();
+        setting.arrived(before + 1);
+    }
+    let sent = sender.ended().is(0, &[]);
+    assert!(!sent.out.contains("were there already"), "one attempt");
+    receiver.ended().is(0, &[]);
+    setting.is_complete();
+}
+
 /// Nobody comes back: the sender says so in the end, in time.
 #[test]
 fn patience_ends() {
