@@ -31,6 +31,9 @@ use crate::{
 const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the last word of a failed transfer may take.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same of a complete one: a sender that does not hear it takes the transfer for interrupted, and
+/// finds the name taken when it comes back.
+const FAREWELL_DONE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Records between the network and the disk.
 const WRITE_BEHIND: usize = 8;
 
@@ -169,7 +172,11 @@ impl Receiver {
             Ok::<_, TransferError>(())
         };
         // The files are in place whether or not the sender hears of it.
-        let _ = tokio::time::timeout(FAREWELL_TIMEOUT, farewell).await;
+        let patience = match last {
+            Reply::Done { .. } => FAREWELL_DONE_TIMEOUT,
+            _ => FAREWELL_TIMEOUT,
+        };
+        let _ = tokio::time::timeout(patience, farewell).await;
         if let Ok((_, Some(ticket))) = &result {
             self.tickets.spend(*ticket);
         }
