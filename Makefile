@@ -64,6 +64,14 @@ pairs: build ## the path pairs of docs/performance.md in virtual time, as JSON
 bench: ## benchmarks
 	$(CARGO) bench --workspace --locked
 
+.PHONY: bulk
+bulk: ## one bulk transfer beside noq's stack, between two namespaces (root)
+	tools/bulk-compare
+
+.PHONY: soak
+soak: ## memory of both sides over a transfer of 10 GiB
+	tools/soak
+
 .PHONY: storm
 storm: ## SEEDS random worlds with faults, checked for what must hold in all of them
 	$(CARGO) run --release --locked -p anabranch-sim --bin storm -- --seeds $(SEEDS)

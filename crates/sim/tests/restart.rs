@@ -12,7 +12,7 @@ use anabranch_sim::{
 
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
-const BYTES: u64 = 12_000_000;
+const BYTES: u64 = 8_000_000;
 
 fn link(mbps: u64, rtt_ms: u64) -> Configs {
     let rate = Rate::from_mbps(mbps);
@@ -25,7 +25,7 @@ fn link(mbps: u64, rtt_ms: u64) -> Configs {
     })
 }
 
-/// A bulk transfer of about 4 s over two paths.
+/// A bulk transfer of about 2.5 s over two paths.
 fn world(seed: u64) -> World {
     let mut world = World::new(Seed(seed));
     let sender = Sender::new(World::node_id(RECEIVER), vec![Load::bulk(BYTES)]);
@@ -74,12 +74,12 @@ fn suspend(seed: u64, nodes: &'static [usize], pause: Duration) -> Instant {
 /// A machine that was suspended: for it, a minute passes in no time, and everything is late at once.
 #[test]
 fn a_session_survives_the_suspension_of_either_end_or_both() {
-    for seed in 1..=3 {
+    for seed in 1..=2 {
         for nodes in [&[SENDER][..], &[RECEIVER], &[SENDER, RECEIVER]] {
             for pause in [5, 60] {
                 let pause = Duration::from_secs(pause);
                 let done = suspend(seed, nodes, pause);
-                // 3.2 s of data at full rate, 1 s of which went before.
+                // 2.1 s of data at full rate, 1 s of which went before.
                 let after = done.since(Instant::from_secs(1) + pause);
                 assert!(
                     after < Duration::from_secs(6),
