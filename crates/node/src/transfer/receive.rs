@@ -169,6 +169,9 @@ impl Receiver {
             say(&control, &last).await?;
             control.finish()?;
             control.delivered().await?;
+            // What the sender has not read when the session ends is lost to it, so its own end of the
+            // stream is waited for.
+            while control.recv().await?.is_some() {}
             Ok::<_, TransferError>(())
         };
         // The files are in place whether or not the sender hears of it.
