@@ -49,6 +49,7 @@ impl Process {
             .current_dir(folder)
             .env_clear()
             .env("HOME", folder)
+            .env("RUST_LOG", std::env::var_os("RUST_LOG").unwrap_or_default())
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .stdin(Stdio::piped())
             .stderr(Stdio::piped());
@@ -85,8 +86,12 @@ impl Process {
     #[track_caller]
     pub(crate) fn ended(mut self) -> Ended {
         let start = Instant::now();
+        let mut is_late = false;
         while self.is_running() {
-            assert!(start.elapsed() < PATIENCE, "the command does not end");
+            if start.elapsed() > PATIENCE && !is_late {
+                is_late = true;
+                self.child.kill().unwrap();
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
         let text = |thread: &mut Option<JoinHandle<String>>| {
@@ -94,11 +99,13 @@ impl Process {
                 .take()
                 .map_or_else(String::new, |t| t.join().unwrap())
         };
-        Ended {
+        let ended = Ended {
             status: self.child.wait().unwrap(),
             out: text(&mut self.out),
             err: text(&mut self.err),
-        }
+        };
+        assert!(!is_late, "it did not end by itself: {ended:?}");
+        ended
     }
 }
 

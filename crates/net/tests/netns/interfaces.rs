@@ -33,6 +33,8 @@ struct Watched {
     /// Local addresses of the sender's channels that carry data, as the last octet of their subnet.
     active: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
+    /// The receiver has read everything to the end.
+    is_read: Arc<AtomicBool>,
 }
 
 #[track_caller]
@@ -90,6 +92,7 @@ fn session(a: &Namespace, b: &Namespace, test: impl FnOnce(&Watched)) {
                     next += 1;
                     watched.arrived.store(next, Ordering::Relaxed);
                 }
+                watched.is_read.store(true, Ordering::Relaxed);
                 session.closed().await;
                 next
             })
@@ -129,6 +132,10 @@ async fn send_until_over(host: Host, addresses: Vec<SocketAddr>, watched: Watche
     }
     stream.finish().unwrap();
     stream.delivered().await.unwrap();
+    // What is delivered but not read ends with the session.
+    while !watched.is_read.load(Ordering::Relaxed) {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
     host.shutdown().await;
     sent
 }

@@ -13,9 +13,10 @@ const PATH_MTU_BYTES: usize = 1280;
 const IP_UDP_BYTES: usize = 28;
 const ADUS: usize = 60;
 
-/// Sends 6 MB from `a` to `b`; the UDP payload of a full packet at the end.
+/// Sends 6 MB from `a` to `b`; the largest UDP payload of a full packet meanwhile.
 fn transfer(a: &Namespace, b: &Namespace) -> usize {
     let (tell, told) = mpsc::channel();
+    let (tell_read, read) = tokio::sync::oneshot::channel();
     let receiver = start(b, (2, 1), move |host| {
         Box::pin(async move {
             tell.send(host.addresses()).unwrap();
@@ -26,6 +27,7 @@ fn transfer(a: &Namespace, b: &Namespace) -> usize {
                 assert_eq!(adu.data[..], vec![count; 100_000][..]);
                 count += 1;
             }
+            tell_read.send(()).unwrap();
             session.closed().await;
             usize::from(count)
         })
@@ -39,11 +41,23 @@ fn transfer(a: &Namespace, b: &Namespace) -> usize {
                 stream.send(vec![n as u8; 100_000].into()).await.unwrap();
             }
             stream.finish().unwrap();
-            stream.delivered().await.unwrap();
-            let channels = session.channels();
-            assert_eq!(channels.len(), 1);
+            let mut most = 0;
+            let watching = async {
+                loop {
+                    for channel in session.channels() {
+                        most = most.max(channel.stats.mtu_bytes);
+                    }
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            };
+            tokio::select! {
+                delivered = stream.delivered() => delivered.unwrap(),
+                () = watching => unreachable!("watching goes on until it is dropped"),
+            }
+            // What is delivered but not read ends with the session.
+            read.await.unwrap();
             host.shutdown().await;
-            channels[0].stats.mtu_bytes
+            most
         })
     });
     let mtu = sender.join().unwrap();
