@@ -7,14 +7,14 @@ use std::fs;
 use anabranch::Ticket;
 
 use crate::{
-    namespace::namespaces,
+    namespace::namespaces_with_tun,
     process::Process,
     setting::{MIDDLE_BYTES, Setting, until},
 };
 
 #[test]
 fn a_transfer_over_two_emulated_links_survives_a_cut_and_a_killed_receiver() {
-    let Some([left, right]) = namespaces() else {
+    let Some([left, right]) = namespaces_with_tun() else {
         return;
     };
     let setting = Setting::new();

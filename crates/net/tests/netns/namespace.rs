@@ -33,6 +33,15 @@ pub(crate) fn namespaces<const N: usize>() -> Option<[Namespace; N]> {
     }
 }
 
+/// As [`namespaces`], where the kernel also has TUN devices.
+pub(crate) fn namespaces_with_tun<const N: usize>() -> Option<[Namespace; N]> {
+    if let Err(error) = File::options().write(true).open("/dev/net/tun") {
+        skip(&format!("/dev/net/tun: {error}"));
+        return None;
+    }
+    namespaces()
+}
+
 /// Says why a test is left out; written past the test harness, which would swallow it.
 fn skip(reason: &str) {
     let test = std::thread::current().name().unwrap_or_default().to_owned();

@@ -15,14 +15,14 @@ use anabranch_base::{Rate, Seed};
 use anabranch_link::{Config, Queue, RateSource, duplex::Configs};
 use anabranch_net::emulate::tun::{End, TunEmulator, TunSpec};
 
-use crate::namespace::{Namespace, namespaces};
+use crate::namespace::{Namespace, namespaces_with_tun};
 
 const DELAY: Duration = Duration::from_millis(20);
 const ADDRESS: &str = "10.93.1.2:7007";
 
 /// Two namespaces joined by one emulated link.
 fn emulated(mbps: u64) -> Option<([Namespace; 2], TunEmulator)> {
-    let both = namespaces()?;
+    let both = namespaces_with_tun()?;
     let end = |index: usize, address: &str| End {
         namespace: Some(both[index].name().to_owned()),
         device: "anab0".to_owned(),
