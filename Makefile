@@ -81,7 +81,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS; without cargo-fuzz and nightly, ran
 	@if $(CARGO) +nightly fuzz --version >/dev/null 2>&1; then \
 	  for target in $(FUZZ_TARGETS); do \
 	    echo "== $$target"; \
-	    $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS); \
+	    $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -len_control=0 -max_len=2048; \
 	  done; \
 	else \
 	  echo "no cargo-fuzz with a nightly toolchain (cargo install cargo-fuzz; rustup toolchain install nightly);"; \
