@@ -23,6 +23,10 @@ impl Ranges {
         let first = self.0.partition_point(|r| r.end < range.start);
         let beyond = first + self.0[first..].partition_point(|r| r.start <= range.end);
         if first == beyond {
+            if self.0.capacity() == 0 {
+                // Most sets are one range all their life.
+                self.0.reserve_exact(1);
+            }
             self.0.insert(first, range.clone());
             return range.end - range.start;
         }

@@ -151,6 +151,10 @@ impl RecvStream {
             return Ok(Accepted::Stored);
         }
         let assembly = self.partial.remove(&sequence).expect("just added to");
+        if self.partial.is_empty() {
+            // An emptied map keeps a node of eleven; a stream at rest needs none.
+            self.partial = BTreeMap::new();
+        }
         let data = assembly.finish();
         self.latest_bytes = data.len().min(EXPECTED_BYTES_MAX);
         Ok(self.finish(sequence, data))
@@ -170,7 +174,12 @@ impl RecvStream {
         self.received_bytes += data.len() as u64;
         let was_empty = self.ready.is_empty();
         if self.spec.reliable && self.spec.order == Order::Ordered {
-            self.complete.insert(sequence, data);
+            if sequence == self.next {
+                self.next += 1;
+                self.push_ready(sequence, data);
+            } else {
+                self.complete.insert(sequence, data);
+            }
             self.hand_out();
         } else if self.spec.order == Order::Ordered && sequence < self.next {
             // Unreliable and ordered: what comes late is dropped rather than delivered out of order.
@@ -178,7 +187,7 @@ impl RecvStream {
             self.dropped_adus += 1;
         } else {
             self.next = self.next.max(sequence + 1);
-            self.ready.push_back((sequence, data));
+            self.push_ready(sequence, data);
         }
         self.make_room();
         if was_empty && !self.ready.is_empty() {
@@ -186,6 +195,14 @@ impl RecvStream {
         } else {
             Accepted::Stored
         }
+    }
+
+    /// The first one takes the room of one only: most streams that idle have carried single messages.
+    fn push_ready(&mut self, sequence: u64, data: Bytes) {
+        if self.ready.capacity() == 0 {
+            self.ready.reserve_exact(1);
+        }
+        self.ready.push_back((sequence, data));
     }
 
     fn mark_done(&mut self, sequence: u64) {
@@ -207,7 +224,10 @@ impl RecvStream {
     fn hand_out(&mut self) {
         loop {
             if let Some(data) = self.complete.remove(&self.next) {
-                self.ready.push_back((self.next, data));
+                if self.complete.is_empty() {
+                    self.complete = BTreeMap::new();
+                }
+                self.push_ready(self.next, data);
             } else if !self.done.contains(self.next) || self.partial.contains_key(&self.next) {
                 return;
             }

@@ -114,6 +114,10 @@ impl SendStream {
         self.held_bytes += data.len();
         self.counters.adus += 1;
         self.counters.bytes += data.len() as u64;
+        if self.adus.capacity() == 0 {
+            // Of one only: most streams that idle have carried single messages.
+            self.adus.reserve_exact(1);
+        }
         self.adus.push_back(SendAdu::new(now, data, deadline));
         sequence
     }

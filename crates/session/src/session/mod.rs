@@ -123,11 +123,12 @@ pub(crate) struct Session {
     policy: Policy,
     scheduler: Box<dyn Scheduler>,
 
-    send: BTreeMap<StreamId, SendStream>,
+    // Boxed: a map that grows at its end is half empty, and an entry in it costs almost twice its size.
+    send: BTreeMap<StreamId, Box<SendStream>>,
     /// Sending halves with something to send, to give up or to announce; others may linger until the
     /// next sweep. What the pump costs depends on these, not on how many streams are open.
     active: BTreeSet<StreamId>,
-    recv: BTreeMap<StreamId, RecvStream>,
+    recv: BTreeMap<StreamId, Box<RecvStream>>,
     next_stream: u64,
     /// Indices of streams of the peer that were opened, whether or not they are over.
     seen_streams: Ranges,
@@ -427,7 +428,7 @@ impl Session {
     fn active_halves(&self) -> impl Iterator<Item = &SendStream> {
         self.active
             .iter()
-            .filter_map(|stream| self.send.get(stream))
+            .filter_map(|stream| self.send.get(stream).map(|half| &**half))
     }
 
     /// How long packets may gather; `None`: this session does not mind.

@@ -60,7 +60,7 @@ impl Session {
         self.dirty = false;
         self.queue_finishes();
         self.active
-            .retain(|stream| self.send.get(stream).is_some_and(SendStream::is_active));
+            .retain(|stream| self.send.get(stream).is_some_and(|half| half.is_active()));
 
         let mut scratch = std::mem::take(&mut self.scratch);
         self.set_queue_goals(now, endpoint);

@@ -31,16 +31,16 @@ impl Session {
         Ok(id)
     }
 
-    pub(super) fn sending_half(&self, id: StreamId, spec: StreamSpec) -> SendStream {
+    pub(super) fn sending_half(&self, id: StreamId, spec: StreamSpec) -> Box<SendStream> {
         let credit = self
             .peer_stream_window
             .unwrap_or(INITIAL_STREAM_CREDIT_BYTES);
-        SendStream::new(id, spec, credit)
+        Box::new(SendStream::new(id, spec, credit))
     }
 
-    pub(super) fn receiving_half(&self, id: StreamId, spec: StreamSpec) -> RecvStream {
+    pub(super) fn receiving_half(&self, id: StreamId, spec: StreamSpec) -> Box<RecvStream> {
         let window = self.config.stream_window_bytes;
-        RecvStream::new(id, spec, window, window)
+        Box::new(RecvStream::new(id, spec, window, window))
     }
 
     pub(crate) fn send(
@@ -166,7 +166,11 @@ impl Session {
 
     /// Tells the application when a receiving half is over.
     pub(super) fn note_finished(&mut self, stream: StreamId, events: &mut VecDeque<Event>) {
-        if self.recv.get(&stream).is_some_and(RecvStream::is_finished) {
+        if self
+            .recv
+            .get(&stream)
+            .is_some_and(|half| half.is_finished())
+        {
             self.drop_receiving_half(stream);
             events.push_back(Event::Finished {
                 session: self.id,
