@@ -93,10 +93,10 @@ fn weighted_quantiles(window: &Window, weights: &[f64], levels: &[f64], out: &mu
     let all = total + single;
     let (mut below, mut value_before, mut mass_before) = (0.0, 0.0, 0.0);
     let mut next = 0;
-    window.visit(&mut |value, slot| {
-        let weight = weights[slot];
-        if weight <= 1e-9 * single || next == levels.len() {
-            return;
+    for (&value, &slot) in window.values().iter().zip(window.slots()) {
+        let weight = weights[slot as usize];
+        if weight <= 1e-9 * single {
+            continue;
         }
         let mass = below + 0.5 * (weight + single);
         while next < levels.len() && levels[next] * all <= mass {
@@ -104,9 +104,12 @@ fn weighted_quantiles(window: &Window, weights: &[f64], levels: &[f64], out: &mu
             out[next] = value_before + (value - value_before) * share;
             next += 1;
         }
+        if next == levels.len() {
+            break;
+        }
         (value_before, mass_before) = (value, mass);
         below += weight;
-    });
+    }
     out[next..].fill(value_before);
 }
 

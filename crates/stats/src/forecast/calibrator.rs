@@ -13,9 +13,11 @@ const LEVEL_MIN: f64 = 1e-4;
 const LEVEL_MAX: f64 = 0.9;
 /// Where the sum of errors stops while nothing can be promised; the rest waits in reserve.
 const TRIVIAL_SUM: f64 = 5.0;
-const RESERVE_MAX: f64 = 200.0;
-/// How much of the reserve is spent with each outcome: so many broken promises more than promised.
-const RESERVE_RATE: f64 = 0.015;
+const RESERVE_MAX: f64 = 1000.0;
+/// What is spent of the reserve with each outcome: so many broken promises more than promised.
+const RESERVE_RATE: f64 = 0.01;
+/// This share of the reserve is spent on top, so that a large one does not wait for ever.
+const RESERVE_HASTE: f64 = 0.00025;
 /// The sum of errors stays within this, whatever comes.
 const SUM_MAX: f64 = 50.0;
 
@@ -35,8 +37,8 @@ const SUM_MAX: f64 = 50.0;
 ///
 /// A promise of 0 is always kept. While a path is dead, S would fall without end, and afterwards promises
 /// would be broken on purpose to make up for it. So S stops at −5 there; the rest goes into a reserve that is
-/// spent at 1.5 points at most, so that no block of outcomes is bad. A path that is dead half of the time fills it:
-/// its promises are kept more often than promised.
+/// spent at one point and a little more when it is large, so that no block of outcomes is bad. A path that is
+/// dead half of the time fills it: its promises are kept more often than promised.
 #[derive(Debug, Clone)]
 pub(super) struct Calibrator {
     /// The share of promises that may be broken.
@@ -77,7 +79,8 @@ impl Calibrator {
                 self.sum = -TRIVIAL_SUM;
             }
         } else if self.sum > -TRIVIAL_SUM {
-            let spent = (RESERVE_RATE * self.share).min(self.reserve);
+            let rate = RESERVE_RATE + RESERVE_HASTE * self.reserve;
+            let spent = (rate * self.share).min(self.reserve);
             self.reserve -= spent;
             self.sum -= spent;
         }
@@ -137,7 +140,7 @@ mod tests {
                 is_broken
             })
             .count();
-        // 10 % of 500, 1.5 points from the reserve, and the sum of errors itself.
-        assert!((50..=50 + 8 + 10).contains(&broken), "{broken}");
+        // 10 % of 500, 6 points at first from a full reserve, and the sum of errors itself.
+        assert!((50..=50 + 30 + 10).contains(&broken), "{broken}");
     }
 }

@@ -91,9 +91,7 @@ impl Experts {
                 3 => plain(&self.short_ratios, levels, row, |ratio| {
                     ratio * situation.short - offset
                 }),
-                4 => plain(&self.residuals, levels, row, |e| {
-                    situation.from_residual(e.ln())
-                }),
+                4 => plain(&self.residuals, levels, row, |e| situation.rate_at(e.ln())),
                 5 => self.analogues.rate_quantiles(levels, row),
                 _ => {
                     self.analogues.ratio_quantiles(levels, row);

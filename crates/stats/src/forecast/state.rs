@@ -42,8 +42,8 @@ impl Situation {
         ((bps + self.offset).ln() - self.log_level) / self.log_spread
     }
 
-    /// The inverse of [`residual`](Self::residual).
-    pub(super) fn from_residual(&self, residual: f64) -> f64 {
+    /// The rate of a residual: the inverse of [`residual`](Self::residual).
+    pub(super) fn rate_at(&self, residual: f64) -> f64 {
         (self.log_level + residual * self.log_spread).exp() - self.offset
     }
 }

@@ -80,16 +80,15 @@ impl Arma {
         }
         let spread: f64 = (0..n).map(|i| self.regressors[i] * gain[i]).sum();
         let scale = 1.0 / (FORGET + spread);
-        for i in 0..n {
-            self.coefficients[i] += gain[i] * scale * error;
+        for (coefficient, gain) in self.coefficients.iter_mut().zip(&gain) {
+            *coefficient += gain * scale * error;
         }
         let trace: f64 = (0..n).map(|i| self.covariance[i][i]).sum();
         // Without news the covariance would grow without end; then nothing is forgotten.
         let forget = if trace > COVARIANCE_MAX { 1.0 } else { FORGET };
-        for i in 0..n {
-            for j in 0..n {
-                self.covariance[i][j] =
-                    (self.covariance[i][j] - gain[i] * gain[j] * scale) / forget;
+        for (row, g) in self.covariance.iter_mut().zip(&gain).take(n) {
+            for (entry, h) in row.iter_mut().zip(&gain) {
+                *entry = (*entry - g * h * scale) / forget;
             }
         }
     }

@@ -144,10 +144,12 @@ proptest! {
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len() as f64;
         prop_assert_eq!(window.len(), sorted.len());
-        prop_assert_eq!(window.iter().collect::<Vec<_>>(), sorted.clone());
-        let mut visited = Vec::new();
-        window.visit(&mut |value, slot| visited.push((value, slot)));
-        prop_assert_eq!(visited.iter().map(|v| v.0).collect::<Vec<_>>(), sorted.clone());
+        prop_assert_eq!(window.values(), &sorted[..]);
+        // Slots lead back to the order of arrival.
+        let oldest = (window.next_slot() + capacity - window.len()) % capacity;
+        for (&value, &slot) in window.values().iter().zip(window.slots()) {
+            prop_assert_eq!(naive[(slot as usize + capacity - oldest) % capacity], value);
+        }
         if sorted.is_empty() {
             prop_assert_eq!(window.cdf(probe), None);
             return Ok(());

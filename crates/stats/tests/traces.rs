@@ -1,0 +1,107 @@
+//! Promises on recorded paths: `data/hsdpa-bus.csv` always, all others when they are at hand.
+
+mod common;
+
+use anabranch_base::Seed;
+use anabranch_stats::forecast::Config;
+
+use common::{Trace, figures, median};
+
+fn config(levels: &[f64]) -> Config {
+    Config {
+        levels: levels.to_vec(),
+        hold: 1,
+    }
+}
+
+fn bus() -> Trace {
+    Trace {
+        name: "hsdpa-bus".to_owned(),
+        samples_bps: common::parse(include_str!("../../../data/hsdpa-bus.csv")),
+    }
+}
+
+#[test]
+fn a_bus_ride_is_promised_more_and_kept_as_promised() {
+    let trace = bus();
+    assert_eq!(trace.samples_bps.len(), 1387);
+    for figures in figures(&trace.samples_bps, &config(&[0.9, 0.95])) {
+        let p = figures.kept_promised;
+        assert!((figures.score.kept() - p).abs() <= 0.005, "{figures:?}");
+        assert!(figures.score.block_kept_least >= p - 0.02, "{figures:?}");
+        assert!(figures.score.repeat().unwrap() <= 0.2, "{figures:?}");
+        assert!(figures.gain > 1.05, "{figures:?}");
+        assert!(figures.pinball_ratio < 0.72, "{figures:?}");
+    }
+}
+
+/// Without memory in the series there is nothing to gain: whoever gains has seen the future.
+#[test]
+fn on_shuffled_samples_the_gain_vanishes() {
+    let mut random = Seed(1).stream("lognormal");
+    let generated: Vec<Vec<f64>> = (0..8)
+        .map(|_| {
+            (0..2500)
+                .map(|_| 1e7 * random.normal(0.0, 0.5).exp())
+                .collect()
+        })
+        .collect();
+    let shuffled = (0..7).map(|k| {
+        let mut samples = bus().samples_bps;
+        common::shuffle(&mut samples, &mut Seed(k).stream("bus"));
+        samples
+    });
+    let all: Vec<_> = generated
+        .into_iter()
+        .chain(shuffled)
+        .map(|samples| figures(&samples, &config(&[0.9, 0.95])))
+        .collect();
+    for level in 0..2 {
+        let gain = median(all.iter().map(|figures| figures[level].gain).collect());
+        // Calibration costs a few percent. The docs' range of 0.95 to 1.02 is for all recorded paths.
+        assert!((0.93..=1.02).contains(&gain), "{gain}");
+        let loss = median(all.iter().map(|f| f[level].pinball_ratio).collect());
+        assert!((0.99..=1.06).contains(&loss), "{loss}");
+    }
+}
+
+/// The figures that `docs/statistics.md` claims, on all traces there are.
+#[test]
+fn recorded_paths_meet_what_is_claimed() {
+    let Some(folder) = common::data_folder() else {
+        return; // The traces may not be passed on; the docs say where they come from.
+    };
+    // Every third, to keep the test short.
+    let traces: Vec<Trace> = common::traces(&folder, 700)
+        .expect("readable traces")
+        .into_iter()
+        .step_by(3)
+        .collect();
+    let config = config(&[0.9, 0.95]);
+    let own: Vec<_> = traces
+        .iter()
+        .map(|t| figures(&t.samples_bps, &config))
+        .collect();
+    let shuffled: Vec<_> = traces
+        .iter()
+        .map(|t| figures(&t.shuffled().samples_bps, &config))
+        .collect();
+    for (level, p) in [0.9, 0.95].into_iter().enumerate() {
+        let of = |all: &[Vec<common::Figures>], value: fn(&common::Figures) -> f64| {
+            median(all.iter().map(|f| value(&f[level])).collect())
+        };
+        let calibrated = own
+            .iter()
+            .filter(|f| (f[level].score.kept() - p).abs() <= 0.005)
+            .count();
+        assert!(
+            calibrated * 10 >= own.len() * 9,
+            "{calibrated}/{}",
+            own.len()
+        );
+        assert!(of(&own, |f| f.gain) >= 1.5);
+        assert!(of(&own, |f| f.score.repeat().unwrap_or(0.0)) <= 0.2);
+        let gain = of(&shuffled, |f| f.gain);
+        assert!((0.95..=1.02).contains(&gain), "{p}: {gain}");
+    }
+}
