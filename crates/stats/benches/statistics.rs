@@ -2,6 +2,7 @@
 //!
 //! Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of
 //! several runs with the smallest and the largest; quote ratios, and never across machines.
+#![allow(clippy::disallowed_methods)] // A bench reads the clock.
 
 use std::{hint::black_box, time::Instant as Clock};
 

@@ -5,7 +5,7 @@ mod common;
 use anabranch_base::Seed;
 use anabranch_stats::forecast::Config;
 
-use common::{Trace, figures, median};
+use common::{FROM, Trace, figures, median};
 
 fn config(levels: &[f64]) -> Config {
     Config {
@@ -25,7 +25,7 @@ fn bus() -> Trace {
 fn a_bus_ride_is_promised_more_and_kept_as_promised() {
     let trace = bus();
     assert_eq!(trace.samples_bps.len(), 1387);
-    for figures in figures(&trace.samples_bps, &config(&[0.9, 0.95])) {
+    for figures in figures(&trace.samples_bps, &config(&[0.9, 0.95]), FROM) {
         let p = figures.kept_promised;
         assert!((figures.score.kept() - p).abs() <= 0.005, "{figures:?}");
         assert!(figures.score.block_kept_least >= p - 0.02, "{figures:?}");
@@ -54,7 +54,7 @@ fn on_shuffled_samples_the_gain_vanishes() {
     let all: Vec<_> = generated
         .into_iter()
         .chain(shuffled)
-        .map(|samples| figures(&samples, &config(&[0.9, 0.95])))
+        .map(|samples| figures(&samples, &config(&[0.9, 0.95]), FROM))
         .collect();
     for level in 0..2 {
         let gain = median(all.iter().map(|figures| figures[level].gain).collect());
@@ -80,11 +80,11 @@ fn recorded_paths_meet_what_is_claimed() {
     let config = config(&[0.9, 0.95]);
     let own: Vec<_> = traces
         .iter()
-        .map(|t| figures(&t.samples_bps, &config))
+        .map(|t| figures(&t.samples_bps, &config, FROM))
         .collect();
     let shuffled: Vec<_> = traces
         .iter()
-        .map(|t| figures(&t.shuffled().samples_bps, &config))
+        .map(|t| figures(&t.shuffled().samples_bps, &config, FROM))
         .collect();
     for (level, p) in [0.9, 0.95].into_iter().enumerate() {
         let of = |all: &[Vec<common::Figures>], value: fn(&common::Figures) -> f64| {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p anabranch-stats --example evaluate -- [--hold H] [--shuffle] [--traces]
-//!     [--families A,B,…] [--least N]
+//!     [--families A,B,…] [--least N] [--from N]
 //! ```
 //! The traces are looked for in `ANABRANCH_DATA`, then in `../shared/data`.
 #![allow(clippy::print_stdout)] // The tables are its result.
@@ -22,7 +22,8 @@ struct Row {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut config = Config::default();
-    let (mut is_shuffled, mut is_long, mut least) = (false, false, 700);
+    let (mut is_shuffled, mut is_long) = (false, false);
+    let (mut least, mut from) = (700, common::FROM);
     let mut families: Option<Vec<String>> = None;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -31,6 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "--hold" => config.hold = value()?.parse()?,
             "--shuffle" => is_shuffled = true,
             "--traces" => is_long = true,
+            "--from" => from = value()?.parse()?,
             "--least" => least = value()?.parse()?,
             "--families" => families = Some(value()?.split(',').map(str::to_owned).collect()),
             other => return Err(format!("unknown argument {other}").into()),
@@ -45,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         })
         .map(|trace| if is_shuffled { trace.shuffled() } else { trace })
         .map(|trace| Row {
-            figures: figures(&trace.samples_bps, &config),
+            figures: figures(&trace.samples_bps, &config, from),
             trace,
         })
         .collect();
@@ -58,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         rows.iter()
             .map(|r| r.trace.samples_bps.len())
             .sum::<usize>(),
-        common::FROM,
+        from,
         config.hold
     );
     for level in 0..config.levels.len() {

@@ -33,7 +33,7 @@
 //!     forecaster.observe(Sample::exact(Rate::from_kbps(8_000 + second * 1_117 % 4_000)));
 //! }
 //! let promise = forecaster.promise(0.95).expect("200 samples are enough");
-//! assert!(promise > Rate::from_mbps(6) && promise < Rate::from_mbps(9));
+//! assert!(promise >= Rate::from_mbps(7) && promise < Rate::from_mbps(12));
 //! # Ok::<(), anabranch_stats::forecast::ConfigError>(())
 //! ```
 
@@ -200,7 +200,11 @@ impl Forecaster {
         } else {
             Some(sample.bps())
         };
-        self.pending.observe(&sample, value);
+        let levels = &mut self.levels;
+        self.pending.observe(&sample, value, |level| {
+            levels[level].account.broken += 1;
+            levels[level].calibrator.learn(true, false);
+        });
         self.judge();
         if let Some(bps) = value {
             self.state.observe(bps);
@@ -236,18 +240,13 @@ impl Forecaster {
             if !done.is_promised {
                 break;
             }
-            let promise = done.promises[index];
-            let is_trivial = promise <= 0.0;
-            match done.verdict(promise) {
+            match done.verdict(index) {
+                Verdict::Broken => {} // learnt when it broke
+                Verdict::Unknown => level.account.unknown += 1,
                 Verdict::Kept => {
                     level.account.kept += 1;
-                    level.calibrator.learn(false, is_trivial);
+                    level.calibrator.learn(false, done.promises[index] <= 0.0);
                 }
-                Verdict::Broken => {
-                    level.account.broken += 1;
-                    level.calibrator.learn(true, is_trivial);
-                }
-                Verdict::Unknown => level.account.unknown += 1,
             }
             if let Some(outcome) = done.outcome {
                 let answers = of_level(done.answers, done.promises.len(), index);

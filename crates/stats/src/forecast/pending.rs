@@ -20,9 +20,10 @@ struct Entry {
     is_promised: bool,
     /// The least of the samples since, bounds replaced; infinite when none said anything.
     outcome: f64,
-    /// The least of the exact samples since, and of the lower bounds.
-    exact: f64,
+    /// The least of the lower bounds since.
     bound: f64,
+    /// One bit for each level whose promise is broken.
+    broken: u16,
 }
 
 /// The promises of the last `hold` points of time, oldest first, in a ring.
@@ -46,15 +47,15 @@ pub(super) struct Completed<'a> {
     pub(super) answers: &'a [f64],
     /// The least of the samples; `None` when nothing was learnt.
     pub(super) outcome: Option<f64>,
-    exact: f64,
     bound: f64,
+    broken: u16,
 }
 
 impl Completed<'_> {
-    pub(super) fn verdict(&self, promise: f64) -> Verdict {
-        if self.exact < promise {
+    pub(super) fn verdict(&self, level: usize) -> Verdict {
+        if self.broken & 1 << level != 0 {
             Verdict::Broken
-        } else if self.bound < promise {
+        } else if self.bound < self.promises[level] {
             Verdict::Unknown
         } else {
             Verdict::Kept
@@ -69,8 +70,8 @@ impl Pending {
             situation: Situation::default(),
             is_promised: false,
             outcome: f64::INFINITY,
-            exact: f64::INFINITY,
             bound: f64::INFINITY,
+            broken: 0,
         };
         Self {
             entries: vec![entry; hold],
@@ -86,18 +87,31 @@ impl Pending {
         self.entries.len()
     }
 
-    /// A sample came; `value` is what it is taken for, `None` when it says nothing.
-    pub(super) fn observe(&mut self, sample: &Sample, value: Option<f64>) {
+    /// A sample came; `value` is what it is taken for, `None` when it says nothing. Calls `broken(level)` for
+    /// each promise that it breaks, which is at once and not when the promise's time is over.
+    pub(super) fn observe(
+        &mut self,
+        sample: &Sample,
+        value: Option<f64>,
+        mut broken: impl FnMut(usize),
+    ) {
         let hold = self.entries.len();
+        let bps = sample.bps();
         for back in 1..=self.len {
-            let entry = &mut self.entries[(self.next + hold - back) % hold];
-            let least = if sample.is_censored() {
-                &mut entry.bound
-            } else {
-                &mut entry.exact
-            };
-            *least = least.min(sample.bps());
+            let index = (self.next + hold - back) % hold;
+            let entry = &mut self.entries[index];
             entry.outcome = entry.outcome.min(value.unwrap_or(f64::INFINITY));
+            if sample.is_censored() {
+                entry.bound = entry.bound.min(bps);
+            } else if entry.is_promised {
+                let promises = &self.promises[index * self.count..][..self.count];
+                for (level, &promise) in promises.iter().enumerate() {
+                    if bps < promise && entry.broken & 1 << level == 0 {
+                        entry.broken |= 1 << level;
+                        broken(level);
+                    }
+                }
+            }
         }
     }
 
@@ -116,8 +130,8 @@ impl Pending {
             promises: &self.promises[self.next * promises..][..promises],
             answers: &self.answers[self.next * answers..][..answers],
             outcome: entry.outcome.is_finite().then_some(entry.outcome),
-            exact: entry.exact,
             bound: entry.bound,
+            broken: entry.broken,
         })
     }
 
@@ -133,8 +147,8 @@ impl Pending {
             situation: *situation,
             is_promised,
             outcome: f64::INFINITY,
-            exact: f64::INFINITY,
             bound: f64::INFINITY,
+            broken: 0,
         };
         self.promises[self.next * promises.len()..][..promises.len()].copy_from_slice(promises);
         self.answers[self.next * answers.len()..][..answers.len()].copy_from_slice(answers);

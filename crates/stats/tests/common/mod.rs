@@ -130,8 +130,8 @@ pub fn promises(samples_bps: &[f64], config: &Config) -> Vec<Vec<f64>> {
     promises
 }
 
-/// The figures of `config` on `samples_bps`, for each level.
-pub fn figures(samples_bps: &[f64], config: &Config) -> Vec<Figures> {
+/// The figures of `config` on `samples_bps` from sample `from` on, for each level.
+pub fn figures(samples_bps: &[f64], config: &Config, from: usize) -> Vec<Figures> {
     // Samples are whole bits per second, as the forecaster sees them.
     let whole: Vec<f64> = samples_bps.iter().map(|bps| bps.floor()).collect();
     let outcomes = held(&whole, config.hold);
@@ -142,12 +142,12 @@ pub fn figures(samples_bps: &[f64], config: &Config) -> Vec<Figures> {
         .zip(all)
         .map(|(&kept_promised, promises)| {
             let hindsights = WINDOWS.map(|window| {
-                Hindsight::of(&outcomes, window, config.hold, FROM, 1.0 - kept_promised)
+                Hindsight::of(&outcomes, window, config.hold, from, 1.0 - kept_promised)
                     .expect("a trace long enough")
             });
             let score = Score::of(
-                &promises[FROM..outcomes.len()],
-                &outcomes[FROM..],
+                &promises[from..outcomes.len()],
+                &outcomes[from..],
                 kept_promised,
             )
             .expect("a trace long enough");
