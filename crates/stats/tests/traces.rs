@@ -3,7 +3,10 @@
 mod common;
 
 use anabranch_base::Seed;
-use anabranch_stats::forecast::Config;
+use anabranch_stats::{
+    forecast::Config,
+    mean::{Arma, Ewma, Predictor},
+};
 
 use common::{FROM, Trace, figures, median};
 
@@ -103,5 +106,37 @@ fn recorded_paths_meet_what_is_claimed() {
         assert!(of(&own, |f| f.score.repeat().unwrap_or(0.0)) <= 0.2);
         let gain = of(&shuffled, |f| f.gain);
         assert!((0.95..=1.02).contains(&gain), "{p}: {gain}");
+    }
+}
+
+/// Mean absolute error from sample 100 on, each sample predicted from those before it.
+fn error_of(samples: &[f64], mut predictor: impl Predictor) -> f64 {
+    let mut sum = 0.0;
+    for (t, &bps) in samples.iter().enumerate() {
+        if t >= FROM {
+            sum += (predictor.predict().expect("100 samples are enough") - bps).abs();
+        }
+        predictor.observe(bps);
+    }
+    sum / (samples.len() - FROM) as f64
+}
+
+#[test]
+fn fitted_predictors_stay_sane_on_recorded_paths() {
+    let mut traces = vec![bus()];
+    if let Some(folder) = common::data_folder() {
+        traces.extend(common::traces(&folder, 700).expect("readable traces"));
+    }
+    for trace in &traces {
+        let samples = &trace.samples_bps;
+        let average = error_of(samples, Ewma::with_half_life(2.0));
+        for (p, q) in [(1, 0), (4, 0), (1, 1), (2, 1)] {
+            let fitted = error_of(samples, Arma::new(p, q).expect("small orders"));
+            assert!(
+                fitted < 1.5 * average,
+                "{} ARMA({p},{q}): {fitted} {average}",
+                trace.name
+            );
+        }
     }
 }
