@@ -64,30 +64,6 @@ fn window(values: &[f64], capacity: usize) -> Value {
     })
 }
 
-/// What `order::Window` was measured against: a sorted array, without a partial mean.
-fn sorted_array(values: &[f64], capacity: usize) -> Value {
-    let mut ring = vec![0.0; capacity];
-    let mut sorted = vec![0.0; capacity];
-    let mut next = 0;
-    let name = format!("insert_and_quantile_n{capacity}_sorted_array");
-    measure(&name, "ns", 1e9, values.len(), || {
-        for &value in values {
-            let out = sorted.partition_point(|x| *x < ring[next]);
-            let into = sorted.partition_point(|x| *x < value);
-            if out < into {
-                sorted.copy_within(out + 1..into, out);
-                sorted[into - 1] = value;
-            } else {
-                sorted.copy_within(into..out, into + 1);
-                sorted[into] = value;
-            }
-            ring[next] = value;
-            next = (next + 1) % capacity;
-            black_box(sorted[capacity / 20]);
-        }
-    })
-}
-
 fn partial_mean(values: &[f64], capacity: usize) -> Value {
     let mut window = Window::new(capacity);
     for &value in values {
@@ -138,7 +114,6 @@ fn main() {
     let rows = vec![
         window(&values, 500),
         window(&values, 1000),
-        sorted_array(&values, 1000),
         partial_mean(&values, 1000),
         update(&values, 1),
         update(&values, 30),
