@@ -8,6 +8,8 @@ const ANGLE_MAX: f64 = 1.4;
 /// Reaction to the newest errors, which lose `1 − RECENT_DECAY` of their weight with each outcome.
 const RECENT_GAIN: f64 = 0.3;
 const RECENT_DECAY: f64 = 0.8;
+/// An error of a promise that stands for H samples counts H to this power.
+const HOLD_POWER: f64 = -0.7;
 /// The levels that may be asked for.
 const LEVEL_MIN: f64 = 1e-4;
 const LEVEL_MAX: f64 = 0.9;
@@ -46,7 +48,8 @@ pub(super) struct Calibrator {
     sum: f64,
     recent: f64,
     reserve: f64,
-    /// Errors count 1/hold: outcomes of promises that stand together are largely the same event.
+    /// What an error counts. Outcomes of promises that stand together are largely one event, so it falls with
+    /// the hold; with its power −0.7, between full and single counting (docs/statistics.md).
     share: f64,
 }
 
@@ -57,7 +60,7 @@ impl Calibrator {
             sum: 0.0,
             recent: 0.0,
             reserve: 0.0,
-            share: 1.0 / hold as f64,
+            share: (hold as f64).powf(HOLD_POWER),
         }
     }
 
