@@ -12,7 +12,6 @@
 
 #[cfg(test)]
 mod tests;
-mod tree;
 
 /// The value is not a number or is infinite; the window is as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
