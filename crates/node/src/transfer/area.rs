@@ -23,6 +23,7 @@ use super::{
     manifest::Manifest,
     message::{Entry, Kind},
     tickets::{Digest, write_note},
+    write_behind::WriteBehind,
 };
 
 const COPY_BYTES: usize = 1 << 20;
@@ -69,6 +70,7 @@ pub(crate) struct Sink {
     file: File,
     hasher: blake3::Hasher,
     pub(crate) position: u64,
+    behind: WriteBehind,
 }
 
 impl Area {
@@ -192,6 +194,7 @@ impl Area {
             file,
             hasher: have.hasher,
             position: have.bytes,
+            behind: WriteBehind::default(),
         })
     }
 
@@ -209,8 +212,9 @@ impl Area {
             let _ = fs::remove_file(&sink.path);
             return Err(TransferError::Hash { path: sink.path });
         }
-        sink.file
-            .sync_all()
+        sink.behind
+            .finish()
+            .and_then(|()| sink.file.sync_all())
             .map_err(TransferError::write(&sink.path))?;
         let line = Line {
             index,
@@ -256,6 +260,7 @@ impl Sink {
     pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), TransferError> {
         self.file
             .write_all(data)
+            .and_then(|()| self.behind.wrote(&self.file, data.len() as u64))
             .map_err(TransferError::write(&self.path))?;
         self.hasher.update(data);
         self.position += data.len() as u64;

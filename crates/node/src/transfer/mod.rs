@@ -9,6 +9,7 @@
 //! | `message` | what the two sides say |
 //! | `manifest` | what there is to send, read and checked |
 //! | `area` | the hidden folder: partial files and the journal |
+//! | `write_behind` | data goes to the disk while more arrives |
 //! | `tickets` | which tickets are good, and for whom |
 //! | `active` | of two attempts at the same transfer, the newer goes on |
 //! | `receive` | [`Receiver`] |
@@ -27,6 +28,7 @@ mod receive;
 mod redial;
 mod send;
 mod tickets;
+mod write_behind;
 
 /// The hash by which transfers are verified end to end.
 pub use blake3::Hasher;

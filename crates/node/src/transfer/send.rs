@@ -82,7 +82,12 @@ pub async fn send(
         ..StreamSpec::default()
     })?;
     greet(&control, secret).await?;
-    let known = offer(&control, &manifest).await?;
+    // The offer follows without waiting for the welcome: that saves a round trip.
+    let offered = offer(&control, &manifest).await;
+    // A refusal explains an offer that nobody takes.
+    welcome(&control).await?;
+    offered?;
+    let known = known(&control, manifest.entries.len()).await?;
 
     let data = session.open_stream(StreamSpec::bulk(DATA_LABEL))?;
     let (records, queue) = mpsc::channel(READ_AHEAD);
@@ -139,7 +144,10 @@ async fn greet(control: &Stream, secret: Option<Secret>) -> Result<(), TransferE
     let hello = Request::Hello {
         secret: secret.unwrap_or_default(),
     };
-    say(control, &hello).await?;
+    say(control, &hello).await
+}
+
+async fn welcome(control: &Stream) -> Result<(), TransferError> {
     match hear(control).await? {
         Reply::Welcome => Ok(()),
         Reply::Refused { reason } => Err(TransferError::Refused(reason)),
@@ -147,8 +155,8 @@ async fn greet(control: &Stream, secret: Option<Secret>) -> Result<(), TransferE
     }
 }
 
-/// Offers the manifest; what the receiver has of each entry.
-async fn offer(control: &Stream, manifest: &Manifest) -> Result<Vec<Known>, TransferError> {
+/// Offers the manifest.
+async fn offer(control: &Stream, manifest: &Manifest) -> Result<(), TransferError> {
     let offer = Request::Offer {
         kind: manifest.kind,
         name: manifest.name.clone(),
@@ -159,8 +167,12 @@ async fn offer(control: &Stream, manifest: &Manifest) -> Result<Vec<Known>, Tran
         let list = list.to_vec();
         say(control, &Request::Entries { list }).await?;
     }
-    say(control, &Request::OfferEnd).await?;
-    let mut known = vec![Known::default(); manifest.entries.len()];
+    say(control, &Request::OfferEnd).await
+}
+
+/// What the receiver has of each of the `entries`.
+async fn known(control: &Stream, entries: usize) -> Result<Vec<Known>, TransferError> {
+    let mut known = vec![Known::default(); entries];
     loop {
         match hear(control).await? {
             Reply::Have {
