@@ -12,8 +12,8 @@ use crate::control::QueueGoal;
 
 /// Traffic released by one wake-up where something urgent shares the channel.
 const QUANTUM_SHORT: Duration = Duration::from_millis(1);
-/// Traffic released by one wake-up otherwise; at most an eighth of a round trip.
-const QUANTUM_FULL: Duration = Duration::from_millis(4);
+/// Traffic released by one wake-up otherwise; at most a sixth of a round trip.
+const QUANTUM_FULL: Duration = Duration::from_millis(5);
 /// Quanta in the bucket: a wake-up that is late by less than this loses nothing.
 const QUANTA_MAX: f64 = 2.0;
 /// Fewest packets in the bucket, so that slow paths are not held back by rounding.
@@ -40,7 +40,7 @@ impl Pacer {
     pub(crate) fn set_quantum(&mut self, goal: QueueGoal, rtt: Duration) {
         let quantum = match goal {
             QueueGoal::Short => QUANTUM_SHORT,
-            QueueGoal::Full => (rtt / 8).clamp(QUANTUM_SHORT, QUANTUM_FULL),
+            QueueGoal::Full => (rtt / 6).clamp(QUANTUM_SHORT, QUANTUM_FULL),
         };
         self.quantum_s = quantum.as_secs_f64();
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anabranch_base::Instant;
 
 /// Packets worth a wake-up.
-const PACKETS_PER_WAKE: f64 = 64.0;
+const PACKETS_PER_WAKE: f64 = 96.0;
 /// Below this many packets in a full hold-off, gathering them saves nothing.
 const PACKETS_MIN: f64 = 3.0;
 /// Time over which the packet rate is judged.
