@@ -60,7 +60,7 @@ pub(super) fn run(seed: Seed) -> io::Result<(Truth, Vec<Fit>)> {
     sender.connect(emulator.addresses()[0])?;
 
     let mut estimator = LinkEstimator::new(PROBES_MAX).map_err(io::Error::other)?;
-    estimator.observe_small(message(&sender, &receiver, rate, PACKET_BYTES)?);
+    estimator.observe_small(message(&sender, &receiver, PACKET_BYTES)?);
     let mut fits = Vec::new();
     let mut random = seed.stream("sizes");
     // A fifth of the simulated sizes: a tenth of a second at most.
@@ -71,7 +71,7 @@ pub(super) fn run(seed: Seed) -> io::Result<(Truth, Vec<Fit>)> {
         }
         let bytes = sizes[count % sizes.len()].next_multiple_of(PACKET_BYTES);
         estimator
-            .observe(bytes, message(&sender, &receiver, rate, bytes)?)
+            .observe(bytes, message(&sender, &receiver, bytes)?)
             .map_err(io::Error::other)?;
         if PROBES.contains(&count) {
             for (method, estimate) in estimates(&mut estimator).iter().enumerate() {
@@ -86,23 +86,14 @@ pub(super) fn run(seed: Seed) -> io::Result<(Truth, Vec<Fit>)> {
     Ok((truth, fits))
 }
 
-/// Sends one message at the link's rate; the time to the arrival of its last packet.
-fn message(
-    sender: &UdpSocket,
-    receiver: &UdpSocket,
-    rate: Rate,
-    bytes: u64,
-) -> io::Result<Duration> {
+/// Sends one message, all at once: a sleep between packets would be late now and then, and a link that is
+/// offered just its rate never makes up for it. The time to the arrival of its last packet.
+fn message(sender: &UdpSocket, receiver: &UdpSocket, bytes: u64) -> io::Result<Duration> {
     let packets = bytes.div_ceil(PACKET_BYTES);
-    let gap = rate.time_to_send(PACKET_BYTES);
     let begin = Clock::now();
     thread::scope(|scope| {
         let sending = scope.spawn(move || {
-            for index in 0..packets {
-                let due = begin + gap * u32::try_from(index).unwrap_or(u32::MAX);
-                if let Some(early) = due.checked_duration_since(Clock::now()) {
-                    thread::sleep(early);
-                }
+            for _ in 0..packets {
                 sender.send(&[0; PAYLOAD_BYTES])?;
             }
             Ok::<_, io::Error>(())
