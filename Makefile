@@ -60,6 +60,10 @@ demo: build ## streams and a file over three emulated paths, one of which fails 
 pairs: build ## the path pairs of docs/performance.md in virtual time, as JSON
 	$(CARGO) run --release --locked -q -p anabranch-cli -- lab run pairs --json
 
+.PHONY: report
+report: build ## every experiment of the lab on one page, lab-report/report.html (several minutes)
+	$(CARGO) run --release --locked -q -p anabranch-cli -- lab report
+
 .PHONY: bench
 bench: ## benchmarks
 	$(CARGO) bench --workspace --locked
