@@ -19,6 +19,18 @@ pub(crate) struct Piece {
     pub charge: u64,
 }
 
+/// Mean deviations beyond which a prediction is wrong for certain: the K of RFC 6298 §2.
+const CERTAIN: u32 = 4;
+
+/// When what is sent from now on would arrive.
+pub(crate) trait Outlook {
+    /// Predicted time until the last of so many bytes has arrived; `None` while nothing is known.
+    fn arrival(&self, bytes: usize) -> Option<Duration>;
+
+    /// Mean deviation of that prediction.
+    fn error(&self) -> Duration;
+}
+
 /// What became of an ADU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AduFate {
@@ -416,37 +428,59 @@ impl SendStream {
         self.advance_cursor();
     }
 
-    /// Drops ADUs at the head of the queue that are predicted to miss their deadline, while a younger
-    /// one would make its own: what is sent in vain makes those behind it late, too. `arrival` is
-    /// the time from now at which the last of so many bytes would arrive.
+    /// Drops ADUs that are predicted to miss their deadline, while the youngest would make its own:
+    /// what is sent in vain makes those behind it late, too.
+    ///
+    /// Those within the next `reach` bytes are looked at, each as coming after those that stay.
+    /// O(ADUs within `reach`).
     pub(crate) fn drop_hopeless(
         &mut self,
         now: Instant,
-        arrival: impl Fn(usize) -> Option<Duration>,
+        reach: usize,
+        outlook: &impl Outlook,
         settled: &mut Vec<Settled>,
     ) {
-        let would_miss = |adu: &SendAdu| {
-            let left = adu.deadline.map(|deadline| deadline.since(now));
-            left.is_some_and(|left| arrival(adu.unsent()).is_some_and(|time| time > left))
+        let would_miss = |adu: &SendAdu, ahead: usize| {
+            let Some(deadline) = adu.deadline else {
+                return false;
+            };
+            let Some(arrival) = outlook.arrival(ahead + adu.unsent()) else {
+                return false;
+            };
+            let left = deadline.since(now);
+            let error = outlook.error();
+            // What has begun is given up only when it is late for certain, because what was sent of it
+            // is wasted then; and nothing begins that is not expected to end in time.
+            if adu.sent > 0 {
+                arrival > left + CERTAIN * error
+            } else {
+                arrival + error > left
+            }
         };
         // The youngest is never dropped: a prediction may be wrong, and only sending corrects it.
         if self
             .adus
             .back()
-            .is_none_or(|adu| adu.unsent() == 0 || would_miss(adu))
+            .is_none_or(|adu| adu.unsent() == 0 || would_miss(adu, 0))
         {
             return;
         }
-        let youngest = self.end() - 1;
-        while self.cursor < youngest {
-            let sequence = self.cursor;
-            let Some(adu) = self.adu(sequence).filter(|adu| would_miss(adu)) else {
-                return;
+        let mut ahead = 0;
+        for sequence in self.cursor..self.end() - 1 {
+            let Some(adu) = self.adu(sequence).filter(|adu| !adu.done) else {
+                continue;
             };
-            debug_assert!(!adu.done);
-            settled.push(self.give_up(sequence));
-            self.advance_cursor();
+            let unsent = adu.unsent();
+            if would_miss(adu, ahead) {
+                settled.push(self.give_up(sequence));
+                continue;
+            }
+            ahead += unsent;
+            if ahead >= reach {
+                break;
+            }
         }
+        self.advance_cursor();
     }
 
     /// Ends an ADU that is late or will be.

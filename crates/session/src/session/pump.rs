@@ -4,7 +4,7 @@
 //! taken. Beside the fragment that the policy chose, a container takes along what else fits: control
 //! frames first, then further ADUs of the same stream, then of streams no more important than it.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_channel::{Endpoint, QueueGoal};
@@ -15,7 +15,7 @@ use crate::{
     event::Event,
     flight::{Item, Packet},
     report::TIMESTAMP_PERIOD,
-    send::{Piece, SendStream},
+    send::{Outlook, Piece, SendStream},
     wire::{
         self, Control,
         container::{self, HEADER_BYTES_MAX},
@@ -28,9 +28,9 @@ const CONTROL_BYTES_MAX: usize = 600;
 /// A fragment smaller than this is not worth its header, unless it completes an ADU.
 const FRAGMENT_BYTES_MIN: usize = 96;
 /// Time between two looks for what a second copy would help.
-const COPY_CHECK_PERIOD: std::time::Duration = std::time::Duration::from_millis(4);
+const COPY_CHECK_PERIOD: Duration = Duration::from_millis(4);
 /// A pressing stream that has sent within this time keeps one channel's queue short.
-pub(super) const PRESSING_MEMORY: std::time::Duration = std::time::Duration::from_secs(2);
+pub(super) const PRESSING_MEMORY: Duration = Duration::from_secs(2);
 
 /// Buffers of the pump, kept between runs.
 #[derive(Debug, Default)]
@@ -96,14 +96,13 @@ impl Session {
             if view.deadline.is_none() {
                 continue;
             }
-            let usable = scratch.channels.iter().enumerate();
-            let usable = usable.filter(|&(index, _)| view.may_use(index));
-            let arrival = |bytes| {
-                arrival::completion(usable.clone().map(|(_, channel)| channel), bytes as u64)
+            let outlook = ChannelsOutlook {
+                channels: &scratch.channels,
+                stream: view,
             };
             let mut settled = Vec::new();
             if let Some(half) = self.send.get_mut(&view.id) {
-                half.drop_hopeless(now, arrival, &mut settled);
+                half.drop_hopeless(now, outlook.slots_bytes(), &outlook, &mut settled);
             }
             if !settled.is_empty() {
                 changed.push(index);
@@ -635,6 +634,41 @@ impl Session {
                 self.pump_at = Some(self.pump_at.map_or(at, |earlier| earlier.min(at)));
             }
         }
+    }
+}
+
+/// What the channels that a stream may use hold out to it.
+struct ChannelsOutlook<'a> {
+    channels: &'a [ChannelView],
+    stream: &'a StreamView,
+}
+
+impl<'a> ChannelsOutlook<'a> {
+    fn usable(&self) -> impl Iterator<Item = &'a ChannelView> + Clone {
+        let (channels, stream) = (self.channels, self.stream);
+        (0..channels.len())
+            .filter(|&index| stream.may_use(index))
+            .map(|index| &channels[index])
+    }
+
+    /// Bytes that may leave now.
+    fn slots_bytes(&self) -> usize {
+        self.usable()
+            .map(|channel| channel.slots * channel.packet_bytes)
+            .sum()
+    }
+}
+
+impl Outlook for ChannelsOutlook<'_> {
+    fn arrival(&self, bytes: usize) -> Option<Duration> {
+        arrival::completion(self.usable(), bytes as u64)
+    }
+
+    /// That of the round trip on the channel which the next packet would take.
+    fn error(&self) -> Duration {
+        self.usable()
+            .min_by_key(|&channel| arrival::next_arrival(channel))
+            .map_or(Duration::ZERO, |channel| channel.rtt_variation)
     }
 }
 

@@ -51,6 +51,47 @@ fn a_lost_fragment_goes_before_new_data() {
     assert_eq!(take(&mut s, 1000).expect("new data").place.offset, 1000);
 }
 
+/// Arrival of the first byte and error of the prediction, in milliseconds, at 1 kB/ms.
+struct Steady(u64, u64);
+
+impl Outlook for Steady {
+    fn arrival(&self, bytes: usize) -> Option<Duration> {
+        Some(Duration::from_millis(self.0) + Duration::from_micros(bytes as u64))
+    }
+
+    fn error(&self) -> Duration {
+        Duration::from_millis(self.1)
+    }
+}
+
+/// What has begun is ended unless it is late for certain; what may be late does not begin; and what is
+/// behind it in the same slots is judged with it.
+#[test]
+fn an_adu_at_the_edge_is_ended_but_not_begun() {
+    let drops = |taken: usize, first_ms: u64, error_ms: u64| {
+        let mut s = stream(true, Some(100));
+        for at_ms in [0, 4, 60] {
+            s.push(Instant::from_millis(at_ms), Bytes::from(vec![0; 2000]));
+        }
+        if taken > 0 {
+            take(&mut s, taken).expect("data");
+        }
+        let mut settled = Vec::new();
+        let outlook = Steady(first_ms, error_ms);
+        s.drop_hopeless(Instant::from_millis(60), 3000, &outlook, &mut settled);
+        settled
+            .iter()
+            .map(|settled| settled.sequence)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(drops(0, 36, 0), [0u64; 0]);
+    // 40 ms are left to the first: 39 may be 42. The second takes its place in the slots.
+    assert_eq!(drops(0, 37, 3), [0]);
+    // It would take 42, which may be 39; what is behind it arrives after it.
+    assert_eq!(drops(1000, 41, 1), [1]);
+    assert_eq!(drops(1000, 44, 1), [0, 1]);
+}
+
 /// What would be late is dropped as long as something younger would not be; the youngest never is.
 #[test]
 fn hopeless_adus_give_way_to_younger_ones() {
@@ -62,14 +103,14 @@ fn hopeless_adus_give_way_to_younger_ones() {
     let mut settled = Vec::new();
     let mut drop_at = |s: &mut SendStream, now_ms, arrival_ms| {
         settled.clear();
-        let arrival = |_: usize| Some(Duration::from_millis(arrival_ms));
-        s.drop_hopeless(Instant::from_millis(now_ms), arrival, &mut settled);
+        let outlook = Steady(arrival_ms, 0);
+        s.drop_hopeless(Instant::from_millis(now_ms), 1000, &outlook, &mut settled);
         settled
             .iter()
             .map(|settled| settled.sequence)
             .collect::<Vec<_>>()
     };
-    assert_eq!(drop_at(&mut s, 60, 40), [0u64; 0]);
+    assert_eq!(drop_at(&mut s, 60, 39), [0u64; 0]);
     assert_eq!(drop_at(&mut s, 60, 1000), [0u64; 0]);
     assert_eq!(drop_at(&mut s, 60, 80), [0, 1]);
     assert_eq!(drop_at(&mut s, 90, 80), [0u64; 0]);
