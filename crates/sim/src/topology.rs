@@ -26,7 +26,7 @@
 //! | [`random`] | two to four routes that share bottlenecks or do not, with the truth about it |
 
 mod figure8;
-pub mod horde_six;
+mod horde_six;
 mod random;
 mod three_sites;
 

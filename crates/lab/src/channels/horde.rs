@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, Seed};
 use anabranch_link::{Duplex, Verdict};
-use anabranch_sim::topology::horde_six::{Channel, PACKET_BYTES};
+use anabranch_sim::topology::{Channel, PACKET_BYTES};
 
 /// How long a channel is filled, and probed.
 const FILLED: Duration = Duration::from_secs(600);

@@ -5,7 +5,7 @@ mod measure;
 
 use std::collections::BTreeMap;
 
-use anabranch_sim::topology::horde_six::HORDE_CHANNELS;
+use anabranch_sim::topology::HORDE_CHANNELS;
 use serde_json::json;
 
 use crate::{
