@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`pairs`] | two and three unequal paths in virtual time, every policy |
+//! | [`prediction`] | mean predictors and percentiles on recorded paths |
 //! | [`channels`] | what recorded and simulated channels are like |
 //! | [`regression`] | effective bandwidth and least delay from sized messages |
 //! | [`mod@recording`], [`corpus`] | recorded paths, and which of them a run uses |
@@ -17,14 +18,17 @@ mod experiment;
 pub mod output;
 pub mod pairs;
 pub mod parallel;
+pub mod prediction;
 pub mod recording;
 pub mod regression;
+mod series;
 
 pub use experiment::{Experiment, Options, Outcome, Row};
 
 /// All experiments.
 pub const EXPERIMENTS: &[Experiment] = &[
     pairs::EXPERIMENT,
+    prediction::EXPERIMENT,
     channels::EXPERIMENT,
     regression::EXPERIMENT,
 ];
