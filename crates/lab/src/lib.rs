@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`pairs`] | two and three unequal paths in virtual time, every policy |
 //! | [`prediction`] | mean predictors and percentiles on recorded paths |
+//! | [`calibration`] | promised against kept probability on recorded paths |
 //! | [`channels`] | what recorded and simulated channels are like |
 //! | [`regression`] | effective bandwidth and least delay from sized messages |
 //! | [`mod@recording`], [`corpus`] | recorded paths, and which of them a run uses |
@@ -12,6 +13,7 @@
 //!
 //! Every result has one shape: [`Outcome`], flat rows, units in the names of the fields.
 
+pub mod calibration;
 pub mod channels;
 pub mod corpus;
 mod experiment;
@@ -29,6 +31,7 @@ pub use experiment::{Experiment, Options, Outcome, Row};
 pub const EXPERIMENTS: &[Experiment] = &[
     pairs::EXPERIMENT,
     prediction::EXPERIMENT,
+    calibration::EXPERIMENT,
     channels::EXPERIMENT,
     regression::EXPERIMENT,
 ];

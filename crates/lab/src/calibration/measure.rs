@@ -1,0 +1,186 @@
+//! How well the promises on one series were kept, and what they cost.
+
+use anabranch_stats::{
+    forecast::Config,
+    order::Window,
+    score::{Hindsight, Score, held},
+};
+
+use crate::series::{promises, ratio};
+
+/// Promises are judged from this sample on: before, neither we nor the baseline know much.
+pub(super) const FROM: usize = 100;
+/// Windows of the best fixed quantile in hindsight, in samples.
+const WINDOWS: [usize; 3] = [100, 500, 1000];
+/// Which of [`WINDOWS`] is the baseline.
+const BASELINE: usize = 1;
+/// Levels between those of the default configuration, for a finer curve.
+const LEVELS_BETWEEN: [f64; 5] = [0.6, 0.7, 0.8, 0.85, 0.97];
+/// Samples for which a promise stands.
+pub(super) const HOLDS: [usize; 4] = [1, 5, 10, 30];
+/// Our methods, in the order of [`HOLDS`].
+pub(super) const OURS: [&str; 4] = ["calibrated", "held_5", "held_10", "held_30"];
+/// The quantile of 500 outcomes, in the order of [`HOLDS`].
+pub(super) const PERCENTILES: [&str; 4] = [
+    "percentile_500",
+    "percentile_500_held_5",
+    "percentile_500_held_10",
+    "percentile_500_held_30",
+];
+
+/// The figures of one method at one level on one series.
+pub(super) struct Figures {
+    pub(super) method: &'static str,
+    pub(super) hold: usize,
+    /// The probability promised.
+    pub(super) promised: f64,
+    pub(super) score: Score,
+    /// Useful rate over that of the best fixed quantile of a fixed window in hindsight, kept as often.
+    pub(super) over_fixed: f64,
+    /// Useful rate over the one rate that is kept as often on this series.
+    pub(super) over_constant: f64,
+    /// Pinball loss over that of the quantile of 500 outcomes.
+    pub(super) pinball_ratio: f64,
+}
+
+impl Figures {
+    /// Whether the promises were kept as often as promised, to half a point.
+    pub(super) fn is_calibrated(&self) -> bool {
+        (self.score.kept() - self.promised).abs() <= 0.005 + 1e-12
+    }
+
+    /// Whether no 500 promises in a row were kept more than two points less often than promised.
+    pub(super) fn is_block_met(&self) -> bool {
+        self.score.block_kept_least >= self.promised - 0.02 - 1e-9
+    }
+}
+
+/// Every hold and level on `bps`.
+pub(super) fn all(bps: &[f64]) -> Vec<Figures> {
+    let mut all = Vec::new();
+    for hold in HOLDS {
+        let config = Config {
+            hold,
+            ..Config::default()
+        };
+        all.extend(figures(bps, &config));
+    }
+    let between = Config {
+        levels: LEVELS_BETWEEN.to_vec(),
+        hold: 1,
+    };
+    all.extend(figures(bps, &between));
+    all
+}
+
+/// The promises of the default configuration for the next sample.
+pub(super) fn of_next(bps: &[f64]) -> Vec<Figures> {
+    figures(bps, &Config::default())
+}
+
+fn figures(bps: &[f64], config: &Config) -> Vec<Figures> {
+    let hold = config.hold;
+    let Some(index) = HOLDS.iter().position(|known| *known == hold) else {
+        return Vec::new();
+    };
+    let outcomes = held(bps, hold);
+    let ours = promises(bps, config);
+    let baseline = percentiles(&outcomes, hold, &config.levels);
+    let mut sorted: Vec<f64> = outcomes.get(FROM..).unwrap_or_default().to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let mut all = Vec::new();
+    for (level, &promised) in config.levels.iter().enumerate() {
+        let hindsights: Vec<Hindsight> = WINDOWS
+            .iter()
+            .filter_map(|&window| Hindsight::of(&outcomes, window, hold, FROM, 1.0 - promised))
+            .collect();
+        for (method, promises) in [
+            (OURS[index], &ours[level]),
+            (PERCENTILES[index], &baseline[level]),
+        ] {
+            let judged = promises.get(FROM..outcomes.len()).unwrap_or_default();
+            let known = outcomes.get(FROM..).unwrap_or_default();
+            let Some(score) = Score::of(judged, known, promised) else {
+                continue;
+            };
+            let best = hindsights
+                .iter()
+                .map(|hindsight| hindsight.useful_at(score.kept()))
+                .fold(0.0, f64::max);
+            let constant = sorted.get(score.broken).copied().unwrap_or(0.0);
+            all.push(Figures {
+                method,
+                hold,
+                promised,
+                over_fixed: ratio(score.useful, best),
+                over_constant: ratio(score.useful, constant),
+                pinball_ratio: ratio(score.pinball, hindsights[BASELINE].pinball()),
+                score,
+            });
+        }
+    }
+    all
+}
+
+/// For each level the quantile of the last 500 outcomes that were known when a promise was made.
+fn percentiles(outcomes: &[f64], hold: usize, levels: &[f64]) -> Vec<Vec<f64>> {
+    let mut seen = Window::new(WINDOWS[BASELINE]);
+    let mut all = vec![Vec::with_capacity(outcomes.len()); levels.len()];
+    for t in 0..outcomes.len() {
+        if t >= hold {
+            // Recordings hold finite numbers only.
+            let _ = seen.push(outcomes[t - hold]);
+        }
+        for (promises, level) in all.iter_mut().zip(levels) {
+            promises.push(seen.quantile_of_next(1.0 - level).unwrap_or(0.0));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_base::Seed;
+
+    use super::*;
+
+    fn noise(samples: usize) -> Vec<f64> {
+        let mut random = Seed(3).stream("noise");
+        (0..samples)
+            .map(|_| (1e7 * random.normal(0.0, 0.5).exp()).floor())
+            .collect()
+    }
+
+    #[test]
+    fn the_baseline_is_what_the_ratio_is_to() {
+        let all = all(&noise(900));
+        assert_eq!(all.len(), 2 * (4 * 5 + 5));
+        for figures in all.iter().filter(|f| PERCENTILES.contains(&f.method)) {
+            assert!(
+                (figures.pinball_ratio - 1.0).abs() < 1e-9,
+                "{}",
+                figures.method
+            );
+        }
+    }
+
+    #[test]
+    fn no_look_ahead_gains_nothing_on_noise() {
+        for figures in of_next(&noise(2500)) {
+            if figures.method != OURS[0] || figures.promised > 0.96 {
+                continue;
+            }
+            assert!(figures.is_calibrated(), "{}", figures.score.kept());
+            // Whoever knows the whole series beforehand is better off, if not by much.
+            for gain in [figures.over_fixed, figures.over_constant] {
+                assert!((0.9..=1.02).contains(&gain), "{} {gain}", figures.promised);
+            }
+        }
+    }
+
+    #[test]
+    fn a_series_too_short_says_nothing() {
+        assert!(all(&noise(FROM)).is_empty());
+        assert!(all(&[]).is_empty());
+    }
+}
