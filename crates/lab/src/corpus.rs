@@ -150,14 +150,28 @@ fn read_index(folder: &Path) -> BTreeMap<PathBuf, Entry> {
     };
     lines
         .filter_map(|line| {
-            let cells: Vec<&str> = line.split(',').collect();
+            let cells = cells(line);
             let entry = Entry {
-                network: (*cells.get(network)?).to_owned(),
-                group: (*cells.get(group)?).to_owned(),
+                network: cells.get(network)?.clone(),
+                group: cells.get(group)?.clone(),
             };
             Some((PathBuf::from(cells.get(file)?), entry))
         })
         .collect()
+}
+
+/// The cells of a line; a quoted one may hold commas (RFC 4180, without line breaks).
+fn cells(line: &str) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut is_quoted = false;
+    for character in line.chars() {
+        match character {
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => cells.push(String::new()),
+            other => cells.last_mut().expect("never empty").push(other),
+        }
+    }
+    cells
 }
 
 #[cfg(test)]
@@ -182,10 +196,10 @@ mod tests {
         let root = folder.path();
         fs::create_dir(root.join("sea")).unwrap();
         fs::write(root.join("sea/one.csv"), "t_s,bandwidth_bps\n0,1\n1,2\n").unwrap();
-        fs::write(root.join("sea/two.csv"), "t_s,bandwidth_bps\n0,1\n0,2\n").unwrap();
+        fs::write(root.join("sea/two.csv"), "t_s,bandwidth_bps\n1,1\n0,2\n").unwrap();
         fs::write(
             root.join("index.csv"),
-            "file,type,group\nsea/one.csv,ship,g\n",
+            "file,type,group\nsea/one.csv,\"ship, at sea\",g\n",
         )
         .unwrap();
         let corpus = Corpus::read(&[root.to_owned()]).unwrap();
@@ -194,7 +208,7 @@ mod tests {
         };
         assert_eq!(
             (one.name.as_str(), one.network.as_str(), one.group.as_str()),
-            ("sea/one", "ship", "g")
+            ("sea/one", "ship, at sea", "g")
         );
         assert!(
             corpus

@@ -19,7 +19,7 @@ pub struct Recording {
     pub network: String,
     /// Recordings of one group were made at the same time; empty: of none.
     pub group: String,
-    /// When each row was measured, in seconds, strictly increasing.
+    /// When each row was measured, in seconds, never decreasing: some loggers write two rows in a second.
     pub times_s: Vec<f64>,
     /// Bandwidth in bits per second.
     pub bandwidth_bps: Option<Vec<Option<f64>>>,
@@ -236,10 +236,10 @@ impl Recording {
             Column::Time => {
                 let time = value.ok_or("t_s: nothing there, expected a time in seconds")?;
                 if let Some(&before) = self.times_s.last()
-                    && time <= before
+                    && time < before
                 {
                     return Err(format!(
-                        "t_s: {time} does not come after {before}, the time of the row before"
+                        "t_s: {time} comes before {before}, the time of the row above; sort the rows"
                     ));
                 }
                 self.times_s.push(time);
@@ -374,8 +374,8 @@ mod tests {
             ),
             ("t_s,rtt_ms\n0,-1\n", "f.csv, line 2: rtt_ms: found -1"),
             (
-                "t_s,rtt_ms\n1,5\n1,6\n",
-                "f.csv, line 3: t_s: 1 does not come after 1",
+                "t_s,rtt_ms\n1,5\n0.5,6\n",
+                "f.csv, line 3: t_s: 0.5 comes before 1",
             ),
             ("t_s,rtt_ms\n,5\n", "f.csv, line 2: t_s: nothing there"),
         ];
