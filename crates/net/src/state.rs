@@ -8,7 +8,7 @@ use std::{
 };
 
 use anabranch_base::{ChannelId, Instant, NodeId, Rate, SessionId, SocketId, StreamId};
-use anabranch_session::{CloseReason, Engine, Event, SessionCloseReason, StreamSpec};
+use anabranch_session::{Adu, CloseReason, Engine, Event, SessionCloseReason, StreamSpec};
 
 use crate::{
     clock::Clock,
@@ -117,7 +117,9 @@ pub(crate) struct StreamEntry {
     pub(crate) delivering: Waiters,
     pub(crate) observing: Waiters,
     pub(crate) events: VecDeque<StreamEvent>,
-    /// The peer finished, and everything was read.
+    /// What had arrived when the peer closed the session, to be read before its end is told.
+    pub(crate) remainder: VecDeque<Adu>,
+    /// The peer finished, and everything was read, or is in the remainder.
     pub(crate) is_finished: bool,
     /// This side finished.
     pub(crate) is_send_finished: bool,
@@ -389,6 +391,16 @@ impl State {
             } => self.stream_event(session, stream, StreamEvent::Throttle { rate }),
             Event::Finished { session, stream } => self.stream(session, stream, |entry| {
                 entry.is_finished = true;
+                entry.reading.wake();
+            }),
+            Event::Remainder {
+                session,
+                stream,
+                adus,
+                is_end,
+            } => self.stream(session, stream, |entry| {
+                entry.remainder = adus.into();
+                entry.is_finished |= is_end;
                 entry.reading.wake();
             }),
             Event::Delivered { session, stream } => self.stream(session, stream, |entry| {

@@ -140,7 +140,8 @@ impl Stream {
         state.engine.send_room(self.inner.session.id, self.inner.id)
     }
 
-    /// The next ADU; `None` once the peer has finished and everything was read.
+    /// The next ADU; `None` once the peer has finished and everything was read. What had arrived when the
+    /// peer closed the session is still read.
     ///
     /// # Errors
     /// The peer reset the stream, or the session is over.
@@ -158,6 +159,9 @@ impl Stream {
             state.dispatch_events(now);
             let closed = entry_of(state, ids.0)?.closed.clone();
             let entry = self.entry(state)?;
+            if let Some(adu) = entry.remainder.pop_front() {
+                return Poll::Ready(Ok(Some(adu)));
+            }
             if entry.is_finished {
                 return Poll::Ready(Ok(None));
             }

@@ -77,6 +77,36 @@ async fn adus_arrive_whole_and_in_order_over_several_channels() {
 }
 
 #[tokio::test]
+async fn what_was_delivered_is_read_after_the_sender_has_gone() {
+    within(async {
+        let (a, _b, outgoing, incoming) = pair(2).await;
+        let [read_later, accepted_later] = ["first", "second"].map(|label| {
+            let stream = outgoing.open_stream(StreamSpec::bulk(label)).unwrap();
+            for n in 0..100u8 {
+                stream.try_send(vec![n; 1000].into()).unwrap();
+            }
+            stream.finish().unwrap();
+            stream
+        });
+        let first = incoming.accept_stream().await.unwrap();
+        read_later.delivered().await.unwrap();
+        accepted_later.delivered().await.unwrap();
+        a.shutdown().await;
+        incoming.closed().await;
+        let second = incoming.accept_stream().await.unwrap();
+        for stream in [first, second] {
+            for n in 0..100u8 {
+                let adu = stream.recv().await.unwrap().expect("it was delivered");
+                assert_eq!((adu.sequence, adu.data[0]), (u64::from(n), n));
+            }
+            assert!(stream.recv().await.unwrap().is_none());
+        }
+        assert!(incoming.accept_stream().await.is_err());
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn bytes_flow_both_ways_through_the_adaptor() {
     within(async {
         let (_a, _b, outgoing, incoming) = pair(2).await;

@@ -365,7 +365,7 @@ impl Engine {
     }
 
     /// As [`Engine::send`], but refuses an ADU that would miss its stream's lifetime, as far as the
-    /// channels' queues can tell.
+    /// channels' queues and what the stream has waiting can tell.
     ///
     /// # Errors
     /// As [`Engine::send`], and [`SendError::WouldMiss`].
@@ -377,7 +377,7 @@ impl Engine {
         data: Bytes,
     ) -> Result<u64, SendError> {
         let session = self.session(session)?;
-        if let Some(refusal) = session.would_miss(stream) {
+        if let Some(refusal) = session.would_miss(stream, data.len()) {
             return Err(refusal);
         }
         session.send(now, stream, data)
@@ -790,6 +790,9 @@ impl Engine {
 
     fn end_session(&mut self, now: Instant, id: SessionId, reason: SessionCloseReason) {
         if let Some(mut session) = self.sessions.remove(&id) {
+            if matches!(reason, SessionCloseReason::Peer { .. }) {
+                session.hand_over_remainders(&mut self.events);
+            }
             session.close_channels(
                 now,
                 &mut self.endpoint,

@@ -140,6 +140,18 @@ pub enum Event {
         /// The stream.
         stream: StreamId,
     },
+    /// The peer closed the session while ADUs of a stream waited to be read: here they are. It comes
+    /// before [`Event::Closed`].
+    Remainder {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// What had arrived, in the stream's order, at most what its window holds.
+        adus: Vec<Adu>,
+        /// The peer had finished the stream, and this is all of it.
+        is_end: bool,
+    },
     /// Everything sent on a finished stream is at the peer's node.
     Delivered {
         /// The session.

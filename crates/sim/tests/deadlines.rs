@@ -151,3 +151,30 @@ fn a_cut_path_costs_no_deadline_that_a_copy_can_keep() {
     let count = in_time(&book, lifetime);
     assert!(count >= 3_990, "{count} of 4000 in time");
 }
+
+/// What an application offers is refused when what its stream has waiting already makes it late.
+#[test]
+fn an_adu_behind_a_long_backlog_would_miss() {
+    let paths = [path("rate=10 Mbit/s, delay=20 ms, queue=100 ms")];
+    let start = Load::messages(1_000, Duration::from_millis(1), 500);
+    let mut world = world(1, paths, vec![start]);
+    world.run_until(Instant::from_secs(1));
+    let now = world.now();
+    let session = world.app::<Sender>(0).session().expect("it connected");
+    let spec = StreamSpec {
+        lifetime: Some(Duration::from_millis(120)),
+        ..StreamSpec::default()
+    };
+    let engine = world.engine(0);
+    let stream = engine.open_stream(now, session, spec).expect("open");
+    let adu = bytes::Bytes::from(vec![0; 10_000]);
+    let accepted = (0..100)
+        .take_while(|_| {
+            engine
+                .send_if_timely(now, session, stream, adu.clone())
+                .is_ok()
+        })
+        .count();
+    // 100 ms of 10 Mbit/s, less what QUIC and IP add.
+    assert!((8..=12).contains(&accepted), "{accepted}");
+}

@@ -77,14 +77,13 @@ impl Session {
     }
 
     /// Predicted time until an ADU handed over now would arrive, when that exceeds its lifetime.
-    pub(crate) fn would_miss(&self, stream: StreamId) -> Option<SendError> {
-        let lifetime = self.send.get(&stream)?.spec.lifetime?;
-        let arrival = self
-            .scratch
-            .channels
-            .iter()
-            .map(arrival::next_arrival)
-            .min()?;
+    pub(crate) fn would_miss(&self, stream: StreamId, bytes: usize) -> Option<SendError> {
+        let half = self.send.get(&stream)?;
+        let lifetime = half.spec.lifetime?;
+        let pinned = half.spec.pinned;
+        let channels = self.scratch.channels.iter();
+        let usable = channels.filter(|channel| pinned.is_none_or(|only| only == channel.id));
+        let arrival = arrival::completion(usable, half.backlog_bytes() + bytes as u64)?;
         (arrival > lifetime).then_some(SendError::WouldMiss { arrival, lifetime })
     }
 
@@ -162,6 +161,24 @@ impl Session {
         }
         self.note_finished(stream, events);
         Some(Adu { sequence, data })
+    }
+
+    /// Hands the application what it has not read yet, because the session ends here: the peer may have
+    /// been told that it was delivered.
+    pub(crate) fn hand_over_remainders(&mut self, events: &mut VecDeque<Event>) {
+        for (&stream, half) in &mut self.recv {
+            let adus: Vec<Adu> = std::iter::from_fn(|| half.read())
+                .map(|(sequence, data, _)| Adu { sequence, data })
+                .collect();
+            if !adus.is_empty() {
+                events.push_back(Event::Remainder {
+                    session: self.id,
+                    stream,
+                    adus,
+                    is_end: half.is_finished(),
+                });
+            }
+        }
     }
 
     /// Tells the application when a receiving half is over.
