@@ -277,7 +277,10 @@ impl Control for Auto {
         }
     }
 
-    fn on_lost(&mut self, _lost: &Lost) {
+    fn on_lost(&mut self, lost: &Lost) {
+        if lost.is_forgiven {
+            return;
+        }
         self.lost += 1.0;
         self.round_lost += 1.0;
         self.judge_loss();
