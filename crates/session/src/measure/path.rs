@@ -23,6 +23,13 @@ const LEVELS: [f64; 3] = [0.9, 0.95, 0.99];
 /// One round-trip time in this much time is enough to know their distribution.
 const RTT_PERIOD: Duration = Duration::from_millis(5);
 
+/// The round trip of one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RoundTrip {
+    pub(super) sent_at: Instant,
+    pub(super) rtt: Duration,
+}
+
 /// Key: session, local socket, remote address.
 #[derive(Debug)]
 pub(super) struct Path {
@@ -33,6 +40,8 @@ pub(super) struct Path {
     is_dry: bool,
     /// Something was sent or acknowledged in the running window, or should have been.
     is_used: bool,
+    /// The packet sent last of those that the newest acknowledgement covers.
+    youngest: Option<RoundTrip>,
     /// Made with the first window, so that paths that carry nothing cost nothing.
     estimators: Option<Box<Estimators>>,
 }
@@ -100,6 +109,7 @@ impl Path {
             bytes: 0,
             is_dry: true,
             is_used: false,
+            youngest: None,
             estimators: None,
         }
     }
@@ -133,31 +143,41 @@ impl Path {
         self.is_used = self.channel.is_some();
     }
 
-    /// Whether the round-trip time was taken as a sample.
-    pub(super) fn acked(
-        &mut self,
-        number: u64,
-        bytes: u64,
-        sent_at: Instant,
-        rtt: Duration,
-    ) -> bool {
+    /// Takes an acknowledged packet; the youngest of the acknowledgement before, when this one is of
+    /// another.
+    ///
+    /// The others waited at the receiver until there were enough to acknowledge. Where queues are short,
+    /// that wait makes most of what moves in their round trips, and it moves alike on channels that an
+    /// application fills in turn.
+    pub(super) fn youngest(&mut self, this: RoundTrip) -> Option<RoundTrip> {
+        match &mut self.youngest {
+            Some(known) if known.sent_at + known.rtt == this.sent_at + this.rtt => {
+                if this.rtt < known.rtt {
+                    *known = this;
+                }
+                None
+            }
+            known => known.replace(this),
+        }
+    }
+
+    pub(super) fn acked(&mut self, number: u64, bytes: u64, sent_at: Instant, rtt: Duration) {
         self.bytes += bytes;
         self.is_used = true;
         if self.estimators.is_none() {
             self.estimators = Estimators::new();
         }
         let Some(estimators) = &mut self.estimators else {
-            return false;
+            return;
         };
         estimators.fate(number, false);
         if sent_at.since(estimators.rtt_at) < RTT_PERIOD {
-            return false;
+            return;
         }
         estimators.rtt_at = sent_at;
         estimators.rtt.observe(estimators.rtt_index, rtt);
         estimators.rtt_index += 1;
         estimators.rtt_last = rtt;
-        true
     }
 
     pub(super) fn lost(&mut self, number: u64) {

@@ -224,6 +224,14 @@ impl CoherenceMatrix {
         Ok(())
     }
 
+    /// Standard deviation of what is compared of a channel's delay; 0 before the first bin.
+    ///
+    /// # Panics
+    /// When there is no such channel.
+    pub fn deviation(&self, channel: usize) -> f64 {
+        self.channels[channel].variance().sqrt()
+    }
+
     /// How alike channels `first` < `second` are.
     ///
     /// The variance under independence is (1/n)·Σ_j ρ_x(j)·ρ_y(j) over all lags j [Bartlett 1935], so

@@ -40,6 +40,10 @@ pub struct Config {
     pub coefficient_leave: f64,
     /// Standard deviations (of independent channels) by which the correlation must differ from 0.
     pub score: f64,
+    /// Standard deviation of a channel's delay, movements slower than the trend and what own traffic
+    /// explains removed, up to which it is noise of the measurement: such a channel has no queue to
+    /// share.
+    pub noise: Duration,
     /// Time that both channels must have been measured before any answer.
     pub evidence: Duration,
     /// How long a new answer must stand before it is given.
@@ -65,6 +69,7 @@ impl Config {
             coefficient_enter: 0.4,
             coefficient_leave: 0.25,
             score: 5.0,
+            noise: Duration::ZERO,
             evidence: Duration::from_secs(15),
             hold: Duration::from_secs(5),
             interval: Duration::from_millis(350),
@@ -339,6 +344,13 @@ impl Detector {
         self.late
     }
 
+    /// Whether one of two channels shows nothing but noise.
+    fn is_quiet(&self, first: usize, second: usize) -> bool {
+        let noise_s = self.config.noise.as_secs_f64();
+        let deviation_s = |channel| self.matrix.deviation(channel);
+        deviation_s(first).min(deviation_s(second)) < noise_s
+    }
+
     fn check(&self, channel: usize) -> Result<(), EstimateError> {
         let range = "below the number of channels";
         within(
@@ -439,6 +451,7 @@ impl Detector {
                     .map(|(a, b)| a.max(b));
                 let is_known = both_since.is_some_and(|since| now >= since + self.evidence_bins);
                 let leaning = match self.matrix.pair(first, second) {
+                    Ok(_) if is_known && self.is_quiet(first, second) => Verdict::Separate,
                     Ok(coherence) if is_known => {
                         lean(&self.config, self.pairs[at].verdict, &coherence)
                     }
