@@ -6,6 +6,7 @@
 //! | [`prediction`] | mean predictors and percentiles on recorded paths |
 //! | [`calibration`] | promised against kept probability on recorded paths |
 //! | [`channels`] | what recorded and simulated channels are like |
+//! | [`bottleneck`] | which channels of a session share a bottleneck |
 //! | [`regression`] | effective bandwidth and least delay from sized messages |
 //! | [`mod@recording`], [`corpus`] | recorded paths, and which of them a run uses |
 //! | [`output`] | CSV, plots, and the page of `lab report` |
@@ -13,6 +14,7 @@
 //!
 //! Every result has one shape: [`Outcome`], flat rows, units in the names of the fields.
 
+pub mod bottleneck;
 pub mod calibration;
 pub mod channels;
 pub mod corpus;
@@ -33,5 +35,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
     prediction::EXPERIMENT,
     calibration::EXPERIMENT,
     channels::EXPERIMENT,
+    bottleneck::EXPERIMENT,
     regression::EXPERIMENT,
 ];
