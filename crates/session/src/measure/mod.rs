@@ -18,7 +18,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, SocketId};
 use anabranch_stats::{
-    bottleneck::{Detector, detector},
+    bottleneck::{Detector, Verdict, detector},
     joint::{Cell, JointWindow},
 };
 
@@ -208,10 +208,12 @@ impl Measures {
         let index = self.index(channel)?;
         let mut report = self.paths[index].report(self.window)?;
         if let Some(detector) = &self.detector {
-            let mut groups = vec![0; self.paths.len()];
-            detector.groups(&mut groups);
-            report.shares_with = (0..groups.len())
-                .filter(|&other| other != index && groups[other] == groups[index])
+            // Each pair by its own evidence: carried on from pair to pair, one error would make several.
+            let shares = |other: usize| {
+                other != index && detector.verdict(index, other) == Ok(Verdict::Shared)
+            };
+            report.shares_with = (0..self.paths.len())
+                .filter(|&other| shares(other))
                 .filter_map(|other| self.paths[other].channel())
                 .collect();
         }
