@@ -236,7 +236,7 @@ impl Channel {
         let tap = self.tap.lock();
         let in_flight = tap.in_flight + self.queued_bytes;
         let room = tap.control.window().saturating_sub(in_flight) as f64;
-        let rtt = tap.rtt().smoothed;
+        let rtt = tap.rtt_smoothed();
         let rate = tap.control.pacing_rate(rtt.as_secs_f64());
         drop(tap);
         self.pacer.set_quantum(self.queue_goal, rtt);
@@ -255,7 +255,7 @@ impl Channel {
         if tap.control.window() < tap.in_flight + self.queued_bytes + packet {
             return None;
         }
-        let rate = tap.control.pacing_rate(tap.rtt().smoothed.as_secs_f64());
+        let rate = tap.control.pacing_rate(tap.rtt_smoothed().as_secs_f64());
         drop(tap);
         let queued = self.queued_bytes as f64;
         Some(self.pacer.next_release(rate, packet as f64, queued))
@@ -421,12 +421,12 @@ impl Channel {
         let mtu_bytes = usize::from(self.connection.current_mtu());
         let tap = self.tap.lock();
         let rtt = tap.rtt();
-        let pacing = tap.control.pacing_rate(rtt.smoothed.as_secs_f64());
+        let pacing = tap.control.pacing_rate(tap.rtt_smoothed().as_secs_f64());
         Stats {
-            rtt_smoothed: rtt.smoothed,
-            rtt_min: rtt.min,
-            rtt_latest: rtt.latest,
-            rtt_variation: rtt.variation,
+            rtt_smoothed: rtt.smoothed().unwrap_or_default(),
+            rtt_min: rtt.min().unwrap_or_default(),
+            rtt_latest: rtt.latest().unwrap_or_default(),
+            rtt_variation: rtt.variation().unwrap_or_default(),
             rate_delivered: Rate::from_bps((tap.rate * 8.0) as u64),
             rate_paced: Rate::from_bps((pacing * 8.0) as u64),
             in_flight_bytes: tap.in_flight,
@@ -499,8 +499,8 @@ impl Channel {
         let rtt = tap.rtt();
         Signs {
             outstanding_since: tap.outstanding_since.map(|at| self.epoch.at(at)),
-            rtt_smoothed: rtt.smoothed,
-            rtt_variation: rtt.variation,
+            rtt_smoothed: rtt.smoothed().unwrap_or_default(),
+            rtt_variation: rtt.variation().unwrap_or_default(),
             ack_delay_max: self.config.ack_delay_max,
         }
     }

@@ -27,6 +27,7 @@ use std::{
 };
 
 use anabranch_base::Seed;
+use anabranch_stats::rtt::SmoothedRtt;
 use noq_proto::{
     RttEstimator,
     congestion::{Controller, ControllerFactory, ControllerMetrics},
@@ -106,7 +107,8 @@ pub(crate) struct Tap {
     first_sent_at: Instant,
     /// Smoothed delivery rate in bytes per second.
     pub(crate) rate: f64,
-    rtt: RttTrack,
+    /// Round-trip times, from the newest packet of each acknowledgement (RFC 9002 §5).
+    rtt: SmoothedRtt,
     /// Round trip of the newest packet acknowledged by the acknowledgement being processed.
     ack_sample: Option<Duration>,
     /// Since when the channel has been suspected.
@@ -132,50 +134,27 @@ pub(crate) struct Totals {
     pub spurious_events: u64,
 }
 
-/// Round-trip times, from the newest packet of each acknowledgement (RFC 9002 §5).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RttTrack {
-    pub latest: Duration,
-    pub smoothed: Duration,
-    pub variation: Duration,
-    pub min: Duration,
-}
-
-impl RttTrack {
-    fn update(&mut self, sample: Duration) {
-        self.latest = sample;
-        if self.smoothed.is_zero() {
-            *self = Self {
-                latest: sample,
-                smoothed: sample,
-                variation: sample / 2,
-                min: sample,
-            };
-            return;
-        }
-        self.min = self.min.min(sample);
-        let deviation = self.smoothed.abs_diff(sample);
-        self.variation = (self.variation * 3 + deviation) / 4;
-        self.smoothed = (self.smoothed * 7 + sample) / 8;
-    }
-}
-
 impl Tap {
     /// Takes the handshake's round trip for the first estimate.
     pub(crate) fn seed_rtt(&mut self, rtt: Duration) {
-        if self.rtt.smoothed.is_zero() {
-            self.rtt.update(rtt);
+        if self.rtt.smoothed().is_none() {
+            self.rtt.observe(rtt);
         }
     }
 
-    pub(crate) fn rtt(&self) -> RttTrack {
-        self.rtt
+    pub(crate) fn rtt(&self) -> &SmoothedRtt {
+        &self.rtt
+    }
+
+    /// The smoothed round-trip time; zero before the first.
+    pub(crate) fn rtt_smoothed(&self) -> Duration {
+        self.rtt.smoothed().unwrap_or_default()
     }
 
     /// Whether the loss of packets sent at `sent` says nothing about congestion: the path was silent
     /// for long, and is back. A short silence may have been a burst of real congestion.
     fn is_forgiven(&mut self, now: Instant, sent: Instant) -> bool {
-        let patience = FORGIVE_SILENCE.max(self.rtt.smoothed * 4);
+        let patience = FORGIVE_SILENCE.max(self.rtt_smoothed() * 4);
         if self
             .suspected_since
             .is_some_and(|since| now.saturating_duration_since(since) > patience)
@@ -389,7 +368,7 @@ impl Shared {
             delivered_at: now,
             first_sent_at: now,
             rate: 0.0,
-            rtt: RttTrack::default(),
+            rtt: SmoothedRtt::new(),
             ack_sample: None,
             suspected_since: None,
             forgive_before: None,
@@ -470,7 +449,7 @@ impl Controller for TapController {
     ) {
         let mut tap = self.0.lock();
         if let Some(sample) = tap.ack_sample.take() {
-            tap.rtt.update(sample);
+            tap.rtt.observe(sample);
         }
         let (in_flight, app_limited) = (tap.in_flight, tap.app_limited);
         tap.control
