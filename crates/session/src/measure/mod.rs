@@ -71,7 +71,13 @@ impl Measures {
             path.join(channel);
             return;
         }
-        self.paths.push(Path::new(channel, socket, remote));
+        let mut path = Path::new(channel, socket, remote);
+        if let Some(ends_at) = self.ends_at {
+            // It missed a part of the running window.
+            path.begin(ends_at - self.window, self.window);
+            path.ran_dry();
+        }
+        self.paths.push(path);
         self.widen();
     }
 
@@ -115,7 +121,7 @@ impl Measures {
         if self.ends_at.is_none() {
             self.ends_at = Some(now + self.window);
             for path in &mut self.paths {
-                path.begin();
+                path.begin(now, self.window);
             }
         }
         self.used_at = now;
@@ -178,7 +184,7 @@ impl Measures {
     /// Takes the windows that have ended by `now`.
     pub(crate) fn advance(&mut self, now: Instant) {
         while let Some(ends_at) = self.ends_at.filter(|&at| at <= now) {
-            self.end_window();
+            self.end_window(ends_at);
             let is_idle = ends_at.since(self.used_at) >= self.window * IDLE_WINDOWS;
             self.ends_at = (!is_idle).then_some(ends_at + self.window);
         }
@@ -190,10 +196,10 @@ impl Measures {
         }
     }
 
-    fn end_window(&mut self) {
+    fn end_window(&mut self, now: Instant) {
         self.row.clear();
         for path in &mut self.paths {
-            self.row.push(path.end_window(self.window));
+            self.row.push(path.end_window(now));
         }
         if let Some(rows) = &mut self.rows
             && self.row.iter().any(|cell| *cell != Cell::Missing)

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, Rate, SocketId};
 use anabranch_stats::{
-    bandwidth::{Bound, Sample, Survival},
+    bandwidth::{Sampler, Survival},
     forecast::{Config, Forecaster},
     joint::Cell,
     loss::{Bursts, LossRate},
@@ -36,8 +36,8 @@ pub(super) struct Path {
     socket: SocketId,
     remote: SocketAddr,
     channel: Option<ChannelId>,
-    bytes: u64,
-    is_dry: bool,
+    /// Runs while anything is sent on any path of the session.
+    sampler: Option<Sampler>,
     /// Something was sent or acknowledged in the running window, or should have been.
     is_used: bool,
     /// The packet sent last of those that the newest acknowledgement covers.
@@ -106,8 +106,7 @@ impl Path {
             socket,
             remote,
             channel: Some(channel),
-            bytes: 0,
-            is_dry: true,
+            sampler: None,
             is_used: false,
             youngest: None,
             estimators: None,
@@ -125,7 +124,7 @@ impl Path {
     pub(super) fn join(&mut self, channel: ChannelId) {
         self.channel = Some(channel);
         // Part of the running window was not measured.
-        self.is_dry = true;
+        self.ran_dry();
         if let Some(estimators) = &mut self.estimators {
             estimators.fates.reset();
         }
@@ -133,13 +132,13 @@ impl Path {
 
     pub(super) fn leave(&mut self) {
         self.channel = None;
-        self.is_dry = true;
+        self.ran_dry();
     }
 
-    /// The first window after idle time begins.
-    pub(super) fn begin(&mut self) {
-        self.bytes = 0;
-        self.is_dry = false;
+    /// The first window of `window` after idle time begins.
+    pub(super) fn begin(&mut self, now: Instant, window: Duration) {
+        // The engine's settings keep the window within the sampler's range.
+        self.sampler = Sampler::new(window, now).ok();
         self.is_used = self.channel.is_some();
     }
 
@@ -162,7 +161,9 @@ impl Path {
     }
 
     pub(super) fn acked(&mut self, number: u64, bytes: u64, sent_at: Instant, rtt: Duration) {
-        self.bytes += bytes;
+        if let Some(sampler) = &mut self.sampler {
+            sampler.delivered(bytes);
+        }
         self.is_used = true;
         if self.estimators.is_none() {
             self.estimators = Estimators::new();
@@ -188,35 +189,34 @@ impl Path {
     }
 
     pub(super) fn ran_dry(&mut self) {
-        self.is_dry = true;
+        if let Some(sampler) = &mut self.sampler {
+            sampler.ran_dry();
+        }
     }
 
-    /// The running window ends after `window`; its cell in the row of all paths.
-    pub(super) fn end_window(&mut self, window: Duration) -> Cell {
-        let rate = Rate::from_bytes_per(self.bytes, window);
-        let bound = if self.is_dry {
-            Bound::AtLeast
-        } else {
-            Bound::Exact
-        };
+    /// The running window ends at `now`; its cell in the row of all paths.
+    pub(super) fn end_window(&mut self, now: Instant) -> Cell {
+        let sample = self.sampler.as_mut().and_then(|sampler| sampler.poll(now));
+        let was_used = std::mem::replace(&mut self.is_used, self.channel.is_some());
+        if self.channel.is_none() {
+            self.ran_dry();
+        }
         // That a path which was not used holds at least nothing is no news.
-        let says_something = self.is_used && !(self.bytes == 0 && self.is_dry);
-        self.bytes = 0;
-        self.is_dry = self.channel.is_none();
-        self.is_used = self.channel.is_some();
-        let Some(estimators) = self.estimators.as_mut().filter(|_| says_something) else {
+        let news =
+            sample.filter(|sample| was_used && (sample.bps() > 0.0 || !sample.is_censored()));
+        let (Some(estimators), Some(sample)) = (self.estimators.as_mut(), news) else {
             return Cell::Missing;
         };
-        let sample = Sample { rate, bound };
         estimators.distribution.push(sample);
         estimators.is_fresh = false;
-        estimators.fastest = estimators.fastest.max(rate);
+        estimators.fastest = estimators.fastest.max(sample.rate);
         estimators.samples += 1;
         estimators.censored += u64::from(sample.is_censored());
         estimators.forecaster.observe(sample);
-        match bound {
-            Bound::AtLeast => Cell::AtLeast(sample.bps()),
-            Bound::Exact => Cell::Exact(sample.bps()),
+        if sample.is_censored() {
+            Cell::AtLeast(sample.bps())
+        } else {
+            Cell::Exact(sample.bps())
         }
     }
 

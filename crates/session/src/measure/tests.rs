@@ -107,3 +107,15 @@ fn a_channel_that_returns_finds_what_its_path_learned() {
     measures.join(ChannelId(7), SocketId(0), remote(1));
     assert!(measures.report(ChannelId(7)).unwrap().samples > 40);
 }
+
+#[test]
+fn a_path_that_joins_while_windows_run_is_measured() {
+    let mut measures = Measures::new(WINDOW);
+    measures.join(ONE, SocketId(0), remote(1));
+    run(&mut measures, 1, 2, |_, _| true);
+    measures.join(TWO, SocketId(0), remote(2));
+    run(&mut measures, 3, 10, |_, _| true);
+    let report = measures.report(TWO).unwrap();
+    assert!((49..=51).contains(&report.samples), "{}", report.samples);
+    assert!(report.bandwidth_p10.unwrap().as_bps() > 700_000);
+}
