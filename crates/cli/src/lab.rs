@@ -168,6 +168,10 @@ impl Run {
         });
         if results.iter().all(|result| result.rows.is_empty()) {
             return Err(Failure::usage(match &self.only {
+                Some(only) if experiment.takes_traces() => format!(
+                    "--only {only} matches no row of '{}', or the recordings it matches are too short",
+                    self.name
+                ),
                 Some(only) => format!("--only {only} matches no row of '{}'", self.name),
                 None => format!(
                     "'{}' has nothing to say of these recordings; they may be too short, or lack the column it needs",

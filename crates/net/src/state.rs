@@ -28,7 +28,7 @@ const STREAM_EVENTS_MAX: usize = 65_536;
 /// Application code that tells the peer that a backlog is full.
 const CODE_BUSY: u32 = 0x10;
 
-/// What the driver's task, the handles and the interface watch share.
+/// What the driver's thread, the handles and the interface watch share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) clock: Clock,

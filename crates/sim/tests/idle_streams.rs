@@ -38,7 +38,7 @@ struct End {
 impl End {
     fn new(seed: u8, allowed: AllowList) -> Self {
         let key = SecretKey::from_seed([seed; 32]);
-        let epoch = epoch();
+        let epoch = anabranch_sim::epoch::get();
         Self {
             engine: Engine::new(epoch, key, allowed, Config::default(), [seed; 32]),
             held: 0,
@@ -63,16 +63,6 @@ impl End {
             }
         }
     }
-}
-
-/// One moment for all engines; they get every later time as an argument.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the epoch of a test, not a clock"
-)]
-fn epoch() -> std::time::Instant {
-    static EPOCH: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-    *EPOCH.get_or_init(std::time::Instant::now)
 }
 
 /// Two ends with 1 ms between them.
