@@ -43,6 +43,7 @@ fn streams(count: u64) -> Vec<StreamView> {
         backlog_bytes: 1 << 20,
         deadline: (id % 2 == 1).then(|| Instant::from_millis(500 + id)),
         pinned: None,
+        claim: None,
     };
     (0..count).map(stream).collect()
 }

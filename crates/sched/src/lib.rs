@@ -6,6 +6,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`spec`] | [`StreamSpec`]: what an application declares about a stream |
+//! | [`plan`] | [`Plan`]: which path carries how much of which promised stream |
 //! | [`view`] | [`ChannelView`], [`StreamView`], [`View`]: what a policy sees |
 //! | [`policy`] | [`Scheduler`], the one trait, and every policy behind it, one a file |
 //! | [`pick`] | which stream goes next: strict priority, then weighted fair shares |
@@ -13,10 +14,12 @@
 
 pub mod arrival;
 pub mod pick;
+pub mod plan;
 pub mod policy;
 pub mod spec;
 pub mod view;
 
+pub use plan::{Assignment, Plan};
 pub use policy::{Decision, Policy, Scheduler};
-pub use spec::{Order, Priority, SpecError, StreamSpec};
+pub use spec::{Demand, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec};
 pub use view::{ChannelMask, ChannelView, StreamView, View};

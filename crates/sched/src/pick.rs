@@ -165,6 +165,7 @@ pub(crate) mod tests {
             backlog_bytes: backlog,
             deadline: None,
             pinned: None,
+            claim: None,
         }
     }
 

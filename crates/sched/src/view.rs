@@ -47,6 +47,20 @@ pub struct StreamView {
     /// The only channel it may use, as an index into [`View::channels`]; `Some(None)` when that
     /// channel is not there.
     pub pinned: Option<Option<usize>>,
+    /// What it was promised; `None` for elastic streams, and while no promise is in force.
+    pub claim: Option<Claim>,
+}
+
+/// What a promised stream may count on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Claim {
+    /// The rate that each window needs, in bytes per second.
+    pub bytes_per_s: f64,
+    /// The window.
+    pub window: Duration,
+    /// Place in the order of precedence, 0 first: by probability, then bound on late packets, then window
+    /// constraint [IQ-Paths §V-B.2].
+    pub rank: u32,
 }
 
 impl StreamView {

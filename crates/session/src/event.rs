@@ -216,7 +216,7 @@ pub enum SessionCloseReason {
 }
 
 /// A stream command was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
     /// No such session, or it is over.
@@ -234,7 +234,7 @@ pub enum StreamError {
 }
 
 /// An ADU was not accepted; nothing of it was sent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
     /// The stream's buffer is full; wait for `Writable`. The ADU is handed back.

@@ -15,10 +15,11 @@ mod weighted_round_robin;
 
 use std::{fmt, str::FromStr};
 
-use anabranch_base::StreamId;
+use anabranch_base::{Instant, StreamId};
 
 use crate::{
     pick::Picker,
+    plan::Plan,
     view::{ChannelMask, View},
 };
 
@@ -50,6 +51,11 @@ pub trait Scheduler: Send + fmt::Debug {
 
     /// The stream is closed; forget it.
     fn forget(&mut self, stream: StreamId);
+
+    /// Promised streams were mapped to paths anew. What was sent of the running window still counts.
+    fn remap(&mut self, now: Instant, plan: &Plan) {
+        let _ = (now, plan);
+    }
 }
 
 /// A policy, by name.

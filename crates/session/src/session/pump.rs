@@ -697,6 +697,7 @@ fn stream_view(half: &SendStream, channels: &[ChannelView]) -> StreamView {
             .spec
             .pinned
             .map(|pinned| channels.iter().position(|channel| channel.id == pinned)),
+        claim: None,
     }
 }
 

@@ -31,7 +31,7 @@ pub const FRAGMENT_HEADER_BYTES_MAX: usize = 1 + 8 + 8 + 4 + 2;
 pub const TOKEN_BYTES: usize = 16;
 
 /// Part of an ADU.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Fragment {
     /// The stream.
     pub stream: StreamId,
@@ -47,7 +47,7 @@ pub struct Fragment {
 
 /// Messages between the two ends of a session. All of them state facts rather than steps, so that
 /// one that is repeated or overtaken does no harm.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Control {
     /// 0x01: the sender's version and the credit it grants at first.
     Hello {
@@ -137,7 +137,7 @@ pub enum Control {
 }
 
 /// A frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
     /// Part of an ADU.
     Fragment(Fragment),
@@ -423,6 +423,8 @@ fn read_spec(input: &mut Bytes) -> Result<StreamSpec, DecodeError> {
         priority,
         weight,
         pinned: None,
+        guarantee: None,
+        may_split: true,
         duplex: flags & 4 != 0,
         notify: false,
         label,

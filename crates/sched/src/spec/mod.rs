@@ -1,8 +1,12 @@
 //! What an application declares about a stream.
 
+mod guarantee;
+
 use std::time::Duration;
 
 use anabranch_base::ChannelId;
+
+pub use guarantee::{Demand, Grade, Guarantee, GuaranteeError};
 
 /// Largest application data unit, in bytes.
 pub const ADU_BYTES_MAX: usize = 16 << 20;
@@ -10,6 +14,8 @@ pub const ADU_BYTES_MAX: usize = 16 << 20;
 pub const LABEL_BYTES_MAX: usize = 128;
 /// A lifetime up to this is short beside the queues that bulk traffic builds.
 pub const LIFETIME_SHORT: Duration = Duration::from_secs(1);
+/// A stream with a lifetime up to this stays on one path.
+pub const LIFETIME_TIGHT: Duration = Duration::from_millis(150);
 /// Largest weight of a stream.
 pub const WEIGHT_MAX: u32 = 10_000;
 
@@ -44,8 +50,9 @@ impl Default for Priority {
     }
 }
 
-/// What a stream needs. The receiving node learns it when the stream opens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a stream needs. The receiving node learns it when the stream opens, all but the guarantee and
+/// the cap, which concern what this side sends.
+#[derive(Clone, Debug, PartialEq)]
 pub struct StreamSpec {
     /// Lost fragments are sent again, until [`StreamSpec::lifetime`] if there is one.
     pub reliable: bool,
@@ -60,6 +67,11 @@ pub struct StreamSpec {
     pub weight: u32,
     /// The only channel the stream may use; `None`: any.
     pub pinned: Option<ChannelId>,
+    /// What is to be promised about what this side sends; `None`: it takes its share of what is there.
+    pub guarantee: Option<Guarantee>,
+    /// A guaranteed stream may be spread over several paths if none alone suffices. Streams with a
+    /// lifetime up to [`LIFETIME_TIGHT`] are not, whatever this says: parts would wait for each other.
+    pub may_split: bool,
     /// The accepting node may send on the stream, too.
     pub duplex: bool,
     /// Report every ADU's fate (`Acked`, `Lost`) to the sender; `Expired` is always reported.
@@ -78,6 +90,8 @@ impl Default for StreamSpec {
             priority: Priority::NORMAL,
             weight: 100,
             pinned: None,
+            guarantee: None,
+            may_split: true,
             duplex: false,
             notify: false,
             label: String::new(),
@@ -86,7 +100,7 @@ impl Default for StreamSpec {
 }
 
 /// A spec that cannot be honoured.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SpecError {
     /// `weight` is out of range.
     #[error("weight is {0}; it must be from 1 to 10000")]
@@ -97,6 +111,9 @@ pub enum SpecError {
     /// `label` is too long.
     #[error("label has {0} bytes; at most 128 fit")]
     Label(usize),
+    /// The guarantee is impossible.
+    #[error(transparent)]
+    Guarantee(#[from] GuaranteeError),
 }
 
 impl StreamSpec {
@@ -141,6 +158,18 @@ impl StreamSpec {
         self.is_urgent() || self.lifetime.is_some_and(|time| time <= LIFETIME_SHORT)
     }
 
+    /// Whether a guarantee may be met by several paths together.
+    pub fn is_divisible(&self) -> bool {
+        self.may_split && self.lifetime.is_none_or(|time| time > LIFETIME_TIGHT)
+    }
+
+    /// Asks for `guarantee`.
+    #[must_use]
+    pub fn with_guarantee(mut self, guarantee: Guarantee) -> Self {
+        self.guarantee = Some(guarantee);
+        self
+    }
+
     /// Checks every range.
     ///
     /// # Errors
@@ -156,6 +185,9 @@ impl StreamSpec {
         }
         if self.label.len() > LABEL_BYTES_MAX {
             return Err(SpecError::Label(self.label.len()));
+        }
+        if let Some(guarantee) = &self.guarantee {
+            guarantee.validate()?;
         }
         Ok(())
     }

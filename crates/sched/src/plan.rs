@@ -1,0 +1,32 @@
+//! Which path carries how much of which promised stream.
+
+use std::time::Duration;
+
+use anabranch_base::{ChannelId, StreamId};
+
+/// The paths of one promised stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignment {
+    /// The stream.
+    pub stream: StreamId,
+    /// Its window.
+    pub window: Duration,
+    /// x/y of its window constraint; 1 without one.
+    pub constraint: f64,
+    /// What each of its paths is to carry in a window, in bytes; none is 0.
+    pub shares: Vec<(ChannelId, f64)>,
+}
+
+impl Assignment {
+    /// Bytes of a window, over all paths.
+    pub fn window_bytes(&self) -> f64 {
+        self.shares.iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// The mapping of all promised streams, in order of precedence.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The streams, the first in precedence first.
+    pub assignments: Vec<Assignment>,
+}
