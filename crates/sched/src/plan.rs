@@ -13,6 +13,8 @@ pub struct Assignment {
     pub window: Duration,
     /// x/y of its window constraint; 1 without one.
     pub constraint: f64,
+    /// Its packets may be sent on other paths when theirs is late; else only when that stands still.
+    pub may_split: bool,
     /// What each of its paths is to carry in a window, in bytes; none is 0.
     pub shares: Vec<(ChannelId, f64)>,
 }

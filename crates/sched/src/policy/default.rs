@@ -29,11 +29,25 @@ pub(super) struct EarliestArrival {
     picker: Picker,
 }
 
+impl EarliestArrival {
+    /// The next decision about the streams that are `eligible`.
+    pub(super) fn next_of(
+        &self,
+        view: &View<'_>,
+        eligible: impl Fn(&StreamView) -> bool,
+    ) -> Decision {
+        stream_then_channel(&self.picker, view, |index| {
+            let stream = &view.streams[index];
+            eligible(stream)
+                .then(|| choose(view, index, stream))
+                .flatten()
+        })
+    }
+}
+
 impl Scheduler for EarliestArrival {
     fn next(&mut self, view: &View<'_>) -> Decision {
-        stream_then_channel(&self.picker, view, |index| {
-            choose(view, index, &view.streams[index])
-        })
+        self.next_of(view, |_| true)
     }
 
     fn sent(&mut self, view: &View<'_>, stream: usize, _channels: ChannelMask, bytes: usize) {

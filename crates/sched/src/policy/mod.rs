@@ -8,6 +8,7 @@ mod blest;
 mod default;
 mod ecf;
 mod min_rtt;
+mod pgos;
 mod pinned;
 mod redundant;
 mod round_robin;
@@ -39,10 +40,15 @@ pub enum Decision {
 
 /// A scheduling policy.
 ///
-/// The session calls [`next`](Self::next) until it answers [`Decision::Wait`], and after each `Send`
+/// The session calls [`begin`](Self::begin), then [`next`](Self::next) until it answers [`Decision::Wait`], and after each `Send`
 /// calls [`sent`](Self::sent) with what went out; the view is up to date before every call. The state
 /// of a policy belongs to one session.
 pub trait Scheduler: Send + fmt::Debug {
+    /// A run of decisions begins; until the next one, streams only leave the view. O(streams).
+    fn begin(&mut self, view: &View<'_>) {
+        let _ = view;
+    }
+
     /// Decides about one fragment. Must not answer `Send` with a channel that has no slot.
     fn next(&mut self, view: &View<'_>) -> Decision;
 
@@ -61,9 +67,13 @@ pub trait Scheduler: Send + fmt::Debug {
 /// A policy, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Policy {
-    /// Ours: earliest arrival, with urgent streams kept off slow channels.
+    /// Ours: promised streams first, as [`Self::Pgos`] has them; the rest by earliest arrival, with urgent
+    /// streams kept off slow channels.
     #[default]
     Default,
+    /// Predictive guarantee scheduling by the plan of promised streams [IQ-Paths §V-B.2]; the same as the
+    /// default.
+    Pgos,
     /// One packet each, in turn.
     RoundRobin,
     /// Bytes in proportion to the channels' delivery rates (deficit round-robin).
@@ -87,8 +97,9 @@ pub struct ParsePolicyError(String);
 
 impl Policy {
     /// All policies.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Default,
+        Self::Pgos,
         Self::RoundRobin,
         Self::WeightedRoundRobin,
         Self::MinRtt,
@@ -102,6 +113,7 @@ impl Policy {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
+            Self::Pgos => "pgos",
             Self::RoundRobin => "round_robin",
             Self::WeightedRoundRobin => "weighted_round_robin",
             Self::MinRtt => "min_rtt",
@@ -119,7 +131,7 @@ impl Policy {
     /// A fresh scheduler of this policy.
     pub fn build(self) -> Box<dyn Scheduler> {
         match self {
-            Self::Default => Box::<default::EarliestArrival>::default(),
+            Self::Default | Self::Pgos => Box::<pgos::Pgos>::default(),
             Self::RoundRobin => Box::<round_robin::RoundRobin>::default(),
             Self::WeightedRoundRobin => Box::<weighted_round_robin::WeightedRoundRobin>::default(),
             Self::MinRtt => Box::<min_rtt::MinRtt>::default(),

@@ -126,6 +126,11 @@ impl Session {
         scratch: &mut Scratch,
         touched: &mut VecDeque<ChannelId>,
     ) {
+        self.scheduler.begin(&View {
+            now,
+            channels: &scratch.channels,
+            streams: &scratch.streams,
+        });
         loop {
             let view = View {
                 now,

@@ -1,0 +1,374 @@
+//! Predictive guarantee overlay scheduling [IQ-Paths §V-B.2b]: promised streams by their plan, the rest by
+//! earliest arrival.
+//!
+//! The precedence is that of Table I:
+//!
+//! 1. packets scheduled on the path that has a slot;
+//! 2. packets scheduled on another path, the earliest virtual deadline first, then the highest window
+//!    constraint;
+//! 3. packets that are not scheduled: elastic streams, and what a promised stream sends beyond its promise.
+//!    [`EarliestArrival`] decides about these.
+//!
+//! Paths are visited, and streams on each path, by virtual deadlines; see [`share`] and [`path`] for both
+//! and for what is done differently when a path is behind. Rule 2 as published would spread every stream
+//! over all paths whenever its own has no slot for a millisecond, because a slot exists here only when a
+//! packet may leave. So a packet is taken to another path only when it is late and arrives there sooner, and
+//! one whose stream is not to be divided only when its path is backing off. A path that was found late backs
+//! off, for twice as long each time, and what is scheduled on it may leave at once.
+//!
+//! A decision costs O(log streams + channels); beginning a run of the pump O(streams in the view). Nothing is
+//! allocated but by [`Scheduler::remap`].
+
+mod path;
+mod share;
+#[cfg(test)]
+mod tests;
+
+use anabranch_base::{Instant, StreamId};
+
+use self::{
+    path::Path,
+    share::{Nanos, Share, nanos},
+};
+use super::{Decision, Scheduler, default::EarliestArrival};
+use crate::{
+    arrival::{next_arrival, one_way},
+    plan::Plan,
+    view::{ChannelMask, View},
+};
+
+/// A packet later than this may be sent on another path.
+const GRACE: Nanos = 5e6;
+
+/// Deadlines that differ by less are equal.
+const TIE: Nanos = 1.0;
+
+/// A promised stream. Its index is its place in the order of precedence.
+#[derive(Clone, Debug)]
+struct Promised {
+    stream: StreamId,
+    constraint: f64,
+    may_split: bool,
+    is_ready: bool,
+    /// Its shares, as indices.
+    shares: std::ops::Range<usize>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Pgos {
+    elastic: EarliestArrival,
+    promised: Vec<Promised>,
+    /// Indices into `promised`, by stream, ascending.
+    by_stream: Vec<(StreamId, usize)>,
+    shares: Vec<Share>,
+    paths: Vec<Path>,
+    /// The share that the last decision took from, until it is known what was sent.
+    taken: Option<usize>,
+}
+
+impl Pgos {
+    fn find(&self, stream: StreamId) -> Option<usize> {
+        let at = self
+            .by_stream
+            .binary_search_by_key(&stream, |&(id, _)| id)
+            .ok()?;
+        Some(self.by_stream[at].1)
+    }
+
+    /// Index in the view of a stream that still has something to send. Views are in order of streams.
+    fn place(view: &View<'_>, stream: StreamId) -> Option<usize> {
+        view.streams
+            .binary_search_by_key(&stream, |stream| stream.id)
+            .ok()
+    }
+
+    /// Whose turn it is on the path, with the stream's place in the view; those without anything to
+    /// send are passed over.
+    fn turn(&mut self, path: usize, view: &View<'_>, now: Nanos) -> Option<(usize, usize)> {
+        loop {
+            let share = self.paths[path].peek(&self.shares, now)?;
+            let owner = &self.promised[self.shares[share].owner];
+            if let Some(place) = Self::place(view, owner.stream) {
+                return Some((share, place));
+            }
+            self.paths[path].take(share);
+        }
+    }
+
+    fn send(&mut self, path: usize, share: usize, stream: usize, channel: usize) -> Decision {
+        self.paths[path].take(share);
+        self.taken = Some(share);
+        Decision::Send {
+            stream,
+            channels: ChannelMask::only(channel),
+        }
+    }
+
+    /// Rule 1: the free path whose turn it is, and on it the stream whose turn it is.
+    fn scheduled_here(&mut self, view: &View<'_>, now: Nanos) -> Option<Decision> {
+        let mut best: Option<(Nanos, usize, usize, usize, usize)> = None;
+        for path in 0..self.paths.len() {
+            let Some(channel) = place_of(view, &self.paths[path]) else {
+                continue;
+            };
+            let due = self.paths[path].due;
+            if view.channels[channel].slots == 0
+                || best.is_some_and(|(first, ..)| first <= due + TIE)
+            {
+                continue;
+            }
+            if let Some((share, stream)) = self.turn(path, view, now) {
+                best = Some((due, path, share, stream, channel));
+            }
+        }
+        let (_, path, share, stream, channel) = best?;
+        if self.shares[share].lateness(now) <= GRACE {
+            self.paths[path].recover();
+        }
+        Some(self.send(path, share, stream, channel))
+    }
+
+    /// Rule 2: what another path should have sent already.
+    fn scheduled_elsewhere(&mut self, view: &View<'_>, now: Nanos) -> Option<Decision> {
+        let mut best: Option<(usize, usize, usize, usize)> = None;
+        for path in 0..self.paths.len() {
+            let Some((share, stream)) = self.turn(path, view, now) else {
+                continue;
+            };
+            let here = place_of(view, &self.paths[path]);
+            if here.is_some_and(|channel| view.channels[channel].slots > 0) {
+                // Rule 1 has it.
+                continue;
+            }
+            let (due, constraint) = self.urgency(share);
+            let is_later = best.is_some_and(|(_, first, ..)| {
+                let (first_due, first_constraint) = self.urgency(first);
+                (first_due, -first_constraint) <= (due, -constraint)
+            });
+            if is_later {
+                continue;
+            }
+            if let Some(channel) = self.refuge(view, path, share, stream, here, now) {
+                best = Some((path, share, stream, channel));
+            }
+        }
+        let (path, share, stream, channel) = best?;
+        self.paths[path].back_off(now);
+        Some(self.send(path, share, stream, channel))
+    }
+
+    fn urgency(&self, share: usize) -> (Nanos, f64) {
+        let share = &self.shares[share];
+        (share.due, self.promised[share.owner].constraint)
+    }
+
+    /// The free channel to which a share's next packet may be taken, if it may.
+    fn refuge(
+        &self,
+        view: &View<'_>,
+        path: usize,
+        share: usize,
+        stream: usize,
+        here: Option<usize>,
+        now: Nanos,
+    ) -> Option<usize> {
+        let is_backing_off = self.paths[path].is_backing_off(now) || here.is_none();
+        let owner = &self.promised[self.shares[share].owner];
+        let is_late = self.shares[share].lateness(now) > GRACE;
+        if !is_backing_off && !is_late {
+            return None;
+        }
+        let wait = here.map(|channel| next_arrival(&view.channels[channel]));
+        if !owner.may_split && !is_backing_off {
+            // Its packets would overtake each other, unless the path stands still.
+            let channel = &view.channels[here?];
+            if wait? < channel.rtt_smoothed * 2 {
+                return None;
+            }
+        }
+        let other = super::free_channels(view, stream)
+            .min_by_key(|&channel| one_way(&view.channels[channel]))?;
+        wait.is_none_or(|wait| one_way(&view.channels[other]) < wait)
+            .then_some(other)
+    }
+
+    /// Whether the stream has sent all that is scheduled, so that more of it takes its chance with the
+    /// elastic ones.
+    fn is_beyond(&self, stream: StreamId, now: Nanos) -> bool {
+        let Some(owner) = self.find(stream) else {
+            return true;
+        };
+        let mut shares = self.promised[owner].shares.clone();
+        shares.all(|share| !self.shares[share].is_scheduled(now))
+    }
+}
+
+/// The channel of a path in the view.
+fn place_of(view: &View<'_>, path: &Path) -> Option<usize> {
+    view.channels
+        .iter()
+        .position(|channel| channel.id == path.channel)
+}
+
+impl Scheduler for Pgos {
+    fn begin(&mut self, view: &View<'_>) {
+        self.taken = None;
+        if self.promised.is_empty() {
+            return;
+        }
+        let now = nanos(view.now);
+        for path in &mut self.paths {
+            path.clear();
+        }
+        let mut streams = view.streams.iter().map(|stream| stream.id).peekable();
+        for &(id, owner) in &self.by_stream {
+            while streams.next_if(|&next| next < id).is_some() {}
+            let is_ready = streams.peek() == Some(&id);
+            let owner = &mut self.promised[owner];
+            for index in owner.shares.clone() {
+                let share = &mut self.shares[index];
+                share.catch_up(now);
+                if !is_ready {
+                    continue;
+                }
+                if !owner.is_ready {
+                    share.ready_at = now;
+                }
+                if let Some(path) = self
+                    .paths
+                    .iter_mut()
+                    .find(|path| path.channel == share.channel)
+                {
+                    path.enter(index, share, owner.constraint);
+                }
+            }
+            owner.is_ready = is_ready;
+        }
+    }
+
+    fn next(&mut self, view: &View<'_>) -> Decision {
+        if self.promised.is_empty() {
+            return self.elastic.next(view);
+        }
+        if view.channels.iter().all(|channel| channel.slots == 0) {
+            return Decision::Wait;
+        }
+        let now = nanos(view.now);
+        self.taken = None;
+        if let Some(decision) = self.scheduled_here(view, now) {
+            return decision;
+        }
+        if let Some(decision) = self.scheduled_elsewhere(view, now) {
+            return decision;
+        }
+        self.elastic
+            .next_of(view, |stream| self.is_beyond(stream.id, now))
+    }
+
+    fn sent(&mut self, view: &View<'_>, stream: usize, channels: ChannelMask, bytes: usize) {
+        let id = view.streams[stream].id;
+        let Some(owner) = self.find(id) else {
+            self.elastic.sent(view, stream, channels, bytes);
+            return;
+        };
+        let now = nanos(view.now);
+        let taken = self
+            .taken
+            .take_if(|share| self.shares[*share].owner == owner);
+        let share = taken.or_else(|| {
+            // It came along in another stream's packet, or as elastic traffic.
+            let mut shares = self.promised[owner].shares.clone();
+            let on_channel = |&share: &usize| {
+                channels
+                    .iter()
+                    .any(|channel| view.channels[channel].id == self.shares[share].channel)
+            };
+            shares
+                .clone()
+                .find(on_channel)
+                .or_else(|| shares.next())
+                .filter(|&share| self.shares[share].is_scheduled(now))
+        });
+        let Some(index) = share else {
+            self.elastic.sent(view, stream, channels, bytes);
+            return;
+        };
+        let share = &mut self.shares[index];
+        share.charge(bytes);
+        let constraint = self.promised[owner].constraint;
+        if let Some(path) = self
+            .paths
+            .iter_mut()
+            .find(|path| path.channel == share.channel)
+        {
+            path.charge(now, bytes);
+            if taken.is_some() {
+                path.enter(index, share, constraint);
+            }
+        }
+    }
+
+    fn forget(&mut self, stream: StreamId) {
+        self.elastic.forget(stream);
+    }
+
+    fn remap(&mut self, now: Instant, plan: &Plan) {
+        let at = nanos(now);
+        let before = std::mem::take(self);
+        self.elastic = before.elastic;
+        for assignment in &plan.assignments {
+            let owner = self.promised.len();
+            let first = self.shares.len();
+            let known = before
+                .by_stream
+                .binary_search_by_key(&assignment.stream, |&(id, _)| id)
+                .ok()
+                .map(|place| &before.promised[before.by_stream[place].1]);
+            let old = known.map_or(&[][..], |owner| &before.shares[owner.shares.clone()]);
+            for &(channel, bytes) in &assignment.shares {
+                let mut share = Share::new(now, owner, channel, assignment.window, bytes);
+                let same = old.iter().find(|old| old.channel == channel);
+                // On a new path it goes on where it was furthest behind: nothing falls out of the window.
+                let behind = old.iter().min_by(|a, b| a.due.total_cmp(&b.due));
+                if let Some(before) = same.or(behind) {
+                    share.resume(before);
+                }
+                self.shares.push(share);
+            }
+            self.promised.push(Promised {
+                stream: assignment.stream,
+                constraint: assignment.constraint,
+                may_split: assignment.may_split,
+                is_ready: known.is_some_and(|owner| owner.is_ready),
+                shares: first..self.shares.len(),
+            });
+            self.by_stream.push((assignment.stream, owner));
+        }
+        self.by_stream.sort_unstable();
+        let mut loads: Vec<(anabranch_base::ChannelId, f64, usize)> = Vec::new();
+        for assignment in &plan.assignments {
+            let window = assignment.window.as_nanos() as f64;
+            for &(channel, bytes) in &assignment.shares {
+                match loads.iter_mut().find(|load| load.0 == channel) {
+                    Some(load) => {
+                        load.1 += bytes / window;
+                        load.2 += 1;
+                    }
+                    None => loads.push((channel, bytes / window, 1)),
+                }
+            }
+        }
+        loads.sort_unstable_by_key(|load| load.0);
+        self.paths = loads
+            .into_iter()
+            .map(|(channel, load, shares)| {
+                let mut path = Path::new(channel, at, load, shares);
+                if let Some(old) = before.paths.iter().find(|old| old.channel == channel) {
+                    path.resume(old);
+                }
+                path
+            })
+            .collect();
+    }
+}

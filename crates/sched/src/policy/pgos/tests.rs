@@ -1,0 +1,204 @@
+use std::time::Duration;
+
+use anabranch_base::{ChannelId, Instant, StreamId};
+
+use super::*;
+use crate::{
+    arrival::tests::channel,
+    pick::tests::stream,
+    plan::Assignment,
+    spec::Priority,
+    view::{ChannelView, StreamView},
+};
+
+const PACKET: usize = 1400;
+const SECOND: Duration = Duration::from_secs(1);
+
+fn assignment(stream: u64, packets: &[(u64, u32)]) -> Assignment {
+    Assignment {
+        stream: StreamId(stream),
+        window: SECOND,
+        constraint: 1.0,
+        may_split: true,
+        shares: packets
+            .iter()
+            .map(|&(channel, count)| (ChannelId(channel), f64::from(count) * PACKET as f64))
+            .collect(),
+    }
+}
+
+fn mapped(assignments: &[Assignment]) -> Pgos {
+    let mut pgos = Pgos::default();
+    let plan = Plan {
+        assignments: assignments.to_vec(),
+    };
+    pgos.remap(Instant::EPOCH, &plan);
+    pgos
+}
+
+fn normal(id: u64) -> StreamView {
+    stream(id, Priority::NORMAL, 100, 1_000_000)
+}
+
+/// One run of the pump at `now`: what is sent, as (stream, channel), until it waits or `count` packets.
+fn run(
+    pgos: &mut Pgos,
+    now: Instant,
+    channels: &mut [ChannelView],
+    streams: &[StreamView],
+    count: usize,
+) -> Vec<(u64, u64)> {
+    let mut sent = Vec::new();
+    fn view<'a>(now: Instant, channels: &'a [ChannelView], streams: &'a [StreamView]) -> View<'a> {
+        View {
+            now,
+            channels,
+            streams,
+        }
+    }
+    pgos.begin(&view(now, channels, streams));
+    while sent.len() < count {
+        let Decision::Send {
+            stream,
+            channels: mask,
+        } = pgos.next(&view(now, channels, streams))
+        else {
+            break;
+        };
+        pgos.sent(&view(now, channels, streams), stream, mask, PACKET);
+        for index in mask.iter() {
+            channels[index].slots -= 1;
+            sent.push((streams[stream].id.0, channels[index].id.0));
+        }
+    }
+    sent
+}
+
+/// [IQ-Paths §V-B.2b]: S1 has five packets on path 1, S2 four on path 1 and six on path 2. The journal
+/// prints VP with 12 of its 15 entries; it has nine 1s and six 2s.
+#[test]
+fn the_worked_example_of_the_paper() {
+    let mut pgos = mapped(&[assignment(1, &[(1, 5)]), assignment(2, &[(1, 4), (2, 6)])]);
+    let mut channels = [channel(1, 100, 20, 50.0), channel(2, 100, 20, 50.0)];
+    let streams = [normal(1), normal(2)];
+    let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 15);
+    let vp: Vec<u64> = sent.iter().map(|&(_, channel)| channel).collect();
+    assert_eq!(vp, [1, 2, 1, 2, 1, 1, 2, 1, 2, 1, 1, 2, 1, 2, 1]);
+    let vs = |path| -> Vec<u64> {
+        sent.iter()
+            .filter(|&&(_, channel)| channel == path)
+            .map(|&(stream, _)| stream)
+            .collect()
+    };
+    assert_eq!(vs(1), [1, 2, 1, 2, 1, 2, 1, 2, 1]);
+    assert_eq!(vs(2), [2; 6]);
+}
+
+#[test]
+fn scheduled_packets_go_before_all_others_and_no_further_than_promised() {
+    let mut pgos = mapped(&[assignment(2, &[(1, 10)])]);
+    let mut channels = [channel(1, 40, 20, 50.0)];
+    let streams = [stream(0, Priority::URGENT, 100, 1_000_000), normal(2)];
+    let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 40);
+    assert_eq!(sent[..10], [(2, 1); 10]);
+    // What is beyond the promise takes its chance, here behind an urgent stream.
+    assert_eq!(sent[10..], [(0, 1); 30]);
+    // The next window brings the next ten.
+    let mut channels = [channel(1, 15, 20, 50.0)];
+    let later = Instant::EPOCH + SECOND;
+    let sent = run(&mut pgos, later, &mut channels, &streams, 15);
+    assert_eq!(sent[..10], [(2, 1); 10]);
+}
+
+#[test]
+fn equal_deadlines_go_by_window_constraint() {
+    let mut loose = assignment(1, &[(1, 10)]);
+    loose.constraint = 0.5;
+    let mut pgos = mapped(&[loose, assignment(2, &[(1, 10)])]);
+    let mut channels = [channel(1, 4, 20, 50.0)];
+    let streams = [normal(1), normal(2)];
+    let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 4);
+    assert_eq!(sent, [(2, 1), (1, 1), (2, 1), (1, 1)]);
+}
+
+#[test]
+fn a_path_that_is_behind_serves_the_first_in_precedence_first() {
+    let mut pgos = mapped(&[assignment(1, &[(1, 10)]), assignment(2, &[(1, 10)])]);
+    let mut channels = [channel(1, 9, 20, 50.0)];
+    let streams = [normal(1), normal(2)];
+    let late = Instant::EPOCH + SECOND / 2;
+    let sent = run(&mut pgos, late, &mut channels, &streams, 9);
+    // Five of each are late; stream 1's go first.
+    assert_eq!(sent[..5], [(1, 1); 5]);
+    assert_eq!(sent[5..], [(2, 1); 4]);
+}
+
+#[test]
+fn a_late_packet_leaves_a_blocked_path_and_the_path_backs_off() {
+    let mut pgos = mapped(&[assignment(1, &[(1, 10)])]);
+    let blocked = || [channel(1, 0, 200, 5.0), channel(2, 1, 20, 50.0)];
+    let streams = [normal(1)];
+    let at = |ms| Instant::EPOCH + Duration::from_millis(ms);
+    // Due, not late yet.
+    assert_eq!(run(&mut pgos, at(1), &mut blocked(), &streams, 9), []);
+    assert_eq!(
+        run(&mut pgos, at(10), &mut blocked(), &streams, 9),
+        [(1, 2)]
+    );
+    // The second is due at 100 ms: nobody waits for it to be late while the path backs off, which it does
+    // for 20 ms at first.
+    assert_eq!(
+        run(&mut pgos, at(20), &mut blocked(), &streams, 9),
+        [(1, 2)]
+    );
+    assert_eq!(run(&mut pgos, at(60), &mut blocked(), &streams, 9), []);
+}
+
+#[test]
+fn a_stream_that_is_not_to_be_divided_waits_for_a_path_that_moves() {
+    let streams = [normal(1)];
+    let late = Instant::EPOCH + Duration::from_millis(50);
+    for (may_split, in_flight_bytes, expected) in [
+        (false, 125_000, vec![]),
+        (false, 1_000_000, vec![(1, 2)]),
+        (true, 125_000, vec![(1, 2)]),
+    ] {
+        let mut assignment = assignment(1, &[(1, 10)]);
+        assignment.may_split = may_split;
+        let mut pgos = mapped(&[assignment]);
+        let mut channels = [channel(1, 0, 20, 50.0), channel(2, 1, 10, 50.0)];
+        channels[0].in_flight_bytes = in_flight_bytes;
+        let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 9);
+        assert_eq!(sent, [], "nothing is late yet");
+        let sent = run(&mut pgos, late, &mut channels, &streams, 9);
+        assert_eq!(sent, expected);
+    }
+}
+
+#[test]
+fn a_new_plan_keeps_what_was_sent_of_the_window() {
+    let mut pgos = mapped(&[assignment(1, &[(1, 10)])]);
+    let streams = [normal(1), stream(3, Priority::URGENT, 100, 1_000_000)];
+    let mut channels = [channel(1, 7, 20, 50.0), channel(2, 0, 20, 50.0)];
+    let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 9);
+    assert_eq!(sent, [(1, 1); 7]);
+    let plan = Plan {
+        assignments: vec![assignment(1, &[(2, 10)])],
+    };
+    pgos.remap(Instant::EPOCH, &plan);
+    let mut channels = [channel(1, 0, 20, 50.0), channel(2, 9, 20, 50.0)];
+    let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 9);
+    assert_eq!(sent[..3], [(1, 2); 3]);
+    assert_eq!(sent[3..], [(3, 2); 6]);
+}
+
+#[test]
+fn an_idle_stream_saves_up_no_more_than_a_window() {
+    let mut pgos = mapped(&[assignment(1, &[(1, 10)])]);
+    let streams = [normal(1), stream(3, Priority::URGENT, 100, 1_000_000)];
+    let mut channels = [channel(1, 40, 20, 50.0)];
+    let late = Instant::EPOCH + SECOND * 30;
+    let sent = run(&mut pgos, late, &mut channels, &streams, 40);
+    let promised = sent.iter().filter(|&&(stream, _)| stream == 1).count();
+    assert_eq!(promised, 20);
+}
