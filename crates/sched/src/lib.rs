@@ -6,6 +6,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`spec`] | [`StreamSpec`]: what an application declares about a stream |
+//! | [`mapping`] | resource mapping: promised streams onto paths, and what could be promised instead |
 //! | [`plan`] | [`Plan`]: which path carries how much of which promised stream |
 //! | [`view`] | [`ChannelView`], [`StreamView`], [`View`]: what a policy sees |
 //! | [`policy`] | [`Scheduler`], the one trait, and every policy behind it, one a file |
@@ -13,6 +14,7 @@
 //! | [`arrival`] | when would a packet sent on this channel arrive? |
 
 pub mod arrival;
+pub mod mapping;
 pub mod pick;
 pub mod plan;
 pub mod policy;

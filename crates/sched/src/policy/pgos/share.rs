@@ -88,8 +88,8 @@ pub(super) struct Turn {
     pub(super) share: usize,
 }
 
-impl Turn {
-    fn order(&self, other: &Self) -> Ordering {
+impl Ord for Turn {
+    fn cmp(&self, other: &Self) -> Ordering {
         other
             .key
             .total_cmp(&self.key)
@@ -99,21 +99,15 @@ impl Turn {
     }
 }
 
-impl Ord for Turn {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.order(other)
-    }
-}
-
 impl PartialOrd for Turn {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.order(other))
+        Some(self.cmp(other))
     }
 }
 
 impl PartialEq for Turn {
     fn eq(&self, other: &Self) -> bool {
-        self.order(other).is_eq()
+        self.cmp(other).is_eq()
     }
 }
 

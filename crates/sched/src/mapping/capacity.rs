@@ -1,0 +1,30 @@
+//! What sets of paths can hold, as the mapping needs to know it.
+
+use crate::view::ChannelMask;
+
+/// For how long a promise is to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Term {
+    /// Until the stream closes.
+    Standing,
+    /// For the usual term, then it is made anew.
+    Renewable,
+}
+
+/// What is known about paths, which are numbered from 0. Rates are in bits per second.
+pub trait Capacity {
+    /// How many paths there are, at most 64.
+    fn paths(&self) -> usize;
+
+    /// The rate that the paths of `set` together reach in a share `probability` of the windows of `term`;
+    /// `None` when too little is known, or `term` cannot be had on these paths. It never falls when
+    /// `probability` does.
+    fn holds(&mut self, set: ChannelMask, probability: f64, term: Term) -> Option<f64>;
+
+    /// Mean of what the paths of `set` together lack of `need_bps`, E\[(need − b)⁺\] [IQ-Paths Lemma 2];
+    /// `None` as for [`Capacity::holds`].
+    fn shortfall(&mut self, set: ChannelMask, need_bps: f64, term: Term) -> Option<f64>;
+
+    /// Probabilities that can be promised, descending.
+    fn probabilities(&self) -> &[f64];
+}
