@@ -24,4 +24,4 @@ pub mod view;
 pub use plan::{Assignment, Plan};
 pub use policy::{Decision, Policy, Scheduler};
 pub use spec::{Demand, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec};
-pub use view::{ChannelMask, ChannelView, StreamView, View};
+pub use view::{ChannelMask, ChannelView, Claim, StreamView, View};

@@ -11,19 +11,15 @@ pub struct Assignment {
     pub stream: StreamId,
     /// Its window.
     pub window: Duration,
+    /// What a window needs, in bytes.
+    pub window_bytes: f64,
     /// x/y of its window constraint; 1 without one.
     pub constraint: f64,
     /// Its packets may be sent on other paths when theirs is late; else only when that stands still.
     pub may_split: bool,
-    /// What each of its paths is to carry in a window, in bytes; none is 0.
+    /// What each of its paths is to carry in a window, in bytes; none is 0. Empty when nothing is promised
+    /// yet: then it goes wherever it arrives first, before elastic streams.
     pub shares: Vec<(ChannelId, f64)>,
-}
-
-impl Assignment {
-    /// Bytes of a window, over all paths.
-    pub fn window_bytes(&self) -> f64 {
-        self.shares.iter().map(|(_, bytes)| bytes).sum()
-    }
 }
 
 /// The mapping of all promised streams, in order of precedence.

@@ -14,13 +14,14 @@ use anabranch_channel::{
     self as channel, AllowList, CloseReason, ConnectError, Endpoint, Fate, Handled, Received,
     SecretKey, Transmit,
 };
-use anabranch_sched::{Policy, StreamSpec};
+use anabranch_sched::{Guarantee, Policy, Scheduler, StreamSpec};
 use bytes::Bytes;
 
 use crate::{
     config::{CHANNELS_MAX, Config},
     event::{Adu, Event, SendError, SessionCloseReason, StreamError},
     links::{HANDSHAKE_MAX, Link, LinkState},
+    promise::{Explanation, Grant},
     session::{Parts, ProtocolError, Session},
     stats::{ChannelReport, SessionStats, StreamStats},
     token::Token,
@@ -35,6 +36,14 @@ const CODE_PROTOCOL: u32 = 3;
 const CODE_VERSION: u32 = 4;
 const CODE_SUPERSEDED: u32 = 5;
 const CODE_APPLICATION: u32 = 0x1_0000;
+
+/// The session with this id, without taking hold of all of the engine.
+fn find(
+    sessions: &mut BTreeMap<SessionId, Session>,
+    id: SessionId,
+) -> Result<&mut Session, StreamError> {
+    sessions.get_mut(&id).ok_or(StreamError::UnknownSession(id))
+}
 
 /// A node's whole protocol state: every channel, session and stream.
 #[derive(Debug)]
@@ -332,22 +341,58 @@ impl Engine {
     }
 
     fn session(&mut self, id: SessionId) -> Result<&mut Session, StreamError> {
-        self.sessions
-            .get_mut(&id)
-            .ok_or(StreamError::UnknownSession(id))
+        find(&mut self.sessions, id)
     }
 
     /// Opens a stream. The peer learns of it with the first data, or with its end.
     ///
     /// # Errors
-    /// The session is unknown, the spec out of range, or too many streams are open.
+    /// The session is unknown, the spec out of range, too many streams are open, or the guarantee that
+    /// the spec asks for cannot be given and does not wait.
     pub fn open_stream(
         &mut self,
-        _now: Instant,
+        now: Instant,
         session: SessionId,
         spec: StreamSpec,
     ) -> Result<StreamId, StreamError> {
-        self.session(session)?.open_stream(spec)
+        let session = find(&mut self.sessions, session)?;
+        session.open_stream(now, spec, &mut self.events)
+    }
+
+    /// What [`Engine::open_stream`] would answer to the spec's guarantee now. Nothing is opened or
+    /// reserved.
+    ///
+    /// # Errors
+    /// [`StreamError::Refused`] with the reason and what could be promised instead; or as
+    /// [`Engine::open_stream`].
+    pub fn admit(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        spec: &StreamSpec,
+    ) -> Result<Grant, StreamError> {
+        self.session(session)?.admit(now, spec)
+    }
+
+    /// Changes what an open stream is to be promised; `None` releases it. What it was promised stays
+    /// in force when this is refused.
+    ///
+    /// # Errors
+    /// As [`Engine::open_stream`].
+    pub fn change_guarantee(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        stream: StreamId,
+        guarantee: Option<Guarantee>,
+    ) -> Result<(), StreamError> {
+        let session = find(&mut self.sessions, session)?;
+        session.change_guarantee(now, stream, guarantee, &mut self.events)
+    }
+
+    /// Why a stream is promised what it is, or not; `None` for one that asked for nothing.
+    pub fn explain(&self, session: SessionId, stream: StreamId) -> Option<Explanation> {
+        self.sessions.get(&session)?.explain(stream)
     }
 
     /// Queues an ADU and returns its sequence number in the stream.
@@ -458,6 +503,20 @@ impl Engine {
     /// No such session.
     pub fn set_policy(&mut self, session: SessionId, policy: Policy) -> Result<(), StreamError> {
         self.session(session)?.set_policy(policy);
+        Ok(())
+    }
+
+    /// Replaces the scheduler of a session by one that is no policy of ours, for experiments: a policy that
+    /// knows the future, say.
+    ///
+    /// # Errors
+    /// No such session.
+    pub fn set_scheduler(
+        &mut self,
+        session: SessionId,
+        scheduler: Box<dyn Scheduler>,
+    ) -> Result<(), StreamError> {
+        self.session(session)?.set_scheduler(scheduler);
         Ok(())
     }
 

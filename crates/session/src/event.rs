@@ -7,6 +7,8 @@ use anabranch_channel::CloseReason;
 use anabranch_sched::{SpecError, StreamSpec};
 use bytes::Bytes;
 
+use crate::promise::{Grant, Refusal};
+
 /// An application data unit, whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adu {
@@ -124,6 +126,35 @@ pub enum Event {
         /// Its sequence.
         adu: u64,
     },
+    /// A stream that waited for a promise has one now, or one that lost it has it back.
+    Promised {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// The promise.
+        grant: Grant,
+    },
+    /// A promise will not be kept, or not be renewed, as far as can be foreseen; with what could be
+    /// promised instead.
+    Warned {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// Why, and what else.
+        refusal: Refusal,
+    },
+    /// A promise has lapsed and was not renewed. The stream is still served before elastic ones, and
+    /// `Promised` follows when it can be promised again.
+    Withdrawn {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// Why, and what else.
+        refusal: Refusal,
+    },
     /// A stream's fair share of what the channels carry has changed by more than a quarter.
     Throttle {
         /// The session.
@@ -228,6 +259,9 @@ pub enum StreamError {
     /// The spec is out of range.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// What the spec asks for cannot be promised.
+    #[error("not promised: {0}")]
+    Refused(Box<Refusal>),
     /// Too many streams.
     #[error("the session has {0} streams open, as many as it may; close some first")]
     TooMany(usize),

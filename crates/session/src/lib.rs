@@ -21,6 +21,7 @@
 //! | `send`, `recv` | the two halves of a stream |
 //! | `flight` | which fragments are in which packet |
 //! | `links` | which paths to keep open, and when to dial again |
+//! | [`promise`] | what streams were promised, on what evidence, and how it was kept |
 //! | `report` | what the receiver measures for the sender |
 //! | `token` | how a further channel proves that it belongs to a session |
 //! | [`wire`] | the format inside QUIC packets |
@@ -32,6 +33,7 @@ pub mod event;
 mod flight;
 mod links;
 mod measure;
+pub mod promise;
 pub mod ranges;
 mod recv;
 mod report;
@@ -45,9 +47,13 @@ pub use anabranch_channel::{
     AllowList, CloseReason, Config as ChannelConfig, ConnectError, Controller, Liveness, Received,
     SecretKey, Stats, Transmit,
 };
-pub use anabranch_sched::{Order, Policy, Priority, SpecError, StreamSpec};
+pub use anabranch_sched::{
+    Demand, Grade, Guarantee, GuaranteeError, Order, Policy, Priority, SpecError, StreamSpec,
+    mapping::{Offer, Reduction, Term},
+};
 pub use config::Config;
 pub use engine::Engine;
 pub use event::{Adu, Event, SendError, SessionCloseReason, StreamError};
 pub use links::Link;
+pub use promise::{Explanation, Grant, Reason, Refusal};
 pub use stats::{ChannelReport, ChannelState, PathReport, Promise, SessionStats, StreamStats};

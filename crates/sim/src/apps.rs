@@ -52,6 +52,8 @@ impl Load {
 struct Running {
     load: Load,
     stream: Option<StreamId>,
+    /// The stream's buffer was full when it was tried last.
+    is_blocked: bool,
     sent: u64,
     delivered: bool,
     expired: u64,
@@ -90,6 +92,7 @@ impl Sender {
                 .map(|load| Running {
                     load,
                     stream: None,
+                    is_blocked: false,
                     sent: 0,
                     delivered: false,
                     expired: 0,
@@ -168,7 +171,7 @@ impl Sender {
             let Some(stream) = running.stream else {
                 continue;
             };
-            while running.sent < running.load.adus {
+            while running.sent < running.load.adus && !running.is_blocked {
                 let due = running.due();
                 if due > now {
                     break;
@@ -181,7 +184,7 @@ impl Sender {
                 let adu = make_adu(stamp, running.sent, running.load.adu_bytes);
                 match context.send(session, stream, adu) {
                     Ok(_) => running.sent += 1,
-                    Err(SendError::Full(_)) => break,
+                    Err(SendError::Full(_)) => running.is_blocked = true,
                     Err(_) => return,
                 }
             }
@@ -239,6 +242,11 @@ impl App for Sender {
                     self.pump(context);
                 }
                 return;
+            }
+            Event::Writable { stream, .. } => {
+                if let Some(running) = self.by_stream(stream) {
+                    running.is_blocked = false;
+                }
             }
             Event::Delivered { stream, .. } => {
                 if let Some(running) = self.by_stream(stream) {

@@ -73,6 +73,9 @@ pub struct Guarantee {
     pub grade: Grade,
     /// Windows of a renewable promise's term; 1 to 60.
     pub term_windows: u32,
+    /// When it cannot be promised yet, the stream opens all the same and is promised it as soon as it can be.
+    /// Otherwise it does not open.
+    pub waits: bool,
 }
 
 /// A guarantee that nothing could give.
@@ -123,12 +126,22 @@ impl Guarantee {
             window: Self::WINDOW,
             grade: Grade::Best,
             term_windows: Self::TERM_WINDOWS,
+            waits: false,
         }
     }
 
     /// At least `rate` in a share `probability` of all windows of one second.
     pub const fn rate(rate: Rate, probability: f64) -> Self {
         Self::new(Demand::Rate { rate, probability })
+    }
+
+    /// Opens the stream even before the promise can be made.
+    #[must_use]
+    pub const fn waiting(self) -> Self {
+        Self {
+            waits: true,
+            ..self
+        }
     }
 
     /// The rate that each window needs: that of the packets to be served, for a window constraint.

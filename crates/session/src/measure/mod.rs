@@ -107,6 +107,11 @@ impl Measures {
         self.rows = rows;
     }
 
+    /// The channel of each path, in the order of the cells of a row; `None` while a path has none.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = Option<ChannelId>> {
+        self.paths.iter().map(Path::channel)
+    }
+
     fn index(&self, channel: ChannelId) -> Option<usize> {
         self.paths
             .iter()
@@ -181,10 +186,11 @@ impl Measures {
         self.ends_at
     }
 
-    /// Takes the windows that have ended by `now`.
-    pub(crate) fn advance(&mut self, now: Instant) {
+    /// Takes the windows that have ended by `now`, and shows the row of each.
+    pub(crate) fn advance(&mut self, now: Instant, mut row: impl FnMut(&[Cell])) {
         while let Some(ends_at) = self.ends_at.filter(|&at| at <= now) {
             self.end_window(ends_at);
+            row(&self.row);
             let is_idle = ends_at.since(self.used_at) >= self.window * IDLE_WINDOWS;
             self.ends_at = (!is_idle).then_some(ends_at + self.window);
         }

@@ -28,7 +28,7 @@ fn run(
                 measures.lost(channel, number);
             }
         }
-        measures.advance(now);
+        measures.advance(now, |_| ());
     }
 }
 
@@ -78,10 +78,10 @@ fn a_path_that_ran_dry_is_known_from_below_only() {
 fn idle_time_is_not_measured() {
     let mut measures = measures();
     run(&mut measures, 1, 10, |_, _| true);
-    measures.advance(Instant::from_secs(12));
+    measures.advance(Instant::from_secs(12), |_| ());
     assert_eq!(measures.due(), None, "nothing is sent");
     let before = measures.report(ONE).unwrap().samples;
-    measures.advance(Instant::from_secs(500));
+    measures.advance(Instant::from_secs(500), |_| ());
     run(&mut measures, 500, 10, |_, _| true);
     let after = measures.report(ONE).unwrap();
     assert!(after.samples - before <= 52, "{} {before}", after.samples);

@@ -152,6 +152,11 @@ impl SendStream {
         self.adus.is_empty()
     }
 
+    /// Since when the oldest ADU whose fate is open has been waiting.
+    pub(crate) fn oldest_at(&self) -> Option<Instant> {
+        self.adus.front().map(|adu| adu.queued_at)
+    }
+
     /// When the next ADU may have to be given up: the deadline of the oldest whose fate is open or,
     /// on an unreliable stream, of the oldest that is not out yet.
     pub(crate) fn deadline(&self) -> Option<Instant> {

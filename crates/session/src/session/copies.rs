@@ -1,6 +1,6 @@
 //! Second copies: when slots would stay unused, or a pressing packet is overdue or likely to miss its
-//! deadline, a fragment in flight is sent once more on another channel where it is likely to arrive
-//! earlier.
+//! deadline, or the path of a promised one has stalled, a fragment in flight is sent once more on another
+//! channel where it is likely to arrive earlier.
 //!
 //! This ends transfers without waiting for the slowest packet, and repairs pressing losses before
 //! QUIC's loss detection can see them. A budget bounds it ([`crate::Config::copies_max`]).
@@ -22,6 +22,10 @@ use crate::{
 
 /// Packets looked at per channel and run.
 const SCAN_MAX: usize = 256;
+/// The same while something is promised: a path that stalls holds a round trip of elastic packets, too.
+const SCAN_PROMISED_MAX: usize = 1024;
+/// A promised packet is sent again when that gains this much time.
+const STALL: Duration = Duration::from_millis(20);
 /// Copies per run.
 const COPIES_PER_RUN: usize = 32;
 /// Budget saved up at most, in bytes.
@@ -46,7 +50,8 @@ impl Session {
         scratch: &mut Scratch,
         touched: &mut VecDeque<ChannelId>,
     ) -> bool {
-        !self.is_pressed(now) || self.send_copies(now, endpoint, scratch, false, touched)
+        (!self.is_pressed(now) && self.promises.is_empty())
+            || self.send_copies(now, endpoint, scratch, false, touched)
     }
 
     /// Copies into slots that nothing else wants.
@@ -94,6 +99,7 @@ impl Session {
     /// Fragments in flight that another channel with a slot could deliver earlier, oldest first.
     fn find_candidates(&mut self, now: Instant, scratch: &Scratch, idle: bool) -> Vec<Candidate> {
         let mut found = Vec::new();
+        let scan = self.scan_max();
         for (index, member) in self.members.iter_mut().enumerate() {
             let Some(here) = scratch.channels.iter().find(|view| view.id == member.id) else {
                 continue;
@@ -107,7 +113,7 @@ impl Session {
             let Some((target, there)) = best else {
                 continue;
             };
-            for packet in member.flight.iter_mut().take(SCAN_MAX) {
+            for packet in member.flight.iter_mut().take(scan) {
                 if packet.copied || packet.moved {
                     continue;
                 }
@@ -141,7 +147,11 @@ impl Session {
                     let is_doubtful = !within(expected + here.rtt_variation * 2);
                     // Until its loss or the channel's silence is certain, it will be too late.
                     let is_last_call = overdue && !within(by_copy + here.rtt_smoothed);
-                    let is_worth_it = if half.spec.is_pressing() {
+                    let has_stalled = remaining > by_copy + STALL;
+                    let is_promised = half.spec.guarantee.is_some();
+                    let is_worth_it = if is_promised && has_stalled {
+                        true
+                    } else if half.spec.is_pressing() {
                         is_last_call || (is_sooner && (overdue || is_doubtful || idle))
                     } else {
                         is_sooner && idle && half.spec.reliable
@@ -162,6 +172,14 @@ impl Session {
             }
         }
         found
+    }
+
+    fn scan_max(&self) -> usize {
+        if self.promises.is_empty() {
+            SCAN_MAX
+        } else {
+            SCAN_PROMISED_MAX
+        }
     }
 
     fn send_copy(
@@ -198,11 +216,8 @@ impl Session {
         let view = &mut scratch.channels[candidate.target];
         view.slots -= 1;
         touch(touched, view.id);
-        for packet in self.members[candidate.member]
-            .flight
-            .iter_mut()
-            .take(SCAN_MAX)
-        {
+        let scan = self.scan_max();
+        for packet in self.members[candidate.member].flight.iter_mut().take(scan) {
             let is_it = packet
                 .items()
                 .any(|item| matches!(item, Item::Fragment { place: p, .. } if *p == place));

@@ -60,6 +60,7 @@ impl Session {
                         continue;
                     };
                     half.announced = true;
+                    self.promises.acked(place.stream, *length as u64);
                     if let Some(settled) = half.on_acked(now, *place, *length) {
                         self.settle(place.stream, [settled], events);
                     }

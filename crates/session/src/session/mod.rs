@@ -8,11 +8,13 @@
 //! | `fates` | packets acknowledged, lost, or stuck on a silent channel |
 //! | `pump` | the scheduling loop: from slots and backlogs to containers |
 //! | `copies` | second copies for the tail of a transfer and for pressing packets in danger |
+//! | `promises` | admission, and promises as windows end |
 //! | `shares` | `Throttle` events |
 
 mod copies;
 mod fates;
 mod incoming;
+mod promises;
 mod pump;
 mod shares;
 mod streams;
@@ -33,6 +35,7 @@ use crate::{
     flight::Flight,
     links::LinkState,
     measure::Measures,
+    promise::Promises,
     ranges::Ranges,
     recv::{RecvStream, Violation},
     report::Collector,
@@ -171,6 +174,7 @@ pub(crate) struct Session {
     pump_at: Option<Instant>,
     shares: shares::Shares,
     measures: Measures,
+    promises: Promises,
     scratch: pump::Scratch,
 }
 
@@ -193,6 +197,7 @@ impl Session {
             scheduler: parts.config.policy.build(),
             granted: parts.config.session_window_bytes,
             measures: Measures::new(parts.config.measure_window),
+            promises: Promises::new(parts.config.measure_window),
             config: parts.config,
             token: None,
             home: None,
@@ -253,6 +258,7 @@ impl Session {
         introduced: bool,
     ) {
         self.measures.join(id, socket, remote);
+        self.promises.on_channels_changed();
         if let Some(member) = self.member(id) {
             member.connected = true;
             member.introduced = introduced;
@@ -328,6 +334,7 @@ impl Session {
     pub(crate) fn on_channel_closed(&mut self, now: Instant, id: ChannelId) {
         self.members.retain(|member| member.id != id);
         self.measures.leave(id);
+        self.promises.on_channels_changed();
         for link in &mut self.links {
             if link.channel == Some(id) {
                 link.on_closed(now);
@@ -352,7 +359,13 @@ impl Session {
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
-        self.scheduler = policy.build();
+        self.set_scheduler(policy.build());
+    }
+
+    /// A scheduler that has no name; the policy's name stays.
+    pub(crate) fn set_scheduler(&mut self, scheduler: Box<dyn Scheduler>) {
+        self.scheduler = scheduler;
+        self.promises.on_channels_changed();
         self.dirty = true;
     }
 
@@ -448,7 +461,7 @@ impl Session {
     /// Time has passed: drops what has expired, prepares reports, wakes the pump.
     pub(crate) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         self.expire(now, events);
-        self.measures.advance(now);
+        self.advance_measures(now, events);
         for member in &mut self.members {
             if let Some(report) = member.collector.take(now) {
                 member.control.push_back(report);

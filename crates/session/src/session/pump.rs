@@ -8,7 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_channel::{Endpoint, QueueGoal};
-use anabranch_sched::{ChannelMask, ChannelView, Decision, StreamView, View, arrival};
+use anabranch_sched::{ChannelMask, ChannelView, Claim, Decision, StreamView, View, arrival};
 
 use super::Session;
 use crate::{
@@ -64,6 +64,7 @@ impl Session {
 
         let mut scratch = std::mem::take(&mut self.scratch);
         self.set_queue_goals(now, endpoint);
+        self.hand_over_plan(now);
         self.view_channels(now, endpoint, &mut scratch);
         self.view_streams(now, &mut scratch);
         self.drop_hopeless(now, &mut scratch, events);
@@ -597,7 +598,9 @@ impl Session {
         let credit = self.session_credit();
         for half in self.active_halves() {
             if half.is_sendable(credit) {
-                scratch.streams.push(stream_view(half, &scratch.channels));
+                let claim = self.promises.claim(half.id);
+                let view = stream_view(half, &scratch.channels, claim);
+                scratch.streams.push(view);
             }
         }
     }
@@ -691,7 +694,7 @@ fn planned_bytes(piece: &Piece) -> usize {
     fragment_overhead(piece.place, true) + piece.data.len()
 }
 
-fn stream_view(half: &SendStream, channels: &[ChannelView]) -> StreamView {
+fn stream_view(half: &SendStream, channels: &[ChannelView], claim: Option<Claim>) -> StreamView {
     StreamView {
         id: half.id,
         priority: half.spec.priority,
@@ -702,7 +705,7 @@ fn stream_view(half: &SendStream, channels: &[ChannelView]) -> StreamView {
             .spec
             .pinned
             .map(|pinned| channels.iter().position(|channel| channel.id == pinned)),
-        claim: None,
+        claim,
     }
 }
 

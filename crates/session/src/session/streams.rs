@@ -17,12 +17,18 @@ use crate::{
 };
 
 impl Session {
-    pub(crate) fn open_stream(&mut self, spec: StreamSpec) -> Result<StreamId, StreamError> {
+    pub(crate) fn open_stream(
+        &mut self,
+        now: Instant,
+        spec: StreamSpec,
+        events: &mut VecDeque<Event>,
+    ) -> Result<StreamId, StreamError> {
         spec.validate()?;
         if self.send.len() >= STREAMS_MAX {
             return Err(StreamError::TooMany(STREAMS_MAX));
         }
         let id = StreamId::new(self.next_stream, self.is_initiator);
+        self.promise(now, id, &spec, events)?;
         self.next_stream += 1;
         if spec.duplex {
             self.recv.insert(id, self.receiving_half(id, spec.clone()));
@@ -112,6 +118,7 @@ impl Session {
             .remove(&stream)
             .ok_or(StreamError::UnknownStream(stream))?;
         self.scheduler.forget(stream);
+        self.promises.close(stream);
         self.dirty = true;
         let is_ours = stream.is_by_initiator() == self.is_initiator;
         if is_ours && !half.announced {
@@ -262,6 +269,7 @@ impl Session {
             .is_some_and(|half| half.finish_acked && half.is_settled());
         if over {
             self.send.remove(&stream);
+            self.promises.close(stream);
             self.scheduler.forget(stream);
             events.push_back(Event::Delivered {
                 session: self.id,

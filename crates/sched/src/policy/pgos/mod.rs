@@ -7,7 +7,8 @@
 //! 2. packets scheduled on another path, the earliest virtual deadline first, then the highest window
 //!    constraint;
 //! 3. packets that are not scheduled: elastic streams, and what a promised stream sends beyond its promise.
-//!    [`EarliestArrival`] decides about these.
+//!    [`EarliestArrival`] decides about these. Streams that still wait for a promise, and so are on no path,
+//!    go before the others here, up to the rate that they asked for.
 //!
 //! Paths are visited, and streams on each path, by virtual deadlines; see [`share`] and [`path`] for both
 //! and for what is done differently when a path is behind. Rule 2 as published would spread every stream
@@ -24,7 +25,7 @@ mod share;
 #[cfg(test)]
 mod tests;
 
-use anabranch_base::{Instant, StreamId};
+use anabranch_base::{ChannelId, Instant, StreamId};
 
 use self::{
     path::Path,
@@ -40,6 +41,8 @@ use crate::{
 /// A packet later than this may be sent on another path.
 const GRACE: Nanos = 5e6;
 
+/// The channel of a share that is on none.
+const NOWHERE: ChannelId = ChannelId(u64::MAX);
 /// Deadlines that differ by less are equal.
 const TIE: Nanos = 1.0;
 
@@ -50,6 +53,8 @@ struct Promised {
     constraint: f64,
     may_split: bool,
     is_ready: bool,
+    /// It is on no path yet; its one share counts what it sends.
+    is_afloat: bool,
     /// Its shares, as indices.
     shares: std::ops::Range<usize>,
 }
@@ -193,6 +198,14 @@ impl Pgos {
             .then_some(other)
     }
 
+    /// Whether the stream waits for a promise, and has not sent all that it asked for.
+    fn is_afloat(&self, stream: StreamId, now: Nanos) -> bool {
+        self.find(stream).is_some_and(|owner| {
+            let owner = &self.promised[owner];
+            owner.is_afloat && self.shares[owner.shares.start].is_scheduled(now)
+        })
+    }
+
     /// Whether the stream has sent all that is scheduled, so that more of it takes its chance with the
     /// elastic ones.
     fn is_beyond(&self, stream: StreamId, now: Nanos) -> bool {
@@ -262,6 +275,14 @@ impl Scheduler for Pgos {
         if let Some(decision) = self.scheduled_elsewhere(view, now) {
             return decision;
         }
+        if self.promised.iter().any(|promised| promised.is_afloat) {
+            let decision = self
+                .elastic
+                .next_of(view, |stream| self.is_afloat(stream.id, now));
+            if decision != Decision::Wait {
+                return decision;
+            }
+        }
         self.elastic
             .next_of(view, |stream| self.is_beyond(stream.id, now))
     }
@@ -326,7 +347,14 @@ impl Scheduler for Pgos {
                 .ok()
                 .map(|place| &before.promised[before.by_stream[place].1]);
             let old = known.map_or(&[][..], |owner| &before.shares[owner.shares.clone()]);
-            for &(channel, bytes) in &assignment.shares {
+            let afloat = [(NOWHERE, assignment.window_bytes)];
+            let is_afloat = assignment.shares.is_empty();
+            let shares = if is_afloat {
+                &afloat
+            } else {
+                assignment.shares.as_slice()
+            };
+            for &(channel, bytes) in shares {
                 let mut share = Share::new(now, owner, channel, assignment.window, bytes);
                 let same = old.iter().find(|old| old.channel == channel);
                 // On a new path it goes on where it was furthest behind: nothing falls out of the window.
@@ -341,12 +369,13 @@ impl Scheduler for Pgos {
                 constraint: assignment.constraint,
                 may_split: assignment.may_split,
                 is_ready: known.is_some_and(|owner| owner.is_ready),
+                is_afloat,
                 shares: first..self.shares.len(),
             });
             self.by_stream.push((assignment.stream, owner));
         }
         self.by_stream.sort_unstable();
-        let mut loads: Vec<(anabranch_base::ChannelId, f64, usize)> = Vec::new();
+        let mut loads: Vec<(ChannelId, f64, usize)> = Vec::new();
         for assignment in &plan.assignments {
             let window = assignment.window.as_nanos() as f64;
             for &(channel, bytes) in &assignment.shares {

@@ -18,6 +18,10 @@ fn assignment(stream: u64, packets: &[(u64, u32)]) -> Assignment {
     Assignment {
         stream: StreamId(stream),
         window: SECOND,
+        window_bytes: packets
+            .iter()
+            .map(|&(_, count)| f64::from(count) * PACKET as f64)
+            .sum(),
         constraint: 1.0,
         may_split: true,
         shares: packets
@@ -201,4 +205,22 @@ fn an_idle_stream_saves_up_no_more_than_a_window() {
     let sent = run(&mut pgos, late, &mut channels, &streams, 40);
     let promised = sent.iter().filter(|&&(stream, _)| stream == 1).count();
     assert_eq!(promised, 20);
+}
+
+#[test]
+fn a_stream_that_waits_for_a_promise_goes_before_elastic_ones_on_any_path() {
+    let mut waiting = assignment(1, &[]);
+    waiting.window_bytes = 10.0 * PACKET as f64;
+    let mut pgos = mapped(&[waiting, assignment(5, &[(1, 5)])]);
+    let streams = [
+        normal(1),
+        stream(3, Priority::URGENT, 100, 1_000_000),
+        normal(5),
+    ];
+    let mut channels = [channel(1, 9, 20, 50.0), channel(2, 20, 40, 50.0)];
+    let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 29);
+    assert_eq!(sent[..5], [(5, 1); 5]);
+    assert_eq!(sent[5..9], [(1, 1); 4]);
+    assert_eq!(sent[9..15], [(1, 2); 6]);
+    assert_eq!(sent[15..], [(3, 2); 14]);
 }

@@ -1,0 +1,66 @@
+//! Why a stream is promised what it is, or not.
+
+use anabranch_base::{ChannelId, Instant, Rate, StreamId};
+use anabranch_sched::{Guarantee, mapping::Term};
+
+use super::{
+    Channels,
+    stream::{Account, Note, Promised, State},
+};
+
+/// The state of one stream's promise, and the decisions that led to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// The stream.
+    pub stream: StreamId,
+    /// What it asked for.
+    pub guarantee: Guarantee,
+    /// The grade of the promise in force; `None`: none is.
+    pub term: Option<Term>,
+    /// When a renewable promise lapses unless it is renewed.
+    pub until: Option<Instant>,
+    /// Its owner was warned and the reason holds on.
+    pub is_warned: bool,
+    /// Its place in the order of precedence, from 0.
+    pub rank: u32,
+    /// Its paths, with the rate on each; empty while it is on none.
+    pub shares: Vec<(ChannelId, Rate)>,
+    /// How its windows fared.
+    pub account: Account,
+    /// Windows of capacity that all this rests on.
+    pub windows_known: usize,
+    /// The last decisions, oldest first.
+    pub notes: Vec<Note>,
+}
+
+impl Explanation {
+    pub(super) fn new(
+        stream: StreamId,
+        entry: &Promised,
+        channels: Channels<'_>,
+        windows_known: usize,
+    ) -> Self {
+        let (term, until, is_warned) = match entry.state {
+            State::None => (None, None, false),
+            State::Standing { is_warned } => (Some(Term::Standing), None, is_warned),
+            State::Renewable { until, is_warned } => {
+                (Some(Term::Renewable), Some(until), is_warned)
+            }
+        };
+        let share = |&(path, rate): &(usize, f64)| {
+            Some((channels.get(path).copied()??, Rate::from_bps(rate as u64)))
+        };
+        Self {
+            stream,
+            guarantee: entry.guarantee,
+            term,
+            until,
+            is_warned,
+            rank: entry.rank,
+            shares: entry.placement.shares.iter().filter_map(share).collect(),
+            account: entry.account,
+            windows_known,
+            notes: entry.notes.iter().cloned().collect(),
+        }
+    }
+}

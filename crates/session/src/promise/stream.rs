@@ -1,0 +1,234 @@
+//! One stream that asked for a promise.
+
+use std::{collections::VecDeque, time::Duration};
+
+use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_sched::{
+    Guarantee, StreamSpec,
+    mapping::{Placement, Request, Term},
+};
+
+use super::{
+    Channels, NOTICE,
+    answer::{Grant, Refusal},
+};
+
+/// Notes kept for an explanation.
+const NOTES_MAX: usize = 16;
+/// A window is kept when this share of what it needs has arrived: what is missing is less than a packet
+/// that crosses its end.
+const KEPT_FRACTION: f64 = 0.999;
+
+/// Whether a promise is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It waits for one, or has lost it.
+    None,
+    Standing {
+        is_warned: bool,
+    },
+    Renewable {
+        until: Instant,
+        is_warned: bool,
+    },
+}
+
+impl State {
+    /// Whether a promise is in force.
+    pub(crate) fn is_in_force(self) -> bool {
+        self != Self::None
+    }
+}
+
+/// How windows fared for which a promise was in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Windows that got what was promised, or all that the application had.
+    pub kept: u64,
+    /// Windows that did not.
+    pub broken: u64,
+    /// Promises withdrawn.
+    pub withdrawn: u64,
+}
+
+/// A decision about a promise, and what it rested on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// When.
+    pub at: Instant,
+    /// What was decided.
+    pub text: String,
+}
+
+/// What a window has to be judged by.
+pub(super) struct Window {
+    pub(super) length: Duration,
+    /// Something handed over long ago has not arrived.
+    pub(super) is_behind: bool,
+}
+
+/// Key: stream.
+#[derive(Debug)]
+pub(crate) struct Promised {
+    pub(crate) guarantee: Guarantee,
+    pub(crate) is_divisible: bool,
+    pinned: Option<ChannelId>,
+    pub(crate) state: State,
+    /// By path.
+    pub(super) placement: Placement,
+    /// Place in the order of precedence.
+    pub(super) rank: u32,
+    pub(super) acked_bytes: u64,
+    /// Windows of capacity since the stream's own window began.
+    elapsed: Duration,
+    was_behind: bool,
+    pub(crate) account: Account,
+    pub(crate) notes: VecDeque<Note>,
+}
+
+impl Promised {
+    pub(super) fn new(_now: Instant, guarantee: Guarantee, spec: &StreamSpec) -> Self {
+        Self {
+            guarantee,
+            is_divisible: spec.is_divisible(),
+            pinned: spec.pinned,
+            state: State::None,
+            placement: Placement::default(),
+            rank: u32::MAX,
+            acked_bytes: 0,
+            elapsed: Duration::ZERO,
+            was_behind: false,
+            account: Account::default(),
+            notes: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn is_in_force(&self) -> bool {
+        self.state.is_in_force()
+    }
+
+    pub(super) fn is_warned(&self) -> bool {
+        match self.state {
+            State::None => false,
+            State::Standing { is_warned } | State::Renewable { is_warned, .. } => is_warned,
+        }
+    }
+
+    /// The grade it has, or else tries to get.
+    fn term(&self) -> Term {
+        match self.state {
+            State::Standing { .. } => Term::Standing,
+            State::None | State::Renewable { .. } => Term::Renewable,
+        }
+    }
+
+    /// As the mapping sees it.
+    pub(super) fn request(
+        &self,
+        stream: StreamId,
+        channels: Channels<'_>,
+        overhead: f64,
+    ) -> Request {
+        let request = Request::new(stream, &self.guarantee, self.term());
+        Request {
+            rate_bps: request.rate_bps * overhead,
+            is_divisible: self.is_divisible,
+            // A channel that is not there is on no path.
+            pinned: self.pinned.map(|pinned| {
+                let place = channels.iter().position(|channel| *channel == Some(pinned));
+                place.unwrap_or(usize::MAX)
+            }),
+            before: self.placement.clone(),
+            ..request
+        }
+    }
+
+    pub(super) fn grant(&mut self, now: Instant, term: Term, grant: &Grant) {
+        let was = self.state;
+        self.state = match term {
+            Term::Standing => State::Standing { is_warned: false },
+            Term::Renewable => State::Renewable {
+                until: now + self.guarantee.term(),
+                is_warned: false,
+            },
+        };
+        if !was.is_in_force() {
+            self.acked_bytes = 0;
+            self.elapsed = Duration::ZERO;
+            self.note(now, format!("promised: {grant}"));
+        }
+    }
+
+    /// Carries the books of the stream's earlier demand on.
+    pub(super) fn inherit(&mut self, mut before: Self) {
+        before.notes.append(&mut self.notes);
+        self.notes = before.notes;
+        while self.notes.len() > NOTES_MAX {
+            self.notes.pop_front();
+        }
+        self.account = before.account;
+    }
+
+    pub(super) fn warn(&mut self, now: Instant, refusal: &Refusal) {
+        match &mut self.state {
+            State::None => {}
+            State::Standing { is_warned } | State::Renewable { is_warned, .. } => *is_warned = true,
+        }
+        self.note(now, format!("warned: {refusal}"));
+    }
+
+    pub(super) fn withdraw(&mut self, now: Instant, refusal: &Refusal) {
+        self.state = State::None;
+        self.account.withdrawn += 1;
+        self.note(now, format!("withdrawn: {refusal}"));
+    }
+
+    /// A place was found: the grade to grant, if there is something to tell.
+    pub(super) fn holds(&mut self, now: Instant) -> Option<Term> {
+        match &mut self.state {
+            State::None => Some(Term::Renewable),
+            State::Standing { is_warned } => {
+                *is_warned = false;
+                None
+            }
+            State::Renewable { until, is_warned } => {
+                *is_warned = false;
+                if *until <= now + NOTICE {
+                    // Renewed without a word.
+                    *until = *until + self.guarantee.term();
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether a promise that finds no place any more is over now.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        matches!(self.state, State::Renewable { until, .. } if until <= now)
+    }
+
+    /// A window of capacity is over; when one of the stream's is, too, it is judged.
+    pub(super) fn end_window(&mut self, window: Window) {
+        self.elapsed += window.length;
+        self.was_behind |= window.is_behind;
+        if self.elapsed < self.guarantee.window {
+            return;
+        }
+        let needed = self.guarantee.required().bytes_in(self.elapsed) as f64;
+        let is_kept = self.acked_bytes as f64 >= KEPT_FRACTION * needed || !self.was_behind;
+        if self.is_in_force() {
+            self.account.kept += u64::from(is_kept);
+            self.account.broken += u64::from(!is_kept);
+        }
+        self.acked_bytes = 0;
+        self.elapsed = Duration::ZERO;
+        self.was_behind = false;
+    }
+
+    pub(super) fn note(&mut self, at: Instant, text: String) {
+        if self.notes.len() == NOTES_MAX {
+            self.notes.pop_front();
+        }
+        self.notes.push_back(Note { at, text });
+    }
+}

@@ -1,0 +1,150 @@
+//! Promises of a session's streams: admission, and what is due as windows end.
+
+use std::{collections::VecDeque, time::Duration};
+
+use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_sched::StreamSpec;
+
+use super::Session;
+use crate::{
+    event::{Event, StreamError},
+    promise::{Explanation, Grant, Notice, Refusal},
+};
+
+/// An ADU that has been on its way for longer than this and two round trips is behind.
+const LATE: Duration = Duration::from_millis(50);
+
+impl Session {
+    /// The channel of each path that statistics know, in their order.
+    fn path_channels(&self) -> Vec<Option<ChannelId>> {
+        self.measures.channels().collect()
+    }
+
+    /// What would be answered if a stream with this spec were opened.
+    pub(crate) fn admit(&mut self, now: Instant, spec: &StreamSpec) -> Result<Grant, StreamError> {
+        spec.validate()?;
+        self.check_window(spec)?;
+        let channels = self.path_channels();
+        self.promises
+            .admit(now, spec, &channels)
+            .map_err(|refusal| StreamError::Refused(Box::new(refusal)))
+    }
+
+    /// A window must not be shorter than what capacity is judged in.
+    fn check_window(&self, spec: &StreamSpec) -> Result<(), StreamError> {
+        match &spec.guarantee {
+            Some(guarantee) if guarantee.window < self.promises.window() => Err(
+                StreamError::Refused(Box::new(Refusal::of_window(self.promises.window()))),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks for what a new stream's spec wants to be promised.
+    pub(super) fn promise(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        spec: &StreamSpec,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), StreamError> {
+        self.check_window(spec)?;
+        let channels = self.path_channels();
+        match self.promises.open(now, stream, spec, &channels) {
+            Ok(notice) => {
+                self.tell(notice, events);
+                self.dirty = true;
+                Ok(())
+            }
+            Err(refusal) => Err(StreamError::Refused(Box::new(refusal))),
+        }
+    }
+
+    /// Changes what an open stream asks to be promised; `None` releases it from its promise.
+    pub(crate) fn change_guarantee(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        guarantee: Option<anabranch_sched::Guarantee>,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), StreamError> {
+        let half = self
+            .send
+            .get(&stream)
+            .ok_or(StreamError::UnknownStream(stream))?;
+        let spec = StreamSpec {
+            guarantee,
+            ..half.spec.clone()
+        };
+        spec.validate()?;
+        self.check_window(&spec)?;
+        let channels = self.path_channels();
+        let notice = self
+            .promises
+            .change(now, stream, &spec, &channels)
+            .map_err(|refusal| StreamError::Refused(Box::new(refusal)))?;
+        self.tell(notice, events);
+        if let Some(half) = self.send.get_mut(&stream) {
+            half.spec.guarantee = guarantee;
+        }
+        self.dirty = true;
+        Ok(())
+    }
+
+    /// Why a stream is promised what it is, or not.
+    pub(crate) fn explain(&self, stream: StreamId) -> Option<Explanation> {
+        self.promises.explain(stream, &self.path_channels())
+    }
+
+    pub(super) fn advance_measures(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        let (measures, promises) = (&mut self.measures, &mut self.promises);
+        let mut is_over = false;
+        measures.advance(now, |row| is_over |= promises.observe(row));
+        if !is_over || self.promises.is_empty() {
+            return;
+        }
+        let channels = self.path_channels();
+        let views = self.scratch.channels.iter();
+        let rtt = views.map(|view| view.rtt_smoothed).max();
+        let late = LATE + 2 * rtt.unwrap_or_default();
+        let send = &self.send;
+        let notices = self.promises.end_window(now, &channels, late, |stream| {
+            send.get(&stream).and_then(|half| half.oldest_at())
+        });
+        for notice in notices {
+            self.tell(Some(notice), events);
+        }
+        self.dirty = true;
+    }
+
+    /// Hands the mapping to the scheduler when it has changed.
+    pub(super) fn hand_over_plan(&mut self, now: Instant) {
+        if self.promises.is_changed() {
+            let channels = self.path_channels();
+            if let Some(plan) = self.promises.take_plan(&channels) {
+                self.scheduler.remap(now, &plan);
+            }
+        }
+    }
+
+    fn tell(&self, notice: Option<Notice>, events: &mut VecDeque<Event>) {
+        let session = self.id;
+        events.extend(notice.map(|notice| match notice {
+            Notice::Promised(stream, grant) => Event::Promised {
+                session,
+                stream,
+                grant,
+            },
+            Notice::Warned(stream, refusal) => Event::Warned {
+                session,
+                stream,
+                refusal,
+            },
+            Notice::Withdrawn(stream, refusal) => Event::Withdrawn {
+                session,
+                stream,
+                refusal,
+            },
+        }));
+    }
+}
