@@ -287,6 +287,7 @@ impl App for Sender {
         }
         let timed = |running: &Running| {
             let waiting = running.sent < running.load.adus
+                && !running.is_blocked
                 && (running.load.every.is_some() || running.stream.is_none());
             waiting.then(|| running.due())
         };
