@@ -114,6 +114,7 @@ fn prediction_agrees_with_the_evaluation() {
             let config = Config {
                 levels: vec![0.7, 0.8, 0.9],
                 hold,
+                ..Config::default()
             };
             let all = common::figures(&samples, &config, 500);
             for (method, figures) in methods.into_iter().zip(all) {

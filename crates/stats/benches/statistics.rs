@@ -9,7 +9,7 @@ use std::{hint::black_box, time::Instant as Clock};
 use anabranch_base::{Rate, Seed};
 use anabranch_stats::{
     bandwidth::{Sample, Survival},
-    forecast::{Config, Forecaster},
+    forecast::{Config, Forecaster, Judged},
     order::Window,
 };
 use serde_json::{Value, json};
@@ -78,13 +78,17 @@ fn partial_mean(values: &[f64], capacity: usize) -> Value {
 }
 
 /// The whole update of a channel for one window of time: five levels, promises read back.
-fn update(values: &[f64], hold: usize) -> Value {
+fn update(values: &[f64], hold: usize, judged: Judged) -> Value {
     let config = Config {
         hold,
+        judged,
         ..Config::default()
     };
     let mut forecaster = Forecaster::new(&config).expect("a valid configuration");
-    let name = format!("forecaster_update_5_levels_hold{hold}");
+    let name = match judged {
+        Judged::Whole => format!("forecaster_update_5_levels_hold{hold}"),
+        Judged::Each => format!("forecaster_update_5_levels_terms_of_{hold}"),
+    };
     measure(&name, "us", 1e6, values.len(), || {
         for &value in values {
             forecaster.observe(Sample::exact(Rate::from_bps(value as u64)));
@@ -115,8 +119,10 @@ fn main() {
         window(&values, 500),
         window(&values, 1000),
         partial_mean(&values, 1000),
-        update(&values, 1),
-        update(&values, 30),
+        update(&values, 1, Judged::Whole),
+        update(&values, 30, Judged::Whole),
+        update(&values, 10, Judged::Each),
+        update(&values, 60, Judged::Each),
         survival(&values[..2000], 500),
     ];
     let outcome = json!({

@@ -14,6 +14,7 @@ fn config(levels: &[f64]) -> Config {
     Config {
         levels: levels.to_vec(),
         hold: 1,
+        ..Config::default()
     }
 }
 
@@ -65,6 +66,47 @@ fn on_shuffled_samples_the_gain_vanishes() {
         assert!((0.93..=1.02).contains(&gain), "{gain}");
         let loss = median(all.iter().map(|f| f[level].pinball_ratio).collect());
         assert!((0.99..=1.06).contains(&loss), "{loss}");
+    }
+}
+
+/// Promises for terms gain nothing, either, where there is nothing to foresee.
+#[test]
+fn on_shuffled_samples_terms_gain_nothing() {
+    let mut random = Seed(1).stream("lognormal");
+    let generated: Vec<Vec<f64>> = (0..6)
+        .map(|_| {
+            (0..2000)
+                .map(|_| 1e7 * random.normal(0.0, 0.5).exp())
+                .collect()
+        })
+        .collect();
+    let shuffled = (0..5).map(|k| {
+        let mut samples = bus().samples_bps;
+        common::shuffle(&mut samples, &mut Seed(k).stream("bus"));
+        samples
+    });
+    let all: Vec<_> = generated
+        .into_iter()
+        .chain(shuffled)
+        .map(|samples| common::term_figures(&samples, &[0.9, 0.95], 10, FROM))
+        .collect();
+    for level in 0..2 {
+        let gain = median(all.iter().map(|figures| figures[level].gain).collect());
+        assert!((0.93..=1.02).contains(&gain), "{gain}");
+        let loss = median(all.iter().map(|f| f[level].pinball_ratio).collect());
+        assert!((0.99..=1.06).contains(&loss), "{loss}");
+    }
+}
+
+#[test]
+fn a_bus_ride_is_promised_for_terms() {
+    for figures in common::term_figures(&bus().samples_bps, &[0.9, 0.95, 0.99], 10, FROM) {
+        let p = figures.kept_promised;
+        assert!((figures.rolling.kept() - p).abs() <= 0.01, "{figures:?}");
+        for renewed in &figures.renewed {
+            assert!((renewed.kept() - p).abs() <= 0.015, "{figures:?}");
+        }
+        assert!(figures.over_whole > 1.2, "{figures:?}");
     }
 }
 

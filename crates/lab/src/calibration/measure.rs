@@ -68,6 +68,7 @@ pub(super) fn all(bps: &[f64]) -> Vec<Figures> {
     let between = Config {
         levels: LEVELS_BETWEEN.to_vec(),
         hold: 1,
+        ..Config::default()
     };
     all.extend(figures(bps, &between));
     all

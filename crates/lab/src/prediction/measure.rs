@@ -46,6 +46,7 @@ pub(super) fn all(bps: &[f64], histories: &[usize], judged_min: usize) -> Vec<Fi
     let config = |hold| Config {
         levels: LEVELS.to_vec(),
         hold,
+        ..Config::default()
     };
     let calibrated = promises(bps, &config(1));
     let standing = NEXT.map(|hold| promises(bps, &config(hold)));

@@ -68,6 +68,7 @@ impl Estimators {
         let forecaster = Forecaster::new(&Config {
             levels: LEVELS.to_vec(),
             hold: 1,
+            ..Config::default()
         });
         let rtt = ConditionalRtt::new(&conditional::Config {
             lags: vec![1, 4],

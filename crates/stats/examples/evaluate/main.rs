@@ -1,7 +1,7 @@
 //! The figures of `docs/statistics.md`: promises on every recorded path.
 //!
 //! ```text
-//! cargo run --release -p anabranch-stats --example evaluate -- [--hold H] [--shuffle] [--traces]
+//! cargo run --release -p anabranch-stats --example evaluate -- [--hold H] [--each] [--shuffle] [--traces]
 //!     [--families A,B,…] [--least N] [--from N]
 //! ```
 //! The traces are looked for in `ANABRANCH_DATA`, then in `../shared/data`.
@@ -9,6 +9,7 @@
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
+mod term;
 
 use common::{Figures, Trace, figures, median};
 
@@ -22,13 +23,14 @@ struct Row {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut config = Config::default();
-    let (mut is_shuffled, mut is_long) = (false, false);
+    let (mut is_shuffled, mut is_long, mut is_each) = (false, false, false);
     let (mut least, mut from) = (700, common::FROM);
     let mut families: Option<Vec<String>> = None;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
+            "--each" => is_each = true,
             "--hold" => config.hold = value()?.parse()?,
             "--shuffle" => is_shuffled = true,
             "--traces" => is_long = true,
@@ -39,13 +41,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let folder = common::data_folder().ok_or("no traces; set ANABRANCH_DATA")?;
-    let rows: Vec<Row> = common::traces(&folder, least)?
+    let traces = common::traces(&folder, least)?
         .into_iter()
         .filter(|trace| match &families {
             Some(families) => families.iter().any(|name| name == trace.family()),
             None => true,
         })
-        .map(|trace| if is_shuffled { trace.shuffled() } else { trace })
+        .map(|trace| if is_shuffled { trace.shuffled() } else { trace });
+    if is_each {
+        term::print(&traces.collect::<Vec<_>>(), &config, from, is_long);
+        return Ok(());
+    }
+    let rows: Vec<Row> = traces
         .map(|trace| Row {
             figures: figures(&trace.samples_bps, &config, from),
             trace,

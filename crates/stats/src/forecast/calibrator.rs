@@ -1,5 +1,7 @@
 //! Which quantile to ask for, so that the share of broken promises is the one promised.
 
+use super::books::Books;
+
 /// Reaction of the logarithm of the level to the sum of errors, and the sum at which it turns steep.
 const INTEGRAL_GAIN: f64 = 0.3;
 const INTEGRAL_KNEE: f64 = 3.0;
@@ -15,13 +17,6 @@ const LEVEL_MIN: f64 = 1e-4;
 const LEVEL_MAX: f64 = 0.9;
 /// Where the sum of errors stops while nothing can be promised; the rest waits in reserve.
 const TRIVIAL_SUM: f64 = 5.0;
-const RESERVE_MAX: f64 = 1000.0;
-/// What is spent of the reserve with each outcome: so many broken promises more than promised.
-const RESERVE_RATE: f64 = 0.01;
-/// This share of the reserve is spent on top, so that a large one does not wait for ever.
-const RESERVE_HASTE: f64 = 0.00025;
-/// The sum of errors stays within this, whatever comes.
-const SUM_MAX: f64 = 50.0;
 
 /// The level of one promise.
 ///
@@ -45,9 +40,8 @@ const SUM_MAX: f64 = 50.0;
 pub(super) struct Calibrator {
     /// The share of promises that may be broken.
     target: f64,
-    sum: f64,
+    books: Books,
     recent: f64,
-    reserve: f64,
     /// What an error counts. Outcomes of promises that stand together are largely one event, so it falls with
     /// the hold; with its power −0.7, between full and single counting (docs/statistics.md).
     share: f64,
@@ -57,16 +51,15 @@ impl Calibrator {
     pub(super) fn new(target: f64, hold: usize) -> Self {
         Self {
             target,
-            sum: 0.0,
+            books: Books::new(TRIVIAL_SUM),
             recent: 0.0,
-            reserve: 0.0,
             share: (hold as f64).powf(HOLD_POWER),
         }
     }
 
     /// The level of the quantile to ask for.
     pub(super) fn level(&self) -> f64 {
-        let angle = (self.sum / INTEGRAL_KNEE).clamp(-ANGLE_MAX, ANGLE_MAX);
+        let angle = (self.books.sum() / INTEGRAL_KNEE).clamp(-ANGLE_MAX, ANGLE_MAX);
         let exponent = -INTEGRAL_GAIN * INTEGRAL_KNEE * angle.tan() - RECENT_GAIN * self.recent;
         (self.target * exponent.exp()).clamp(LEVEL_MIN, LEVEL_MAX)
     }
@@ -75,19 +68,7 @@ impl Calibrator {
     pub(super) fn learn(&mut self, is_broken: bool, is_trivial: bool) {
         let error = (f64::from(u8::from(is_broken)) - self.target) * self.share;
         self.recent = self.recent * RECENT_DECAY.powf(self.share) + error;
-        self.sum += error;
-        if is_trivial {
-            if self.sum < -TRIVIAL_SUM {
-                self.reserve = (self.reserve - TRIVIAL_SUM - self.sum).min(RESERVE_MAX);
-                self.sum = -TRIVIAL_SUM;
-            }
-        } else if self.sum > -TRIVIAL_SUM {
-            let rate = RESERVE_RATE + RESERVE_HASTE * self.reserve;
-            let spent = (rate * self.share).min(self.reserve);
-            self.reserve -= spent;
-            self.sum -= spent;
-        }
-        self.sum = self.sum.clamp(-SUM_MAX, SUM_MAX);
+        self.books.enter(error, self.share, is_trivial);
     }
 }
 

@@ -6,8 +6,22 @@ pub struct Config {
     /// The probabilities with which promises are to be kept, each within 0.5 to 0.99, increasing, at most
     /// [`LEVELS_MAX`](Self::LEVELS_MAX). Each level is calibrated on its own.
     pub levels: Vec<f64>,
-    /// For how many samples a promise must stand, 1 to 60: it is kept when all of them reach it.
+    /// For how many samples a promise must stand, 1 to 60.
     pub hold: usize,
+    /// What is kept as often as promised when a promise stands for several samples.
+    pub judged: Judged,
+}
+
+/// How a promise that stands for a term of H samples is judged. With H = 1 both mean the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Judged {
+    /// As a whole: it is kept when all H samples reach it. Of all terms, the share P is kept.
+    #[default]
+    Whole,
+    /// Each sample on its own: of all samples of all terms, the share P reaches what was promised for
+    /// the term. It holds for promises made anew with each sample, and for those of somebody who renews
+    /// every H samples, from whichever sample on.
+    Each,
 }
 
 impl Config {
@@ -39,6 +53,7 @@ impl Default for Config {
         Self {
             levels: vec![0.5, 0.75, 0.9, 0.95, 0.99],
             hold: 1,
+            judged: Judged::Whole,
         }
     }
 }

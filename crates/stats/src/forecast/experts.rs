@@ -36,13 +36,15 @@ pub(super) struct Experts {
 }
 
 impl Experts {
-    pub(super) fn new() -> Self {
+    /// Experts that learn of `situations` with each sample.
+    pub(super) fn new(situations: usize) -> Self {
+        let related = || Window::new(ALL * situations);
         Self {
             recent: Window::new(RECENT),
             all: Window::new(ALL),
-            fast_ratios: Window::new(ALL),
-            short_ratios: Window::new(ALL),
-            residuals: Window::new(ALL),
+            fast_ratios: related(),
+            short_ratios: related(),
+            residuals: related(),
             analogues: Analogues::new(),
         }
     }
@@ -59,15 +61,39 @@ impl Experts {
 
     /// `situation` was followed by `bps`.
     pub(super) fn learn(&mut self, situation: &Situation, bps: f64) {
+        self.learn_rate(bps);
+        self.relate(situation, bps);
+        self.analogues.learn(situation, bps);
+    }
+
+    /// A sample of `bps` came, and each of `situations` is one that it may be seen from.
+    pub(super) fn learn_sample<'a>(
+        &mut self,
+        situations: impl Iterator<Item = &'a Situation>,
+        bps: f64,
+    ) {
+        for (index, situation) in situations.enumerate() {
+            if index == 0 {
+                self.learn_rate(bps);
+                self.analogues.learn(situation, bps);
+            }
+            self.relate(situation, bps);
+        }
+    }
+
+    fn learn_rate(&mut self, bps: f64) {
+        // Rates are finite.
+        let _ = self.recent.push(bps);
+        let _ = self.all.push(bps);
+    }
+
+    fn relate(&mut self, situation: &Situation, bps: f64) {
         let shifted = bps + situation.offset;
         let residual = situation.residual(bps).clamp(-RESIDUAL_MAX, RESIDUAL_MAX);
         // All of these are finite, because rates are and averages plus offset are above 0.
-        let _ = self.recent.push(bps);
-        let _ = self.all.push(bps);
         let _ = self.fast_ratios.push(shifted / situation.fast);
         let _ = self.short_ratios.push(shifted / situation.short);
         let _ = self.residuals.push(residual.exp());
-        self.analogues.learn(situation, bps);
     }
 
     /// The quantiles at increasing `levels` of what follows `situation`, in bits per second: one row of

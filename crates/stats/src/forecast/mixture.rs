@@ -29,10 +29,17 @@ impl Mixture {
         }
     }
 
-    /// The experts said `promises` at `level`, and `outcome` came.
-    pub(super) fn learn(&mut self, promises: &[f64; EXPERTS], outcome: f64, level: f64) {
+    /// The experts said `promises` at `level`, and all of `outcomes` came: what counts is the mean loss.
+    /// Outcomes that are no number are passed over.
+    pub(super) fn learn(&mut self, promises: &[f64; EXPERTS], outcomes: &[f64], level: f64) {
+        let known = || outcomes.iter().filter(|outcome| !outcome.is_nan());
+        let count = known().count() as f64;
+        if count == 0.0 {
+            return;
+        }
         for (loss, &promise) in self.losses.iter_mut().zip(promises) {
-            *loss = *loss * FORGET + pinball(promise, outcome, level);
+            let sum: f64 = known().map(|&o| pinball(promise, o, level)).sum();
+            *loss = *loss * FORGET + sum / count;
         }
         self.count = self.count * FORGET + 1.0;
     }
@@ -68,7 +75,7 @@ mod tests {
             let mut promises = [9.0 * unit; EXPERTS];
             promises[3] = 4.0 * unit;
             for _ in 0..300 {
-                mixture.learn(&promises, 5.0 * unit, 0.1);
+                mixture.learn(&promises, &[5.0 * unit], 0.1);
             }
             let mixed = mixture.mix(&promises);
             assert!((mixed / unit - 4.0).abs() < 1e-3, "{mixed}");

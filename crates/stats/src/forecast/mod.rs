@@ -2,7 +2,8 @@
 //!
 //! A [`Forecaster`] takes one bandwidth sample after another and says, for each of several probabilities P,
 //! a rate that the next sample (or each of the next H) reaches with probability P: over any long run, the
-//! share of kept promises is P, on series that are neither independent nor stationary, too.
+//! share of kept promises is P, on series that are neither independent nor stationary, too. A promise about H
+//! samples is judged as a whole, or each of its samples on its own ([`Judged`]).
 //!
 //! ```text
 //!             ┌ recent, all: quantiles of rates ────────┐
@@ -17,7 +18,8 @@
 //! | averages and the situation that a promise starts from | `state.rs` |
 //! | seven experts, each with a quantile for any level | `experts.rs`, `analogue.rs` |
 //! | their weights | `mixture.rs` |
-//! | the level at which they are asked | `calibrator.rs` |
+//! | the level at which they are asked | `calibrator.rs`, for terms `term.rs`; `books.rs` |
+//! | promises that still stand | `pending.rs` |
 //!
 //! The percentile of a window [IQ-Paths §IV] is one of the experts; alone it is the baseline
 //! [`mean::Percentile`](crate::mean::Percentile). `docs/statistics.md` has the figures of both and what was
@@ -38,12 +40,14 @@
 //! ```
 
 mod analogue;
+mod books;
 mod calibrator;
 mod config;
 mod experts;
 mod mixture;
 mod pending;
 mod state;
+mod term;
 #[cfg(test)]
 mod tests;
 
@@ -57,9 +61,10 @@ use self::{
     mixture::Mixture,
     pending::{Pending, Verdict},
     state::State,
+    term::TermCalibrator,
 };
 
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigError, Judged};
 
 /// No promise is made before so many outcomes are known, nor before 1/(1 − P) of them.
 const OUTCOMES_MIN: usize = 20;
@@ -70,14 +75,18 @@ const INFORMATIVE: f64 = 0.05;
 /// The fractional part of the golden ratio: its multiples fill the unit interval evenly.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
-/// How promises of one level fared.
+/// With each sample, experts about terms learn how it is seen from so many of the last H situations.
+const LAGS: usize = 3;
+
+/// How promises of one level fared: counts of promises, or of their samples where each is judged on its own
+/// ([`Judged::Each`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Account {
     /// Promises that every sample reached.
     pub kept: u64,
     /// Promises that a sample fell short of.
     pub broken: u64,
-    /// Promises on which a lower bound said nothing.
+    /// Those on which a lower bound said nothing.
     pub unknown: u64,
 }
 
@@ -94,9 +103,15 @@ impl Account {
 struct Level {
     /// The probability promised.
     kept: f64,
-    calibrator: Calibrator,
     mixture: Mixture,
     account: Account,
+}
+
+/// In the order of the levels.
+#[derive(Debug, Clone)]
+enum Calibrators {
+    Whole(Vec<Calibrator>),
+    Each(Vec<TermCalibrator>),
 }
 
 /// Promises about one channel's bandwidth.
@@ -108,6 +123,7 @@ struct Level {
 pub struct Forecaster {
     /// By increasing probability.
     levels: Vec<Level>,
+    calibrators: Calibrators,
     state: State,
     experts: Experts,
     pending: Pending,
@@ -122,6 +138,8 @@ pub struct Forecaster {
     promises: Vec<f64>,
     /// Where in the tail the next lower bound is taken to be, in [0, 1).
     golden: f64,
+    /// From how far back the next sample is seen, as a share of H, in [0, 1).
+    lag: f64,
 }
 
 impl Forecaster {
@@ -137,15 +155,26 @@ impl Forecaster {
             .iter()
             .map(|&kept| Level {
                 kept,
-                calibrator: Calibrator::new(1.0 - kept, config.hold),
                 mixture: Mixture::new(),
                 account: Account::default(),
             })
             .collect();
+        let targets = config.levels.iter().map(|kept| 1.0 - kept);
+        let (calibrators, lags) = match config.judged {
+            Judged::Whole => {
+                let one = |target| Calibrator::new(target, config.hold);
+                (Calibrators::Whole(targets.map(one).collect()), 1)
+            }
+            Judged::Each => {
+                let one = |target| TermCalibrator::new(target, config.hold);
+                (Calibrators::Each(targets.map(one).collect()), LAGS)
+            }
+        };
         Ok(Self {
             levels,
+            calibrators,
             state: State::new(),
-            experts: Experts::new(),
+            experts: Experts::new(lags),
             pending: Pending::new(config.hold, count),
             order: vec![(0.0, 0); count],
             asked: vec![0.0; count],
@@ -153,6 +182,7 @@ impl Forecaster {
             answers: vec![0.0; count * EXPERTS],
             promises: vec![0.0; count],
             golden: 0.0,
+            lag: 0.0,
         })
     }
 
@@ -200,12 +230,10 @@ impl Forecaster {
         } else {
             Some(sample.bps())
         };
-        let levels = &mut self.levels;
-        self.pending.observe(&sample, value, |level| {
-            levels[level].account.broken += 1;
-            levels[level].calibrator.learn(true, false);
-        });
-        self.judge();
+        match &self.calibrators {
+            Calibrators::Whole(_) => self.judge_whole(&sample, value),
+            Calibrators::Each(_) => self.judge_each(&sample, value),
+        }
         if let Some(bps) = value {
             self.state.observe(bps);
         }
@@ -231,8 +259,16 @@ impl Forecaster {
         Some((drawn * situation.short - situation.offset).max(bps))
     }
 
-    /// Learns from the promises whose time has come.
-    fn judge(&mut self) {
+    /// Learns from the promises that `sample` breaks, and from those whose time has come.
+    fn judge_whole(&mut self, sample: &Sample, value: Option<f64>) {
+        let Calibrators::Whole(calibrators) = &mut self.calibrators else {
+            return;
+        };
+        let levels = &mut self.levels;
+        self.pending.observe(sample, value, |level| {
+            levels[level].account.broken += 1;
+            calibrators[level].learn(true, false);
+        });
         let Some(done) = self.pending.completed() else {
             return;
         };
@@ -245,16 +281,61 @@ impl Forecaster {
                 Verdict::Unknown => level.account.unknown += 1,
                 Verdict::Kept => {
                     level.account.kept += 1;
-                    level.calibrator.learn(false, done.promises[index] <= 0.0);
+                    calibrators[index].learn(false, done.promises[index] <= 0.0);
                 }
             }
             if let Some(outcome) = done.outcome {
                 let answers = of_level(done.answers, done.promises.len(), index);
-                level.mixture.learn(&answers, outcome, 1.0 - level.kept);
+                level.mixture.learn(&answers, &[outcome], 1.0 - level.kept);
             }
         }
         if let Some(outcome) = done.outcome {
             self.experts.learn(done.situation, outcome);
+        }
+    }
+
+    /// Learns from `sample`, and from the terms that it completes.
+    fn judge_each(&mut self, sample: &Sample, value: Option<f64>) {
+        let Calibrators::Each(calibrators) = &mut self.calibrators else {
+            return;
+        };
+        let hold = self.pending.hold();
+        self.pending.record(sample, value);
+        if !sample.is_censored() {
+            for (index, calibrator) in calibrators.iter_mut().enumerate() {
+                if let Some(broken) = self.pending.broken_share(index, sample.bps()) {
+                    calibrator.notice(broken);
+                }
+            }
+        }
+        if let Some(bps) = value {
+            // A promise is about samples at all distances from 1 to H, so each of them is learnt from.
+            let (pending, lag) = (&self.pending, &mut self.lag);
+            let situations = (0..LAGS).filter_map(|_| {
+                *lag = (*lag + GOLDEN).fract();
+                pending.situation(*lag)
+            });
+            self.experts.learn_sample(situations, bps);
+        }
+        let Some(done) = self.pending.completed() else {
+            return;
+        };
+        if !done.is_promised {
+            return;
+        }
+        for (index, level) in self.levels.iter_mut().enumerate() {
+            let tally = done.tally(index);
+            level.account.kept += tally.kept as u64;
+            level.account.broken += tally.broken as u64;
+            level.account.unknown += tally.unknown as u64;
+            let known = (tally.kept + tally.broken) as f64 / hold as f64;
+            let broken = tally.broken as f64 / hold as f64;
+            let is_trivial = done.promises[index] <= 0.0;
+            calibrators[index].learn(done.phase, known, broken, is_trivial);
+            let answers = of_level(done.answers, done.promises.len(), index);
+            level
+                .mixture
+                .learn(&answers, done.outcomes, 1.0 - level.kept);
         }
     }
 
@@ -284,8 +365,12 @@ impl Forecaster {
     /// Asks the experts for the quantiles that the calibrators want.
     fn ask(&mut self) {
         let count = self.levels.len();
-        for (index, level) in self.levels.iter().enumerate() {
-            self.order[index] = (level.calibrator.level(), index);
+        for (index, order) in self.order.iter_mut().enumerate() {
+            let level = match &self.calibrators {
+                Calibrators::Whole(calibrators) => calibrators[index].level(),
+                Calibrators::Each(calibrators) => calibrators[index].level(self.pending.phase()),
+            };
+            *order = (level, index);
         }
         // Calibration may make levels cross, and the experts answer increasing ones.
         self.order

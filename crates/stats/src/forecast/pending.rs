@@ -33,9 +33,28 @@ pub(super) struct Pending {
     /// Of each entry, one row.
     promises: Vec<f64>,
     answers: Vec<f64>,
+    /// The last `hold` samples and what they are taken for, in a ring: those of the oldest promises' term.
+    seen: Vec<Seen>,
+    values: Vec<f64>,
+    seen_next: usize,
     count: usize,
     next: usize,
     len: usize,
+}
+
+/// One sample.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    bps: f64,
+    is_censored: bool,
+}
+
+/// What became of the samples of a term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Tally {
+    pub(super) kept: usize,
+    pub(super) broken: usize,
+    pub(super) unknown: usize,
 }
 
 /// Promises whose time is over.
@@ -47,8 +66,13 @@ pub(super) struct Completed<'a> {
     pub(super) answers: &'a [f64],
     /// The least of the samples; `None` when nothing was learnt.
     pub(super) outcome: Option<f64>,
+    /// What each of the samples is taken for, in no order; NaN for one that says nothing.
+    pub(super) outcomes: &'a [f64],
+    /// Which of the sequences of promises that do not overlap they belong to, 0 to H − 1.
+    pub(super) phase: usize,
     bound: f64,
     broken: u16,
+    seen: &'a [Seen],
 }
 
 impl Completed<'_> {
@@ -60,6 +84,21 @@ impl Completed<'_> {
         } else {
             Verdict::Kept
         }
+    }
+
+    /// Each sample on its own.
+    pub(super) fn tally(&self, level: usize) -> Tally {
+        let mut tally = Tally::default();
+        for seen in self.seen {
+            if seen.bps >= self.promises[level] {
+                tally.kept += 1;
+            } else if seen.is_censored {
+                tally.unknown += 1;
+            } else {
+                tally.broken += 1;
+            }
+        }
+        tally
     }
 }
 
@@ -77,6 +116,15 @@ impl Pending {
             entries: vec![entry; hold],
             promises: vec![0.0; hold * count],
             answers: vec![0.0; hold * count * EXPERTS],
+            seen: vec![
+                Seen {
+                    bps: 0.0,
+                    is_censored: true
+                };
+                hold
+            ],
+            values: vec![f64::NAN; hold],
+            seen_next: 0,
             count,
             next: 0,
             len: 0,
@@ -87,7 +135,8 @@ impl Pending {
         self.entries.len()
     }
 
-    /// A sample came; `value` is what it is taken for, `None` when it says nothing. Calls `broken(level)` for
+    /// A sample came by which promises are judged as a whole; `value` is what it is taken for, `None` when it
+    /// says nothing. Calls `broken(level)` for
     /// each promise that it breaks, which is at once and not when the promise's time is over.
     pub(super) fn observe(
         &mut self,
@@ -115,6 +164,44 @@ impl Pending {
         }
     }
 
+    /// A sample came by which promises are judged each on its own; `value` is as in
+    /// [`observe`](Self::observe).
+    pub(super) fn record(&mut self, sample: &Sample, value: Option<f64>) {
+        self.seen[self.seen_next] = Seen {
+            bps: sample.bps(),
+            is_censored: sample.is_censored(),
+        };
+        self.values[self.seen_next] = value.unwrap_or(f64::NAN);
+        self.seen_next = (self.seen_next + 1) % self.seen.len();
+    }
+
+    /// The situation that lies back by the share `back`, in [0, 1), of those that still matter: at 0 the
+    /// newest. `None` when there is none.
+    pub(super) fn situation(&self, back: f64) -> Option<&Situation> {
+        let hold = self.entries.len();
+        let back = 1 + (back * self.len as f64) as usize;
+        (back <= self.len).then(|| &self.entries[(self.next + hold - back) % hold].situation)
+    }
+
+    /// Which of the sequences of promises that do not overlap the next ones belong to.
+    pub(super) fn phase(&self) -> usize {
+        self.next
+    }
+
+    /// Of the promises of `level` that stand, the share that `bps` breaks; `None` when none stands.
+    pub(super) fn broken_share(&self, level: usize, bps: f64) -> Option<f64> {
+        let hold = self.entries.len();
+        let (mut broken, mut all) = (0.0, 0.0);
+        for back in 1..=self.len {
+            let index = (self.next + hold - back) % hold;
+            if self.entries[index].is_promised {
+                all += 1.0;
+                broken += f64::from(u8::from(bps < self.promises[index * self.count + level]));
+            }
+        }
+        (all > 0.0).then(|| broken / all)
+    }
+
     /// Takes out the oldest promises if their time is over.
     pub(super) fn completed(&mut self) -> Option<Completed<'_>> {
         if self.len < self.entries.len() {
@@ -132,6 +219,9 @@ impl Pending {
             outcome: entry.outcome.is_finite().then_some(entry.outcome),
             bound: entry.bound,
             broken: entry.broken,
+            outcomes: &self.values,
+            phase: self.next,
+            seen: &self.seen,
         })
     }
 

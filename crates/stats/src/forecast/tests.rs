@@ -4,7 +4,7 @@ use anabranch_base::{Random, Seed};
 use proptest::prelude::*;
 
 use super::*;
-use crate::score::Score;
+use crate::score::{Score, renewed, rolling};
 
 fn exact(bps: f64) -> Sample {
     Sample::exact(Rate::from_bps(bps as u64))
@@ -40,6 +40,7 @@ fn configurations_out_of_range_are_refused() {
         Forecaster::new(&Config {
             levels: levels.to_vec(),
             hold,
+            judged: Judged::Whole,
         })
         .err()
     };
@@ -173,6 +174,135 @@ fn held_promises_stand_for_the_whole_time() {
     }
 }
 
+fn terms(hold: usize) -> Config {
+    Config {
+        hold,
+        judged: Judged::Each,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn each_sample_of_a_term_is_kept_as_often_as_promised_from_whichever_sample_on() {
+    let mut random = Seed(4).stream("terms");
+    let mut samples = wandering(3000, &mut random);
+    samples.extend(
+        wandering(3000, &mut random)
+            .iter()
+            .map(|b| (b / 5.0).floor()),
+    );
+    for p in [0.9, 0.95, 0.99] {
+        for hold in [5, 10] {
+            let promises = promised(&samples, &terms(hold), p);
+            let (said, came) = rolling(&promises, &samples, hold, 200);
+            let all = Score::of(&said, &came, p).unwrap();
+            assert!((all.kept() - p).abs() < 0.005, "{p} {hold}: {all:?}");
+            for first in 200..200 + hold {
+                let (said, came) = renewed(&promises, &samples, hold, first);
+                let one = Score::of(&said, &came, p).unwrap();
+                assert!(
+                    (one.kept() - p).abs() < 0.007,
+                    "{p} {hold} {first}: {one:?}"
+                );
+            }
+            // Whoever promises that the whole term is kept promises less.
+            let whole = Config {
+                judged: Judged::Whole,
+                ..terms(hold)
+            };
+            let promises = promised(&samples, &whole, p);
+            let (said, came) = rolling(&promises, &samples, hold, 200);
+            let whole = Score::of(&said, &came, p).unwrap();
+            assert!(whole.kept() > all.kept(), "{p} {hold}: {whole:?}");
+            assert!(
+                p > 0.98 || whole.useful < all.useful,
+                "{p} {hold}: {whole:?} {all:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn accounts_of_terms_count_samples() {
+    let samples = wandering(900, &mut Seed(3).stream("account of terms"));
+    let promises = promised(&samples, &terms(10), 0.9);
+    let mut forecaster = Forecaster::new(&terms(10)).unwrap();
+    samples
+        .iter()
+        .for_each(|&bps| forecaster.observe(exact(bps)));
+    let account = forecaster.account(0.9).unwrap();
+    // Twenty outcomes are known after the 21st sample.
+    let (said, came) = rolling(&promises, &samples, 10, 21);
+    let broken = came.iter().zip(&said).filter(|(b, q)| b < q).count();
+    assert_eq!(account.broken, broken as u64);
+    assert_eq!(account.kept + account.broken, said.len() as u64);
+    assert_eq!(account.unknown, 0);
+}
+
+#[test]
+fn lower_bounds_break_no_sample_of_a_term() {
+    let mut random = Seed(5).stream("censored terms");
+    let samples = wandering(4000, &mut random);
+    let [mut informed, mut limited] = std::array::from_fn(|_| Forecaster::new(&terms(10)).unwrap());
+    let mut sums = [0.0; 2];
+    let (mut unknown, mut expected) = (0, 0);
+    let mut standing = std::collections::VecDeque::new();
+    for (step, &bps) in samples.iter().enumerate() {
+        let is_light = random.chance(0.4) && bps > 2e6;
+        let seen = if is_light {
+            Sample::at_least(Rate::from_mbps(2))
+        } else {
+            exact(bps)
+        };
+        standing.push_back((limited.promise(0.9), is_light));
+        informed.observe(exact(bps));
+        limited.observe(seen);
+        if standing.len() > 10 {
+            standing.pop_front();
+        }
+        if step >= 500 && standing.len() == 10 {
+            // The term that is over began with the oldest promise.
+            let promise = standing[0].0.unwrap();
+            let light = standing.iter().filter(|(_, is_light)| *is_light).count();
+            expected += if promise > Rate::from_mbps(2) {
+                light as u64
+            } else {
+                0
+            };
+        }
+        if step == 499 {
+            unknown = limited.account(0.9).unwrap().unknown;
+        }
+        if step >= 500 {
+            for (sum, one) in sums.iter_mut().zip([&informed, &limited]) {
+                *sum += one.promise(0.9).unwrap().as_bps() as f64;
+            }
+        }
+    }
+    assert_eq!(limited.account(0.9).unwrap().unknown - unknown, expected);
+    assert!(expected > 5000);
+    let kept = limited.account(0.9).unwrap().kept_share().unwrap();
+    assert!((kept - 0.9).abs() < 0.01, "{kept}");
+    assert!(sums[1] > 0.85 * sums[0], "{sums:?}");
+}
+
+#[test]
+fn terms_on_dead_paths_and_of_bounds_alone() {
+    let mut dead = Forecaster::new(&terms(10)).unwrap();
+    (0..2000).for_each(|_| dead.observe(exact(0.0)));
+    assert_eq!(dead.promise(0.9), Some(Rate::ZERO));
+    // Alive again, it is not promised recklessly.
+    let before = dead.account(0.9).unwrap().broken;
+    for bps in wandering(1000, &mut Seed(10).stream("alive")) {
+        dead.observe(exact(bps));
+    }
+    let broken = dead.account(0.9).unwrap().broken - before;
+    assert!(broken <= 1500, "{broken} of 10,000 samples of terms");
+    let mut bounds = Forecaster::new(&terms(10)).unwrap();
+    (0..500).for_each(|_| bounds.observe(Sample::at_least(Rate::from_mbps(3))));
+    assert_eq!(bounds.promise(0.5), None);
+}
+
 #[test]
 fn lower_bounds_never_break_a_promise_nor_pull_it_down() {
     let mut random = Seed(5).stream("censored");
@@ -257,18 +387,21 @@ fn equal_samples_give_equal_promises() {
 #[test]
 fn the_future_is_not_looked_at() {
     let mut random = Seed(9).stream("future");
-    let mut samples = wandering(900, &mut random);
-    let config = Config {
-        hold: 5,
-        ..Config::default()
-    };
-    let before = promised(&samples, &config, 0.9);
-    for bps in &mut samples[600..] {
-        *bps = random.uniform(0.0, 1e9).floor();
+    for judged in [Judged::Whole, Judged::Each] {
+        let mut samples = wandering(900, &mut random);
+        let config = Config {
+            hold: 5,
+            judged,
+            ..Config::default()
+        };
+        let before = promised(&samples, &config, 0.9);
+        for bps in &mut samples[600..] {
+            *bps = random.uniform(0.0, 1e9).floor();
+        }
+        let after = promised(&samples, &config, 0.9);
+        assert_eq!(before[..=600], after[..=600]);
+        assert_ne!(before[601..], after[601..]);
     }
-    let after = promised(&samples, &config, 0.9);
-    assert_eq!(before[..=600], after[..=600]);
-    assert_ne!(before[601..], after[601..]);
 }
 
 proptest! {
@@ -278,9 +411,11 @@ proptest! {
         samples in prop::collection::vec(
             (prop_oneof![Just(0u64), 0..2_000_000u64, any::<u64>()], any::<bool>()), 1..300),
         hold in 1..8usize,
+        is_each in any::<bool>(),
     ) {
+        let judged = if is_each { Judged::Each } else { Judged::Whole };
         let mut forecaster =
-            Forecaster::new(&Config { hold, ..Config::default() }).unwrap();
+            Forecaster::new(&Config { hold, judged, ..Config::default() }).unwrap();
         let (mut max, mut has_bound) = (0.0f64, false);
         for (bps, is_bound) in samples {
             let rate = Rate::from_bps(bps);

@@ -35,7 +35,38 @@ impl Hindsight {
         level: f64,
     ) -> Option<Self> {
         assert!(hold > 0, "a promise must stand for a sample");
-        if from >= outcomes.len() {
+        let told = |t: usize| (t >= hold).then(|| outcomes[t - hold]);
+        Self::run(outcomes, told, window, 1, from, level)
+    }
+
+    /// The same for promises that stand for the next `hold` samples, each judged on its own: at the
+    /// quantiles of the last `window` samples, all of which a promise knows.
+    ///
+    /// # Panics
+    /// When `window` or `hold` is 0.
+    pub fn of_terms(
+        samples: &[f64],
+        window: usize,
+        hold: usize,
+        from: usize,
+        level: f64,
+    ) -> Option<Self> {
+        assert!(hold > 0, "a promise must stand for a sample");
+        let told = |t: usize| (t >= 1).then(|| samples[t - 1]);
+        Self::run(samples, told, window, hold, from, level)
+    }
+
+    /// Promises at t, after `told(t)` was learnt, against each of `outcomes[t..t + term]`.
+    fn run(
+        outcomes: &[f64],
+        told: impl Fn(usize) -> Option<f64>,
+        window: usize,
+        term: usize,
+        from: usize,
+        level: f64,
+    ) -> Option<Self> {
+        let terms = (outcomes.len() + 1).checked_sub(term)?;
+        if from >= terms {
             return None;
         }
         let ratio = (LEVEL_MAX / LEVEL_MIN).powf(1.0 / (LEVELS - 1) as f64);
@@ -45,24 +76,27 @@ impl Hindsight {
         let mut seen = Window::new(window);
         let mut curve = vec![(0.0, 0.0); LEVELS];
         let mut loss = 0.0;
-        for (t, &outcome) in outcomes.iter().enumerate() {
-            if t >= hold {
+        for t in 0..terms {
+            if let Some(outcome) = told(t) {
                 // An outcome that is no number is no baseline's business.
-                let _ = seen.push(outcomes[t - hold]);
+                let _ = seen.push(outcome);
             }
             if t < from {
                 continue;
             }
+            let judging = &outcomes[t..t + term];
             for (&level, (kept, useful)) in levels.iter().zip(&mut curve) {
                 let promise = seen.quantile_of_next(level).unwrap_or(0.0);
-                if outcome >= promise {
-                    *kept += 1.0;
-                    *useful += promise;
-                }
+                let count = judging.iter().filter(|&&o| o >= promise).count() as f64;
+                *kept += count;
+                *useful += promise * count;
             }
-            loss += pinball(seen.quantile_of_next(level).unwrap_or(0.0), outcome, level);
+            let promise = seen.quantile_of_next(level).unwrap_or(0.0);
+            for &outcome in judging {
+                loss += pinball(promise, outcome, level);
+            }
         }
-        let count = (outcomes.len() - from) as f64;
+        let count = ((terms - from) * term) as f64;
         for (kept, useful) in &mut curve {
             *kept /= count;
             *useful /= count;

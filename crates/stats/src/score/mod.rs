@@ -7,13 +7,16 @@
 //! |---|---|
 //! | kept share, worst block, repeats, useful rate, pinball loss | [`Score::of`] |
 //! | the best quantile of a window in hindsight, at the same kept share | [`Hindsight`] |
-//! | what a promise must stand against | [`held`] |
+//! | what a promise must stand against, as a whole | [`held`] |
+//! | the same sample by sample | [`renewed`], [`rolling`] |
 
 mod hindsight;
+mod term;
 #[cfg(test)]
 mod tests;
 
 pub use hindsight::Hindsight;
+pub use term::{renewed, rolling};
 
 /// Samples in a block for [`Score::block_kept_least`].
 pub const BLOCK: usize = 500;

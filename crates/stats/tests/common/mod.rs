@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anabranch_base::{Random, Rate, Seed};
 use anabranch_stats::{
     bandwidth::Sample,
-    forecast::{Config, Forecaster},
-    score::{Hindsight, Score, held},
+    forecast::{Config, Forecaster, Judged},
+    score::{Hindsight, Score, held, renewed, rolling},
 };
 
 /// Promises are judged from this sample on: before, neither we nor the baseline know much.
@@ -160,6 +160,68 @@ pub fn figures(samples_bps: &[f64], config: &Config, from: usize) -> Vec<Figures
                 score,
                 gain: ratio(score.useful, best),
                 pinball_ratio: ratio(score.pinball, hindsights[1].pinball()),
+            }
+        })
+        .collect()
+}
+
+/// How promises that stand for a term fared when each sample of it is judged on its own.
+#[derive(Debug, Clone)]
+pub struct TermFigures {
+    pub kept_promised: f64,
+    /// Promises made with each sample.
+    pub rolling: Score,
+    /// Promises renewed every H samples, from each of H first samples on.
+    pub renewed: Vec<Score>,
+    /// Useful rate over that of the best fixed quantile of a fixed window in hindsight.
+    pub gain: f64,
+    /// Useful rate over that of promises with the same probability that are judged as a whole, both sample by
+    /// sample.
+    pub over_whole: f64,
+    pub pinball_ratio: f64,
+}
+
+/// The figures of promises for terms of `hold` samples on `samples_bps` from sample `from` on.
+pub fn term_figures(
+    samples_bps: &[f64],
+    levels: &[f64],
+    hold: usize,
+    from: usize,
+) -> Vec<TermFigures> {
+    let whole: Vec<f64> = samples_bps.iter().map(|bps| bps.floor()).collect();
+    let config = |judged| Config {
+        levels: levels.to_vec(),
+        hold,
+        judged,
+    };
+    let each = promises(&whole, &config(Judged::Each));
+    let as_whole = promises(&whole, &config(Judged::Whole));
+    let score = |(promises, outcomes): (Vec<f64>, Vec<f64>), p| {
+        Score::of(&promises, &outcomes, p).expect("a trace long enough")
+    };
+    levels
+        .iter()
+        .enumerate()
+        .map(|(level, &p)| {
+            let rolled = score(rolling(&each[level], &whole, hold, from), p);
+            let rival = score(rolling(&as_whole[level], &whole, hold, from), p);
+            let hindsights = WINDOWS.map(|window| {
+                Hindsight::of_terms(&whole, window, hold, from, 1.0 - p)
+                    .expect("a trace long enough")
+            });
+            let best = hindsights
+                .iter()
+                .map(|hindsight| hindsight.useful_at(rolled.kept()))
+                .fold(0.0, f64::max);
+            TermFigures {
+                kept_promised: p,
+                rolling: rolled,
+                renewed: (from..from + hold)
+                    .map(|first| score(renewed(&each[level], &whole, hold, first), p))
+                    .collect(),
+                gain: ratio(rolled.useful, best),
+                over_whole: ratio(rolled.useful, rival.useful),
+                pinball_ratio: ratio(rolled.pinball, hindsights[1].pinball()),
             }
         })
         .collect()
