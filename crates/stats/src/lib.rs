@@ -15,3 +15,4 @@ pub mod order;
 pub mod regression;
 pub mod rtt;
 pub mod score;
+pub mod standing;

@@ -6,6 +6,7 @@ use anabranch_base::Seed;
 use anabranch_stats::{
     forecast::Config,
     mean::{Arma, Ewma, Predictor},
+    standing::{DRIFT_MAX, Standing},
 };
 
 use common::{FROM, Trace, figures, median};
@@ -148,6 +149,72 @@ fn recorded_paths_meet_what_is_claimed() {
         assert!(of(&own, |f| f.score.repeat().unwrap_or(0.0)) <= 0.2);
         let gain = of(&shuffled, |f| f.gain);
         assert!((0.95..=1.02).contains(&gain), "{p}: {gain}");
+    }
+}
+
+/// Terms, sums of paths and standing promises: what `docs/statistics.md` claims of recorded ones.
+#[test]
+fn recorded_paths_meet_what_is_claimed_of_terms_and_sums() {
+    let Some(folder) = common::data_folder() else {
+        return;
+    };
+    let traces = common::traces(&folder, 700).expect("readable traces");
+    let terms: Vec<_> = traces
+        .iter()
+        .step_by(4)
+        .map(|trace| common::term_figures(&trace.samples_bps, &[0.9, 0.95], 10, FROM))
+        .collect();
+    for (level, p) in [0.9, 0.95].into_iter().enumerate() {
+        let near = |kept: f64| (kept - p).abs() <= 0.01 + 1e-12;
+        let calibrated = terms
+            .iter()
+            .filter(|f| near(f[level].rolling.kept()) && near(f[level].renewed[0].kept()))
+            .count();
+        assert!(calibrated * 10 >= terms.len() * 9, "{p}: {calibrated}");
+        let over = median(terms.iter().map(|f| f[level].over_whole).collect());
+        assert!(over > 2.0, "{p}: {over}");
+    }
+    let sessions = common::path_sets(&folder, "satcell", 500).expect("readable traces");
+    assert_eq!(sessions.len(), 12);
+    let sums: Vec<_> = sessions
+        .iter()
+        .map(|set| common::sum_figures(set, &config(&[0.9, 0.95]), FROM))
+        .collect();
+    for (level, p) in [0.9, 0.95].into_iter().enumerate() {
+        for figures in &sums {
+            let figures = &figures[level];
+            assert!((figures.sum.kept() - p).abs() <= 0.01, "{figures:?}");
+            assert!(figures.over_best > 1.2, "{figures:?}");
+            assert!(figures.parts.kept() > p, "{figures:?}");
+        }
+        let over = median(sums.iter().map(|f| f[level].over_parts).collect());
+        assert!(over > 1.1, "{p}: {over}");
+    }
+}
+
+#[test]
+fn standing_promises_hold_on_recorded_paths_that_drift_less_than_a_quarter() {
+    let mut traces = vec![bus()];
+    if let Some(folder) = common::data_folder() {
+        traces.extend(common::traces(&folder, 700).expect("readable traces"));
+    }
+    let (mut qualified, mut broken) = (0, 0);
+    for trace in &traces {
+        for p in [0.9, 0.95, 0.99] {
+            let (history, since) = trace.samples_bps.split_at(500);
+            let standing = Standing::of(history, p).expect("rates");
+            let mut sorted = since.to_vec();
+            let drift = standing.drift_to(&mut sorted).expect("samples");
+            let fell_short = since.iter().filter(|bps| **bps < standing.rate).count();
+            let is_kept = fell_short as f64 <= (1.0 - p) * since.len() as f64 + 1e-9;
+            assert!(is_kept || drift >= DRIFT_MAX, "{} at {p}", trace.name);
+            qualified += usize::from(drift < DRIFT_MAX && standing.rate > 0.0);
+            broken += usize::from(!is_kept);
+        }
+    }
+    // Both kinds are there: the condition says something.
+    if traces.len() > 1 {
+        assert!(qualified > 90 && broken > 60, "{qualified} {broken}");
     }
 }
 

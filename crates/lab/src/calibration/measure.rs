@@ -1,9 +1,9 @@
 //! How well the promises on one series were kept, and what they cost.
 
 use anabranch_stats::{
-    forecast::Config,
+    forecast::{Config, Judged},
     order::Window,
-    score::{Hindsight, Score, held},
+    score::{Hindsight, Score, held, renewed, rolling},
 };
 
 use crate::series::{promises, ratio};
@@ -27,6 +27,9 @@ pub(super) const PERCENTILES: [&str; 4] = [
     "percentile_500_held_10",
     "percentile_500_held_30",
 ];
+/// Promises for a term, of which each sample is judged on its own, and for how many samples they stand.
+pub(super) const TERM: &str = "term_10";
+const TERM_SAMPLES: usize = 10;
 
 /// The figures of one method at one level on one series.
 pub(super) struct Figures {
@@ -41,12 +44,41 @@ pub(super) struct Figures {
     pub(super) over_constant: f64,
     /// Pinball loss over that of the quantile of 500 outcomes.
     pub(super) pinball_ratio: f64,
+    /// Of [`TERM`] only.
+    pub(super) term: Option<Term>,
+}
+
+/// What promises have beside the rest when each sample of their term is judged on its own.
+pub(super) struct Term {
+    /// The share kept by somebody who renews every H samples, for each of the H samples to begin with.
+    pub(super) renewed: Vec<f64>,
+    /// Useful rate over that of promises of the same probability that are judged as a whole, each of their samples
+    /// on its own.
+    pub(super) over_whole: f64,
+}
+
+impl Term {
+    /// Of those who renew, how many are kept their word to one point.
+    pub(super) fn within_point(&self, promised: f64) -> usize {
+        let is_near = |kept: &&f64| is_within(**kept, promised, 1.0);
+        self.renewed.iter().filter(is_near).count()
+    }
+}
+
+/// Whether the share `kept` is within `points` of what was promised.
+fn is_within(kept: f64, promised: f64, points: f64) -> bool {
+    (kept - promised).abs() <= points / 100.0 + 1e-12
 }
 
 impl Figures {
     /// Whether the promises were kept as often as promised, to half a point.
     pub(super) fn is_calibrated(&self) -> bool {
-        (self.score.kept() - self.promised).abs() <= 0.005 + 1e-12
+        is_within(self.score.kept(), self.promised, 0.5)
+    }
+
+    /// The same to one point.
+    pub(super) fn is_within_point(&self) -> bool {
+        is_within(self.score.kept(), self.promised, 1.0)
     }
 
     /// Whether no 500 promises in a row were kept more than two points less often than promised.
@@ -65,6 +97,7 @@ pub(super) fn all(bps: &[f64]) -> Vec<Figures> {
         };
         all.extend(figures(bps, &config));
     }
+    all.extend(of_terms(bps));
     let between = Config {
         levels: LEVELS_BETWEEN.to_vec(),
         hold: 1,
@@ -77,6 +110,69 @@ pub(super) fn all(bps: &[f64]) -> Vec<Figures> {
 /// The promises of the default configuration for the next sample.
 pub(super) fn of_next(bps: &[f64]) -> Vec<Figures> {
     figures(bps, &Config::default())
+}
+
+/// Promises for terms at the levels of the default configuration. The share kept is that of all samples of all
+/// terms, a promise being made with each sample; the worst block that of who renews from the first sample on.
+pub(super) fn of_terms(bps: &[f64]) -> Vec<Figures> {
+    let config = |judged| Config {
+        hold: TERM_SAMPLES,
+        judged,
+        ..Config::default()
+    };
+    let ours = promises(bps, &config(Judged::Each));
+    let whole = promises(bps, &config(Judged::Whole));
+    let levels = config(Judged::Each).levels;
+    let mut sorted: Vec<f64> = bps.get(FROM..).unwrap_or_default().to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let mut all = Vec::new();
+    for (level, &promised) in levels.iter().enumerate() {
+        let all_of = |promises: &[f64]| {
+            let (said, came) = rolling(promises, bps, TERM_SAMPLES, FROM);
+            Score::of(&said, &came, promised)
+        };
+        let of_renewed: Vec<Score> = (FROM..FROM + TERM_SAMPLES)
+            .filter_map(|first| {
+                let (said, came) = renewed(&ours[level], bps, TERM_SAMPLES, first);
+                Score::of(&said, &came, promised)
+            })
+            .collect();
+        let (Some(score), Some(rival), Some(first)) = (
+            all_of(&ours[level]),
+            all_of(&whole[level]),
+            of_renewed.first(),
+        ) else {
+            continue;
+        };
+        let hindsights = WINDOWS.map(|window| {
+            Hindsight::of_terms(bps, window, TERM_SAMPLES, FROM, 1.0 - promised)
+        });
+        let best = hindsights
+            .iter()
+            .flatten()
+            .map(|hindsight| hindsight.useful_at(score.kept()))
+            .fold(0.0, f64::max);
+        let baseline = hindsights[BASELINE].as_ref().map(Hindsight::pinball);
+        let broken = ((1.0 - score.kept()) * sorted.len() as f64) as usize;
+        let constant = sorted.get(broken).copied().unwrap_or(0.0);
+        all.push(Figures {
+            method: TERM,
+            hold: TERM_SAMPLES,
+            promised,
+            over_fixed: ratio(score.useful, best),
+            over_constant: ratio(score.useful, constant),
+            pinball_ratio: ratio(score.pinball, baseline.unwrap_or(f64::NAN)),
+            score: Score {
+                block_kept_least: first.block_kept_least,
+                ..score
+            },
+            term: Some(Term {
+                renewed: of_renewed.iter().map(Score::kept).collect(),
+                over_whole: ratio(score.useful, rival.useful),
+            }),
+        });
+    }
+    all
 }
 
 fn figures(bps: &[f64], config: &Config) -> Vec<Figures> {
@@ -117,6 +213,7 @@ fn figures(bps: &[f64], config: &Config) -> Vec<Figures> {
                 over_constant: ratio(score.useful, constant),
                 pinball_ratio: ratio(score.pinball, hindsights[BASELINE].pinball()),
                 score,
+                term: None,
             });
         }
     }
@@ -155,7 +252,7 @@ mod tests {
     #[test]
     fn the_baseline_is_what_the_ratio_is_to() {
         let all = all(&noise(900));
-        assert_eq!(all.len(), 2 * (4 * 5 + 5));
+        assert_eq!(all.len(), 2 * (4 * 5 + 5) + 5);
         for figures in all.iter().filter(|f| PERCENTILES.contains(&f.method)) {
             assert!(
                 (figures.pinball_ratio - 1.0).abs() < 1e-9,
@@ -173,6 +270,22 @@ mod tests {
             }
             assert!(figures.is_calibrated(), "{}", figures.score.kept());
             // Whoever knows the whole series beforehand is better off, if not by much.
+            for gain in [figures.over_fixed, figures.over_constant] {
+                assert!((0.9..=1.02).contains(&gain), "{} {gain}", figures.promised);
+            }
+        }
+    }
+
+    #[test]
+    fn promises_for_terms_gain_nothing_on_noise() {
+        for figures in of_terms(&noise(2500)) {
+            if !(0.89..0.96).contains(&figures.promised) {
+                continue;
+            }
+            assert!(figures.is_calibrated(), "{}", figures.score.kept());
+            let term = figures.term.as_ref().unwrap();
+            assert_eq!(term.within_point(figures.promised), 10);
+            assert!(term.over_whole > 1.5, "{}", term.over_whole);
             for gain in [figures.over_fixed, figures.over_constant] {
                 assert!((0.9..=1.02).contains(&gain), "{} {gain}", figures.promised);
             }

@@ -11,7 +11,7 @@ use crate::{
     Experiment, Options, Row, parallel,
     series::{self, Series, insert},
 };
-use measure::{Figures, OURS, PERCENTILES};
+use measure::{Figures, OURS, PERCENTILES, TERM};
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -42,7 +42,7 @@ struct Measured {
 fn run(options: &Options<'_>) -> Vec<Row> {
     let wants = |trace: &str, method: &str| options.wants(&format!("{trace} {method}"));
     let wants_any = |trace: &str| {
-        let methods = OURS.iter().chain(&PERCENTILES);
+        let methods = OURS.iter().chain(&PERCENTILES).chain(&[TERM]);
         methods.into_iter().any(|method| wants(trace, method))
     };
     let all = series::all(options, &WINDOWS_S, SAMPLES_MIN, wants_any);
@@ -54,7 +54,10 @@ fn run(options: &Options<'_>) -> Vec<Row> {
         };
         let own = wanted(measure::all(&series.bps));
         let shuffled = if series.is_summed_up() {
-            wanted(measure::of_next(&shuffled(series, options.seed)))
+            let bps = shuffled(series, options.seed);
+            let mut all = measure::of_next(&bps);
+            all.extend(measure::of_terms(&bps));
+            wanted(all)
         } else {
             Vec::new()
         };
@@ -116,8 +119,20 @@ fn row_of(series: &Series<'_>, figures: &Figures) -> Row {
         100.0 * (score.kept() - figures.promised),
     );
     insert(&mut row, "worst_block_fraction", score.block_kept_least);
-    if let Some(repeat) = score.repeat() {
-        insert(&mut row, "repeat_fraction", repeat);
+    match &figures.term {
+        Some(term) => {
+            insert(&mut row, "renewed_kept_fraction", term.renewed[0]);
+            row.insert(
+                "renewed_within_point".into(),
+                json!(term.within_point(figures.promised)),
+            );
+            insert(&mut row, "useful_over_whole", term.over_whole);
+        }
+        None => {
+            if let Some(repeat) = score.repeat() {
+                insert(&mut row, "repeat_fraction", repeat);
+            }
+        }
     }
     insert(&mut row, "useful_rate_bps", score.useful);
     insert(&mut row, "useful_over_best_fixed", figures.over_fixed);
@@ -145,8 +160,8 @@ mod tests {
         let all = rows(None);
         let of = |kind: &str| all.iter().filter(|row| row["kind"] == kind).count();
         // Only the bus ride is long enough.
-        assert_eq!((of("trace"), of("network"), of("shuffled")), (50, 50, 10));
-        assert_eq!(of("all"), 100, "own step, and windows of 1 s");
+        assert_eq!((of("trace"), of("network"), of("shuffled")), (55, 55, 15));
+        assert_eq!(of("all"), 110, "own step, and windows of 1 s");
         assert_eq!(all, rows(None));
         let held = rows(Some("bus held_5"));
         assert_eq!(held.len(), 4 * 5);

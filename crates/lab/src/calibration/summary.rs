@@ -42,6 +42,10 @@ fn sum_up(row: &mut Row, same: &[(usize, &Figures)]) {
         "within_half_point".into(),
         count(&|_, figures| figures.is_calibrated()),
     );
+    row.insert(
+        "within_point".into(),
+        count(&|_, figures| figures.is_within_point()),
+    );
     row.insert("long_traces".into(), count(&|samples, _| is_long(samples)));
     row.insert(
         "long_within_half_point".into(),
@@ -62,8 +66,11 @@ fn sum_up(row: &mut Row, same: &[(usize, &Figures)]) {
         100.0 * (f.score.kept() - f.promised).abs()
     });
     middle("worst_block_fraction", |f| f.score.block_kept_least);
-    // No successor of a broken promise broke where there is none.
-    middle("repeat_fraction", |f| f.score.repeat().unwrap_or(0.0));
+    let is_term = same.iter().any(|(_, figures)| figures.term.is_some());
+    if !is_term {
+        // No successor of a broken promise broke where there is none.
+        middle("repeat_fraction", |f| f.score.repeat().unwrap_or(0.0));
+    }
     middle("useful_rate_bps", |f| f.score.useful);
     middle("useful_over_best_fixed", |f| f.over_fixed);
     middle("useful_over_best_constant", |f| f.over_constant);
@@ -75,6 +82,9 @@ fn sum_up(row: &mut Row, same: &[(usize, &Figures)]) {
     }
     if let Some(gain) = quantile(values(|f| f.over_fixed), 0.1) {
         insert(row, "useful_over_best_fixed_p10", gain);
+    }
+    if is_term {
+        return sum_up_terms(row, same);
     }
     let (repeated, followed) = same.iter().fold((0, 0), |sum, (_, figures)| {
         (
@@ -89,4 +99,19 @@ fn sum_up(row: &mut Row, same: &[(usize, &Figures)]) {
             repeated as f64 / followed as f64,
         );
     }
+}
+
+/// Figures that only promises for terms have.
+fn sum_up_terms(row: &mut Row, same: &[(usize, &Figures)]) {
+    let terms = || same.iter().filter_map(|(_, f)| Some((f.promised, f.term.as_ref()?)));
+    if let Some(median) = median(terms().map(|(_, term)| term.over_whole)) {
+        insert(row, "useful_over_whole", median);
+    }
+    if let Some(median) = median(terms().map(|(_, term)| term.renewed[0])) {
+        insert(row, "renewed_kept_fraction", median);
+    }
+    let near: usize = terms().map(|(promised, term)| term.within_point(promised)).sum();
+    let all: usize = terms().map(|(_, term)| term.renewed.len()).sum();
+    row.insert("renewed_within_point".into(), json!(near));
+    row.insert("renewed".into(), json!(all));
 }

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! cargo run --release -p anabranch-stats --example evaluate -- [--hold H] [--each] [--shuffle] [--traces]
-//!     [--families A,B,…] [--least N] [--from N]
+//!     [--sums] [--standing] [--families A,B,…] [--least N] [--from N]
 //! ```
 //! The traces are looked for in `ANABRANCH_DATA`, then in `../shared/data`.
 #![allow(clippy::print_stdout)] // The tables are its result.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
+mod standing;
+mod sums;
 mod term;
 
 use common::{Figures, Trace, figures, median};
@@ -24,6 +26,7 @@ struct Row {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut config = Config::default();
     let (mut is_shuffled, mut is_long, mut is_each) = (false, false, false);
+    let (mut is_sums, mut is_standing) = (false, false);
     let (mut least, mut from) = (700, common::FROM);
     let mut families: Option<Vec<String>> = None;
     let mut arguments = std::env::args().skip(1);
@@ -31,6 +34,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--each" => is_each = true,
+            "--sums" => is_sums = true,
+            "--standing" => is_standing = true,
             "--hold" => config.hold = value()?.parse()?,
             "--shuffle" => is_shuffled = true,
             "--traces" => is_long = true,
@@ -41,6 +46,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let folder = common::data_folder().ok_or("no traces; set ANABRANCH_DATA")?;
+    if is_sums {
+        return Ok(sums::print(&folder, &config, from)?);
+    }
     let traces = common::traces(&folder, least)?
         .into_iter()
         .filter(|trace| match &families {
@@ -48,6 +56,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             None => true,
         })
         .map(|trace| if is_shuffled { trace.shuffled() } else { trace });
+    if is_standing {
+        let sets = common::path_sets(&folder, "satcell", least)?;
+        let pairs = sets.iter().flat_map(|set| set.pairs());
+        let sums: Vec<Trace> = pairs.map(|pair| pair.sum()).collect();
+        standing::print("paths", &traces.collect::<Vec<_>>(), is_long);
+        standing::print("satcell, sums of pairs", &sums, is_long);
+        return Ok(());
+    }
     if is_each {
         term::print(&traces.collect::<Vec<_>>(), &config, from, is_long);
         return Ok(());

@@ -105,6 +105,141 @@ pub fn traces(folder: &Path, least: usize) -> std::io::Result<Vec<Trace>> {
     Ok(traces)
 }
 
+/// Paths that were recorded together: the rates of one moment stand at one index.
+#[derive(Debug, Clone)]
+pub struct PathSet {
+    pub name: String,
+    pub paths: Vec<Trace>,
+}
+
+impl PathSet {
+    /// The sum of all paths, as one path.
+    pub fn sum(&self) -> Trace {
+        let count = self.paths[0].samples_bps.len();
+        let sum = |t: usize| self.paths.iter().map(|p| p.samples_bps[t].floor()).sum();
+        Trace {
+            name: self.name.clone(),
+            samples_bps: (0..count).map(sum).collect(),
+        }
+    }
+
+    /// Every two of its paths.
+    pub fn pairs(&self) -> Vec<Self> {
+        let mut pairs = Vec::new();
+        for (index, first) in self.paths.iter().enumerate() {
+            for second in &self.paths[index + 1..] {
+                let file = second.name.rsplit('/').next().unwrap_or("");
+                pairs.push(Self {
+                    name: format!("{} + {file}", first.name),
+                    paths: vec![first.clone(), second.clone()],
+                });
+            }
+        }
+        pairs
+    }
+}
+
+/// All sets of `family` with at least `least` moments at which each path was measured.
+pub fn path_sets(folder: &Path, family: &str, least: usize) -> std::io::Result<Vec<PathSet>> {
+    let mut sets = Vec::new();
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(folder.join("paths").join(family))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    for set in folders {
+        let mut files: Vec<PathBuf> = std::fs::read_dir(&set)?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "csv"))
+            .collect();
+        files.sort();
+        let name_of = |path: &Path| path.file_stem().unwrap_or_default().display().to_string();
+        let name = format!("{family}/{}", name_of(&set));
+        // By time in milliseconds.
+        let mut columns = Vec::new();
+        for file in &files {
+            let text = std::fs::read_to_string(file)?;
+            let rows: std::collections::BTreeMap<i64, f64> = text
+                .lines()
+                .skip(1)
+                .filter_map(|line| {
+                    let mut cells = line.split(',');
+                    let seconds: f64 = cells.next()?.parse().ok()?;
+                    Some(((seconds * 1e3).round() as i64, cells.next()?.parse().ok()?))
+                })
+                .collect();
+            columns.push(rows);
+        }
+        let times: Vec<i64> = columns.first().map_or_else(Vec::new, |first| {
+            let everywhere = |time: &&i64| columns.iter().all(|rows| rows.contains_key(*time));
+            first.keys().filter(everywhere).copied().collect()
+        });
+        if columns.len() < 2 || times.len() < least {
+            continue;
+        }
+        let paths = files.iter().zip(&columns).map(|(file, rows)| Trace {
+            name: format!("{name}/{}", name_of(file)),
+            samples_bps: times.iter().map(|time| rows[time]).collect(),
+        });
+        sets.push(PathSet {
+            paths: paths.collect(),
+            name,
+        });
+    }
+    Ok(sets)
+}
+
+/// How what is promised of the sum of several paths compares with what is promised of each.
+#[derive(Debug, Clone)]
+pub struct SumFigures {
+    pub kept_promised: f64,
+    /// Promises of a forecaster that sees the sums.
+    pub sum: Score,
+    /// The sums of what is promised of each path alone, against the sums that came.
+    pub parts: Score,
+    /// Mean promises, kept or not: of the sum, over the sum of the paths' promises.
+    pub over_parts: f64,
+    /// The same, over the largest promise of one path at each time.
+    pub over_best: f64,
+}
+
+/// The figures of a set from moment `from` on, for each level of `config`, whose hold is 1.
+pub fn sum_figures(set: &PathSet, config: &Config, from: usize) -> Vec<SumFigures> {
+    let sums = set.sum().samples_bps;
+    let ours = promises(&sums, config);
+    let of_paths: Vec<Vec<Vec<f64>>> = set
+        .paths
+        .iter()
+        .map(|path| {
+            let whole: Vec<f64> = path.samples_bps.iter().map(|bps| bps.floor()).collect();
+            promises(&whole, config)
+        })
+        .collect();
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    config
+        .levels
+        .iter()
+        .enumerate()
+        .map(|(level, &p)| {
+            let at = |t: usize| of_paths.iter().map(move |path| path[level][t]);
+            let parts: Vec<f64> = (from..sums.len()).map(|t| at(t).sum()).collect();
+            let best: Vec<f64> = (from..sums.len())
+                .map(|t| at(t).fold(0.0, f64::max))
+                .collect();
+            let score = |promises: &[f64]| {
+                Score::of(promises, &sums[from..], p).expect("a set long enough")
+            };
+            SumFigures {
+                kept_promised: p,
+                sum: score(&ours[level][from..]),
+                parts: score(&parts),
+                over_parts: ratio(mean(&ours[level][from..]), mean(&parts)),
+                over_best: ratio(mean(&ours[level][from..]), mean(&best)),
+            }
+        })
+        .collect()
+}
+
 /// The figures of one level on one trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
