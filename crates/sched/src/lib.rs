@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`spec`] | [`StreamSpec`]: what an application declares about a stream |
 //! | [`mapping`] | resource mapping: promised streams onto paths, and what could be promised instead |
+//! | [`guarantee`] | what a distribution of bandwidth lets one promise: Lemmas 1 and 2, splits, buffers |
 //! | [`plan`] | [`Plan`]: which path carries how much of which promised stream |
 //! | [`view`] | [`ChannelView`], [`StreamView`], [`View`]: what a policy sees |
 //! | [`policy`] | [`Scheduler`], the one trait, and every policy behind it, one a file |
@@ -15,6 +16,7 @@
 
 pub mod arrival;
 pub mod mapping;
+pub mod guarantee;
 pub mod pick;
 pub mod plan;
 pub mod policy;

@@ -103,6 +103,12 @@ impl Survival {
         }
     }
 
+    /// The largest sample, exact or not, at the last [`refresh`](Self::refresh); the estimate says nothing of
+    /// rates above it.
+    pub fn largest(&self) -> Option<Rate> {
+        self.sorted.last().map(|sample| sample.rate)
+    }
+
     /// F(b), the probability of at most `rate`; `None` before a `refresh` that found an exact sample.
     pub fn cdf(&self, rate: Rate) -> Option<f64> {
         if self.steps.is_empty() {
