@@ -15,8 +15,8 @@
 //! | [`arrival`] | when would a packet sent on this channel arrive? |
 
 pub mod arrival;
-pub mod mapping;
 pub mod guarantee;
+pub mod mapping;
 pub mod pick;
 pub mod plan;
 pub mod policy;
@@ -24,6 +24,6 @@ pub mod spec;
 pub mod view;
 
 pub use plan::{Assignment, Plan};
-pub use policy::{Decision, Policy, Scheduler};
+pub use policy::{Decision, Opt, Oracle, Policy, Scheduler};
 pub use spec::{Demand, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec};
 pub use view::{ChannelMask, ChannelView, Claim, StreamView, View};

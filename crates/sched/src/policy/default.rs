@@ -60,7 +60,7 @@ impl Scheduler for EarliestArrival {
 }
 
 /// The channel for the stream's next packet; `None`: it waits. O(channels).
-fn choose(view: &View<'_>, index: usize, stream: &StreamView) -> Option<usize> {
+pub(super) fn choose(view: &View<'_>, index: usize, stream: &StreamView) -> Option<usize> {
     let usable = || (0..view.channels.len()).filter(|&channel| stream.may_use(channel));
     let best = usable().min_by_key(|&channel| next_arrival(&view.channels[channel]))?;
     if view.channels[best].slots > 0 {

@@ -5,18 +5,27 @@
 //! packet and a change of the network takes effect with the next packet.
 
 mod blest;
+mod claims;
 mod default;
 mod ecf;
+mod fair;
 mod min_rtt;
+mod msfq;
+mod opt;
 mod pgos;
 mod pinned;
+mod priority_mean;
 mod redundant;
 mod round_robin;
+mod servers;
 mod weighted_round_robin;
+mod wfq;
 
 use std::{fmt, str::FromStr};
 
 use anabranch_base::{Instant, StreamId};
+
+pub use opt::{Opt, Oracle};
 
 use crate::{
     pick::Picker,
@@ -88,6 +97,12 @@ pub enum Policy {
     Redundant,
     /// Every stream on one channel: its own, or the first.
     Pinned,
+    /// Weighted fair queueing on one path, that with the largest mean rate; no priorities.
+    Wfq,
+    /// Multi-server fair queueing [Blanquer & Özden, SIGCOMM 2001] by mean rates; no priorities.
+    Msfq,
+    /// Promised streams in order of precedence, then the others; paths by mean rates.
+    PriorityMean,
 }
 
 /// The text names no policy.
@@ -97,7 +112,7 @@ pub struct ParsePolicyError(String);
 
 impl Policy {
     /// All policies.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Default,
         Self::Pgos,
         Self::RoundRobin,
@@ -107,6 +122,9 @@ impl Policy {
         Self::Blest,
         Self::Redundant,
         Self::Pinned,
+        Self::Wfq,
+        Self::Msfq,
+        Self::PriorityMean,
     ];
 
     /// The name used in commands, configuration and results.
@@ -121,6 +139,9 @@ impl Policy {
             Self::Blest => "blest",
             Self::Redundant => "redundant",
             Self::Pinned => "pinned",
+            Self::Wfq => "wfq",
+            Self::Msfq => "msfq",
+            Self::PriorityMean => "priority_mean",
         }
     }
 
@@ -139,6 +160,9 @@ impl Policy {
             Self::Blest => Box::<blest::Blest>::default(),
             Self::Redundant => Box::<redundant::Redundant>::default(),
             Self::Pinned => Box::<pinned::Pinned>::default(),
+            Self::Wfq => Box::<wfq::Wfq>::default(),
+            Self::Msfq => Box::<msfq::Msfq>::default(),
+            Self::PriorityMean => Box::<priority_mean::PriorityMean>::default(),
         }
     }
 }
