@@ -144,9 +144,8 @@ pub(super) fn of_terms(bps: &[f64]) -> Vec<Figures> {
         ) else {
             continue;
         };
-        let hindsights = WINDOWS.map(|window| {
-            Hindsight::of_terms(bps, window, TERM_SAMPLES, FROM, 1.0 - promised)
-        });
+        let hindsights = WINDOWS
+            .map(|window| Hindsight::of_terms(bps, window, TERM_SAMPLES, FROM, 1.0 - promised));
         let best = hindsights
             .iter()
             .flatten()

@@ -103,14 +103,19 @@ fn sum_up(row: &mut Row, same: &[(usize, &Figures)]) {
 
 /// Figures that only promises for terms have.
 fn sum_up_terms(row: &mut Row, same: &[(usize, &Figures)]) {
-    let terms = || same.iter().filter_map(|(_, f)| Some((f.promised, f.term.as_ref()?)));
+    let terms = || {
+        same.iter()
+            .filter_map(|(_, f)| Some((f.promised, f.term.as_ref()?)))
+    };
     if let Some(median) = median(terms().map(|(_, term)| term.over_whole)) {
         insert(row, "useful_over_whole", median);
     }
     if let Some(median) = median(terms().map(|(_, term)| term.renewed[0])) {
         insert(row, "renewed_kept_fraction", median);
     }
-    let near: usize = terms().map(|(promised, term)| term.within_point(promised)).sum();
+    let near: usize = terms()
+        .map(|(promised, term)| term.within_point(promised))
+        .sum();
     let all: usize = terms().map(|(_, term)| term.renewed.len()).sum();
     row.insert("renewed_within_point".into(), json!(near));
     row.insert("renewed".into(), json!(all));

@@ -8,10 +8,9 @@ use super::ADU_BYTES_MAX;
 
 /// Shortest and longest window over which a guarantee is stated.
 const WINDOW_MIN: Duration = Duration::from_millis(100);
-const WINDOW_MAX: Duration = Duration::from_secs(60);
-/// Shortest and longest term of a renewable promise, in windows.
-const TERM_MIN: u32 = 1;
-const TERM_MAX: u32 = 60;
+const WINDOW_MAX: Duration = Duration::from_secs(10);
+/// The longest term of a renewable promise: forecasts are calibrated for it.
+const TERM_MAX: Duration = Duration::from_secs(10);
 /// Most packets of one window of a window constraint.
 const PACKETS_MAX: u32 = 1_000_000;
 
@@ -67,12 +66,12 @@ pub enum Grade {
 pub struct Guarantee {
     /// What each window needs.
     pub demand: Demand,
-    /// The window, `t_w`; 0.1 s to 60 s.
+    /// The window, `t_w`; 0.1 s to 10 s.
     pub window: Duration,
     /// For how long.
     pub grade: Grade,
-    /// Windows of a renewable promise's term; 1 to 60.
-    pub term_windows: u32,
+    /// A renewable promise's term, from a window to 10 s.
+    pub term: Duration,
     /// When it cannot be promised yet, the stream opens all the same and is promised it as soon as it can be.
     /// Otherwise it does not open.
     pub waits: bool,
@@ -106,18 +105,18 @@ pub enum GuaranteeError {
     #[error("a bound of {0} late packets in a window; it must be above 0")]
     Late(f64),
     /// A window that is too short or too long.
-    #[error("a window of {0:?}; it must be from 100 ms, the shortest that is measured, to 60 s")]
+    #[error("a window of {0:?}; it must be from 100 ms, the shortest that is measured, to 10 s")]
     Window(Duration),
     /// A term that is too short or too long.
-    #[error("a term of {0} windows; it must be from 1 to 60")]
-    Term(u32),
+    #[error("a term of {0:?}; it must be from one window to 10 s, as far as forecasts reach")]
+    Term(Duration),
 }
 
 impl Guarantee {
     /// The scheduling window unless another is asked for.
     pub const WINDOW: Duration = Duration::from_secs(1);
-    /// Windows of a term unless another is asked for.
-    pub const TERM_WINDOWS: u32 = 10;
+    /// The term unless another is asked for.
+    pub const TERM: Duration = TERM_MAX;
 
     /// The best grade of `demand`, with the usual window and term.
     pub const fn new(demand: Demand) -> Self {
@@ -125,7 +124,7 @@ impl Guarantee {
             demand,
             window: Self::WINDOW,
             grade: Grade::Best,
-            term_windows: Self::TERM_WINDOWS,
+            term: Self::TERM,
             waits: false,
         }
     }
@@ -174,11 +173,6 @@ impl Guarantee {
         }
     }
 
-    /// Length of a term.
-    pub fn term(&self) -> Duration {
-        self.window * self.term_windows
-    }
-
     /// Checks every range.
     ///
     /// # Errors
@@ -212,8 +206,8 @@ impl Guarantee {
         if self.required() == Rate::ZERO {
             return Err(GuaranteeError::Rate);
         }
-        if !(TERM_MIN..=TERM_MAX).contains(&self.term_windows) {
-            return Err(GuaranteeError::Term(self.term_windows));
+        if !(self.window..=TERM_MAX).contains(&self.term) {
+            return Err(GuaranteeError::Term(self.term));
         }
         Ok(())
     }
@@ -270,7 +264,16 @@ mod tests {
             with(|g| g.window = Duration::from_millis(99)),
             Err(GuaranteeError::Window(short))
         );
-        assert_eq!(with(|g| g.term_windows = 61), Err(GuaranteeError::Term(61)));
+        let long = Duration::from_secs(11);
+        assert_eq!(
+            with(|g| g.term = Duration::from_secs(11)),
+            Err(GuaranteeError::Term(long))
+        );
+        let below_window = Duration::from_millis(500);
+        assert_eq!(
+            with(|g| g.term = Duration::from_millis(500)),
+            Err(GuaranteeError::Term(below_window))
+        );
     }
 
     #[test]

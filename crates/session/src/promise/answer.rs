@@ -34,7 +34,7 @@ impl Grant {
         Self {
             guarantee: *guarantee,
             term,
-            until: (term == Term::Renewable).then(|| now + guarantee.term()),
+            until: (term == Term::Renewable).then(|| now + guarantee.term),
             shares: placement
                 .shares
                 .iter()
@@ -50,7 +50,7 @@ impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.term {
             Term::Standing => write!(f, "standing, ")?,
-            Term::Renewable => write!(f, "renewable every {:?}, ", self.guarantee.term())?,
+            Term::Renewable => write!(f, "renewable every {:?}, ", self.guarantee.term)?,
         }
         write!(f, "on")?;
         for (index, (channel, rate)) in self.shares.iter().enumerate() {

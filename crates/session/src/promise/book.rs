@@ -13,9 +13,9 @@ use anabranch_sched::{
 };
 use anabranch_stats::{
     bandwidth::Sample,
-    change::kolmogorov,
-    forecast::{Config, Forecaster},
+    forecast::{Config, Forecaster, Judged},
     joint::{Cell, JointWindow},
+    standing::Standing,
 };
 
 use super::Channels;
@@ -24,11 +24,12 @@ use super::Channels;
 const ROWS: usize = 500;
 /// Windows that a standing promise needs to rest on.
 const STANDING_ROWS: usize = 300;
-/// Largest distance between the distributions of the older and the newer half of the windows, by Kolmogorov
-/// and Smirnov, on which a standing promise is made.
-const DRIFT_MAX: f64 = 0.25;
+/// Windows for which a forecast is calibrated: a renewable promise stands for as long.
+const TERM_WINDOWS: usize = 10;
 /// Sets of paths with a forecaster of their own.
 const SETS_MAX: usize = 24;
+/// What a path must have kept to be steady enough for a bound on late packets.
+const STEADY_PROBABILITY: f64 = 0.95;
 /// Fewest windows for a promise without a forecast.
 const WINDOWS_MIN: usize = 20;
 /// Probabilities for which forecasts are calibrated, ascending.
@@ -123,7 +124,8 @@ impl Known {
     fn new(set: ChannelMask, rows: Option<&JointWindow>) -> Option<Self> {
         let config = Config {
             levels: LEVELS.to_vec(),
-            ..Config::default()
+            hold: TERM_WINDOWS,
+            judged: Judged::Each,
         };
         let mut forecaster = Forecaster::new(&config).ok()?;
         for row in rows.into_iter().flat_map(JointWindow::iter) {
@@ -279,7 +281,7 @@ impl Book {
         Some(())
     }
 
-    /// With half of the failures allowed, on paths that do not drift.
+    /// With a margin, on paths whose past would have kept it.
     fn standing(&mut self, set: ChannelMask, probability: f64) -> Option<f64> {
         let known = self
             .standing
@@ -288,23 +290,19 @@ impl Book {
         if let Some((.., value)) = known {
             return *value;
         }
-        let value = self
-            .is_steady(set)
-            .then(|| self.quantile(set, 1.0 - (1.0 - probability) / 2.0, STANDING_ROWS));
-        let value = value.flatten();
+        let value = self.steady(set, probability).map(|standing| standing.rate);
         self.standing.push((set, probability, value));
         value
     }
 
-    fn is_steady(&mut self, set: ChannelMask) -> bool {
-        if self.collect(set).is_none() || self.sums.len() < STANDING_ROWS {
-            return false;
+    /// The standing promise of a set, if what is remembered of it would have kept such promises.
+    fn steady(&mut self, set: ChannelMask, probability: f64) -> Option<Standing> {
+        self.collect(set)?;
+        if self.sums.len() < STANDING_ROWS {
+            return None;
         }
-        let half = self.sums.len() / 2;
-        let (older, newer) = self.sums.split_at_mut(half);
-        older.sort_by(f64::total_cmp);
-        newer.sort_by(f64::total_cmp);
-        kolmogorov::distance_sorted(older, newer).is_ok_and(|distance| distance < DRIFT_MAX)
+        let standing = Standing::of(&self.sums, probability).ok()?;
+        standing.is_steady().then_some(standing)
     }
 
     fn shortfall(&mut self, set: ChannelMask, need_bps: f64) -> Option<f64> {
@@ -357,10 +355,14 @@ impl Capacity for View<'_> {
 
     fn shortfall(&mut self, set: ChannelMask, need_bps: f64, term: Term) -> Option<f64> {
         let set = self.present(set)?;
-        if term == Term::Standing && !self.book.is_steady(set) {
-            return None;
+        match term {
+            // Lemma 2 on the past; a margin like that of a rate: half of what is bearable is allowed.
+            Term::Standing => {
+                self.book.steady(set, STEADY_PROBABILITY)?;
+                Some(2.0 * self.book.shortfall(set, need_bps)?)
+            }
+            Term::Renewable => self.book.shortfall(set, need_bps),
         }
-        self.book.shortfall(set, need_bps)
     }
 
     fn probabilities(&self) -> &[f64] {

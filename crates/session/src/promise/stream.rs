@@ -148,7 +148,7 @@ impl Promised {
         self.state = match term {
             Term::Standing => State::Standing { is_warned: false },
             Term::Renewable => State::Renewable {
-                until: now + self.guarantee.term(),
+                until: now + self.guarantee.term,
                 is_warned: false,
             },
         };
@@ -195,7 +195,7 @@ impl Promised {
                 *is_warned = false;
                 if *until <= now + NOTICE {
                     // Renewed without a word.
-                    *until = *until + self.guarantee.term();
+                    *until = *until + self.guarantee.term;
                 }
                 None
             }
