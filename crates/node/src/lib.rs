@@ -40,5 +40,5 @@ pub use anabranch_net::{
     Bind, Closed, ConnectError, Host, HostConfig, Locals, Session, SessionEvent, StartError,
     Stream, StreamEvent, StreamFailure,
 };
-pub use anabranch_session::{AllowList, Order, Policy, Priority, SecretKey, StreamSpec};
+pub use anabranch_session::{AllowList, Guarantee, Order, Policy, Priority, SecretKey, StreamSpec};
 pub use ticket::Ticket;

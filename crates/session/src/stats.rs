@@ -129,6 +129,8 @@ pub struct StreamStats {
     pub received_adus: u64,
     /// Bytes of these.
     pub received_bytes: u64,
+    /// Bytes that have arrived, each counted once, those of incomplete ADUs included.
+    pub arrived_bytes: u64,
     /// Bytes received again and removed.
     pub duplicate_bytes: u64,
     /// ADUs dropped because the application did not read an unreliable stream.

@@ -28,6 +28,11 @@ impl Assembly {
         self.data.len()
     }
 
+    /// Bytes that have arrived, each counted once.
+    pub(super) fn got_bytes(&self) -> u64 {
+        self.got_bytes
+    }
+
     /// Adds a fragment; true when the ADU is complete.
     pub(super) fn add(
         &mut self,

@@ -340,6 +340,12 @@ impl RecvStream {
         self.granted
     }
 
+    /// Bytes that have arrived, each counted once, those of incomplete ADUs included. O(incomplete ADUs).
+    pub(crate) fn arrived_bytes(&self) -> u64 {
+        let partial = self.partial.values().map(Assembly::got_bytes);
+        self.received_bytes + partial.sum::<u64>()
+    }
+
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }

@@ -547,6 +547,7 @@ impl Session {
             backlog_bytes: 0,
             received_adus: 0,
             received_bytes: 0,
+            arrived_bytes: 0,
             duplicate_bytes: 0,
             dropped_adus: 0,
         };
@@ -573,6 +574,7 @@ impl Session {
                 .or_insert_with(|| blank(stream.id, &stream.spec));
             entry.received_adus = stream.received_adus;
             entry.received_bytes = stream.received_bytes;
+            entry.arrived_bytes = stream.arrived_bytes();
             entry.duplicate_bytes = stream.duplicate_bytes;
             entry.dropped_adus = stream.dropped_adus;
         }
