@@ -5,17 +5,16 @@ use std::path::{Path, PathBuf};
 use anabranch_base::Seed;
 use anabranch_lab::{
     EXPERIMENTS, Experiment, Options, Outcome as Results, Row,
-    corpus::Corpus,
+    corpus::{Corpus, DATA_FOLDERS},
     output::{Page, to_csv},
     parallel,
+    streams::show::WINDOW,
 };
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use crate::exit::{self, Failure, Outcome};
 
-/// Where recordings lie that are too many, or not free, to travel with the program.
-const DATA: [&str; 2] = ["../shared/data", "shared/data"];
 /// Recordings that were left out and are named; the others are only counted.
 const SKIPPED_SHOWN: usize = 5;
 
@@ -89,11 +88,15 @@ struct Traces {
 
 impl Traces {
     fn read(&self, experiment: &Experiment, quiet: bool) -> Result<Corpus, Failure> {
-        let default = DATA.map(PathBuf::from);
+        let default = DATA_FOLDERS.map(PathBuf::from);
         let corpus = experiment
             .corpus(&self.traces, &default)
             .map_err(Failure::file)?;
-        if experiment.takes_traces() && corpus.recordings.is_empty() {
+        let is_without = corpus.recordings.is_empty();
+        if is_without && self.traces.is_empty() && !experiment.needs_traces() {
+            return Ok(corpus);
+        }
+        if is_without {
             return Err(Failure::usage(format!(
                 "no recordings in {}",
                 self.traces
@@ -103,7 +106,7 @@ impl Traces {
                     .join(", ")
             )));
         }
-        if !quiet && experiment.takes_traces() {
+        if !quiet {
             eprintln!(
                 "{}: {} recordings, {} files left out",
                 experiment.name,
@@ -273,7 +276,10 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 
 /// One line a row, one column a field; fields that a row lacks are left empty.
 fn table(results: &[Results]) -> String {
-    let rows: Vec<&Row> = results.iter().flat_map(|result| &result.rows).collect();
+    let rows = results.iter().flat_map(|result| &result.rows);
+    // Rows that are there for plots would drown the others.
+    let (hidden, rows): (Vec<&Row>, Vec<&Row>) =
+        rows.partition(|row| row.get("kind").is_some_and(|kind| kind == WINDOW));
     let mut fields: Vec<&str> = Vec::new();
     for key in rows.iter().flat_map(|row| row.keys()) {
         if !fields.contains(&key.as_str()) {
@@ -314,5 +320,10 @@ fn table(results: &[Results]) -> String {
             padded.join("  ").trim_end().to_owned()
         })
         .collect();
-    formatted.join("\n")
+    let mut text = formatted.join("\n");
+    if !hidden.is_empty() {
+        let count = hidden.len();
+        text += &format!("\nand {count} rows of single windows; --json and --out show them");
+    }
+    text
 }

@@ -12,6 +12,9 @@ use crate::{
     recording::RecordingError,
 };
 
+/// For [`Experiment::folders`]: it runs on recordings only when they are named, and else on paths of its own.
+pub(crate) const WHEN_NAMED: &[&str] = &[""];
+
 /// A row of results: flat, with the unit in the name of every field.
 pub type Row = Map<String, Value>;
 
@@ -60,7 +63,8 @@ pub struct Experiment {
     /// Question, plan, citation and deviations, in Markdown.
     pub plan: &'static str,
     /// Folders of recordings that it runs on unless others are named, below a folder of data; none for an
-    /// experiment that takes no recordings.
+    /// experiment that takes no recordings; one of an empty name for an experiment that
+    /// has paths of its own and takes recordings only when they are named.
     pub folders: &'static [&'static str],
     pub(crate) run: fn(&Options<'_>) -> Vec<Row>,
     /// The published figures, or the targets, beside ours.
@@ -81,13 +85,18 @@ impl Experiment {
         !self.folders.is_empty()
     }
 
+    /// Whether it runs on nothing else.
+    pub fn needs_traces(&self) -> bool {
+        self.takes_traces() && self.folders != WHEN_NAMED
+    }
+
     /// The recordings it runs on: those named; else its folders below the first of `roots` that has them;
     /// else the few that travel with the program. Empty for an experiment that takes none.
     ///
     /// # Errors
     /// A recording that was named cannot be read.
     pub fn corpus(&self, named: &[PathBuf], roots: &[PathBuf]) -> Result<Corpus, RecordingError> {
-        if !self.takes_traces() {
+        if !self.takes_traces() || self.folders == WHEN_NAMED && named.is_empty() {
             return Ok(Corpus::default());
         }
         if !named.is_empty() {

@@ -8,6 +8,12 @@
 //! | [`channels`] | what recorded and simulated channels are like |
 //! | [`bottleneck`] | which channels of a session share a bottleneck |
 //! | [`regression`] | effective bandwidth and least delay from sized messages |
+//! | [`path_choice`] | critical streams on a steady and on a noisy path |
+//! | [`smartpointer`] | atoms and bonds over two paths, by scheduling algorithm |
+//! | [`fgs`] | layered video over two paths, by scheduling algorithm |
+//! | [`path_sets`] | critical streams on many sets of recorded paths |
+//! | [`sources`] | the applications that make those streams, in the lab and live |
+//! | [`streams`] | sources over paths in virtual time, window by window |
 //! | [`mod@recording`], [`corpus`] | recorded paths, and which of them a run uses |
 //! | [`output`] | CSV, plots, and the page of `lab report` |
 //! | [`parallel`] | independent parts on all cores |
@@ -19,13 +25,19 @@ pub mod calibration;
 pub mod channels;
 pub mod corpus;
 mod experiment;
+pub mod fgs;
 pub mod output;
 pub mod pairs;
 pub mod parallel;
+pub mod path_choice;
+pub mod path_sets;
 pub mod prediction;
 pub mod recording;
 pub mod regression;
 mod series;
+pub mod smartpointer;
+pub mod sources;
+pub mod streams;
 
 pub use experiment::{Experiment, Options, Outcome, Row};
 
@@ -37,4 +49,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     channels::EXPERIMENT,
     bottleneck::EXPERIMENT,
     regression::EXPERIMENT,
+    path_choice::EXPERIMENT,
+    smartpointer::EXPERIMENT,
+    fgs::EXPERIMENT,
+    path_sets::EXPERIMENT,
 ];

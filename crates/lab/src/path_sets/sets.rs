@@ -1,0 +1,188 @@
+//! Which recorded paths are used together.
+
+use std::collections::BTreeMap;
+
+use anabranch_base::{Random, Seed};
+
+use crate::{corpus::Corpus, recording::Recording, streams::Timing};
+
+/// How many sets of each kind one seed chooses: paths recorded together, two and three; any others, two and
+/// three.
+const TOGETHER: [(usize, usize); 2] = [(2, 4), (3, 3)];
+const APART: [(usize, usize); 2] = [(2, 3), (3, 2)];
+/// Farther apart, rows say little about a window of 1 s.
+const STEP_MAX_S: f64 = 1.2;
+
+/// Recordings that are used as the paths of one session.
+#[derive(Clone, Debug)]
+pub(super) struct PathSet<'a> {
+    /// Two or three.
+    pub(super) recordings: Vec<&'a Recording>,
+    /// They were made at the same time.
+    pub(super) is_simultaneous: bool,
+}
+
+impl PathSet<'_> {
+    /// The names of its recordings.
+    pub(super) fn name(&self) -> String {
+        let names: Vec<&str> = self.recordings.iter().map(|r| r.name.as_str()).collect();
+        names.join(" + ")
+    }
+
+    pub(super) fn origin(&self) -> &'static str {
+        if self.is_simultaneous {
+            "simultaneous"
+        } else {
+            "independent"
+        }
+    }
+}
+
+/// Sets by the seed: without repetition, and independent of anything but seed and recordings. Recordings
+/// shorter than a run are not used, because they would repeat.
+pub(super) fn choose(corpus: &Corpus, seed: Seed) -> Vec<PathSet<'_>> {
+    let run_s = Timing::USUAL.end().as_secs_f64();
+    let is_usable = |recording: &&Recording| {
+        let times = &recording.times_s;
+        let length = times.last().zip(times.first()).map_or(0.0, |(l, f)| l - f);
+        recording.bandwidth_bps.is_some()
+            && length >= run_s
+            && recording.step_s().is_some_and(|step| step <= STEP_MAX_S)
+    };
+    let usable: Vec<&Recording> = corpus.recordings.iter().filter(is_usable).collect();
+    let mut groups: BTreeMap<&str, Vec<&Recording>> = BTreeMap::new();
+    for &recording in &usable {
+        if !recording.group.is_empty() {
+            groups.entry(&recording.group).or_default().push(recording);
+        }
+    }
+    let mut random = seed.stream("path sets");
+    let mut sets = Vec::new();
+    for (paths, wanted) in TOGETHER {
+        let candidates: Vec<&Vec<&Recording>> = groups
+            .values()
+            .filter(|members| members.len() >= paths)
+            .collect();
+        gather(&mut sets, wanted, || {
+            let members = candidates.get(below(&mut random, candidates.len())?)?;
+            Some(PathSet {
+                recordings: draw(&mut random, members, paths),
+                is_simultaneous: true,
+            })
+        });
+    }
+    for (paths, wanted) in APART {
+        gather(&mut sets, wanted, || {
+            let recordings = draw(&mut random, &usable, paths);
+            let is_apart = recordings.len() == paths
+                && recordings.iter().enumerate().all(|(index, one)| {
+                    let others = recordings[index + 1..].iter();
+                    one.group.is_empty() || others.clone().all(|other| other.group != one.group)
+                });
+            is_apart.then_some(PathSet {
+                recordings,
+                is_simultaneous: false,
+            })
+        });
+    }
+    sets
+}
+
+/// Adds up to `wanted` sets that are not there yet; gives up where there are too few to be found.
+fn gather<'a>(
+    sets: &mut Vec<PathSet<'a>>,
+    wanted: usize,
+    mut next: impl FnMut() -> Option<PathSet<'a>>,
+) {
+    let mut found = 0;
+    for _ in 0..wanted * 50 {
+        if found == wanted {
+            return;
+        }
+        let Some(set) = next() else { continue };
+        if sets.iter().all(|known| known.name() != set.name()) {
+            sets.push(set);
+            found += 1;
+        }
+    }
+}
+
+fn below(random: &mut Random, bound: usize) -> Option<usize> {
+    (bound > 0).then(|| random.below(bound as u64) as usize)
+}
+
+/// `count` of `from`, or all of them, in their order.
+fn draw<'a>(random: &mut Random, from: &[&'a Recording], count: usize) -> Vec<&'a Recording> {
+    let mut indices: Vec<usize> = (0..from.len()).collect();
+    let count = count.min(indices.len());
+    for place in 0..count {
+        let other = random.between(place as u64, indices.len() as u64 - 1) as usize;
+        indices.swap(place, other);
+    }
+    indices.truncate(count);
+    indices.sort_unstable();
+    indices.into_iter().map(|index| from[index]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recording(name: &str, group: &str, seconds: usize) -> Recording {
+        Recording {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            times_s: (0..=seconds).map(|second| second as f64).collect(),
+            bandwidth_bps: Some(vec![Some(1e6); seconds + 1]),
+            ..Recording::default()
+        }
+    }
+
+    #[test]
+    fn sets_are_what_they_say() {
+        let mut recordings = Vec::new();
+        for group in ["car", "ship", ""] {
+            for index in 0..4 {
+                recordings.push(recording(&format!("{group}{index}"), group, 600));
+            }
+        }
+        recordings.push(recording("short", "car", 100));
+        let corpus = Corpus {
+            recordings,
+            skipped: Vec::new(),
+        };
+        let sets = choose(&corpus, Seed(3));
+        let wanted: usize = TOGETHER.iter().chain(&APART).map(|(_, sets)| sets).sum();
+        assert_eq!(sets.len(), wanted);
+        for (index, set) in sets.iter().enumerate() {
+            assert!((2..=3).contains(&set.recordings.len()));
+            assert!(set.recordings.iter().all(|r| r.name != "short"));
+            let groups: Vec<&str> = set.recordings.iter().map(|r| r.group.as_str()).collect();
+            let is_one = groups.iter().all(|g| *g == groups[0] && !g.is_empty());
+            assert_eq!(is_one, set.is_simultaneous, "{}", set.name());
+            assert!(
+                sets[index + 1..]
+                    .iter()
+                    .all(|other| other.name() != set.name())
+            );
+        }
+        let names = |seed| -> Vec<String> {
+            let sets = choose(&corpus, Seed(seed));
+            sets.iter().map(PathSet::name).collect()
+        };
+        assert_eq!(names(3), names(3));
+        assert_ne!(names(3), names(4));
+    }
+
+    #[test]
+    fn few_recordings_make_few_sets() {
+        let recordings = vec![recording("a", "", 600), recording("b", "", 600)];
+        let corpus = Corpus {
+            recordings,
+            skipped: Vec::new(),
+        };
+        let sets = choose(&corpus, Seed(1));
+        assert_eq!(sets.len(), 1);
+        assert_eq!(sets[0].name(), "a + b");
+    }
+}

@@ -1,0 +1,98 @@
+#![doc = include_str!("plan.md")]
+
+use anabranch_base::Rate;
+use anabranch_sim::topology::figure8;
+
+use crate::{
+    Experiment, Options, Row,
+    experiment::WHEN_NAMED,
+    output::Plot,
+    parallel,
+    sources::{
+        Visualisation,
+        visualisation::{NAMES, PUBLISHED},
+    },
+    streams::{
+        Algorithm, Scene, Timing, measure,
+        show::{distinct, distribution_plot, find, path_rows, stream_rows, time_plot, window_rows},
+    },
+};
+
+mod demand;
+mod published;
+
+pub use demand::{Demand, demand_of};
+
+/// The experiment.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "smartpointer",
+    summary: "atoms and bonds at 25 frames/s over two paths, by scheduling algorithm [IQ-Paths Table III]",
+    plan: include_str!("plan.md"),
+    folders: WHEN_NAMED,
+    run,
+    compare: published::compare,
+    plots,
+};
+
+/// Recorded paths are scaled down to this together: more is more packets, and nothing else.
+const RECORDED_MAX: Rate = Rate::from_mbps(100);
+
+/// The paths, and the rates of the three streams over them: the paper's testbed and rates, or recordings and
+/// rates that are as demanding.
+fn setting(options: &Options<'_>) -> Result<(Scene, [Rate; 3]), String> {
+    if options.corpus.recordings.is_empty() {
+        return Ok((Scene::Network(figure8()), PUBLISHED));
+    }
+    let recordings: Vec<_> = options.corpus.recordings.iter().collect();
+    let scene = Scene::of_recordings(&recordings, RECORDED_MAX)
+        .ok_or("a recording has no bandwidth above 0")?;
+    let demand = demand_of(&scene, options.seed, Timing::USUAL)?;
+    Ok((scene, demand.rates))
+}
+
+/// Runs every algorithm.
+fn run(options: &Options<'_>) -> Vec<Row> {
+    let (scene, rates) = match setting(options) {
+        Ok(setting) => setting,
+        Err(reason) => {
+            (options.progress)(&format!("smartpointer: {reason}"));
+            return Vec::new();
+        }
+    };
+    let mut algorithms = Algorithm::all();
+    algorithms.retain(|algorithm| options.wants(algorithm.name()));
+    if algorithms.is_empty() {
+        return Vec::new();
+    }
+    let runs = parallel::map(&algorithms, |&algorithm| {
+        let source = Box::new(Visualisation::generated(rates));
+        let measured = measure(options.seed, &scene, algorithm, Timing::USUAL, source);
+        (options.progress)(&format!("smartpointer: {}", algorithm.name()));
+        measured.ok()
+    });
+    let mut rows = path_rows(&scene, options.seed, Timing::USUAL);
+    for (algorithm, measured) in algorithms.iter().zip(&runs) {
+        let labels = [("algorithm", algorithm.name())];
+        rows.extend(
+            measured
+                .iter()
+                .flat_map(|m| stream_rows(&labels, &scene, m)),
+        );
+    }
+    for (algorithm, measured) in algorithms.iter().zip(&runs) {
+        let labels = [("algorithm", algorithm.name())];
+        rows.extend(measured.iter().flat_map(|m| window_rows(&labels, m)));
+    }
+    rows
+}
+
+fn plots(rows: &[Row]) -> Vec<Plot> {
+    let algorithms = distinct(rows, "algorithm");
+    let over_time = algorithms
+        .iter()
+        .map(|word| time_plot(rows, ("algorithm", word), &NAMES));
+    let distributions = NAMES
+        .iter()
+        .map(|stream| distribution_plot(rows, ("algorithm", &algorithms), stream));
+    over_time.chain(distributions).collect()
+}

@@ -1,0 +1,215 @@
+//! What the windows and the frames of a stream come to.
+
+use std::time::Duration;
+
+use anabranch_base::Instant;
+
+use super::apps::{Arrival, Feed};
+
+/// The share of the target from which on it counts as met; a millionth part of a second's frames may be
+/// in the next window by rounding.
+const MET: f64 = 0.999;
+
+/// The windows that count, of one second each.
+#[derive(Clone, Copy, Debug)]
+pub struct Windows {
+    /// When the first begins.
+    pub first: Instant,
+    /// How many there are.
+    pub count: usize,
+    /// From a frame's making to its arrival where it meets no queue, which says in which window it is due.
+    pub delay: Duration,
+}
+
+impl Windows {
+    /// The window of a moment at the receiver; `None` outside of all.
+    pub fn index(&self, at: Instant) -> Option<usize> {
+        if at < self.first {
+            return None;
+        }
+        let index = at.since(self.first).as_secs() as usize;
+        (index < self.count).then_some(index)
+    }
+}
+
+/// All that is known of the frames of a stream.
+pub(super) struct FrameBook<'a> {
+    pub(super) feed: &'a Feed,
+    pub(super) arrivals: &'a [Arrival],
+    pub(super) frame_at: &'a dyn Fn(u64) -> Instant,
+    pub(super) period: Duration,
+}
+
+/// How a stream fared. Rates are those of windows of one second, in bits per second.
+#[derive(Clone, Debug)]
+pub struct StreamFigures {
+    /// The stream.
+    pub name: &'static str,
+    /// What windows need.
+    pub target_bps: f64,
+    /// What its application made.
+    pub made_bps: f64,
+    /// The same, of what is due in each window.
+    pub due_bps: Vec<f64>,
+    /// Whole frames, by window of arrival.
+    pub frames: Rates,
+    /// Bytes, by window of arrival, of whatever frame.
+    pub bytes: Rates,
+    /// Mean of |time between two frames that follow each other − period|, in milliseconds.
+    pub jitter_ms: f64,
+    /// Standard deviation of the same.
+    pub jitter_std_ms: f64,
+    /// Mean and standard deviation of the time between frames, in milliseconds.
+    pub interval_ms: (f64, f64),
+    /// From a frame's making to its arrival: median, and what 95 % and 99 % do not exceed, in milliseconds.
+    pub delay_ms: [f64; 3],
+    /// Frames that never left the application, of those made in the windows that count, and before.
+    pub skipped: u64,
+}
+
+/// A stream's rate, window by window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rates {
+    /// In order of time, in bits per second.
+    pub series_bps: Vec<f64>,
+    /// Exceeded, or equalled, in 95 % of windows.
+    pub p95_bps: f64,
+    /// Exceeded, or equalled, in 99 % of windows.
+    pub p99_bps: f64,
+    /// Mean.
+    pub mean_bps: f64,
+    /// Standard deviation.
+    pub std_bps: f64,
+    /// Share of windows with 99.9 % of the target or more.
+    pub met: f64,
+    /// Share of windows with 99.9 % of what was due, which is the target, or less where less was made.
+    pub served: f64,
+}
+
+impl Rates {
+    fn new(series_bps: Vec<f64>, target_bps: f64, due_bps: &[f64]) -> Self {
+        let mut sorted = series_bps.clone();
+        sorted.sort_by(f64::total_cmp);
+        let (mean_bps, std_bps) = mean_and_deviation(&series_bps);
+        let share = |least: &dyn Fn(usize) -> f64| {
+            let windows = series_bps.iter().enumerate();
+            let met = windows.filter(|&(index, &rate)| rate >= MET * least(index));
+            met.count() as f64 / series_bps.len().max(1) as f64
+        };
+        Self {
+            p95_bps: exceeded(&sorted, 0.95),
+            p99_bps: exceeded(&sorted, 0.99),
+            mean_bps,
+            std_bps,
+            met: share(&|_| target_bps),
+            served: share(&|index| target_bps.min(due_bps[index])),
+            series_bps,
+        }
+    }
+}
+
+/// The value that the share `share` of values reaches; they are in ascending order.
+pub fn exceeded(sorted: &[f64], share: f64) -> f64 {
+    // Rounding must not move the rank: 0.05 · 300 is 15.
+    let rank = ((1.0 - share) * sorted.len() as f64 + 1e-9) as usize;
+    sorted.get(rank).copied().unwrap_or(f64::NAN)
+}
+
+/// Mean and standard deviation, of the values themselves; zero for none.
+pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let square = values.iter().map(|value| (value - mean).powi(2));
+    (mean, (square.sum::<f64>() / count).sqrt())
+}
+
+impl StreamFigures {
+    pub(super) fn new(windows: &Windows, book: &FrameBook<'_>, bytes: &[f64]) -> Self {
+        let offer = &book.feed.offer;
+        let target_bps = offer.target().as_bps() as f64;
+        let mut due = vec![0.0; windows.count];
+        for (number, &made) in book.feed.made_bytes.iter().enumerate() {
+            let at = (book.frame_at)(number as u64) + windows.delay;
+            if let Some(index) = windows.index(at) {
+                due[index] += f64::from(made) * 8.0;
+            }
+        }
+        let mut whole = vec![0.0; windows.count];
+        let mut delays = Vec::new();
+        let mut intervals = Vec::new();
+        let mut before: Option<(Instant, u64)> = None;
+        for arrival in book.arrivals {
+            let frame = book.feed.accepted.get(arrival.sequence as usize).copied();
+            if let (Some(index), Some(frame)) = (windows.index(arrival.at), frame) {
+                whole[index] += f64::from(arrival.bytes) * 8.0;
+                let delay = arrival.at.since((book.frame_at)(frame));
+                delays.push(delay.as_secs_f64() * 1e3);
+                // What was left out on purpose leaves a gap that is no jitter.
+                if let Some((at, number)) = before
+                    && number + 1 == frame
+                {
+                    intervals.push(arrival.at.since(at).as_secs_f64() * 1e3);
+                }
+            }
+            before = frame.map(|frame| (arrival.at, frame));
+        }
+        let period_ms = book.period.as_secs_f64() * 1e3;
+        let off: Vec<f64> = intervals.iter().map(|ms| (ms - period_ms).abs()).collect();
+        let (jitter_ms, jitter_std_ms) = mean_and_deviation(&off);
+        delays.sort_by(f64::total_cmp);
+        let delay = |share: f64| {
+            let rank = (share * delays.len() as f64) as usize;
+            delays.get(rank).copied().unwrap_or(f64::NAN)
+        };
+        let bits: Vec<f64> = bytes.iter().map(|bytes| bytes * 8.0).collect();
+        Self {
+            name: offer.name,
+            target_bps,
+            made_bps: due.iter().sum::<f64>() / windows.count.max(1) as f64,
+            frames: Rates::new(whole, target_bps, &due),
+            bytes: Rates::new(bits, target_bps, &due),
+            jitter_ms,
+            jitter_std_ms,
+            interval_ms: mean_and_deviation(&intervals),
+            delay_ms: [delay(0.5), delay(0.95), delay(0.99)],
+            skipped: book.feed.skipped,
+            due_bps: due,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_reached_by_its_share() {
+        let sorted: Vec<f64> = (0..300).map(f64::from).collect();
+        assert_eq!(exceeded(&sorted, 0.95), 15.0);
+        assert_eq!(exceeded(&sorted, 0.99), 3.0);
+        assert_eq!(sorted.iter().filter(|&&x| x >= 15.0).count(), 285);
+        assert!(exceeded(&[], 0.5).is_nan());
+    }
+
+    #[test]
+    fn what_is_not_made_need_not_arrive() {
+        let rates = Rates::new(vec![10.0, 4.0, 9.0, 5.0], 8.0, &[10.0, 4.0, 9.0, 8.0]);
+        assert_eq!((rates.met, rates.served), (0.5, 0.75));
+        assert_eq!(rates.mean_bps, 7.0);
+        assert_eq!(rates.p95_bps, 4.0);
+    }
+
+    #[test]
+    fn windows_hold_what_falls_into_them() {
+        let windows = Windows {
+            first: Instant::from_millis(500),
+            count: 2,
+            delay: Duration::ZERO,
+        };
+        let index = |ms| windows.index(Instant::from_millis(ms));
+        assert_eq!(index(499), None);
+        assert_eq!(index(500), Some(0));
+        assert_eq!(index(1_500), Some(1));
+        assert_eq!(index(2_500), None);
+    }
+}

@@ -1,0 +1,184 @@
+//! One run: build the world, let the source speak, count what arrives.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, Seed};
+use anabranch_session::{AllowList, Config};
+use anabranch_sim::{World, topology::TopologyError};
+
+use super::{
+    algorithm::Algorithm,
+    apps::{Collector, Feeder, Schedule},
+    figures::{FrameBook, StreamFigures, Windows},
+    scene::Scene,
+};
+use crate::sources::Source;
+
+/// When the first frame is offered.
+const BEGIN: Duration = Duration::from_secs(1);
+/// Length of a window, over which rates are stated.
+pub const WINDOW: Duration = Duration::from_secs(1);
+
+/// How long a run takes, in virtual time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// From the first frame of the elastic streams until the critical streams open.
+    pub alone: Duration,
+    /// From the first frame until the first window that counts; whole seconds.
+    pub warm_up: Duration,
+    /// Windows that count.
+    pub windows: usize,
+}
+
+impl Timing {
+    /// A minute to see what paths hold, a minute to settle, five minutes that count.
+    pub const USUAL: Self = Self {
+        alone: Duration::from_secs(60),
+        warm_up: Duration::from_secs(120),
+        windows: 300,
+    };
+
+    /// From time zero to the end of the last window, rounded up.
+    pub fn end(&self) -> Duration {
+        BEGIN + self.warm_up + WINDOW * (self.windows as u32 + 1)
+    }
+}
+
+/// What a run gave.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Of each stream, in the order of the source's offers.
+    pub streams: Vec<StreamFigures>,
+    /// Application bytes sent on each path, in the order of the scene, as fractions of all in the windows
+    /// that count; repairs and copies included.
+    pub path_shares: Vec<f64>,
+    /// Application bytes that arrived, over all streams and windows, in bits per second.
+    pub goodput_bps: f64,
+    /// What the paths had for us meanwhile, in bits per second.
+    pub available_bps: f64,
+}
+
+/// Runs `source` over `scene` under `algorithm`.
+///
+/// Windows have one phase for all algorithms: they begin half a frame after the moment at which a frame
+/// arrives that meets no queue. A frame that comes up to half a frame late counts where it belongs.
+///
+/// # Errors
+/// The scene's network contradicts itself.
+pub fn measure(
+    seed: Seed,
+    scene: &Scene,
+    algorithm: Algorithm,
+    timing: Timing,
+    source: Box<dyn Source>,
+) -> Result<Measured, TopologyError> {
+    let period = source.period();
+    let begin = Instant::EPOCH + BEGIN;
+    let schedule = Schedule {
+        begin,
+        critical: begin + timing.alone,
+    };
+    let mut world = World::new(seed);
+    let config = Config {
+        policy: algorithm.policy,
+        ..Config::default()
+    };
+    let feeder = Feeder::new(World::node_id(1), source, schedule);
+    let a = world.add_node(config, AllowList::default(), feeder);
+    let allowed = AllowList::of([World::node_id(a)]);
+    let b = world.add_node(Config::default(), allowed, Collector::default());
+    let links = scene.lay(&mut world, [a, b])?;
+    world.app::<Feeder>(a).dial(links.clone());
+    world.with_node(a, |_| ());
+
+    let delay = scene.delay_max();
+    let first = begin + timing.warm_up + delay + period / 2;
+    let mut arrived: Vec<Vec<u64>> = Vec::new();
+    let mut sent_at_first = Vec::new();
+    for window in 0..=timing.windows {
+        world.run_until(first + WINDOW * window as u32);
+        arrived.push(arrived_bytes(&mut world, [a, b]));
+        if window == 0 {
+            sent_at_first = sent_bytes(&mut world, a, &links);
+        }
+    }
+    let sent = sent_bytes(&mut world, a, &links);
+    let sent: Vec<f64> = sent
+        .iter()
+        .zip(sent_at_first)
+        .map(|(now, before)| now.saturating_sub(before) as f64)
+        .collect();
+    let sent_sum: f64 = sent.iter().sum::<f64>().max(1.0);
+
+    let arrivals = std::mem::take(&mut world.app::<Collector>(b).arrivals);
+    let feeder = world.app::<Feeder>(a);
+    let grid = Windows {
+        first,
+        count: timing.windows,
+        delay,
+    };
+    let streams: Vec<StreamFigures> = feeder
+        .feeds
+        .iter()
+        .enumerate()
+        .map(|(index, feed)| {
+            let bytes: Vec<f64> = arrived
+                .windows(2)
+                .map(|pair| (pair[1][index] - pair[0][index]) as f64)
+                .collect();
+            let book = FrameBook {
+                feed,
+                arrivals: arrivals.get(feed.offer.name).map_or(&[], Vec::as_slice),
+                frame_at: &|number| feeder.frame_at(number),
+                period,
+            };
+            StreamFigures::new(&grid, &book, &bytes)
+        })
+        .collect();
+    let seconds = WINDOW.as_secs_f64() * timing.windows as f64;
+    let bytes = arrived.last().map_or(0, |last| last.iter().sum::<u64>())
+        - arrived.first().map_or(0, |first| first.iter().sum::<u64>());
+    let before = (first.since(Instant::EPOCH).as_secs_f64()).round() as usize;
+    let windows = scene.available_bps(seed, (WINDOW, before + timing.windows))?;
+    let available: f64 = windows
+        .iter()
+        .map(|path| path[before..].iter().sum::<f64>() / timing.windows as f64)
+        .sum();
+    Ok(Measured {
+        streams,
+        path_shares: sent.iter().map(|bytes| bytes / sent_sum).collect(),
+        goodput_bps: bytes as f64 * 8.0 / seconds,
+        available_bps: available,
+    })
+}
+
+/// Bytes of each stream that are at the receiver, parts of incomplete frames included.
+fn arrived_bytes(world: &mut World, [a, b]: [usize; 2]) -> Vec<u64> {
+    let feeds = &world.app::<Feeder>(a).feeds;
+    let names: Vec<&str> = feeds.iter().map(|feed| feed.offer.name).collect();
+    let session = world.app::<Collector>(b).session;
+    let stats = session.map(|session| world.engine(b).stream_stats(session));
+    names
+        .iter()
+        .map(|name| {
+            let mut streams = stats.iter().flatten();
+            let found = streams.find(|stream| stream.spec.label == *name);
+            found.map_or(0, |stream| stream.arrived_bytes)
+        })
+        .collect()
+}
+
+/// Application bytes sent on each link so far.
+fn sent_bytes(world: &mut World, a: usize, links: &[anabranch_session::Link]) -> Vec<u64> {
+    let session = world.app::<Feeder>(a).session();
+    let reports = session.map_or_else(Vec::new, |session| world.engine(a).channel_stats(session));
+    links
+        .iter()
+        .map(|link| {
+            let own = reports
+                .iter()
+                .filter(|report| report.socket == link.socket && report.remote == link.remote);
+            own.map(|report| report.payload_sent_bytes).sum()
+        })
+        .collect()
+}
