@@ -91,6 +91,32 @@ fn calibration_agrees_with_the_evaluation() {
 }
 
 #[test]
+fn terms_agree_with_the_evaluation() {
+    for (name, corpus, samples) in series() {
+        let rows = run("calibration", &corpus, name);
+        let levels = Config::default().levels;
+        for figures in common::term_figures(&samples, &levels, 10, common::FROM) {
+            let row = find(
+                &rows,
+                &[
+                    ("method", "term_10".into()),
+                    ("promised_fraction", figures.kept_promised.into()),
+                ],
+            );
+            let first = &figures.renewed[0];
+            agrees(row, "judged", figures.rolling.count as f64);
+            agrees(row, "kept_fraction", figures.rolling.kept());
+            agrees(row, "renewed_kept_fraction", first.kept());
+            agrees(row, "worst_block_fraction", first.block_kept_least);
+            agrees(row, "useful_rate_bps", figures.rolling.useful);
+            agrees(row, "useful_over_best_fixed", figures.gain);
+            agrees(row, "useful_over_whole", figures.over_whole);
+            agrees(row, "pinball_over_window500", figures.pinball_ratio);
+        }
+    }
+}
+
+#[test]
 fn prediction_agrees_with_the_evaluation() {
     const METHODS: [([&str; 3], [&str; 3], usize); 2] = [
         (
