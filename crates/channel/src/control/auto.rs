@@ -28,6 +28,8 @@ use crate::config::Config;
 const RATE_LIFE_S: f64 = 3.0;
 /// Fewest and most rounds of that memory.
 const RATE_ROUNDS: (f64, f64) = (5.0, 20.0);
+/// The same for [`QueueGoal::Short`]: a rate that the path no longer has is a queue.
+const RATE_ROUNDS_SHORT: u64 = 2;
 /// Lifetime of a shortest-round-trip sample.
 const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
 /// Loss that is taken for noise, as a fraction of packets.
@@ -190,6 +192,9 @@ impl Auto {
         } else {
             self.rtt_min_s
         };
+        if self.goal == QueueGoal::Short {
+            return RATE_ROUNDS_SHORT;
+        }
         let (least, most) = RATE_ROUNDS;
         (RATE_LIFE_S / rtt_s).clamp(least, most) as u64
     }

@@ -37,16 +37,19 @@ const EQUAL_BPS: f64 = 1.0;
 /// Where one stream goes: its rate on each path, in bits per second, none of them 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Placement {
+    /// The paths that were found to suffice together; some may carry nothing by plan.
+    pub set: ChannelMask,
     /// (path, rate), ascending by path.
     pub shares: Vec<(usize, f64)>,
 }
 
 impl Placement {
-    /// Its paths.
-    pub fn set(&self) -> ChannelMask {
-        self.shares
-            .iter()
-            .fold(ChannelMask::NONE, |set, (path, _)| set.with(*path))
+    /// All of `rate_bps` on one path.
+    pub fn only(path: usize, rate_bps: f64) -> Self {
+        Self {
+            set: ChannelMask::only(path),
+            shares: vec![(path, rate_bps)],
+        }
     }
 }
 
@@ -148,7 +151,7 @@ fn place(
         rooms.push((path, room.0));
     }
     let suffices = |room: f64| room + EQUAL_BPS >= rate;
-    let before = request.before.set();
+    let before = request.before.set;
     let stays = rooms
         .iter()
         .find(|(path, room)| before == ChannelMask::only(*path) && suffices(*room));
@@ -158,9 +161,7 @@ fn place(
         Fit::Tightest => fitting.min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0))),
     });
     if let Some(&(path, _)) = one {
-        return Ok(Placement {
-            shares: vec![(path, rate)],
-        });
+        return Ok(Placement::only(path, rate));
     }
     if request.is_divisible && request.pinned.is_none() {
         // Together, those with most room of their own first.
@@ -176,7 +177,7 @@ fn place(
             };
             closest = Some(closer(closest, room));
             if suffices(room.0) {
-                return Ok(divide(rate, &rooms[..=count]));
+                return Ok(divide(rate, set, &rooms[..=count]));
             }
         }
     }
@@ -244,7 +245,7 @@ fn closer(best: Option<(f64, Binding)>, next: (f64, Binding)) -> (f64, Binding) 
 
 /// Divides `rate` in proportion to the room of each path; those without room are there for bad windows only
 /// and carry nothing by plan.
-fn divide(rate: f64, rooms: &[(usize, f64)]) -> Placement {
+fn divide(rate: f64, set: ChannelMask, rooms: &[(usize, f64)]) -> Placement {
     let total: f64 = rooms.iter().map(|(_, room)| room.max(0.0)).sum();
     let mut shares: Vec<(usize, f64)> = rooms
         .iter()
@@ -259,5 +260,5 @@ fn divide(rate: f64, rooms: &[(usize, f64)]) -> Placement {
         .filter(|(_, rate)| *rate > 0.0)
         .collect();
     shares.sort_by_key(|(path, _)| *path);
-    Placement { shares }
+    Placement { set, shares }
 }

@@ -55,7 +55,7 @@ fn steady_and_noisy() -> Rows {
 }
 
 fn sets(placements: &[Placement]) -> Vec<Vec<usize>> {
-    let set = |placement: &Placement| placement.set().iter().collect();
+    let set = |placement: &Placement| placement.set.iter().collect();
     placements.iter().map(set).collect()
 }
 
@@ -109,9 +109,7 @@ fn those_before_are_served_first() {
 fn a_stream_stays_where_it_is_while_that_suffices() {
     let mut paths = steady_and_noisy();
     let mut wanted = request(1, 8.0, 0.9);
-    wanted.before = Placement {
-        shares: vec![(0, 8e6)],
-    };
+    wanted.before = Placement::only(0, 8e6);
     let placed = map(&[wanted.clone()], &mut paths).expect("both suffice");
     assert_eq!(sets(&placed), [vec![0]]);
     wanted.pinned = Some(1);
@@ -225,14 +223,13 @@ proptest! {
         for (request, placement) in requests.iter().zip(&placed) {
             let total: f64 = placement.shares.iter().map(|(_, rate)| rate).sum();
             prop_assert!((total - request.rate_bps).abs() < 1.0);
-            prop_assert!(request.is_divisible || placement.shares.len() == 1);
             let probability = match request.demand {
                 Demand::Rate { probability, .. } => probability,
                 _ => unreachable!(),
             };
-            // Set by set: a divided stream may use paths that carry nothing by plan.
-            let alone = placement.shares.len() == 1;
-            let set = if alone { placement.set() } else { (0..paths.paths()).fold(ChannelMask::NONE, ChannelMask::with) };
+            let set = placement.set;
+            prop_assert!(placement.shares.iter().all(|(path, _)| set.contains(*path)));
+            prop_assert!(request.is_divisible || set.iter().count() == 1);
             let need = load.on(set) + request.rate_bps - 2.0;
             let kept = paths.sums(set).iter().filter(|sum| **sum >= need).count();
             prop_assert!(kept as f64 + 1e-6 >= probability * paths.0.len() as f64);

@@ -54,6 +54,8 @@ pub(crate) struct Promises {
     streams: BTreeMap<StreamId, Promised>,
     /// The mapping has to be handed to the scheduler.
     is_changed: bool,
+    /// Channels that promised streams go by.
+    on: Vec<ChannelId>,
 }
 
 /// What happened to a promise, for the session to tell.
@@ -74,6 +76,7 @@ impl Promises {
             book: Book::new(WINDOW, measured),
             streams: BTreeMap::new(),
             is_changed: false,
+            on: Vec::new(),
         }
     }
 
@@ -91,6 +94,11 @@ impl Promises {
     /// Whether the scheduler is to be told.
     pub(crate) fn is_changed(&self) -> bool {
         self.is_changed
+    }
+
+    /// Whether promised streams go by this channel; those that still wait go by any.
+    pub(crate) fn is_on(&self, channel: ChannelId) -> bool {
+        self.on.contains(&channel)
     }
 
     /// Takes what all paths carried in one sub-window; whether a scheduling window is complete.
@@ -245,6 +253,11 @@ impl Promises {
                     .collect(),
             });
         }
+        self.on.clear();
+        let shares = assignments.iter().flat_map(|assignment| &assignment.shares);
+        self.on.extend(shares.map(|(channel, _)| *channel));
+        self.on.sort_unstable();
+        self.on.dedup();
         Some(Plan { assignments })
     }
 

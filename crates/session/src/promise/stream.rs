@@ -61,6 +61,7 @@ pub struct Note {
 }
 
 /// What a window has to be judged by.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     pub(super) length: Duration,
     /// Something handed over long ago has not arrived.
@@ -195,7 +196,7 @@ impl Promised {
                 *is_warned = false;
                 if *until <= now + NOTICE {
                     // Renewed without a word.
-                    *until = *until + self.guarantee.term;
+                    *until += self.guarantee.term;
                 }
                 None
             }

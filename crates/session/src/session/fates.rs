@@ -160,9 +160,6 @@ impl Session {
         for control in controls.into_iter().rev() {
             self.resend(&control);
         }
-        if self.queue_short_on == Some(channel) {
-            self.queue_short_on = None;
-        }
         self.dirty = true;
     }
 

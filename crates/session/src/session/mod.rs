@@ -79,6 +79,8 @@ pub(crate) struct Member {
     pub introduced: bool,
     pub connected: bool,
     pub suspected: bool,
+    /// Its channel was told to keep its queue short.
+    pub is_queue_short: bool,
     pub collector: Collector,
     pub peer_report: Option<Control>,
     pub timestamp_at: Instant,
@@ -96,6 +98,7 @@ impl Member {
             introduced: false,
             connected: false,
             suspected: false,
+            is_queue_short: false,
             collector: Collector::new(now),
             peer_report: None,
             timestamp_at: Instant::EPOCH,
@@ -164,7 +167,6 @@ pub(crate) struct Session {
     /// last came from one of the peer's.
     pressing_at: Option<Instant>,
     pressing_heard_at: Option<Instant>,
-    queue_short_on: Option<ChannelId>,
     /// Bytes that one stream may hold for sending: as configured, or more where long fat paths
     /// have more in flight.
     send_buffer: usize,
@@ -226,7 +228,6 @@ impl Session {
             copy_check_at: now,
             pressing_at: None,
             pressing_heard_at: None,
-            queue_short_on: None,
             send_buffer,
             dirty: true,
             pump_at: None,
@@ -342,9 +343,6 @@ impl Session {
         }
         if !self.members.iter().any(|member| member.connected) {
             self.alone_since.get_or_insert(now);
-        }
-        if self.queue_short_on == Some(id) {
-            self.queue_short_on = None;
         }
         self.dirty = true;
     }

@@ -530,7 +530,8 @@ impl Session {
             .is_some_and(|at| now.since(at) < PRESSING_MEMORY)
     }
 
-    /// While something pressing flows, one channel keeps its queue short: the nearest.
+    /// While something pressing flows, one channel keeps its queue short: the nearest. So do those that
+    /// carry promised streams: what waits in a queue is late when the path slows down.
     fn set_queue_goals(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let nearest = if self.is_pressed(now) {
             self.members
@@ -544,16 +545,20 @@ impl Session {
         } else {
             None
         };
-        if nearest == self.queue_short_on {
-            return;
+        for member in &mut self.members {
+            let is_short = nearest == Some(member.id) || self.promises.is_on(member.id);
+            if is_short == member.is_queue_short {
+                continue;
+            }
+            if let Some(channel) = endpoint.channel(member.id) {
+                channel.set_queue_goal(if is_short {
+                    QueueGoal::Short
+                } else {
+                    QueueGoal::Full
+                });
+                member.is_queue_short = is_short;
+            }
         }
-        if let Some(channel) = self.queue_short_on.and_then(|id| endpoint.channel(id)) {
-            channel.set_queue_goal(QueueGoal::Full);
-        }
-        if let Some(channel) = nearest.and_then(|id| endpoint.channel(id)) {
-            channel.set_queue_goal(QueueGoal::Short);
-        }
-        self.queue_short_on = nearest;
     }
 
     fn view_channels(&mut self, now: Instant, endpoint: &mut Endpoint, scratch: &mut Scratch) {

@@ -13,9 +13,11 @@
 //! Paths are visited, and streams on each path, by virtual deadlines; see [`share`] and [`path`] for both
 //! and for what is done differently when a path is behind. Rule 2 as published would spread every stream
 //! over all paths whenever its own has no slot for a millisecond, because a slot exists here only when a
-//! packet may leave. So a packet is taken to another path only when it is late and arrives there sooner, and
-//! one whose stream is not to be divided only when its path is backing off. A path that was found late backs
-//! off, for twice as long each time, and what is scheduled on it may leave at once.
+//! packet may leave. So a packet is taken to another path only when it arrives there before its own could
+//! have delivered what the stream has waiting, and one whose
+//! stream is not to be divided only when it is late and its path stands still. A path that packets had to
+//! leave because they were late backs off, for twice as long each time, and what is scheduled on it may leave
+//! at once.
 //!
 //! A decision costs O(log streams + channels); beginning a run of the pump O(streams in the view). Nothing is
 //! allocated but by [`Scheduler::remap`].
@@ -25,6 +27,8 @@ mod share;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use anabranch_base::{ChannelId, Instant, StreamId};
 
 use self::{
@@ -33,13 +37,15 @@ use self::{
 };
 use super::{Decision, Scheduler, default::EarliestArrival};
 use crate::{
-    arrival::{next_arrival, one_way},
+    arrival::{next_arrival, one_way, time_to_deliver},
     plan::Plan,
     view::{ChannelMask, View},
 };
 
-/// A packet later than this may be sent on another path.
+/// A path on which a packet is later than this backs off.
 const GRACE: Nanos = 5e6;
+/// A packet is taken to another path when it arrives there earlier by more than this.
+const GAIN: Duration = Duration::from_millis(2);
 
 /// The channel of a share that is on none.
 const NOWHERE: ChannelId = ChannelId(u64::MAX);
@@ -128,7 +134,7 @@ impl Pgos {
             }
         }
         let (_, path, share, stream, channel) = best?;
-        if self.shares[share].lateness(now) <= GRACE {
+        if !self.is_late(share, now) {
             self.paths[path].recover();
         }
         Some(self.send(path, share, stream, channel))
@@ -159,7 +165,9 @@ impl Pgos {
             }
         }
         let (path, share, stream, channel) = best?;
-        self.paths[path].back_off(now);
+        if self.is_late(share, now) {
+            self.paths[path].back_off(now);
+        }
         Some(self.send(path, share, stream, channel))
     }
 
@@ -178,24 +186,28 @@ impl Pgos {
         here: Option<usize>,
         now: Nanos,
     ) -> Option<usize> {
-        let is_backing_off = self.paths[path].is_backing_off(now) || here.is_none();
-        let owner = &self.promised[self.shares[share].owner];
-        let is_late = self.shares[share].lateness(now) > GRACE;
-        if !is_backing_off && !is_late {
-            return None;
-        }
-        let wait = here.map(|channel| next_arrival(&view.channels[channel]));
-        if !owner.may_split && !is_backing_off {
-            // Its packets would overtake each other, unless the path stands still.
-            let channel = &view.channels[here?];
-            if wait? < channel.rtt_smoothed * 2 {
-                return None;
-            }
-        }
         let other = super::free_channels(view, stream)
             .min_by_key(|&channel| one_way(&view.channels[channel]))?;
-        wait.is_none_or(|wait| one_way(&view.channels[other]) < wait)
-            .then_some(other)
+        let Some(here) = here.filter(|_| !self.paths[path].is_backing_off(now)) else {
+            return Some(other);
+        };
+        let here = &view.channels[here];
+        let wait = next_arrival(here);
+        let owner = &self.promised[self.shares[share].owner];
+        let may_leave = if owner.may_split {
+            // What waits behind this packet is what its own path will be busy with.
+            let waiting = view.streams[stream].backlog_bytes;
+            let rest = waiting.saturating_sub(here.packet_bytes as u64);
+            wait + time_to_deliver(here, rest) > one_way(&view.channels[other]) + GAIN
+        } else {
+            // Its packets would overtake each other, unless the path stands still.
+            self.is_late(share, now) && wait > here.rtt_smoothed * 2
+        };
+        may_leave.then_some(other)
+    }
+
+    fn is_late(&self, share: usize, now: Nanos) -> bool {
+        self.shares[share].lateness(now) > GRACE
     }
 
     /// Whether the stream waits for a promise, and has not sent all that it asked for.

@@ -138,24 +138,33 @@ fn a_path_that_is_behind_serves_the_first_in_precedence_first() {
 }
 
 #[test]
-fn a_late_packet_leaves_a_blocked_path_and_the_path_backs_off() {
+fn a_packet_leaves_a_blocked_path_when_that_is_quicker_and_when_late_the_path_backs_off() {
     let mut pgos = mapped(&[assignment(1, &[(1, 10)])]);
-    let blocked = || [channel(1, 0, 200, 5.0), channel(2, 1, 20, 50.0)];
-    let streams = [normal(1)];
+    let streams = [stream(1, Priority::NORMAL, 100, 1400)];
     let at = |ms| Instant::EPOCH + Duration::from_millis(ms);
-    // Due, not late yet.
-    assert_eq!(run(&mut pgos, at(1), &mut blocked(), &streams, 9), []);
+    // 1400 bytes take 0.22 ms: soon it is free again.
+    let mut near = [channel(1, 0, 20, 50.0), channel(2, 1, 20, 50.0)];
+    assert_eq!(run(&mut pgos, at(0), &mut near, &streams, 9), []);
+    let blocked = || [channel(1, 0, 200, 5.0), channel(2, 1, 20, 50.0)];
+    assert_eq!(run(&mut pgos, at(1), &mut blocked(), &streams, 9), [(1, 2)]);
+    assert!(
+        !pgos.paths[0].is_backing_off(nanos(at(1))),
+        "it was not late"
+    );
+    // The second is due at 100 ms.
     assert_eq!(
-        run(&mut pgos, at(10), &mut blocked(), &streams, 9),
+        run(&mut pgos, at(110), &mut blocked(), &streams, 9),
         [(1, 2)]
     );
-    // The second is due at 100 ms: nobody waits for it to be late while the path backs off, which it does
-    // for 20 ms at first.
+    assert!(pgos.paths[0].is_backing_off(nanos(at(129))));
+    assert!(!pgos.paths[0].is_backing_off(nanos(at(131))));
+    // While it does, nobody asks what is quicker.
     assert_eq!(
-        run(&mut pgos, at(20), &mut blocked(), &streams, 9),
+        run(&mut pgos, at(120), &mut near.clone(), &streams, 9),
         [(1, 2)]
     );
-    assert_eq!(run(&mut pgos, at(60), &mut blocked(), &streams, 9), []);
+    near[1].slots = 1;
+    assert_eq!(run(&mut pgos, at(135), &mut near, &streams, 9), []);
 }
 
 #[test]
@@ -165,15 +174,17 @@ fn a_stream_that_is_not_to_be_divided_waits_for_a_path_that_moves() {
     for (may_split, in_flight_bytes, expected) in [
         (false, 125_000, vec![]),
         (false, 1_000_000, vec![(1, 2)]),
-        (true, 125_000, vec![(1, 2)]),
+        (true, 1_000_000, vec![(1, 2)]),
     ] {
         let mut assignment = assignment(1, &[(1, 10)]);
         assignment.may_split = may_split;
         let mut pgos = mapped(&[assignment]);
         let mut channels = [channel(1, 0, 20, 50.0), channel(2, 1, 10, 50.0)];
         channels[0].in_flight_bytes = in_flight_bytes;
-        let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 9);
-        assert_eq!(sent, [], "nothing is late yet");
+        if !may_split {
+            let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 9);
+            assert_eq!(sent, [], "nothing is late yet");
+        }
         let sent = run(&mut pgos, late, &mut channels, &streams, 9);
         assert_eq!(sent, expected);
     }
