@@ -3,8 +3,13 @@
 use super::own_load::OwnLoad;
 use crate::evidence::{EstimateError, enough, within};
 
-/// Deviations beyond this many mean absolute deviations are cut: a lone spike must not carry the sum.
+/// Deviations beyond this many mean absolute deviations, of the last moments, are cut before they teach
+/// anything: a lone spike.
 const CLIP: f64 = 6.0;
+/// What is compared is cut at this many of its median size around that time.
+const CLIP_SCALED: f64 = 4.0;
+/// By this part the estimate of the median size rises or falls with each bin: e-fold in twenty.
+const SCALE_STEP: f64 = 0.05;
 
 /// What is compared, in bins of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,7 +51,11 @@ struct Channel {
     trend: Option<f64>,
     deviation: f64,
     own: OwnLoad,
-    /// Detrended values of the last bins; `None` when nothing was measured.
+    /// Running median of the size of what is compared, before it is scaled; 0 before it moved.
+    scale: f64,
+    /// Σ of its squares; its weights are `weights[0]`.
+    power: f64,
+    /// Scaled values of the last bins; `None` when nothing was measured.
     recent: Box<[Option<f64>]>,
     /// Σ x(t)·x(t − j) and Σ weights for lags j = 0 to `memory_lags`.
     products: Box<[f64]>,
@@ -112,14 +121,7 @@ impl CoherenceMatrix {
             "at least 10 bins",
             memory.is_finite() && memory >= 10.0,
         )?;
-        let channel = Channel {
-            trend: None,
-            deviation: 0.0,
-            own: OwnLoad::new(),
-            recent: vec![None; memory_lags + 1].into(),
-            products: vec![0.0; memory_lags + 1].into(),
-            weights: vec![0.0; memory_lags + 1].into(),
-        };
+        let channel = Channel::new(memory_lags);
         let entries = channels * (channels - 1) / 2 * (2 * lag_max + 1);
         Ok(Self {
             config,
@@ -180,12 +182,15 @@ impl CoherenceMatrix {
         let known_loads = loads.iter().copied().chain(std::iter::repeat(0.0));
         for ((channel, &delay), load) in self.channels.iter_mut().zip(delays).zip(known_loads) {
             channel.own.load(load, self.trend_gain);
-            channel.recent[now] = delay.map(|delay| {
-                let detrended = channel.detrend(delay, self.trend_gain);
-                channel.own.residual(detrended, self.keep)
-            });
             channel.products.iter_mut().for_each(|p| *p *= self.keep);
             channel.weights.iter_mut().for_each(|w| *w *= self.keep);
+            channel.power *= self.keep;
+            channel.recent[now] = delay.map(|delay| {
+                let detrended = channel.detrend(delay, self.trend_gain);
+                let left = channel.own.residual(detrended, self.keep);
+                channel.power += left * left;
+                channel.scaled(left)
+            });
             let Some(value) = channel.recent[now] else {
                 continue;
             };
@@ -224,12 +229,18 @@ impl CoherenceMatrix {
         Ok(())
     }
 
-    /// Standard deviation of what is compared of a channel's delay; 0 before the first bin.
+    /// Standard deviation of what is compared of a channel's delay, before it is scaled; 0 before the
+    /// first bin.
     ///
     /// # Panics
     /// When there is no such channel.
     pub fn deviation(&self, channel: usize) -> f64 {
-        self.channels[channel].variance().sqrt()
+        let Channel { power, weights, .. } = &self.channels[channel];
+        if weights[0] > 0.0 {
+            (power / weights[0]).sqrt()
+        } else {
+            0.0
+        }
     }
 
     /// How alike channels `first` < `second` are.
@@ -250,7 +261,7 @@ impl CoherenceMatrix {
         )?;
         let reach = self.config.lag_max;
         let width = 2 * reach + 1;
-        let row: usize = (0..first).map(|i| channels - 1 - i).sum::<usize>() + second - first - 1;
+        let row = pair_index(channels, first, second);
         let (products, weights) = (
             &self.products[row * width..][..width],
             &self.weights[row * width..][..width],
@@ -294,7 +305,45 @@ impl CoherenceMatrix {
     }
 }
 
+/// The place of a pair, `first` < `second`, among those of all channels.
+pub(super) fn pair_index(channels: usize, first: usize, second: usize) -> usize {
+    first * (2 * channels - first - 1) / 2 + second - first - 1
+}
+
 impl Channel {
+    fn new(memory_lags: usize) -> Self {
+        Self {
+            trend: None,
+            deviation: 0.0,
+            own: OwnLoad::new(),
+            scale: 0.0,
+            power: 0.0,
+            recent: vec![None; memory_lags + 1].into(),
+            products: vec![0.0; memory_lags + 1].into(),
+            weights: vec![0.0; memory_lags + 1].into(),
+        }
+    }
+
+    /// `value` in median sizes of the time around it, cut.
+    ///
+    /// Every moment counts alike then. Otherwise the largest would make the answer: all channels of a
+    /// session start at one time, and the queues that they fill then outweigh a minute of what follows.
+    fn scaled(&mut self, value: f64) -> f64 {
+        let size = value.abs();
+        if self.scale > 0.0 {
+            // As often up as down at the median.
+            let step = 1.0 + SCALE_STEP;
+            self.scale *= if size > self.scale { step } else { 1.0 / step };
+        } else {
+            self.scale = size;
+        }
+        if self.scale > 0.0 {
+            (value / self.scale).clamp(-CLIP_SCALED, CLIP_SCALED)
+        } else {
+            0.0
+        }
+    }
+
     fn detrend(&mut self, delay: f64, gain: f64) -> f64 {
         let Some(trend) = &mut self.trend else {
             self.trend = Some(delay);

@@ -372,7 +372,7 @@ impl Detector {
             first != second,
         )?;
         let (low, high) = (first.min(second), first.max(second));
-        Ok(low * (2 * self.config.channels - low - 1) / 2 + high - low - 1)
+        Ok(coherence::pair_index(self.config.channels, low, high))
     }
 
     fn bin_of(&self, time: Instant) -> u64 {

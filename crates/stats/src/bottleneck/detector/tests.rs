@@ -78,6 +78,23 @@ fn follows_a_change_of_route() {
     assert_eq!(detector.verdict(0, 1).unwrap(), Verdict::Shared);
 }
 
+/// Two separate queues that were filled once at the same time, as by a session that starts.
+#[test]
+fn one_moment_does_not_make_the_answer() {
+    let mut detector = Detector::new(Config::new(2)).unwrap();
+    let mut queues = ["start a", "start b"].map(Queue::new);
+    for ms in (0..60_000u64).step_by(10) {
+        let start = (2.0 - ms as f64 / 1000.0).max(0.0).powi(3);
+        for (channel, queue) in queues.iter_mut().enumerate() {
+            let wait = queue.step() + start * (ms as f64 / 80.0).sin().max(0.0);
+            detector.observe_delay(channel, at(ms), wait).unwrap();
+        }
+        detector.advance(at(ms.saturating_sub(200)));
+        assert_ne!(detector.verdict(0, 1).unwrap(), Verdict::Shared, "at {ms}");
+    }
+    assert_eq!(detector.verdict(0, 1).unwrap(), Verdict::Separate);
+}
+
 #[test]
 fn says_when_it_knows_too_little() {
     let mut detector = Detector::new(Config::new(4)).unwrap();
