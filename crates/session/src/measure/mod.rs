@@ -84,16 +84,20 @@ impl Measures {
     /// Makes room for one more path in what all paths share.
     fn widen(&mut self) {
         let count = self.paths.len();
-        // Evidence about the other pairs is gathered anew; paths seldom come.
-        self.detector = (count >= 2)
-            .then(|| {
+        match &mut self.detector {
+            // Beyond what it can hold, nothing is said of the new path.
+            Some(detector) => {
+                let _ = detector.add_channel();
+            }
+            None if count == 2 => {
                 let config = detector::Config {
                     noise: NOISE,
                     ..detector::Config::new(count)
                 };
-                Detector::new(config).ok()
-            })
-            .flatten();
+                self.detector = Detector::new(config).ok();
+            }
+            None => {}
+        }
         let mut rows = JointWindow::new(count, ROWS).ok();
         if let (Some(rows), Some(before)) = (&mut rows, &self.rows) {
             for row in before.iter() {

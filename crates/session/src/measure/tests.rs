@@ -1,4 +1,4 @@
-use anabranch_base::Rate;
+use anabranch_base::{Rate, Seed};
 
 use super::*;
 
@@ -118,4 +118,36 @@ fn a_path_that_joins_while_windows_run_is_measured() {
     let report = measures.report(TWO).unwrap();
     assert!((49..=51).contains(&report.samples), "{}", report.samples);
     assert!(report.bandwidth_p10.unwrap().as_bps() > 700_000);
+}
+
+/// A container every 10 ms on each of `channels`, the delay made by one queue.
+fn run_together(measures: &mut Measures, channels: &[ChannelId], ticks: std::ops::Range<u64>) {
+    let mut random = Seed(ticks.start).stream("queue");
+    let mut wait_ms = 20.0;
+    for tick in ticks {
+        wait_ms = (wait_ms + random.normal(0.0, 4.0)).clamp(0.0, 50.0);
+        let now = Instant::from_millis(tick * 10);
+        for &channel in channels {
+            measures.sent(now, channel, 1000);
+            let rtt = Duration::from_secs_f64(0.03 + wait_ms / 1000.0);
+            measures.acked(channel, tick, 1000, now, rtt);
+        }
+        measures.advance(now);
+    }
+}
+
+#[test]
+fn a_path_that_joins_leaves_what_is_known_of_the_others() {
+    const THREE: ChannelId = ChannelId(3);
+    let mut measures = measures();
+    run_together(&mut measures, &[ONE, TWO], 0..4_000);
+    assert_eq!(measures.report(ONE).unwrap().shares_with, [TWO]);
+    measures.join(THREE, SocketId(0), remote(3));
+    assert_eq!(measures.report(ONE).unwrap().shares_with, [TWO]);
+    // Less than any answer takes.
+    run_together(&mut measures, &[ONE, TWO, THREE], 4_000..5_000);
+    assert_eq!(measures.report(ONE).unwrap().shares_with, [TWO]);
+    assert_eq!(measures.report(THREE).unwrap().shares_with, []);
+    run_together(&mut measures, &[ONE, TWO, THREE], 5_000..8_000);
+    assert_eq!(measures.report(ONE).unwrap().shares_with, [TWO, THREE]);
 }

@@ -229,6 +229,35 @@ impl CoherenceMatrix {
         Ok(())
     }
 
+    /// Makes room for one more channel, the last; what is known of the others stays.
+    ///
+    /// # Errors
+    /// It would be the 65th; nothing changes then.
+    pub fn add_channel(&mut self) -> Result<(), EstimateError> {
+        let known = self.channels.len();
+        let config = Config {
+            channels: known + 1,
+            ..self.config
+        };
+        let mut wider = Self::new(config)?;
+        wider.bins = self.bins;
+        let width = 2 * self.config.lag_max + 1;
+        let channels = std::mem::take(&mut self.channels);
+        for (to, from) in wider.channels.iter_mut().zip(channels) {
+            *to = from;
+        }
+        for first in 0..known {
+            for second in first + 1..known {
+                let from = pair_index(known, first, second) * width;
+                let to = pair_index(known + 1, first, second) * width;
+                wider.products[to..to + width].copy_from_slice(&self.products[from..from + width]);
+                wider.weights[to..to + width].copy_from_slice(&self.weights[from..from + width]);
+            }
+        }
+        *self = wider;
+        Ok(())
+    }
+
     /// Standard deviation of what is compared of a channel's delay, before it is scaled; 0 before the
     /// first bin.
     ///

@@ -213,6 +213,39 @@ impl Detector {
         })
     }
 
+    /// Makes room for one more channel, the last; what is known of the others stays. Allocates all
+    /// memory anew.
+    ///
+    /// # Errors
+    /// It would be the 65th; nothing changes then.
+    pub fn add_channel(&mut self) -> Result<(), EstimateError> {
+        let known = self.config.channels;
+        let mut wider = Self::new(Config {
+            channels: known + 1,
+            ..self.config
+        })?;
+        self.matrix.add_channel()?;
+        std::mem::swap(&mut wider.matrix, &mut self.matrix);
+        (wider.next, wider.late) = (self.next, self.late);
+        let rows = wider
+            .open
+            .chunks_mut(known + 1)
+            .zip(self.open.chunks(known));
+        rows.for_each(|(to, from)| to[..known].copy_from_slice(from));
+        wider.first_bin[..known].copy_from_slice(&self.first_bin);
+        for (to, from) in wider.flows.iter_mut().zip(std::mem::take(&mut self.flows)) {
+            *to = from;
+        }
+        for first in 0..known {
+            for second in first + 1..known {
+                wider.pairs[coherence::pair_index(known + 1, first, second)] =
+                    self.pairs[coherence::pair_index(known, first, second)];
+            }
+        }
+        *self = wider;
+        Ok(())
+    }
+
     /// Takes the delay of a packet of `channel` that was sent at `sent`.
     ///
     /// A packet further ahead than the horizon closes the oldest bins; one older than the last closed

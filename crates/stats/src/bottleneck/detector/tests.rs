@@ -78,6 +78,54 @@ fn follows_a_change_of_route() {
     assert_eq!(detector.verdict(0, 1).unwrap(), Verdict::Shared);
 }
 
+#[test]
+fn one_more_channel_changes_nothing_for_the_others() {
+    let mut narrow = Detector::new(Config::new(4)).unwrap();
+    let mut wide = narrow.clone();
+    // Open bins, closed ones and verdicts are all taken along.
+    run(&mut narrow, 0, 29_990, true);
+    run(&mut wide, 0, 29_990, true);
+    wide.add_channel().unwrap();
+    assert_eq!(wide.verdict(0, 1).unwrap(), narrow.verdict(0, 1).unwrap());
+    assert_eq!(wide.verdict(0, 1).unwrap(), Verdict::Shared);
+    assert_eq!(wide.verdict(0, 4).unwrap(), Verdict::Unknown);
+    run(&mut narrow, 29_990, 60_000, true);
+    run(&mut wide, 29_990, 60_000, true);
+    for (first, second) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
+        assert_eq!(
+            wide.coherence(first, second).unwrap(),
+            narrow.coherence(first, second).unwrap()
+        );
+        assert_eq!(
+            wide.verdict(first, second).unwrap(),
+            narrow.verdict(first, second).unwrap()
+        );
+    }
+    for channel in 0..4 {
+        assert_eq!(
+            wide.summary(channel).unwrap(),
+            narrow.summary(channel).unwrap()
+        );
+    }
+    assert!(wide.coherence(0, 4).is_err(), "nothing was measured");
+    // The new one meets the first queue.
+    let mut queue = Queue::new("a");
+    for ms in (60_000..120_000).step_by(10) {
+        let wait = queue.step();
+        for channel in [0, 4] {
+            wide.observe_delay(channel, at(ms), wait).unwrap();
+        }
+        wide.advance(at(ms - 200));
+    }
+    assert_eq!(wide.verdict(0, 4).unwrap(), Verdict::Shared);
+
+    for _ in 5..64 {
+        wide.add_channel().unwrap();
+    }
+    assert!(wide.add_channel().is_err());
+    assert_eq!(wide.verdict(0, 4).unwrap(), Verdict::Shared);
+}
+
 /// Two separate queues that were filled once at the same time, as by a session that starts.
 #[test]
 fn one_moment_does_not_make_the_answer() {
