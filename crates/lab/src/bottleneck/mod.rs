@@ -179,15 +179,24 @@ fn trial(carried: Carried, seed: Seed, run: Duration) -> Option<Vec<Answer>> {
     Some(answers)
 }
 
+/// The seeds of the networks: 1 to 200 of the first run, 201 to 400 of the second, so that runs with
+/// other seeds share none.
+fn networks(Seed(seed): Seed) -> Vec<u64> {
+    let first = seed.wrapping_sub(1).wrapping_mul(NETWORKS).wrapping_add(1);
+    (0..NETWORKS).map(|n| first.wrapping_add(n)).collect()
+}
+
 fn run(options: &Options<'_>) -> Vec<Row> {
-    let networks: Vec<u64> = (0..NETWORKS).map(|n| options.seed.0 + n).collect();
+    let (loads, networks) = match options.only.map(|only| only.split_once('/')) {
+        Some(Some((load, network))) => match network.parse() {
+            Ok(network) => (Some(load), vec![network]),
+            Err(_) => return Vec::new(),
+        },
+        _ => (options.only, networks(options.seed)),
+    };
     let mut rows = Vec::new();
     for &(name, carried) in &CARRIED {
-        let is_wanted = match options.only {
-            Some(_) => options.wants(name),
-            None => USUAL.contains(&name),
-        };
-        if !is_wanted {
+        if !loads.map_or_else(|| USUAL.contains(&name), |loads| name.contains(loads)) {
             continue;
         }
         let done = AtomicUsize::new(0);
@@ -273,6 +282,14 @@ fn plots(_rows: &[Row]) -> Vec<Plot> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_have_networks_of_their_own() {
+        assert_eq!(networks(Seed(1)), (1..=200).collect::<Vec<_>>());
+        assert_eq!(networks(Seed(2)), (201..=400).collect::<Vec<_>>());
+        assert_eq!(networks(Seed(0)).len(), 200);
+        assert_eq!(networks(Seed(u64::MAX)).len(), 200);
+    }
 
     #[test]
     fn a_session_tells_shared_bottlenecks_from_separate_ones() {
