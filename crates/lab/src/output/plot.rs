@@ -112,6 +112,35 @@ impl Plot {
         drawn.ok().map(|()| text)
     }
 
+    /// The corner in which a legend hides the fewest points.
+    fn legend_at(&self, curves: &[Curve]) -> SeriesLabelPosition {
+        let corners = [
+            (SeriesLabelPosition::UpperRight, [true, true]),
+            (SeriesLabelPosition::UpperLeft, [false, true]),
+            (SeriesLabelPosition::LowerRight, [true, false]),
+            (SeriesLabelPosition::LowerLeft, [false, false]),
+        ];
+        let places = |axis: &Axis, of: fn(&(f64, f64)) -> f64| -> Vec<f64> {
+            let scaled = |value: f64| if axis.is_log { value.ln() } else { value };
+            let all = curves.iter().flat_map(|curve| &curve.points);
+            let values: Vec<f64> = all.map(|point| scaled(of(point))).collect();
+            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let width = (high - low).max(f64::MIN_POSITIVE);
+            values.iter().map(|value| (value - low) / width).collect()
+        };
+        let (xs, ys) = (places(&self.x, |p| p.0), places(&self.y, |p| p.1));
+        let near = |place: f64, is_high: bool| (if is_high { 1.0 - place } else { place }) < 0.4;
+        let hidden = |[right, upper]: [bool; 2]| {
+            let points = xs.iter().zip(&ys);
+            points
+                .filter(|&(&x, &y)| near(x, right) && near(y, upper))
+                .count()
+        };
+        let best = corners.into_iter().min_by_key(|(_, at)| hidden(*at));
+        best.map_or(SeriesLabelPosition::UpperRight, |(corner, _)| corner)
+    }
+
     fn usable(&self, curve: &Curve) -> Curve {
         let fits = |value: f64, axis: &Axis| value.is_finite() && (!axis.is_log || value > 0.0);
         let mut curve = curve.clone();
@@ -147,6 +176,8 @@ impl Plot {
             .light_line_style(BLACK.mix(0.05))
             .x_desc(&self.x.words)
             .y_desc(&self.y.words)
+            .x_label_formatter(&|&value| tick(value, self.x.is_log))
+            .y_label_formatter(&|&value| tick(value, self.y.is_log))
             .draw()?;
         for (index, curve) in curves.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
@@ -174,13 +205,37 @@ impl Plot {
                 }
             }
         }
+        if curves.len() < 2 {
+            return area.present();
+        }
         chart
             .configure_series_labels()
+            .position(self.legend_at(curves))
             .background_style(WHITE.mix(0.8))
             .border_style(BLACK.mix(0.3))
             .draw()?;
         area.present()
     }
+}
+
+/// A number beside an axis: 0.25, 5, 20 k, 1 G. On a logarithmic axis only 1, 2 and 5 times a power of
+/// ten have one, for the others are too close.
+fn tick(value: f64, is_log: bool) -> String {
+    let size = value.abs();
+    if is_log && size > 0.0 {
+        let mantissa = size / 10f64.powf((size.log10() + 1e-9).floor());
+        if ![1.0, 2.0, 5.0].iter().any(|m| (mantissa - m).abs() < 1e-3) {
+            return String::new();
+        }
+    }
+    let units = [(1e9, " G"), (1e6, " M"), (1e3, " k")];
+    let (one, unit) = units
+        .into_iter()
+        .find(|(one, _)| size >= one * 0.999_999)
+        .unwrap_or((1.0, ""));
+    // Sums of steps leave a rest, also at 0.
+    let rounded = (value / one * 1e6).round() / 1e6 + 0.0;
+    format!("{rounded}{unit}")
 }
 
 /// The range of the values with a little room; `None` when there are none.
@@ -236,5 +291,45 @@ mod tests {
         assert_eq!(plot(vec![(-1.0, 1.0)], true).to_svg(), None);
         // One point, or a constant, is something.
         assert!(plot(vec![(3.0, 3.0)], false).to_svg().is_some());
+    }
+
+    #[test]
+    fn numbers_beside_an_axis() {
+        for (value, is_log, words) in [
+            (0.1 + 0.2, false, "0.3"),
+            (-1e-17, false, "0"),
+            (5.0, false, "5"),
+            (-0.4, false, "-0.4"),
+            (1_500.0, false, "1.5 k"),
+            (20_000.0, true, "20 k"),
+            (1e9, true, "1 G"),
+            (10f64.powf(-2.0), true, "0.01"),
+            (0.3, true, ""),
+        ] {
+            assert_eq!(tick(value, is_log), words, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_legend_hides_nothing_where_a_corner_is_free() {
+        let line = |points: Vec<(f64, f64)>| Curve {
+            name: String::new(),
+            mark: Mark::Line,
+            points,
+        };
+        let plot = Plot {
+            file: String::new(),
+            title: String::new(),
+            x: Axis::linear(""),
+            y: Axis::linear(""),
+            curves: vec![
+                line(vec![(0.0, 0.0), (1.0, 1.0)]),
+                line(vec![(0.0, 1.0), (0.9, 0.9)]),
+            ],
+        };
+        assert!(matches!(
+            plot.legend_at(&plot.curves),
+            SeriesLabelPosition::LowerRight
+        ));
     }
 }

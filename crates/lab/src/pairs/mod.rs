@@ -189,7 +189,10 @@ fn compare(rows: &[Row]) -> Vec<Published> {
                 *what,
                 "measured on the same links",
                 *theirs,
-                ours.to_string(),
+                match field.ends_with("_ms") {
+                    true => format!("{ours:.1}"),
+                    false => format!("{ours:.3}"),
+                },
             ))
         })
         .collect()
