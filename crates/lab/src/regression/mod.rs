@@ -280,22 +280,27 @@ fn compare(rows: &[Row]) -> Vec<Published> {
         return Vec::new();
     };
     let source = "Daemons Figure 2";
+    let value = |field: &str| row[field].as_f64().unwrap_or(f64::NAN);
     vec![
         Published::new(
             "effective bandwidth, Mbit/s; median error after 50 sizes",
             source,
             "about 1.0",
             format!(
-                "{} ± {:.2} %",
-                row["bandwidth_mbps"],
-                row["bandwidth_error_median"].as_f64().unwrap_or(f64::NAN) * 100.0
+                "{:.3} ± {:.2} %",
+                value("bandwidth_mbps"),
+                value("bandwidth_error_median") * 100.0
             ),
         ),
         Published::new(
             "least delay, ms; median error after 50 sizes",
             source,
             "about 35",
-            format!("{} ± {}", row["delay_min_ms"], row["delay_error_median_ms"]),
+            format!(
+                "{:.1} ± {:.1}",
+                value("delay_min_ms"),
+                value("delay_error_median_ms")
+            ),
         ),
     ]
 }
