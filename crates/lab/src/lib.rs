@@ -5,6 +5,7 @@
 //! | [`pairs`] | two and three unequal paths in virtual time, every policy |
 //! | [`prediction`] | mean predictors and percentiles on recorded paths |
 //! | [`calibration`] | promised against kept probability on recorded paths |
+//! | [`mod@violation_bound`] | promised against measured late packets on recorded paths |
 //! | [`channels`] | what recorded and simulated channels are like |
 //! | [`bottleneck`] | which channels of a session share a bottleneck |
 //! | [`regression`] | effective bandwidth and least delay from sized messages |
@@ -14,6 +15,7 @@
 //! | [`path_sets`] | critical streams on many sets of recorded paths |
 //! | [`sources`] | the applications that make those streams, in the lab and live |
 //! | [`streams`] | sources over paths in virtual time, window by window |
+//! | [`bound`] | what the best of all schedules could do, window by window |
 //! | [`mod@recording`], [`corpus`] | recorded paths, and which of them a run uses |
 //! | [`output`] | CSV, plots, and the page of `lab report` |
 //! | [`parallel`] | independent parts on all cores |
@@ -21,6 +23,7 @@
 //! Every result has one shape: [`Outcome`], flat rows, units in the names of the fields.
 
 pub mod bottleneck;
+pub mod bound;
 pub mod calibration;
 pub mod channels;
 pub mod corpus;
@@ -38,6 +41,7 @@ mod series;
 pub mod smartpointer;
 pub mod sources;
 pub mod streams;
+pub mod violation_bound;
 
 pub use experiment::{Experiment, Options, Outcome, Row};
 
@@ -46,6 +50,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     pairs::EXPERIMENT,
     prediction::EXPERIMENT,
     calibration::EXPERIMENT,
+    violation_bound::EXPERIMENT,
     channels::EXPERIMENT,
     bottleneck::EXPERIMENT,
     regression::EXPERIMENT,
