@@ -182,6 +182,7 @@ mod tests {
     }
 
     /// Maximum flow from streams to links by augmenting paths (Ford and Fulkerson), in whole units.
+    #[allow(clippy::needless_range_loop)] // Links are the numbers of bits as well as indices.
     fn max_flow(capacity: &[u32], streams: &[Stream], wanted: &[u32]) -> u32 {
         let links = capacity.len();
         let mut flow = vec![vec![0u32; links]; streams.len()];

@@ -5,6 +5,7 @@
 //! | [`pairs`] | two and three unequal paths in virtual time, every policy |
 //! | [`prediction`] | mean predictors and percentiles on recorded paths |
 //! | [`calibration`] | promised against kept probability on recorded paths |
+//! | [`mod@buffers`] | sender and receiver buffers against Equation 4 of IQ-Paths |
 //! | [`mod@violation_bound`] | promised against measured late packets on recorded paths |
 //! | [`channels`] | what recorded and simulated channels are like |
 //! | [`bottleneck`] | which channels of a session share a bottleneck |
@@ -15,6 +16,7 @@
 //! | [`path_sets`] | critical streams on many sets of recorded paths |
 //! | [`sources`] | the applications that make those streams, in the lab and live |
 //! | [`streams`] | sources over paths in virtual time, window by window |
+//! | [`future`] | the scheduler that knows the future of simulated links |
 //! | [`bound`] | what the best of all schedules could do, window by window |
 //! | [`mod@recording`], [`corpus`] | recorded paths, and which of them a run uses |
 //! | [`output`] | CSV, plots, and the page of `lab report` |
@@ -24,11 +26,13 @@
 
 pub mod bottleneck;
 pub mod bound;
+pub mod buffers;
 pub mod calibration;
 pub mod channels;
 pub mod corpus;
 mod experiment;
 pub mod fgs;
+pub mod future;
 pub mod output;
 pub mod pairs;
 pub mod parallel;
@@ -51,6 +55,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     prediction::EXPERIMENT,
     calibration::EXPERIMENT,
     violation_bound::EXPERIMENT,
+    buffers::EXPERIMENT,
     channels::EXPERIMENT,
     bottleneck::EXPERIMENT,
     regression::EXPERIMENT,
