@@ -18,7 +18,7 @@ pub(super) const FROM: usize = 100;
 const HISTORY: usize = 500;
 /// Windows between two promises.
 const RENEWED: usize = 10;
-const PACKET_BYTES: u32 = 1200;
+pub(super) const PACKET_BYTES: u32 = 1200;
 /// z, as a share of what the path carries on average.
 pub(super) const BOUNDS: [f64; 2] = [0.01, 0.05];
 /// Methods for one path.
@@ -74,11 +74,21 @@ impl Sums {
     }
 }
 
-fn scale(window_s: f64) -> Scale {
+pub(super) fn scale(window_s: f64) -> Scale {
     Scale {
         packet_bytes: PACKET_BYTES,
         window: Duration::from_secs_f64(window_s),
     }
+}
+
+/// The largest rate of which `late` packets a window are late on these samples.
+pub(super) fn rate_seen(bps: &[f64], late: f64, window_s: f64) -> Option<f64> {
+    let mut seen = Window::new(bps.len().max(1));
+    for &bps in bps {
+        // Recordings hold finite numbers only.
+        let _ = seen.push(bps);
+    }
+    rate_for_late(&seen, late, scale(window_s))
 }
 
 /// All methods for one path.

@@ -1,6 +1,7 @@
 #![doc = include_str!("plan.md")]
 
 mod measure;
+mod session;
 
 use std::collections::BTreeMap;
 
@@ -28,6 +29,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// Sampling, in seconds.
 const WINDOWS_S: [f64; 1] = [1.0];
+/// Recordings over which sessions run.
+const SESSIONS_MAX: usize = 8;
 /// Samples without which a recording is left out.
 const SAMPLES_MIN: usize = 300;
 
@@ -81,7 +84,44 @@ fn run(options: &Options<'_>) -> Vec<Row> {
     let mut header = Row::new();
     header.insert("kind".into(), json!("all_pairs"));
     rows.extend(sums(&header, &PAIR, &figures));
+    rows.extend(sessions(options));
     rows
+}
+
+/// The engine over single recordings, spread over the corpus.
+fn sessions(options: &Options<'_>) -> Vec<Row> {
+    let long: Vec<&Recording> = options
+        .corpus
+        .recordings
+        .iter()
+        .filter(|recording| recording.bandwidths_bps().len() >= SAMPLES_MIN)
+        .collect();
+    let step = long.len().div_ceil(SESSIONS_MAX).max(1);
+    let mut chosen: Vec<&Recording> = long.into_iter().step_by(step).collect();
+    chosen.retain(|recording| options.wants(&format!("session {}", recording.name)));
+    let runs = parallel::map(&chosen, |recording| {
+        let run = session::run(options.seed.child(&recording.name), recording);
+        (options.progress)(&format!("session over {}", recording.name));
+        run
+    });
+    let row = |(recording, run): (&&Recording, &Option<session::OnSession>)| {
+        let run = run.as_ref()?;
+        let mut row = Row::new();
+        row.insert("kind".into(), json!("session"));
+        row.insert("trace".into(), json!(recording.name));
+        row.insert("method".into(), json!("session"));
+        row.insert("judged".into(), json!(run.seconds));
+        row.insert("in_force".into(), json!(run.in_force));
+        insert(&mut row, "rate_bps", run.rate_bps);
+        insert(&mut row, "promised_late_packets", run.promised);
+        if let Some(measured) = run.measured {
+            insert(&mut row, "measured_late_packets", measured);
+            insert(&mut row, "measured_over_promised", measured / run.promised);
+        }
+        insert(&mut row, "measured_late_packets_all", run.measured_all);
+        Some(row)
+    };
+    chosen.iter().zip(&runs).filter_map(row).collect()
 }
 
 fn row_of(mut row: Row, figures: &Figures) -> Row {
@@ -264,11 +304,23 @@ mod tests {
                 progress: &|_| {},
             })
         };
-        let all = rows(None);
+        // Sessions have a test of their own.
+        let all = [
+            rows(Some("once")),
+            rows(Some("split")),
+            rows(Some("renewed")),
+        ]
+        .concat();
         let traces: Vec<&Row> = all.iter().filter(|row| row["kind"] == "trace").collect();
         assert!(!traces.is_empty());
-        assert_eq!(traces.len() % (SINGLE.len() * BOUNDS.len()), 0);
-        assert_eq!(all, rows(None));
+        assert_eq!(traces.len() % (2 * BOUNDS.len()), 0);
+        let again = [
+            rows(Some("once")),
+            rows(Some("split")),
+            rows(Some("renewed")),
+        ]
+        .concat();
+        assert_eq!(all, again);
         let once = rows(Some("bus once"));
         assert!(!once.is_empty() && once.iter().all(|row| row["method"] == "once"));
         assert!(!compare(&all).is_empty());
