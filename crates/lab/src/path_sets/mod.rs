@@ -33,7 +33,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// Paths are scaled down to this together: more is more packets, and nothing else.
 const RECORDED_MAX: Rate = Rate::from_mbps(12);
 /// The algorithms that run unless another is asked for.
-const USUAL: [&str; 6] = ["opt", "pgos", "priority_mean", "msfq", "wfq", "default"];
+const USUAL: [&str; 5] = ["opt", "pgos", "priority_mean", "msfq", "wfq"];
 
 /// A run to make.
 struct Job<'a> {

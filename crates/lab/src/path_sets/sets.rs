@@ -13,6 +13,10 @@ const APART: [(usize, usize); 2] = [(2, 3), (3, 2)];
 /// Farther apart, rows say little about a window of 1 s.
 const STEP_MAX_S: f64 = 1.2;
 
+/// How the names of recordings of a link's other direction end. Both directions of one link are recorded
+/// together, but they are not two paths.
+const UPWARD: [&str; 2] = ["-up", "_up"];
+
 /// Recordings that are used as the paths of one session.
 #[derive(Clone, Debug)]
 pub(super) struct PathSet<'a> {
@@ -43,6 +47,9 @@ impl PathSet<'_> {
 pub(super) fn choose(corpus: &Corpus, seed: Seed) -> Vec<PathSet<'_>> {
     let run_s = Timing::USUAL.end().as_secs_f64();
     let is_usable = |recording: &&Recording| {
+        if UPWARD.iter().any(|end| recording.name.ends_with(end)) {
+            return false;
+        }
         let times = &recording.times_s;
         let length = times.last().zip(times.first()).map_or(0.0, |(l, f)| l - f);
         recording.bandwidth_bps.is_some()
@@ -147,6 +154,7 @@ mod tests {
             }
         }
         recordings.push(recording("short", "car", 100));
+        recordings.push(recording("link-up", "car", 600));
         let corpus = Corpus {
             recordings,
             skipped: Vec::new(),
@@ -156,7 +164,8 @@ mod tests {
         assert_eq!(sets.len(), wanted);
         for (index, set) in sets.iter().enumerate() {
             assert!((2..=3).contains(&set.recordings.len()));
-            assert!(set.recordings.iter().all(|r| r.name != "short"));
+            let is_out = |r: &&Recording| r.name == "short" || r.name == "link-up";
+            assert!(!set.recordings.iter().any(is_out));
             let groups: Vec<&str> = set.recordings.iter().map(|r| r.group.as_str()).collect();
             let is_one = groups.iter().all(|g| *g == groups[0] && !g.is_empty());
             assert_eq!(is_one, set.is_simultaneous, "{}", set.name());

@@ -74,7 +74,7 @@ impl Offer {
     }
 
     /// The stream as a session opens it: reliable, in order, without lifetime, as the data of [IQ-Paths
-    /// §VI-B] are; what is promised as a guarantee; weights in proportion to the rates, of which `sum` is the sum, so that fair
+    /// §VI-B] are; what is promised as a guarantee, which waits until it can be given; weights in proportion to the rates, of which `sum` is the sum, so that fair
     /// queuing gives each stream its part, and all of one priority, so that nothing but the guarantee
     /// sets critical streams apart.
     pub fn spec(&self, sum: Rate) -> StreamSpec {
@@ -83,7 +83,7 @@ impl Offer {
             weight: ((share * 1e4).round() as u32).clamp(1, 10_000),
             guarantee: self
                 .promise
-                .map(|(rate, probability)| Guarantee::rate(rate, probability)),
+                .map(|(rate, probability)| Guarantee::rate(rate, probability).waiting()),
             label: self.name.to_owned(),
             ..StreamSpec::default()
         }

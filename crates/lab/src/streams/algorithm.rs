@@ -1,16 +1,15 @@
-//! The policies that experiments compare.
+//! The algorithms that experiments compare.
 
 use anabranch_session::Policy;
 
-/// The names of the policies of [IQ-Paths §VI] and of the field, those that promise first. A name that no
-/// policy has is passed over.
-const NAMES: [&str; 10] = [
-    "opt",
+/// The algorithms of [IQ-Paths §VI] and of the field. `default` is not among them: it is `pgos` for streams that
+/// are promised anything.
+const NAMES: [&str; 9] = [
+    OPT,
     "pgos",
     "priority_mean",
     "msfq",
     "wfq",
-    "default",
     "min_rtt",
     "ecf",
     "blest",
@@ -19,15 +18,20 @@ const NAMES: [&str; 10] = [
 
 /// A way to schedule streams on paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Algorithm {
-    /// Its policy.
-    pub policy: Policy,
+pub enum Algorithm {
+    /// A policy of the session.
+    Policy(Policy),
+    /// The optimum that knows the future of every path.
+    Opt,
 }
+
+/// The name of [`Algorithm::Opt`].
+pub const OPT: &str = "opt";
 
 impl Algorithm {
     /// All that are compared, in the order of tables.
     pub fn all() -> Vec<Self> {
-        NAMES.into_iter().filter_map(Self::find).collect()
+        Self::among(&NAMES)
     }
 
     /// Those of `names` that there are.
@@ -37,13 +41,26 @@ impl Algorithm {
 
     /// The algorithm of this name.
     pub fn find(name: &str) -> Option<Self> {
-        let policy = name.parse().ok()?;
-        Some(Self { policy })
+        if name == OPT {
+            return Some(Self::Opt);
+        }
+        name.parse().ok().map(Self::Policy)
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        self.policy.name()
+        match self {
+            Self::Policy(policy) => policy.name(),
+            Self::Opt => OPT,
+        }
+    }
+
+    /// The policy of the session; it is replaced before the first frame where the algorithm is none.
+    pub fn policy(self) -> Policy {
+        match self {
+            Self::Policy(policy) => policy,
+            Self::Opt => Policy::Default,
+        }
     }
 }
 
@@ -54,7 +71,7 @@ mod tests {
     #[test]
     fn every_name_is_found_once() {
         let all = Algorithm::all();
-        assert!(all.contains(&Algorithm::find("default").unwrap()));
+        assert_eq!(all.len(), NAMES.len());
         for (index, one) in all.iter().enumerate() {
             assert!(!all[index + 1..].contains(one));
         }

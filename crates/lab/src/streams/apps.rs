@@ -100,6 +100,12 @@ impl Feeder {
         self.session
     }
 
+    /// Its session and, of each stream in order, what it is called there.
+    pub fn ids(&self) -> Vec<(Option<SessionId>, Option<StreamId>)> {
+        let streams = self.feeds.iter();
+        streams.map(|feed| (self.session, feed.stream)).collect()
+    }
+
     /// When frame `number` is offered.
     pub fn frame_at(&self, number: u64) -> Instant {
         let nanos = self.source.period().as_nanos() as u64;

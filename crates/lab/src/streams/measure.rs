@@ -3,19 +3,23 @@
 use std::time::Duration;
 
 use anabranch_base::{Instant, Seed};
-use anabranch_session::{AllowList, Config};
+use anabranch_sched::policy::Opt;
+use anabranch_session::{AllowList, Config, Explanation, Link};
 use anabranch_sim::{World, topology::TopologyError};
 
 use super::{
     algorithm::Algorithm,
     apps::{Collector, Feeder, Schedule},
     figures::{FrameBook, StreamFigures, Windows},
+    oracle::Future,
     scene::Scene,
 };
 use crate::sources::Source;
 
 /// When the first frame is offered.
 const BEGIN: Duration = Duration::from_secs(1);
+/// So long before the first frame an oracle takes over; channels are up by then.
+const STEP_BEFORE: Duration = Duration::from_millis(100);
 /// Length of a window, over which rates are stated.
 pub const WINDOW: Duration = Duration::from_secs(1);
 
@@ -49,6 +53,9 @@ impl Timing {
 pub struct Measured {
     /// Of each stream, in the order of the source's offers.
     pub streams: Vec<StreamFigures>,
+    /// What each stream was promised, and how it was kept by the session's own account, at the end; `None` for
+    /// those that asked for nothing.
+    pub promises: Vec<Option<Explanation>>,
     /// Application bytes sent on each path, in the order of the scene, as fractions of all in the windows
     /// that count; repairs and copies included.
     pub path_shares: Vec<f64>,
@@ -80,7 +87,7 @@ pub fn measure(
     };
     let mut world = World::new(seed);
     let config = Config {
-        policy: algorithm.policy,
+        policy: algorithm.policy(),
         ..Config::default()
     };
     let feeder = Feeder::new(World::node_id(1), source, schedule);
@@ -93,6 +100,25 @@ pub fn measure(
 
     let delay = scene.delay_max();
     let first = begin + timing.warm_up + delay + period / 2;
+    if algorithm == Algorithm::Opt {
+        world.run_until(begin - STEP_BEFORE);
+        let future = Future::new(scene, seed, timing.end())?;
+        let before = first.since(Instant::EPOCH).as_secs() as u32;
+        know(&mut world, a, &links, &future);
+        let session = world.app::<Feeder>(a).session();
+        if let Some(session) = session {
+            let opt = Box::new(Opt::new(Box::new(future.clone())));
+            // The session exists, which is all that could be refused.
+            let _ = world.engine(a).set_scheduler(session, opt);
+        }
+        // Channels that were lost come back under other names.
+        for second in 1..before + timing.windows as u32 {
+            let (future, links) = (future.clone(), links.clone());
+            world.schedule(WINDOW * second, move |world| {
+                know(world, a, &links, &future);
+            });
+        }
+    }
     let mut arrived: Vec<Vec<u64>> = Vec::new();
     let mut sent_at_first = Vec::new();
     for window in 0..=timing.windows {
@@ -110,6 +136,12 @@ pub fn measure(
         .collect();
     let sent_sum: f64 = sent.iter().sum::<f64>().max(1.0);
 
+    let promises = world.app::<Feeder>(a).ids();
+    let promises = promises.into_iter().map(|(session, stream)| {
+        let (session, stream) = (session?, stream?);
+        world.engine(a).explain(session, stream)
+    });
+    let promises = promises.collect();
     let arrivals = std::mem::take(&mut world.app::<Collector>(b).arrivals);
     let feeder = world.app::<Feeder>(a);
     let grid = Windows {
@@ -146,10 +178,24 @@ pub fn measure(
         .sum();
     Ok(Measured {
         streams,
+        promises,
         path_shares: sent.iter().map(|bytes| bytes / sent_sum).collect(),
         goodput_bps: bytes as f64 * 8.0 / seconds,
         available_bps: available,
     })
+}
+
+/// Tells an oracle which channel runs over which path now.
+fn know(world: &mut World, a: usize, links: &[Link], future: &Future) {
+    let Some(session) = world.app::<Feeder>(a).session() else {
+        return;
+    };
+    for report in world.engine(a).channel_stats(session) {
+        let own = |link: &Link| link.socket == report.socket && link.remote == report.remote;
+        if let Some(path) = links.iter().position(own) {
+            future.assign(report.channel, path);
+        }
+    }
 }
 
 /// Bytes of each stream that are at the receiver, parts of incomplete frames included.
@@ -169,7 +215,7 @@ fn arrived_bytes(world: &mut World, [a, b]: [usize; 2]) -> Vec<u64> {
 }
 
 /// Application bytes sent on each link so far.
-fn sent_bytes(world: &mut World, a: usize, links: &[anabranch_session::Link]) -> Vec<u64> {
+fn sent_bytes(world: &mut World, a: usize, links: &[Link]) -> Vec<u64> {
     let session = world.app::<Feeder>(a).session();
     let reports = session.map_or_else(Vec::new, |session| world.engine(a).channel_stats(session));
     links

@@ -6,7 +6,8 @@
 //! | [`scene`] | the paths: a network with cross-traffic, or recordings |
 //! | [`algorithm`] | the policies that are compared |
 //! | [`apps`] | the application that offers frames, and the one that writes down what arrives |
-//! | [`measure`] | one run |
+//! | [`oracle`] | what the optimum knows of the future |
+//! | [`mod@measure`] | one run |
 //! | [`figures`] | what windows and frames come to |
 //! | [`show`] | rows and curves that several experiments have in common |
 
@@ -14,6 +15,7 @@ pub mod algorithm;
 pub mod apps;
 pub mod figures;
 pub mod measure;
+pub mod oracle;
 pub mod scene;
 pub mod show;
 

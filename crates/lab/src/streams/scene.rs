@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use anabranch_base::{Rate, Seed};
 use anabranch_link::{
-    Config, Queue, RateSource, Trace, duplex::Configs, source::Playback, trace::Step,
+    Config, Queue, RateSource, Trace,
+    duplex::Configs,
+    source::Playback,
+    trace::{Shape, Step},
 };
 use anabranch_session::Link;
 use anabranch_sim::{
@@ -85,14 +88,37 @@ impl RecordedPath {
         self.trace.duration()
     }
 
-    /// What it holds in each of `count` windows of `width`, in bits per second.
+    /// What it holds in each of `count` windows of `width`, in bits per second. O(windows + rows).
     pub fn windows_bps(&self, width: Duration, count: usize) -> Vec<f64> {
-        let ends = (0..=count).map(|index| self.trace.bits(width * index as u32));
-        let bits: Vec<f64> = ends.collect();
-        let per_second = self.scale / width.as_secs_f64();
-        bits.windows(2)
-            .map(|pair| (pair[1] - pair[0]) * per_second)
-            .collect()
+        let Shape::Steps(steps) = self.trace.shape() else {
+            return vec![0.0; count];
+        };
+        let lap_s = self.trace.duration().as_secs_f64();
+        let rates = steps.iter().map(|step| step.rate.as_bps() as f64);
+        let begins = steps.iter().map(|step| step.at.as_secs_f64());
+        let ends = begins.clone().skip(1).chain([lap_s]);
+        let pieces: Vec<(f64, f64)> = ends.zip(rates).collect();
+        let width_s = width.as_secs_f64();
+        let mut windows = vec![0.0; count];
+        // The piece that is played, and where its lap began.
+        let (mut piece, mut lap_begin_s, mut at_s) = (0, 0.0, 0.0);
+        for (index, window) in windows.iter_mut().enumerate() {
+            let end_s = width_s * (index + 1) as f64;
+            while at_s < end_s {
+                let (piece_end_s, rate_bps) = pieces[piece];
+                let until_s = end_s.min(lap_begin_s + piece_end_s);
+                *window += rate_bps * (until_s - at_s).max(0.0) * self.scale / width_s;
+                at_s = until_s;
+                if until_s < end_s {
+                    piece += 1;
+                    if piece == pieces.len() {
+                        piece = 0;
+                        lap_begin_s += lap_s;
+                    }
+                }
+            }
+        }
+        windows
     }
 
     fn configs(&self) -> Configs {
@@ -182,8 +208,8 @@ impl Scene {
         }
     }
 
-    /// The longest one-way delay of its paths while nothing is queued.
-    pub fn delay_max(&self) -> Duration {
+    /// The one-way delay of each path while nothing is queued.
+    pub fn delays(&self) -> Vec<Duration> {
         match self {
             Self::Network(plan) => {
                 let delay = |route: &RoutePlan| -> Duration {
@@ -192,10 +218,15 @@ impl Scene {
                         .map(|config| config.delay)
                         .sum()
                 };
-                plan.routes.iter().map(delay).max().unwrap_or_default()
+                plan.routes.iter().map(delay).collect()
             }
-            Self::Recorded(_) => DELAY,
+            Self::Recorded(paths) => vec![DELAY; paths.len()],
         }
+    }
+
+    /// The longest of [`Self::delays`].
+    pub fn delay_max(&self) -> Duration {
+        self.delays().into_iter().max().unwrap_or_default()
     }
 
     /// What each path has for us in each of `count` windows of `width` from time zero on, in bits per second,
@@ -253,6 +284,8 @@ mod tests {
         let width = Duration::from_secs(1);
         let windows = scene.available_bps(Seed(1), (width, 3)).unwrap();
         assert_eq!(windows, [[4e6, 2e6, 4e6], [0.0, 6e6, 0.0]]);
+        let half = scene.available_bps(Seed(1), (Duration::from_millis(1_500), 2));
+        assert_eq!(half.unwrap()[0], [5e6 / 1.5, 4e6 / 1.5 + 1e6 / 1.5]);
         assert_eq!(
             scene.only(1).available_bps(Seed(1), (width, 1)).unwrap(),
             [[0.0]]

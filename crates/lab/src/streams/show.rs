@@ -1,6 +1,7 @@
 //! Rows and curves of runs.
 
 use anabranch_base::Seed;
+use anabranch_session::{Explanation, Term};
 use serde_json::{Value, json};
 
 use super::{
@@ -33,8 +34,8 @@ pub fn rounded(value: f64) -> Value {
 
 /// A row for each stream. `labels` say of which run, such as its algorithm.
 pub fn stream_rows(labels: &[(&str, &str)], scene: &Scene, measured: &Measured) -> Vec<Row> {
-    let streams = measured.streams.iter();
-    let row = |stream: &super::StreamFigures| {
+    let streams = measured.streams.iter().zip(&measured.promises);
+    let row = |(stream, promise): (&super::StreamFigures, &Option<Explanation>)| {
         let mut row = labelled(STREAM, labels);
         let mut put = |field: &str, value: Value| row.insert(field.to_owned(), value);
         put("stream", json!(stream.name));
@@ -58,6 +59,16 @@ pub fn stream_rows(labels: &[(&str, &str)], scene: &Scene, measured: &Measured) 
         put("delay_p50_ms", rounded(stream.delay_ms[0]));
         put("delay_p95_ms", rounded(stream.delay_ms[1]));
         put("delay_p99_ms", rounded(stream.delay_ms[2]));
+        if let Some(promise) = promise {
+            let term = promise.term.map_or("none", |term| match term {
+                Term::Standing => "standing",
+                Term::Renewable => "renewable",
+            });
+            put("promise", json!(term));
+            put("promise_kept", json!(promise.account.kept));
+            put("promise_broken", json!(promise.account.broken));
+            put("promise_withdrawn", json!(promise.account.withdrawn));
+        }
         put("skipped_frames", json!(stream.skipped));
         put("goodput_mbps", mbps(measured.goodput_bps));
         put("available_mbps", mbps(measured.available_bps));
