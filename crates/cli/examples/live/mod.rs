@@ -1,0 +1,269 @@
+//! What both examples have in common: two nodes on this machine, emulated paths between them, a source at one
+//! end and a table at the other.
+
+mod table;
+
+use std::{
+    error::Error,
+    io::Write,
+    net::SocketAddr,
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anabranch::{
+    AllowList, Host, HostConfig, Policy, Session, Stream, StreamFailure,
+    base::{Instant, Seed},
+    keys,
+    net::{
+        Clock,
+        emulate::{Emulator, PathSpec},
+        session::{Link, SendError},
+    },
+};
+use anabranch_lab::sources::{Frame, Offer, Source, rate_sum};
+use anabranch_link::{Trace, describe::parse_both};
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use table::Row;
+
+/// Frames of a critical stream that wait in the application; one more is left out.
+const BACKLOG_FRAMES: usize = 250;
+/// After the last frame, for those on their way.
+const GRACE: Duration = Duration::from_millis(800);
+/// From which address everything is dialled and heard.
+const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Run {
+    /// How long to send, in seconds; the first quarter is not counted.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=3600))]
+    pub(crate) seconds: u64,
+    /// The scheduling policy.
+    #[arg(long, default_value_t = Policy::Default)]
+    pub(crate) policy: Policy,
+    /// A path as NAME:LINK, such as 'lte:rate=20 Mbit/s, delay=30 ms' (see `anabranch emulate --help`); may be
+    /// repeated. Without any: one that is steady and one that is not.
+    #[arg(long = "path", value_name = "NAME:LINK")]
+    pub(crate) paths: Vec<String>,
+    /// Same seed, same paths.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// What arrived of one stream.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    /// When each frame arrived, and its bytes.
+    pub(crate) arrivals: Vec<(Instant, usize)>,
+}
+
+/// A line to standard output.
+pub(crate) fn say(line: &str) -> std::io::Result<()> {
+    writeln!(std::io::stdout(), "{line}")
+}
+
+/// Says what went wrong, if anything did.
+pub(crate) fn exit(result: Result<(), Box<dyn Error>>) -> ExitCode {
+    let Err(error) = result else {
+        return ExitCode::SUCCESS;
+    };
+    // Where not even that can be written, the code is all there is.
+    let _ = writeln!(std::io::stderr(), "error: {error}");
+    ExitCode::FAILURE
+}
+
+/// Sends `source` over the paths for as long as asked, then prints what arrived.
+pub(crate) async fn run(
+    arguments: &Run,
+    usual: &[String],
+    source: Box<dyn Source>,
+) -> Result<(), Box<dyn Error>> {
+    let texts = if arguments.paths.is_empty() {
+        usual
+    } else {
+        &arguments.paths
+    };
+    let (sender_key, receiver_key) = (keys::generate()?, keys::generate()?);
+    let admitted = AllowList::of([sender_key.node_id()]);
+    let loopback: SocketAddr = LOOPBACK.into();
+    let receiver = Host::start(HostConfig::new(receiver_key, admitted).bind([loopback]))?;
+    let mut config = HostConfig::new(sender_key, AllowList::default());
+    config.engine.policy = arguments.policy;
+    let sender = Host::start(config.bind(vec![loopback; texts.len()]))?;
+    let emulator = emulate(texts, receiver.addresses()[0], Seed(arguments.seed))?;
+    for (path, text) in emulator.paths().iter().zip(texts) {
+        let link = text.split_once(':').map_or(text.as_str(), |(_, link)| link);
+        say(&format!("path {}:{link}", path.name()))?;
+    }
+    // A socket of its own for each path, as a machine with several modems has.
+    let pairs = sender.sockets().into_iter().zip(emulator.addresses());
+    let links = pairs.map(|(socket, &remote)| Link {
+        socket: socket.id,
+        remote,
+    });
+    let calling = sender.connect_over(receiver.node_id(), links.collect());
+    let (outgoing, incoming) = tokio::join!(calling, receiver.accept());
+    let (outgoing, incoming) = (outgoing?, incoming.ok_or("the receiver did not start")?);
+
+    let clock = Clock::start();
+    let time = Duration::from_secs(arguments.seconds);
+    let (offers, period) = (source.offers().to_vec(), source.period());
+    let books: Vec<Arc<Mutex<Book>>> = offers.iter().map(|_| Arc::default()).collect();
+    let listening = tokio::spawn(listen(incoming, offers.clone(), books.clone(), clock));
+    let skipped = send(&outgoing, source, time).await?;
+    tokio::time::sleep(GRACE).await;
+    listening.abort();
+    let rows = offers.iter().zip(&books).zip(&skipped);
+    let rows = rows.map(|((offer, book), &skipped)| {
+        let book = book.lock().unwrap_or_else(PoisonError::into_inner);
+        Row::new(offer, &book, skipped, period, (time / 4, time))
+    });
+    let rows: Vec<Row> = rows.collect();
+    say("")?;
+    say(&format!(
+        "policy {}, {} s",
+        arguments.policy, arguments.seconds
+    ))?;
+    for line in table::lines(&rows) {
+        say(&line)?;
+    }
+    let channels = outgoing.channels();
+    let sum: u64 = channels.iter().map(|c| c.payload_sent_bytes).sum();
+    for (path, address) in emulator.paths().iter().zip(emulator.addresses()) {
+        let own = channels.iter().filter(|channel| channel.remote == *address);
+        let bytes: u64 = own.map(|channel| channel.payload_sent_bytes).sum();
+        let share = 100.0 * bytes as f64 / sum.max(1) as f64;
+        say(&format!("path {}: {share:.1} % of the bytes", path.name()))?;
+    }
+    tokio::join!(sender.shutdown(), receiver.shutdown());
+    Ok(())
+}
+
+fn emulate(texts: &[String], target: SocketAddr, seed: Seed) -> Result<Emulator, Box<dyn Error>> {
+    let mut load = |name: &str| {
+        let bytes = std::fs::read(name).map_err(|error| format!("cannot read {name}: {error}"))?;
+        let trace = Trace::parse(name, &bytes).map_err(|error| format!("{name}: {error}"))?;
+        Ok(Arc::new(trace))
+    };
+    let mut specs = Vec::new();
+    for text in texts {
+        let (name, link) = text
+            .split_once(':')
+            .ok_or_else(|| format!("--path '{text}': expected NAME:LINK"))?;
+        let links =
+            parse_both(link, &mut load).map_err(|error| format!("--path '{text}': {error}"))?;
+        specs.push(PathSpec {
+            name: name.trim().to_owned(),
+            listen: LOOPBACK.into(),
+            target,
+            links,
+        });
+    }
+    Ok(Emulator::start(specs, seed)?)
+}
+
+/// Offers every frame at its time; how many of each stream were left out. Elastic streams have the first
+/// eighth of the time to themselves, so that it is known what the paths hold when promises are asked for.
+async fn send(
+    session: &Session,
+    source: Box<dyn Source>,
+    time: Duration,
+) -> Result<Vec<u64>, Box<dyn Error>> {
+    let mut source = source;
+    let offers = source.offers().to_vec();
+    let mut outlets: Vec<Option<Outlet>> = offers.iter().map(|_| None).collect();
+    let mut skipped = vec![0; offers.len()];
+    let begin = tokio::time::Instant::now();
+    loop {
+        let Frame { at, parts, .. } = source.next_frame();
+        if at >= time {
+            break;
+        }
+        tokio::time::sleep_until(begin + at).await;
+        for (offer, outlet) in offers.iter().zip(&mut outlets) {
+            if outlet.is_none() && (!offer.is_critical() || at >= time / 8) {
+                *outlet = Some(Outlet::open(session, &offers, offer)?);
+            }
+        }
+        for (index, data) in parts {
+            if let Some(outlet) = &outlets[index]
+                && !outlet.offer(data)?
+            {
+                skipped[index] += 1;
+            }
+        }
+    }
+    Ok(skipped)
+}
+
+/// Where the frames of a stream go.
+enum Outlet {
+    /// As much as the session takes.
+    Elastic(Stream),
+    /// All, in order, however long it takes.
+    Critical(mpsc::Sender<Bytes>),
+}
+
+impl Outlet {
+    fn open(session: &Session, offers: &[Offer], offer: &Offer) -> Result<Self, Box<dyn Error>> {
+        let spec = offer.spec(rate_sum(offers));
+        say(&asked(offer))?;
+        let stream = session.open_stream(spec)?;
+        if !offer.is_critical() {
+            return Ok(Self::Elastic(stream));
+        }
+        let (sender, mut frames) = mpsc::channel::<Bytes>(BACKLOG_FRAMES);
+        tokio::spawn(async move {
+            while let Some(data) = frames.recv().await {
+                if stream.send(data).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self::Critical(sender))
+    }
+
+    /// Whether the frame was taken.
+    fn offer(&self, data: Bytes) -> Result<bool, StreamFailure> {
+        match self {
+            Self::Elastic(stream) => match stream.try_send(data) {
+                Ok(_) => Ok(true),
+                Err(StreamFailure::Send(SendError::Full(_))) => Ok(false),
+                Err(error) => Err(error),
+            },
+            Self::Critical(frames) => Ok(frames.try_send(data).is_ok()),
+        }
+    }
+}
+
+/// What a stream asks for, in words.
+fn asked(offer: &Offer) -> String {
+    match offer.promise {
+        Some((rate, probability)) => format!(
+            "stream {}: asks for {rate} in {:.0} % of all seconds",
+            offer.name,
+            100.0 * probability
+        ),
+        None => format!("stream {}: elastic, up to {}", offer.name, offer.rate),
+    }
+}
+
+/// Writes down what arrives, until it is aborted or the session ends.
+async fn listen(session: Session, offers: Vec<Offer>, books: Vec<Arc<Mutex<Book>>>, clock: Clock) {
+    let mut tasks = tokio::task::JoinSet::new();
+    while let Ok(stream) = session.accept_stream().await {
+        let index = offers.iter().position(|o| o.name == stream.spec().label);
+        let Some(book) = index.map(|index| Arc::clone(&books[index])) else {
+            continue;
+        };
+        tasks.spawn(async move {
+            while let Ok(Some(adu)) = stream.recv().await {
+                let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+                book.arrivals.push((clock.now(), adu.data.len()));
+            }
+        });
+    }
+}
