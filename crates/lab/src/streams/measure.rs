@@ -228,3 +228,70 @@ fn sent_bytes(world: &mut World, a: usize, links: &[Link]) -> Vec<u64> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{recording::Recording, sources::Visualisation};
+    use anabranch_base::Rate;
+
+    const SHORT: Timing = Timing {
+        alone: Duration::from_secs(3),
+        warm_up: Duration::from_secs(6),
+        windows: 8,
+    };
+
+    /// Two constant paths of so many Mbit/s, and streams of 0.4, 2.6 and 20.
+    fn run(algorithm: &str, paths_mbps: [f64; 2]) -> Measured {
+        let path = |mbps: f64| Recording {
+            name: format!("{mbps}"),
+            times_s: vec![0.0, 1.0],
+            bandwidth_bps: Some(vec![Some(mbps * 1e6); 2]),
+            ..Recording::default()
+        };
+        let [one, other] = paths_mbps.map(path);
+        let scene = Scene::of_recordings(&[&one, &other], Rate::from_mbps(1_000)).unwrap();
+        let rates = [400, 2_600, 20_000].map(Rate::from_kbps);
+        let source = Box::new(Visualisation::generated(rates));
+        let algorithm = Algorithm::find(algorithm).unwrap();
+        measure(Seed(1), &scene, algorithm, SHORT, source).unwrap()
+    }
+
+    #[test]
+    fn with_room_for_all_every_window_has_every_frame() {
+        let measured = run("min_rtt", [20.0, 20.0]);
+        for stream in &measured.streams {
+            assert_eq!(stream.frames.met, 1.0, "{stream:?}");
+            assert_eq!(stream.skipped, 0, "{stream:?}");
+            assert_eq!(stream.frames.mean_bps, stream.made_bps, "{stream:?}");
+        }
+        assert!((measured.goodput_bps / 23e6 - 1.0).abs() < 0.01);
+        assert_eq!(measured.available_bps, 40e6);
+        assert!((measured.path_shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn without_room_elastic_streams_yield_to_an_optimum_and_not_to_fair_shares() {
+        let fair = run("round_robin", [8.0, 6.0]);
+        let best = run("opt", [8.0, 6.0]);
+        for stream in 0..2 {
+            assert!(fair.streams[stream].frames.met < 0.5, "{fair:?}");
+            assert_eq!(best.streams[stream].frames.met, 1.0, "{best:?}");
+        }
+        for measured in [&fair, &best] {
+            assert!(measured.goodput_bps > 0.85 * 14e6, "{measured:?}");
+            assert!(measured.goodput_bps < 14e6, "{measured:?}");
+        }
+        // What is promised is known by the session, too.
+        assert!(best.promises[0].is_some() && best.promises[2].is_none());
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_windows() {
+        let [one, other] = [(); 2].map(|()| run("ecf", [8.0, 6.0]));
+        for (one, other) in one.streams.iter().zip(&other.streams) {
+            assert_eq!(one.frames, other.frames);
+            assert_eq!(one.bytes, other.bytes);
+        }
+    }
+}
