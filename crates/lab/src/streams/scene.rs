@@ -284,8 +284,10 @@ mod tests {
         let width = Duration::from_secs(1);
         let windows = scene.available_bps(Seed(1), (width, 3)).unwrap();
         assert_eq!(windows, [[4e6, 2e6, 4e6], [0.0, 6e6, 0.0]]);
-        let half = scene.available_bps(Seed(1), (Duration::from_millis(1_500), 2));
-        assert_eq!(half.unwrap()[0], [5e6 / 1.5, 4e6 / 1.5 + 1e6 / 1.5]);
+        let longer = scene.available_bps(Seed(1), (Duration::from_millis(1_500), 2));
+        for bps in &longer.unwrap()[0] {
+            assert!((bps - 5e6 / 1.5).abs() < 1e-3, "{bps}");
+        }
         assert_eq!(
             scene.only(1).available_bps(Seed(1), (width, 1)).unwrap(),
             [[0.0]]
