@@ -22,7 +22,7 @@ use anabranch::{
         session::{Link, SendError},
     },
 };
-use anabranch_lab::sources::{Frame, Offer, Source, rate_sum};
+use anabranch_lab::sources::{Frame, Offer, Source, share_sum};
 use anabranch_link::{Trace, describe::parse_both};
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -209,7 +209,7 @@ enum Outlet {
 
 impl Outlet {
     fn open(session: &Session, offers: &[Offer], offer: &Offer) -> Result<Self, Box<dyn Error>> {
-        let spec = offer.spec(rate_sum(offers));
+        let spec = offer.spec(share_sum(offers));
         say(&asked(offer))?;
         let stream = session.open_stream(spec)?;
         if !offer.is_critical() {

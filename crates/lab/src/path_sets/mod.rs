@@ -75,7 +75,8 @@ fn run(options: &Options<'_>) -> Vec<Row> {
 fn run_one(options: &Options<'_>, job: &Job<'_>) -> Option<Row> {
     let scene = Scene::of_recordings(&job.set.recordings, RECORDED_MAX)?;
     let demand = demand_of(&scene, options.seed, Timing::USUAL).ok()?;
-    let source = Box::new(Visualisation::generated(demand.rates));
+    let source = Visualisation::generated(demand.rates);
+    let source = Box::new(source.sharing(demand.elastic_share(demand.rates)));
     let measured = measure(options.seed, &scene, job.algorithm, Timing::USUAL, source).ok()?;
     Some(row(job, demand.rates, &measured))
 }

@@ -12,6 +12,9 @@ const CRITICAL_SHARE: f64 = 0.8;
 /// All three streams together make this much of what the paths hold on average: the paper's 95.74 Mbit/s
 /// to the 84.42 that its paths carried [IQ-Paths Table III].
 const OFFERED_SHARE: f64 = 95.737 / 84.42;
+/// Of the bits that a path carries, those of the application, the rest being headers and control: what `opt`
+/// gets through on the testbed.
+const APPLICATION_SHARE: f64 = 0.945;
 /// Below this, a frame of the smaller critical stream is no message.
 const CRITICAL_LEAST_BPS: f64 = 100e3;
 
@@ -24,6 +27,15 @@ pub struct Demand {
     pub mean_bps: f64,
     /// What they hold in 95 % of windows.
     pub p95_bps: f64,
+}
+
+impl Demand {
+    /// What the paths have for the elastic stream on average, when streams of these rates have theirs.
+    pub fn elastic_share(&self, rates: [Rate; 3]) -> Rate {
+        let critical = (rates[0].as_bps() + rates[1].as_bps()) as f64;
+        let left = APPLICATION_SHARE * self.mean_bps - critical;
+        Rate::from_bps(left.clamp(1e3, rates[2].as_bps().max(1_000) as f64) as u64)
+    }
 }
 
 /// The demand on a scene: atoms and bonds in view in the paper's proportion, 0.8 of what the paths together
@@ -80,6 +92,8 @@ mod tests {
         assert_eq!((demand.mean_bps, demand.p95_bps), (20e6, 20e6));
         let [atoms, seen, rest] = demand.rates.map(|rate| rate.as_bps() as f64);
         assert!((atoms + seen - 16e6).abs() < 2.0);
+        let share = demand.elastic_share(demand.rates).as_bps() as f64;
+        assert!((share - (0.945 * 20e6 - 16e6)).abs() < 3.0, "{share}");
         assert!((seen / atoms - 22.148 / 3.249).abs() < 1e-3);
         assert!((atoms + seen + rest - 20e6 * 95.737 / 84.42).abs() < 3.0);
     }

@@ -37,22 +37,29 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// Recorded paths are scaled down to this together: more is more packets, and nothing else.
 const RECORDED_MAX: Rate = Rate::from_mbps(100);
 
-/// The paths, and the rates of the three streams over them: the paper's testbed and rates, or recordings and
-/// rates that are as demanding.
-fn setting(options: &Options<'_>) -> Result<(Scene, [Rate; 3]), String> {
-    if options.corpus.recordings.is_empty() {
-        return Ok((Scene::Network(figure8()), PUBLISHED));
-    }
+/// The paths, and the server over them: at the paper's rates on its testbed, or at rates that are as demanding on
+/// recordings.
+fn setting(options: &Options<'_>) -> Result<(Scene, Visualisation), String> {
     let recordings: Vec<_> = options.corpus.recordings.iter().collect();
-    let scene = Scene::of_recordings(&recordings, RECORDED_MAX)
-        .ok_or("a recording has no bandwidth above 0")?;
+    let scene = if recordings.is_empty() {
+        Scene::Network(figure8())
+    } else {
+        let scene = Scene::of_recordings(&recordings, RECORDED_MAX);
+        scene.ok_or("a recording has no bandwidth above 0")?
+    };
     let demand = demand_of(&scene, options.seed, Timing::USUAL)?;
-    Ok((scene, demand.rates))
+    let rates = if recordings.is_empty() {
+        PUBLISHED
+    } else {
+        demand.rates
+    };
+    let source = Visualisation::generated(rates).sharing(demand.elastic_share(rates));
+    Ok((scene, source))
 }
 
 /// Runs every algorithm.
 fn run(options: &Options<'_>) -> Vec<Row> {
-    let (scene, rates) = match setting(options) {
+    let (scene, source) = match setting(options) {
         Ok(setting) => setting,
         Err(reason) => {
             (options.progress)(&format!("smartpointer: {reason}"));
@@ -65,7 +72,7 @@ fn run(options: &Options<'_>) -> Vec<Row> {
         return Vec::new();
     }
     let runs = parallel::map(&algorithms, |&algorithm| {
-        let source = Box::new(Visualisation::generated(rates));
+        let source = Box::new(source.clone());
         let measured = measure(options.seed, &scene, algorithm, Timing::USUAL, source);
         (options.progress)(&format!("smartpointer: {}", algorithm.name()));
         measured.ok()

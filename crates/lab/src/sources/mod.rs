@@ -36,6 +36,8 @@ pub struct Offer {
     /// The rate that windows of one second need, and the share of windows that must get it; `None` for an
     /// elastic stream, which takes what is left.
     pub promise: Option<(Rate, f64)>,
+    /// What fair queuing should give it, relative to the others: its rate, unless less is to be had.
+    pub share: Rate,
 }
 
 /// What a source hands over at one moment.
@@ -74,11 +76,11 @@ impl Offer {
     }
 
     /// The stream as a session opens it: reliable, in order, without lifetime, as the data of [IQ-Paths
-    /// §VI-B] are; what is promised as a guarantee, which waits until it can be given; weights in proportion to the rates, of which `sum` is the sum, so that fair
-    /// queuing gives each stream its part, and all of one priority, so that nothing but the guarantee
-    /// sets critical streams apart.
+    /// §VI-B] are; what is promised as a guarantee, which waits until it can be given; weights in proportion to
+    /// the shares, of which `sum` is the sum; and all of one priority, so that nothing but the
+    /// guarantee sets critical streams apart.
     pub fn spec(&self, sum: Rate) -> StreamSpec {
-        let share = self.rate.as_bps() as f64 / sum.as_bps().max(1) as f64;
+        let share = self.share.as_bps() as f64 / sum.as_bps().max(1) as f64;
         StreamSpec {
             weight: ((share * 1e4).round() as u32).clamp(1, 10_000),
             guarantee: self
@@ -90,9 +92,9 @@ impl Offer {
     }
 }
 
-/// The sum of all rates of a source.
-pub fn rate_sum(offers: &[Offer]) -> Rate {
-    Rate::from_bps(offers.iter().map(|offer| offer.rate.as_bps()).sum())
+/// The sum of the shares of a source's streams.
+pub fn share_sum(offers: &[Offer]) -> Rate {
+    Rate::from_bps(offers.iter().map(|offer| offer.share.as_bps()).sum())
 }
 
 /// Bytes of a frame at a rate.

@@ -68,10 +68,14 @@ impl LayeredVideo {
             .collect();
         let largest = sizes.iter().flatten().copied().max().unwrap_or_default();
         let content: Vec<u8> = (0..largest).map(|index| (index % 253) as u8).collect();
-        let offer = |name, layer: &FrameSizes, promise| Offer {
-            name,
-            rate: Rate::from_bps(layer.mean_bps() as u64),
-            promise,
+        let offer = |name, layer: &FrameSizes, promise| {
+            let rate = Rate::from_bps(layer.mean_bps() as u64);
+            Offer {
+                name,
+                rate,
+                promise,
+                share: rate,
+            }
         };
         Self {
             offers: vec![

@@ -62,6 +62,16 @@ impl Visualisation {
         Self::new([rate(0), rate(1), rate(2)], frames.into())
     }
 
+    /// With another share for the elastic stream: fair queuing gives critical streams their rate on average
+    /// when it is what the paths have beside them.
+    #[must_use]
+    pub fn sharing(mut self, elastic: Rate) -> Self {
+        for offer in self.offers.iter_mut().filter(|offer| !offer.is_critical()) {
+            offer.share = elastic;
+        }
+        self
+    }
+
     fn new(rates: [Rate; 3], frames: Arc<[[Bytes; 3]]>) -> Self {
         let offers = NAMES.into_iter().zip(rates).enumerate();
         let offers =
@@ -71,6 +81,7 @@ impl Visualisation {
                     name,
                     rate,
                     promise: (index < 2).then_some((rate, PROBABILITY)),
+                    share: rate,
                 });
         Self {
             offers: offers.collect(),
@@ -146,7 +157,7 @@ mod tests {
         let critical: Vec<bool> = source.offers().iter().map(Offer::is_critical).collect();
         assert_eq!(critical, [true, true, false]);
         assert!(source.offers().iter().all(|offer| {
-            let spec = offer.spec(super::super::rate_sum(source.offers()));
+            let spec = offer.spec(super::super::share_sum(source.offers()));
             spec.validate().is_ok() && spec.guarantee.is_some() == offer.is_critical()
         }));
     }

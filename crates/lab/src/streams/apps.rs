@@ -10,7 +10,7 @@ use anabranch_session::{Event, Link, SendError};
 use anabranch_sim::{App, Context};
 use bytes::Bytes;
 
-use crate::sources::{Frame, Offer, Source, rate_sum};
+use crate::sources::{Frame, Offer, Source, share_sum};
 
 /// Frames of a critical stream that wait in the application, 10 s of 25 frames a second; a frame more is
 /// dropped.
@@ -130,7 +130,7 @@ impl Feeder {
 
     fn open(&mut self, context: &mut Context<'_>, session: SessionId) {
         let now = context.now();
-        let sum = rate_sum(self.source.offers());
+        let sum = share_sum(self.source.offers());
         for feed in &mut self.feeds {
             let at = if feed.offer.is_critical() {
                 self.schedule.critical
