@@ -53,6 +53,9 @@ pub struct StreamFigures {
     pub due_bps: Vec<f64>,
     /// Whole frames, by window of arrival.
     pub frames: Rates,
+    /// Share of windows with 99.9 % of the target in whole frames, when windows begin half a frame after a
+    /// frame of this stream's median delay arrives: a delay that is always the same counts for nothing here.
+    pub own_phase_met: f64,
     /// Bytes, by window of arrival, of whatever frame.
     pub bytes: Rates,
     /// Mean of |time between two frames that follow each other − period|, in milliseconds.
@@ -161,12 +164,28 @@ impl StreamFigures {
             let rank = (share * delays.len() as f64) as usize;
             delays.get(rank).copied().unwrap_or(f64::NAN)
         };
+        let median_s = delay(0.5).max(0.0) / 1e3;
+        let extra = Duration::from_secs_f64(median_s).saturating_sub(windows.delay);
+        let mut own = vec![0.0; windows.count];
+        for arrival in book.arrivals {
+            if let Some(index) = windows.index(arrival.at - extra) {
+                own[index] += f64::from(arrival.bytes) * 8.0;
+            }
+        }
+        // The run ends with the last window: what would come after it is not known.
+        own.truncate(
+            windows
+                .count
+                .saturating_sub(extra.as_secs_f64().ceil() as usize),
+        );
+        let own_met = own.iter().filter(|rate| **rate >= MET * target_bps).count();
         let bits: Vec<f64> = bytes.iter().map(|bytes| bytes * 8.0).collect();
         Self {
             name: offer.name,
             target_bps,
             made_bps: due.iter().sum::<f64>() / windows.count.max(1) as f64,
             frames: Rates::new(whole, target_bps, &due),
+            own_phase_met: own_met as f64 / own.len().max(1) as f64,
             bytes: Rates::new(bits, target_bps, &due),
             jitter_ms,
             jitter_std_ms,

@@ -262,6 +262,7 @@ mod tests {
         let measured = run("min_rtt", [20.0, 20.0]);
         for stream in &measured.streams {
             assert_eq!(stream.frames.met, 1.0, "{stream:?}");
+            assert_eq!(stream.own_phase_met, 1.0, "{stream:?}");
             assert_eq!(stream.skipped, 0, "{stream:?}");
             assert_eq!(stream.frames.mean_bps, stream.made_bps, "{stream:?}");
         }

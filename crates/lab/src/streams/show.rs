@@ -46,6 +46,7 @@ pub fn stream_rows(labels: &[(&str, &str)], scene: &Scene, measured: &Measured) 
         put("mean_mbps", mbps(stream.frames.mean_bps));
         put("std_mbps", mbps(stream.frames.std_bps));
         put("met_fraction", rounded(stream.frames.met));
+        put("own_phase_met_fraction", rounded(stream.own_phase_met));
         put("served_fraction", rounded(stream.frames.served));
         put("bytes_p95_mbps", mbps(stream.bytes.p95_bps));
         put("bytes_p99_mbps", mbps(stream.bytes.p99_bps));
