@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use anabranch_base::Instant;
 
-use super::apps::{Arrival, Feed};
+use super::{
+    apps::{Arrival, Feed},
+    measure::LATE,
+};
 
 /// The share of the target from which on it counts as met; a millionth part of a second's frames may be
 /// in the next window by rounding.
@@ -168,7 +171,9 @@ impl StreamFigures {
         let extra = Duration::from_secs_f64(median_s).saturating_sub(windows.delay);
         let mut own = vec![0.0; windows.count];
         for arrival in book.arrivals {
-            if let Some(index) = windows.index(arrival.at - extra) {
+            // Half a frame late is as good as half a frame early here.
+            let at = arrival.at - extra + book.period.mul_f64(LATE - 0.5);
+            if let Some(index) = windows.index(at) {
                 own[index] += f64::from(arrival.bytes) * 8.0;
             }
         }

@@ -16,10 +16,14 @@ use super::{
 };
 use crate::sources::Source;
 
-/// When the first frame is offered.
-const BEGIN: Duration = Duration::from_secs(1);
+/// When the first frame is offered. Recordings hold a rate for a second and change at whole ones, which is how they
+/// were written down; borders of windows lie between these steps.
+const BEGIN: Duration = Duration::from_millis(1_500);
 /// So long before the first frame an oracle takes over; channels are up by then.
 const STEP_BEFORE: Duration = Duration::from_millis(100);
+/// So late a frame may be, as a share of the time between frames, and still count in the window where it
+/// belongs. A whole one would be the moment at which the next frame can arrive; rounding needs some distance.
+pub const LATE: f64 = 0.875;
 /// Length of a window, over which rates are stated.
 pub const WINDOW: Duration = Duration::from_secs(1);
 
@@ -67,8 +71,8 @@ pub struct Measured {
 
 /// Runs `source` over `scene` under `algorithm`.
 ///
-/// Windows have one phase for all algorithms: they begin half a frame after the moment at which a frame
-/// arrives that meets no queue. A frame that comes up to half a frame late counts where it belongs.
+/// Windows have one phase for all algorithms: they begin [`LATE`] of a frame after the moment at which a frame
+/// arrives that meets no queue. No frame can come earlier than that, so the margin is all for late ones.
 ///
 /// # Errors
 /// The scene's network contradicts itself.
@@ -99,7 +103,7 @@ pub fn measure(
     world.with_node(a, |_| ());
 
     let delay = scene.delay_max();
-    let first = begin + timing.warm_up + delay + period / 2;
+    let first = begin + timing.warm_up + delay + period.mul_f64(LATE);
     if algorithm == Algorithm::Opt {
         world.run_until(begin - STEP_BEFORE);
         let future = Future::new(scene, seed, timing.end())?;
