@@ -55,6 +55,10 @@ pub(super) fn of(rows: &[Row]) -> Vec<Row> {
             json!(if has_reference { REFERENCE } else { "none" }),
         );
         row.insert("sets".into(), json!(own.len()));
+        // Of no set there is nothing to say.
+        if own.is_empty() {
+            return row;
+        }
         row.insert("sets_met_fraction".into(), share(PROMISED));
         row.insert("sets_within_one_point_fraction".into(), share(NEARLY));
         row.insert(

@@ -34,7 +34,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     plots,
 };
 
-/// Recorded paths are scaled down to this together: more is more packets, and nothing else.
+/// Recorded paths are scaled down to this together, for the time that a run takes.
 const RECORDED_MAX: Rate = Rate::from_mbps(100);
 
 /// The paths, and the server over them: at the paper's rates on its testbed, or at rates that are as demanding on
