@@ -65,6 +65,18 @@ struct Promised {
     shares: std::ops::Range<usize>,
 }
 
+/// A packet that may be sent.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    /// Index of the path that it is scheduled on, and of its share there.
+    path: usize,
+    share: usize,
+    /// Its stream's place in the view.
+    stream: usize,
+    /// The place of the channel that would take it.
+    channel: usize,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Pgos {
@@ -107,42 +119,72 @@ impl Pgos {
         }
     }
 
-    fn send(&mut self, path: usize, share: usize, stream: usize, channel: usize) -> Decision {
-        self.paths[path].take(share);
-        self.taken = Some(share);
+    /// Rules 1 and 2 together. Where both have a packet, and both are late, there is too little for all, and
+    /// precedence decides.
+    fn scheduled(&mut self, view: &View<'_>, now: Nanos) -> Option<Decision> {
+        let here = self.scheduled_here(view, now);
+        if let Some(turn) = here
+            && !self.is_late(turn.share, now)
+        {
+            self.paths[turn.path].recover();
+            return Some(self.send(turn));
+        }
+        let elsewhere = self.scheduled_elsewhere(view, now);
+        let goes_first = |turn: &Packet| {
+            here.is_none_or(|here| {
+                let owner = |packet: &Packet| self.shares[packet.share].owner;
+                self.is_late(turn.share, now) && owner(turn) < owner(&here)
+            })
+        };
+        match elsewhere.filter(goes_first) {
+            Some(turn) => {
+                if self.is_late(turn.share, now) {
+                    self.paths[turn.path].back_off(now);
+                }
+                Some(self.send(turn))
+            }
+            None => here.map(|turn| self.send(turn)),
+        }
+    }
+
+    fn send(&mut self, packet: Packet) -> Decision {
+        self.paths[packet.path].take(packet.share);
+        self.taken = Some(packet.share);
         Decision::Send {
-            stream,
-            channels: ChannelMask::only(channel),
+            stream: packet.stream,
+            channels: ChannelMask::only(packet.channel),
         }
     }
 
     /// Rule 1: the free path whose turn it is, and on it the stream whose turn it is.
-    fn scheduled_here(&mut self, view: &View<'_>, now: Nanos) -> Option<Decision> {
-        let mut best: Option<(Nanos, usize, usize, usize, usize)> = None;
+    fn scheduled_here(&mut self, view: &View<'_>, now: Nanos) -> Option<Packet> {
+        let mut best: Option<(Nanos, Packet)> = None;
         for path in 0..self.paths.len() {
             let Some(channel) = place_of(view, &self.paths[path]) else {
                 continue;
             };
             let due = self.paths[path].due;
             if view.channels[channel].slots == 0
-                || best.is_some_and(|(first, ..)| first <= due + TIE)
+                || best.is_some_and(|(first, _)| first <= due + TIE)
             {
                 continue;
             }
             if let Some((share, stream)) = self.turn(path, view, now) {
-                best = Some((due, path, share, stream, channel));
+                let packet = Packet {
+                    path,
+                    share,
+                    stream,
+                    channel,
+                };
+                best = Some((due, packet));
             }
         }
-        let (_, path, share, stream, channel) = best?;
-        if !self.is_late(share, now) {
-            self.paths[path].recover();
-        }
-        Some(self.send(path, share, stream, channel))
+        best.map(|(_, packet)| packet)
     }
 
     /// Rule 2: what another path should have sent already.
-    fn scheduled_elsewhere(&mut self, view: &View<'_>, now: Nanos) -> Option<Decision> {
-        let mut best: Option<(usize, usize, usize, usize)> = None;
+    fn scheduled_elsewhere(&mut self, view: &View<'_>, now: Nanos) -> Option<Packet> {
+        let mut best: Option<Packet> = None;
         for path in 0..self.paths.len() {
             let Some((share, stream)) = self.turn(path, view, now) else {
                 continue;
@@ -153,22 +195,23 @@ impl Pgos {
                 continue;
             }
             let (due, constraint) = self.urgency(share);
-            let is_later = best.is_some_and(|(_, first, ..)| {
-                let (first_due, first_constraint) = self.urgency(first);
+            let is_later = best.is_some_and(|first| {
+                let (first_due, first_constraint) = self.urgency(first.share);
                 (first_due, -first_constraint) <= (due, -constraint)
             });
             if is_later {
                 continue;
             }
             if let Some(channel) = self.refuge(view, path, share, stream, here, now) {
-                best = Some((path, share, stream, channel));
+                best = Some(Packet {
+                    path,
+                    share,
+                    stream,
+                    channel,
+                });
             }
         }
-        let (path, share, stream, channel) = best?;
-        if self.is_late(share, now) {
-            self.paths[path].back_off(now);
-        }
-        Some(self.send(path, share, stream, channel))
+        best
     }
 
     fn urgency(&self, share: usize) -> (Nanos, f64) {
@@ -281,10 +324,7 @@ impl Scheduler for Pgos {
         }
         let now = nanos(view.now);
         self.taken = None;
-        if let Some(decision) = self.scheduled_here(view, now) {
-            return decision;
-        }
-        if let Some(decision) = self.scheduled_elsewhere(view, now) {
+        if let Some(decision) = self.scheduled(view, now) {
             return decision;
         }
         if self.promised.iter().any(|promised| promised.is_afloat) {

@@ -235,3 +235,20 @@ fn a_stream_that_waits_for_a_promise_goes_before_elastic_ones_on_any_path() {
     assert_eq!(sent[9..15], [(1, 2); 6]);
     assert_eq!(sent[15..], [(3, 2); 14]);
 }
+
+#[test]
+fn when_all_is_late_precedence_decides_across_paths() {
+    let mut pgos = mapped(&[assignment(1, &[(1, 10)]), assignment(2, &[(2, 10)])]);
+    let streams = [normal(1), normal(2)];
+    // The first stream's path stands still, and both are late.
+    let mut channels = [channel(1, 0, 20, 50.0), channel(2, 0, 20, 50.0)];
+    assert_eq!(
+        run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 9),
+        []
+    );
+    let mut channels = [channel(1, 0, 200, 1.0), channel(2, 7, 20, 50.0)];
+    let late = Instant::EPOCH + SECOND / 2;
+    let sent = run(&mut pgos, late, &mut channels, &streams, 9);
+    assert_eq!(sent[..5], [(1, 2); 5]);
+    assert_eq!(sent[5..], [(2, 2); 2]);
+}
