@@ -13,8 +13,8 @@
 //! Paths are visited, and streams on each path, by virtual deadlines; see [`share`] and [`path`] for both
 //! and for what is done differently when a path is behind. Rule 2 as published would spread every stream
 //! over all paths whenever its own has no slot for a millisecond, because a slot exists here only when a
-//! packet may leave. So a packet is taken to another path only when it arrives there before its own could
-//! have delivered what the stream has waiting, and one whose
+//! packet may leave. So a packet is taken to another path only when it is late, or arrives there before its own
+//! could have delivered what the stream has waiting, and one whose
 //! stream is not to be divided only when it is late and its path stands still. A path that packets had to
 //! leave because they were late backs off, for twice as long each time, and what is scheduled on it may leave
 //! at once.
@@ -241,7 +241,8 @@ impl Pgos {
             // What waits behind this packet is what its own path will be busy with.
             let waiting = view.streams[stream].backlog_bytes;
             let rest = waiting.saturating_sub(here.packet_bytes as u64);
-            wait + time_to_deliver(here, rest) > one_way(&view.channels[other]) + GAIN
+            self.is_late(share, now)
+                || wait + time_to_deliver(here, rest) > one_way(&view.channels[other]) + GAIN
         } else {
             // Its packets would overtake each other, unless the path stands still.
             self.is_late(share, now) && wait > here.rtt_smoothed * 2

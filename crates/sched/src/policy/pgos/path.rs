@@ -11,19 +11,22 @@ const BACKOFF_MIN: Nanos = 20e6;
 /// The longest such time.
 const BACKOFF_MAX: Nanos = 1e9;
 
+/// Packets with deadlines nearer than this are due together: a frame of live media.
+const DUE: Nanos = 50e6;
+
 /// The shares of one path that have something to send, in the order of their turns.
 ///
-/// Packets that are not late go by their virtual deadlines. When the path is behind, the deadlines have
-/// passed, and going by them would spread the shortage over all streams; late packets go by precedence
-/// instead, so that streams of lower probability yield first.
+/// Packets go by their virtual deadlines, but those that are due by precedence. When the path is behind, all
+/// are; going by deadlines would spread the shortage over all streams, and this way streams of lower
+/// probability yield first. Nor does a small frame wait for a large one that came with it.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     pub(super) channel: ChannelId,
     /// Virtual deadline of the path's next packet: paths are visited in this order (the paper's VP).
     pub(super) due: Nanos,
     nanos_per_byte: f64,
-    early: BinaryHeap<Turn>,
-    late: BinaryHeap<Turn>,
+    later: BinaryHeap<Turn>,
+    due_now: BinaryHeap<Turn>,
     backoff: Nanos,
     backoff_until: Nanos,
 }
@@ -35,8 +38,8 @@ impl Path {
             channel,
             due: now,
             nanos_per_byte: bytes_per_nano.recip(),
-            early: BinaryHeap::with_capacity(shares),
-            late: BinaryHeap::with_capacity(shares),
+            later: BinaryHeap::with_capacity(shares),
+            due_now: BinaryHeap::with_capacity(shares),
             backoff: BACKOFF_MIN,
             backoff_until: 0.0,
         }
@@ -50,13 +53,13 @@ impl Path {
     }
 
     pub(super) fn clear(&mut self) {
-        self.early.clear();
-        self.late.clear();
+        self.later.clear();
+        self.due_now.clear();
     }
 
     /// The share with this index has something to send.
     pub(super) fn enter(&mut self, index: usize, share: &Share, constraint: f64) {
-        self.early.push(Turn {
+        self.later.push(Turn {
             key: share.due.round(),
             constraint,
             owner: share.owner,
@@ -66,15 +69,15 @@ impl Path {
 
     /// Whose turn it is: an index into `shares`. O(log shares), amortised over packets.
     pub(super) fn peek(&mut self, shares: &[Share], now: Nanos) -> Option<usize> {
-        while let Some(&turn) = self.early.peek() {
+        while let Some(&turn) = self.later.peek() {
             let due = shares[turn.share].due.round();
             if due > turn.key {
                 // It was sent along with another stream's packet.
-                self.early.pop();
-                self.early.push(Turn { key: due, ..turn });
-            } else if due < now {
-                self.early.pop();
-                self.late.push(Turn {
+                self.later.pop();
+                self.later.push(Turn { key: due, ..turn });
+            } else if due < now + DUE {
+                self.later.pop();
+                self.due_now.push(Turn {
                     key: turn.owner as f64,
                     ..turn
                 });
@@ -82,27 +85,27 @@ impl Path {
                 break;
             }
         }
-        while let Some(&turn) = self.late.peek() {
+        while let Some(&turn) = self.due_now.peek() {
             let due = shares[turn.share].due;
-            if due < now {
+            if due < now + DUE {
                 return Some(turn.share);
             }
-            self.late.pop();
-            self.early.push(Turn {
+            self.due_now.pop();
+            self.later.push(Turn {
                 key: due.round(),
                 ..turn
             });
         }
-        let turn = self.early.peek()?;
+        let turn = self.later.peek()?;
         shares[turn.share].is_scheduled(now).then_some(turn.share)
     }
 
     /// Takes out the one that [`Path::peek`] found, until it enters again.
     pub(super) fn take(&mut self, share: usize) {
-        if self.late.peek().is_some_and(|turn| turn.share == share) {
-            self.late.pop();
-        } else if self.early.peek().is_some_and(|turn| turn.share == share) {
-            self.early.pop();
+        if self.due_now.peek().is_some_and(|turn| turn.share == share) {
+            self.due_now.pop();
+        } else if self.later.peek().is_some_and(|turn| turn.share == share) {
+            self.later.pop();
         }
     }
 

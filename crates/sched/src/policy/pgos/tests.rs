@@ -122,7 +122,8 @@ fn equal_deadlines_go_by_window_constraint() {
     let mut channels = [channel(1, 4, 20, 50.0)];
     let streams = [normal(1), normal(2)];
     let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 4);
-    assert_eq!(sent, [(2, 1), (1, 1), (2, 1), (1, 1)]);
+    // The first of each are due; then by deadline, and of equals by constraint.
+    assert_eq!(sent, [(1, 1), (2, 1), (2, 1), (1, 1)]);
 }
 
 #[test]
@@ -132,9 +133,9 @@ fn a_path_that_is_behind_serves_the_first_in_precedence_first() {
     let streams = [normal(1), normal(2)];
     let late = Instant::EPOCH + SECOND / 2;
     let sent = run(&mut pgos, late, &mut channels, &streams, 9);
-    // Five of each are late; stream 1's go first.
-    assert_eq!(sent[..5], [(1, 1); 5]);
-    assert_eq!(sent[5..], [(2, 1); 4]);
+    // Six of each are due; stream 1's go first.
+    assert_eq!(sent[..6], [(1, 1); 6]);
+    assert_eq!(sent[6..], [(2, 1); 3]);
 }
 
 #[test]
@@ -240,7 +241,7 @@ fn a_stream_that_waits_for_a_promise_goes_before_elastic_ones_on_any_path() {
 fn when_all_is_late_precedence_decides_across_paths() {
     let mut pgos = mapped(&[assignment(1, &[(1, 10)]), assignment(2, &[(2, 10)])]);
     let streams = [normal(1), normal(2)];
-    // The first stream's path stands still, and both are late.
+    // The first stream's path stands still, and both are late: five packets of the first, and one is due.
     let mut channels = [channel(1, 0, 20, 50.0), channel(2, 0, 20, 50.0)];
     assert_eq!(
         run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 9),
