@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr};
 
 use anabranch_base::NodeId;
-use anabranch_session::{SendError, SessionCloseReason, StreamError};
+use anabranch_session::{Refusal, SendError, SessionCloseReason, StreamError};
 
 use crate::socket::BindError;
 
@@ -82,6 +82,16 @@ pub enum StreamFailure {
     /// The engine refused the operation.
     #[error(transparent)]
     Stream(#[from] StreamError),
+}
+
+impl StreamFailure {
+    /// Why nothing is promised, and what could be promised instead; `None` when something else failed.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Stream(StreamError::Refused(refusal)) => Some(refusal),
+            _ => None,
+        }
+    }
 }
 
 impl From<StreamFailure> for io::Error {

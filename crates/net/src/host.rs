@@ -9,9 +9,10 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::{NodeId, SocketId};
+use anabranch_base::{NodeId, SessionId, SocketId};
 use anabranch_session::{
-    AllowList, ChannelReport, Config, Engine, Link, SecretKey, SessionStats, StreamStats,
+    AllowList, ChannelReport, Config, Engine, Explanation, Grant, Link, SecretKey, SessionStats,
+    StreamError, StreamSpec, StreamStats,
 };
 
 use crate::{
@@ -105,6 +106,8 @@ pub struct SessionReport {
     pub channels: Vec<ChannelReport>,
     /// Its open streams.
     pub streams: Vec<StreamStats>,
+    /// The promises of those streams that asked for one.
+    pub promises: Vec<Explanation>,
 }
 
 /// A running node. Clones share it; when the last handle (sessions and streams included) is dropped,
@@ -326,13 +329,28 @@ impl Host {
         let engine = &mut state.engine;
         let ids = engine.session_ids();
         let mut report = |id| {
+            let stats = engine.session_stats(id)?;
+            let streams = engine.stream_stats(id);
+            let explain = |stream: &StreamStats| engine.explain(id, stream.stream);
+            let promises = streams.iter().filter_map(explain).collect();
             Some(SessionReport {
-                stats: engine.session_stats(id)?,
+                stats,
                 channels: engine.channel_stats(id),
-                streams: engine.stream_stats(id),
+                streams,
+                promises,
             })
         };
         ids.into_iter().filter_map(&mut report).collect()
+    }
+
+    /// [`Session::admit`] for a session by its number: what a stream with this spec would be promised.
+    ///
+    /// # Errors
+    /// As [`Session::admit`]; there is no such session.
+    pub fn admit(&self, session: SessionId, spec: &StreamSpec) -> Result<Grant, StreamError> {
+        self.inner
+            .shared
+            .command(|state, now| state.engine.admit(now, session, spec))
     }
 
     /// Takes a socket out of use, or back into it, as the loss or return of its interface does.

@@ -56,6 +56,6 @@ pub use error::{Closed, ConnectError, StartError, StreamFailure};
 pub use host::{Host, HostConfig, Locals, SessionReport, SocketReport};
 pub use session_handle::Session;
 pub use socket::{Bind, BindError, SocketStats};
-pub use state::{SessionEvent, StreamEvent};
+pub use state::{PromiseEvent, SessionEvent, StreamEvent};
 pub use stream::{CODE_DROPPED, Stream};
 pub use timer::Timer;

@@ -2,13 +2,16 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    fmt,
     net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use anabranch_base::{ChannelId, Instant, NodeId, Rate, SessionId, SocketId, StreamId};
-use anabranch_session::{Adu, CloseReason, Engine, Event, SessionCloseReason, StreamSpec};
+use anabranch_session::{
+    Adu, CloseReason, Engine, Event, Grant, Refusal, SessionCloseReason, StreamSpec,
+};
 
 use crate::{
     clock::Clock,
@@ -25,6 +28,8 @@ const INCOMING_STREAMS_MAX: usize = 1024;
 const SESSION_EVENTS_MAX: usize = 1024;
 /// Stream events that wait to be read; the oldest gives way.
 const STREAM_EVENTS_MAX: usize = 65_536;
+/// Events of a stream's promise that wait to be read; the oldest gives way. There is one a second at most.
+const PROMISE_EVENTS_MAX: usize = 256;
 /// Application code that tells the peer that a backlog is full.
 const CODE_BUSY: u32 = 0x10;
 
@@ -117,6 +122,8 @@ pub(crate) struct StreamEntry {
     pub(crate) delivering: Waiters,
     pub(crate) observing: Waiters,
     pub(crate) events: VecDeque<StreamEvent>,
+    pub(crate) promising: Waiters,
+    pub(crate) promises: VecDeque<PromiseEvent>,
     /// What had arrived when the peer closed the session, to be read before its end is told.
     pub(crate) remainder: VecDeque<Adu>,
     /// The peer finished, and everything was read, or is in the remainder.
@@ -188,6 +195,30 @@ pub enum StreamEvent {
         /// The share.
         rate: Rate,
     },
+}
+
+/// What became of a stream's promise; see [`Stream::next_promise`](crate::Stream::next_promise).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum PromiseEvent {
+    /// It is promised: as it was opened, after it waited, or again after it had lost its promise.
+    Promised(Grant),
+    /// The promise will not be kept, or not be renewed, as far as can be foreseen: the reason, and what
+    /// could be promised instead. It is in force still.
+    Warned(Refusal),
+    /// The promise has lapsed: the reason, and what could be promised instead. The stream is still served
+    /// before elastic ones, and `Promised` follows when it can be promised again.
+    Withdrawn(Refusal),
+}
+
+impl fmt::Display for PromiseEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Promised(grant) => write!(f, "promised: {grant}"),
+            Self::Warned(refusal) => write!(f, "warned: {refusal}"),
+            Self::Withdrawn(refusal) => write!(f, "withdrawn: {refusal}"),
+        }
+    }
 }
 
 impl Shared {
@@ -286,11 +317,20 @@ impl StreamEntry {
         self.observing.wake();
     }
 
+    fn push_promise(&mut self, event: PromiseEvent) {
+        if self.promises.len() >= PROMISE_EVENTS_MAX {
+            self.promises.pop_front();
+        }
+        self.promises.push_back(event);
+        self.promising.wake();
+    }
+
     fn wake_all(&mut self) {
         self.reading.wake();
         self.writing.wake();
         self.delivering.wake();
         self.observing.wake();
+        self.promising.wake();
     }
 }
 
@@ -389,6 +429,21 @@ impl State {
                 stream,
                 rate,
             } => self.stream_event(session, stream, StreamEvent::Throttle { rate }),
+            Event::Promised {
+                session,
+                stream,
+                grant,
+            } => self.promise_event(session, stream, PromiseEvent::Promised(grant)),
+            Event::Warned {
+                session,
+                stream,
+                refusal,
+            } => self.promise_event(session, stream, PromiseEvent::Warned(refusal)),
+            Event::Withdrawn {
+                session,
+                stream,
+                refusal,
+            } => self.promise_event(session, stream, PromiseEvent::Withdrawn(refusal)),
             Event::Finished { session, stream } => self.stream(session, stream, |entry| {
                 entry.is_finished = true;
                 entry.reading.wake();
@@ -495,6 +550,10 @@ impl State {
 
     fn stream_event(&mut self, session: SessionId, stream: StreamId, event: StreamEvent) {
         self.stream(session, stream, |entry| entry.push_event(event));
+    }
+
+    fn promise_event(&mut self, session: SessionId, stream: StreamId, event: PromiseEvent) {
+        self.stream(session, stream, |entry| entry.push_promise(event));
     }
 
     fn stream(

@@ -7,13 +7,13 @@ use std::{
 };
 
 use anabranch_base::{Instant, StreamId};
-use anabranch_session::{Adu, SendError, StreamSpec};
+use anabranch_session::{Adu, Explanation, Guarantee, SendError, StreamSpec};
 use bytes::Bytes;
 
 use crate::{
     error::{Closed, StreamFailure},
     session_handle::{SessionInner, entry_of},
-    state::{Haste, State, StreamEntry, StreamEvent},
+    state::{Haste, PromiseEvent, State, StreamEntry, StreamEvent},
 };
 
 /// Application code with which a dropped handle resets and stops its stream.
@@ -81,7 +81,7 @@ impl Stream {
         self.inner.id
     }
 
-    /// What its opener declared.
+    /// What its opener declared. A guarantee that was changed since is in [`Stream::explain`].
     pub fn spec(&self) -> &StreamSpec {
         &self.inner.spec
     }
@@ -240,6 +240,57 @@ impl Stream {
             })
         })
         .await
+    }
+
+    /// The next event of the stream's promise. At most 256 are kept; the oldest give way. A stream that is
+    /// promised at once begins with [`PromiseEvent::Promised`]; renewals go without a word.
+    ///
+    /// # Errors
+    /// The stream is over and all its events were read.
+    pub async fn next_promise(&self) -> Result<PromiseEvent, StreamFailure> {
+        poll_fn(|cx| {
+            self.poll_entry(cx, |entry, cx| {
+                let event = entry.promises.pop_front();
+                if event.is_none() {
+                    entry.promising.register(cx);
+                }
+                event
+            })
+        })
+        .await
+    }
+
+    /// [`Stream::next_promise`] without waiting; `None` when there is none now.
+    pub fn try_next_promise(&self) -> Option<PromiseEvent> {
+        let mut state = self.inner.session.host.shared.lock();
+        self.entry(&mut state).ok()?.promises.pop_front()
+    }
+
+    /// Asks for another guarantee for what this side sends; `None` lets go of what is promised. Until the
+    /// next window nothing else changes for the stream: what is queued stays queued.
+    ///
+    /// # Errors
+    /// The guarantee is not valid; it cannot be promised and does not wait ([`StreamFailure::refusal`] has
+    /// the reason and what could be promised instead); the stream is over or flows the other way. Then the
+    /// old promise stays in force.
+    pub fn change_guarantee(&self, guarantee: Option<Guarantee>) -> Result<(), StreamFailure> {
+        let (session, stream) = (self.inner.session.id, self.inner.id);
+        self.command(|state, now| {
+            if let Some(reason) = &entry_of(state, session)?.closed {
+                return Err(Closed(reason.clone()).into());
+            }
+            let engine = &mut state.engine;
+            Ok(engine.change_guarantee(now, session, stream, guarantee)?)
+        })
+    }
+
+    /// Why the stream is promised what it is, or not, and how its windows fared; `None` when it asked for
+    /// nothing, or everything it sent has arrived after [`Stream::finish`]. Times are those of
+    /// `Host::clock`.
+    pub fn explain(&self) -> Option<Explanation> {
+        let state = self.inner.session.host.shared.lock();
+        let (session, stream) = (self.inner.session.id, self.inner.id);
+        state.engine.explain(session, stream)
     }
 
     fn poll_entry<T>(
