@@ -396,7 +396,7 @@ pub fn default_control(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
         .join("anabranch.sock")
 }
 
-fn refused(key: &str, value: &str, reason: impl Into<String>) -> ConfigError {
+pub(crate) fn refused(key: &str, value: &str, reason: impl Into<String>) -> ConfigError {
     ConfigError::Value {
         key: key.to_owned(),
         value: value.to_owned(),
@@ -405,7 +405,7 @@ fn refused(key: &str, value: &str, reason: impl Into<String>) -> ConfigError {
 }
 
 /// Replaces `target` if a text is given that `read` accepts.
-fn set<T>(
+pub(crate) fn set<T>(
     target: &mut T,
     key: &str,
     text: &Option<String>,
@@ -417,11 +417,11 @@ fn set<T>(
     Ok(())
 }
 
-fn parsed<T: std::str::FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
+pub(crate) fn parsed<T: std::str::FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| error.to_string())
 }
 
@@ -457,7 +457,7 @@ fn mtu(text: &str) -> Result<u16, String> {
     }
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let number = text
         .trim()
         .strip_suffix('%')

@@ -17,10 +17,37 @@
 //! # Ok(()) }
 //! ```
 //!
+//! A stream may ask to be promised what it needs. It is admitted or refused, and a refusal says what could be
+//! promised instead; later events tell when a promise cannot be kept any more (`docs/guarantees.md`).
+//!
+//! ```no_run
+//! # async fn example(session: anabranch::Session) -> Result<(), anabranch::StreamFailure> {
+//! use anabranch::{Guarantee, PromiseEvent, StreamSpec};
+//!
+//! // 22 Mbit/s in 95 % of all seconds; the stream opens even before that can be promised.
+//! let wanted = Guarantee::rate("22 Mbit/s".parse().expect("a rate"), 0.95).waiting();
+//! let stream = session.open_stream(StreamSpec::messages("frames").with_guarantee(wanted))?;
+//! loop {
+//!     match stream.next_promise().await? {
+//!         PromiseEvent::Promised(grant) => println!("promised, {grant}"),
+//!         // In force still, but not for long: ask for what there will be.
+//!         PromiseEvent::Warned(refusal) => {
+//!             if let Some(rate) = refusal.offer.rate {
+//!                 stream.change_guarantee(Some(Guarantee::rate(rate, 0.95).waiting()))?;
+//!             }
+//!         }
+//!         PromiseEvent::Withdrawn(refusal) => println!("not promised any more: {refusal}"),
+//!         _ => {}
+//!     }
+//! }
+//! # }
+//! ```
+//!
 //! | module | holds |
 //! |---|---|
 //! | [`config`] | the configuration of a node: flags, environment, file, defaults |
 //! | [`keys`] | the file with a node's secret key |
+//! | [`spec`] | what a stream asks for, as people write it |
 //! | [`ticket`] | one line of text that lets one sender reach a receiver |
 //! | [`transfer`] | files and directories over a session |
 //! | [`daemon`] | a node that runs by its configuration |
@@ -31,14 +58,19 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod keys;
+pub mod spec;
 pub mod ticket;
 pub mod transfer;
 
 pub use anabranch_base as base;
 pub use anabranch_net as net;
 pub use anabranch_net::{
-    Bind, Closed, ConnectError, Host, HostConfig, Locals, Session, SessionEvent, StartError,
-    Stream, StreamEvent, StreamFailure,
+    Bind, Closed, ConnectError, Host, HostConfig, Locals, PromiseEvent, Session, SessionEvent,
+    StartError, Stream, StreamEvent, StreamFailure,
 };
-pub use anabranch_session::{AllowList, Guarantee, Order, Policy, Priority, SecretKey, StreamSpec};
+pub use anabranch_session::{
+    AllowList, Demand, Explanation, Grade, Grant, Guarantee, GuaranteeError, Offer, Order, Policy,
+    Priority, Reason, Reduction, Refusal, SecretKey, StreamSpec, Term,
+    promise::{Account, Note},
+};
 pub use ticket::Ticket;

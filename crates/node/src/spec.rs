@@ -1,0 +1,309 @@
+//! What a stream asks for, as people write it: in a TOML file, in flags, in a question to a node.
+//!
+//! ```
+//! use anabranch::spec::SpecText;
+//!
+//! let text = r#"
+//!     label = "frames"
+//!     lifetime = "500 ms"
+//!     [guarantee]
+//!     rate = "22 Mbit/s"
+//!     probability = "95 %"
+//! "#;
+//! let spec = SpecText::from_toml(text)?.resolve()?;
+//! assert_eq!(spec.guarantee.unwrap().probability(), Some(0.95));
+//!
+//! let wrong = SpecText::from_toml("[guarantee]\nrate = \"22\"\nprobability = \"95 %\"")?.resolve();
+//! assert!(wrong.unwrap_err().to_string().starts_with("guarantee.rate"));
+//! # Ok::<(), anabranch::config::ConfigError>(())
+//! ```
+//!
+//! `stream.example.toml` shows every key with its unit, range and default.
+
+use anabranch_base::{Rate, duration};
+use anabranch_session::{
+    Demand, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::config::{ConfigError, parsed, percent, refused, set, time};
+
+/// A [`StreamSpec`] as texts with units; what is not mentioned has its default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SpecText {
+    /// Words for people and for the accepting application, at most 128 bytes.
+    pub label: Option<String>,
+    /// Lost data is sent again, until its lifetime is over if there is one.
+    pub reliable: Option<bool>,
+    /// `ordered` or `unordered`.
+    pub order: Option<String>,
+    /// After this time, 1 ms to 1 h, a message is of no use.
+    pub lifetime: Option<String>,
+    /// `scavenger`, `bulk`, `normal`, `urgent`, or a number from 0 to 255.
+    pub priority: Option<String>,
+    /// Share among streams of equal priority; 1 to 10,000.
+    pub weight: Option<u32>,
+    /// A guaranteed stream may be spread over several paths.
+    pub may_split: Option<bool>,
+    /// The accepting node may send on the stream, too.
+    pub duplex: Option<bool>,
+    /// Every message's fate is reported.
+    pub notify: Option<bool>,
+    /// What is to be promised.
+    pub guarantee: Option<GuaranteeText>,
+}
+
+/// A [`Guarantee`] as texts with units. One of three demands: `rate` with `probability`; `packets` with
+/// `packet_bytes` and `probability`; `rate` with `packet_bytes` and `late_packets`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GuaranteeText {
+    /// Such as `22 Mbit/s`.
+    pub rate: Option<String>,
+    /// The share of windows, such as `95 %`.
+    pub probability: Option<String>,
+    /// To be served of so many packets, such as `80/100`.
+    pub packets: Option<String>,
+    /// Size of a packet, in bytes.
+    pub packet_bytes: Option<u32>,
+    /// Packets that may miss their window, on average.
+    pub late_packets: Option<f64>,
+    /// The window, 1 s to 10 s.
+    pub window: Option<String>,
+    /// A renewable promise's term, from one window to 10 s.
+    pub term: Option<String>,
+    /// `best`, `standing` or `renewable`.
+    pub grade: Option<String>,
+    /// When it cannot be promised yet, the stream opens all the same.
+    pub waits: Option<bool>,
+}
+
+impl SpecText {
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// It is not TOML, has an unknown key or a value of the wrong type; the message shows the line.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))
+    }
+
+    /// Checks every value and fills in the defaults.
+    ///
+    /// # Errors
+    /// The first value that is refused, with its key and what would be accepted.
+    pub fn resolve(&self) -> Result<StreamSpec, ConfigError> {
+        let mut spec = StreamSpec::default();
+        set(&mut spec.order, "order", &self.order, order)?;
+        set(&mut spec.priority, "priority", &self.priority, priority)?;
+        if let Some(text) = &self.lifetime {
+            spec.lifetime = Some(time(text).map_err(|why| refused("lifetime", text, why))?);
+        }
+        spec.reliable = self.reliable.unwrap_or(spec.reliable);
+        spec.weight = self.weight.unwrap_or(spec.weight);
+        spec.may_split = self.may_split.unwrap_or(spec.may_split);
+        spec.duplex = self.duplex.unwrap_or(spec.duplex);
+        spec.notify = self.notify.unwrap_or(spec.notify);
+        spec.label = self.label.clone().unwrap_or_default();
+        if let Some(guarantee) = &self.guarantee {
+            spec.guarantee = Some(guarantee.resolve(|key| format!("guarantee.{key}"))?);
+        }
+        match spec.validate() {
+            Ok(()) => Ok(spec),
+            Err(error) => {
+                let (key, value) = match &error {
+                    SpecError::Weight(weight) => ("weight", weight.to_string()),
+                    SpecError::Lifetime(_) => ("lifetime", text_of(&self.lifetime)),
+                    SpecError::Label(_) => ("label", spec.label),
+                    SpecError::Guarantee(_) => ("guarantee", String::new()),
+                };
+                Err(refused(key, &value, error.to_string()))
+            }
+        }
+    }
+}
+
+impl GuaranteeText {
+    /// Checks every value and fills in the defaults. `name` turns a key into what the user knows it by, such
+    /// as a flag.
+    ///
+    /// # Errors
+    /// The first value that is refused, with its key and what would be accepted; the keys make no demand,
+    /// or two.
+    pub fn resolve(&self, name: impl Fn(&str) -> String) -> Result<Guarantee, ConfigError> {
+        let mut guarantee = Guarantee::new(self.demand(&name)?);
+        set(&mut guarantee.window, &name("window"), &self.window, time)?;
+        set(&mut guarantee.term, &name("term"), &self.term, time)?;
+        set(&mut guarantee.grade, &name("grade"), &self.grade, grade)?;
+        guarantee.waits = self.waits.unwrap_or(false);
+        guarantee.validate().map_err(|error| {
+            let (key, value) = match error {
+                GuaranteeError::Rate if self.packets.is_some() => ("packets", &self.packets),
+                GuaranteeError::Rate => ("rate", &self.rate),
+                GuaranteeError::Probability(_) => ("probability", &self.probability),
+                GuaranteeError::Packets { .. } => ("packets", &self.packets),
+                GuaranteeError::PacketBytes(bytes) => {
+                    return refused(&name("packet_bytes"), &bytes.to_string(), error.to_string());
+                }
+                GuaranteeError::Late(packets) => {
+                    return refused(
+                        &name("late_packets"),
+                        &packets.to_string(),
+                        error.to_string(),
+                    );
+                }
+                GuaranteeError::Window(_) => ("window", &self.window),
+                GuaranteeError::Term(_) => ("term", &self.term),
+            };
+            refused(&name(key), &text_of(value), error.to_string())
+        })?;
+        Ok(guarantee)
+    }
+
+    fn demand(&self, name: &impl Fn(&str) -> String) -> Result<Demand, ConfigError> {
+        let with = |key: &str, other: &str| {
+            let reason = format!("goes with {}, which is missing", name(other));
+            refused(&name(key), "", reason)
+        };
+        let without = |key: &str, value: &str, other: &str| {
+            let reason = format!("does not go with {}; leave one of them out", name(other));
+            refused(&name(key), value, reason)
+        };
+        let probability = |beside: &str| {
+            let text = self.probability.as_ref();
+            let text = text.ok_or_else(|| with(beside, "probability"))?;
+            percent(text).map_err(|why| refused(&name("probability"), text, why))
+        };
+        let packet_bytes = |beside: &str| {
+            self.packet_bytes
+                .ok_or_else(|| with(beside, "packet_bytes"))
+        };
+        if let Some(text) = &self.packets {
+            if self.late_packets.is_some() {
+                return Err(without("packets", text, "late_packets"));
+            }
+            if self.rate.is_some() {
+                return Err(without("packets", text, "rate"));
+            }
+            let (serve, of) = packets(text).map_err(|why| refused(&name("packets"), text, why))?;
+            return Ok(Demand::Packets {
+                serve,
+                of,
+                packet_bytes: packet_bytes("packets")?,
+                probability: probability("packets")?,
+            });
+        }
+        let Some(text) = &self.rate else {
+            let reason = format!(
+                "nothing is asked for; give {} with {}, or {} with {} and {}, or {} with {} and {}",
+                name("rate"),
+                name("probability"),
+                name("packets"),
+                name("packet_bytes"),
+                name("probability"),
+                name("rate"),
+                name("packet_bytes"),
+                name("late_packets"),
+            );
+            return Err(refused(&name("rate"), "", reason));
+        };
+        let rate: Rate = parsed(text).map_err(|why| refused(&name("rate"), text, why))?;
+        let Some(late_packets) = self.late_packets else {
+            if let Some(bytes) = self.packet_bytes {
+                let bytes = bytes.to_string();
+                let reason = format!("goes with {} or {}", name("packets"), name("late_packets"));
+                return Err(refused(&name("packet_bytes"), &bytes, reason));
+            }
+            return Ok(Demand::Rate {
+                rate,
+                probability: probability("rate")?,
+            });
+        };
+        if let Some(text) = &self.probability {
+            return Err(without("probability", text, "late_packets"));
+        }
+        Ok(Demand::Late {
+            rate,
+            packet_bytes: packet_bytes("late_packets")?,
+            late_packets,
+        })
+    }
+}
+
+/// A guarantee in words, such as `22.0 Mbit/s in 95 % of all windows of 1.00 s`.
+pub fn words(guarantee: &Guarantee) -> String {
+    let window = duration::format(guarantee.window);
+    match guarantee.demand {
+        Demand::Rate { rate, probability } => {
+            let percent = percent_of(probability);
+            format!("{rate} in {percent} of all windows of {window}")
+        }
+        Demand::Packets {
+            serve,
+            of,
+            packet_bytes,
+            probability,
+        } => {
+            let percent = percent_of(probability);
+            format!(
+                "{serve} of {of} packets of {packet_bytes} bytes in {percent} of all windows of {window}"
+            )
+        }
+        Demand::Late {
+            rate,
+            packet_bytes,
+            late_packets,
+        } => format!(
+            "{rate} with at most {late_packets} packets of {packet_bytes} bytes late in a window of {window} on average"
+        ),
+    }
+}
+
+/// A probability as a percentage, such as `99.5 %`.
+pub fn percent_of(probability: f64) -> String {
+    format!("{} %", (probability * 1e8).round() / 1e6)
+}
+
+fn text_of(text: &Option<String>) -> String {
+    text.clone().unwrap_or_default()
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    match text {
+        "ordered" => Ok(Order::Ordered),
+        "unordered" => Ok(Order::Unordered),
+        _ => Err("give \"ordered\" or \"unordered\"".to_owned()),
+    }
+}
+
+fn priority(text: &str) -> Result<Priority, String> {
+    match text {
+        "scavenger" => Ok(Priority::SCAVENGER),
+        "bulk" => Ok(Priority::BULK),
+        "normal" => Ok(Priority::NORMAL),
+        "urgent" => Ok(Priority::URGENT),
+        number => number.parse().map(Priority).map_err(|_| {
+            "give \"scavenger\", \"bulk\", \"normal\", \"urgent\", or a number from 0 to 255"
+                .to_owned()
+        }),
+    }
+}
+
+fn grade(text: &str) -> Result<Grade, String> {
+    match text {
+        "best" => Ok(Grade::Best),
+        "standing" => Ok(Grade::Standing),
+        "renewable" => Ok(Grade::Renewable),
+        _ => Err("give \"best\", \"standing\" or \"renewable\"".to_owned()),
+    }
+}
+
+fn packets(text: &str) -> Result<(u32, u32), String> {
+    let pair = text.split_once('/');
+    let number = |part: &str| part.trim().parse::<u32>().ok();
+    pair.and_then(|(serve, of)| Some((number(serve)?, number(of)?)))
+        .ok_or_else(|| "give two numbers such as \"80/100\", 80 of 100 packets".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+use std::time::Duration;
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../stream.example.toml");
+
+fn resolve(text: &str) -> Result<StreamSpec, ConfigError> {
+    SpecText::from_toml(text)?.resolve()
+}
+
+fn guarantee(text: &str) -> Result<Guarantee, ConfigError> {
+    let spec = resolve(&format!("[guarantee]\n{text}"))?;
+    Ok(spec.guarantee.unwrap())
+}
+
+/// Every key that stands in the example behind a `#` is accepted with the value given there, and that
+/// value is the default.
+#[test]
+fn the_example_shows_every_key_with_its_default() {
+    let stands = resolve(EXAMPLE).unwrap();
+    let bare: String = EXAMPLE
+        .lines()
+        .map(|line| line.strip_prefix('#').unwrap_or(line))
+        .filter(|line| !line.starts_with(' ') && (line.contains(" = ") || line.starts_with('[')))
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let shown = resolve(&bare).unwrap();
+    // A lifetime has no default that could be written.
+    assert_eq!(shown.lifetime, Some(Duration::from_millis(500)));
+    let shown = StreamSpec {
+        lifetime: None,
+        ..shown
+    };
+    assert_eq!(shown, stands);
+    let wanted = Guarantee::rate(Rate::from_mbps(22), 0.95);
+    assert_eq!(shown, StreamSpec::default().with_guarantee(wanted));
+    let known = serde_json::to_value(SpecText {
+        guarantee: Some(GuaranteeText::default()),
+        ..SpecText::default()
+    })
+    .unwrap();
+    let (keys, inner) = (
+        known.as_object().unwrap(),
+        known["guarantee"].as_object().unwrap(),
+    );
+    for key in keys.keys().chain(inner.keys()) {
+        assert!(EXAMPLE.contains(key), "{key}");
+    }
+}
+
+#[test]
+fn all_three_demands_can_be_written() {
+    let rate = guarantee(
+        "rate = \"3 Mbit/s\"\nprobability = \"99.5 %\"\nwindow = \"2 s\"\nterm = \"4 s\"\n\
+         grade = \"standing\"\nwaits = true",
+    )
+    .unwrap();
+    let expected = Guarantee {
+        window: Duration::from_secs(2),
+        term: Duration::from_secs(4),
+        grade: Grade::Standing,
+        waits: true,
+        ..Guarantee::rate(Rate::from_mbps(3), 0.995)
+    };
+    assert_eq!(rate, expected);
+    assert_eq!(
+        words(&rate),
+        "3.00 Mbit/s in 99.5 % of all windows of 2.00 s"
+    );
+    let packets =
+        guarantee("packets = \"80/100\"\npacket_bytes = 1200\nprobability = \"95%\"").unwrap();
+    assert_eq!(
+        packets.demand,
+        Demand::Packets {
+            serve: 80,
+            of: 100,
+            packet_bytes: 1200,
+            probability: 0.95
+        }
+    );
+    let late = guarantee("rate = \"3 Mbit/s\"\npacket_bytes = 1200\nlate_packets = 2").unwrap();
+    assert_eq!(
+        late.demand,
+        Demand::Late {
+            rate: Rate::from_mbps(3),
+            packet_bytes: 1200,
+            late_packets: 2.0
+        }
+    );
+}
+
+#[test]
+fn refusals_name_the_key_and_what_would_be_accepted() {
+    let says = |text: &str, words: &[&str]| {
+        let error = guarantee(text).unwrap_err().to_string();
+        for word in words {
+            assert!(error.contains(word), "'{word}' is missing in: {error}");
+        }
+    };
+    let rate = "rate = \"3 Mbit/s\"\nprobability = \"95 %\"\n";
+    says(
+        "",
+        &[
+            "guarantee.rate",
+            "guarantee.probability",
+            "guarantee.packets",
+        ],
+    );
+    says(
+        "rate = \"3\"\nprobability = \"95 %\"",
+        &["guarantee.rate", "unit"],
+    );
+    says(
+        "rate = \"0 bit/s\"\nprobability = \"95 %\"",
+        &["guarantee.rate", "above 0"],
+    );
+    says(
+        "rate = \"3 Mbit/s\"",
+        &["guarantee.rate", "guarantee.probability"],
+    );
+    says(
+        "rate = \"3 Mbit/s\"\nprobability = \"0.95\"",
+        &["guarantee.probability", "95", "%"],
+    );
+    says(
+        "rate = \"3 Mbit/s\"\nprobability = \"100 %\"",
+        &["guarantee.probability", "below 1"],
+    );
+    says(
+        &format!("{rate}window = \"20 ms\""),
+        &["guarantee.window", "100 ms", "10 s"],
+    );
+    says(
+        &format!("{rate}term = \"1 h\""),
+        &["guarantee.term", "10 s"],
+    );
+    says(
+        &format!("{rate}grade = \"good\""),
+        &["guarantee.grade", "renewable"],
+    );
+    says(
+        &format!("{rate}packet_bytes = 9"),
+        &["guarantee.packet_bytes", "guarantee.late_packets"],
+    );
+    says(
+        &format!("{rate}packet_bytes = 9\nlate_packets = 1.0"),
+        &["guarantee.probability"],
+    );
+    says(
+        &format!("{rate}packets = \"1/2\""),
+        &["guarantee.packets", "guarantee.rate"],
+    );
+    says("packets = \"80\"", &["guarantee.packets", "80/100"]);
+    says(
+        "packets = \"3/2\"\npacket_bytes = 9\nprobability = \"95 %\"",
+        &["guarantee.packets", "3 of 2"],
+    );
+    says(
+        "packets = \"1/2\"\nprobability = \"95 %\"",
+        &["guarantee.packet_bytes"],
+    );
+    says(
+        "rate = \"3 Mbit/s\"\nlate_packets = 0\npacket_bytes = 9",
+        &["guarantee.late_packets"],
+    );
+    says("colour = 1", &["colour", "rate"]);
+    for (text, key) in [
+        ("weight = 0", "weight"),
+        ("lifetime = \"2 h\"", "lifetime"),
+        ("priority = \"256\"", "priority"),
+        ("order = \"any\"", "order"),
+        ("colour = 1", "colour"),
+    ] {
+        let error = resolve(text).unwrap_err().to_string();
+        assert!(error.contains(key), "{error}");
+    }
+}
