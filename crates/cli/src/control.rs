@@ -1,38 +1,44 @@
-//! `anabranch status`, `paths` and `streams`
+//! `anabranch status`, `paths` and `streams`; what questions to a running node have in common.
 
 use std::path::PathBuf;
 
-use anabranch::{config, control};
+use anabranch::{
+    config,
+    control::{self, Question},
+};
 use serde_json::Value;
 
 use crate::exit::{Failure, Outcome, print_line};
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
-    /// Control socket of the node [default: $XDG_RUNTIME_DIR/anabranch.sock].
+pub(crate) struct Asking {
+    /// Control socket of the node, or of a running `anabranch send` [default: $XDG_RUNTIME_DIR/anabranch.sock].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_CONTROL")]
     control: Option<PathBuf>,
     /// Print the node's answer as it is.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
-pub(crate) async fn run(show: &str, arguments: &Arguments) -> Outcome {
-    let default = || config::default_control(|name| std::env::var(name).ok());
-    let path = arguments.control.clone().unwrap_or_else(default);
-    let answer = control::ask(&path, show)
-        .await
-        .map_err(|error| match error {
+impl Asking {
+    /// What the node answers.
+    pub(crate) async fn ask(&self, question: &Question) -> Result<Value, Failure> {
+        let default = || config::default_control(|name| std::env::var(name).ok());
+        let path = self.control.clone().unwrap_or_else(default);
+        let answer = control::ask(&path, question).await;
+        answer.map_err(|error| match error {
             control::ControlError::Connect { .. } => Failure::unreachable(error),
             _ => Failure::other(error),
-        })?;
+        })
+    }
+}
+
+pub(crate) async fn run(show: &str, arguments: &Asking) -> Outcome {
+    let answer = arguments.ask(&Question::show(show)).await?;
     if arguments.json {
         return print_line(&answer.to_string());
     }
-    let rows = answer["rows"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let rows = rows(&answer);
     if rows.is_empty() {
         return print_line(&format!("no {show}"));
     }
@@ -45,6 +51,12 @@ pub(crate) async fn run(show: &str, arguments: &Arguments) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// The rows of an answer.
+pub(crate) fn rows(answer: &Value) -> &[Value] {
+    let rows = answer["rows"].as_array();
+    rows.map(Vec::as_slice).unwrap_or_default()
 }
 
 fn plain(value: &Value) -> String {

@@ -12,7 +12,7 @@ Exit codes:
   1    failed for another reason than those below
   2    the arguments or the configuration are wrong
   3    the peer cannot be reached
-  4    the peer refused, or could not do its part
+  4    the peer refused, or could not do its part; admit: it would not be promised
   5    interrupted; the same command continues where it stopped
   6    reading or writing a local file failed
   130  stopped by Ctrl-C";

@@ -5,10 +5,13 @@
 //! To add a subcommand: a file with its arguments and `run`, a variant of [`Command`], a line in
 //! [`run`].
 
+mod admit;
 mod control;
 mod demo;
 mod emulate;
 mod exit;
+mod explain;
+mod guarantee;
 mod keygen;
 mod lab;
 mod man;
@@ -43,11 +46,15 @@ enum Command {
     /// Run a node by a configuration file.
     Node(node::Arguments),
     /// What a running node is doing.
-    Status(control::Arguments),
+    Status(control::Asking),
     /// The paths of a running node.
-    Paths(control::Arguments),
+    Paths(control::Asking),
     /// The streams of a running node.
-    Streams(control::Arguments),
+    Streams(control::Asking),
+    /// Whether a running node would promise a stream what it asks for, and what instead.
+    Admit(admit::Arguments),
+    /// Why a running node's stream is promised what it is, or not, and how its windows fared.
+    Explain(explain::Arguments),
     /// Emulate links, between UDP ports or between network namespaces.
     Emulate(emulate::Arguments),
     /// Show everything at work on this machine, over three emulated paths.
@@ -90,6 +97,8 @@ async fn run(command: Command) -> Outcome {
         Command::Status(arguments) => control::run("status", &arguments).await,
         Command::Paths(arguments) => control::run("paths", &arguments).await,
         Command::Streams(arguments) => control::run("streams", &arguments).await,
+        Command::Admit(arguments) => admit::run(arguments).await,
+        Command::Explain(arguments) => explain::run(arguments).await,
         Command::Emulate(arguments) => emulate::run(arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Lab(arguments) => lab::run(&arguments),

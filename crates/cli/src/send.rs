@@ -3,21 +3,30 @@
 use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch::{
-    AllowList, Host, Session, Ticket,
-    base::duration,
+    AllowList, Explanation, Guarantee, Host, Session, Ticket,
+    base::{Instant, duration},
+    control::{Control, ControlError},
     keys,
-    transfer::{Completed, Progress, Source, Step, TransferError, send, send_with_patience},
+    spec::{GuaranteeText, words},
+    transfer::{
+        Completed, DATA_LABEL, Manner, Progress, Source, Step, TransferError, send_promised,
+        send_with_patience,
+    },
 };
 use tokio::sync::mpsc;
 
 use crate::{
     exit::{Failure, Outcome, print_line},
+    guarantee,
     keygen::key_path,
     meter::{self, Direction},
     recv,
 };
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A promise is made as soon as it can be, after some 20 s of traffic at the earliest, and the data flows all the \
+same. Decisions about it are told on standard error, and at the end how it was kept.")]
 pub(crate) struct Arguments {
     /// The file or directory; `-` for standard input.
     #[arg(value_name = "FILE|DIR|-")]
@@ -37,9 +46,15 @@ pub(crate) struct Arguments {
     /// at all. Standard input cannot be sent again.
     #[arg(long, value_name = "DURATION", default_value = "1 min", value_parser = parse_duration)]
     retry: Duration,
+    /// Open a control socket here for as long as it takes, for `anabranch paths`, `streams`, `admit` and
+    /// `explain`.
+    #[arg(long, value_name = "FILE")]
+    control: Option<PathBuf>,
     /// Print nothing but errors.
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    guarantee: guarantee::Flags,
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -63,15 +78,43 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         })?;
         Source::Path(arguments.source.clone())
     };
+    let guarantee = wanted(&arguments.guarantee)?;
     let host = host(&arguments)?;
+    let control = match &arguments.control {
+        Some(path) => Some(Control::open(path).await.map_err(|error| match error {
+            ControlError::Listen { .. } => Failure::file(error),
+            _ => Failure::other(error),
+        })?),
+        None => None,
+    };
+    let answering = async {
+        match &control {
+            Some(control) => control.serve(&host).await,
+            None => std::future::pending().await,
+        }
+    };
     let outcome = tokio::select! {
-        outcome = transfer(&host, &arguments, source) => outcome,
+        outcome = transfer(&host, &arguments, guarantee, source) => outcome,
+        () = answering => unreachable!("questions are answered until this is dropped"),
         _ = tokio::signal::ctrl_c() => Err(Failure::ctrl_c(
             "stopped; the same command continues where it stopped",
         )),
     };
     host.shutdown().await;
     outcome
+}
+
+/// What the flags ask for; nothing is known of any path yet, so that it has to wait.
+fn wanted(flags: &guarantee::Flags) -> Result<Option<Guarantee>, Failure> {
+    let Some(text) = flags.text() else {
+        return Ok(None);
+    };
+    let text = GuaranteeText {
+        waits: Some(true),
+        ..text
+    };
+    let guarantee = text.resolve(guarantee::flag).map_err(Failure::usage)?;
+    Ok(Some(guarantee))
 }
 
 /// Receivers on this machine are reached from loopback, all others from the interfaces.
@@ -85,10 +128,20 @@ fn host(arguments: &Arguments) -> Result<Host, Failure> {
     Ok(recv::host(&bind, 0, &key, AllowList::default())?)
 }
 
-async fn transfer(host: &Host, arguments: &Arguments, source: Source) -> Outcome {
+async fn transfer(
+    host: &Host,
+    arguments: &Arguments,
+    guarantee: Option<Guarantee>,
+    source: Source,
+) -> Outcome {
     let progress = Progress::default();
     let (news, shown) = mpsc::unbounded_channel();
     let mut last = None;
+    let mut explained = None;
+    let manner = Manner {
+        patience: arguments.retry,
+        guarantee,
+    };
     let sending = async {
         let ticket = &arguments.ticket;
         let tell = |step: Step<'_>| {
@@ -98,14 +151,14 @@ async fn transfer(host: &Host, arguments: &Arguments, source: Source) -> Outcome
             // The display may have ended; the transfer goes on.
             let _ = news.send(News::of(&step));
         };
-        send_source(host, ticket, source, arguments.retry, &progress, tell).await
+        send_source(host, ticket, source, manner, &progress, tell).await
     };
     let done: Completed = if arguments.quiet {
         sending.await?
     } else {
         tokio::select! {
             result = sending => result?,
-            () = display(shown, progress.clone()) => {
+            () = display(shown, progress.clone(), &mut explained) => {
                 unreachable!("the display runs until it is dropped")
             }
         }
@@ -128,7 +181,23 @@ async fn transfer(host: &Host, arguments: &Arguments, source: Source) -> Outcome
     {
         print_line(&line)?;
     }
+    if let Some(guarantee) = &guarantee {
+        print_line(&account(guarantee, explained.as_ref()))?;
+    }
     Ok(())
+}
+
+/// How the promise of the stream with the data was kept, as far as it was seen.
+fn account(guarantee: &Guarantee, explained: Option<&Explanation>) -> String {
+    let asked = words(guarantee);
+    let account = explained.map(|explained| explained.account);
+    match account.filter(|account| account.kept + account.broken > 0) {
+        None => format!("  {asked}: was not promised in this time"),
+        Some(account) => format!(
+            "  {asked}: windows kept {}, broken {}; promises withdrawn {}",
+            account.kept, account.broken, account.withdrawn
+        ),
+    }
 }
 
 /// A path is tried again after an interruption; what was read from standard input is gone.
@@ -136,18 +205,16 @@ async fn send_source(
     host: &Host,
     ticket: &Ticket,
     source: Source,
-    patience: Duration,
+    manner: Manner,
     progress: &Progress,
     mut tell: impl FnMut(Step<'_>),
 ) -> Result<Completed, TransferError> {
     match source {
-        Source::Path(path) => {
-            send_with_patience(host, ticket, &path, patience, progress, tell).await
-        }
+        Source::Path(path) => send_with_patience(host, ticket, &path, manner, progress, tell).await,
         source @ Source::Reader { .. } => {
             let session = host.connect(ticket.node, &ticket.addresses).await?;
             tell(Step::Connected(&session));
-            send(&session, ticket.secret, source, progress).await
+            send_promised(&session, ticket.secret, source, manner.guarantee, progress).await
         }
     }
 }
@@ -174,10 +241,16 @@ impl News {
     }
 }
 
-/// The meter of the newest session, and a line on standard error for everything else.
-async fn display(mut news: mpsc::UnboundedReceiver<News>, progress: Progress) {
+/// The meter of the newest session, and a line on standard error for everything else. What is last known of
+/// the promise is left in `explained`.
+async fn display(
+    mut news: mpsc::UnboundedReceiver<News>,
+    progress: Progress,
+    explained: &mut Option<Explanation>,
+) {
     let mut session: Option<Session> = None;
     let mut is_first = true;
+    let mut told = None;
     loop {
         let meter = async {
             match session.clone() {
@@ -185,7 +258,14 @@ async fn display(mut news: mpsc::UnboundedReceiver<News>, progress: Progress) {
                 None => std::future::pending().await,
             }
         };
+        let promise = async {
+            match &session {
+                Some(session) => watch(session, explained, &mut told).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            () = promise => unreachable!("the promise is watched until it is dropped"),
             () = meter => unreachable!("the meter runs until it is dropped"),
             next = news.recv() => match next {
                 Some(News::Session(next)) => {
@@ -199,6 +279,26 @@ async fn display(mut news: mpsc::UnboundedReceiver<News>, progress: Progress) {
                 None => std::future::pending().await,
             },
         }
+    }
+}
+
+/// Tells every decision about the promise of the stream with the data.
+async fn watch(session: &Session, explained: &mut Option<Explanation>, told: &mut Option<Instant>) {
+    const EVERY: Duration = Duration::from_millis(250);
+    loop {
+        let streams = session.streams();
+        let data = streams.iter().find(|found| found.spec.label == DATA_LABEL);
+        let now = data.and_then(|found| session.explain(found.stream));
+        if let Some(now) = now {
+            // Within a window, nothing is decided twice at one moment.
+            let fresh = now.notes.iter().filter(|n| told.is_none_or(|at| n.at > at));
+            for decision in fresh {
+                note(&decision.text);
+            }
+            *told = now.notes.last().map(|last| last.at).or(*told);
+            *explained = Some(now);
+        }
+        tokio::time::sleep(EVERY).await;
     }
 }
 

@@ -8,6 +8,8 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
+use serde_json::Value;
+
 /// A command that cannot outlive the test by much.
 fn anabranch(folder: &Path) -> Command {
     let mut command = Command::new("timeout");
@@ -126,6 +128,38 @@ fn mistakes_are_explained_and_have_their_codes() {
         2,
         &["speed"],
     );
+    fails(
+        folder,
+        &["admit", "--rate", "3", "--probability", "95 %"],
+        2,
+        &["--rate", "unit"],
+    );
+    fails(
+        folder,
+        &["admit", "--dry-run", "--rate", "3 Mbit/s"],
+        2,
+        &["--probability"],
+    );
+    fails(
+        folder,
+        &["send", "x", &nobody, "--late", "2", "--rate", "3 Mbit/s"],
+        2,
+        &["--packet-bytes"],
+    );
+    fs::write(folder.join("stream.toml"), "[guarantee]\nspeed = 1\n").unwrap();
+    fails(
+        folder,
+        &["admit", "--spec", "stream.toml"],
+        2,
+        &["stream.toml", "speed"],
+    );
+    fails(folder, &["admit", "--spec", "none.toml"], 6, &["none.toml"]);
+    fails(
+        folder,
+        &["explain", "stream-0", "--control", "none.sock"],
+        3,
+        &["none.sock", "anabranch node"],
+    );
     fs::write(folder.join("bad.toml"), "[session]\ntimeout = \"5\"\n").unwrap();
     fails(
         folder,
@@ -213,6 +247,11 @@ fn a_node_tells_what_it_does_and_takes_files_from_those_it_knows() {
     for show in ["paths", "streams"] {
         assert!(run(folder, &[show, "--control", "c.sock"]).status.success());
     }
+    let wanted = ["--rate", "3 Mbit/s", "--probability", "95 %"];
+    let admit = ["admit", "--dry-run", "--control", "c.sock"];
+    fails(folder, &[admit, wanted].concat(), 1, &["no session"]);
+    let stream = ["explain", "x", "--control", "c.sock"];
+    fails(folder, &stream, 1, &["anabranch streams"]);
     let stranger = run(folder, &["send", "x", &ticket, "--key", "stranger.key"]);
     assert!(!stranger.status.success());
 
@@ -226,6 +265,83 @@ fn a_node_tells_what_it_does_and_takes_files_from_those_it_knows() {
     );
     assert!(child.wait().unwrap().success());
     assert!(!folder.join("c.sock").exists());
+}
+
+/// A transfer of a pipe that stays open, with its control socket.
+#[test]
+fn a_transfer_asks_for_a_promise_and_explains_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (mut receiving, _out, ticket) = receiver(folder, &["."]);
+    let wanted = ["--rate", "3 Mbit/s", "--probability", "95 %"];
+    let mut sending = anabranch(folder)
+        .args(["send", "-", &ticket, "--control", "s.sock"])
+        .args(wanted)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = sending.stdin.take().unwrap();
+    std::io::Write::write_all(&mut pipe, &[7; 600_000]).unwrap();
+    // The stream with the data is there when something of it was sent.
+    let streams = ["streams", "--json", "--control", "s.sock"];
+    let row = (0..200).find_map(|_| {
+        let shown = run(folder, &streams);
+        let answer: Value = serde_json::from_slice(&shown.stdout).unwrap_or_default();
+        let rows = answer["rows"].as_array().cloned().unwrap_or_default();
+        let found = rows.into_iter().find(|row| row["promise"] == "waiting");
+        if found.is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        found
+    });
+    let stream = row.unwrap()["stream"].as_str().unwrap().to_owned();
+    let explained = run(folder, &["explain", &stream, "--control", "s.sock"]);
+    let said = text(&explained.stdout);
+    for word in ["asks for 3.00 Mbit/s in 95 %", "no promise", "waits"] {
+        assert!(said.contains(word), "'{word}' is missing in: {said}");
+    }
+    // Nothing can be known yet; the answer is printed, and the code says no.
+    let admit = ["admit", "--dry-run", "--control", "s.sock"];
+    fs::write(
+        folder.join("stream.toml"),
+        "[guarantee]\nrate = \"9 Mbit/s\"\nprobability = \"90 %\"\nwindow = \"2 s\"\n",
+    )
+    .unwrap();
+    for arguments in [
+        [&admit[..], &wanted].concat(),
+        [&admit[..], &["--spec", "stream.toml", "--json"]].concat(),
+        [
+            &admit[..],
+            &["--spec", "stream.toml", "--probability", "80 %"],
+        ]
+        .concat(),
+    ] {
+        let asked = run(folder, &arguments);
+        let said = text(&asked.stdout);
+        assert_eq!(
+            asked.status.code(),
+            Some(4),
+            "{said}{}",
+            text(&asked.stderr)
+        );
+        assert!(said.contains("too little is known"), "{said}");
+        if arguments.contains(&"80 %") {
+            assert!(
+                said.contains("9.00 Mbit/s in 80 % of all windows of 2.00 s"),
+                "{said}"
+            );
+        }
+    }
+    drop(pipe);
+    let ended = sending.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    assert!(
+        text(&ended.stdout).contains("was not promised"),
+        "{}",
+        text(&ended.stdout)
+    );
+    assert!(receiving.wait().unwrap().success());
+    assert!(!folder.join("s.sock").exists());
 }
 
 #[test]

@@ -2,7 +2,20 @@
 //!
 //! One question, one answer, each a line of JSON: `{"show":"paths"}` is answered by
 //! `{"show":"paths","version":"…","rows":[…]}`, or by `{"error":"…"}`. Rows are flat, with units in the
-//! names of their fields. Only the user who runs the node can open the socket.
+//! names of their fields; answers about promises have rows of several kinds, as `kind` says. Only the user who
+//! runs the node can open the socket.
+//!
+//! | question | rows |
+//! |---|---|
+//! | `status` | `node`, `socket`, `session` |
+//! | `paths` | one a channel |
+//! | `streams` | one a stream |
+//! | `admit` with `spec` (a [`SpecText`]) | of each session `answer`, and `path`s of a grant |
+//! | `explain` with `stream` | `promise`, `path`, `decision` |
+//!
+//! The last two take `session`, too; without it, they are about every session.
+
+mod promises;
 
 use std::{
     io,
@@ -21,6 +34,8 @@ use tokio::{
     task::JoinSet,
 };
 
+use crate::spec::SpecText;
+
 /// Longest question.
 const QUESTION_BYTES_MAX: u64 = 4096;
 /// Askers at a time; one more is kept waiting.
@@ -29,12 +44,33 @@ const ASKERS_MAX: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What can be asked for.
-pub const SHOWS: [&str; 3] = ["status", "paths", "streams"];
+pub const SHOWS: [&str; 5] = ["status", "paths", "streams", "admit", "explain"];
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Question {
-    show: String,
+/// What a running node is asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Question {
+    /// One of [`SHOWS`].
+    pub show: String,
+    /// For `admit`: the stream that nobody opens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec: Option<SpecText>,
+    /// For `explain`: the stream, such as `stream-4` or `4`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
+    /// For `admit` and `explain`: the session, such as `session-0` or `0`; `None`: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+impl Question {
+    /// What the node shows under this name, without more.
+    pub fn show(show: &str) -> Self {
+        Self {
+            show: show.to_owned(),
+            ..Self::default()
+        }
+    }
 }
 
 /// The control socket cannot be used.
@@ -157,14 +193,28 @@ fn answer(host: &Host, line: &str) -> Value {
         Ok(question) => question,
         Err(error) => return json!({ "error": format!("not a question: {error}") }),
     };
-    let rows = match question.show.as_str() {
-        "status" => status(host),
-        "paths" => paths(host),
-        "streams" => streams(host),
-        other => {
-            let known = SHOWS.join(", ");
-            return json!({ "error": format!("there is no '{other}'; ask for one of {known}") });
+    let session = question.session.as_deref();
+    let rows = match (question.show.as_str(), &question.spec, &question.stream) {
+        ("status", None, None) if session.is_none() => Ok(status(host)),
+        ("paths", None, None) if session.is_none() => Ok(paths(host)),
+        ("streams", None, None) if session.is_none() => Ok(streams(host)),
+        ("admit", Some(spec), None) => promises::admit(host, spec, session),
+        ("explain", None, Some(stream)) => promises::explain(host, stream, session),
+        ("admit", _, _) => Err("'admit' goes with 'spec' and, if wanted, 'session'".to_owned()),
+        ("explain", _, _) => {
+            Err("'explain' goes with 'stream' and, if wanted, 'session'".to_owned())
         }
+        ("status" | "paths" | "streams", _, _) => {
+            Err(format!("'{}' goes with nothing else", question.show))
+        }
+        (other, _, _) => {
+            let known = SHOWS.join(", ");
+            Err(format!("there is no '{other}'; ask for one of {known}"))
+        }
+    };
+    let rows = match rows {
+        Ok(rows) => rows,
+        Err(error) => return json!({ "error": error }),
     };
     json!({ "show": question.show, "version": env!("CARGO_PKG_VERSION"), "rows": rows })
 }
@@ -242,6 +292,8 @@ fn paths(host: &Host) -> Vec<Value> {
             });
             if let Some(row) = row.as_object_mut() {
                 add_measured(row, channel.path.as_ref());
+                let taken = promises::taken_of(&session, channel.channel);
+                row.insert("streams_promised_bps".into(), json!(taken.as_bps()));
             }
             rows.push(row);
         }
@@ -285,7 +337,7 @@ fn streams(host: &Host) -> Vec<Value> {
     let mut rows = Vec::new();
     for session in host.sessions() {
         for stream in &session.streams {
-            rows.push(json!({
+            let mut row = json!({
                 "session": session.stats.session.to_string(),
                 "stream": stream.stream.to_string(),
                 "label": stream.spec.label,
@@ -304,7 +356,13 @@ fn streams(host: &Host) -> Vec<Value> {
                 "received_adus": stream.received_adus,
                 "received_bytes": stream.received_bytes,
                 "duplicate_bytes": stream.duplicate_bytes,
-            }));
+            });
+            let mut promises = session.promises.iter();
+            let promise = promises.find(|found| found.stream == stream.stream);
+            if let Some(row) = row.as_object_mut() {
+                promises::add_to_stream(row, promise);
+            }
+            rows.push(row);
         }
     }
     rows
@@ -314,16 +372,13 @@ fn streams(host: &Host) -> Vec<Value> {
 ///
 /// # Errors
 /// No node answers, or it refuses.
-pub async fn ask(path: &Path, show: &str) -> Result<Value, ControlError> {
+pub async fn ask(path: &Path, question: &Question) -> Result<Value, ControlError> {
     let failed = |source| ControlError::Connect {
         path: path.to_owned(),
         source,
     };
     let mut stream = UnixStream::connect(path).await.map_err(failed)?;
-    let question = Question {
-        show: show.to_owned(),
-    };
-    let mut text = serde_json::to_string(&question).expect("a question is a text");
+    let mut text = serde_json::to_string(question).expect("a question is a text");
     text.push('\n');
     stream.write_all(text.as_bytes()).await.map_err(failed)?;
     let mut line = String::new();
@@ -358,10 +413,16 @@ mod tests {
         let host = host();
         let control = Control::open(&path).await.unwrap();
         let asking = async {
-            let status = ask(&path, "status").await.unwrap();
+            let status = ask(&path, &Question::show("status")).await.unwrap();
             assert_eq!(status["rows"][0]["node"], host.node_id().to_string());
-            assert_eq!(ask(&path, "paths").await.unwrap()["rows"], json!([]));
-            let error = ask(&path, "weather").await.unwrap_err().to_string();
+            assert_eq!(
+                ask(&path, &Question::show("paths")).await.unwrap()["rows"],
+                json!([])
+            );
+            let error = ask(&path, &Question::show("weather"))
+                .await
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("streams"), "{error}");
             assert!(matches!(
                 Control::open(&path).await,
@@ -374,7 +435,10 @@ mod tests {
         }
         drop(control);
         assert!(!path.exists());
-        let error = ask(&path, "status").await.unwrap_err().to_string();
+        let error = ask(&path, &Question::show("status"))
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("anabranch node"), "{error}");
     }
 
@@ -397,5 +461,13 @@ mod tests {
     async fn what_is_not_json_is_told_so() {
         assert!(answer(&host(), "hello\n")["error"].is_string());
         assert!(answer(&host(), r#"{"show":"paths","more":1}"#)["error"].is_string());
+        for (question, word) in [
+            (r#"{"show":"paths","stream":"4"}"#, "nothing else"),
+            (r#"{"show":"admit"}"#, "spec"),
+            (r#"{"show":"explain"}"#, "stream"),
+        ] {
+            let answer = answer(&host(), question);
+            assert!(answer["error"].as_str().unwrap().contains(word), "{answer}");
+        }
     }
 }

@@ -13,7 +13,7 @@
 //! | `tickets` | which tickets are good, and for whom |
 //! | `active` | of two attempts at the same transfer, the newer goes on |
 //! | `receive` | [`Receiver`] |
-//! | `send` | [`Source`], [`send`] |
+//! | `send` | [`Source`], [`send`], [`send_promised`] |
 //! | `redial` | [`send_with_patience`]: a transfer that goes on by itself after an interruption |
 //! | `progress` | [`Progress`] |
 //! | `error` | [`TransferError`] |
@@ -37,5 +37,5 @@ pub use manifest::ENTRIES_MAX;
 pub use message::{CONTROL_LABEL, DATA_LABEL, Kind};
 pub use progress::{Progress, Snapshot};
 pub use receive::{Completed, Receiver};
-pub use redial::{Step, send_with_patience};
-pub use send::{Source, send};
+pub use redial::{Manner, Step, send_with_patience};
+pub use send::{Source, send, send_promised};

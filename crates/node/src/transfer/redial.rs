@@ -3,13 +3,14 @@
 use std::{path::Path, time::Duration};
 
 use anabranch_net::{ConnectError, Host, Session, StreamFailure};
+use anabranch_session::Guarantee;
 use tokio::time::Instant;
 
 use super::{
     error::TransferError,
     progress::Progress,
     receive::Completed,
-    send::{Source, send},
+    send::{Source, send_promised},
 };
 use crate::ticket::Ticket;
 
@@ -42,18 +43,27 @@ pub enum Step<'a> {
     },
 }
 
+/// How a transfer is carried through.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Manner {
+    /// How long the receiver is called again after an interruption; zero: not at all.
+    pub patience: Duration,
+    /// What is to be promised to the stream with the data, as in [`send_promised`].
+    pub guarantee: Option<Guarantee>,
+}
+
 /// Sends a file or directory to the holder of `ticket`. After an interruption the receiver is called
-/// again for `patience` (zero: not at all), and the transfer goes on where it stopped. The time begins
+/// again for the `manner`'s patience, and the transfer goes on where it stopped. The time begins
 /// anew with every interruption before which more was sent than ever before.
 ///
 /// # Errors
 /// The receiver cannot be reached at first; it refuses or fails; the source cannot be read; the last
-/// interruption, when it lasted for longer than `patience`.
+/// interruption, when it lasted for longer than the patience.
 pub async fn send_with_patience(
     host: &Host,
     ticket: &Ticket,
     path: &Path,
-    patience: Duration,
+    manner: Manner,
     progress: &Progress,
     mut tell: impl FnMut(Step<'_>),
 ) -> Result<Completed, TransferError> {
@@ -63,7 +73,7 @@ pub async fn send_with_patience(
     loop {
         tell(Step::Connected(&session));
         let source = Source::Path(path.to_owned());
-        let sending = send(&session, ticket.secret, source, progress);
+        let sending = send_promised(&session, ticket.secret, source, manner.guarantee, progress);
         let result = tokio::select! {
             result = sending => result,
             () = watch(&session, &mut tell) => unreachable!("watching goes on until it is dropped"),
@@ -75,7 +85,7 @@ pub async fn send_with_patience(
         let reached = progress.snapshot().bytes_done;
         if furthest.is_none_or(|furthest| reached > furthest) {
             furthest = Some(reached);
-            deadline = Instant::now() + patience;
+            deadline = Instant::now() + manner.patience;
         }
         let patience = deadline.saturating_duration_since(Instant::now());
         if patience.is_zero() {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anabranch_net::{Session, Stream};
-use anabranch_session::{Order, Priority, StreamSpec};
+use anabranch_session::{Guarantee, Order, Priority, StreamSpec};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
@@ -65,6 +65,21 @@ pub async fn send(
     source: Source,
     progress: &Progress,
 ) -> Result<Completed, TransferError> {
+    send_promised(session, secret, source, None, progress).await
+}
+
+/// [`send`], with what is to be promised to the stream that carries the data, labelled
+/// [`DATA_LABEL`]. `Session::explain` tells how it fares while it is open.
+///
+/// # Errors
+/// As [`send`]; the guarantee is refused and does not wait.
+pub async fn send_promised(
+    session: &Session,
+    secret: Option<Secret>,
+    source: Source,
+    guarantee: Option<Guarantee>,
+    progress: &Progress,
+) -> Result<Completed, TransferError> {
     let (manifest, origins) = match source {
         Source::Path(path) => {
             let read = tokio::task::spawn_blocking(move || Manifest::read(&path));
@@ -89,7 +104,10 @@ pub async fn send(
     offered?;
     let known = known(&control, manifest.entries.len()).await?;
 
-    let data = session.open_stream(StreamSpec::bulk(DATA_LABEL))?;
+    let data = session.open_stream(StreamSpec {
+        guarantee,
+        ..StreamSpec::bulk(DATA_LABEL)
+    })?;
     let (records, queue) = mpsc::channel(READ_AHEAD);
     let reading = {
         let (manifest, progress) = (manifest.clone(), progress.clone());
