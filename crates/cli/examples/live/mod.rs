@@ -7,14 +7,16 @@ use std::{
     error::Error,
     io::Write,
     net::SocketAddr,
+    path::PathBuf,
     process::ExitCode,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use anabranch::{
-    AllowList, Host, HostConfig, Policy, Session, Stream, StreamFailure,
-    base::{Instant, Seed},
+    AllowList, Explanation, Host, HostConfig, Policy, Session, Stream, StreamFailure, Term,
+    base::{Instant, Seed, StreamId},
+    control::Control,
     keys,
     net::{
         Clock,
@@ -33,13 +35,18 @@ use table::Row;
 const BACKLOG_FRAMES: usize = 250;
 /// After the last frame, for those on their way.
 const GRACE: Duration = Duration::from_millis(800);
+/// What elastic streams have to themselves at most, before others open.
+const LEAD_MAX: Duration = Duration::from_secs(30);
+/// From when the others have opened until seconds count.
+const SETTLING: Duration = Duration::from_secs(5);
 /// From which address everything is dialled and heard.
 const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
-    /// How long to send, in seconds; the first quarter is not counted.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=3600))]
+    /// How long to send, in seconds. Elastic streams have the first 30 s, or half of it, to themselves, because
+    /// nothing is known of the paths before; seconds count when the others have been open for 5 s.
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(12..=3600))]
     pub(crate) seconds: u64,
     /// The scheduling policy.
     #[arg(long, default_value_t = Policy::Default)]
@@ -48,6 +55,9 @@ pub(crate) struct Run {
     /// repeated. Without any: one that is steady and one that is not.
     #[arg(long = "path", value_name = "NAME:LINK")]
     pub(crate) paths: Vec<String>,
+    /// Open a control socket here, for `anabranch streams`, `admit` and `explain`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) control: Option<PathBuf>,
     /// Same seed, same paths.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -113,13 +123,33 @@ pub(crate) async fn run(
     let (offers, period) = (source.offers().to_vec(), source.period());
     let books: Vec<Arc<Mutex<Book>>> = offers.iter().map(|_| Arc::default()).collect();
     let listening = tokio::spawn(listen(incoming, offers.clone(), books.clone(), clock));
-    let skipped = send(&outgoing, source, time).await?;
+    let answering = match &arguments.control {
+        Some(path) => {
+            let (control, host) = (Control::open(path).await?, sender.clone());
+            Some(tokio::spawn(async move { control.serve(&host).await }))
+        }
+        None => None,
+    };
+    let lead = LEAD_MAX.min(time / 2);
+    let begin = clock.now().since_epoch();
+    let (skipped, promised) = send(&outgoing, source, time, lead).await?;
     tokio::time::sleep(GRACE).await;
+    // The last word on each promise, before the streams are gone.
+    let accounts: Vec<String> = promised
+        .iter()
+        .filter_map(|&(name, id)| account(name, &outgoing.explain(id)?))
+        .collect();
     listening.abort();
     let rows = offers.iter().zip(&books).zip(&skipped);
     let rows = rows.map(|((offer, book), &skipped)| {
         let book = book.lock().unwrap_or_else(PoisonError::into_inner);
-        Row::new(offer, &book, skipped, period, (time / 4, time))
+        Row::new(
+            offer,
+            &book,
+            skipped,
+            period,
+            (begin + lead + SETTLING, begin + time),
+        )
     });
     let rows: Vec<Row> = rows.collect();
     say("")?;
@@ -130,6 +160,9 @@ pub(crate) async fn run(
     for line in table::lines(&rows) {
         say(&line)?;
     }
+    for line in accounts {
+        say(&line)?;
+    }
     let channels = outgoing.channels();
     let sum: u64 = channels.iter().map(|c| c.payload_sent_bytes).sum();
     for (path, address) in emulator.paths().iter().zip(emulator.addresses()) {
@@ -137,6 +170,11 @@ pub(crate) async fn run(
         let bytes: u64 = own.map(|channel| channel.payload_sent_bytes).sum();
         let share = 100.0 * bytes as f64 / sum.max(1) as f64;
         say(&format!("path {}: {share:.1} % of the bytes", path.name()))?;
+    }
+    if let Some(answering) = answering {
+        // The socket's file goes with it.
+        answering.abort();
+        let _ = answering.await;
     }
     tokio::join!(sender.shutdown(), receiver.shutdown());
     Ok(())
@@ -165,17 +203,23 @@ fn emulate(texts: &[String], target: SocketAddr, seed: Seed) -> Result<Emulator,
     Ok(Emulator::start(specs, seed)?)
 }
 
-/// Offers every frame at its time; how many of each stream were left out. Elastic streams have the first
-/// eighth of the time to themselves, so that it is known what the paths hold when promises are asked for.
+/// Streams with a promise, by name.
+type Named = Vec<(&'static str, StreamId)>;
+
+/// Offers every frame at its time; how many of each stream were left out, and the streams that asked for a
+/// promise. Elastic streams have the time before `lead` to themselves, so that it is known what the paths
+/// hold when promises are asked for.
 async fn send(
     session: &Session,
     source: Box<dyn Source>,
     time: Duration,
-) -> Result<Vec<u64>, Box<dyn Error>> {
+    lead: Duration,
+) -> Result<(Vec<u64>, Named), Box<dyn Error>> {
     let mut source = source;
     let offers = source.offers().to_vec();
     let mut outlets: Vec<Option<Outlet>> = offers.iter().map(|_| None).collect();
     let mut skipped = vec![0; offers.len()];
+    let mut promised = Named::new();
     let begin = tokio::time::Instant::now();
     loop {
         let Frame { at, parts, .. } = source.next_frame();
@@ -184,8 +228,12 @@ async fn send(
         }
         tokio::time::sleep_until(begin + at).await;
         for (offer, outlet) in offers.iter().zip(&mut outlets) {
-            if outlet.is_none() && (!offer.is_critical() || at >= time / 8) {
-                *outlet = Some(Outlet::open(session, &offers, offer)?);
+            if outlet.is_none() && (!offer.is_critical() || at >= lead) {
+                let (opened, id) = Outlet::open(session, &offers, offer, begin)?;
+                *outlet = Some(opened);
+                if offer.promise.is_some() {
+                    promised.push((offer.name, id));
+                }
             }
         }
         for (index, data) in parts {
@@ -196,7 +244,7 @@ async fn send(
             }
         }
     }
-    Ok(skipped)
+    Ok((skipped, promised))
 }
 
 /// Where the frames of a stream go.
@@ -208,13 +256,26 @@ enum Outlet {
 }
 
 impl Outlet {
-    fn open(session: &Session, offers: &[Offer], offer: &Offer) -> Result<Self, Box<dyn Error>> {
+    fn open(
+        session: &Session,
+        offers: &[Offer],
+        offer: &Offer,
+        begin: tokio::time::Instant,
+    ) -> Result<(Self, StreamId), Box<dyn Error>> {
         let spec = offer.spec(share_sum(offers));
         say(&asked(offer))?;
-        let stream = session.open_stream(spec)?;
-        if !offer.is_critical() {
-            return Ok(Self::Elastic(stream));
+        if spec.guarantee.is_some() {
+            say(&match session.admit(&spec) {
+                Ok(grant) => format!("  would be promised: {grant}"),
+                Err(error) => format!("  {error}"),
+            })?;
         }
+        let stream = session.open_stream(spec)?;
+        let id = stream.id();
+        if !offer.is_critical() {
+            return Ok((Self::Elastic(stream), id));
+        }
+        tokio::spawn(tell(offer.name, stream.clone(), begin));
         let (sender, mut frames) = mpsc::channel::<Bytes>(BACKLOG_FRAMES);
         tokio::spawn(async move {
             while let Some(data) = frames.recv().await {
@@ -223,7 +284,7 @@ impl Outlet {
                 }
             }
         });
-        Ok(Self::Critical(sender))
+        Ok((Self::Critical(sender), id))
     }
 
     /// Whether the frame was taken.
@@ -249,6 +310,33 @@ fn asked(offer: &Offer) -> String {
         ),
         None => format!("stream {}: elastic, up to {}", offer.name, offer.rate),
     }
+}
+
+/// Says what becomes of a stream's promise, as long as it is open.
+async fn tell(name: &'static str, stream: Stream, begin: tokio::time::Instant) {
+    while let Ok(event) = stream.next_promise().await {
+        let at = begin.elapsed().as_secs_f64();
+        if say(&format!("{at:>6.1} s  {name}: {event}")).is_err() {
+            return;
+        }
+    }
+}
+
+/// How a stream's promise was kept; `None` for one that asked for none.
+fn account(name: &str, explained: &Explanation) -> Option<String> {
+    let account = &explained.account;
+    let term = explained.term.map_or("none", |term| match term {
+        Term::Standing => "standing",
+        Term::Renewable => "renewable",
+    });
+    let judged = account.kept + account.broken;
+    let kept = 100.0 * account.kept as f64 / judged.max(1) as f64;
+    let asked = 100.0 * explained.guarantee.probability()?;
+    Some(format!(
+        "promise of {name}: in force {term}; windows kept {} of {judged} ({kept:.1} %, promised {asked:.0} %), \
+         withdrawn {} times",
+        account.kept, account.withdrawn
+    ))
 }
 
 /// Writes down what arrives, until it is aborted or the session ends.
