@@ -132,7 +132,7 @@ fn run_together(measures: &mut Measures, channels: &[ChannelId], ticks: std::ops
             let rtt = Duration::from_secs_f64(0.03 + wait_ms / 1000.0);
             measures.acked(channel, tick, 1000, now, rtt);
         }
-        measures.advance(now);
+        measures.advance(now, |_| ());
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `answer` | [`Grant`] and [`Refusal`]: what an application is told |
 //! | `explain` | [`Explanation`]: why a stream is promised what it is |
 //! | `stream` | the state of one promised stream, and the account of its windows |
+//! | `desk` | [`Desk`]: all this without a session, for experiments |
 //! | `mod` | admission, renewal, withdrawal |
 //!
 //! A stream is admitted when all that is promised already and it find a place
@@ -17,6 +18,7 @@
 
 mod answer;
 pub(crate) mod book;
+mod desk;
 mod explain;
 pub(crate) mod stream;
 use std::{collections::BTreeMap, time::Duration};
@@ -35,6 +37,7 @@ use self::{
 
 pub use self::{
     answer::{Grant, Reason, Refusal},
+    desk::{Candidate, Desk},
     explain::Explanation,
     stream::{Account, Note},
 };
@@ -58,11 +61,14 @@ pub(crate) struct Promises {
     on: Vec<ChannelId>,
 }
 
-/// What happened to a promise, for the session to tell.
+/// What happened to a promise, for its owner to hear.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Notice {
+pub enum Notice {
+    /// It was made.
     Promised(StreamId, Grant),
+    /// It will lapse, or break, unless the paths recover.
     Warned(StreamId, Refusal),
+    /// It has lapsed.
     Withdrawn(StreamId, Refusal),
 }
 
