@@ -24,6 +24,7 @@
 //!
 //! Every result has one shape: [`Outcome`], flat rows, units in the names of the fields.
 
+pub mod admission;
 pub mod bottleneck;
 pub mod bound;
 pub mod buffers;
