@@ -64,4 +64,5 @@ pub const EXPERIMENTS: &[Experiment] = &[
     smartpointer::EXPERIMENT,
     fgs::EXPERIMENT,
     path_sets::EXPERIMENT,
+    admission::EXPERIMENT,
 ];

@@ -110,7 +110,8 @@ pub fn in_order(
         let mut among: Vec<Request> = requests
             .iter()
             .zip(&chosen.is_placed)
-            .filter_map(|(request, placed)| placed.then(|| request.clone()))
+            .filter(|(_, placed)| **placed)
+            .map(|(request, _)| request.clone())
             .collect();
         Request::sort(&mut among);
         chosen.is_placed[next] = fits(&among, capacity)?;
@@ -161,12 +162,12 @@ impl Search {
             let rate = request.rate_bps / 1e6;
             let mut sets = Vec::new();
             let mut holds_by_set = vec![None; 1 << paths];
-            for bits in 1..1_usize << paths {
+            for (bits, known) in holds_by_set.iter_mut().enumerate().skip(1) {
                 let members = (0..paths).filter(|path| bits >> path & 1 == 1);
                 let set = members.clone().fold(ChannelMask::NONE, ChannelMask::with);
                 let holds = capacity.holds(set, probability, request.term);
                 let holds = holds.map(|bps| bps / 1e6);
-                holds_by_set[bits] = holds;
+                *known = holds;
                 let is_one = bits.is_power_of_two();
                 let is_allowed = match request.pinned {
                     Some(pinned) => pinned < paths && bits == 1 << pinned,

@@ -1,6 +1,6 @@
 #![doc = include_str!("plan.md")]
 
-mod sets;
+pub(crate) mod sets;
 mod summary;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,15 +1,28 @@
 //! Which recorded paths are used together.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{Random, Seed};
 
 use crate::{corpus::Corpus, recording::Recording, streams::Timing};
 
-/// How many sets of each kind one seed chooses: paths recorded together, two and three; any others, two and
-/// three.
-const TOGETHER: [(usize, usize); 2] = [(2, 4), (3, 3)];
-const APART: [(usize, usize); 2] = [(2, 3), (3, 2)];
+/// How many sets of each kind one seed chooses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    /// Says which random numbers choose.
+    pub(crate) name: &'static str,
+    /// Of paths recorded together: (paths of a set, sets).
+    pub(crate) together: &'static [(usize, usize)],
+    /// Of any others.
+    pub(crate) apart: &'static [(usize, usize)],
+}
+
+/// What this experiment runs on.
+const USUAL: Choice = Choice {
+    name: "path sets",
+    together: &[(2, 4), (3, 3)],
+    apart: &[(2, 3), (3, 2)],
+};
 /// Farther apart, rows say little about a window of 1 s.
 const STEP_MAX_S: f64 = 1.2;
 
@@ -19,21 +32,21 @@ const UPWARD: [&str; 2] = ["-up", "_up"];
 
 /// Recordings that are used as the paths of one session.
 #[derive(Clone, Debug)]
-pub(super) struct PathSet<'a> {
-    /// Two or three.
-    pub(super) recordings: Vec<&'a Recording>,
+pub(crate) struct PathSet<'a> {
+    /// At least two.
+    pub(crate) recordings: Vec<&'a Recording>,
     /// They were made at the same time.
-    pub(super) is_simultaneous: bool,
+    pub(crate) is_simultaneous: bool,
 }
 
 impl PathSet<'_> {
     /// The names of its recordings.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let names: Vec<&str> = self.recordings.iter().map(|r| r.name.as_str()).collect();
         names.join(" + ")
     }
 
-    pub(super) fn origin(&self) -> &'static str {
+    pub(crate) fn origin(&self) -> &'static str {
         if self.is_simultaneous {
             "simultaneous"
         } else {
@@ -42,10 +55,20 @@ impl PathSet<'_> {
     }
 }
 
-/// Sets by the seed: without repetition, and independent of anything but seed and recordings. Recordings
-/// shorter than a run are not used, because they would repeat.
+/// The sets of this experiment.
 pub(super) fn choose(corpus: &Corpus, seed: Seed) -> Vec<PathSet<'_>> {
-    let run_s = Timing::USUAL.end().as_secs_f64();
+    choose_as(USUAL, Timing::USUAL.end(), corpus, seed)
+}
+
+/// Sets by the seed: without repetition, and independent of anything but seed and recordings. Recordings
+/// shorter than `least`, the length of a run, are not used, because they would repeat.
+pub(crate) fn choose_as(
+    choice: Choice,
+    least: Duration,
+    corpus: &Corpus,
+    seed: Seed,
+) -> Vec<PathSet<'_>> {
+    let run_s = least.as_secs_f64();
     let is_usable = |recording: &&Recording| {
         if UPWARD.iter().any(|end| recording.name.ends_with(end)) {
             return false;
@@ -63,9 +86,9 @@ pub(super) fn choose(corpus: &Corpus, seed: Seed) -> Vec<PathSet<'_>> {
             groups.entry(&recording.group).or_default().push(recording);
         }
     }
-    let mut random = seed.stream("path sets");
+    let mut random = seed.stream(choice.name);
     let mut sets = Vec::new();
-    for (paths, wanted) in TOGETHER {
+    for &(paths, wanted) in choice.together {
         let candidates: Vec<&Vec<&Recording>> = groups
             .values()
             .filter(|members| members.len() >= paths)
@@ -78,7 +101,7 @@ pub(super) fn choose(corpus: &Corpus, seed: Seed) -> Vec<PathSet<'_>> {
             })
         });
     }
-    for (paths, wanted) in APART {
+    for &(paths, wanted) in choice.apart {
         gather(&mut sets, wanted, || {
             let recordings = draw(&mut random, &usable, paths);
             let is_apart = recordings.len() == paths
@@ -160,7 +183,8 @@ mod tests {
             skipped: Vec::new(),
         };
         let sets = choose(&corpus, Seed(3));
-        let wanted: usize = TOGETHER.iter().chain(&APART).map(|(_, sets)| sets).sum();
+        let kinds = USUAL.together.iter().chain(USUAL.apart);
+        let wanted: usize = kinds.map(|(_, sets)| sets).sum();
         assert_eq!(sets.len(), wanted);
         for (index, set) in sets.iter().enumerate() {
             assert!((2..=3).contains(&set.recordings.len()));

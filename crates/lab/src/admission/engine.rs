@@ -1,0 +1,347 @@
+//! The same customers in the engine: a session over simulated links that follow the recordings, with a file beside.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, Rate, Seed, SessionId, StreamId};
+use anabranch_session::{
+    AllowList, Config, Event, Explanation, SendError, StreamError, StreamSpec, promise::Refusal,
+};
+use anabranch_sim::{
+    World,
+    app::{App, Context},
+    apps::{Book, Load, Receiver, Sender, make_adu},
+};
+
+use super::{
+    customers::Customer,
+    fates::{Asked, Fate, KEPT, Outcome, Rates},
+};
+use crate::streams::Scene;
+
+/// Between two ADUs of a stream.
+const FRAME: Duration = Duration::from_millis(40);
+/// What was made longer than this before the end of a window has to be there at its end.
+const GRACE: Duration = Duration::from_millis(200);
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// What a customer's stream does.
+#[derive(Debug)]
+struct Active {
+    customer: Customer,
+    label: String,
+    stream: Option<StreamId>,
+    /// What it sends in the end.
+    rate: Rate,
+    sent: u64,
+    is_blocked: bool,
+    is_over: bool,
+    fate: Fate,
+}
+
+/// Opens and feeds the streams of customers, next to a file.
+struct Clerk {
+    file: Sender,
+    session: Option<SessionId>,
+    active: Vec<Active>,
+}
+
+impl Active {
+    fn new(index: usize, customer: &Customer) -> Self {
+        Self {
+            customer: customer.clone(),
+            label: format!("customer {index}"),
+            stream: None,
+            rate: customer.rate,
+            sent: 0,
+            is_blocked: false,
+            is_over: false,
+            fate: Fate::new(customer.probability),
+        }
+    }
+
+    fn at(window: usize) -> Instant {
+        Instant::EPOCH + WINDOW * window as u32
+    }
+
+    fn start(&self) -> Instant {
+        Self::at(self.customer.stay.start)
+    }
+
+    fn end(&self) -> Instant {
+        Self::at(self.customer.stay.end)
+    }
+
+    /// When ADU `number` is made.
+    fn due(&self, number: u64) -> Instant {
+        self.start() + FRAME * number as u32
+    }
+
+    fn adu_bytes(&self) -> usize {
+        (self.rate.as_bytes_per_s() * FRAME.as_secs_f64()).ceil() as usize
+    }
+
+    /// Asks, takes an offer or waits.
+    fn open(&mut self, context: &mut Context<'_>, session: SessionId) {
+        let wanted = self.customer.wanted(&self.label);
+        let refusal = match context.open(session, wanted.clone()) {
+            Ok(stream) => {
+                self.stream = Some(stream);
+                return;
+            }
+            Err(StreamError::Refused(refusal)) => refusal,
+            Err(_) => {
+                self.is_over = true;
+                return;
+            }
+        };
+        let Refusal { offer, .. } = *refusal;
+        self.fate.asked = Asked::Refused {
+            had_offer: offer.rate.is_some() || offer.probability.is_some(),
+        };
+        if let Some(taken) = self.customer.accepts(&offer, &self.label) {
+            let guarantee = taken.guarantee;
+            self.stream = context.open(session, taken).ok();
+            let is_promised = self.stream.is_some();
+            self.fate.asked = Asked::Took { is_promised };
+            if let Some(guarantee) = guarantee.filter(|_| is_promised) {
+                self.rate = guarantee.required();
+                self.fate.probability = guarantee.probability().unwrap_or(self.fate.probability);
+            }
+        }
+        if self.stream.is_none() {
+            let waiting = StreamSpec {
+                guarantee: wanted.guarantee.map(|guarantee| guarantee.waiting()),
+                ..wanted
+            };
+            self.stream = context.open(session, waiting).ok();
+            self.is_over = self.stream.is_none();
+        }
+    }
+
+    fn pump(&mut self, context: &mut Context<'_>, session: SessionId) {
+        let now = context.now();
+        if self.is_over || now < self.start() {
+            return;
+        }
+        if self.stream.is_none() {
+            self.open(context, session);
+        }
+        let Some(stream) = self.stream else { return };
+        while !self.is_blocked && self.due(self.sent) <= now.min(self.end()) {
+            let adu = make_adu(self.due(self.sent), self.sent, self.adu_bytes());
+            match context.send(session, stream, adu) {
+                Ok(_) => self.sent += 1,
+                Err(SendError::Full(_)) => self.is_blocked = true,
+                Err(_) => {
+                    self.is_over = true;
+                    return;
+                }
+            }
+        }
+        if now >= self.end() {
+            context.finish(session, stream);
+            self.is_over = true;
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let next = if self.stream.is_none() {
+            self.start()
+        } else if self.is_blocked {
+            self.end()
+        } else {
+            self.due(self.sent).min(self.end())
+        };
+        (!self.is_over).then_some(next)
+    }
+
+    /// Whether the second `at` got what it needs: so many bytes arrived in it, or all that was made arrived by
+    /// its end, but for what was made last.
+    fn is_kept(&self, book: &Book, at: usize, delay: Duration) -> bool {
+        let begin = Self::at(at) + delay + FRAME / 2;
+        let end = begin + WINDOW;
+        let (mut arrived, mut in_time) = (0, 0);
+        for (&number, &after) in book.numbers.iter().zip(&book.delays) {
+            let made = self.due(number);
+            let came = made + after;
+            arrived += u64::from(begin <= came && came < end);
+            in_time += u64::from(came < end && made + GRACE < end);
+        }
+        let due = end - GRACE;
+        let made = due
+            .since(self.start())
+            .as_nanos()
+            .div_ceil(FRAME.as_nanos()) as u64;
+        let bytes = (arrived * self.adu_bytes() as u64) as f64;
+        bytes >= KEPT * self.rate.as_bytes_per_s() || in_time >= made
+    }
+}
+
+impl Clerk {
+    fn fate(&mut self, stream: StreamId) -> Option<&mut Fate> {
+        let own = |active: &&mut Active| active.stream == Some(stream);
+        Some(&mut self.active.iter_mut().find(own)?.fate)
+    }
+
+    fn pump(&mut self, context: &mut Context<'_>) {
+        if let Some(session) = self.session {
+            for active in &mut self.active {
+                active.pump(context, session);
+            }
+        }
+    }
+}
+
+impl App for Clerk {
+    fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
+        let window = (context.now().since(Instant::EPOCH).as_secs() as usize).saturating_sub(1);
+        match &event {
+            Event::Connected { session, .. } => self.session = Some(*session),
+            Event::Closed { .. } => self.session = None,
+            Event::Writable { stream, .. } => {
+                let own = self.active.iter_mut().find(|a| a.stream == Some(*stream));
+                if let Some(active) = own {
+                    active.is_blocked = false;
+                }
+            }
+            Event::Warned { stream, .. } => {
+                if let Some(fate) = self.fate(*stream) {
+                    fate.warn(window);
+                }
+            }
+            Event::Withdrawn { stream, .. } => {
+                if let Some(fate) = self.fate(*stream) {
+                    fate.withdraw(window);
+                }
+            }
+            _ => {}
+        }
+        self.file.on_event(context, event);
+        self.pump(context);
+    }
+
+    fn on_wake(&mut self, context: &mut Context<'_>) {
+        self.file.on_wake(context);
+        self.pump(context);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let own = self
+            .session
+            .and_then(|_| self.active.iter().filter_map(Active::next_wake).min());
+        [self.file.next_wake(), own].into_iter().flatten().min()
+    }
+}
+
+/// Runs the customers for `seconds` over the scene; `None` when it cannot be laid.
+pub(super) fn run(
+    seed: Seed,
+    scene: &Scene,
+    customers: &[Customer],
+    seconds: usize,
+) -> Option<Outcome> {
+    let mut world = World::new(seed);
+    let config = Config {
+        policy: "pgos".parse().ok()?,
+        ..Config::default()
+    };
+    let clerk = Clerk {
+        file: Sender::new(World::node_id(1), vec![Load::bulk(1 << 40)]),
+        session: None,
+        active: customers
+            .iter()
+            .enumerate()
+            .map(|(index, customer)| Active::new(index, customer))
+            .collect(),
+    };
+    let a = world.add_node(config.clone(), AllowList::default(), clerk);
+    let b = world.add_node(config, AllowList::of([World::node_id(0)]), Receiver::new());
+    let links = scene.lay(&mut world, [a, b]).ok()?;
+    world.app::<Clerk>(a).file.dial(Instant::EPOCH, links);
+    world.with_node(a, |_| ());
+    // By second, then by customer: what was in force when it ended.
+    let mut told: Vec<Vec<Option<Explanation>>> = Vec::with_capacity(seconds);
+    for _ in 0..seconds {
+        world.run_for(WINDOW);
+        told.push(explanations(&mut world, a));
+    }
+    // What is still on its way arrives.
+    world.run_for(WINDOW * 2);
+    let delay = scene.delay_max();
+    let mut active = std::mem::take(&mut world.app::<Clerk>(a).active);
+    let mut rates = Rates::default();
+    for (index, active) in active.iter_mut().enumerate() {
+        let book = world.app::<Receiver>(b).book(&active.label);
+        let stay = active.customer.stay.clone();
+        for at in stay.start + 1..stay.end.min(seconds) {
+            let [before, after] = [at - 1, at].map(|at| told[at][index].as_ref());
+            rates.asked += active.rate.as_bps() as f64;
+            let (Some(before), Some(after)) = (before, after) else {
+                continue;
+            };
+            active.fate.account = (after.account.kept, after.account.broken);
+            // In force when it began and when it ended.
+            if let (Some(_), Some(term)) = (before.term, after.term) {
+                rates.in_force += active.rate.as_bps() as f64;
+                active.fate.is_warned(before.is_warned);
+                let is_kept = active.is_kept(&book, at, delay);
+                active.fate.judge(at, term, is_kept, false);
+            }
+        }
+    }
+    rates.moments = seconds as u64;
+    Some(Outcome {
+        fates: active
+            .into_iter()
+            .filter(|active| active.stream.is_some())
+            .map(|active| active.fate)
+            .collect(),
+        rates,
+    })
+}
+
+fn explanations(world: &mut World, a: usize) -> Vec<Option<Explanation>> {
+    let clerk = world.app::<Clerk>(a);
+    let session = clerk.session;
+    let streams: Vec<Option<StreamId>> = clerk.active.iter().map(|active| active.stream).collect();
+    let explain = |stream: Option<StreamId>| world.engine(a).explain(session?, stream?);
+    streams.into_iter().map(explain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_session::Grade;
+
+    use super::*;
+    use crate::recording::Recording;
+
+    #[test]
+    fn on_steady_paths_the_engine_keeps_what_it_promises() {
+        let path = |mbps: f64| Recording {
+            name: format!("{mbps}"),
+            times_s: vec![0.0, 1.0],
+            bandwidth_bps: Some(vec![Some(mbps * 1e6); 2]),
+            ..Recording::default()
+        };
+        let scene = Scene::of_recordings(&[&path(4.0), &path(2.0)], Rate::from_mbps(12)).unwrap();
+        let customer = |stay, kbps| Customer {
+            stay,
+            rate: Rate::from_kbps(kbps),
+            probability: 0.9,
+            is_divisible: true,
+            grade: Grade::Renewable,
+            takes_offers: true,
+        };
+        let customers = [customer(40..80, 2_000), customer(45..80, 2_500)];
+        let outcome = run(Seed(1), &scene, &customers, 80).unwrap();
+        let [first, second] = &outcome.fates[..] else {
+            panic!("{outcome:?}")
+        };
+        for fate in [first, second] {
+            assert_eq!(fate.asked, Asked::Admitted);
+            assert!(fate.renewable.windows >= 30, "{fate:?}");
+            assert!(fate.renewable.broken() <= 1, "{fate:?}");
+            assert!(fate.account.1 <= 1, "{fate:?}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! How promises fared, whoever kept them.
+
+use anabranch_session::Term;
+
+/// A window's promise was kept when this share of what it needs arrived.
+pub(super) const KEPT: f64 = 0.999;
+/// A warning came too late when a window was broken so few windows before it.
+const BITTEN: usize = 5;
+
+/// Windows in which a promise was in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) windows: u64,
+    pub(super) kept: u64,
+    /// Broken ones, of which the owner had been warned when they began.
+    pub(super) broken_warned: u64,
+    /// Broken ones in which the paths held what the mapping counts on.
+    pub(super) broken_by_moves: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.windows += other.windows;
+        self.kept += other.kept;
+        self.broken_warned += other.broken_warned;
+        self.broken_by_moves += other.broken_by_moves;
+    }
+
+    pub(super) fn broken(&self) -> u64 {
+        self.windows - self.kept
+    }
+
+    /// `None`: none.
+    pub(super) fn kept_share(&self) -> Option<f64> {
+        (self.windows > 0).then(|| self.kept as f64 / self.windows as f64)
+    }
+}
+
+/// What became of a refused customer's acceptance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Admitted at once.
+    #[default]
+    Admitted,
+    /// Refused without an offer, or with one that it did not take.
+    Refused { had_offer: bool },
+    /// Refused, and took an offer, which was then promised, or not.
+    Took { is_promised: bool },
+}
+
+/// What became of one customer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fate {
+    /// Of what it had in the end: the first demand, or the accepted offer.
+    pub(super) probability: f64,
+    pub(super) asked: Asked,
+    pub(super) renewable: Tally,
+    pub(super) standing: Tally,
+    /// By how much its paths fell while a standing promise was in force; `None`: none was, or not measured.
+    pub(super) drift: Option<f64>,
+    pub(super) withdrawals: u64,
+    /// Of these, after a warning two windows before or earlier.
+    pub(super) announced: u64,
+    /// Of these, without a broken window in the five before the warning.
+    pub(super) before_it_bit: u64,
+    /// The session's own account: kept, broken.
+    pub(super) account: (u64, u64),
+    is_warned: bool,
+    warned_at: Option<usize>,
+    broken_at: Vec<usize>,
+}
+
+impl Fate {
+    pub(super) fn new(probability: f64) -> Self {
+        Self {
+            probability,
+            ..Self::default()
+        }
+    }
+
+    /// Window `at` is over, in which a promise of this grade was in force.
+    pub(super) fn judge(&mut self, at: usize, term: Term, is_kept: bool, is_moved: bool) {
+        let tally = match term {
+            Term::Standing => &mut self.standing,
+            Term::Renewable => &mut self.renewable,
+        };
+        tally.windows += 1;
+        if is_kept {
+            tally.kept += 1;
+            return;
+        }
+        tally.broken_warned += u64::from(self.is_warned);
+        tally.broken_by_moves += u64::from(is_moved);
+        self.broken_at.push(at);
+    }
+
+    /// After window `at` its owner was told that the promise will lapse.
+    pub(super) fn warn(&mut self, at: usize) {
+        self.is_warned = true;
+        self.warned_at = Some(at);
+    }
+
+    /// What the session says now of whether the warning holds on.
+    pub(super) fn is_warned(&mut self, is_warned: bool) {
+        self.is_warned = is_warned;
+    }
+
+    /// After window `at` the promise was withdrawn.
+    pub(super) fn withdraw(&mut self, at: usize) {
+        self.withdrawals += 1;
+        self.is_warned = false;
+        if let Some(warned_at) = self.warned_at.take()
+            && warned_at + 2 <= at
+        {
+            self.announced += 1;
+            let recent = warned_at.saturating_sub(BITTEN)..=warned_at;
+            let is_bitten = self.broken_at.iter().any(|window| recent.contains(window));
+            self.before_it_bit += u64::from(!is_bitten);
+        }
+    }
+
+    /// It was promised something at some time.
+    pub(super) fn is_promised(&self) -> bool {
+        self.renewable.windows + self.standing.windows > 0
+    }
+}
+
+/// Rates in force and rates that could be, summed over the moments looked at, in bits per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Rates {
+    pub(super) moments: u64,
+    /// Moments left out, because the exact mapping was not found.
+    pub(super) given_up: u64,
+    pub(super) asked: f64,
+    pub(super) in_force: f64,
+    /// The mapping, from nothing, in the same order.
+    pub(super) mapped: f64,
+    /// The exact mapping in the same order.
+    pub(super) exact: f64,
+    /// The exact mapping of the best subset.
+    pub(super) best: f64,
+    /// The exact mapping in the same order on what comes.
+    pub(super) clairvoyant: f64,
+}
+
+impl Rates {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.moments += other.moments;
+        self.given_up += other.given_up;
+        self.asked += other.asked;
+        self.in_force += other.in_force;
+        self.mapped += other.mapped;
+        self.exact += other.exact;
+        self.best += other.best;
+        self.clairvoyant += other.clairvoyant;
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) fates: Vec<Fate>,
+    pub(super) rates: Rates,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_withdrawal_is_announced_by_a_warning_long_enough_before() {
+        let mut fate = Fate::default();
+        fate.judge(3, Term::Renewable, true, false);
+        fate.warn(10);
+        fate.judge(11, Term::Renewable, false, false);
+        fate.withdraw(12);
+        assert_eq!(
+            (fate.withdrawals, fate.announced, fate.before_it_bit),
+            (1, 1, 1)
+        );
+        assert_eq!(
+            (fate.renewable.broken(), fate.renewable.broken_warned),
+            (1, 1)
+        );
+        fate.judge(20, Term::Renewable, false, true);
+        fate.warn(24);
+        fate.withdraw(30);
+        assert_eq!(
+            (fate.withdrawals, fate.announced, fate.before_it_bit),
+            (2, 2, 1)
+        );
+        fate.warn(40);
+        fate.withdraw(41);
+        fate.withdraw(50);
+        assert_eq!(
+            (fate.withdrawals, fate.announced, fate.before_it_bit),
+            (4, 2, 1)
+        );
+        assert_eq!(fate.renewable.broken_by_moves, 1);
+        assert!(fate.is_promised());
+    }
+}
