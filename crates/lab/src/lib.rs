@@ -14,6 +14,7 @@
 //! | [`smartpointer`] | atoms and bonds over two paths, by scheduling algorithm |
 //! | [`fgs`] | layered video over two paths, by scheduling algorithm |
 //! | [`path_sets`] | critical streams on many sets of recorded paths |
+//! | [`admission`] | random streams on recorded paths: what is admitted, and how promises hold |
 //! | [`sources`] | the applications that make those streams, in the lab and live |
 //! | [`streams`] | sources over paths in virtual time, window by window |
 //! | [`future`] | the scheduler that knows the future of simulated links |

@@ -39,7 +39,8 @@ impl Customer {
         };
         StreamSpec {
             may_split: self.is_divisible,
-            ..StreamSpec::messages(label).with_guarantee(guarantee)
+            label: label.to_owned(),
+            ..StreamSpec::default().with_guarantee(guarantee)
         }
     }
 

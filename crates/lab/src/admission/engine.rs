@@ -35,6 +35,8 @@ struct Active {
     sent: u64,
     is_blocked: bool,
     is_over: bool,
+    /// After which windows its owner was warned (false), or lost the promise (true).
+    heard: Vec<(usize, bool)>,
     fate: Fate,
 }
 
@@ -55,6 +57,7 @@ impl Active {
             sent: 0,
             is_blocked: false,
             is_over: false,
+            heard: Vec::new(),
             fate: Fate::new(customer.probability),
         }
     }
@@ -178,9 +181,11 @@ impl Active {
 }
 
 impl Clerk {
-    fn fate(&mut self, stream: StreamId) -> Option<&mut Fate> {
+    fn hears(&mut self, stream: StreamId, at: usize, is_withdrawn: bool) {
         let own = |active: &&mut Active| active.stream == Some(stream);
-        Some(&mut self.active.iter_mut().find(own)?.fate)
+        if let Some(active) = self.active.iter_mut().find(own) {
+            active.heard.push((at, is_withdrawn));
+        }
     }
 
     fn pump(&mut self, context: &mut Context<'_>) {
@@ -204,16 +209,8 @@ impl App for Clerk {
                     active.is_blocked = false;
                 }
             }
-            Event::Warned { stream, .. } => {
-                if let Some(fate) = self.fate(*stream) {
-                    fate.warn(window);
-                }
-            }
-            Event::Withdrawn { stream, .. } => {
-                if let Some(fate) = self.fate(*stream) {
-                    fate.withdraw(window);
-                }
-            }
+            Event::Warned { stream, .. } => self.hears(*stream, window, false),
+            Event::Withdrawn { stream, .. } => self.hears(*stream, window, true),
             _ => {}
         }
         self.file.on_event(context, event);
@@ -274,6 +271,14 @@ pub(super) fn run(
         let book = world.app::<Receiver>(b).book(&active.label);
         let stay = active.customer.stay.clone();
         for at in stay.start + 1..stay.end.min(seconds) {
+            // What was heard when the window before was over.
+            for &(_, is_withdrawn) in active.heard.iter().filter(|(heard, _)| heard + 1 == at) {
+                if is_withdrawn {
+                    active.fate.withdraw(at - 1);
+                } else {
+                    active.fate.warn(at - 1);
+                }
+            }
             let [before, after] = [at - 1, at].map(|at| told[at][index].as_ref());
             rates.asked += active.rate.as_bps() as f64;
             let (Some(before), Some(after)) = (before, after) else {
