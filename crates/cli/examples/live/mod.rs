@@ -15,7 +15,7 @@ use std::{
 
 use anabranch::{
     AllowList, Explanation, Host, HostConfig, Policy, Session, Stream, StreamFailure, Term,
-    base::{Instant, Seed, StreamId},
+    base::{Instant, Seed, StreamId, duration},
     control::Control,
     keys,
     net::{
@@ -55,6 +55,10 @@ pub(crate) struct Run {
     /// repeated. Without any: one that is steady and one that is not.
     #[arg(long = "path", value_name = "NAME:LINK")]
     pub(crate) paths: Vec<String>,
+    /// The queueing delay that paths with promised streams keep to. What the machine wakes up too late must be
+    /// less, or such paths are filled less and less; try '10 ms' on a busy one.
+    #[arg(long, value_name = "DURATION", default_value = "2 ms", value_parser = duration::parse)]
+    pub(crate) queue_target: Duration,
     /// Open a control socket here, for `anabranch streams`, `admit` and `explain`.
     #[arg(long, value_name = "FILE")]
     pub(crate) control: Option<PathBuf>,
@@ -102,6 +106,7 @@ pub(crate) async fn run(
     let receiver = Host::start(HostConfig::new(receiver_key, admitted).bind([loopback]))?;
     let mut config = HostConfig::new(sender_key, AllowList::default());
     config.engine.policy = arguments.policy;
+    config.engine.channel.queue_target = arguments.queue_target;
     let sender = Host::start(config.bind(vec![loopback; texts.len()]))?;
     let emulator = emulate(texts, receiver.addresses()[0], Seed(arguments.seed))?;
     for (path, text) in emulator.paths().iter().zip(texts) {
