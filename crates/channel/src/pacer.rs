@@ -40,7 +40,7 @@ impl Pacer {
     pub(crate) fn set_quantum(&mut self, goal: QueueGoal, rtt: Duration) {
         let quantum = match goal {
             QueueGoal::Short => QUANTUM_SHORT,
-            QueueGoal::Full => (rtt / 6).clamp(QUANTUM_SHORT, QUANTUM_FULL),
+            QueueGoal::Steady | QueueGoal::Full => (rtt / 6).clamp(QUANTUM_SHORT, QUANTUM_FULL),
         };
         self.quantum_s = quantum.as_secs_f64();
     }

@@ -28,10 +28,11 @@ use crate::config::Config;
 const RATE_LIFE_S: f64 = 3.0;
 /// Fewest and most rounds of that memory.
 const RATE_ROUNDS: (f64, f64) = (5.0, 20.0);
-/// The same for [`QueueGoal::Short`]: a rate that the path no longer has is a queue.
-const RATE_ROUNDS_SHORT: u64 = 5;
-/// Packets that the shortest queue holds.
-const SHORT_QUEUE_PACKETS: f64 = 6.0;
+/// Queue goal of [`QueueGoal::Steady`] in seconds, beyond what late timers and batches of acknowledgements
+/// leave of a short one.
+const STEADY_QUEUE_S: f64 = 0.01;
+/// And in packets.
+const STEADY_QUEUE_PACKETS: f64 = 6.0;
 /// Lifetime of a shortest-round-trip sample.
 const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
 /// Loss that is taken for noise, as a fraction of packets.
@@ -133,22 +134,24 @@ impl Auto {
 
     fn queue_goal_s(&self) -> f64 {
         match self.goal {
-            QueueGoal::Short => self.shortest_s(),
+            QueueGoal::Short => self.target_short_s,
+            QueueGoal::Steady => self.steady_s(),
             QueueGoal::Full => {
-                (self.rtt_min_s * FULL_QUEUE_FRACTION * self.goal_scale).max(self.shortest_s())
+                (self.rtt_min_s * FULL_QUEUE_FRACTION * self.goal_scale).max(self.target_short_s)
             }
         }
     }
 
-    /// The shortest queue worth aiming for: as configured, but a few packets at least. A slow path whose
-    /// queue holds less than one idles, is measured to be slower, and gets less still.
-    fn shortest_s(&self) -> f64 {
+    /// Queue goal of [`QueueGoal::Steady`] in seconds: a few packets at least. A slow path whose queue holds
+    /// less than one idles, is measured to be slower, and gets less still.
+    fn steady_s(&self) -> f64 {
         let rate = self.rate.get();
-        if rate > 0.0 {
-            (SHORT_QUEUE_PACKETS * self.mtu / rate).max(self.target_short_s)
+        let packets_s = if rate > 0.0 {
+            STEADY_QUEUE_PACKETS * self.mtu / rate
         } else {
-            self.target_short_s
-        }
+            0.0
+        };
+        packets_s.max(STEADY_QUEUE_S).max(self.target_short_s)
     }
 
     /// `rate × (rtt_min + queue)`, plus what sits at the receiver waiting to be acknowledged.
@@ -205,9 +208,6 @@ impl Auto {
         } else {
             self.rtt_min_s
         };
-        if self.goal == QueueGoal::Short {
-            return RATE_ROUNDS_SHORT;
-        }
         let (least, most) = RATE_ROUNDS;
         (RATE_LIFE_S / rtt_s).clamp(least, most) as u64
     }

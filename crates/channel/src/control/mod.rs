@@ -27,6 +27,8 @@ pub enum QueueGoal {
     /// Keep enough in flight that changes of rate do not run the pipe dry.
     #[default]
     Full,
+    /// Keep delay low and even, but lose no rate: something promised shares this channel.
+    Steady,
     /// Keep delay low: something urgent shares this channel.
     Short,
 }

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_sched::{
-    Guarantee, StreamSpec,
+    Grade, Guarantee, StreamSpec,
     mapping::{Placement, Request, Term},
 };
 
@@ -119,6 +119,7 @@ impl Promised {
     fn term(&self) -> Term {
         match self.state {
             State::Standing { .. } => Term::Standing,
+            State::None if self.guarantee.grade == Grade::Standing => Term::Standing,
             State::None | State::Renewable { .. } => Term::Renewable,
         }
     }
@@ -180,14 +181,17 @@ impl Promised {
 
     pub(super) fn withdraw(&mut self, now: Instant, refusal: &Refusal) {
         self.state = State::None;
+        // It is on no path now, and goes by any, before elastic streams.
+        self.placement = Placement::default();
         self.account.withdrawn += 1;
         self.note(now, format!("withdrawn: {refusal}"));
     }
 
     /// A place was found: the grade to grant, if there is something to tell.
     pub(super) fn holds(&mut self, now: Instant) -> Option<Term> {
+        let term = self.term();
         match &mut self.state {
-            State::None => Some(Term::Renewable),
+            State::None => Some(term),
             State::Standing { is_warned } => {
                 *is_warned = false;
                 None

@@ -26,7 +26,7 @@ use std::{
 };
 
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId, StreamId};
-use anabranch_channel::{CloseReason, Endpoint};
+use anabranch_channel::{CloseReason, Endpoint, QueueGoal};
 use anabranch_sched::{Policy, Scheduler, StreamSpec};
 
 use crate::{
@@ -79,8 +79,8 @@ pub(crate) struct Member {
     pub introduced: bool,
     pub connected: bool,
     pub suspected: bool,
-    /// Its channel was told to keep its queue short.
-    pub is_queue_short: bool,
+    /// What its channel was told last.
+    pub queue_goal: QueueGoal,
     pub collector: Collector,
     pub peer_report: Option<Control>,
     pub timestamp_at: Instant,
@@ -98,7 +98,7 @@ impl Member {
             introduced: false,
             connected: false,
             suspected: false,
-            is_queue_short: false,
+            queue_goal: QueueGoal::default(),
             collector: Collector::new(now),
             peer_report: None,
             timestamp_at: Instant::EPOCH,

@@ -530,8 +530,8 @@ impl Session {
             .is_some_and(|at| now.since(at) < PRESSING_MEMORY)
     }
 
-    /// While something pressing flows, one channel keeps its queue short: the nearest. So do those that
-    /// carry promised streams: what waits in a queue is late when the path slows down.
+    /// While something pressing flows, one channel keeps its queue short: the nearest. Those that
+    /// carry promised streams keep theirs steady: what waits in a queue is late when the path slows down.
     fn set_queue_goals(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let nearest = if self.is_pressed(now) {
             self.members
@@ -546,17 +546,19 @@ impl Session {
             None
         };
         for member in &mut self.members {
-            let is_short = nearest == Some(member.id) || self.promises.is_on(member.id);
-            if is_short == member.is_queue_short {
+            let goal = if nearest == Some(member.id) {
+                QueueGoal::Short
+            } else if self.promises.is_on(member.id) {
+                QueueGoal::Steady
+            } else {
+                QueueGoal::Full
+            };
+            if goal == member.queue_goal {
                 continue;
             }
             if let Some(channel) = endpoint.channel(member.id) {
-                channel.set_queue_goal(if is_short {
-                    QueueGoal::Short
-                } else {
-                    QueueGoal::Full
-                });
-                member.is_queue_short = is_short;
+                channel.set_queue_goal(goal);
+                member.queue_goal = goal;
             }
         }
     }
