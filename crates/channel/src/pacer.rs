@@ -39,8 +39,8 @@ impl Pacer {
     /// Chooses the quantum for a channel with this queue goal and smoothed round trip.
     pub(crate) fn set_quantum(&mut self, goal: QueueGoal, rtt: Duration) {
         let quantum = match goal {
-            QueueGoal::Short => QUANTUM_SHORT,
-            QueueGoal::Steady | QueueGoal::Full => (rtt / 6).clamp(QUANTUM_SHORT, QUANTUM_FULL),
+            QueueGoal::Short | QueueGoal::Steady => QUANTUM_SHORT,
+            QueueGoal::Full => (rtt / 6).clamp(QUANTUM_SHORT, QUANTUM_FULL),
         };
         self.quantum_s = quantum.as_secs_f64();
     }

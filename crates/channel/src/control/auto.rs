@@ -30,7 +30,7 @@ const RATE_LIFE_S: f64 = 3.0;
 const RATE_ROUNDS: (f64, f64) = (5.0, 20.0);
 /// Queue goal of [`QueueGoal::Steady`] in seconds, beyond what late timers and batches of acknowledgements
 /// leave of a short one.
-const STEADY_QUEUE_S: f64 = 0.01;
+const STEADY_QUEUE_S: f64 = 0.004;
 /// And in packets.
 const STEADY_QUEUE_PACKETS: f64 = 6.0;
 /// Lifetime of a shortest-round-trip sample.
@@ -209,6 +209,10 @@ impl Auto {
             self.rtt_min_s
         };
         let (least, most) = RATE_ROUNDS;
+        if self.goal == QueueGoal::Steady {
+            // A rate that the path no longer has is a queue.
+            return least as u64;
+        }
         (RATE_LIFE_S / rtt_s).clamp(least, most) as u64
     }
 
