@@ -195,14 +195,18 @@ fn check(streams: usize) {
         label: "sixteen bytes ok".to_owned(),
         ..StreamSpec::default()
     };
-    for (name, spec) in [("one way", simplex), ("both ways, labelled", duplex)] {
+    // A duplex stream is two halves with a spec each, and a spec has room for a guarantee.
+    for (name, spec, most_bytes) in [
+        ("one way", simplex, MOST_BYTES),
+        ("both ways, labelled", duplex, 1.25 * MOST_BYTES),
+    ] {
         let [dialler, acceptor] = per_stream(&spec, streams);
         #[expect(clippy::print_stdout, reason = "the figure is what the test is for")]
         {
             println!("{name}: {dialler:.0} bytes at the dialler, {acceptor:.0} at the acceptor");
         }
         assert!(dialler > 0.0 && acceptor > 0.0, "something is counted");
-        assert!(dialler < MOST_BYTES && acceptor < MOST_BYTES);
+        assert!(dialler < most_bytes && acceptor < most_bytes);
     }
 }
 
