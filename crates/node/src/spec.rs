@@ -106,7 +106,9 @@ impl SpecText {
         spec.notify = self.notify.unwrap_or(spec.notify);
         spec.label = self.label.clone().unwrap_or_default();
         if let Some(guarantee) = &self.guarantee {
-            spec.guarantee = Some(guarantee.resolve(|key| format!("guarantee.{key}"))?);
+            spec.guarantee = Some(Box::new(
+                guarantee.resolve(|key| format!("guarantee.{key}"))?,
+            ));
         }
         match spec.validate() {
             Ok(()) => Ok(spec),

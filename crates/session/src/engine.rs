@@ -74,6 +74,8 @@ struct Owner {
 const PATIENCE_MAX: Duration = Duration::from_millis(4);
 /// Stateless answers kept for sending; more are dropped, as an overloaded network would.
 const RESPONSES_MAX: usize = 64;
+/// Events for which room is kept.
+const EVENTS_KEPT: usize = 1024;
 
 impl Engine {
     /// An engine for the node with `key`, which accepts sessions from the nodes on `allowed`.
@@ -239,7 +241,12 @@ impl Engine {
 
     /// The next thing the application should know.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_none() && self.events.capacity() > EVENTS_KEPT {
+            // Something happened to very many streams at once; that is no reason to keep the room.
+            self.events.shrink_to(EVENTS_KEPT);
+        }
+        event
     }
 
     // ── commands ────────────────────────────────────────────────────────────────────────────────

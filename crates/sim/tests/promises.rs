@@ -30,7 +30,7 @@ fn frames(label: &str, kbps: u64, guarantee: Guarantee) -> Load {
     Load {
         spec: StreamSpec {
             label: label.to_owned(),
-            guarantee: Some(guarantee),
+            guarantee: Some(Box::new(guarantee)),
             ..StreamSpec::default()
         },
         ..Load::messages(kbps as usize * 5, FRAME, u64::MAX)

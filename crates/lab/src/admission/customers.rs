@@ -137,7 +137,10 @@ mod tests {
             reduction: None,
         };
         fn taken(customer: &Customer, offer: &Offer) -> Option<Guarantee> {
-            customer.accepts(offer, "a")?.guarantee
+            customer
+                .accepts(offer, "a")?
+                .guarantee
+                .map(|guarantee| *guarantee)
         }
         let guarantee = taken(&customer, &offer).unwrap();
         assert_eq!(guarantee.probability(), Some(customer.probability));

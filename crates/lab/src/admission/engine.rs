@@ -102,7 +102,7 @@ impl Active {
             had_offer: offer.rate.is_some() || offer.probability.is_some(),
         };
         if let Some(taken) = self.customer.accepts(&offer, &self.label) {
-            let guarantee = taken.guarantee;
+            let guarantee = taken.guarantee.clone();
             self.stream = context.open(session, taken).ok();
             let is_promised = self.stream.is_some();
             self.fate.asked = Asked::Took { is_promised };
@@ -113,7 +113,9 @@ impl Active {
         }
         if self.stream.is_none() {
             let waiting = StreamSpec {
-                guarantee: wanted.guarantee.map(|guarantee| guarantee.waiting()),
+                guarantee: wanted
+                    .guarantee
+                    .map(|guarantee| Box::new(guarantee.waiting())),
                 ..wanted
             };
             self.stream = context.open(session, waiting).ok();

@@ -95,7 +95,7 @@ impl Run<'_> {
             if !is_open {
                 let waiting = wanted.guarantee.map(|guarantee| guarantee.waiting());
                 let spec = anabranch_session::StreamSpec {
-                    guarantee: waiting,
+                    guarantee: waiting.map(Box::new),
                     ..wanted
                 };
                 // One that waits is not refused.

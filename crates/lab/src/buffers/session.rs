@@ -91,7 +91,7 @@ pub(super) fn run(
         spec: StreamSpec {
             label: "live".to_owned(),
             weight: (SHARE * 1000.0) as u32,
-            guarantee: Some(guarantee.waiting()),
+            guarantee: Some(Box::new(guarantee.waiting())),
             ..StreamSpec::default()
         },
         ..Load::messages(

@@ -85,7 +85,8 @@ impl Offer {
             weight: ((share * 1e4).round() as u32).clamp(1, 10_000),
             guarantee: self
                 .promise
-                .map(|(rate, probability)| Guarantee::rate(rate, probability).waiting()),
+                .map(|(rate, probability)| Guarantee::rate(rate, probability).waiting())
+                .map(Box::new),
             label: self.name.to_owned(),
             ..StreamSpec::default()
         }

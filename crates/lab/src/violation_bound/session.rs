@@ -78,7 +78,7 @@ pub(super) fn run(seed: Seed, recording: &Recording) -> Option<OnSession> {
     let live = Load {
         spec: StreamSpec {
             lifetime: Some(WINDOW),
-            guarantee: Some(guarantee.waiting()),
+            guarantee: Some(Box::new(guarantee.waiting())),
             ..StreamSpec::live("live", WINDOW)
         },
         ..Load::messages(PACKET_BYTES as usize, every, u64::MAX)

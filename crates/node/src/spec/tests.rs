@@ -10,7 +10,7 @@ fn resolve(text: &str) -> Result<StreamSpec, ConfigError> {
 
 fn guarantee(text: &str) -> Result<Guarantee, ConfigError> {
     let spec = resolve(&format!("[guarantee]\n{text}"))?;
-    Ok(spec.guarantee.unwrap())
+    Ok(*spec.guarantee.unwrap())
 }
 
 /// Every key that stands in the example behind a `#` is accepted with the value given there, and that

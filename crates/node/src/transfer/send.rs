@@ -105,7 +105,7 @@ pub async fn send_promised(
     let known = known(&control, manifest.entries.len()).await?;
 
     let data = session.open_stream(StreamSpec {
-        guarantee,
+        guarantee: guarantee.map(Box::new),
         ..StreamSpec::bulk(DATA_LABEL)
     })?;
     let (records, queue) = mpsc::channel(READ_AHEAD);

@@ -68,7 +68,8 @@ pub struct StreamSpec {
     /// The only channel the stream may use; `None`: any.
     pub pinned: Option<ChannelId>,
     /// What is to be promised about what this side sends; `None`: it takes its share of what is there.
-    pub guarantee: Option<Guarantee>,
+    /// On the heap, because most streams have none and idle ones are to be small.
+    pub guarantee: Option<Box<Guarantee>>,
     /// A guaranteed stream may be spread over several paths if none alone suffices. Streams with a
     /// lifetime up to [`LIFETIME_TIGHT`] are not, whatever this says: parts would wait for each other.
     pub may_split: bool,
@@ -166,7 +167,7 @@ impl StreamSpec {
     /// Asks for `guarantee`.
     #[must_use]
     pub fn with_guarantee(mut self, guarantee: Guarantee) -> Self {
-        self.guarantee = Some(guarantee);
+        self.guarantee = Some(Box::new(guarantee));
         self
     }
 

@@ -119,7 +119,7 @@ impl Promises {
         spec: &StreamSpec,
         channels: Channels<'_>,
     ) -> Result<Grant, Refusal> {
-        let Some(guarantee) = spec.guarantee else {
+        let Some(guarantee) = spec.guarantee.as_deref().copied() else {
             return Err(Refusal::bare(Reason::NoGuarantee));
         };
         self.place(now, NEW, &guarantee, spec, channels)
@@ -134,7 +134,7 @@ impl Promises {
         spec: &StreamSpec,
         channels: Channels<'_>,
     ) -> Result<Option<Notice>, Refusal> {
-        let Some(guarantee) = spec.guarantee else {
+        let Some(guarantee) = spec.guarantee.as_deref().copied() else {
             return Ok(None);
         };
         let answer = self.place(now, stream, &guarantee, spec, channels);

@@ -1,6 +1,9 @@
 //! The receiving half of one stream.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use anabranch_base::StreamId;
 use anabranch_sched::{Order, StreamSpec};
@@ -56,7 +59,8 @@ pub(crate) enum Accepted {
 #[derive(Debug)]
 pub(crate) struct RecvStream {
     pub id: StreamId,
-    pub spec: StreamSpec,
+    /// Shared with the sending half, if there is one.
+    pub spec: Arc<StreamSpec>,
     done: Ranges,
     partial: BTreeMap<u64, Assembly>,
     complete: BTreeMap<u64, Bytes>,
@@ -80,7 +84,7 @@ pub(crate) struct RecvStream {
 }
 
 impl RecvStream {
-    pub(crate) fn new(id: StreamId, spec: StreamSpec, window: u64, granted: u64) -> Self {
+    pub(crate) fn new(id: StreamId, spec: Arc<StreamSpec>, window: u64, granted: u64) -> Self {
         Self {
             id,
             spec,
@@ -377,7 +381,7 @@ mod tests {
             order,
             ..StreamSpec::default()
         };
-        RecvStream::new(StreamId(0), spec, 10_000, 10_000)
+        RecvStream::new(StreamId(0), Arc::new(spec), 10_000, 10_000)
     }
 
     fn fragment(sequence: u64, offset: usize, length: usize, is_final: bool) -> Fragment {

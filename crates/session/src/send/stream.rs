@@ -1,6 +1,6 @@
 //! The sending half of one stream.
 
-use std::{collections::VecDeque, ops::Range, time::Duration};
+use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
 use anabranch_base::{Instant, StreamId};
 use anabranch_sched::StreamSpec;
@@ -59,7 +59,8 @@ pub(crate) struct Settled {
 #[derive(Debug)]
 pub(crate) struct SendStream {
     pub id: StreamId,
-    pub spec: StreamSpec,
+    /// Shared with the receiving half, if there is one.
+    pub spec: Arc<StreamSpec>,
     /// The peer has acknowledged the announcement of the stream.
     pub announced: bool,
     adus: VecDeque<SendAdu>,
@@ -96,7 +97,7 @@ pub(crate) struct Counters {
 }
 
 impl SendStream {
-    pub(crate) fn new(id: StreamId, spec: StreamSpec, credit: u64) -> Self {
+    pub(crate) fn new(id: StreamId, spec: Arc<StreamSpec>, credit: u64) -> Self {
         Self {
             id,
             spec,

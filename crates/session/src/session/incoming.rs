@@ -1,6 +1,6 @@
 //! Containers from the peer.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_sched::StreamSpec;
@@ -182,13 +182,14 @@ impl Session {
             return Err(ProtocolError::Rule("too many open streams"));
         }
         self.seen_streams.insert(index..index + 1);
+        let shared = Arc::new(spec.clone());
         if spec.duplex {
-            let mut half = self.sending_half(stream, spec.clone());
+            let mut half = self.sending_half(stream, shared.clone());
             half.announced = true;
             self.send.insert(stream, half);
         }
         self.recv
-            .insert(stream, self.receiving_half(stream, spec.clone()));
+            .insert(stream, self.receiving_half(stream, shared));
         events.push_back(Event::StreamOpened {
             session: self.id,
             stream,

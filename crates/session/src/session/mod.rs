@@ -22,6 +22,7 @@ mod streams;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::SocketAddr,
+    sync::Arc,
     time::Duration,
 };
 
@@ -144,7 +145,7 @@ pub(crate) struct Session {
     /// Ids of sessions that the peer says this one replaces; for the engine to end.
     pub replaced: Vec<[u8; TOKEN_BYTES]>,
     /// Streams reset before the peer acknowledged their announcement.
-    given_up: BTreeMap<StreamId, StreamSpec>,
+    given_up: BTreeMap<StreamId, Arc<StreamSpec>>,
     /// Bytes of unreliable streams held for the application, all together.
     unreliable_held: usize,
     /// Frames for the peer, on whatever channel goes first.
@@ -408,8 +409,8 @@ impl Session {
         }
         let spec = match self.send.get(&stream) {
             Some(half) if half.announced => return None,
-            Some(half) => half.spec.clone(),
-            None => self.given_up.get(&stream)?.clone(),
+            Some(half) => (*half.spec).clone(),
+            None => (**self.given_up.get(&stream)?).clone(),
         };
         Some(Control::Open { stream, spec })
     }

@@ -1,6 +1,6 @@
 //! Promises of a session's streams: admission, and what is due as windows end.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_sched::StreamSpec;
@@ -73,8 +73,8 @@ impl Session {
             .get(&stream)
             .ok_or(StreamError::UnknownStream(stream))?;
         let spec = StreamSpec {
-            guarantee,
-            ..half.spec.clone()
+            guarantee: guarantee.map(Box::new),
+            ..(*half.spec).clone()
         };
         spec.validate()?;
         self.check_window(&spec)?;
@@ -85,7 +85,7 @@ impl Session {
             .map_err(|refusal| StreamError::Refused(Box::new(refusal)))?;
         self.tell(notice, events);
         if let Some(half) = self.send.get_mut(&stream) {
-            half.spec.guarantee = guarantee;
+            half.spec = Arc::new(spec);
         }
         self.dirty = true;
         Ok(())

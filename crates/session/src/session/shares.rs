@@ -54,7 +54,11 @@ impl Session {
                 .filter(|half| half.sent_at.is_some_and(|at| now.since(at) < SENDING))
         };
         let weights: f64 = sending().map(|half| f64::from(half.spec.weight)).sum();
-        if capacity <= 0.0 || weights <= 0.0 {
+        if weights <= 0.0 {
+            self.shares.told = BTreeMap::new();
+            return;
+        }
+        if capacity <= 0.0 {
             return;
         }
         let mut told = BTreeMap::new();

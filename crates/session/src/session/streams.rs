@@ -1,6 +1,6 @@
 //! Commands of the application.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use anabranch_base::{Instant, StreamId};
 use anabranch_channel::Endpoint;
@@ -30,6 +30,7 @@ impl Session {
         let id = StreamId::new(self.next_stream, self.is_initiator);
         self.promise(now, id, &spec, events)?;
         self.next_stream += 1;
+        let spec = Arc::new(spec);
         if spec.duplex {
             self.recv.insert(id, self.receiving_half(id, spec.clone()));
         }
@@ -37,14 +38,14 @@ impl Session {
         Ok(id)
     }
 
-    pub(super) fn sending_half(&self, id: StreamId, spec: StreamSpec) -> Box<SendStream> {
+    pub(super) fn sending_half(&self, id: StreamId, spec: Arc<StreamSpec>) -> Box<SendStream> {
         let credit = self
             .peer_stream_window
             .unwrap_or(INITIAL_STREAM_CREDIT_BYTES);
         Box::new(SendStream::new(id, spec, credit))
     }
 
-    pub(super) fn receiving_half(&self, id: StreamId, spec: StreamSpec) -> Box<RecvStream> {
+    pub(super) fn receiving_half(&self, id: StreamId, spec: Arc<StreamSpec>) -> Box<RecvStream> {
         let window = self.config.stream_window_bytes;
         Box::new(RecvStream::new(id, spec, window, window))
     }

@@ -9,7 +9,7 @@ fn stream(reliable: bool, lifetime_ms: Option<u64>) -> SendStream {
         lifetime: lifetime_ms.map(Duration::from_millis),
         ..StreamSpec::default()
     };
-    SendStream::new(StreamId(0), spec, u64::MAX)
+    SendStream::new(StreamId(0), spec.into(), u64::MAX)
 }
 
 fn take(stream: &mut SendStream, room: usize) -> Option<Piece> {
