@@ -1,0 +1,324 @@
+//! What applications ask of the engine.
+
+use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId, StreamId};
+use anabranch_channel::ConnectError;
+use anabranch_sched::{Guarantee, Policy, Scheduler, StreamSpec};
+use bytes::Bytes;
+
+use super::{CODE_APPLICATION, CODE_CHANNEL_ONLY, Engine, find};
+use crate::{
+    config::CHANNELS_MAX,
+    event::{Adu, SendError, SessionCloseReason, StreamError},
+    links::{Link, LinkState},
+    promise::{Explanation, Grant},
+    session::{Parts, Session},
+    stats::{ChannelReport, SessionStats, StreamStats},
+};
+
+impl Engine {
+    /// Opens a session to `peer` over every one of `links`; `Connected` follows with the first
+    /// channel, `Closed` if none can be opened in time.
+    ///
+    /// # Errors
+    /// An address cannot be dialled.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        peer: NodeId,
+        links: Vec<Link>,
+    ) -> Result<SessionId, ConnectError> {
+        for link in &links {
+            if link.remote.port() == 0 || link.remote.ip().is_unspecified() {
+                return Err(ConnectError::Address(link.remote));
+            }
+        }
+        let id = self.new_session(now, peer, true);
+        for link in links {
+            self.add_link(now, id, link);
+        }
+        Ok(id)
+    }
+
+    pub(super) fn new_session(
+        &mut self,
+        now: Instant,
+        peer: NodeId,
+        is_initiator: bool,
+    ) -> SessionId {
+        let id = SessionId(self.next_session);
+        self.next_session += 1;
+        let parts = Parts {
+            id,
+            peer,
+            is_initiator,
+            config: self.config.clone(),
+        };
+        self.sessions.insert(id, Session::new(now, parts));
+        id
+    }
+
+    /// Opens one more channel for a session of ours, now and whenever it is lost.
+    pub fn add_link(&mut self, now: Instant, session: SessionId, link: Link) {
+        if let Some(state) = self.sessions.get_mut(&session)
+            && !state.links.iter().any(|known| known.link == link)
+            && state.links.len() < CHANNELS_MAX
+        {
+            state.links.push(LinkState::new(now, link));
+            self.dial(now, session);
+        }
+    }
+
+    /// Closes the channel of a link and does not dial it again.
+    pub fn remove_link(&mut self, now: Instant, session: SessionId, link: &Link) {
+        let Some(state) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        let Some(index) = state.links.iter().position(|known| known.link == *link) else {
+            return;
+        };
+        if let Some(id) = state.links.remove(index).channel {
+            self.close_channel(now, id);
+        }
+    }
+
+    /// A local socket can no longer be used: its interface went. Channels on it are closed at once.
+    pub fn socket_down(&mut self, now: Instant, socket: SocketId) {
+        for session in self.sessions.values_mut() {
+            session.set_socket_up(now, socket, false);
+        }
+        let channels: Vec<ChannelId> = self.endpoint.channel_ids().collect();
+        for id in channels {
+            if self
+                .endpoint
+                .channel(id)
+                .is_some_and(|channel| channel.socket() == socket)
+            {
+                self.close_channel(now, id);
+            }
+        }
+    }
+
+    /// A local socket can be used again.
+    pub fn socket_up(&mut self, now: Instant, socket: SocketId) {
+        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in sessions {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.set_socket_up(now, socket, true);
+            }
+            self.dial(now, id);
+        }
+    }
+
+    fn close_channel(&mut self, now: Instant, id: ChannelId) {
+        if let Some(channel) = self.endpoint.channel(id) {
+            channel.close(now, CODE_CHANNEL_ONLY, "this path is going away");
+            self.touched.push_back(id);
+            self.advance(now, id);
+        }
+    }
+
+    fn session(&mut self, id: SessionId) -> Result<&mut Session, StreamError> {
+        find(&mut self.sessions, id)
+    }
+
+    /// Opens a stream. The peer learns of it with the first data, or with its end.
+    ///
+    /// # Errors
+    /// The session is unknown, the spec out of range, too many streams are open, or the guarantee that
+    /// the spec asks for cannot be given and does not wait.
+    pub fn open_stream(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        spec: StreamSpec,
+    ) -> Result<StreamId, StreamError> {
+        let session = find(&mut self.sessions, session)?;
+        session.open_stream(now, spec, &mut self.events)
+    }
+
+    /// What [`Engine::open_stream`] would answer to the spec's guarantee now. Nothing is opened or
+    /// reserved.
+    ///
+    /// # Errors
+    /// [`StreamError::Refused`] with the reason and what could be promised instead; or as
+    /// [`Engine::open_stream`].
+    pub fn admit(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        spec: &StreamSpec,
+    ) -> Result<Grant, StreamError> {
+        self.session(session)?.admit(now, spec)
+    }
+
+    /// Changes what an open stream is to be promised; `None` releases it. What it was promised stays
+    /// in force when this is refused.
+    ///
+    /// # Errors
+    /// As [`Engine::open_stream`].
+    pub fn change_guarantee(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        stream: StreamId,
+        guarantee: Option<Guarantee>,
+    ) -> Result<(), StreamError> {
+        let session = find(&mut self.sessions, session)?;
+        session.change_guarantee(now, stream, guarantee, &mut self.events)
+    }
+
+    /// Why a stream is promised what it is, or not; `None` for one that asked for nothing.
+    pub fn explain(&self, session: SessionId, stream: StreamId) -> Option<Explanation> {
+        self.sessions.get(&session)?.explain(stream)
+    }
+
+    /// Queues an ADU and returns its sequence number in the stream.
+    ///
+    /// # Errors
+    /// Nothing was queued; [`SendError`] says why and what to do.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        stream: StreamId,
+        data: Bytes,
+    ) -> Result<u64, SendError> {
+        self.session(session)?.send(now, stream, data)
+    }
+
+    /// As [`Engine::send`], but refuses an ADU that would miss its stream's lifetime, as far as the
+    /// channels' queues and what the stream has waiting can tell.
+    ///
+    /// # Errors
+    /// As [`Engine::send`], and [`SendError::WouldMiss`].
+    pub fn send_if_timely(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        stream: StreamId,
+        data: Bytes,
+    ) -> Result<u64, SendError> {
+        let session = self.session(session)?;
+        if let Some(refusal) = session.would_miss(stream, data.len()) {
+            return Err(refusal);
+        }
+        session.send(now, stream, data)
+    }
+
+    /// Bytes that the stream's send buffer will take; one ADU more is accepted while it is not 0.
+    pub fn send_room(&self, session: SessionId, stream: StreamId) -> usize {
+        self.sessions
+            .get(&session)
+            .map_or(0, |session| session.send_room(stream))
+    }
+
+    /// Ends the sending half of a stream: what was queued is still sent; `Delivered` follows.
+    ///
+    /// # Errors
+    /// No such session or stream.
+    pub fn finish(
+        &mut self,
+        _now: Instant,
+        session: SessionId,
+        stream: StreamId,
+    ) -> Result<(), StreamError> {
+        self.session(session)?.finish(stream)
+    }
+
+    /// Gives the sending half of a stream up: what was queued is dropped.
+    ///
+    /// # Errors
+    /// No such session or stream.
+    pub fn reset(
+        &mut self,
+        _now: Instant,
+        session: SessionId,
+        stream: StreamId,
+        code: u32,
+    ) -> Result<(), StreamError> {
+        self.session(session)?.reset(stream, code)
+    }
+
+    /// Tells the peer that no more of a stream is wanted; what has arrived is dropped.
+    ///
+    /// # Errors
+    /// No such session or stream.
+    pub fn stop(
+        &mut self,
+        _now: Instant,
+        session: SessionId,
+        stream: StreamId,
+        code: u32,
+    ) -> Result<(), StreamError> {
+        self.session(session)?.stop(stream, code)
+    }
+
+    /// The next ADU of a stream, if one is complete (and in order, where asked).
+    pub fn receive(&mut self, _now: Instant, session: SessionId, stream: StreamId) -> Option<Adu> {
+        self.sessions
+            .get_mut(&session)?
+            .receive(stream, &mut self.events)
+    }
+
+    /// Ends a session at once; the peer learns `code` and `reason`. What was not delivered is lost:
+    /// finish streams and wait for `Delivered` first where that matters.
+    pub fn close(&mut self, now: Instant, session: SessionId, code: u32, reason: &str) {
+        if let Some(mut state) = self.sessions.remove(&session) {
+            state.close_channels(
+                now,
+                &mut self.endpoint,
+                CODE_APPLICATION.saturating_add(code),
+                reason,
+            );
+            self.forget_session(now, &state, SessionCloseReason::Local);
+        }
+    }
+
+    /// Changes the scheduling policy of a session.
+    ///
+    /// # Errors
+    /// No such session.
+    pub fn set_policy(&mut self, session: SessionId, policy: Policy) -> Result<(), StreamError> {
+        self.session(session)?.set_policy(policy);
+        Ok(())
+    }
+
+    /// Replaces the scheduler of a session by one that is no policy of ours, for experiments: a policy that
+    /// knows the future, say.
+    ///
+    /// # Errors
+    /// No such session.
+    pub fn set_scheduler(
+        &mut self,
+        session: SessionId,
+        scheduler: Box<dyn Scheduler>,
+    ) -> Result<(), StreamError> {
+        self.session(session)?.set_scheduler(scheduler);
+        Ok(())
+    }
+
+    /// Ids of all sessions.
+    pub fn session_ids(&self) -> Vec<SessionId> {
+        self.sessions.keys().copied().collect()
+    }
+
+    /// A session as a whole.
+    pub fn session_stats(&self, session: SessionId) -> Option<SessionStats> {
+        self.sessions.get(&session).map(Session::stats)
+    }
+
+    /// The channels of a session, in the order in which they were opened.
+    pub fn channel_stats(&mut self, session: SessionId) -> Vec<ChannelReport> {
+        match self.sessions.get_mut(&session) {
+            Some(session) => session.channel_stats(&mut self.endpoint),
+            None => Vec::new(),
+        }
+    }
+
+    /// The open streams of a session.
+    pub fn stream_stats(&self, session: SessionId) -> Vec<StreamStats> {
+        self.sessions
+            .get(&session)
+            .map_or_else(Vec::new, Session::stream_stats)
+    }
+}

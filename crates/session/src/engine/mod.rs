@@ -1,0 +1,246 @@
+//! The engine: the one mouth and the one ear of a node.
+//!
+//! It owns the channels and the sessions, carries events from the ones to the others, and keeps no
+//! policy of its own.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    num::NonZeroUsize,
+    time::Duration,
+};
+
+use anabranch_base::{ChannelId, Instant, NodeId, SessionId};
+use anabranch_channel::{AllowList, Endpoint, Fate, Handled, Received, SecretKey, Transmit};
+
+use crate::{
+    config::Config,
+    event::{Event, StreamError},
+    links::HANDSHAKE_MAX,
+    session::Session,
+    wire::frame::TOKEN_BYTES,
+};
+
+mod commands;
+mod routing;
+
+/// Application codes of QUIC's CONNECTION_CLOSE. Codes of applications are shifted by
+/// [`CODE_APPLICATION`].
+const CODE_CHANNEL_ONLY: u32 = 1;
+const CODE_FORGOTTEN: u32 = 2;
+const CODE_PROTOCOL: u32 = 3;
+const CODE_VERSION: u32 = 4;
+const CODE_SUPERSEDED: u32 = 5;
+const CODE_APPLICATION: u32 = 0x1_0000;
+
+/// The session with this id, without taking hold of all of the engine.
+fn find(
+    sessions: &mut BTreeMap<SessionId, Session>,
+    id: SessionId,
+) -> Result<&mut Session, StreamError> {
+    sessions.get_mut(&id).ok_or(StreamError::UnknownSession(id))
+}
+
+/// A node's whole protocol state: every channel, session and stream.
+#[derive(Debug)]
+pub struct Engine {
+    config: Config,
+    endpoint: Endpoint,
+    sessions: BTreeMap<SessionId, Session>,
+    /// Which session a channel belongs to; `None`: accepted, not introduced yet.
+    owners: BTreeMap<ChannelId, Owner>,
+    tokens: BTreeMap<[u8; TOKEN_BYTES], SessionId>,
+    next_session: u64,
+    events: VecDeque<Event>,
+    /// Channels that may have something to transmit.
+    touched: VecDeque<ChannelId>,
+    /// Answers that belong to no channel.
+    responses: VecDeque<(Transmit, Vec<u8>)>,
+    scratch: Vec<u8>,
+    fates: Vec<Fate>,
+}
+
+#[derive(Debug)]
+struct Owner {
+    session: Option<SessionId>,
+    opened_at: Instant,
+}
+
+/// Packets may gather for this long where nothing asks for less.
+const PATIENCE_MAX: Duration = Duration::from_millis(4);
+/// Stateless answers kept for sending; more are dropped, as an overloaded network would.
+const RESPONSES_MAX: usize = 64;
+/// Events for which room is kept.
+const EVENTS_KEPT: usize = 1024;
+
+impl Engine {
+    /// An engine for the node with `key`, which accepts sessions from the nodes on `allowed`.
+    ///
+    /// `epoch` is the moment that [`Instant::EPOCH`] stands for; `entropy` must come from a
+    /// cryptographic generator, except in a simulation.
+    pub fn new(
+        epoch: std::time::Instant,
+        key: SecretKey,
+        allowed: AllowList,
+        config: Config,
+        entropy: [u8; 32],
+    ) -> Self {
+        let config = config.normalised();
+        Self {
+            endpoint: Endpoint::new(epoch, key, allowed, config.channel.clone(), entropy),
+            config,
+            sessions: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            next_session: 0,
+            events: VecDeque::new(),
+            touched: VecDeque::new(),
+            responses: VecDeque::new(),
+            scratch: Vec::new(),
+            fates: Vec::new(),
+        }
+    }
+
+    /// This node's identity.
+    pub fn node_id(&self) -> NodeId {
+        self.endpoint.node_id()
+    }
+
+    // ── inputs ──────────────────────────────────────────────────────────────────────────────────
+
+    /// A packet arrived.
+    pub fn handle_packet(&mut self, now: Instant, packet: Received) {
+        let mut response = std::mem::take(&mut self.scratch);
+        match self.endpoint.handle_packet(now, packet, &mut response) {
+            Handled::Channel(id) => self.advance(now, id),
+            Handled::Accepted(id) => {
+                let owner = Owner {
+                    session: None,
+                    opened_at: now,
+                };
+                self.owners.insert(id, owner);
+                self.advance(now, id);
+            }
+            Handled::Respond(transmit) => {
+                if self.responses.len() < RESPONSES_MAX {
+                    let bytes = response[..transmit.size].to_vec();
+                    self.responses.push_back((transmit, bytes));
+                }
+            }
+            Handled::Ignored => {}
+        }
+        self.scratch = response;
+    }
+
+    /// Time has passed: call it when [`Engine::poll_timeout`] is due. Calling it early is harmless.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let channels: Vec<ChannelId> = self.endpoint.channel_ids().collect();
+        for id in channels {
+            let Some(channel) = self.endpoint.channel(id) else {
+                continue;
+            };
+            if channel.poll_timeout().is_some_and(|at| at <= now) {
+                channel.handle_timeout(now);
+                self.endpoint.settle_channel(id);
+                self.advance(now, id);
+            }
+            self.give_up_handshake(now, id);
+            self.reap(id);
+        }
+        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in sessions {
+            let Some(session) = self.sessions.get_mut(&id) else {
+                continue;
+            };
+            session.handle_timeout(now, &mut self.events);
+            if let Some(reason) = session.overdue(now) {
+                self.end_session(now, id, reason);
+                continue;
+            }
+            self.dial(now, id);
+        }
+    }
+
+    // ── outputs ─────────────────────────────────────────────────────────────────────────────────
+
+    /// Writes the next batch of up to `packets_max` packets of one size into `buffer`, which is
+    /// overwritten; `None` when there is nothing to send now.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        packets_max: NonZeroUsize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        if let Some((transmit, bytes)) = self.responses.pop_front() {
+            buffer.clear();
+            buffer.extend_from_slice(&bytes);
+            return Some(transmit);
+        }
+        for session in self.sessions.values_mut() {
+            if session.dirty {
+                session.pump(now, &mut self.endpoint, &mut self.touched, &mut self.events);
+            }
+        }
+        while let Some(&id) = self.touched.front() {
+            let transmit = self
+                .endpoint
+                .channel(id)
+                .and_then(|channel| channel.poll_transmit(now, packets_max, buffer));
+            if transmit.is_some() {
+                return transmit;
+            }
+            self.touched.pop_front();
+            self.endpoint.settle_channel(id);
+        }
+        None
+    }
+
+    /// When [`Engine::handle_timeout`] is due next; `None` when only a packet or a command can
+    /// change anything.
+    pub fn poll_timeout(&mut self) -> Option<Instant> {
+        let mut earliest: Option<Instant> = None;
+        let mut consider = |at: Option<Instant>| {
+            if let Some(at) = at {
+                earliest = Some(earliest.map_or(at, |earlier| earlier.min(at)));
+            }
+        };
+        for (id, owner) in &self.owners {
+            if let Some(channel) = self.endpoint.channel(*id) {
+                consider(channel.poll_timeout());
+                if channel.is_handshaking() {
+                    consider(Some(owner.opened_at + HANDSHAKE_MAX));
+                }
+            }
+        }
+        for session in self.sessions.values() {
+            consider(session.poll_timeout());
+        }
+        earliest
+    }
+
+    /// How long packets may gather before [`Engine::handle_packet`] and [`Engine::handle_timeout`]
+    /// see them, without harm to any promise: a host under load saves wake-ups with it. Short while
+    /// something urgent flows either way, or where a round trip is short. O(channels).
+    pub fn patience(&self, now: Instant) -> Duration {
+        self.sessions
+            .values()
+            .filter_map(|session| session.patience(now, &self.endpoint))
+            .fold(PATIENCE_MAX, Duration::min)
+    }
+
+    /// Whether a call of [`Engine::poll_transmit`] may find something new to do.
+    pub fn has_work(&self) -> bool {
+        !self.touched.is_empty()
+            || !self.responses.is_empty()
+            || self.sessions.values().any(|session| session.dirty)
+    }
+
+    /// The next thing the application should know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front();
+        if event.is_none() && self.events.capacity() > EVENTS_KEPT {
+            // Something happened to very many streams at once; that is no reason to keep the room.
+            self.events.shrink_to(EVENTS_KEPT);
+        }
+        event
+    }
+}

@@ -1,0 +1,418 @@
+//! Events carried from channels to sessions and back.
+
+use anabranch_base::{ChannelId, Instant, SessionId};
+use anabranch_channel::{self as channel, CloseReason};
+use bytes::Bytes;
+
+use super::{
+    CODE_APPLICATION, CODE_CHANNEL_ONLY, CODE_FORGOTTEN, CODE_PROTOCOL, CODE_SUPERSEDED,
+    CODE_VERSION, Engine, Owner,
+};
+use crate::{
+    config::CHANNELS_MAX,
+    event::{Event, SessionCloseReason},
+    links::HANDSHAKE_MAX,
+    session::{ProtocolError, Session},
+    token::Token,
+    wire::{self, Control, Frame, Reader},
+};
+
+impl Engine {
+    /// Carries what a channel has to say to its session.
+    pub(super) fn advance(&mut self, now: Instant, id: ChannelId) {
+        if !self.touched.contains(&id) {
+            self.touched.push_back(id);
+        }
+        self.take_fates(now, id);
+        while let Some(event) = self.endpoint.channel(id).and_then(|c| c.poll_event()) {
+            self.on_channel_event(now, id, event);
+        }
+        while let Some(container) = self.endpoint.channel(id).and_then(|c| c.receive()) {
+            if let Err(error) = self.on_container(now, id, container) {
+                self.on_violation(now, id, error);
+                return;
+            }
+        }
+    }
+
+    fn take_fates(&mut self, now: Instant, id: ChannelId) {
+        let Some(session) = self.owners.get(&id).and_then(|owner| owner.session) else {
+            return;
+        };
+        let mut fates = std::mem::take(&mut self.fates);
+        if let Some(channel) = self.endpoint.channel(id) {
+            channel.take_fates(&mut fates);
+        }
+        if let Some(session) = self.sessions.get_mut(&session) {
+            for fate in fates.drain(..) {
+                session.on_fate(now, id, fate, &mut self.events);
+            }
+        }
+        fates.clear();
+        self.fates = fates;
+    }
+
+    fn on_channel_event(&mut self, now: Instant, id: ChannelId, event: channel::Event) {
+        match event {
+            channel::Event::Connected => self.on_connected(now, id),
+            channel::Event::Suspected => {
+                if let Some(session) = self.owner(id) {
+                    session.on_suspected(id);
+                    let session = session.id;
+                    self.settle_home(now, session);
+                    self.events.push_back(Event::ChannelSuspected {
+                        session,
+                        channel: id,
+                    });
+                }
+            }
+            channel::Event::Recovered { silence } => {
+                if let Some(session) = self.owner(id) {
+                    session.on_recovered(id);
+                    let session = session.id;
+                    self.events.push_back(Event::ChannelRecovered {
+                        session,
+                        channel: id,
+                        silence,
+                    });
+                }
+            }
+            channel::Event::Closed(reason) => self.on_channel_closed(now, id, reason),
+        }
+    }
+
+    /// Founds the session on a channel, if it has no foundation yet.
+    fn settle_home(&mut self, now: Instant, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if let Some(home) = session.next_home()
+            && let Some(channel) = self.endpoint.channel(home)
+        {
+            let token = Token::of_first_channel(channel);
+            let before = session.set_home(home, token);
+            if let Some(before) = before
+                && let Some(channel) = self.endpoint.channel(before)
+            {
+                channel.close(
+                    now,
+                    CODE_SUPERSEDED,
+                    "the session begins anew on another path",
+                );
+                self.touched.push_back(before);
+                self.advance_closed(now, before);
+            }
+        }
+    }
+
+    fn owner(&mut self, id: ChannelId) -> Option<&mut Session> {
+        let session = self.owners.get(&id)?.session?;
+        self.sessions.get_mut(&session)
+    }
+
+    /// A handshake is complete. Our own channels are introduced with their first container; those
+    /// of the peer wait for its first word.
+    fn on_connected(&mut self, now: Instant, id: ChannelId) {
+        let Some(session_id) = self.owners.get(&id).and_then(|owner| owner.session) else {
+            return;
+        };
+        let Some(channel) = self.endpoint.channel(id) else {
+            return;
+        };
+        let (socket, remote) = (channel.socket(), channel.remote());
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return;
+        };
+        session.on_connected(id, (socket, remote), false);
+        self.settle_home(now, session_id);
+        self.events.push_back(Event::ChannelUp {
+            session: session_id,
+            channel: id,
+            socket,
+            remote,
+        });
+    }
+
+    fn on_container(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        container: Bytes,
+    ) -> Result<(), ProtocolError> {
+        let session_id = match self.owners.get(&id) {
+            Some(Owner {
+                session: Some(session),
+                ..
+            }) => *session,
+            Some(_) => match self.introduce(now, id, container.clone())? {
+                Some(session) => session,
+                None => return Ok(()),
+            },
+            None => return Ok(()),
+        };
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return Ok(());
+        };
+        session.on_container(now, id, container, &mut self.events)?;
+        if !session.replaced.is_empty() {
+            self.end_replaced(now, session_id);
+        }
+        Ok(())
+    }
+
+    /// Ends the sessions that another one of the same peer replaces.
+    fn end_replaced(&mut self, now: Instant, by: SessionId) {
+        let Some(session) = self.sessions.get_mut(&by) else {
+            return;
+        };
+        let peer = session.peer;
+        for replaced in std::mem::take(&mut session.replaced) {
+            let known = self.tokens.get(&replaced).copied();
+            let is_theirs = |id: &SessionId| {
+                *id != by && self.sessions.get(id).is_some_and(|old| old.peer == peer)
+            };
+            if let Some(id) = known.filter(is_theirs) {
+                self.end_session(now, id, SessionCloseReason::Superseded);
+            }
+        }
+    }
+
+    /// The first container of an accepted channel says where it belongs: `Join` names the session,
+    /// whose first channel derives the same name from its own secret.
+    fn introduce(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        mut container: Bytes,
+    ) -> Result<Option<SessionId>, ProtocolError> {
+        wire::read_header(&mut container)?;
+        let Some(Frame::Control(Control::Join { session, proof })) =
+            Reader::new(container).next_frame()?
+        else {
+            return Err(ProtocolError::Rule("a channel's first frame is not a join"));
+        };
+        let Some(channel) = self.endpoint.channel(id) else {
+            return Ok(None);
+        };
+        let Some(peer) = channel.peer() else {
+            return Ok(None);
+        };
+        let (socket, remote) = (channel.socket(), channel.remote());
+        let own = Token::of_first_channel(channel);
+        let known = self.tokens.get(&session).copied();
+        let session_id = if let Some(known) = known {
+            let state = &self.sessions[&known];
+            let belongs = state.peer == peer
+                && state.members.len() < CHANNELS_MAX
+                && state
+                    .token
+                    .as_ref()
+                    .is_some_and(|token| token.accepts(channel, &proof));
+            if !belongs {
+                return Err(ProtocolError::Rule("a join with a wrong token"));
+            }
+            known
+        } else if let Some(token) =
+            own.filter(|token| token.session == session && token.accepts(channel, &proof))
+        {
+            let new = self.new_session(now, peer, false);
+            self.tokens.insert(session, new);
+            if let Some(state) = self.sessions.get_mut(&new) {
+                state.token = Some(token);
+            }
+            self.events.push_back(Event::Connected {
+                session: new,
+                peer,
+                incoming: true,
+            });
+            new
+        } else {
+            channel.close(now, CODE_FORGOTTEN, "no such session here");
+            self.advance_closed(now, id);
+            return Ok(None);
+        };
+        if let Some(owner) = self.owners.get_mut(&id) {
+            owner.session = Some(session_id);
+        }
+        if let Some(state) = self.sessions.get_mut(&session_id) {
+            state.add_member(now, id);
+            state.on_connected(id, (socket, remote), true);
+        }
+        self.events.push_back(Event::ChannelUp {
+            session: session_id,
+            channel: id,
+            socket,
+            remote,
+        });
+        Ok(Some(session_id))
+    }
+
+    /// Takes the `Closed` event of a channel that was just closed.
+    fn advance_closed(&mut self, now: Instant, id: ChannelId) {
+        while let Some(event) = self.endpoint.channel(id).and_then(|c| c.poll_event()) {
+            self.on_channel_event(now, id, event);
+        }
+    }
+
+    fn on_violation(&mut self, now: Instant, id: ChannelId, error: ProtocolError) {
+        let code = match error {
+            ProtocolError::Version(_) => CODE_VERSION,
+            _ => CODE_PROTOCOL,
+        };
+        let words = error.to_string();
+        let session = self.owners.get(&id).and_then(|owner| owner.session);
+        match session.and_then(|session| self.sessions.remove(&session)) {
+            Some(mut session) => {
+                session.close_channels(now, &mut self.endpoint, code, &words);
+                self.forget_session(now, &session, error.into_reason());
+            }
+            None => {
+                if let Some(channel) = self.endpoint.channel(id) {
+                    channel.close(now, code, &words);
+                }
+                self.advance_closed(now, id);
+            }
+        }
+    }
+
+    fn on_channel_closed(&mut self, now: Instant, id: ChannelId, reason: CloseReason) {
+        self.take_fates(now, id);
+        let Some(session) = self.owner(id) else {
+            return;
+        };
+        let session_id = session.id;
+        session.on_channel_closed(now, id);
+        self.settle_home(now, session_id);
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return;
+        };
+        session.last_failure = Some(reason.clone());
+        let alone = session.members.is_empty();
+        let last_hope = session.links.iter().all(|link| link.channel.is_none());
+        let is_initiator = session.is_initiator;
+        self.events.push_back(Event::ChannelClosed {
+            session: session_id,
+            channel: id,
+            reason: reason.clone(),
+        });
+        let end = match &reason {
+            CloseReason::Peer { code, reason } => match u32::try_from(*code) {
+                Ok(CODE_CHANNEL_ONLY) => None,
+                Ok(CODE_SUPERSEDED) => Some(SessionCloseReason::Superseded),
+                Ok(CODE_FORGOTTEN) => Some(SessionCloseReason::Forgotten),
+                Ok(CODE_PROTOCOL | CODE_VERSION) => Some(SessionCloseReason::Protocol(format!(
+                    "the peer says: {reason}"
+                ))),
+                _ => Some(SessionCloseReason::Peer {
+                    code: code.saturating_sub(u64::from(CODE_APPLICATION)),
+                    reason: reason.clone(),
+                }),
+            },
+            CloseReason::Unauthorized if alone && last_hope && is_initiator => {
+                Some(SessionCloseReason::Unreachable(reason))
+            }
+            _ => None,
+        };
+        if let Some(end) = end {
+            self.end_session(now, session_id, end);
+        }
+    }
+
+    pub(super) fn end_session(&mut self, now: Instant, id: SessionId, reason: SessionCloseReason) {
+        if let Some(mut session) = self.sessions.remove(&id) {
+            if matches!(reason, SessionCloseReason::Peer { .. }) {
+                session.hand_over_remainders(&mut self.events);
+            }
+            session.close_channels(
+                now,
+                &mut self.endpoint,
+                CODE_APPLICATION,
+                &reason.to_string(),
+            );
+            self.forget_session(now, &session, reason);
+        }
+    }
+
+    /// Detaches a session's channels, which then drain by themselves.
+    pub(super) fn forget_session(
+        &mut self,
+        now: Instant,
+        session: &Session,
+        reason: SessionCloseReason,
+    ) {
+        if let Some(token) = &session.token {
+            self.tokens.remove(&token.session);
+        }
+        for member in &session.members {
+            if let Some(owner) = self.owners.get_mut(&member.id) {
+                owner.session = None;
+            }
+            self.touched.push_back(member.id);
+            self.advance_closed(now, member.id);
+        }
+        self.events.push_back(Event::Closed {
+            session: session.id,
+            reason,
+        });
+    }
+
+    /// Dials the links of a session that are due.
+    pub(super) fn dial(&mut self, now: Instant, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let peer = session.peer;
+        for index in 0..session.links.len() {
+            if !session.links[index].is_due(now) {
+                continue;
+            }
+            let link = session.links[index].link;
+            match self
+                .endpoint
+                .connect(now, link.socket, link.remote, peer, None)
+            {
+                Ok(channel) => {
+                    session.links[index].on_dialled(channel);
+                    session.add_member(now, channel);
+                    let owner = Owner {
+                        session: Some(id),
+                        opened_at: now,
+                    };
+                    self.owners.insert(channel, owner);
+                    self.touched.push_back(channel);
+                }
+                Err(_) => session.links[index].on_closed(now),
+            }
+        }
+    }
+
+    /// A handshake that hangs is given up, so that the link is dialled afresh.
+    pub(super) fn give_up_handshake(&mut self, now: Instant, id: ChannelId) {
+        let Some(owner) = self.owners.get(&id) else {
+            return;
+        };
+        if now.since(owner.opened_at) < HANDSHAKE_MAX {
+            return;
+        }
+        if let Some(channel) = self.endpoint.channel(id)
+            && channel.is_handshaking()
+        {
+            channel.close(now, CODE_CHANNEL_ONLY, "the handshake took too long");
+            self.touched.push_back(id);
+            self.advance_closed(now, id);
+        }
+    }
+
+    /// Forgets a channel of which nothing is left.
+    pub(super) fn reap(&mut self, id: ChannelId) {
+        if self
+            .endpoint
+            .channel(id)
+            .is_some_and(|channel| channel.is_drained())
+        {
+            self.endpoint.settle_channel(id);
+            self.endpoint.forget(id);
+            self.owners.remove(&id);
+        }
+    }
+}
