@@ -1,29 +1,20 @@
 //! Promises of a session over simulated links: admission, windows that are kept, warnings, withdrawal.
 
+mod common;
+
 use std::time::Duration;
 
-use anabranch_base::{Instant, Rate, Seed, StreamId};
-use anabranch_link::{Config as LinkConfig, Queue, RateSource, duplex::Configs};
-use anabranch_session::{
-    AllowList, Config, Grade, Guarantee, Reason, StreamError, StreamSpec, Term,
-};
+use anabranch_base::{Instant, Rate, StreamId};
+use anabranch_session::{Grade, Guarantee, Reason, StreamError, StreamSpec, Term};
 use anabranch_sim::{
     World,
     apps::{Load, Receiver, Sender},
 };
 
-const FRAME: Duration = Duration::from_millis(40);
+use common::{link, world};
 
-fn link(mbps: u64, rtt_ms: u64) -> Configs {
-    let rate = Rate::from_mbps(mbps);
-    let rtt = Duration::from_millis(rtt_ms);
-    Configs::symmetric(LinkConfig {
-        rate: RateSource::Constant(rate),
-        delay: rtt / 2,
-        queue: Queue::bdp(rate, rtt),
-        ..LinkConfig::default()
-    })
-}
+const SEED: u64 = 5;
+const FRAME: Duration = Duration::from_millis(40);
 
 /// Frames of `kbps` for ever, 25 a second, that ask for `guarantee`.
 fn frames(label: &str, kbps: u64, guarantee: Guarantee) -> Load {
@@ -35,24 +26,6 @@ fn frames(label: &str, kbps: u64, guarantee: Guarantee) -> Load {
         },
         ..Load::messages(kbps as usize * 5, FRAME, u64::MAX)
     }
-}
-
-fn world(links: Vec<Configs>, loads: Vec<Load>) -> World {
-    let mut world = World::new(Seed(5));
-    let sender = Sender::new(World::node_id(1), loads);
-    let a = world.add_node(Config::default(), AllowList::default(), sender);
-    let allowed = AllowList::of([World::node_id(0)]);
-    let b = world.add_node(Config::default(), allowed, Receiver::new());
-    let links = links
-        .into_iter()
-        .map(|configs| {
-            let wire = world.add_wire(a, b, configs).expect("a valid link");
-            world.link(a, wire)
-        })
-        .collect();
-    world.app::<Sender>(a).dial(Instant::EPOCH, links);
-    world.with_node(a, |_| ());
-    world
 }
 
 fn rate(kbps: u64, probability: f64) -> Guarantee {
@@ -82,6 +55,7 @@ fn explain(world: &mut World, stream: u64) -> anabranch_session::Explanation {
 #[test]
 fn a_stream_is_promised_what_the_paths_hold_and_gets_it() {
     let mut world = world(
+        SEED,
         vec![link(20, 30), link(10, 60)],
         vec![
             Load::bulk(1 << 40),
@@ -132,7 +106,7 @@ fn a_stream_is_promised_what_the_paths_hold_and_gets_it() {
 #[test]
 fn a_steady_path_gets_a_standing_promise() {
     let guarantee = rate(4_000, 0.95).waiting();
-    let mut world = world(vec![link(10, 20)], vec![Load::bulk(1 << 40)]);
+    let mut world = world(SEED, vec![link(10, 20)], vec![Load::bulk(1 << 40)]);
     world.run_until(Instant::from_secs(320));
     assert_eq!(admit(&mut world, guarantee).ok(), Some(Term::Standing));
     let renewable = Guarantee {
@@ -145,6 +119,7 @@ fn a_steady_path_gets_a_standing_promise() {
 #[test]
 fn the_owner_hears_of_it_before_a_promise_lapses() {
     let mut world = world(
+        SEED,
         vec![link(10, 30), link(10, 60)],
         vec![
             Load::bulk(1 << 40),
@@ -179,7 +154,7 @@ fn the_owner_hears_of_it_before_a_promise_lapses() {
 
 #[test]
 fn a_stream_that_cannot_be_promised_does_not_open_unless_it_waits() {
-    let mut world = world(vec![link(10, 20)], vec![Load::bulk(1 << 40)]);
+    let mut world = world(SEED, vec![link(10, 20)], vec![Load::bulk(1 << 40)]);
     world.run_until(Instant::from_secs(2));
     let session = world.app::<Sender>(0).session().expect("connected");
     let open = |world: &mut World, guarantee| {

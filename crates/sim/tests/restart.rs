@@ -1,46 +1,25 @@
 //! Nodes that stand still for a while, and nodes that come back knowing nothing.
 
+mod common;
+
 use std::time::Duration;
 
-use anabranch_base::{Instant, Rate, Seed};
-use anabranch_link::{Config as LinkConfig, Queue, RateSource, duplex::Configs};
+use anabranch_base::Instant;
 use anabranch_session::{AllowList, Config, SessionCloseReason};
 use anabranch_sim::{
     World,
     apps::{Load, Receiver, Sender},
 };
 
+use common::{link, world};
+
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
 const BYTES: u64 = 8_000_000;
 
-fn link(mbps: u64, rtt_ms: u64) -> Configs {
-    let rate = Rate::from_mbps(mbps);
-    let rtt = Duration::from_millis(rtt_ms);
-    Configs::symmetric(LinkConfig {
-        rate: RateSource::Constant(rate),
-        delay: rtt / 2,
-        queue: Queue::bdp(rate, rtt),
-        ..LinkConfig::default()
-    })
-}
-
 /// A bulk transfer of about 2.5 s over two paths.
-fn world(seed: u64) -> World {
-    let mut world = World::new(Seed(seed));
-    let sender = Sender::new(World::node_id(RECEIVER), vec![Load::bulk(BYTES)]);
-    let a = world.add_node(Config::default(), AllowList::default(), sender);
-    let b = world.add_node(Config::default(), allowed(), Receiver::new());
-    let links = [link(20, 20), link(10, 60)]
-        .into_iter()
-        .map(|configs| {
-            let wire = world.add_wire(a, b, configs).expect("a valid link");
-            world.link(a, wire)
-        })
-        .collect();
-    world.app::<Sender>(a).dial(Instant::EPOCH, links);
-    world.with_node(a, |_| ());
-    world
+fn transfer(seed: u64) -> World {
+    world(seed, [link(20, 20), link(10, 60)], vec![Load::bulk(BYTES)])
 }
 
 fn allowed() -> AllowList {
@@ -49,7 +28,7 @@ fn allowed() -> AllowList {
 
 /// Suspends these nodes 1 s after the start for so long; when everything had arrived.
 fn suspend(seed: u64, nodes: &'static [usize], pause: Duration) -> Instant {
-    let mut world = world(seed);
+    let mut world = transfer(seed);
     for &node in nodes {
         world.schedule(Duration::from_secs(1), move |w| w.suspend(node));
         world.schedule(Duration::from_secs(1) + pause, move |w| w.resume(node));
@@ -94,7 +73,7 @@ fn a_session_survives_the_suspension_of_either_end_or_both() {
 #[test]
 fn a_restarted_node_tells_its_peer_that_the_session_is_gone() {
     for seed in 1..=3 {
-        let mut world = world(seed);
+        let mut world = transfer(seed);
         world.schedule(Duration::from_secs(1), |w| {
             w.restart(RECEIVER, Config::default(), allowed(), Receiver::new());
         });
