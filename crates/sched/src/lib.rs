@@ -12,9 +12,11 @@
 //! | [`view`] | [`ChannelView`], [`StreamView`], [`View`]: what a policy sees |
 //! | [`policy`] | [`Scheduler`], the one trait, and every policy behind it, one a file |
 //! | [`pick`] | which stream goes next: strict priority, then weighted fair shares |
+//! | [`assign`] | the best assignment of ADUs to slots, kept from cycle to cycle |
 //! | [`arrival`] | when would a packet sent on this channel arrive? |
 
 pub mod arrival;
+pub mod assign;
 pub mod guarantee;
 pub mod mapping;
 pub mod pick;
