@@ -28,4 +28,4 @@ pub mod view;
 pub use plan::{Assignment, Plan};
 pub use policy::{Decision, Opt, Oracle, Policy, Scheduler};
 pub use spec::{Demand, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec};
-pub use view::{ChannelMask, ChannelView, Claim, StreamView, View};
+pub use view::{Changes, ChannelMask, ChannelView, Claim, StreamView, View};

@@ -82,6 +82,9 @@ impl Picker {
         let mut best: Option<(usize, T, Claim)> = None;
         let mut place = 0;
         for (index, stream) in view.streams.iter().enumerate() {
+            if !stream.is_waiting() {
+                continue;
+            }
             let leader = best.as_ref().map(|(_, _, claim)| claim);
             if leader.is_some_and(|leader| stream.priority < leader.priority) {
                 continue;

@@ -31,7 +31,7 @@ pub struct ChannelView {
     pub loss: f64,
 }
 
-/// One stream that has something to send and may send it.
+/// One stream that has something to send and may send it, or had lately.
 #[derive(Clone, Debug)]
 pub struct StreamView {
     /// The stream.
@@ -40,7 +40,7 @@ pub struct StreamView {
     pub priority: Priority,
     /// Its weight among equals.
     pub weight: u32,
-    /// Bytes waiting, those to be sent again included.
+    /// Bytes waiting, those to be sent again included; 0 when there is nothing that may be sent now.
     pub backlog_bytes: u64,
     /// When its oldest waiting ADU becomes useless.
     pub deadline: Option<Instant>,
@@ -64,6 +64,11 @@ pub struct Claim {
 }
 
 impl StreamView {
+    /// Whether there is something that may be sent now. Policies pass over streams of which this is not true.
+    pub fn is_waiting(&self) -> bool {
+        self.backlog_bytes > 0
+    }
+
     /// Whether the stream may use the channel with this index.
     pub fn may_use(&self, channel: usize) -> bool {
         match self.pinned {
@@ -80,8 +85,18 @@ pub struct View<'a> {
     pub now: Instant,
     /// Channels, in a stable order.
     pub channels: &'a [ChannelView],
-    /// Streams with a backlog, in a stable order.
+    /// Streams, by id, ascending: those that are waiting, and perhaps some that were.
     pub streams: &'a [StreamView],
+}
+
+/// Which streams' [`StreamView::is_waiting`] may differ from what it was when the last run of decisions began; those
+/// that are not in the view do not wait.
+#[derive(Clone, Copy, Debug)]
+pub enum Changes<'a> {
+    /// Any.
+    Any,
+    /// None but these; some may be listed twice.
+    Only(&'a [StreamId]),
 }
 
 /// A set of channels, by index into [`View::channels`]; at most 64 channels are ever shown.

@@ -33,7 +33,7 @@ impl Claims {
     ) -> Option<(usize, T)> {
         let mut best: Option<(usize, T, u32)> = None;
         for (index, stream) in view.streams.iter().enumerate() {
-            let Some(claim) = stream.claim else {
+            let Some(claim) = stream.claim.filter(|_| stream.is_waiting()) else {
                 continue;
             };
             let is_first = best.as_ref().is_none_or(|(.., rank)| claim.rank < *rank);

@@ -56,6 +56,9 @@ impl FairQueue {
         let mut best: Option<(usize, T, f64)> = None;
         let mut place = 0;
         for (index, stream) in view.streams.iter().enumerate() {
+            if !stream.is_waiting() {
+                continue;
+            }
             place = self.touch(stream, place);
             let bytes = stream.backlog_bytes.min(PACKET_BYTES) as f64;
             let finish = self.entries[place].start + bytes / f64::from(stream.weight);
@@ -91,7 +94,7 @@ impl FairQueue {
             .map_or(0.0, |at| view.now.since(at).as_secs_f64());
         self.looked_at = Some(view.now);
         let (mut weights, mut earliest, mut place) = (0.0, f64::INFINITY, 0);
-        for stream in view.streams {
+        for stream in view.streams.iter().filter(|s| s.is_waiting()) {
             weights += f64::from(stream.weight);
             if let Some(at) = self.find(stream.id, place) {
                 // What has just come back is not waiting since then.

@@ -30,7 +30,7 @@ pub use opt::{Opt, Oracle};
 use crate::{
     pick::Picker,
     plan::Plan,
-    view::{ChannelMask, View},
+    view::{Changes, ChannelMask, View},
 };
 
 /// What to do next.
@@ -53,9 +53,9 @@ pub enum Decision {
 /// calls [`sent`](Self::sent) with what went out; the view is up to date before every call. The state
 /// of a policy belongs to one session.
 pub trait Scheduler: Send + fmt::Debug {
-    /// A run of decisions begins; until the next one, streams only leave the view. O(streams).
-    fn begin(&mut self, view: &View<'_>) {
-        let _ = view;
+    /// A run of decisions begins; until the next one, no stream begins to wait. O(streams that changed).
+    fn begin(&mut self, view: &View<'_>, changes: Changes<'_>) {
+        let _ = (view, changes);
     }
 
     /// Decides about one fragment. Must not answer `Send` with a channel that has no slot.

@@ -203,7 +203,7 @@ impl Opt {
     fn pick(&mut self, view: &View<'_>) -> Option<(usize, usize)> {
         let mut best: Option<(usize, usize, u32)> = None;
         for (index, stream) in view.streams.iter().enumerate() {
-            let Some(claim) = stream.claim else {
+            let Some(claim) = stream.claim.filter(|_| stream.is_waiting()) else {
                 continue;
             };
             if best.is_none_or(|(.., rank)| claim.rank < rank)

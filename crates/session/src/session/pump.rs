@@ -8,7 +8,9 @@ use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_channel::{Endpoint, QueueGoal};
-use anabranch_sched::{ChannelMask, ChannelView, Claim, Decision, StreamView, View, arrival};
+use anabranch_sched::{
+    Changes, ChannelMask, ChannelView, Claim, Decision, StreamView, View, arrival,
+};
 
 use super::Session;
 use crate::{
@@ -127,11 +129,12 @@ impl Session {
         scratch: &mut Scratch,
         touched: &mut VecDeque<ChannelId>,
     ) {
-        self.scheduler.begin(&View {
+        let view = View {
             now,
             channels: &scratch.channels,
             streams: &scratch.streams,
-        });
+        };
+        self.scheduler.begin(&view, Changes::Any);
         loop {
             let view = View {
                 now,

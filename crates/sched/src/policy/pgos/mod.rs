@@ -19,13 +19,16 @@
 //! leave because they were late backs off, for twice as long each time, and what is scheduled on it may leave
 //! at once.
 //!
-//! A decision costs O(log streams + channels); beginning a run of the pump O(streams in the view). Nothing is
-//! allocated but by [`Scheduler::remap`].
+//! A decision about promised streams costs O(channels), and keeping the order of a path O(log of its shares), which
+//! are a few steps; see [`turns`]. Beginning a run of the pump costs O(streams that changed): queues stay as they
+//! are between runs. A decision about elastic streams costs O(streams in the view). Nothing is allocated but by
+//! [`Scheduler::remap`].
 
 mod path;
 mod share;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::time::Duration;
 
@@ -39,7 +42,7 @@ use super::{Decision, Scheduler, default::EarliestArrival};
 use crate::{
     arrival::{next_arrival, one_way, time_to_deliver},
     plan::Plan,
-    view::{ChannelMask, View},
+    view::{Changes, ChannelMask, View},
 };
 
 /// A path on which a packet is later than this backs off.
@@ -61,6 +64,8 @@ struct Promised {
     is_ready: bool,
     /// It is on no path yet; its one share counts what it sends.
     is_afloat: bool,
+    /// Where it was in the last view.
+    place: usize,
     /// Its shares, as indices.
     shares: std::ops::Range<usize>,
 }
@@ -88,6 +93,14 @@ pub(super) struct Pgos {
     paths: Vec<Path>,
     /// The share that the last decision took from, until it is known what was sent.
     taken: Option<usize>,
+    /// Shares that were taken from, and nothing was sent: until the next run begins.
+    left_out: Vec<usize>,
+    /// When the last run began: shares are caught up with that as they are looked at.
+    begun_at: Nanos,
+    /// Some of the promised streams are on no path yet.
+    has_afloat: bool,
+    /// The streams that are ready have entered since the last mapping.
+    has_entered: bool,
 }
 
 impl Pgos {
@@ -99,11 +112,21 @@ impl Pgos {
         Some(self.by_stream[at].1)
     }
 
-    /// Index in the view of a stream that still has something to send. Views are in order of streams.
-    fn place(view: &View<'_>, stream: StreamId) -> Option<usize> {
-        view.streams
-            .binary_search_by_key(&stream, |stream| stream.id)
-            .ok()
+    /// Index in the view of a promised stream that still has something to send. O(1) while it stays at its place;
+    /// views are in order of streams.
+    fn place(&mut self, view: &View<'_>, owner: usize) -> Option<usize> {
+        let owner = &mut self.promised[owner];
+        let id = owner.stream;
+        let is_here = |place: usize| view.streams.get(place).is_some_and(|s| s.id == id);
+        if !is_here(owner.place) {
+            owner.place = view
+                .streams
+                .binary_search_by_key(&id, |stream| stream.id)
+                .ok()?;
+        }
+        view.streams[owner.place]
+            .is_waiting()
+            .then_some(owner.place)
     }
 
     /// Whose turn it is on the path, with the stream's place in the view; those without anything to
@@ -111,11 +134,44 @@ impl Pgos {
     fn turn(&mut self, path: usize, view: &View<'_>, now: Nanos) -> Option<(usize, usize)> {
         loop {
             let share = self.paths[path].peek(&self.shares, now)?;
-            let owner = &self.promised[self.shares[share].owner];
-            if let Some(place) = Self::place(view, owner.stream) {
+            if let Some(place) = self.place(view, self.shares[share].owner) {
+                self.shares[share].catch_up(self.begun_at);
                 return Some((share, place));
             }
-            self.paths[path].take(share);
+            self.paths[path].take(&self.shares[share]);
+        }
+    }
+
+    /// All that the stream has entered its paths, unless it is there already.
+    fn enter(&mut self, owner: usize, now: Nanos) {
+        for share in &self.shares[self.promised[owner].shares.clone()] {
+            if let Some(path) = self.paths.get_mut(share.path)
+                && !path.holds(share)
+            {
+                path.enter(share, now);
+            }
+        }
+    }
+
+    /// Whether the stream has something to send may have changed since the last run began.
+    fn check(&mut self, view: &View<'_>, owner: usize, now: Nanos) {
+        let is_ready = self.place(view, owner).is_some();
+        let promised = &mut self.promised[owner];
+        if is_ready && !promised.is_ready {
+            for share in &mut self.shares[promised.shares.clone()] {
+                share.ready_at = now;
+            }
+        }
+        promised.is_ready = is_ready;
+        if is_ready {
+            self.enter(owner, now);
+            return;
+        }
+        // One that is not scheduled now would hide those behind it.
+        for share in &self.shares[self.promised[owner].shares.clone()] {
+            if let Some(path) = self.paths.get_mut(share.path) {
+                path.take(share);
+            }
         }
     }
 
@@ -148,7 +204,7 @@ impl Pgos {
     }
 
     fn send(&mut self, packet: Packet) -> Decision {
-        self.paths[packet.path].take(packet.share);
+        self.paths[packet.path].take(&self.shares[packet.share]);
         self.taken = Some(packet.share);
         Decision::Send {
             stream: packet.stream,
@@ -160,7 +216,7 @@ impl Pgos {
     fn scheduled_here(&mut self, view: &View<'_>, now: Nanos) -> Option<Packet> {
         let mut best: Option<(Nanos, Packet)> = None;
         for path in 0..self.paths.len() {
-            let Some(channel) = place_of(view, &self.paths[path]) else {
+            let Some(channel) = self.paths[path].place(view) else {
                 continue;
             };
             let due = self.paths[path].due;
@@ -186,14 +242,14 @@ impl Pgos {
     fn scheduled_elsewhere(&mut self, view: &View<'_>, now: Nanos) -> Option<Packet> {
         let mut best: Option<Packet> = None;
         for path in 0..self.paths.len() {
-            let Some((share, stream)) = self.turn(path, view, now) else {
-                continue;
-            };
-            let here = place_of(view, &self.paths[path]);
+            let here = self.paths[path].place(view);
             if here.is_some_and(|channel| view.channels[channel].slots > 0) {
                 // Rule 1 has it.
                 continue;
             }
+            let Some((share, stream)) = self.turn(path, view, now) else {
+                continue;
+            };
             let (due, constraint) = self.urgency(share);
             let is_later = best.is_some_and(|first| {
                 let (first_due, first_constraint) = self.urgency(first.share);
@@ -273,46 +329,70 @@ impl Pgos {
     }
 }
 
-/// The channel of a path in the view.
-fn place_of(view: &View<'_>, path: &Path) -> Option<usize> {
-    view.channels
-        .iter()
-        .position(|channel| channel.id == path.channel)
+impl Pgos {
+    /// A share that was taken from without anything sent takes no part until the next run.
+    fn leave_out_taken(&mut self) {
+        self.left_out.extend(self.taken.take());
+    }
+
+    /// The paths of the plan, by channel, each going on where it was.
+    fn map_paths(&mut self, at: Nanos, plan: &Plan, before: &[Path]) {
+        let mut loads: Vec<(ChannelId, f64)> = Vec::new();
+        for assignment in &plan.assignments {
+            let window = assignment.window.as_nanos() as f64;
+            for &(channel, bytes) in &assignment.shares {
+                match loads.iter_mut().find(|load| load.0 == channel) {
+                    Some(load) => load.1 += bytes / window,
+                    None => loads.push((channel, bytes / window)),
+                }
+            }
+        }
+        loads.sort_unstable_by_key(|load| load.0);
+        for (index, (channel, load)) in loads.into_iter().enumerate() {
+            let mut members = Vec::new();
+            for (share, part) in self.shares.iter_mut().enumerate() {
+                if part.channel == channel {
+                    (part.path, part.number) = (index, members.len());
+                    members.push((share, self.promised[part.owner].constraint));
+                }
+            }
+            let mut path = Path::new(channel, at, load, &members);
+            if let Some(old) = before.iter().find(|old| old.channel == channel) {
+                path.resume(old);
+            }
+            self.paths.push(path);
+        }
+    }
 }
 
 impl Scheduler for Pgos {
-    fn begin(&mut self, view: &View<'_>) {
-        self.taken = None;
+    fn begin(&mut self, view: &View<'_>, changes: Changes<'_>) {
+        self.leave_out_taken();
         if self.promised.is_empty() {
             return;
         }
         let now = nanos(view.now);
-        for path in &mut self.paths {
-            path.clear();
-        }
-        let mut streams = view.streams.iter().map(|stream| stream.id).peekable();
-        for &(id, owner) in &self.by_stream {
-            while streams.next_if(|&next| next < id).is_some() {}
-            let is_ready = streams.peek() == Some(&id);
-            let owner = &mut self.promised[owner];
-            for index in owner.shares.clone() {
-                let share = &mut self.shares[index];
-                share.catch_up(now);
-                if !is_ready {
-                    continue;
-                }
-                if !owner.is_ready {
-                    share.ready_at = now;
-                }
-                if let Some(path) = self
-                    .paths
-                    .iter_mut()
-                    .find(|path| path.channel == share.channel)
-                {
-                    path.enter(index, share, owner.constraint);
+        self.begun_at = now;
+        match changes {
+            Changes::Only(streams) if self.has_entered => {
+                for &stream in streams {
+                    if let Some(owner) = self.find(stream) {
+                        self.check(view, owner, now);
+                    }
                 }
             }
-            owner.is_ready = is_ready;
+            Changes::Only(_) | Changes::Any => {
+                for owner in 0..self.promised.len() {
+                    self.check(view, owner, now);
+                }
+                self.has_entered = true;
+            }
+        }
+        while let Some(share) = self.left_out.pop() {
+            let owner = self.shares[share].owner;
+            if self.place(view, owner).is_some() {
+                self.enter(owner, now);
+            }
         }
     }
 
@@ -324,11 +404,11 @@ impl Scheduler for Pgos {
             return Decision::Wait;
         }
         let now = nanos(view.now);
-        self.taken = None;
+        self.leave_out_taken();
         if let Some(decision) = self.scheduled(view, now) {
             return decision;
         }
-        if self.promised.iter().any(|promised| promised.is_afloat) {
+        if self.has_afloat {
             let decision = self
                 .elastic
                 .next_of(view, |stream| self.is_afloat(stream.id, now));
@@ -342,7 +422,12 @@ impl Scheduler for Pgos {
 
     fn sent(&mut self, view: &View<'_>, stream: usize, channels: ChannelMask, bytes: usize) {
         let id = view.streams[stream].id;
-        let Some(owner) = self.find(id) else {
+        let is_taken = |share: usize| self.promised[self.shares[share].owner].stream == id;
+        let owner = match self.taken.filter(|&share| is_taken(share)) {
+            Some(share) => Some(self.shares[share].owner),
+            None => self.find(id),
+        };
+        let Some(owner) = owner else {
             self.elastic.sent(view, stream, channels, bytes);
             return;
         };
@@ -369,16 +454,12 @@ impl Scheduler for Pgos {
             return;
         };
         let share = &mut self.shares[index];
+        share.catch_up(self.begun_at);
         share.charge(bytes);
-        let constraint = self.promised[owner].constraint;
-        if let Some(path) = self
-            .paths
-            .iter_mut()
-            .find(|path| path.channel == share.channel)
-        {
+        if let Some(path) = self.paths.get_mut(share.path) {
             path.charge(now, bytes);
-            if taken.is_some() {
-                path.enter(index, share, constraint);
+            if taken.is_some() || path.holds(share) {
+                path.enter(share, now);
             }
         }
     }
@@ -389,8 +470,11 @@ impl Scheduler for Pgos {
 
     fn remap(&mut self, now: Instant, plan: &Plan) {
         let at = nanos(now);
-        let before = std::mem::take(self);
+        let mut before = std::mem::take(self);
         self.elastic = before.elastic;
+        for share in &mut before.shares {
+            share.catch_up(before.begun_at);
+        }
         for assignment in &plan.assignments {
             let owner = self.promised.len();
             let first = self.shares.len();
@@ -423,34 +507,14 @@ impl Scheduler for Pgos {
                 may_split: assignment.may_split,
                 is_ready: known.is_some_and(|owner| owner.is_ready),
                 is_afloat,
+                place: known.map_or(0, |owner| owner.place),
                 shares: first..self.shares.len(),
             });
             self.by_stream.push((assignment.stream, owner));
         }
         self.by_stream.sort_unstable();
-        let mut loads: Vec<(ChannelId, f64, usize)> = Vec::new();
-        for assignment in &plan.assignments {
-            let window = assignment.window.as_nanos() as f64;
-            for &(channel, bytes) in &assignment.shares {
-                match loads.iter_mut().find(|load| load.0 == channel) {
-                    Some(load) => {
-                        load.1 += bytes / window;
-                        load.2 += 1;
-                    }
-                    None => loads.push((channel, bytes / window, 1)),
-                }
-            }
-        }
-        loads.sort_unstable_by_key(|load| load.0);
-        self.paths = loads
-            .into_iter()
-            .map(|(channel, load, shares)| {
-                let mut path = Path::new(channel, at, load, shares);
-                if let Some(old) = before.paths.iter().find(|old| old.channel == channel) {
-                    path.resume(old);
-                }
-                path
-            })
-            .collect();
+        self.has_afloat = self.promised.iter().any(|promised| promised.is_afloat);
+        self.left_out.reserve(self.shares.len());
+        self.map_paths(at, plan, &before.paths);
     }
 }

@@ -1,10 +1,12 @@
 //! One path: whose turn it is on it, and whether it is blocked.
 
-use std::collections::BinaryHeap;
-
 use anabranch_base::ChannelId;
 
-use super::share::{Nanos, Share, Turn};
+use super::{
+    share::{Nanos, Share},
+    turns::Turns,
+};
+use crate::view::View;
 
 /// First time for which nothing is bound to a path that data had to be taken away from.
 const BACKOFF_MIN: Nanos = 20e6;
@@ -25,23 +27,34 @@ pub(super) struct Path {
     /// Virtual deadline of the path's next packet: paths are visited in this order (the paper's VP).
     pub(super) due: Nanos,
     nanos_per_byte: f64,
-    later: BinaryHeap<Turn>,
-    due_now: BinaryHeap<Turn>,
     backoff: Nanos,
     backoff_until: Nanos,
+    turns: Turns,
+    /// The shares of this path, by number in `turns`, as indices.
+    shares: Vec<u32>,
+    /// Where its channel was in the last view.
+    place: usize,
 }
 
 impl Path {
-    /// Of a path that is to carry `bytes_per_nano` of promised streams, in `shares` parts.
-    pub(super) fn new(channel: ChannelId, now: Nanos, bytes_per_nano: f64, shares: usize) -> Self {
+    /// Of a path that is to carry `bytes_per_nano` of promised streams, in these shares, given as index and window
+    /// constraint, in order of precedence.
+    pub(super) fn new(
+        channel: ChannelId,
+        now: Nanos,
+        bytes_per_nano: f64,
+        shares: &[(usize, f64)],
+    ) -> Self {
+        let constraints: Vec<f64> = shares.iter().map(|&(_, constraint)| constraint).collect();
         Self {
             channel,
             due: now,
             nanos_per_byte: bytes_per_nano.recip(),
-            later: BinaryHeap::with_capacity(shares),
-            due_now: BinaryHeap::with_capacity(shares),
             backoff: BACKOFF_MIN,
             backoff_until: 0.0,
+            turns: Turns::new(&constraints),
+            shares: shares.iter().map(|&(share, _)| share as u32).collect(),
+            place: 0,
         }
     }
 
@@ -52,61 +65,39 @@ impl Path {
         self.backoff_until = before.backoff_until;
     }
 
-    pub(super) fn clear(&mut self) {
-        self.later.clear();
-        self.due_now.clear();
+    /// The place of its channel in the view. O(1) while channels neither come nor go.
+    pub(super) fn place(&mut self, view: &View<'_>) -> Option<usize> {
+        let is_here = |place: usize| {
+            view.channels
+                .get(place)
+                .is_some_and(|c| c.id == self.channel)
+        };
+        if !is_here(self.place) {
+            self.place = (0..view.channels.len()).find(|&place| is_here(place))?;
+        }
+        Some(self.place)
     }
 
-    /// The share with this index has something to send.
-    pub(super) fn enter(&mut self, index: usize, share: &Share, constraint: f64) {
-        self.later.push(Turn {
-            key: share.due.round(),
-            constraint,
-            owner: share.owner,
-            share: index,
-        });
+    /// The share has something to send, or its deadline has changed.
+    pub(super) fn enter(&mut self, share: &Share, now: Nanos) {
+        self.turns.enter(share.number, share.due, now + DUE);
     }
 
-    /// Whose turn it is: an index into `shares`. O(log shares), amortised over packets.
+    /// Whether the share has entered, and has not been taken out since.
+    pub(super) fn holds(&self, share: &Share) -> bool {
+        self.turns.contains(share.number)
+    }
+
+    /// Whose turn it is: an index into `shares`. O(1), amortised over packets.
     pub(super) fn peek(&mut self, shares: &[Share], now: Nanos) -> Option<usize> {
-        while let Some(&turn) = self.later.peek() {
-            let due = shares[turn.share].due.round();
-            if due > turn.key {
-                // It was sent along with another stream's packet.
-                self.later.pop();
-                self.later.push(Turn { key: due, ..turn });
-            } else if due < now + DUE {
-                self.later.pop();
-                self.due_now.push(Turn {
-                    key: turn.owner as f64,
-                    ..turn
-                });
-            } else {
-                break;
-            }
-        }
-        while let Some(&turn) = self.due_now.peek() {
-            let due = shares[turn.share].due;
-            if due < now + DUE {
-                return Some(turn.share);
-            }
-            self.due_now.pop();
-            self.later.push(Turn {
-                key: due.round(),
-                ..turn
-            });
-        }
-        let turn = self.later.peek()?;
-        shares[turn.share].is_scheduled(now).then_some(turn.share)
+        let (number, is_due) = self.turns.first(now + DUE)?;
+        let share = self.shares[number] as usize;
+        (is_due || shares[share].is_scheduled(now)).then_some(share)
     }
 
-    /// Takes out the one that [`Path::peek`] found, until it enters again.
-    pub(super) fn take(&mut self, share: usize) {
-        if self.due_now.peek().is_some_and(|turn| turn.share == share) {
-            self.due_now.pop();
-        } else if self.later.peek().is_some_and(|turn| turn.share == share) {
-            self.later.pop();
-        }
+    /// Takes the share out until it enters again.
+    pub(super) fn take(&mut self, share: &Share) {
+        self.turns.leave(share.number);
     }
 
     /// `bytes` of promised streams were sent on it.

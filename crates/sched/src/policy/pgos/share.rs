@@ -1,6 +1,6 @@
 //! What one path is to carry of one promised stream, and when its next packet is due.
 
-use std::{cmp::Ordering, time::Duration};
+use std::time::Duration;
 
 use anabranch_base::{ChannelId, Instant};
 
@@ -20,6 +20,9 @@ pub(super) struct Share {
     /// Index of the stream among those promised, in order of precedence.
     pub(super) owner: usize,
     pub(super) channel: ChannelId,
+    /// Index of its path, and its number among the shares there; meaningless for a share that is on none.
+    pub(super) path: usize,
+    pub(super) number: usize,
     window: Nanos,
     /// Nanoseconds of the window that a byte stands for.
     nanos_per_byte: f64,
@@ -42,6 +45,8 @@ impl Share {
         Self {
             owner,
             channel,
+            path: usize::MAX,
+            number: 0,
             window,
             nanos_per_byte: window / bytes.max(1.0),
             due: nanos(now),
@@ -62,6 +67,9 @@ impl Share {
 
     /// Whether the next packet belongs to the running window, or to an earlier one.
     pub(super) fn is_scheduled(&self, now: Nanos) -> bool {
+        if self.due < now {
+            return true;
+        }
         let begun = (now / self.window).floor() * self.window;
         self.due < begun + self.window
     }
@@ -76,39 +84,3 @@ impl Share {
         now - self.due.max(self.ready_at)
     }
 }
-
-/// A place in an order of shares; the greatest goes first, as in [`std::collections::BinaryHeap`].
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
-    /// What it is ordered by: a virtual deadline, or a rank.
-    pub(super) key: f64,
-    /// x/y of the stream's window constraint: of equals, the highest goes first [IQ-Paths Table I].
-    pub(super) constraint: f64,
-    pub(super) owner: usize,
-    pub(super) share: usize,
-}
-
-impl Ord for Turn {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other
-            .key
-            .total_cmp(&self.key)
-            .then(self.constraint.total_cmp(&other.constraint))
-            .then(other.owner.cmp(&self.owner))
-            .then(other.share.cmp(&self.share))
-    }
-}
-
-impl PartialOrd for Turn {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Turn {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Turn {}

@@ -60,7 +60,7 @@ fn run(
             streams,
         }
     }
-    pgos.begin(&view(now, channels, streams));
+    pgos.begin(&view(now, channels, streams), Changes::Any);
     while sent.len() < count {
         let Decision::Send {
             stream,
