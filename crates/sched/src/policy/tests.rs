@@ -423,3 +423,33 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// Streams that no longer wait may stay in the view.
+    #[test]
+    fn streams_that_do_not_wait_are_passed_over(
+        backlogs in prop::collection::vec(prop::sample::select(&[0_u64, 0, 900, 50_000][..]), 1..12),
+        slots in prop::collection::vec(0..4_usize, 1..4),
+    ) {
+        let channels: Vec<_> = (0..).zip(&slots).map(|(id, &slots)| channel(id, slots, 20 + 30 * id, 9.0)).collect();
+        let id_backlogs = || (0..).zip(&backlogs);
+        let all: Vec<_> = id_backlogs().map(|(id, &bytes)| stream(id, Priority::NORMAL, 100, bytes)).collect();
+        let waiting: Vec<_> = all.iter().filter(|view| view.is_waiting()).cloned().collect();
+        for policy in Policy::ALL {
+            let (mut one, mut other) = (policy.build(), policy.build());
+            for packet in 0..8 {
+                let view = |streams| View { now: Instant::from_millis(packet), channels: &channels, streams };
+                let (mine, theirs) = (one.next(&view(&all)), other.next(&view(&waiting)));
+                let (Decision::Send { stream, channels: on }, Decision::Send { stream: same, channels: same_on }) =
+                    (mine, theirs)
+                else {
+                    prop_assert_eq!(mine, theirs);
+                    break;
+                };
+                prop_assert_eq!((all[stream].id, on), (waiting[same].id, same_on), "{}", policy);
+                one.sent(&view(&all), stream, on, 500);
+                other.sent(&view(&waiting), same, on, 500);
+            }
+        }
+    }
+}

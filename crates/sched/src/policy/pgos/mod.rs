@@ -25,6 +25,8 @@
 //! [`Scheduler::remap`].
 
 mod path;
+#[cfg(test)]
+mod replay;
 mod share;
 #[cfg(test)]
 mod tests;
