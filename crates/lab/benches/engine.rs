@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant as Clock},
 };
 
-use anabranch_base::{Instant, Rate, Seed, SocketId};
+use anabranch_base::{Instant, Rate, Seed, SocketId, StreamId};
 use anabranch_lab::{Outcome, Row};
 use anabranch_link::{Config as LinkConfig, Queue, RateSource, duplex::Configs};
 use anabranch_session::{
@@ -178,9 +178,9 @@ impl Direct {
         sent
     }
 
-    /// Sends `bytes` in ADUs of 64 KiB; microseconds per data packet at the sender and the receiver.
-    fn run(mut self, bytes: usize) -> [f64; 2] {
-        const ADU: usize = 64 << 10;
+    /// Sends `bytes` over so many streams that always have something to send, in ADUs of `adu_bytes`; microseconds per
+    /// data packet at the sender and the receiver.
+    fn run(mut self, bytes: usize, streams: usize, adu_bytes: usize) -> [f64; 2] {
         let peer = self.engines[1].node_id();
         let link = Link {
             socket: SocketId(0),
@@ -189,22 +189,32 @@ impl Direct {
         let session = self.engines[0]
             .connect(self.now, peer, vec![link])
             .expect("a valid address");
-        let stream = self.engines[0]
-            .open_stream(self.now, session, StreamSpec::bulk("bench"))
-            .expect("a valid spec");
-        let adu = Bytes::from(vec![7; ADU]);
-        let mut incoming = None;
+        let streams: Vec<StreamId> = (0..streams)
+            .map(|_| {
+                self.engines[0]
+                    .open_stream(self.now, session, StreamSpec::bulk("bench"))
+                    .expect("a valid spec")
+            })
+            .collect();
+        // What is sent in 10 ms, or one ADU.
+        let enough = (1_250_000 / streams.len()).max(1);
+        let adu = Bytes::from(vec![7; adu_bytes]);
+        let mut incoming = Vec::new();
         let (mut queued, mut taken) = (0, 0);
         let mut on_the_way = Vec::new();
         while taken < bytes {
             self.now += Duration::from_millis(1);
             let begin = Clock::now();
-            while queued < bytes {
-                let sent = self.engines[0].send(self.now, session, stream, adu.clone());
-                if sent.is_err() {
-                    break;
+            for &stream in &streams {
+                let mut held = 0;
+                while queued < bytes && held < enough {
+                    let sent = self.engines[0].send(self.now, session, stream, adu.clone());
+                    if sent.is_err() {
+                        break;
+                    }
+                    queued += adu_bytes;
+                    held += adu_bytes;
                 }
-                queued += ADU;
             }
             while self.engines[0].poll_event().is_some() {}
             self.spent[0] += begin.elapsed();
@@ -215,10 +225,10 @@ impl Direct {
                     session, stream, ..
                 } = event
                 {
-                    incoming = Some((session, stream));
+                    incoming.push((session, stream));
                 }
             }
-            if let Some((session, stream)) = incoming {
+            for &(session, stream) in &incoming {
                 while let Some(adu) = self.engines[1].receive(self.now, session, stream) {
                     taken += adu.data.len();
                 }
@@ -232,12 +242,24 @@ impl Direct {
 }
 
 fn each_side() -> [Row; 2] {
-    let runs: Vec<[f64; 2]> = (0..RUNS).map(|_| Direct::new().run(200_000_000)).collect();
+    let runs: Vec<[f64; 2]> = (0..RUNS)
+        .map(|_| Direct::new().run(200_000_000, 1, 64 << 10))
+        .collect();
     let side = |index: usize| spread(runs.iter().map(|run| run[index]).collect());
     [
         row("send_one_packet", "us", side(0)),
         row("receive_one_packet", "us", side(1)),
     ]
+}
+
+/// The same with 1,000 streams that send at once: 1,000 bytes of each at a time.
+fn many_streams() -> Row {
+    let runs = (0..RUNS).map(|_| Direct::new().run(10_000_000, 1_000, 1_000)[0]);
+    row(
+        "send_one_packet_of_1000_streams",
+        "us",
+        spread(runs.collect()),
+    )
 }
 
 /// One channel, full-size packets, both ends and the simulator: an upper bound of what sending and
@@ -287,7 +309,7 @@ fn main() {
         traces: Vec::new(),
         rows: each_side()
             .into_iter()
-            .chain([per_packet(), simulator_speed()])
+            .chain([many_streams(), per_packet(), simulator_speed()])
             .collect(),
     };
     let text = serde_json::to_string_pretty(&outcome).expect("rows are JSON");

@@ -1,7 +1,7 @@
 //! What promised streams cost: `cargo bench -p anabranch-sched --bench promised`.
 //!
 //! The mapping of 100 streams on 8 paths, at admission and at review, and decisions of `pgos` at 1,000 promised streams
-//! on 8 paths: one packet with its booking, and the beginning of a run of the pump, which is O(streams) and measured apart.
+//! on 8 paths: one packet with its booking, and the beginning of a run of the pump in which no stream changed.
 //! Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of several
 //! runs with the smallest and the largest; quote ratios, and never across machines.
 

@@ -32,7 +32,7 @@ pub struct ChannelView {
 }
 
 /// One stream that has something to send and may send it, or had lately.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StreamView {
     /// The stream.
     pub id: StreamId,

@@ -80,6 +80,8 @@ pub(crate) struct SendStream {
     pub finish_acked: bool,
     /// The application was told that the buffer is full and waits for room.
     pub blocked: bool,
+    /// It is among those that its session has marked as changed.
+    pub touched: bool,
     pub sent_at: Option<Instant>,
     pub counters: Counters,
 }
@@ -114,6 +116,7 @@ impl SendStream {
             finish_sent: false,
             finish_acked: false,
             blocked: false,
+            touched: false,
             sent_at: None,
             counters: Counters::default(),
         }

@@ -62,7 +62,7 @@ impl Session {
         scratch: &mut Scratch,
         touched: &mut VecDeque<ChannelId>,
     ) {
-        if scratch.streams.is_empty() {
+        if scratch.streams.is_idle() {
             self.send_copies(now, endpoint, scratch, true, touched);
         }
     }

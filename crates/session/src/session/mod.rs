@@ -3,21 +3,25 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod` | the state, and the accounts of credit |
+//! | `halves` | the sending halves, and which of them changed |
 //! | `streams` | commands of the application |
 //! | `incoming` | containers from the peer |
 //! | `fates` | packets acknowledged, lost, or stuck on a silent channel |
 //! | `pump` | the scheduling loop: from slots and backlogs to containers |
+//! | `views` | what the policy sees of the streams |
 //! | `copies` | second copies for the tail of a transfer and for pressing packets in danger |
 //! | `promises` | admission, and promises as windows end |
 //! | `shares` | `Throttle` events |
 
 mod copies;
 mod fates;
+mod halves;
 mod incoming;
 mod promises;
 mod pump;
 mod shares;
 mod streams;
+mod views;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -45,6 +49,8 @@ use crate::{
     token::Token,
     wire::{Control, DecodeError, VERSION, frame::TOKEN_BYTES},
 };
+
+use self::halves::Halves;
 
 /// Packets may gather for this long while something flows that should meet short queues.
 const PATIENCE_PRESSING: Duration = Duration::from_millis(1);
@@ -130,8 +136,7 @@ pub(crate) struct Session {
     policy: Policy,
     scheduler: Box<dyn Scheduler>,
 
-    // Boxed: a map that grows at its end is half empty, and an entry in it costs almost twice its size.
-    send: BTreeMap<StreamId, Box<SendStream>>,
+    send: Halves,
     /// Sending halves with something to send, to give up or to announce; others may linger until the
     /// next sweep. What the pump costs depends on these, not on how many streams are open.
     active: BTreeSet<StreamId>,
@@ -171,6 +176,12 @@ pub(crate) struct Session {
     /// Bytes that one stream may hold for sending: as configured, or more where long fat paths
     /// have more in flight.
     send_buffer: usize,
+    /// No ADU expires before; `None`: none at all.
+    expire_at: Option<Instant>,
+    /// A stream with a lifetime has sent.
+    has_lifetimes: bool,
+    /// The most credit that an ADU may need, of all that were handed over.
+    charge_max: u64,
     /// The pump has to run.
     pub dirty: bool,
     /// When the pump wants to run again.
@@ -209,7 +220,7 @@ impl Session {
             last_failure: None,
             links: Vec::new(),
             members: Vec::new(),
-            send: BTreeMap::new(),
+            send: Halves::default(),
             active: BTreeSet::new(),
             recv: BTreeMap::new(),
             next_stream: 0,
@@ -230,6 +241,9 @@ impl Session {
             pressing_at: None,
             pressing_heard_at: None,
             send_buffer,
+            expire_at: None,
+            has_lifetimes: false,
+            charge_max: 0,
             dirty: true,
             pump_at: None,
             shares: shares::Shares::new(now),
@@ -428,12 +442,18 @@ impl Session {
         };
         let reports = self.members.iter().filter_map(|m| m.collector.due()).min();
         let dial = self.links.iter().filter_map(LinkState::next_dial).min();
-        let expiry = self.active_halves().filter_map(SendStream::deadline).min();
         let window = self.measures.due();
-        [self.pump_at, timed_out, reports, dial, expiry, window]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.pump_at,
+            timed_out,
+            reports,
+            dial,
+            self.expire_at,
+            window,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// The sending halves that may need something.

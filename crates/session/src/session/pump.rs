@@ -8,16 +8,14 @@ use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_channel::{Endpoint, QueueGoal};
-use anabranch_sched::{
-    Changes, ChannelMask, ChannelView, Claim, Decision, StreamView, View, arrival,
-};
+use anabranch_sched::{Changes, ChannelMask, ChannelView, Decision, StreamView, View, arrival};
 
-use super::Session;
+use super::{Session, views::Views};
 use crate::{
     event::Event,
     flight::{Item, Packet},
     report::TIMESTAMP_PERIOD,
-    send::{Outlook, Piece, SendStream},
+    send::{Outlook, Piece},
     wire::{
         self, Control,
         container::{self, HEADER_BYTES_MAX},
@@ -40,10 +38,12 @@ pub(super) struct Scratch {
     pub(super) channels: Vec<ChannelView>,
     /// For each channel view, the index of the member, and its container size.
     places: Vec<(usize, usize)>,
-    pub(super) streams: Vec<StreamView>,
+    /// Their ids as of the run before.
+    channels_before: Vec<ChannelId>,
+    pub(super) streams: Views,
     pieces: Vec<Piece>,
     /// Indices of the streams that the container being filled carries.
-    filled: Vec<usize>,
+    pub(super) filled: Vec<usize>,
 }
 
 impl Session {
@@ -60,15 +60,18 @@ impl Session {
         self.pump_at = None;
         self.expire(now, events);
         self.dirty = false;
+        self.send.sort_touched();
         self.queue_finishes();
-        self.active
-            .retain(|stream| self.send.get(stream).is_some_and(|half| half.is_active()));
+        self.sweep_active();
 
         let mut scratch = std::mem::take(&mut self.scratch);
         self.set_queue_goals(now, endpoint);
-        self.hand_over_plan(now);
+        if self.promises.is_changed() {
+            scratch.streams.invalidate();
+            self.hand_over_plan(now);
+        }
         self.view_channels(now, endpoint, &mut scratch);
-        self.view_streams(now, &mut scratch);
+        self.view_streams(&mut scratch);
         self.drop_hopeless(now, &mut scratch, events);
 
         let copies_due = now >= self.copy_check_at;
@@ -91,12 +94,26 @@ impl Session {
         self.scratch = scratch;
     }
 
-    /// Drops what is predicted to be late and would make more of its stream late.
+    /// Forgets the streams that need nothing any more.
+    fn sweep_active(&mut self) {
+        for stream in self.send.touched() {
+            let half = self.send.get(stream);
+            if !half.is_some_and(|half| half.is_active()) {
+                self.active.remove(stream);
+            }
+        }
+    }
+
+    /// Drops what is predicted to be late and would make more of its stream late. O(streams in the view), if any
+    /// stream of the session has a lifetime.
     fn drop_hopeless(&mut self, now: Instant, scratch: &mut Scratch, events: &mut VecDeque<Event>) {
+        if !self.has_lifetimes {
+            return;
+        }
         let mut changed = std::mem::take(&mut scratch.filled);
         changed.clear();
-        for (index, view) in scratch.streams.iter().enumerate() {
-            if view.deadline.is_none() {
+        for (index, view) in scratch.streams.all().iter().enumerate() {
+            if view.deadline.is_none() || !view.is_waiting() {
                 continue;
             }
             let outlook = ChannelsOutlook {
@@ -104,7 +121,7 @@ impl Session {
                 stream: view,
             };
             let mut settled = Vec::new();
-            if let Some(half) = self.send.get_mut(&view.id) {
+            if let Some(half) = self.send.peek_mut(&view.id) {
                 half.drop_hopeless(now, outlook.slots_bytes(), &outlook, &mut settled);
             }
             if !settled.is_empty() {
@@ -132,14 +149,19 @@ impl Session {
         let view = View {
             now,
             channels: &scratch.channels,
-            streams: &scratch.streams,
+            streams: scratch.streams.all(),
         };
-        self.scheduler.begin(&view, Changes::Any);
+        let changes = match scratch.streams.are_new() {
+            true => Changes::Any,
+            false => Changes::Only(self.send.touched()),
+        };
+        self.scheduler.begin(&view, changes);
+        self.send.clear_touched();
         loop {
             let view = View {
                 now,
                 channels: &scratch.channels,
-                streams: &scratch.streams,
+                streams: scratch.streams.all(),
             };
             let Decision::Send { stream, channels } = self.scheduler.next(&view) else {
                 return;
@@ -147,7 +169,8 @@ impl Session {
             let sent = self.fill(now, endpoint, scratch, stream, channels, touched);
             if sent == 0 {
                 // The stream turned out to have nothing that may be sent.
-                scratch.streams.remove(stream);
+                self.send.get_mut(&scratch.streams.all()[stream].id);
+                scratch.streams.rest(stream);
             }
         }
     }
@@ -174,16 +197,16 @@ impl Session {
             .unwrap_or(0);
         let lead = channels.iter().next().expect("not empty");
         let mut builder = self.begin(now, endpoint, scratch.places[lead].0, capacity);
-        let chosen = scratch.streams[stream].id;
+        let chosen = scratch.streams.all()[stream].id;
         self.announce_in(&mut builder, chosen);
 
         scratch.filled.clear();
         let mut pieces = std::mem::take(&mut scratch.pieces);
         let mut first_bytes = 0;
         let mut current = Some(stream);
-        let priority = scratch.streams[stream].priority;
+        let priority = scratch.streams.all()[stream].priority;
         while let Some(index) = current {
-            let id = scratch.streams[index].id;
+            let id = scratch.streams.all()[index].id;
             if index != stream {
                 self.announce_in(&mut builder, id);
             }
@@ -193,7 +216,7 @@ impl Session {
                 let view = View {
                     now,
                     channels: &scratch.channels,
-                    streams: &scratch.streams,
+                    streams: scratch.streams.all(),
                 };
                 self.scheduler.sent(&view, index, channels, taken);
             }
@@ -207,13 +230,14 @@ impl Session {
                 break;
             }
             // Whatever else is waiting, is no more important, and may travel here.
-            current = (0..scratch.streams.len()).find(|&other| {
-                let view = &scratch.streams[other];
-                other != index
-                    && other != stream
+            let from = if index == stream { 0 } else { index + 1 };
+            let views = scratch.streams.all();
+            current = (from..views.len()).find(|&other| {
+                let view = &views[other];
+                other != stream
+                    && view.is_waiting()
                     && view.priority <= priority
                     && channels.iter().all(|channel| view.may_use(channel))
-                    && (index == stream || other > index)
                     && self.is_sendable(view.id)
             });
         }
@@ -510,8 +534,12 @@ impl Session {
 
     /// Announces the ends of streams whose last ADU has been sent.
     fn queue_finishes(&mut self) {
-        for stream in &self.active {
-            let Some(half) = self.send.get_mut(stream) else {
+        for index in 0..self.send.touched().len() {
+            let stream = self.send.touched()[index];
+            if !self.active.contains(&stream) {
+                continue;
+            }
+            let Some(half) = self.send.get_mut(&stream) else {
                 continue;
             };
             // A reliable receiver waits for what is missing; an unreliable one must not be told of
@@ -599,43 +627,23 @@ impl Session {
                 loss: stats.loss_fraction(),
             });
         }
+        let ids = || scratch.channels.iter().map(|channel| channel.id);
+        if !ids().eq(scratch.channels_before.iter().copied()) {
+            scratch.channels_before = ids().collect();
+            scratch.streams.invalidate();
+        }
         // A buffer that holds less than what may be in flight would starve the channels.
         self.send_buffer = self.config.send_buffer_bytes.max(2 * windows);
     }
 
-    fn view_streams(&self, _now: Instant, scratch: &mut Scratch) {
-        scratch.streams.clear();
-        let credit = self.session_credit();
-        for half in self.active_halves() {
-            if half.is_sendable(credit) {
-                let claim = self.promises.claim(half.id);
-                let view = stream_view(half, &scratch.channels, claim);
-                scratch.streams.push(view);
-            }
-        }
-    }
-
-    /// Brings the views of the streams that the last container carries up to date.
-    fn refresh_streams(&self, scratch: &mut Scratch) {
-        let credit = self.session_credit();
-        // From the back, so that a view that goes does not move those still to be looked at.
-        while let Some(index) = scratch.filled.pop() {
-            let view = &mut scratch.streams[index];
-            match self.send.get(&view.id) {
-                Some(half) if half.is_sendable(credit) => {
-                    view.backlog_bytes = visible_backlog(half);
-                    view.deadline = half.next_deadline();
-                }
-                _ => {
-                    scratch.streams.remove(index);
-                }
-            }
-        }
-    }
-
     /// Tells the channels what limits them, and decides when to run again.
     fn settle_limits(&mut self, endpoint: &mut Endpoint, scratch: &Scratch) {
-        let backlogged = scratch.streams.iter().any(|view| self.is_sendable(view.id));
+        let mut waiting = scratch
+            .streams
+            .all()
+            .iter()
+            .filter(|view| view.is_waiting());
+        let backlogged = waiting.any(|view| self.is_sendable(view.id));
         for view in &scratch.channels {
             let Some(channel) = endpoint.channel(view.id) else {
                 continue;
@@ -690,33 +698,9 @@ impl Outlook for ChannelsOutlook<'_> {
     }
 }
 
-/// What a policy may count on: an application that is held back by a full buffer has more.
-fn visible_backlog(half: &SendStream) -> u64 {
-    if half.blocked {
-        u64::MAX / 4
-    } else {
-        half.backlog_bytes()
-    }
-}
-
 /// Bytes that a piece takes in a container, its length included.
 fn planned_bytes(piece: &Piece) -> usize {
     fragment_overhead(piece.place, true) + piece.data.len()
-}
-
-fn stream_view(half: &SendStream, channels: &[ChannelView], claim: Option<Claim>) -> StreamView {
-    StreamView {
-        id: half.id,
-        priority: half.spec.priority,
-        weight: half.spec.weight,
-        backlog_bytes: visible_backlog(half),
-        deadline: half.next_deadline(),
-        pinned: half
-            .spec
-            .pinned
-            .map(|pinned| channels.iter().position(|channel| channel.id == pinned)),
-        claim,
-    }
 }
 
 pub(super) fn touch(touched: &mut VecDeque<ChannelId>, channel: ChannelId) {

@@ -12,7 +12,7 @@ use crate::{
     config::{INITIAL_STREAM_CREDIT_BYTES, STREAMS_MAX},
     event::{Adu, Event, SendError, StreamError},
     recv::RecvStream,
-    send::{AduFate, SendStream, Settled},
+    send::{ADU_OVERHEAD_BYTES, AduFate, SendStream, Settled},
     wire::Control,
 };
 
@@ -77,6 +77,12 @@ impl Session {
         self.dirty = true;
         if half.spec.is_pressing() {
             self.pressing_at = Some(now);
+        }
+        self.charge_max = self.charge_max.max(data.len() as u64 + ADU_OVERHEAD_BYTES);
+        if let Some(lifetime) = half.spec.lifetime {
+            let at = now + lifetime;
+            self.expire_at = Some(self.expire_at.map_or(at, |earlier| earlier.min(at)));
+            self.has_lifetimes = true;
         }
         let sequence = half.push(now, data);
         self.active.insert(stream);
@@ -279,8 +285,11 @@ impl Session {
         }
     }
 
-    /// Drops every ADU whose lifetime is over.
+    /// Drops every ADU whose lifetime is over. O(active streams) at times when one may be, else O(1).
     pub(super) fn expire(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        if self.expire_at.is_none_or(|at| at > now) {
+            return;
+        }
         let due: Vec<StreamId> = self
             .active_halves()
             .filter(|half| half.deadline().is_some_and(|deadline| deadline <= now))
@@ -293,6 +302,7 @@ impl Session {
             }
             self.settle(stream, settled, events);
         }
+        self.expire_at = self.active_halves().filter_map(SendStream::deadline).min();
     }
 
     /// Ends the session: closes every channel, tells nobody.

@@ -1,0 +1,161 @@
+//! What the policy sees of the streams: kept from run to run, and patched where streams changed.
+
+use anabranch_base::StreamId;
+use anabranch_sched::{ChannelView, StreamView};
+
+use super::{Session, pump::Scratch};
+use crate::send::SendStream;
+
+/// Views of streams that do not wait any more are kept up to this many, and as many as do wait.
+const SPENT_MAX: usize = 64;
+
+/// Views of streams, by id, ascending. Key: session.
+///
+/// Invariant, from [`Session::view_streams`] on until the run of the pump ends: the views that wait are those of
+/// the streams that may send.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    all: Vec<StreamView>,
+    /// How many of them wait.
+    waiting: usize,
+    /// They hold for what is not marked as changed.
+    are_current: bool,
+    /// Since the last run, more than what is marked may have changed.
+    are_new: bool,
+    /// The credit of the session may have held back some of the streams.
+    were_short: bool,
+}
+
+impl Views {
+    pub(super) fn all(&self) -> &[StreamView] {
+        &self.all
+    }
+
+    /// Whether no stream waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Whether more than the marked streams' views may have changed since the last run.
+    pub(super) fn are_new(&self) -> bool {
+        self.are_new
+    }
+
+    /// What all views depend on has changed.
+    pub(super) fn invalidate(&mut self) {
+        self.are_current = false;
+    }
+
+    /// The stream with this index has nothing that may be sent now. Views keep their places until the next run.
+    pub(super) fn rest(&mut self, index: usize) {
+        let view = &mut self.all[index];
+        self.waiting -= usize::from(view.is_waiting());
+        view.backlog_bytes = 0;
+    }
+
+    fn put(&mut self, stream: StreamId, view: Option<StreamView>) {
+        let place = self.all.binary_search_by_key(&stream, |view| view.id);
+        match (place, view) {
+            (Ok(at), None) => self.rest(at),
+            (Ok(at), Some(view)) => {
+                self.waiting += usize::from(!self.all[at].is_waiting());
+                self.all[at] = view;
+            }
+            (Err(at), Some(view)) => {
+                self.waiting += 1;
+                self.all.insert(at, view);
+            }
+            (Err(_), None) => {}
+        }
+    }
+
+    fn sweep(&mut self) {
+        if self.all.len() > 2 * self.waiting + SPENT_MAX {
+            self.all.retain(StreamView::is_waiting);
+        }
+    }
+}
+
+impl Session {
+    /// Brings the views of streams up to date. O(streams that changed · log streams); O(active streams) when channels
+    /// or promises changed, and while the session's credit is short.
+    pub(super) fn view_streams(&self, scratch: &mut Scratch) {
+        let credit = self.session_credit();
+        let is_short = credit < self.charge_max;
+        let views = &mut scratch.streams;
+        views.are_new = !views.are_current || is_short || views.were_short;
+        if views.are_new {
+            views.all.clear();
+            views.all.extend(self.sendable(credit, &scratch.channels));
+            views.waiting = views.all.len();
+        } else {
+            for &stream in self.send.touched() {
+                let half = self.send.get(&stream);
+                let half = half.filter(|half| half.is_sendable(credit));
+                let view = half.map(|half| self.stream_view(half, &scratch.channels));
+                views.put(stream, view);
+            }
+            views.sweep();
+        }
+        views.are_current = true;
+        views.were_short = is_short;
+        debug_assert!(self.are_views_right(scratch), "a change left no mark");
+    }
+
+    /// The views of all streams that may send.
+    fn sendable<'a>(
+        &'a self,
+        credit: u64,
+        channels: &'a [ChannelView],
+    ) -> impl Iterator<Item = StreamView> + 'a {
+        self.active_halves()
+            .filter(move |half| half.is_sendable(credit))
+            .map(move |half| self.stream_view(half, channels))
+    }
+
+    fn are_views_right(&self, scratch: &Scratch) -> bool {
+        let waiting = scratch.streams.all.iter().filter(|view| view.is_waiting());
+        waiting
+            .cloned()
+            .eq(self.sendable(self.session_credit(), &scratch.channels))
+    }
+
+    /// Brings the views of the streams that the last container carries up to date.
+    pub(super) fn refresh_streams(&self, scratch: &mut Scratch) {
+        let credit = self.session_credit();
+        while let Some(index) = scratch.filled.pop() {
+            let view = &mut scratch.streams.all[index];
+            match self.send.get(&view.id) {
+                Some(half) if half.is_sendable(credit) && view.is_waiting() => {
+                    view.backlog_bytes = visible_backlog(half);
+                    view.deadline = half.next_deadline();
+                }
+                _ => scratch.streams.rest(index),
+            }
+        }
+    }
+
+    fn stream_view(&self, half: &SendStream, channels: &[ChannelView]) -> StreamView {
+        StreamView {
+            id: half.id,
+            priority: half.spec.priority,
+            weight: half.spec.weight,
+            backlog_bytes: visible_backlog(half),
+            deadline: half.next_deadline(),
+            pinned: half
+                .spec
+                .pinned
+                .map(|pinned| channels.iter().position(|channel| channel.id == pinned)),
+            claim: self.promises.claim(half.id),
+        }
+    }
+}
+
+/// What a policy may count on: an application that is held back by a full buffer has more.
+fn visible_backlog(half: &SendStream) -> u64 {
+    if half.blocked {
+        u64::MAX / 4
+    } else {
+        half.backlog_bytes()
+    }
+}
