@@ -317,7 +317,7 @@ mod tests {
         AddColumn(Vec<Utility>),
         RemoveRow(usize),
         RemoveColumn(usize),
-        ChangeColumn(usize, Vec<Utility>),
+        Revalue(usize, Vec<Utility>),
     }
 
     const MOST: usize = 6;
@@ -331,7 +331,7 @@ mod tests {
             3 => line().prop_map(Change::AddColumn),
             1 => (0..MOST).prop_map(Change::RemoveRow),
             1 => (0..MOST).prop_map(Change::RemoveColumn),
-            2 => (0..MOST, line()).prop_map(|(at, line)| Change::ChangeColumn(at, line)),
+            2 => (0..MOST, line()).prop_map(|(at, line)| Change::Revalue(at, line)),
         ]
     }
 
@@ -367,7 +367,7 @@ mod tests {
                             values.swap_remove(at);
                         }
                     }
-                    Change::ChangeColumn(at, line) if at < columns => {
+                    Change::Revalue(at, line) if at < columns => {
                         matching.change_column(at, |row| line[row]);
                         for (row, (_, values)) in rows.iter_mut().enumerate() {
                             values[at] = line[row];
