@@ -1,0 +1,182 @@
+//! The contexts of one objective: all ways to bind its ADU variables.
+
+use super::{faults::Faults, machine::Machine, schedule::Schedule};
+use crate::program::{Binding, NodeId, Objective};
+
+/// ADUs that pass what a filter asks of the ADU alone, for each ADU variable of one objective. Found once for
+/// a set of ADUs, used for every schedule of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Candidates {
+    lists: Vec<List>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct List {
+    /// In ascending order.
+    adus: Vec<u32>,
+    /// The same ADUs by their `stream_seq`, if the filter asks for one; in ascending order.
+    by_sequence: Vec<(f64, u32)>,
+}
+
+/// Which contexts are visited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Involving<'i> {
+    /// All.
+    Any,
+    /// Those in which at least one variable is bound to one of these.
+    These(&'i [u32]),
+}
+
+impl Candidates {
+    /// Finds them anew; keeps its memory. O(ADUs × variables).
+    pub(crate) fn find<S: Schedule + ?Sized>(
+        &mut self,
+        objective: &Objective,
+        schedule: &S,
+    ) -> Faults {
+        let mut machine = Machine::new(objective, schedule);
+        self.lists.resize_with(objective.adus.len(), List::default);
+        for (number, list) in self.lists.iter_mut().enumerate() {
+            list.adus.clear();
+            list.by_sequence.clear();
+            let Some((own, sequence)) = filter(objective, number) else {
+                continue;
+            };
+            for adu in 0..schedule.adus() {
+                machine.bound[number] = adu;
+                if own.iter().all(|&part| machine.passes(part)) {
+                    list.adus.push(adu);
+                }
+            }
+            if sequence.is_some() {
+                let key = |adu| (schedule.adu(adu, crate::AduFact::StreamSeq), adu);
+                list.by_sequence.extend(list.adus.iter().copied().map(key));
+                list.by_sequence
+                    .sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            }
+        }
+        machine.faults
+    }
+
+    /// The candidates of an ADU variable, in ascending order.
+    pub(crate) fn of(&self, number: usize) -> &[u32] {
+        self.lists.get(number).map_or(&[], |list| &list.adus)
+    }
+}
+
+/// What the ADU alone decides, and the sequence number that is asked for.
+fn filter(objective: &Objective, number: usize) -> Option<(&[NodeId], Option<NodeId>)> {
+    match &objective.variables[usize::from(objective.adus[number])].binding {
+        Binding::Adu { own, sequence, .. } => Some((own, *sequence)),
+        Binding::Stream(_) => None,
+    }
+}
+
+/// Calls `at` in every context, with the variables bound; in the order of ADUs, the last variable fastest.
+/// Tries at most `tries` bindings of a variable.
+pub(crate) fn visit<S, F>(
+    objective: &Objective,
+    candidates: &Candidates,
+    machine: &mut Machine<'_, S>,
+    involving: Involving<'_>,
+    tries: u64,
+    at: &mut F,
+) where
+    S: Schedule + ?Sized,
+    F: FnMut(&mut Machine<'_, S>),
+{
+    let mut walk = Walk {
+        objective,
+        candidates,
+        involving: &[],
+        pivot: usize::MAX,
+        tries,
+        at,
+    };
+    match involving {
+        Involving::Any => walk.bind(machine, 0),
+        // Each context once: by the first variable that is bound to one of them.
+        Involving::These(adus) => {
+            walk.involving = adus;
+            for pivot in 0..objective.adus.len() {
+                walk.pivot = pivot;
+                walk.bind(machine, 0);
+            }
+        }
+    }
+}
+
+struct Walk<'w, F> {
+    objective: &'w Objective,
+    candidates: &'w Candidates,
+    involving: &'w [u32],
+    /// The first variable that is bound to one of `involving`.
+    pivot: usize,
+    tries: u64,
+    at: &'w mut F,
+}
+
+impl<F> Walk<'_, F> {
+    fn bind<S>(&mut self, machine: &mut Machine<'_, S>, number: usize)
+    where
+        S: Schedule + ?Sized,
+        F: FnMut(&mut Machine<'_, S>),
+    {
+        if number == self.objective.adus.len() {
+            (self.at)(machine);
+            return;
+        }
+        let list = &self.candidates.lists[number];
+        if number == self.pivot {
+            for &adu in self.involving {
+                if list.adus.binary_search(&adu).is_ok() && !self.try_one(machine, number, adu) {
+                    return;
+                }
+            }
+            return;
+        }
+        let wanted = filter(self.objective, number).and_then(|(_, sequence)| sequence);
+        if let Some(sequence) = wanted {
+            // NaN is equal to nothing.
+            let value = machine.value_of_filter(sequence);
+            let start = list.by_sequence.partition_point(|&(seq, _)| seq < value);
+            for &(seq, adu) in &list.by_sequence[start..] {
+                if seq > value || !self.try_one(machine, number, adu) {
+                    return;
+                }
+            }
+            return;
+        }
+        for &adu in &list.adus {
+            if !self.try_one(machine, number, adu) {
+                return;
+            }
+        }
+    }
+
+    /// Binds the variable and those after it; false when the tries are used up.
+    fn try_one<S>(&mut self, machine: &mut Machine<'_, S>, number: usize, adu: u32) -> bool
+    where
+        S: Schedule + ?Sized,
+        F: FnMut(&mut Machine<'_, S>),
+    {
+        if self.tries == 0 {
+            machine.faults = machine.faults.union(Faults::TOO_MANY_CONTEXTS);
+            return false;
+        }
+        self.tries -= 1;
+        let is_later =
+            self.pivot != usize::MAX && number < self.pivot && self.involving.contains(&adu);
+        if is_later || !machine.schedule.is_sent(adu) {
+            return true;
+        }
+        machine.bound[number] = adu;
+        let index = usize::from(self.objective.adus[number]);
+        if let Binding::Adu { joined, .. } = &self.objective.variables[index].binding
+            && joined.iter().all(|&part| machine.passes(part))
+        {
+            self.bind(machine, number + 1);
+        }
+        true
+    }
+}

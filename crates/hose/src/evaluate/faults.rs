@@ -1,0 +1,80 @@
+//! What can go wrong in an evaluation. Each has a defined result, so that none stops the scheduler.
+
+use std::fmt;
+
+/// A set of faults of one objective.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults(u8);
+
+impl Faults {
+    /// Nothing went wrong.
+    pub const NONE: Self = Self(0);
+    /// Something was divided by zero. The context adds nothing; in a filter, the ADU does not pass.
+    pub const DIVISION_BY_ZERO: Self = Self(1);
+    /// A number came out beyond ±2^53, and was set to that.
+    pub const OVERFLOW: Self = Self(2);
+    /// The goal or the utility asked for something that is not known of the ADU or stream. The context adds
+    /// nothing. (An ADU without a field that its filter asks for does not pass; that is no fault.)
+    pub const UNKNOWN: Self = Self(4);
+    /// There were more contexts than [`Limits`](super::Limits) allow; the others were left out.
+    pub const TOO_MANY_CONTEXTS: Self = Self(8);
+
+    const WORDS: [(Self, &'static str); 4] = [
+        (
+            Self::DIVISION_BY_ZERO,
+            "divides by zero; contexts in which it does add nothing",
+        ),
+        (
+            Self::OVERFLOW,
+            "has numbers beyond 2^53; they are set to 2^53",
+        ),
+        (
+            Self::UNKNOWN,
+            "asks for what is not known of some ADU or stream; such contexts add nothing",
+        ),
+        (
+            Self::TOO_MANY_CONTEXTS,
+            "has more contexts than are evaluated; narrow its filters",
+        ),
+    ];
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether all of `other` are among these.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those that are not in `other`.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// One sentence each, to be read after the name of the objective.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        Self::WORDS
+            .into_iter()
+            .filter(move |(fault, _)| self.contains(*fault))
+            .map(|(_, words)| words)
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, words) in self.words().enumerate() {
+            let comma = if index > 0 { "; " } else { "" };
+            write!(f, "{comma}{words}")?;
+        }
+        Ok(())
+    }
+}

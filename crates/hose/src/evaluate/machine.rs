@@ -1,0 +1,182 @@
+//! The value of one node in one context.
+
+use super::{
+    faults::Faults,
+    schedule::{Nothing, Schedule},
+};
+use crate::{
+    NUMBER_MAX,
+    program::{ADU_VARIABLES_MAX, Binary, Node, NodeId, Objective, Unary},
+};
+
+/// Evaluates the nodes of one objective. No allocation; recursion is bounded by the depth of expressions.
+pub(crate) struct Machine<'m, S: ?Sized> {
+    nodes: &'m [Node],
+    pub(crate) schedule: &'m S,
+    /// Numbers are rounded, and division leaves no fraction: the published language.
+    is_whole: bool,
+    /// The ADU that is bound to each ADU variable, as far as they are bound.
+    pub(crate) bound: [u32; ADU_VARIABLES_MAX],
+    /// Faults since they were last taken.
+    pub(crate) faults: Faults,
+}
+
+/// The value of a tree without variables; `None` if it has none.
+pub(crate) fn constant(nodes: &[Node], root: NodeId) -> Option<f64> {
+    let mut machine = Machine {
+        nodes,
+        schedule: &Nothing,
+        is_whole: false,
+        bound: [0; ADU_VARIABLES_MAX],
+        faults: Faults::NONE,
+    };
+    let value = machine.value(root);
+    machine.faults.is_empty().then_some(value)
+}
+
+impl<'m, S: Schedule + ?Sized> Machine<'m, S> {
+    pub(crate) fn new(objective: &'m Objective, schedule: &'m S) -> Self {
+        Self {
+            nodes: &objective.nodes,
+            schedule,
+            is_whole: objective.is_whole(),
+            bound: [0; ADU_VARIABLES_MAX],
+            faults: Faults::NONE,
+        }
+    }
+
+    /// Whether a part of a filter is true. What cannot be told is not.
+    pub(crate) fn passes(&mut self, root: NodeId) -> bool {
+        // NaN is not above 0.
+        self.value_of_filter(root) > 0.0
+    }
+
+    /// A number that a filter compares with; NaN if it has no value.
+    pub(crate) fn value_of_filter(&mut self, root: NodeId) -> f64 {
+        let before = std::mem::take(&mut self.faults);
+        let value = self.value(root);
+        let is_sound = self.is_sound();
+        self.faults = before.union(self.faults.without(Faults::UNKNOWN));
+        if is_sound { value } else { f64::NAN }
+    }
+
+    /// What the context adds; 0 unless its goal is true and everything in it is known.
+    pub(crate) fn gain(&mut self, objective: &Objective) -> f64 {
+        let before = std::mem::take(&mut self.faults);
+        let mut sum = 0.0;
+        if self.value(objective.goal) != 0.0 {
+            for &(_, value) in &objective.gains {
+                sum += self.value(value);
+            }
+        }
+        let is_sound = self.is_sound();
+        self.faults = self.faults.union(before);
+        if is_sound { sum } else { 0.0 }
+    }
+
+    /// Whether what was evaluated since the faults were taken has a value.
+    pub(crate) fn is_sound(&self) -> bool {
+        let unsound = Faults::UNKNOWN.union(Faults::DIVISION_BY_ZERO);
+        self.faults.without(unsound) == self.faults
+    }
+
+    /// The value of a tree; booleans are 0 and 1. `&&` and `||` look at their right side only when the left
+    /// does not decide.
+    pub(crate) fn value(&mut self, id: NodeId) -> f64 {
+        match self.nodes[id.0 as usize] {
+            Node::Constant(value) => value,
+            Node::Adu { variable, fact } => {
+                let adu = self.bound[usize::from(variable)];
+                let known = self.schedule.adu(adu, fact);
+                self.known(known, fact.is_probability())
+            }
+            Node::Stream { stream, fact } => {
+                let known = self.schedule.stream(stream, fact);
+                self.known(known, fact.is_probability())
+            }
+            Node::Correlated(one, other) => {
+                let (one, other) = (self.bound[usize::from(one)], self.bound[usize::from(other)]);
+                // Whenever an ADU is lost, it is lost.
+                let known = if one == other {
+                    1.0
+                } else {
+                    self.schedule.correlated_loss(one, other)
+                };
+                self.known(known, true)
+            }
+            Node::Unary(op, operand) => {
+                let x = self.value(operand);
+                match op {
+                    Unary::Negate => -x,
+                    Unary::Not => truth(x == 0.0),
+                    Unary::Abs => x.abs(),
+                }
+            }
+            Node::Binary(op, left, right) => self.binary(op, left, right),
+        }
+    }
+
+    fn binary(&mut self, op: Binary, left: NodeId, right: NodeId) -> f64 {
+        let x = self.value(left);
+        match op {
+            Binary::And if x == 0.0 => return 0.0,
+            Binary::Or if x != 0.0 => return 1.0,
+            _ => {}
+        }
+        let y = self.value(right);
+        match op {
+            Binary::Add => self.in_range(x + y),
+            Binary::Subtract => self.in_range(x - y),
+            Binary::Multiply => self.in_range(x * y),
+            Binary::Divide => self.quotient(x, y),
+            Binary::Min => x.min(y),
+            Binary::Max => x.max(y),
+            Binary::Equal => truth(x == y),
+            Binary::NotEqual => truth(x != y),
+            Binary::LessEqual => truth(x <= y),
+            Binary::GreaterEqual => truth(x >= y),
+            Binary::Less => truth(x < y),
+            Binary::Greater => truth(x > y),
+            Binary::And | Binary::Or => y,
+        }
+    }
+
+    fn quotient(&mut self, x: f64, y: f64) -> f64 {
+        if y == 0.0 {
+            self.faults = self.faults.union(Faults::DIVISION_BY_ZERO);
+            return 0.0;
+        }
+        let quotient = x / y;
+        self.in_range(if self.is_whole {
+            quotient.trunc()
+        } else {
+            quotient
+        })
+    }
+
+    /// What the caller answered, as the language shows it.
+    fn known(&mut self, answer: f64, is_probability: bool) -> f64 {
+        if answer.is_nan() {
+            self.faults = self.faults.union(Faults::UNKNOWN);
+            return 0.0;
+        }
+        let value = if is_probability {
+            answer * 100.0
+        } else {
+            answer
+        };
+        self.in_range(if self.is_whole { value.round() } else { value })
+    }
+
+    fn in_range(&mut self, value: f64) -> f64 {
+        if value.abs() <= NUMBER_MAX {
+            return value;
+        }
+        self.faults = self.faults.union(Faults::OVERFLOW);
+        NUMBER_MAX.copysign(value)
+    }
+}
+
+fn truth(value: bool) -> f64 {
+    f64::from(u8::from(value))
+}

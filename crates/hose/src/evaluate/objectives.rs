@@ -1,0 +1,308 @@
+//! The objectives in force.
+
+use super::{
+    contexts::{Candidates, Involving, visit},
+    faults::Faults,
+    machine::Machine,
+    schedule::Schedule,
+};
+use crate::{
+    Report,
+    explain::Explanation,
+    program::{Objective, RateObjective, Shape},
+    vocabulary::Vocabulary,
+};
+
+/// Most objectives and rates that are in force at a time, each kind alone.
+pub const OBJECTIVES_MAX: usize = 1024;
+
+/// An objective or rate in force; never reused by one [`Objectives`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectiveId(pub u64);
+
+/// Bounds on the work of an evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bindings that are tried for one objective in one evaluation; what is beyond is left out and reported
+    /// ([`Faults::TOO_MANY_CONTEXTS`]). An objective over two variables has at most the square of the number
+    /// of ADUs.
+    pub tries: u64,
+}
+
+impl Default for Limits {
+    /// Two variables over a thousand ADUs.
+    fn default() -> Self {
+        Self { tries: 1_000_000 }
+    }
+}
+
+/// What an injection added.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Injected {
+    /// The objectives, in order of place.
+    pub objectives: Vec<ObjectiveId>,
+    /// The rates, in order of place, to be turned into promises.
+    pub rates: Vec<(ObjectiveId, RateObjective)>,
+    /// What looks odd in the text.
+    pub warnings: Report,
+}
+
+/// Why a text was not injected.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InjectError {
+    /// The text has errors.
+    #[error("{0}")]
+    Text(Box<Report>),
+    /// There would be more than [`OBJECTIVES_MAX`].
+    #[error("{0} objectives are in force; with these it would be more than {OBJECTIVES_MAX}")]
+    Full(usize),
+}
+
+/// One objective in force.
+#[derive(Clone, Debug)]
+struct Entry {
+    id: ObjectiveId,
+    objective: Objective,
+    candidates: Candidates,
+    /// All faults so far.
+    faults: Faults,
+    /// Those that were reported.
+    reported: Faults,
+}
+
+/// An objective over one ADU, and the ADUs that pass its filter.
+#[derive(Clone, Copy, Debug)]
+pub struct Single<'o> {
+    /// The objective.
+    pub id: ObjectiveId,
+    /// It, compiled.
+    pub objective: &'o Objective,
+    /// ADUs, ascending; as found by [`Objectives::begin`].
+    pub adus: &'o [u32],
+}
+
+/// The set of objectives in force, which may change at any time, with what their evaluation needs.
+///
+/// When the set of ADUs or of objectives has changed, call [`begin`](Self::begin); then
+/// [`utility`](Self::utility) for as many schedules of these ADUs as you like. Evaluation allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Objectives {
+    limits: Limits,
+    vocabulary: Vocabulary,
+    entries: Vec<Entry>,
+    rates: Vec<(ObjectiveId, RateObjective)>,
+    next: u64,
+}
+
+impl Objectives {
+    /// None yet. `vocabulary` holds the fields that applications declared.
+    pub fn new(limits: Limits, vocabulary: Vocabulary) -> Self {
+        Self {
+            limits,
+            vocabulary,
+            ..Self::default()
+        }
+    }
+
+    /// The fields that the objectives know; they are numbered alike for all of them.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// Puts the objectives of a text into force; all of them, or none if there is an error.
+    ///
+    /// # Errors
+    /// The text has errors, or there would be too many objectives.
+    pub fn inject(&mut self, text: &str) -> Result<Injected, InjectError> {
+        let mut vocabulary = self.vocabulary.clone();
+        let compiled = crate::compile(text, &mut vocabulary)
+            .map_err(|report| InjectError::Text(Box::new(report)))?;
+        let program = compiled.program;
+        let count = self.entries.len() + program.objectives.len();
+        if count > OBJECTIVES_MAX || self.rates.len() + program.rates.len() > OBJECTIVES_MAX {
+            return Err(InjectError::Full(self.entries.len()));
+        }
+        self.vocabulary = vocabulary;
+        let mut ids = Vec::new();
+        for objective in program.objectives {
+            ids.push(self.fresh());
+            self.entries.push(Entry {
+                id: self.last(),
+                objective,
+                candidates: Candidates::default(),
+                faults: Faults::NONE,
+                reported: Faults::NONE,
+            });
+        }
+        let mut rates = Vec::new();
+        for rate in program.rates {
+            rates.push((self.fresh(), rate));
+        }
+        self.rates.extend(rates.iter().cloned());
+        Ok(Injected {
+            objectives: ids,
+            rates,
+            warnings: compiled.warnings,
+        })
+    }
+
+    fn fresh(&mut self) -> ObjectiveId {
+        self.next += 1;
+        self.last()
+    }
+
+    fn last(&self) -> ObjectiveId {
+        ObjectiveId(self.next - 1)
+    }
+
+    /// Takes an objective or rate out of force; false if it was not in force.
+    pub fn remove(&mut self, id: ObjectiveId) -> bool {
+        let before = self.entries.len() + self.rates.len();
+        self.entries.retain(|entry| entry.id != id);
+        self.rates.retain(|(rate, _)| *rate != id);
+        before != self.entries.len() + self.rates.len()
+    }
+
+    /// The objectives in force, in order of injection.
+    pub fn iter(&self) -> impl Iterator<Item = (ObjectiveId, &Objective)> {
+        self.entries
+            .iter()
+            .map(|entry| (entry.id, &entry.objective))
+    }
+
+    /// The rates in force, in order of injection.
+    pub fn rates(&self) -> &[(ObjectiveId, RateObjective)] {
+        &self.rates
+    }
+
+    /// Finds which ADUs pass which filters, as far as each ADU alone decides. To be called before the first
+    /// evaluation, and whenever the set of ADUs, a field of theirs, or the set of objectives has changed.
+    ///
+    /// O(objectives × variables × ADUs).
+    pub fn begin<S: Schedule + ?Sized>(&mut self, schedule: &S) {
+        for entry in &mut self.entries {
+            let faults = entry.candidates.find(&entry.objective, schedule);
+            entry.faults = entry.faults.union(faults);
+        }
+    }
+
+    /// What the schedule is worth: the sum over all objectives, contexts and gains.
+    ///
+    /// O(contexts), at most `limits.tries` for each objective.
+    pub fn utility<S: Schedule + ?Sized>(&mut self, schedule: &S) -> f64 {
+        self.sum(schedule, |_| true, Involving::Any)
+    }
+
+    /// What contexts are worth that involve one of these ADUs (each listed once). When a schedule changes in
+    /// the slots of some ADUs, its utility changes by what this does: a local search needs no full evaluation.
+    ///
+    /// O(ADUs involved × variables × contexts of the others).
+    pub fn utility_involving<S: Schedule + ?Sized>(&mut self, schedule: &S, adus: &[u32]) -> f64 {
+        self.sum(schedule, |_| true, Involving::These(adus))
+    }
+
+    /// As [`utility_involving`](Self::utility_involving), of objectives over several ADUs alone: what a linear
+    /// assignment by [`singles`](Self::singles) leaves out.
+    pub fn combinatorial_involving<S: Schedule + ?Sized>(
+        &mut self,
+        schedule: &S,
+        adus: &[u32],
+    ) -> f64 {
+        let is_wanted = |objective: &Objective| objective.shape() == Shape::Combinatorial;
+        self.sum(schedule, is_wanted, Involving::These(adus))
+    }
+
+    fn sum<S: Schedule + ?Sized>(
+        &mut self,
+        schedule: &S,
+        is_wanted: impl Fn(&Objective) -> bool,
+        involving: Involving<'_>,
+    ) -> f64 {
+        let tries = self.limits.tries;
+        let mut total = 0.0;
+        for entry in &mut self.entries {
+            if !is_wanted(&entry.objective) {
+                continue;
+            }
+            let mut machine = Machine::new(&entry.objective, schedule);
+            let objective = &entry.objective;
+            let mut add = |machine: &mut Machine<'_, S>| total += machine.gain(objective);
+            visit(
+                objective,
+                &entry.candidates,
+                &mut machine,
+                involving,
+                tries,
+                &mut add,
+            );
+            entry.faults = entry.faults.union(machine.faults);
+        }
+        total
+    }
+
+    /// The objectives over one ADU: what they add is the sum of [`Objective::gain`] over ADUs, each alone in
+    /// its slot, so that the best schedule under them is a linear assignment.
+    pub fn singles(&self) -> impl Iterator<Item = Single<'_>> {
+        self.entries
+            .iter()
+            .filter(|entry| entry.objective.shape() == Shape::Single)
+            .map(|entry| Single {
+                id: entry.id,
+                objective: &entry.objective,
+                adus: entry.candidates.of(0),
+            })
+    }
+
+    /// Notes faults of an evaluation by [`Objective::gain`], to be reported with the others.
+    pub fn note(&mut self, id: ObjectiveId, faults: Faults) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
+            entry.faults = entry.faults.union(faults);
+        }
+    }
+
+    /// What each objective scored, and why; at most `contexts_max` contexts of each are told in full. Finds its
+    /// own candidates: [`begin`](Self::begin) need not be called.
+    pub fn explain<S: Schedule + ?Sized>(&self, schedule: &S, contexts_max: usize) -> Explanation {
+        let mut explanation = Explanation::new(schedule);
+        for entry in &self.entries {
+            explanation.add(
+                entry.id,
+                &entry.objective,
+                &self.vocabulary,
+                self.limits,
+                contexts_max,
+                schedule,
+            );
+        }
+        explanation
+    }
+
+    /// Faults that were not reported yet: each kind once for an objective as long as it is in force.
+    pub fn take_faults(&mut self) -> Vec<(ObjectiveId, Faults)> {
+        let mut news = Vec::new();
+        for entry in &mut self.entries {
+            let new = entry.faults.without(entry.reported);
+            if !new.is_empty() {
+                entry.reported = entry.reported.union(new);
+                news.push((entry.id, new));
+            }
+        }
+        news
+    }
+}
+
+impl Objective {
+    /// What an objective over one ADU adds for an ADU that passes its filter, in the slot that `schedule` says
+    /// it has. `faults` are added to. 0 for objectives of another shape.
+    pub fn gain<S: Schedule + ?Sized>(&self, schedule: &S, adu: u32, faults: &mut Faults) -> f64 {
+        if self.shape() != Shape::Single {
+            return 0.0;
+        }
+        let mut machine = Machine::new(self, schedule);
+        machine.bound[0] = adu;
+        let gain = machine.gain(self);
+        *faults = faults.union(machine.faults);
+        gain
+    }
+}

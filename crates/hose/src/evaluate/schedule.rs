@@ -1,0 +1,51 @@
+//! What the caller answers.
+
+use anabranch_base::StreamId;
+
+use crate::fact::{AduFact, StreamFact};
+
+/// A transmission schedule and what is remembered of those before: ADUs, each in its slot or with its fate,
+/// and streams. Objectives are evaluated over it.
+///
+/// ADUs have numbers from 0, in an order that the caller keeps as long as the set of ADUs is the same.
+/// Answers are `f64` as [`AduFact`] says, NaN for what is not known; they should not change during an
+/// evaluation. None of the calls may be slow: an evaluation makes many.
+pub trait Schedule {
+    /// How many ADUs there are: those that may be sent, and those of the transmission history.
+    fn adus(&self) -> u32;
+
+    /// Whether the ADU is in the schedule or in the history. One that is not sent is bound to no variable.
+    fn is_sent(&self, _adu: u32) -> bool {
+        true
+    }
+
+    /// Something about an ADU below [`adus`](Self::adus).
+    fn adu(&self, adu: u32, fact: AduFact) -> f64;
+
+    /// Something about a stream; NaN if there is no such stream.
+    fn stream(&self, stream: StreamId, fact: StreamFact) -> f64;
+
+    /// P(both are lost | either is lost) in [0, 1], of two different ADUs in their slots [Horde §6.2].
+    fn correlated_loss(&self, one: u32, other: u32) -> f64;
+}
+
+/// Nothing is known: for constants.
+pub(crate) struct Nothing;
+
+impl Schedule for Nothing {
+    fn adus(&self) -> u32 {
+        0
+    }
+
+    fn adu(&self, _: u32, _: AduFact) -> f64 {
+        f64::NAN
+    }
+
+    fn stream(&self, _: StreamId, _: StreamFact) -> f64 {
+        f64::NAN
+    }
+
+    fn correlated_loss(&self, _: u32, _: u32) -> f64 {
+        f64::NAN
+    }
+}

@@ -1,0 +1,297 @@
+//! What each objective and binding scored, and why.
+
+use serde::Serialize;
+
+use crate::{
+    evaluate::{Candidates, Faults, Involving, Limits, Machine, ObjectiveId, Schedule, visit},
+    fact::AduFact,
+    program::{Binary, Binding, Node, NodeId, Objective, Shape},
+    types::Type,
+    vocabulary::Vocabulary,
+};
+
+/// What a schedule is worth, taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The sum over all objectives.
+    pub utility: f64,
+    /// In order of injection.
+    pub objectives: Vec<Scored>,
+    /// What each ADU gained, in order of ADUs. One below 0 had better not be sent, or be sent elsewhere.
+    pub adus: Vec<Worth>,
+}
+
+/// What one objective adds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Scored {
+    /// Its name; its line if it has none.
+    pub name: String,
+    /// Where it begins in its text, from 1.
+    pub line: u32,
+    /// `streams`, `single` or `combinatorial`: over how many ADUs at a time it is.
+    pub shape: &'static str,
+    /// What it adds.
+    pub utility: f64,
+    /// In how many ways its variables can be bound.
+    pub contexts: u64,
+    /// In how many of them its goal is true.
+    pub contexts_met: u64,
+    /// What went wrong, in words.
+    pub faults: Vec<&'static str>,
+    /// The first contexts in full.
+    pub first: Vec<Context>,
+}
+
+/// One context.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Context {
+    /// What each variable is bound to.
+    pub bindings: Vec<Bound>,
+    /// Whether the goal is true.
+    pub is_met: bool,
+    /// The comparisons of the goal.
+    pub tests: Vec<Test>,
+    /// What is gained; empty if the goal is not met.
+    pub gains: Vec<Gained>,
+    /// What the context adds.
+    pub utility: f64,
+}
+
+/// What a variable is bound to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bound {
+    /// The variable.
+    pub variable: String,
+    /// The stream, or that of the ADU; `None` if it is not known.
+    pub stream_id: Option<u64>,
+    /// The ADU's position in its stream; `None` for a stream.
+    pub stream_seq: Option<u64>,
+    /// The ADU's number in the schedule; `None` for a stream.
+    pub adu: Option<u32>,
+}
+
+/// One comparison of a goal.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Test {
+    /// As it is written.
+    pub text: String,
+    /// The values of both sides; `None` for strings.
+    pub values: Option<[f64; 2]>,
+    /// Whether it is true.
+    pub holds: bool,
+}
+
+/// What one variable gains.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Gained {
+    /// The variable.
+    pub variable: String,
+    /// The expression, as it is written.
+    pub text: String,
+    /// Its value.
+    pub value: f64,
+}
+
+/// What one ADU gained under all objectives.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Worth {
+    /// Its number in the schedule.
+    pub adu: u32,
+    /// Its stream.
+    pub stream_id: Option<u64>,
+    /// Its position in its stream.
+    pub stream_seq: Option<u64>,
+    /// Whether it is sent.
+    pub is_sent: bool,
+    /// The sum of its gains.
+    pub utility: f64,
+}
+
+impl Explanation {
+    pub(crate) fn new<S: Schedule + ?Sized>(schedule: &S) -> Self {
+        let adus = (0..schedule.adus()).map(|adu| Worth {
+            adu,
+            stream_id: whole(schedule.adu(adu, AduFact::StreamId)),
+            stream_seq: whole(schedule.adu(adu, AduFact::StreamSeq)),
+            is_sent: schedule.is_sent(adu),
+            utility: 0.0,
+        });
+        Self {
+            adus: adus.collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn add<S: Schedule + ?Sized>(
+        &mut self,
+        id: ObjectiveId,
+        objective: &Objective,
+        vocabulary: &Vocabulary,
+        limits: Limits,
+        contexts_max: usize,
+        schedule: &S,
+    ) {
+        let mut candidates = Candidates::default();
+        let found = candidates.find(objective, schedule);
+        let mut scored = Scored::new(id, objective);
+        let mut machine = Machine::new(objective, schedule);
+        let adus = &mut self.adus;
+        let mut at = |machine: &mut Machine<'_, S>| {
+            let context = context(objective, vocabulary, machine);
+            for (gain, &(variable, _)) in context.gains.iter().zip(&objective.gains) {
+                let bound = context.bindings[usize::from(variable)].adu;
+                if let Some(worth) = bound.and_then(|adu| adus.get_mut(adu as usize)) {
+                    worth.utility += gain.value;
+                }
+            }
+            scored.contexts += 1;
+            scored.contexts_met += u64::from(context.is_met);
+            scored.utility += context.utility;
+            if scored.first.len() < contexts_max {
+                scored.first.push(context);
+            }
+        };
+        visit(
+            objective,
+            &candidates,
+            &mut machine,
+            Involving::Any,
+            limits.tries,
+            &mut at,
+        );
+        scored.faults = machine.faults.union(found).words().collect();
+        self.utility += scored.utility;
+        self.objectives.push(scored);
+    }
+}
+
+impl Scored {
+    fn new(id: ObjectiveId, objective: &Objective) -> Self {
+        let line = objective.span().position(objective.text()).line;
+        let name = objective.name().map(str::to_owned);
+        Self {
+            name: name.unwrap_or_else(|| format!("objective {} (line {line})", id.0 + 1)),
+            line,
+            shape: match objective.shape() {
+                Shape::Streams => "streams",
+                Shape::Single => "single",
+                Shape::Combinatorial => "combinatorial",
+            },
+            utility: 0.0,
+            contexts: 0,
+            contexts_met: 0,
+            faults: Vec::new(),
+            first: Vec::new(),
+        }
+    }
+}
+
+/// Tells one context, whose variables are bound.
+fn context<S: Schedule + ?Sized>(
+    objective: &Objective,
+    vocabulary: &Vocabulary,
+    machine: &mut Machine<'_, S>,
+) -> Context {
+    let utility = machine.gain(objective);
+    let before = std::mem::replace(&mut machine.faults, Faults::NONE);
+    let goal = machine.value(objective.goal) != 0.0;
+    let mut gains = Vec::new();
+    if goal {
+        for &(variable, node) in &objective.gains {
+            gains.push(Gained {
+                variable: objective.variables[usize::from(variable)].name.clone(),
+                text: text(objective, node),
+                value: machine.value(node),
+            });
+        }
+    }
+    let is_met = goal && machine.is_sound();
+    if !is_met {
+        gains.clear();
+    }
+    let mut comparisons = Vec::new();
+    collect(objective, objective.goal, &mut comparisons);
+    let tests = comparisons
+        .into_iter()
+        .map(|(node, sides)| Test {
+            text: text(objective, node),
+            holds: machine.value(node) != 0.0,
+            values: (!sides
+                .iter()
+                .any(|&side| is_string(objective, vocabulary, side)))
+            .then(|| sides.map(|side| machine.value(side))),
+        })
+        .collect();
+    machine.faults = before;
+    Context {
+        bindings: bindings(objective, machine),
+        is_met,
+        tests,
+        gains,
+        utility,
+    }
+}
+
+fn bindings<S: Schedule + ?Sized>(objective: &Objective, machine: &Machine<'_, S>) -> Vec<Bound> {
+    let mut adus = machine.bound.iter();
+    let bind = |variable: &crate::Variable| {
+        let name = variable.name.clone();
+        match &variable.binding {
+            Binding::Stream(id) => Bound {
+                variable: name,
+                stream_id: Some(id.0),
+                stream_seq: None,
+                adu: None,
+            },
+            Binding::Adu { .. } => {
+                let adu = adus.next().copied().unwrap_or_default();
+                Bound {
+                    variable: name,
+                    stream_id: whole(machine.schedule.adu(adu, AduFact::StreamId)),
+                    stream_seq: whole(machine.schedule.adu(adu, AduFact::StreamSeq)),
+                    adu: Some(adu),
+                }
+            }
+        }
+    };
+    objective.variables.iter().map(bind).collect()
+}
+
+fn text(objective: &Objective, node: NodeId) -> String {
+    let span = objective.spans[node.0 as usize];
+    // On one line, however it was written.
+    let words: Vec<&str> = span.of(objective.text()).split_whitespace().collect();
+    words.join(" ")
+}
+
+/// The outermost comparisons of a tree, in order of place.
+fn collect(objective: &Objective, root: NodeId, into: &mut Vec<(NodeId, [NodeId; 2])>) {
+    match objective.nodes[root.0 as usize] {
+        Node::Binary(Binary::And | Binary::Or, left, right) => {
+            collect(objective, left, into);
+            collect(objective, right, into);
+        }
+        Node::Binary(_, left, right) => into.push((root, [left, right])),
+        Node::Unary(_, operand) => collect(objective, operand, into),
+        _ => {}
+    }
+}
+
+fn is_string(objective: &Objective, vocabulary: &Vocabulary, node: NodeId) -> bool {
+    match objective.nodes[node.0 as usize] {
+        Node::Adu { fact, .. } => match fact {
+            AduFact::ChannelName | AduFact::ChannelTechnology => true,
+            AduFact::Field(id) | AduFact::ChannelField(id) => vocabulary
+                .fields()
+                .get(usize::from(id.0))
+                .is_some_and(|field| field.value == Type::String),
+            _ => false,
+        },
+        Node::Constant(_) => text(objective, node).contains('"'),
+        _ => false,
+    }
+}
+
+fn whole(value: f64) -> Option<u64> {
+    (value >= 0.0 && value <= crate::NUMBER_MAX).then_some(value as u64)
+}

@@ -1,0 +1,116 @@
+//! What an objective can ask about ADUs, streams and the slots that carry them.
+//!
+//! Every answer is one `f64`: numbers as they are, `false` and `true` as 0 and 1, strings as their
+//! [`symbol`]. What is not known is NaN.
+
+use crate::vocabulary::FieldId;
+
+/// Something about one ADU. The first group is known before a slot is chosen, the others follow from the slot
+/// that carries it, or from what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AduFact {
+    /// Id of its stream.
+    StreamId,
+    /// Its position in its stream.
+    StreamSeq,
+    /// Payload in bytes.
+    Length,
+    /// Milliseconds that it has waited for a slot.
+    QueueDelay,
+    /// Milliseconds from its injection until it is of no use (extension); NaN if it has no lifetime.
+    Deadline,
+    /// A header field of the application.
+    Field(FieldId),
+
+    /// Probability in [0, 1] that it is lost; 0 or 1 once that is known.
+    Loss,
+    /// Expected milliseconds from its injection to its acknowledgement: queueing delay and round trip.
+    Latency,
+    /// Standard deviation of that time in milliseconds (extension); 0 once it is known.
+    Jitter,
+    /// Probability in [0, 1] that it is lost or its latency exceeds its deadline (extension).
+    Late,
+    /// What its transmission costs, in the unit of the configuration (extension).
+    Cost,
+    /// Number of the channel (extension).
+    ChannelId,
+    /// Symbol of the channel's name (extension).
+    ChannelName,
+    /// Symbol of the channel's technology, such as `lte` (extension).
+    ChannelTechnology,
+    /// Whether the channel's bytes are paid for (extension).
+    ChannelMetered,
+    /// What the channel is expected to carry, in bits per second (extension).
+    ChannelRate,
+    /// Another attribute of the channel (extension).
+    ChannelField(FieldId),
+}
+
+/// Something measured of one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StreamFact {
+    /// Its id; answered by the language itself.
+    StreamId,
+    /// Mean latency of its ADUs in milliseconds.
+    LatencyMean,
+    /// Standard deviation of their latency in milliseconds.
+    LatencyDeviation,
+    /// Share in [0, 1] of its ADUs that were lost.
+    LossRate,
+    /// Mean difference of the latencies of consecutive ADUs in milliseconds (extension).
+    Jitter,
+}
+
+impl AduFact {
+    /// Whether the answer depends on the slot that carries the ADU.
+    pub fn is_of_slot(self) -> bool {
+        !matches!(
+            self,
+            Self::StreamId
+                | Self::StreamSeq
+                | Self::Length
+                | Self::QueueDelay
+                | Self::Deadline
+                | Self::Field(_)
+        )
+    }
+
+    /// Whether the answer is a probability in [0, 1], which the language shows as 0 to 100.
+    pub(crate) fn is_probability(self) -> bool {
+        matches!(self, Self::Loss | Self::Late)
+    }
+}
+
+impl StreamFact {
+    pub(crate) fn is_probability(self) -> bool {
+        matches!(self, Self::LossRate)
+    }
+}
+
+/// The number that stands for a string: a hash of 53 bits, so that it is exact in an `f64`. Equal strings
+/// have equal symbols; two different ones have different symbols except by a chance of 2⁻⁵³. O(length).
+pub fn symbol(text: &str) -> f64 {
+    // FNV-1a, then the finisher of splitmix64: FNV alone mixes its upper bits badly for short texts.
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed ^ (mixed >> 31)) >> 11) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_tell_strings_apart_and_are_exact() {
+        let words = ["", "I", "P", "B", "i", "lte", "lte ", "wifi"];
+        for (i, a) in words.iter().enumerate() {
+            assert!(symbol(a) >= 0.0 && symbol(a) < crate::NUMBER_MAX && symbol(a).fract() == 0.0);
+            for (j, b) in words.iter().enumerate() {
+                assert_eq!(symbol(a) == symbol(b), i == j);
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! From text to a tree, and back to text. Nothing here knows names or types.
+
+pub mod ast;
+pub(crate) mod expression;
+mod format;
+mod lexer;
+mod parser;
+mod precedence;
+mod token;
+
+pub use format::format;
+pub(crate) use parser::parse;
+
+/// Longest text that is read, in bytes.
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Deepest expression: operators, calls and parentheses within one another. It bounds every recursion over
+/// a tree.
+pub const DEPTH_MAX: u16 = 200;
+/// Longest name, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;

@@ -1,0 +1,44 @@
+//! The types of the language [Horde §B.2].
+
+use std::fmt;
+
+/// What an expression comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Type {
+    /// A number: whole in the published language, with a fraction in the extended one.
+    Numeric,
+    /// True or false.
+    Boolean,
+    /// Text; only compared for equality.
+    String,
+    /// A number that is not known yet; `expected` makes it one that is.
+    NumericDistribution,
+    /// A truth that is not known yet; `prob` makes it a number.
+    BooleanDistribution,
+}
+
+impl Type {
+    /// The type that a declaration names.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Numeric, Self::Boolean, Self::String]
+            .into_iter()
+            .find(|candidate| candidate.name() == name)
+    }
+
+    /// As declarations name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Numeric => "numeric",
+            Self::Boolean => "boolean",
+            Self::String => "string",
+            Self::NumericDistribution => "distribution of numbers",
+            Self::BooleanDistribution => "distribution of true and false",
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
