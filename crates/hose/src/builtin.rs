@@ -129,7 +129,7 @@ pub(crate) fn find<'e, T>(
 }
 
 /// Names that a text of that level may use.
-pub(crate) fn names<'e, T>(entries: &'e [Entry<T>], level: Level) -> impl Iterator<Item = &'e str> {
+pub(crate) fn names<T>(entries: &[Entry<T>], level: Level) -> impl Iterator<Item = &str> {
     entries
         .iter()
         .filter(move |entry| entry.level <= level)

@@ -293,5 +293,7 @@ fn is_string(objective: &Objective, vocabulary: &Vocabulary, node: NodeId) -> bo
 }
 
 fn whole(value: f64) -> Option<u64> {
-    (value >= 0.0 && value <= crate::NUMBER_MAX).then_some(value as u64)
+    (0.0..=crate::NUMBER_MAX)
+        .contains(&value)
+        .then_some(value as u64)
 }
