@@ -180,7 +180,9 @@ fn objective(
     }
     let goal = lowering.want(&item.goal.body, Type::Boolean);
     let gains = gains(&mut lowering, &item.utility.body);
-    warn_of_unused(&mut lowering);
+    if lowering.findings.errors() == before {
+        warn_of_unused(&mut lowering);
+    }
     let mut reads: Vec<AduFact> = lowering.nodes[filters_end..]
         .iter()
         .filter_map(|node| match node {

@@ -3,12 +3,12 @@
 /// Longer words are not compared.
 const LETTERS_MAX: usize = 32;
 
-/// The candidate nearest to `word`, if it is near: a third of its letters changed at most.
+/// The candidate nearest to `word`, if it is near: a quarter of its letters changed at most, or one.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let limit = word.len().div_ceil(3);
+    let limit = ((word.len() + 1) / 4).max(1);
     candidates
         .into_iter()
         .filter(|candidate| *candidate != word)

@@ -108,7 +108,7 @@ impl Printer<'_> {
             && comment.start >= span.end
             && Span::new(span.end as usize, comment.start as usize)
                 .of(self.text)
-                .trim_matches(' ')
+                .trim_matches([' ', '\t'])
                 .is_empty()
         {
             self.comments = rest;

@@ -9,6 +9,9 @@ use crate::{
     span::Span,
 };
 
+/// Marks around strings in other languages, and in texts that a word processor has improved.
+const OTHER_QUOTES: [char; 4] = ['\'', '“', '”', '„'];
+
 /// What a text consists of.
 pub(super) struct Lexed {
     /// The last is [`Kind::End`].
@@ -76,6 +79,7 @@ impl Lexer<'_> {
         };
         match first {
             b'"' => Some(self.string()),
+            _ if self.rest().starts_with(OTHER_QUOTES) => Some(self.foreign_string()),
             _ if is_name(first) => Some(self.word()),
             _ => self.sign(),
         }
@@ -94,6 +98,24 @@ impl Lexer<'_> {
                 });
             }
         }
+        Kind::Text
+    }
+
+    /// `'I'` or `“I”`: to the next mark of the line, as it was meant.
+    fn foreign_string(&mut self) -> Kind {
+        let start = self.at;
+        let mut marks = self.rest().char_indices().skip(1);
+        let end = marks.find(|&(_, c)| c == '\n' || c == '"' || OTHER_QUOTES.contains(&c));
+        self.at += match end {
+            Some((at, '\n')) => at,
+            Some((at, c)) => at + c.len_utf8(),
+            None => self.rest().len(),
+        };
+        let span = Span::new(start, self.at);
+        self.findings.error(|| {
+            Diagnostic::error(span, "strings stand between straight quotation marks")
+                .help("write \"I\"")
+        });
         Kind::Text
     }
 
@@ -163,10 +185,6 @@ impl Lexer<'_> {
             '=' => (Some(Kind::Equal), "equality is written '=='"),
             '&' => (Some(Kind::And), "'and' is written '&&'"),
             '|' => (Some(Kind::Or), "'or' is written '||'"),
-            '“' | '”' | '„' | '\'' => (
-                None,
-                "strings stand between straight quotation marks: \"I\"",
-            ),
             '–' | '−' => (Some(Kind::Minus), "minus is written '-'"),
             ';' => (None, "nothing ends a section but '}'"),
             '#' => (None, "comments begin with '//'"),
@@ -244,6 +262,10 @@ mod tests {
             kinds("a & b"),
             (vec![Kind::Word, Kind::And, Kind::Word, Kind::End], 1)
         );
-        assert_eq!(kinds("é\u{0}#“.5").1, 5);
+        assert_eq!(kinds("é\u{0}#.5").1, 4);
+        assert_eq!(
+            kinds("“I” 'P' '"),
+            (vec![Kind::Text, Kind::Text, Kind::Text, Kind::End], 3)
+        );
     }
 }

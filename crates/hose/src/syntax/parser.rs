@@ -225,7 +225,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn item_name(&mut self, what: &str) -> Parsed<Option<Name<'a>>> {
-        if self.peek().kind == Kind::BraceOpen {
+        if !matches!(self.peek().kind, Kind::Word | Kind::Whole) {
             return Ok(None);
         }
         let name = self.new_name(what)?;
@@ -238,8 +238,8 @@ impl<'a> Parser<'a, '_> {
         let name = self.item_name("an objective")?;
         self.expect(Kind::BraceOpen, "to begin the objective")?;
         let context = self.section("context", Self::bindings);
-        let goal = self.section("goal", Self::expression);
-        let utility = self.section("utility", Self::gains);
+        let goal = self.next_section(context.is_ok(), "goal", Self::expression);
+        let utility = self.next_section(goal.is_ok(), "utility", Self::gains);
         let (context, goal, utility) = (context?, goal?, utility?);
         let close = self.expect(Kind::BraceClose, "to end the objective")?;
         Ok(Objective {
@@ -288,7 +288,7 @@ impl<'a> Parser<'a, '_> {
         })
     }
 
-    /// `WORD { body }`. When the body fails, goes on behind its `}`.
+    /// `WORD { body }`. When the body fails, goes on behind its `}`; when the word is another, here.
     fn section<T>(
         &mut self,
         word: &str,
@@ -296,17 +296,7 @@ impl<'a> Parser<'a, '_> {
     ) -> Parsed<Section<T>> {
         let outside = self.braces;
         if self.word() != word {
-            let found = self.word();
-            // The section before failed and the place is lost, or the objective has ended early.
-            if is_item(found) {
-                return Err(self.unexpected(&format!("the section '{word}'")));
-            }
-            let error = self.unexpected(&format!("the section '{word}'"));
-            if is_section(found) || self.peek_at(1).kind == Kind::BraceOpen {
-                self.bump();
-                self.skip_block(outside);
-            }
-            return Err(error);
+            return Err(self.unexpected(&format!("the section '{word}'")));
         }
         let start = self.bump().span;
         let parsed = self
@@ -327,6 +317,20 @@ impl<'a> Parser<'a, '_> {
                 self.skip_block(outside);
                 Err(Reported)
             }
+        }
+    }
+
+    /// The section after one that was read; after one that was not, only if it is here.
+    fn next_section<T>(
+        &mut self,
+        was_read: bool,
+        word: &str,
+        body: impl FnOnce(&mut Self) -> Parsed<T>,
+    ) -> Parsed<Section<T>> {
+        if was_read || self.word() == word {
+            self.section(word, body)
+        } else {
+            Err(Reported)
         }
     }
 
