@@ -204,7 +204,7 @@ proptest! {
     #[test]
     fn formatting_keeps_the_meaning(text in objective()) {
         let once = format(&text).unwrap();
-        prop_assert_eq!(format(&once).unwrap(), once.clone());
+        prop_assert_eq!(&format(&once).unwrap(), &once);
         prop_assert_eq!(meaning(&text), meaning(&once));
     }
 
