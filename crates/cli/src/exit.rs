@@ -10,7 +10,7 @@ pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
   1    failed for another reason than those below
-  2    the arguments or the configuration are wrong
+  2    the arguments, the configuration or the objectives are wrong
   3    the peer cannot be reached
   4    the peer refused, or could not do its part; admit: it would not be promised
   5    interrupted; the same command continues where it stopped
@@ -120,6 +120,12 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Writes findings to standard error, as they are.
+pub(crate) fn print_error(text: &str) {
+    // Nowhere is left to say that standard error is gone.
+    let _ = write!(io::stderr(), "{text}");
 }
 
 /// Writes one line to standard output, as [`print_bytes`].

@@ -12,6 +12,7 @@ mod emulate;
 mod exit;
 mod explain;
 mod guarantee;
+mod hose;
 mod keygen;
 mod lab;
 mod man;
@@ -59,6 +60,8 @@ enum Command {
     Emulate(emulate::Arguments),
     /// Show everything at work on this machine, over three emulated paths.
     Demo(demo::Arguments),
+    /// Objectives: check, format and evaluate them.
+    Hose(hose::Arguments),
     /// Run the experiments of the lab.
     Lab(lab::Arguments),
     /// Print completions for a shell.
@@ -101,6 +104,7 @@ async fn run(command: Command) -> Outcome {
         Command::Explain(arguments) => explain::run(arguments).await,
         Command::Emulate(arguments) => emulate::run(arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
+        Command::Hose(arguments) => hose::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Completions { shell } => {
             let mut text = Vec::new();

@@ -1,0 +1,141 @@
+//! `anabranch hose check`
+
+use anabranch_hose::{
+    Diagnostic, Objective, Program, RateDemand, RateObjective, Report, Severity, Shape, Vocabulary,
+    compile,
+};
+use serde_json::{Value, json};
+
+use super::{name, read};
+use crate::exit::{Failure, Outcome, print_error, print_line};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Files of objectives; - for standard input. Each is checked for itself.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<String>,
+    /// Print one JSON object a file.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let mut errors = 0;
+    for file in &arguments.files {
+        let text = read(file)?;
+        let mut vocabulary = Vocabulary::default();
+        let compiled = compile(&text, &mut vocabulary);
+        let (report, program) = match &compiled {
+            Ok(compiled) => (&compiled.warnings, Some(&compiled.program)),
+            Err(report) => (report, None),
+        };
+        errors += report.errors();
+        if arguments.json {
+            print_line(&as_json(file, report, program, &vocabulary).to_string())?;
+        } else {
+            print_error(&report.render(name(file)));
+            if let Some(program) = program {
+                print_line(&summary(name(file), program))?;
+            }
+        }
+    }
+    match errors {
+        0 => Ok(()),
+        1 => Err(Failure::usage("1 error in the objectives")),
+        _ => Err(Failure::usage(format!("{errors} errors in the objectives"))),
+    }
+}
+
+fn summary(file: &str, program: &Program) -> String {
+    let count = |shape| {
+        let of = |objective: &&Objective| objective.shape() == shape;
+        program.objectives.iter().filter(of).count()
+    };
+    format!(
+        "{file}: sound; objectives over one ADU {}, over several {}, over streams {}; rates {}",
+        count(Shape::Single),
+        count(Shape::Combinatorial),
+        count(Shape::Streams),
+        program.rates.len()
+    )
+}
+
+fn as_json(
+    file: &str,
+    report: &Report,
+    program: Option<&Program>,
+    vocabulary: &Vocabulary,
+) -> Value {
+    let diagnostics = report.diagnostics().iter();
+    let fields = vocabulary.fields().iter().map(|field| {
+        json!({ "name": field.name, "of_channel": field.of_channel, "type": field.value.name() })
+    });
+    let objectives = program.iter().flat_map(|program| &program.objectives);
+    let rates = program.iter().flat_map(|program| &program.rates);
+    json!({
+        "file": file,
+        "is_sound": program.is_some(),
+        "errors": report.errors(),
+        "diagnostics": diagnostics.map(|one| diagnostic(report, one)).collect::<Vec<_>>(),
+        "objectives": objectives.map(objective).collect::<Vec<_>>(),
+        "rates": rates.map(rate).collect::<Vec<_>>(),
+        "fields": fields.collect::<Vec<_>>(),
+    })
+}
+
+fn diagnostic(report: &Report, diagnostic: &Diagnostic) -> Value {
+    let position = report.position(diagnostic);
+    json!({
+        "severity": match diagnostic.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        },
+        "line": position.line,
+        "column": position.column,
+        "start_byte": diagnostic.span.start,
+        "end_byte": diagnostic.span.end,
+        "message": diagnostic.message,
+        "help": diagnostic.help,
+    })
+}
+
+fn objective(objective: &Objective) -> Value {
+    let variables = objective.variables().iter().map(|variable| {
+        let streams = variable.streams();
+        json!({
+            "name": variable.name,
+            "kind": variable.kind().word(),
+            "streams": streams.map(|ids| ids.iter().map(|id| id.0).collect::<Vec<_>>()),
+        })
+    });
+    json!({
+        "name": objective.name(),
+        "line": objective.span().position(objective.text()).line,
+        "shape": match objective.shape() {
+            Shape::Streams => "streams",
+            Shape::Single => "single",
+            Shape::Combinatorial => "combinatorial",
+        },
+        "variables": variables.collect::<Vec<_>>(),
+    })
+}
+
+fn rate(rate: &RateObjective) -> Value {
+    let mut row = json!({
+        "name": rate.name,
+        "stream": rate.stream.0,
+        "rate_bps": rate.rate.as_bps(),
+        "window_ms": rate.window.as_secs_f64() * 1e3,
+    });
+    match rate.demand {
+        RateDemand::Probability(probability) => row["probability"] = json!(probability),
+        RateDemand::Late {
+            packets,
+            packet_bytes,
+        } => {
+            row["late_packets"] = json!(packets);
+            row["packet_bytes"] = json!(packet_bytes);
+        }
+    }
+    row
+}
