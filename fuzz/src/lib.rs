@@ -12,13 +12,16 @@
 //! | [`link`] | the reader of link descriptions |
 //! | [`trace`] | the reader of rate traces |
 //! | [`ticket`] | the reader of tickets |
+//! | [`objectives`] | the language of objectives: parser, checks, formatter, evaluation |
 
 mod container;
+mod objectives;
 mod packet;
 mod parsers;
 mod peer;
 
 pub use container::container;
+pub use objectives::objectives;
 pub use packet::packet;
 pub use parsers::{link, ticket, trace, wire};
 

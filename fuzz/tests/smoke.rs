@@ -167,3 +167,34 @@ fn ticket() {
     ];
     feed("ticket", pieces, anabranch_fuzz::ticket);
 }
+
+#[test]
+fn objectives() {
+    let pieces: &[&[u8]] = &[
+        b"objective { context { adu:a { stream_id == 1 } } goal { true } utility { a { 1 } } }",
+        b"objective { context { adu:a { true } adu:b { stream_seq == a::stream_seq + 1 } } goal { ",
+        b" } utility { a { ",
+        b" } } }",
+        b"hose 2\n",
+        b"rate { context { stream:s { stream_id == 3 } } at_least { 1 } probability { 95 } }",
+        b"field x: numeric ",
+        b"expected(a::latency)",
+        b"prob(a::lost?)",
+        b"correlated_loss(a, b)",
+        b"a::x",
+        b" < ",
+        b" == ",
+        b" && ",
+        b" / ",
+        b" - ",
+        b"(",
+        b")",
+        b"{",
+        b"}",
+        b"0",
+        b"9007199254740991",
+        b"\"I\"",
+        b"// note\n",
+    ];
+    feed("objectives", pieces, anabranch_fuzz::objectives);
+}
