@@ -9,7 +9,8 @@ pub(crate) struct Flags {
     /// The rate that each window needs, such as '22 Mbit/s'; with --probability or --late.
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
-    /// In which share of all windows, above 0 % and below 100 %; at most '99 %' can be promised.
+    /// In which share of all windows, above 0 % and below 100 %; at most '99 %' can be promised, and '99.6 %' as
+    /// a standing promise.
     #[arg(long, value_name = "PERCENT")]
     probability: Option<String>,
     /// Instead of a rate: to be served of so many packets, such as 80/100; with --packet-bytes and
@@ -23,7 +24,7 @@ pub(crate) struct Flags {
     /// --packet-bytes.
     #[arg(long, value_name = "PACKETS")]
     late: Option<f64>,
-    /// The window, '1 s' to '10 s' [default: 1 s].
+    /// The window, '1 s' to '10 s' in whole seconds [default: 1 s].
     #[arg(long, value_name = "DURATION")]
     window: Option<String>,
     /// The term of a renewable promise, from one window to '10 s' [default: 10 s].

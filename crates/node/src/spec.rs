@@ -69,7 +69,7 @@ pub struct GuaranteeText {
     pub packet_bytes: Option<u32>,
     /// Packets that may miss their window, on average.
     pub late_packets: Option<f64>,
-    /// The window, 1 s to 10 s.
+    /// The window, 1 s to 10 s, in whole seconds.
     pub window: Option<String>,
     /// A renewable promise's term, from one window to 10 s.
     pub term: Option<String>,
@@ -232,9 +232,9 @@ impl GuaranteeText {
     }
 }
 
-/// A guarantee in words, such as `22.0 Mbit/s in 95 % of all windows of 1.00 s`.
+/// A guarantee in words, such as `22.0 Mbit/s in 95 % of all windows of 1 s`.
 pub fn words(guarantee: &Guarantee) -> String {
-    let window = duration::format(guarantee.window);
+    let window = format!("{} s", guarantee.window.as_secs_f64());
     match guarantee.demand {
         Demand::Rate { rate, probability } => {
             let percent = percent_of(probability);

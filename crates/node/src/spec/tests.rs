@@ -128,7 +128,7 @@ fn refusals_name_the_key_and_what_would_be_accepted() {
     );
     says(
         &format!("{rate}window = \"20 ms\""),
-        &["guarantee.window", "100 ms", "10 s"],
+        &["guarantee.window", "whole seconds", "10"],
     );
     says(
         &format!("{rate}term = \"1 h\""),

@@ -6,8 +6,7 @@ use anabranch_base::Rate;
 
 use super::ADU_BYTES_MAX;
 
-/// Shortest and longest window over which a guarantee is stated.
-const WINDOW_MIN: Duration = Duration::from_millis(100);
+/// The longest window over which a guarantee is stated.
 const WINDOW_MAX: Duration = Duration::from_secs(10);
 /// The longest term of a renewable promise: forecasts are calibrated for it.
 const TERM_MAX: Duration = Duration::from_secs(10);
@@ -66,7 +65,7 @@ pub enum Grade {
 pub struct Guarantee {
     /// What each window needs.
     pub demand: Demand,
-    /// The window, `t_w`; 0.1 s to 10 s.
+    /// The window, `t_w`: 1 s to 10 s, in whole seconds, because capacity is judged second by second.
     pub window: Duration,
     /// For how long.
     pub grade: Grade,
@@ -104,8 +103,10 @@ pub enum GuaranteeError {
     /// A bound on late packets that is not a positive number.
     #[error("a bound of {0} late packets in a window; it must be above 0")]
     Late(f64),
-    /// A window that is too short or too long.
-    #[error("a window of {0:?}; it must be from 100 ms, the shortest that is measured, to 10 s")]
+    /// A window that is too short, too long, or not of whole seconds.
+    #[error(
+        "a window of {0:?}; capacity is judged second by second, so it must be 1, 2, 3 … up to 10 whole seconds"
+    )]
     Window(Duration),
     /// A term that is too short or too long.
     #[error("a term of {0:?}; it must be from one window to 10 s, as far as forecasts reach")]
@@ -113,7 +114,7 @@ pub enum GuaranteeError {
 }
 
 impl Guarantee {
-    /// The scheduling window unless another is asked for.
+    /// The scheduling window unless another is asked for; the shortest, and what others are multiples of.
     pub const WINDOW: Duration = Duration::from_secs(1);
     /// The term unless another is asked for.
     pub const TERM: Duration = TERM_MAX;
@@ -200,7 +201,7 @@ impl Guarantee {
         {
             return Err(GuaranteeError::PacketBytes(packet_bytes));
         }
-        if !(WINDOW_MIN..=WINDOW_MAX).contains(&self.window) {
+        if !(Self::WINDOW..=WINDOW_MAX).contains(&self.window) || self.window.subsec_nanos() != 0 {
             return Err(GuaranteeError::Window(self.window));
         }
         if self.required() == Rate::ZERO {
@@ -259,11 +260,15 @@ mod tests {
             change(&mut guarantee);
             guarantee.validate()
         };
-        let short = Duration::from_millis(99);
-        assert_eq!(
-            with(|g| g.window = Duration::from_millis(99)),
-            Err(GuaranteeError::Window(short))
-        );
+        for ms in [0, 100, 999, 1_500, 10_500, 11_000] {
+            let window = Duration::from_millis(ms);
+            let guarantee = Guarantee {
+                window,
+                ..Guarantee::rate(rate, 0.9)
+            };
+            assert_eq!(guarantee.validate(), Err(GuaranteeError::Window(window)));
+        }
+        assert_eq!(with(|g| g.window = Duration::from_secs(3)), Ok(()));
         let long = Duration::from_secs(11);
         assert_eq!(
             with(|g| g.term = Duration::from_secs(11)),
