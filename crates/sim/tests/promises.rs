@@ -170,14 +170,20 @@ fn a_stream_that_cannot_be_promised_does_not_open_unless_it_waits() {
         open(&mut world, rate(1_000, 1.5)),
         Err(StreamError::Spec(_))
     ));
-    let short = Guarantee {
-        window: Duration::from_millis(200),
-        ..rate(1_000, 0.9)
-    };
-    let refused = open(&mut world, short.waiting());
-    assert!(
-        refused.is_err_and(|error| error.to_string().contains("1s")),
-        "a window shorter than what is measured"
-    );
+    // What is judged second by second is promised in whole seconds.
+    for ms in [200, 1_500] {
+        let odd = Guarantee {
+            window: Duration::from_millis(ms),
+            ..rate(1_000, 0.9)
+        };
+        let refused = open(&mut world, odd.waiting());
+        assert!(
+            refused.is_err_and(|error| error.to_string().contains("whole seconds")),
+            "a window of {ms} ms"
+        );
+    }
+    // No number of seconds that are remembered bears that out: waiting would never end.
+    let sure = open(&mut world, rate(1_000, 0.999).waiting());
+    assert!(matches!(sure, Err(StreamError::Refused(_))), "{sure:?}");
     assert!(open(&mut world, rate(1_000, 0.9).waiting()).is_ok());
 }

@@ -85,14 +85,22 @@ fn refused(report: &SessionReport, guarantee: &Guarantee, refusal: &Refusal) -> 
     let (kind, channels) = match &refusal.reason {
         Reason::NoGuarantee => ("no_guarantee", &[][..]),
         Reason::TooLittleKnown { .. } => ("too_little_known", &[][..]),
+        Reason::Unsteady { .. } => ("unsteady", &[][..]),
+        Reason::TooSure { .. } => ("too_sure", &[][..]),
         Reason::TooLittle { channels, .. } => ("too_little", &channels[..]),
         Reason::Displaces(_) => ("displaces", &[][..]),
-        Reason::Window { .. } => ("window", &[][..]),
         _ => ("other", &[][..]),
     };
     let names: Vec<String> = channels.iter().map(ChannelId::to_string).collect();
     let (holds, taken) = match &refusal.reason {
         Reason::TooLittle { holds, taken, .. } => (Some(holds.as_bps()), Some(taken.as_bps())),
+        _ => (None, None),
+    };
+    let (known, needed) = match &refusal.reason {
+        Reason::TooLittleKnown {
+            windows, needed, ..
+        } => (Some(*windows), Some(*needed)),
+        Reason::Unsteady { windows } => (Some(*windows), None),
         _ => (None, None),
     };
     json!({
@@ -103,6 +111,9 @@ fn refused(report: &SessionReport, guarantee: &Guarantee, refusal: &Refusal) -> 
         "is_promised": false,
         "answer": refusal.to_string(),
         "reason": kind,
+        "why": refusal.reason.to_string(),
+        "windows_known": known,
+        "windows_needed": needed,
         "binding_channels": names.join(" "),
         "holds_bps": holds,
         "taken_bps": taken,
@@ -205,6 +216,7 @@ fn promise(
         "stream": explanation.stream.to_string(),
         "label": spec.label,
         "asked": words(guarantee),
+        "wanted": explanation.wanted.as_ref().map(words),
         "rate_bps": guarantee.required().as_bps(),
         "probability": guarantee.probability(),
         "packets": packets,
@@ -279,9 +291,13 @@ mod tests {
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0]["is_promised"], false);
         assert_eq!(rows[0]["reason"], "too_little_known");
+        assert_eq!(rows[0]["windows_known"], 0);
+        assert_eq!(rows[0]["windows_needed"], 20);
+        let why = rows[0]["why"].as_str().unwrap();
+        assert!(why.contains("20 seconds with traffic"), "{why}");
         assert_eq!(
             rows[0]["asked"],
-            "3.00 Mbit/s in 95 % of all windows of 1.00 s"
+            "3.00 Mbit/s in 95 % of all windows of 1 s"
         );
         let name = session.id().to_string();
         assert_eq!(admit(&a, &wanted(), Some(&name)), Ok(rows));

@@ -25,6 +25,14 @@ pub trait Capacity {
     /// `None` as for [`Capacity::holds`].
     fn shortfall(&mut self, set: ChannelMask, need_bps: f64, term: Term) -> Option<f64>;
 
+    /// Of `late_bps`, which may be missing on average, how much [`Capacity::shortfall`] may say so that no more
+    /// *is* missing in the windows to come; `None` as for [`Capacity::holds`]. All of it, where what is known
+    /// is what comes.
+    fn allowed(&mut self, set: ChannelMask, late_bps: f64, term: Term) -> Option<f64> {
+        let _ = (set, term);
+        Some(late_bps)
+    }
+
     /// Probabilities that can be promised, descending.
     fn probabilities(&self) -> &[f64];
 }

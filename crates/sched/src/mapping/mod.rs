@@ -194,6 +194,7 @@ fn room(
     let taken = load.on(set);
     let holds = match request.demand {
         Demand::Rate { probability, .. } | Demand::Packets { probability, .. } => {
+            let probability = 1.0 - (1.0 - probability) * request.caution;
             capacity.holds(set, probability, request.term)?
         }
         Demand::Late {
@@ -201,8 +202,9 @@ fn room(
             late_packets,
             ..
         } => {
-            let allowed_bps =
+            let late_bps =
                 late_packets * f64::from(packet_bytes) * 8.0 / request.window.as_secs_f64();
+            let allowed_bps = capacity.allowed(set, late_bps * request.caution, request.term)?;
             let before = capacity.shortfall(set, taken, request.term)?;
             largest_with_shortfall(before + allowed_bps, taken + request.rate_bps, |need| {
                 capacity.shortfall(set, need, request.term)

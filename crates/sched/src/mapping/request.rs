@@ -22,6 +22,9 @@ pub struct Request {
     pub constraint: f64,
     /// For how long.
     pub term: Term,
+    /// Of what may fail (1 − P, or the bound on late packets), the share that is made use of; above 0, at most
+    /// 1. Less than 1 when the stream's own windows have failed more often than was promised.
+    pub caution: f64,
     /// Several paths may carry it.
     pub is_divisible: bool,
     /// The only path it may use.
@@ -40,9 +43,21 @@ impl Request {
             window: guarantee.window,
             constraint: guarantee.constraint(),
             term,
+            caution: 1.0,
             is_divisible: true,
             pinned: None,
             before: Placement::default(),
+        }
+    }
+
+    /// The share of windows that must be kept, with the caution that the stream is judged with; `None` for a bound
+    /// on late packets.
+    pub fn judged(&self) -> Option<f64> {
+        match self.demand {
+            Demand::Rate { probability, .. } | Demand::Packets { probability, .. } => {
+                Some(1.0 - (1.0 - probability) * self.caution)
+            }
+            Demand::Late { .. } => None,
         }
     }
 

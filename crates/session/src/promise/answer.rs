@@ -8,7 +8,7 @@ use anabranch_sched::{
     mapping::{Offer, Placement, Term},
 };
 
-use super::Channels;
+use super::{Channels, book::ROWS};
 
 /// A promise.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,13 +49,14 @@ impl Grant {
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.term {
-            Term::Standing => write!(f, "standing, ")?,
-            Term::Renewable => write!(f, "renewable every {:?}, ", self.guarantee.term)?,
+            Term::Standing => write!(f, "standing")?,
+            Term::Renewable => {
+                write!(f, "renewable, {} at a time", seconds(self.guarantee.term))?;
+            }
         }
-        write!(f, "on")?;
         for (index, (channel, rate)) in self.shares.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            write!(f, "{comma} {channel} {rate}")?;
+            let joint = if index == 0 { ", on" } else { " and" };
+            write!(f, "{joint} {channel} with {rate}")?;
         }
         Ok(())
     }
@@ -69,27 +70,47 @@ pub enum Reason {
     NoGuarantee,
     /// Capacity is not known for long enough.
     TooLittleKnown {
-        /// Windows known so far.
+        /// Windows of 1 s with traffic known so far, of the path that was measured longest.
         windows: usize,
+        /// As many are needed.
+        needed: usize,
         /// The grade that was tried last.
         term: Term,
     },
-    /// The paths that come closest hold too little at the probability asked for.
+    /// A standing promise would have been broken too often in what is remembered.
+    Unsteady {
+        /// Windows remembered.
+        windows: usize,
+    },
+    /// No promise of this grade is made with so high a probability, however long the paths are known.
+    TooSure {
+        /// The highest that is promised.
+        highest: f64,
+        /// The grade that was tried last.
+        term: Term,
+    },
+    /// The paths that come closest hold too little as often as asked.
     TooLittle {
         /// These channels.
-        channels: Vec<ChannelId>,
-        /// What they hold together.
+        channels: Box<[ChannelId]>,
+        /// What they hold together, in which headers are counted.
         holds: Rate,
         /// What streams before this one were promised of that.
         taken: Rate,
+        /// What this one needs, with headers.
+        needed: Rate,
+        /// In which share of windows; `None` for a bound on late packets.
+        probability: Option<f64>,
     },
     /// A stream that has a promise would lose it.
     Displaces(StreamId),
-    /// The window is shorter than what capacity is measured in.
-    Window {
-        /// The shortest.
-        shortest: Duration,
-    },
+}
+
+impl Reason {
+    /// Whether time may change it.
+    pub(super) fn may_pass(&self) -> bool {
+        !matches!(self, Self::NoGuarantee | Self::TooSure { .. })
+    }
 }
 
 /// A refusal, with what could be promised instead.
@@ -110,10 +131,20 @@ impl Refusal {
     }
 }
 
-impl Refusal {
-    /// The window is shorter than the `shortest`.
-    pub(crate) fn of_window(shortest: Duration) -> Self {
-        Self::bare(Reason::Window { shortest })
+/// Such as `10 s`.
+fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs_f64())
+}
+
+/// Such as `99.5 %`.
+fn percent(probability: f64) -> String {
+    format!("{} %", (probability * 1e8).round() / 1e6)
+}
+
+fn grade(term: Term) -> &'static str {
+    match term {
+        Term::Standing => "standing",
+        Term::Renewable => "renewable",
     }
 }
 
@@ -121,32 +152,65 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoGuarantee => write!(f, "the stream asks for no guarantee"),
-            Self::TooLittleKnown { windows, .. } => write!(
+            Self::TooLittleKnown {
+                windows,
+                needed,
+                term,
+            } => write!(
                 f,
-                "too little is known of the paths after {windows} windows with traffic; send on, or open the \
-                 stream without waiting for a promise, and ask again"
+                "too little is known of the paths: a {} promise of this kind needs {needed} seconds with traffic, \
+                 and there were {windows}; ask again after {} s more of traffic, or let the stream wait for its \
+                 promise",
+                grade(*term),
+                needed.saturating_sub(*windows)
             ),
+            Self::Unsteady { windows } => write!(
+                f,
+                "the paths changed too much in the last {windows} seconds with traffic for a standing promise; ask for \
+                 a renewable one"
+            ),
+            Self::TooSure { highest, term } => {
+                let (grade, most) = (grade(*term), percent(*highest));
+                match term {
+                    Term::Standing => write!(
+                        f,
+                        "the seconds that are remembered, {ROWS} at most, cannot bear out a {grade} promise above {most}; ask for \
+                         {most} or less"
+                    ),
+                    Term::Renewable => write!(
+                        f,
+                        "forecasts are calibrated up to {most}, and a {grade} promise is not made above; ask for {most} or less"
+                    ),
+                }
+            }
             Self::TooLittle {
                 channels,
                 holds,
                 taken,
+                needed,
+                probability,
             } => {
-                for (index, channel) in channels.iter().enumerate() {
-                    let joint = if index == 0 { "" } else { " and " };
-                    write!(f, "{joint}{channel}")?;
+                let (paths, verb) = match &channels[..] {
+                    [] => ("the paths".to_owned(), "hold"),
+                    [one] => (one.to_string(), "holds"),
+                    many => {
+                        let names: Vec<String> = many.iter().map(ToString::to_string).collect();
+                        (format!("{} together", names.join(" and ")), "hold")
+                    }
+                };
+                write!(f, "{paths} {verb} {holds} ")?;
+                match probability {
+                    Some(probability) => write!(f, "in {} of windows", percent(*probability))?,
+                    None => write!(f, "with no more packets late than asked")?,
                 }
-                write!(
-                    f,
-                    " hold {holds} at that probability, of which {taken} are promised"
-                )
+                if *taken > Rate::ZERO {
+                    write!(f, ", {taken} of it promised to others")?;
+                }
+                write!(f, "; {needed} would be needed, headers included")
             }
             Self::Displaces(stream) => {
                 write!(f, "{stream}, which has a promise, would lose it")
             }
-            Self::Window { shortest } => write!(
-                f,
-                "the window is shorter than {shortest:?}, in which capacity is measured"
-            ),
         }
     }
 }
@@ -159,29 +223,93 @@ impl fmt::Display for Refusal {
             probability,
             reduction,
         } = &self.offer;
-        if rate.is_none() && probability.is_none() && reduction.is_none() {
-            return write!(f, "; nothing can be offered instead");
-        }
-        write!(f, "; could be promised:")?;
-        if let Some(rate) = rate {
-            write!(f, " {rate} at that probability;")?;
-        }
-        if let Some(probability) = probability {
-            write!(f, " that rate in {} % of windows;", probability * 100.0)?;
-        }
-        if let Some(reduction) = reduction {
-            if reduction.to == Rate::ZERO {
-                write!(f, " all of it without {}'s promise;", reduction.stream)?;
-            } else {
-                write!(
-                    f,
-                    " all of it with {} at {};",
-                    reduction.stream, reduction.to
-                )?;
-            }
+        let offers = [
+            rate.map(|rate| format!("{rate} as often")),
+            probability
+                .map(|probability| format!("the same rate in {} of windows", percent(probability))),
+            reduction.map(|reduction| {
+                let stream = reduction.stream;
+                if reduction.to == Rate::ZERO {
+                    format!("all of it without the promise of {stream}")
+                } else {
+                    format!("all of it with {stream} at {}", reduction.to)
+                }
+            }),
+        ];
+        let offers: Vec<String> = offers.into_iter().flatten().collect();
+        if !offers.is_empty() {
+            write!(f, "; could be promised: {}", offers.join(", or "))?;
+        } else if matches!(self.reason, Reason::TooLittle { .. } | Reason::Displaces(_)) {
+            write!(f, "; nothing can be offered instead")?;
         }
         Ok(())
     }
 }
 
 impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_sched::mapping::Reduction;
+
+    use super::*;
+
+    #[test]
+    fn answers_read_as_sentences() {
+        let too_little = |channels: &[u64], taken| Reason::TooLittle {
+            channels: channels.iter().map(|&id| ChannelId(id)).collect(),
+            holds: Rate::from_mbps(5),
+            taken: Rate::from_mbps(taken),
+            needed: Rate::from_kbps(9_180),
+            probability: Some(0.95),
+        };
+        let one = Refusal {
+            reason: too_little(&[1], 0),
+            offer: Offer {
+                rate: Some(Rate::from_kbps(4_900)),
+                probability: Some(0.75),
+                reduction: Some(Reduction {
+                    stream: StreamId(3),
+                    to: Rate::ZERO,
+                }),
+            },
+        };
+        assert_eq!(
+            one.to_string(),
+            "channel-1 holds 5.00 Mbit/s in 95 % of windows; 9.18 Mbit/s would be needed, headers included; \
+             could be promised: 4.90 Mbit/s as often, or the same rate in 75 % of windows, or all of it without the \
+             promise of stream-3"
+        );
+        assert_eq!(
+            Refusal::bare(too_little(&[1, 2], 2)).to_string(),
+            "channel-1 and channel-2 together hold 5.00 Mbit/s in 95 % of windows, 2.00 Mbit/s of it promised to \
+             others; 9.18 Mbit/s would be needed, headers included; nothing can be offered instead"
+        );
+        let known = Reason::TooLittleKnown {
+            windows: 12,
+            needed: 300,
+            term: Term::Standing,
+        };
+        assert_eq!(
+            known.to_string(),
+            "too little is known of the paths: a standing promise of this kind needs 300 seconds with traffic, and \
+             there were 12; ask again after 288 s more of traffic, or let the stream wait for its promise"
+        );
+        let mut grant = Grant {
+            guarantee: Guarantee::rate(Rate::from_mbps(4), 0.95),
+            term: Term::Renewable,
+            until: None,
+            shares: vec![
+                (ChannelId(1), Rate::from_mbps(3)),
+                (ChannelId(2), Rate::from_mbps(1)),
+            ],
+        };
+        assert_eq!(
+            grant.to_string(),
+            "renewable, 10 s at a time, on channel-1 with 3.00 Mbit/s and channel-2 with 1.00 Mbit/s"
+        );
+        grant.term = Term::Standing;
+        grant.shares.truncate(1);
+        assert_eq!(grant.to_string(), "standing, on channel-1 with 3.00 Mbit/s");
+    }
+}

@@ -8,21 +8,23 @@ use std::time::Duration;
 
 use anabranch_base::{ChannelId, Rate};
 use anabranch_sched::{
-    ChannelMask,
+    ChannelMask, Demand,
+    guarantee::{Scale, late::rate_for_late},
     mapping::{Capacity, Term},
 };
 use anabranch_stats::{
     bandwidth::Sample,
     forecast::{Config, Forecaster, Judged},
     joint::{Cell, JointWindow},
+    order,
     standing::Standing,
 };
 
 use super::Channels;
 
 /// Windows remembered.
-const ROWS: usize = 500;
-/// Windows that a standing promise needs to rest on.
+pub(super) const ROWS: usize = 500;
+/// Windows that a standing promise needs to rest on, at least.
 const STANDING_ROWS: usize = 300;
 /// Windows for which a forecast is calibrated: a renewable promise stands for as long.
 const TERM_WINDOWS: usize = 10;
@@ -36,10 +38,52 @@ const WINDOWS_MIN: usize = 20;
 const LEVELS: [f64; 5] = [0.5, 0.75, 0.9, 0.95, 0.99];
 /// The same, as offers try them.
 const LEVELS_DOWN: [f64; 5] = [0.99, 0.95, 0.9, 0.75, 0.5];
+/// The highest probability of a renewable promise: no forecast is calibrated beyond.
+const SUREST: f64 = LEVELS_DOWN[0];
+/// A standing promise is made at half the allowed failure rate, and one window at least must be allowed to fail.
+const STANDING_FAILURES: f64 = 2.0;
+/// How far one window moves the logarithm of what is asked of Lemma 2, the most that a window counts, in
+/// bounds, and the least that is asked, as a share of the bound [`lab run violation-bound`, `calibrated`].
+pub(super) const LATE_GAIN: f64 = 0.02;
+pub(super) const LATE_WORST: f64 = 10.0;
+const LATE_LEAST: f64 = 1e-4;
+/// Packets of one byte in windows of a second.
+const IN_BYTES: Scale = Scale {
+    packet_bytes: 1,
+    window: Duration::from_secs(1),
+};
+
+/// How many windows must be known before `demand` can be promised for `term`.
+pub(super) fn needed(term: Term, demand: &Demand) -> usize {
+    let least = match term {
+        Term::Standing => STANDING_ROWS,
+        Term::Renewable => WINDOWS_MIN,
+    };
+    let failures = match term {
+        Term::Standing => STANDING_FAILURES,
+        Term::Renewable => 1.0,
+    };
+    match demand {
+        // 1/(1 − 0.99) is 99.999… in floating point, or 100.000…
+        Demand::Rate { probability, .. } | Demand::Packets { probability, .. } => {
+            least.max((failures / (1.0 - probability) - 1e-6).ceil() as usize)
+        }
+        Demand::Late { .. } => least,
+    }
+}
+
+/// The highest probability that can be promised for `term`, however long the paths are known.
+pub(super) fn highest(term: Term) -> f64 {
+    match term {
+        Term::Standing => 1.0 - STANDING_FAILURES / ROWS as f64,
+        Term::Renewable => SUREST,
+    }
+}
 
 /// Key: session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Book {
+    window: Duration,
     /// Sub-windows in a window.
     parts: u32,
     filled: u32,
@@ -48,19 +92,25 @@ pub(crate) struct Book {
     rows: Option<JointWindow>,
     sets: Vec<Known>,
     standing: Vec<(ChannelMask, f64, Option<f64>)>,
+    /// What Lemma 2 may say of a set for a bound, in bits per second both.
+    allowed: Vec<(ChannelMask, f64, f64)>,
     row: Vec<Cell>,
     sums: Vec<f64>,
+    /// Of each of the sums, whether the set carried at least so much.
+    are_bounds: Vec<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Partial {
     bps: f64,
+    /// Of the last two sub-windows that were measured.
+    recent_bps: [f64; 2],
     is_censored: bool,
     measured: u32,
 }
 
 /// A set of paths with its forecaster.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Known {
     set: ChannelMask,
     forecaster: Forecaster,
@@ -71,13 +121,27 @@ impl Partial {
     fn add(&mut self, cell: Cell) {
         match cell {
             Cell::Missing => return,
-            Cell::Exact(bps) => self.bps += bps,
+            Cell::Exact(bps) => self.add_bps(bps),
             Cell::AtLeast(bps) => {
-                self.bps += bps;
+                self.add_bps(bps);
                 self.is_censored = true;
             }
         }
         self.measured += 1;
+    }
+
+    fn add_bps(&mut self, bps: f64) {
+        self.bps += bps;
+        self.recent_bps = if self.measured == 0 {
+            [bps; 2]
+        } else {
+            [self.recent_bps[1], bps]
+        };
+    }
+
+    /// What the path could carry on with: the better of the last two sub-windows.
+    fn recent_bps(&self) -> f64 {
+        self.recent_bps[0].max(self.recent_bps[1])
     }
 
     fn take(&mut self, parts: u32) -> Cell {
@@ -149,14 +213,17 @@ impl Book {
             .div_ceil(measured.as_nanos().max(1))
             .max(1);
         Self {
+            window,
             parts: u32::try_from(parts).unwrap_or(u32::MAX),
             filled: 0,
             partial: Vec::new(),
             rows: None,
             sets: Vec::new(),
             standing: Vec::new(),
+            allowed: Vec::new(),
             row: Vec::new(),
             sums: Vec::new(),
+            are_bounds: Vec::new(),
         }
     }
 
@@ -178,13 +245,41 @@ impl Book {
         if self.filled < self.parts {
             return false;
         }
+        self.end_window();
+        true
+    }
+
+    /// What is over of the running window; `None`: nothing.
+    pub(super) fn passed(&self) -> Option<Duration> {
+        (self.filled > 0).then(|| self.window * self.filled / self.parts)
+    }
+
+    /// What all paths together may carry to the end of the running window, judged by its last two parts, in
+    /// bits per second.
+    pub(super) fn recent_bps(&self) -> f64 {
+        self.partial.iter().map(Partial::recent_bps).sum()
+    }
+
+    /// Ends the running window as if each path were to carry on as in the better of its last two parts.
+    pub(super) fn end_early(&mut self) {
+        let left = self.parts - self.filled;
+        for partial in &mut self.partial {
+            if partial.measured > 0 {
+                partial.bps += partial.recent_bps() * f64::from(left);
+                partial.measured += left;
+            }
+        }
+        self.end_window();
+    }
+
+    fn end_window(&mut self) {
         self.filled = 0;
         self.row.clear();
         for partial in &mut self.partial {
             self.row.push(partial.take(self.parts));
         }
         let Some(rows) = &mut self.rows else {
-            return true;
+            return;
         };
         if self.row.iter().any(|cell| *cell != Cell::Missing) {
             // The row has a cell for every path, and rates are not negative.
@@ -195,8 +290,8 @@ impl Book {
                 }
             }
             self.standing.clear();
+            self.allowed.clear();
         }
-        true
     }
 
     /// Makes room for more paths; what was known of those before stays known.
@@ -248,11 +343,7 @@ impl Book {
     }
 
     fn renewable(&mut self, set: ChannelMask, probability: f64) -> Option<f64> {
-        let forecast = self
-            .know(set)?
-            .forecaster
-            .promise(probability)
-            .map(|rate| rate.as_bps() as f64);
+        let forecast = forecast(&self.know(set)?.forecaster, probability);
         // Before the forecaster knows enough, or while the sender never filled the path: what so many
         // windows held at least.
         forecast.or_else(|| self.quantile(set, probability, WINDOWS_MIN))
@@ -276,9 +367,47 @@ impl Book {
     fn collect(&mut self, set: ChannelMask) -> Option<()> {
         let rows = self.rows.as_ref()?;
         self.sums.clear();
-        let sums = rows.iter().filter_map(|row| sum(row, set));
-        self.sums.extend(sums.map(|sample| sample.bps()));
+        self.are_bounds.clear();
+        for sample in rows.iter().filter_map(|row| sum(row, set)) {
+            self.sums.push(sample.bps());
+            self.are_bounds.push(sample.is_censored());
+        }
         Some(())
+    }
+
+    /// What Lemma 2 may say is missing of a rate on `set`, so that no more than `late_bps` will be, in bits per
+    /// second: `late_bps` itself, or less where such promises, renewed all along what is remembered, would have
+    /// been broken.
+    ///
+    /// After each window that is known, the logarithm of what is asked moves by 0.02·(1 − Z/z); lower bounds below the
+    /// rate say nothing. O(N log N) for N windows, once for a set, bound and window.
+    fn allowed(&mut self, set: ChannelMask, late_bps: f64) -> Option<f64> {
+        let known = self
+            .allowed
+            .iter()
+            .find(|(s, late, _)| *s == set && *late == late_bps);
+        if let Some((.., allowed)) = known {
+            return Some(*allowed);
+        }
+        self.collect(set)?;
+        let mut seen = order::Window::new(ROWS);
+        let mut asked = 1.0f64;
+        let mut rate_bps = None;
+        for (index, (&bps, &is_bound)) in self.sums.iter().zip(&self.are_bounds).enumerate() {
+            let since = index.checked_sub(WINDOWS_MIN);
+            if since.is_some_and(|since| since.is_multiple_of(TERM_WINDOWS)) {
+                rate_bps = rate_for_late(&seen, asked * late_bps / 8.0, IN_BYTES);
+            }
+            if let Some(rate_bps) = rate_bps.filter(|rate| *rate <= bps || !is_bound) {
+                let late = (rate_bps - bps).max(0.0) / late_bps;
+                let step = LATE_GAIN * (1.0 - late.min(LATE_WORST));
+                asked = (asked * step.exp()).clamp(LATE_LEAST, 1.0);
+            }
+            // Rates are finite.
+            let _ = seen.push(bps);
+        }
+        self.allowed.push((set, late_bps, asked * late_bps));
+        Some(asked * late_bps)
     }
 
     /// With a margin, on paths whose past would have kept it.
@@ -298,7 +427,11 @@ impl Book {
     /// The standing promise of a set, if what is remembered of it would have kept such promises.
     fn steady(&mut self, set: ChannelMask, probability: f64) -> Option<Standing> {
         self.collect(set)?;
-        if self.sums.len() < STANDING_ROWS {
+        let demand = Demand::Rate {
+            rate: Rate::ZERO,
+            probability,
+        };
+        if self.sums.len() < needed(Term::Standing, &demand) {
             return None;
         }
         let standing = Standing::of(&self.sums, probability).ok()?;
@@ -322,8 +455,18 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    pub(super) fn rows(&self) -> usize {
-        self.book.rows()
+    /// Windows known of the path, of those a stream may use, that was measured longest.
+    pub(super) fn known(&mut self, pinned: Option<usize>) -> usize {
+        let usable = |path: &usize| pinned.is_none_or(|pinned| pinned == *path);
+        let mut longest = 0;
+        for path in (0..self.paths()).filter(usable) {
+            if let Some(set) = self.present(ChannelMask::only(path))
+                && self.book.collect(set).is_some()
+            {
+                longest = longest.max(self.book.sums.len());
+            }
+        }
+        longest
     }
 
     /// The paths of a set that are there.
@@ -365,7 +508,27 @@ impl Capacity for View<'_> {
         }
     }
 
+    fn allowed(&mut self, set: ChannelMask, late_bps: f64, _term: Term) -> Option<f64> {
+        let set = self.present(set)?;
+        self.book.allowed(set, late_bps)
+    }
+
     fn probabilities(&self) -> &[f64] {
         &LEVELS_DOWN
     }
+}
+
+/// What `forecaster` promises with `probability`: between calibrated levels, in proportion on the logarithm of
+/// what may fail; beyond the last, as if it went on so.
+fn forecast(forecaster: &Forecaster, probability: f64) -> Option<f64> {
+    let promise = |level: f64| Some(forecaster.promise(level)?.as_bps() as f64);
+    let above = LEVELS.iter().position(|level| probability <= level + 1e-9);
+    let above = above.unwrap_or(LEVELS.len() - 1);
+    if above == 0 || (probability - LEVELS[above]).abs() <= 1e-9 {
+        return promise(LEVELS[above]);
+    }
+    let (low, high) = (LEVELS[above - 1], LEVELS[above]);
+    let place = ((1.0 - low) / (1.0 - probability)).ln() / ((1.0 - low) / (1.0 - high)).ln();
+    let (low, high) = (promise(low)?, promise(high)?);
+    Some((low + (high - low) * place).max(0.0))
 }

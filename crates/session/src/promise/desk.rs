@@ -72,6 +72,25 @@ impl Desk {
         })
     }
 
+    /// An open stream asks for what `spec` says instead; the grant, when it is promised that at once.
+    ///
+    /// # Errors
+    /// The refusal; then all is as it was.
+    pub fn change(
+        &mut self,
+        stream: StreamId,
+        spec: &StreamSpec,
+    ) -> Result<Option<Grant>, Refusal> {
+        let notice = self
+            .promises
+            .change(self.now, stream, spec, &self.channels)?;
+        self.hand_over();
+        Ok(match notice {
+            Some(Notice::Promised(_, grant)) => Some(grant),
+            _ => None,
+        })
+    }
+
     /// A stream is over.
     pub fn close(&mut self, stream: StreamId) {
         self.promises.close(stream);

@@ -15,6 +15,8 @@ pub struct Explanation {
     pub stream: StreamId,
     /// What it asked for.
     pub guarantee: Guarantee,
+    /// What it asks for instead, and will have as soon as it can be promised.
+    pub wanted: Option<Guarantee>,
     /// The grade of the promise in force; `None`: none is.
     pub term: Option<Term>,
     /// When a renewable promise lapses unless it is renewed.
@@ -53,6 +55,10 @@ impl Explanation {
         Self {
             stream,
             guarantee: entry.guarantee,
+            wanted: entry
+                .wanted
+                .as_ref()
+                .and_then(|spec| spec.guarantee.as_deref().copied()),
             term,
             until,
             is_warned,

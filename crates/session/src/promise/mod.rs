@@ -5,9 +5,11 @@
 //! | `book` | what sets of paths hold in one scheduling window: the evidence |
 //! | `answer` | [`Grant`] and [`Refusal`]: what an application is told |
 //! | `explain` | [`Explanation`]: why a stream is promised what it is |
+//! | `own` | how careful a stream's promise is judged, by how its own windows fared |
 //! | `stream` | the state of one promised stream, and the account of its windows |
 //! | `desk` | [`Desk`]: all this without a session, for experiments |
-//! | `mod` | admission, renewal, withdrawal |
+//! | `review` | renewal, warning, withdrawal, as windows run and end |
+//! | `mod` | admission |
 //!
 //! A stream is admitted when all that is promised already and it find a place
 //! ([`anabranch_sched::mapping`]). A *standing* promise is made with a margin on paths that do not drift, and
@@ -20,19 +22,24 @@ mod answer;
 pub(crate) mod book;
 mod desk;
 mod explain;
+mod own;
+mod review;
 pub(crate) mod stream;
+#[cfg(test)]
+mod tests;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, Rate, StreamId};
 use anabranch_sched::{
     Assignment, Claim, Grade, Guarantee, Plan, StreamSpec,
-    mapping::{self, Offer, Placement, Request, Shortage, Term, offer},
+    mapping::{self, Offer, Placement, Reduction, Request, Shortage, Term, offer},
 };
 use anabranch_stats::joint::Cell;
 
 use self::{
     book::{Book, View},
-    stream::{Promised, Window},
+    stream::Promised,
 };
 
 pub use self::{
@@ -91,12 +98,6 @@ impl Promises {
         self.streams.is_empty()
     }
 
-    /// The shortest window that can be promised: the one in which capacity is judged.
-    #[allow(clippy::unused_self)] // It may become a setting.
-    pub(crate) fn window(&self) -> Duration {
-        WINDOW
-    }
-
     /// Whether the scheduler is to be told.
     pub(crate) fn is_changed(&self) -> bool {
         self.is_changed
@@ -146,7 +147,7 @@ impl Promises {
                 self.settle(placements);
                 Some(Notice::Promised(stream, grant))
             }
-            Err(refusal) if guarantee.waits => {
+            Err(refusal) if guarantee.waits && refusal.reason.may_pass() => {
                 entry.note(now, format!("waits: {refusal}"));
                 self.streams.insert(stream, entry);
                 None
@@ -158,7 +159,7 @@ impl Promises {
     }
 
     /// An open stream asks for something else, or for nothing any more. When that is refused, all stays
-    /// as it was.
+    /// as it was; when it has to wait, a promise in force stays so until what is asked for can be promised.
     pub(crate) fn change(
         &mut self,
         now: Instant,
@@ -166,21 +167,57 @@ impl Promises {
         spec: &StreamSpec,
         channels: Channels<'_>,
     ) -> Result<Option<Notice>, Refusal> {
-        let before = self.streams.remove(&stream);
-        let answer = self.open(now, stream, spec, channels);
-        match (&answer, before) {
-            (Err(_), Some(before)) => {
-                self.streams.insert(stream, before);
+        let Some(guarantee) = spec.guarantee.as_deref().copied() else {
+            self.close(stream);
+            return Ok(None);
+        };
+        match self.place(now, stream, &guarantee, spec, channels) {
+            Ok((grant, placements)) => {
+                Ok(Some(self.exchange(now, stream, spec, grant, placements)))
             }
-            (Ok(_), Some(before)) => {
+            Err(refusal) if guarantee.waits && refusal.reason.may_pass() => {
                 self.is_changed = true;
-                if let Some(entry) = self.streams.get_mut(&stream) {
-                    entry.inherit(before);
+                let standing = self.streams.get_mut(&stream);
+                if let Some(entry) = standing.filter(|entry| entry.is_in_force()) {
+                    entry.note(
+                        now,
+                        format!("asks for something else, which waits: {refusal}"),
+                    );
+                    entry.wanted = Some(Box::new(spec.clone()));
+                    return Ok(None);
                 }
+                let mut entry = Promised::new(now, guarantee, spec);
+                entry.note(now, format!("waits: {refusal}"));
+                self.replace(stream, entry);
+                Ok(None)
             }
-            (_, None) => {}
+            Err(refusal) => Err(refusal),
         }
-        answer
+    }
+
+    /// A stream gets the promise of `spec`, for which a place was found.
+    fn exchange(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        spec: &StreamSpec,
+        grant: Grant,
+        placements: Vec<(StreamId, Placement)>,
+    ) -> Notice {
+        let mut entry = Promised::new(now, grant.guarantee, spec);
+        entry.grant(now, grant.term, &grant);
+        self.replace(stream, entry);
+        self.settle(placements);
+        self.is_changed = true;
+        Notice::Promised(stream, grant)
+    }
+
+    /// Puts `entry` in the place of what the stream had, whose books go on.
+    fn replace(&mut self, stream: StreamId, mut entry: Promised) {
+        if let Some(before) = self.streams.remove(&stream) {
+            entry.inherit(before);
+        }
+        self.streams.insert(stream, entry);
     }
 
     /// The stream is over.
@@ -207,27 +244,6 @@ impl Promises {
             window: entry.guarantee.window,
             rank: entry.rank,
         })
-    }
-
-    /// A scheduling window is over: judges it, renews, warns, withdraws. `since` tells of a stream since
-    /// when its oldest byte that is not known to have arrived has been waiting.
-    pub(crate) fn end_window(
-        &mut self,
-        now: Instant,
-        channels: Channels<'_>,
-        late: Duration,
-        since: impl Fn(StreamId) -> Option<Instant>,
-    ) -> Vec<Notice> {
-        let mut notices = Vec::new();
-        for (&stream, entry) in &mut self.streams {
-            let oldest = since(stream);
-            entry.end_window(Window {
-                length: WINDOW,
-                is_behind: oldest.is_some_and(|at| now.since(at) > late),
-            });
-        }
-        self.review(now, channels, &mut notices);
-        notices
     }
 
     /// The plan for the scheduler, if it changed.
@@ -269,22 +285,26 @@ impl Promises {
 
     /// Streams in order of precedence: those with a promise in force, then the others.
     fn order(&self) -> Vec<StreamId> {
-        let mut requests = self.requests(|_| true, &[]);
+        let mut requests = self.requests(|_, _| true, &[]);
         Request::sort(&mut requests);
         let mut order: Vec<StreamId> = requests.iter().map(|request| request.stream).collect();
         order.sort_by_key(|stream| !self.streams[stream].is_in_force());
         order
     }
 
-    fn requests(&self, which: impl Fn(&Promised) -> bool, channels: Channels<'_>) -> Vec<Request> {
+    fn requests(
+        &self,
+        which: impl Fn(StreamId, &Promised) -> bool,
+        channels: Channels<'_>,
+    ) -> Vec<Request> {
         self.streams
             .iter()
-            .filter(|(_, entry)| which(entry))
+            .filter(|(stream, entry)| which(**stream, entry))
             .map(|(&stream, entry)| entry.request(stream, channels, OVERHEAD))
             .collect()
     }
 
-    /// Finds a place for a stream beside all that is promised.
+    /// Finds a place for a stream beside all that is promised to others.
     fn place(
         &mut self,
         now: Instant,
@@ -293,44 +313,91 @@ impl Promises {
         spec: &StreamSpec,
         channels: Channels<'_>,
     ) -> Result<(Grant, Vec<(StreamId, Placement)>), Refusal> {
-        let terms: &[Term] = match guarantee.grade {
-            Grade::Best => &[Term::Standing, Term::Renewable],
-            Grade::Standing => &[Term::Standing],
-            Grade::Renewable => &[Term::Renewable],
-        };
-        let others = self.requests(|entry| entry.is_in_force(), channels);
-        let entry = Promised::new(now, *guarantee, spec);
-        let mut refused = None;
-        for &term in terms {
+        let found = self.find(now, stream, guarantee, spec, channels);
+        found.ok_or_else(|| self.refuse(now, stream, guarantee, spec, channels))
+    }
+
+    /// The same without a reason, which costs more than the place.
+    fn find(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        guarantee: &Guarantee,
+        spec: &StreamSpec,
+        channels: Channels<'_>,
+    ) -> Option<(Grant, Vec<(StreamId, Placement)>)> {
+        let request = Promised::new(now, *guarantee, spec).request(stream, channels, OVERHEAD);
+        for &term in terms(guarantee.grade) {
+            if !is_within_reach(guarantee, term) {
+                continue;
+            }
             let wanted = Request {
                 term,
-                ..entry.request(stream, channels, OVERHEAD)
+                ..request.clone()
             };
-            let mut all = others.clone();
-            all.push(wanted.clone());
-            Request::sort(&mut all);
-            let mut view = self.book.view(channels);
-            match mapping::map(&all, &mut view) {
-                Ok(placements) => {
-                    let placed: Vec<_> = all.iter().map(|r| r.stream).zip(placements).collect();
-                    let own = placed.iter().find(|(id, _)| *id == stream);
-                    let own = own.map(|(_, placement)| placement.clone());
-                    let grant =
-                        Grant::new(now, guarantee, term, &own.unwrap_or_default(), channels);
-                    return Ok((grant, placed));
-                }
-                Err(shortage) => refused = Some((wanted, all, shortage)),
+            if let Some(placements) = self.map_with(&wanted, channels) {
+                let own = placements.iter().find(|(id, _)| *id == stream);
+                let own = own.map(|(_, placement)| placement.clone());
+                let grant = Grant::new(now, guarantee, term, &own.unwrap_or_default(), channels);
+                return Some((grant, placements));
             }
         }
-        let (wanted, all, shortage) = refused.expect("there is a grade to try");
-        Err(refusal(
-            &wanted,
-            &others,
-            &all,
-            shortage,
-            &mut self.book.view(channels),
-            channels,
-        ))
+        None
+    }
+
+    /// Why [`Self::find`] found nothing: for the last grade that could be had at all, or else for the one that
+    /// reaches furthest.
+    fn refuse(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        guarantee: &Guarantee,
+        spec: &StreamSpec,
+        channels: Channels<'_>,
+    ) -> Refusal {
+        let terms = terms(guarantee.grade);
+        let within = terms
+            .iter()
+            .rfind(|term| is_within_reach(guarantee, **term));
+        let Some(&term) = within else {
+            let term = terms[0];
+            let highest = book::highest(term);
+            return Refusal::bare(Reason::TooSure { highest, term });
+        };
+        let entry = Promised::new(now, *guarantee, spec);
+        let wanted = Request {
+            term,
+            ..entry.request(stream, channels, OVERHEAD)
+        };
+        let (others, all) = self.beside(&wanted, channels);
+        let mut view = self.book.view(channels);
+        let shortage = mapping::map(&all, &mut view).err().unwrap_or(Shortage {
+            request: all.len() - 1,
+            binding: None,
+        });
+        refusal(&wanted, &others, &all, shortage, &mut view, channels)
+    }
+
+    /// Maps `wanted` and, anew, all that is promised to others.
+    fn map_with(
+        &mut self,
+        wanted: &Request,
+        channels: Channels<'_>,
+    ) -> Option<Vec<(StreamId, Placement)>> {
+        let (_, all) = self.beside(wanted, channels);
+        let placements = mapping::map(&all, &mut self.book.view(channels)).ok()?;
+        Some(all.iter().map(|r| r.stream).zip(placements).collect())
+    }
+
+    /// What is promised to others; and with `wanted`, in order of precedence.
+    fn beside(&self, wanted: &Request, channels: Channels<'_>) -> (Vec<Request>, Vec<Request>) {
+        let is_other =
+            |stream: StreamId, entry: &Promised| stream != wanted.stream && entry.is_in_force();
+        let others = self.requests(is_other, channels);
+        let mut all = others.clone();
+        all.push(wanted.clone());
+        Request::sort(&mut all);
+        (others, all)
     }
 
     fn settle(&mut self, placements: Vec<(StreamId, Placement)>) {
@@ -342,84 +409,26 @@ impl Promises {
         }
     }
 
-    /// Maps what is promised anew on what is known now; renews, warns and withdraws.
-    fn review(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
-        if self.streams.is_empty() {
-            return;
-        }
-        let order = self.order();
-        let mut all = self.requests(|_| true, channels);
-        Request::sort(&mut all);
-        // Most of the time all find a place at once; else one after the other, the first in precedence
-        // first.
-        if let Ok(placements) = mapping::map(&all, &mut self.book.view(channels)) {
-            let placed = all.iter().map(|request| request.stream);
-            self.settle(placed.zip(placements).collect());
-            for stream in order {
-                self.confirm(now, stream, channels, notices);
-            }
-            return;
-        }
-        let mut kept: Vec<Request> = Vec::new();
-        for stream in order {
-            let request = self.streams[&stream].request(stream, channels, OVERHEAD);
-            let mut all = kept.clone();
-            all.push(request.clone());
-            Request::sort(&mut all);
-            match mapping::map(&all, &mut self.book.view(channels)) {
-                Ok(placements) => {
-                    kept = all;
-                    let placed = kept.iter().map(|request| request.stream);
-                    self.settle(placed.zip(placements).collect());
-                    self.confirm(now, stream, channels, notices);
-                }
-                Err(shortage) => {
-                    let Some(entry) = self.streams.get_mut(&stream) else {
-                        continue;
-                    };
-                    let is_due = entry.is_due(now);
-                    if !entry.is_in_force() || (entry.is_warned() && !is_due) {
-                        continue;
-                    }
-                    let mut view = self.book.view(channels);
-                    let refusal = refusal(&request, &kept, &all, shortage, &mut view, channels);
-                    if is_due {
-                        entry.withdraw(now, &refusal);
-                        self.is_changed = true;
-                        notices.push(Notice::Withdrawn(stream, refusal));
-                    } else {
-                        entry.warn(now, &refusal);
-                        notices.push(Notice::Warned(stream, refusal));
-                    }
-                }
-            }
-        }
-    }
-
-    /// A place was found for the stream: renews its promise, or makes one.
-    fn confirm(
-        &mut self,
-        now: Instant,
-        stream: StreamId,
-        channels: Channels<'_>,
-        notices: &mut Vec<Notice>,
-    ) {
-        let Some(entry) = self.streams.get_mut(&stream) else {
-            return;
-        };
-        if let Some(term) = entry.holds(now) {
-            let grant = Grant::new(now, &entry.guarantee, term, &entry.placement, channels);
-            entry.grant(now, term, &grant);
-            self.is_changed = true;
-            notices.push(Notice::Promised(stream, grant));
-        }
-    }
-
     /// Why a stream is promised what it is, or not.
     pub(crate) fn explain(&self, stream: StreamId, channels: Channels<'_>) -> Option<Explanation> {
         let entry = self.streams.get(&stream)?;
         Some(Explanation::new(stream, entry, channels, self.book.rows()))
     }
+}
+
+/// Grades to be tried, the best first.
+fn terms(grade: Grade) -> &'static [Term] {
+    match grade {
+        Grade::Best => &[Term::Standing, Term::Renewable],
+        Grade::Standing => &[Term::Standing],
+        Grade::Renewable => &[Term::Renewable],
+    }
+}
+
+/// Whether a guarantee of so high a probability is ever given for `term`.
+fn is_within_reach(guarantee: &Guarantee, term: Term) -> bool {
+    let probability = guarantee.probability();
+    probability.is_none_or(|probability| probability <= book::highest(term) + 1e-9)
 }
 
 /// The id of a stream that does not exist yet: the last in precedence among equals.
@@ -434,10 +443,12 @@ fn refusal(
     channels: Channels<'_>,
 ) -> Refusal {
     let offer = offer::offer(wanted, others, view);
-    // What headers take is not the stream's.
-    let net = |rate: Rate| Rate::from_bps((rate.as_bps() as f64 / OVERHEAD) as u64);
     let offer = Offer {
-        rate: offer.rate.map(net),
+        rate: offer.rate.map(as_told),
+        reduction: offer.reduction.map(|reduction| Reduction {
+            to: as_told(reduction.to),
+            ..reduction
+        }),
         ..offer
     };
     let failed = all[shortage.request].stream;
@@ -451,11 +462,34 @@ fn refusal(
                 .collect(),
             holds: Rate::from_bps(binding.holds_bps as u64),
             taken: Rate::from_bps(binding.taken_bps as u64),
+            needed: Rate::from_bps(wanted.rate_bps as u64),
+            // As it is judged, which is more than was asked for after windows of its own were broken.
+            probability: wanted.judged().map(|p| (p * 1e3).round() / 1e3),
         },
-        None => Reason::TooLittleKnown {
-            windows: view.rows(),
-            term: wanted.term,
-        },
+        None => {
+            let windows = view.known(wanted.pinned);
+            let needed = book::needed(wanted.term, &wanted.demand);
+            if wanted.term == Term::Standing && windows >= needed {
+                Reason::Unsteady { windows }
+            } else {
+                Reason::TooLittleKnown {
+                    windows,
+                    needed: needed.max(windows + 1),
+                    term: wanted.term,
+                }
+            }
+        }
     };
     Refusal { reason, offer }
+}
+
+/// A rate with headers as the stream's own, in the three digits that people are shown: what is read off and
+/// asked for is not more than what was found.
+fn as_told(rate: Rate) -> Rate {
+    let own = (rate.as_bps() as f64 / OVERHEAD) as u64;
+    let mut unit = 1;
+    while own / unit >= 1_000 {
+        unit *= 10;
+    }
+    Rate::from_bps(own / unit * unit)
 }

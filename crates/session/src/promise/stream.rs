@@ -11,6 +11,7 @@ use anabranch_sched::{
 use super::{
     Channels, NOTICE,
     answer::{Grant, Refusal},
+    own::Own,
 };
 
 /// Notes kept for an explanation.
@@ -60,12 +61,29 @@ pub struct Note {
     pub text: String,
 }
 
+/// How a window that still runs goes for a stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Running {
+    /// Of the running window of capacity, what is over.
+    pub(super) passed: Duration,
+    /// What the paths leave it, in bytes per second, if they carry on so.
+    pub(super) bytes_per_s: f64,
+}
+
 /// What a window has to be judged by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     pub(super) length: Duration,
     /// Something handed over long ago has not arrived.
     pub(super) is_behind: bool,
+}
+
+/// How a window fared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Outcome {
+    is_kept: bool,
+    /// Bytes that are missing of what was needed; 0 when it is kept.
+    missing: f64,
 }
 
 /// Key: stream.
@@ -83,6 +101,12 @@ pub(crate) struct Promised {
     /// Windows of capacity since the stream's own window began.
     elapsed: Duration,
     was_behind: bool,
+    /// How often its own windows were kept, and the caution that follows from it.
+    own: Own,
+    /// The running window will be broken, as far as can be foreseen.
+    pub(super) is_failing: bool,
+    /// What it asked for while a promise was in force, which stays so until this can be promised.
+    pub(super) wanted: Option<Box<StreamSpec>>,
     pub(crate) account: Account,
     pub(crate) notes: VecDeque<Note>,
 }
@@ -99,6 +123,9 @@ impl Promised {
             acked_bytes: 0,
             elapsed: Duration::ZERO,
             was_behind: false,
+            own: Own::new(&guarantee),
+            is_failing: false,
+            wanted: None,
             account: Account::default(),
             notes: VecDeque::new(),
         }
@@ -134,6 +161,11 @@ impl Promised {
         let request = Request::new(stream, &self.guarantee, self.term());
         Request {
             rate_bps: request.rate_bps * overhead,
+            caution: if self.is_failing {
+                self.own.caution_after_failure()
+            } else {
+                self.own.caution()
+            },
             is_divisible: self.is_divisible,
             // A channel that is not there is on no path.
             pinned: self.pinned.map(|pinned| {
@@ -157,8 +189,8 @@ impl Promised {
         if !was.is_in_force() {
             self.acked_bytes = 0;
             self.elapsed = Duration::ZERO;
-            self.note(now, format!("promised: {grant}"));
         }
+        self.note(now, format!("promised: {grant}"));
     }
 
     /// Carries the books of the stream's earlier demand on.
@@ -169,6 +201,9 @@ impl Promised {
             self.notes.pop_front();
         }
         self.account = before.account;
+        if self.guarantee.demand == before.guarantee.demand {
+            self.own = before.own;
+        }
     }
 
     pub(super) fn warn(&mut self, now: Instant, refusal: &Refusal) {
@@ -207,6 +242,16 @@ impl Promised {
         }
     }
 
+    /// Whether it is time to see if it can have a standing promise: when one would be made anyhow.
+    pub(super) fn may_rise(&self, now: Instant) -> bool {
+        self.guarantee.grade == Grade::Best
+            && match self.state {
+                State::None => true,
+                State::Standing { .. } => false,
+                State::Renewable { until, .. } => until <= now + NOTICE,
+            }
+    }
+
     /// Whether a promise that finds no place any more is over now.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         matches!(self.state, State::Renewable { until, .. } if until <= now)
@@ -219,15 +264,43 @@ impl Promised {
         if self.elapsed < self.guarantee.window {
             return;
         }
-        let needed = self.guarantee.required().bytes_in(self.elapsed) as f64;
-        let is_kept = self.acked_bytes as f64 >= KEPT_FRACTION * needed || !self.was_behind;
+        let outcome = self.outcome(self.acked_bytes as f64);
         if self.is_in_force() {
-            self.account.kept += u64::from(is_kept);
-            self.account.broken += u64::from(!is_kept);
+            self.account.kept += u64::from(outcome.is_kept);
+            self.account.broken += u64::from(!outcome.is_kept);
+            self.own.judge(!outcome.is_kept, outcome.missing);
+        } else {
+            self.own.wait();
         }
         self.acked_bytes = 0;
         self.elapsed = Duration::ZERO;
         self.was_behind = false;
+        self.is_failing = false;
+    }
+
+    /// What the stream's window is, in which `acked_bytes` arrived.
+    fn outcome(&self, acked_bytes: f64) -> Outcome {
+        let needed = self.guarantee.required().bytes_in(self.guarantee.window) as f64;
+        let is_kept = acked_bytes >= KEPT_FRACTION * needed || !self.was_behind;
+        Outcome {
+            is_kept,
+            missing: if is_kept { 0.0 } else { needed - acked_bytes },
+        }
+    }
+
+    /// Looks at the running window; whether it now turns out that it will be broken if paths carry on so.
+    pub(super) fn watch(&mut self, running: Running, is_behind: bool) -> bool {
+        if self.is_failing || !self.is_in_force() || !is_behind {
+            return false;
+        }
+        let left = self
+            .guarantee
+            .window
+            .saturating_sub(self.elapsed + running.passed);
+        let comes = running.bytes_per_s * left.as_secs_f64();
+        let needed = self.guarantee.required().bytes_in(self.guarantee.window) as f64;
+        self.is_failing = self.acked_bytes as f64 + comes < KEPT_FRACTION * needed;
+        self.is_failing
     }
 
     pub(super) fn note(&mut self, at: Instant, text: String) {

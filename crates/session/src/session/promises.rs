@@ -3,16 +3,18 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_sched::StreamSpec;
+use anabranch_sched::{ChannelView, StreamSpec};
 
 use super::Session;
 use crate::{
     event::{Event, StreamError},
-    promise::{Explanation, Grant, Notice, Refusal},
+    promise::{Explanation, Grant, Notice},
 };
 
-/// An ADU that has been on its way for longer than this and two round trips is behind.
+/// An ADU that has been on its way for longer than this and two round trips is behind,
 const LATE: Duration = Duration::from_millis(50);
+/// and so is one that has been for longer than this and the shortest round trip: a queue is no excuse.
+const LATE_QUEUED: Duration = Duration::from_millis(200);
 
 impl Session {
     /// The channel of each path that statistics know, in their order.
@@ -23,21 +25,10 @@ impl Session {
     /// What would be answered if a stream with this spec were opened.
     pub(crate) fn admit(&mut self, now: Instant, spec: &StreamSpec) -> Result<Grant, StreamError> {
         spec.validate()?;
-        self.check_window(spec)?;
         let channels = self.path_channels();
         self.promises
             .admit(now, spec, &channels)
             .map_err(|refusal| StreamError::Refused(Box::new(refusal)))
-    }
-
-    /// A window must not be shorter than what capacity is judged in.
-    fn check_window(&self, spec: &StreamSpec) -> Result<(), StreamError> {
-        match &spec.guarantee {
-            Some(guarantee) if guarantee.window < self.promises.window() => Err(
-                StreamError::Refused(Box::new(Refusal::of_window(self.promises.window()))),
-            ),
-            _ => Ok(()),
-        }
     }
 
     /// Asks for what a new stream's spec wants to be promised.
@@ -48,7 +39,6 @@ impl Session {
         spec: &StreamSpec,
         events: &mut VecDeque<Event>,
     ) -> Result<(), StreamError> {
-        self.check_window(spec)?;
         let channels = self.path_channels();
         match self.promises.open(now, stream, spec, &channels) {
             Ok(notice) => {
@@ -77,7 +67,6 @@ impl Session {
             ..(*half.spec).clone()
         };
         spec.validate()?;
-        self.check_window(&spec)?;
         let channels = self.path_channels();
         let notice = self
             .promises
@@ -98,19 +87,29 @@ impl Session {
 
     pub(super) fn advance_measures(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         let (measures, promises) = (&mut self.measures, &mut self.promises);
-        let mut is_over = false;
-        measures.advance(now, |row| is_over |= promises.observe(row));
-        if !is_over || self.promises.is_empty() {
+        let (mut is_over, mut is_part_over) = (false, false);
+        measures.advance(now, |row| {
+            is_part_over = true;
+            is_over |= promises.observe(row);
+        });
+        if !is_part_over || self.promises.is_empty() {
             return;
         }
         let channels = self.path_channels();
-        let views = self.scratch.channels.iter();
-        let rtt = views.map(|view| view.rtt_smoothed).max();
-        let late = LATE + 2 * rtt.unwrap_or_default();
+        let late_on =
+            |view: &ChannelView| (LATE + 2 * view.rtt_smoothed).min(LATE_QUEUED + view.rtt_min);
+        let late = self.scratch.channels.iter().map(late_on).max();
+        let late = late.unwrap_or(LATE);
         let send = &self.send;
-        let notices = self.promises.end_window(now, &channels, late, |stream| {
-            send.get(&stream).and_then(|half| half.oldest_at())
-        });
+        let since = |stream: StreamId| send.get(&stream).and_then(|half| half.oldest_at());
+        let notices = if is_over {
+            self.promises.end_window(now, &channels, late, since)
+        } else {
+            self.promises.watch_window(now, &channels, late, since)
+        };
+        if !is_over && notices.is_empty() {
+            return;
+        }
         for notice in notices {
             self.tell(Some(notice), events);
         }

@@ -1,0 +1,217 @@
+//! What becomes of promises as windows run and end.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, StreamId};
+use anabranch_sched::{
+    StreamSpec,
+    mapping::{self, Request, Term},
+};
+
+use super::{
+    Channels, Notice, OVERHEAD, Promises, WINDOW,
+    answer::Grant,
+    is_within_reach, refusal,
+    stream::{Promised, Running, Window},
+};
+
+impl Promises {
+    /// A scheduling window is over: judges it, renews, warns, withdraws. `since` tells of a stream since
+    /// when its oldest byte that is not known to have arrived has been waiting.
+    pub(crate) fn end_window(
+        &mut self,
+        now: Instant,
+        channels: Channels<'_>,
+        late: Duration,
+        since: impl Fn(StreamId) -> Option<Instant>,
+    ) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        for (&stream, entry) in &mut self.streams {
+            let oldest = since(stream);
+            entry.end_window(Window {
+                length: WINDOW,
+                is_behind: oldest.is_some_and(|at| now.since(at) > late),
+            });
+        }
+        self.review(now, channels, &mut notices);
+        notices
+    }
+
+    /// A part of a scheduling window is over: warns whose window can no longer be kept, if that, or what the
+    /// paths carried in it so far, means that the promise will not be renewed. `late` and `since` as for
+    /// [`Self::end_window`].
+    pub(crate) fn watch_window(
+        &mut self,
+        now: Instant,
+        channels: Channels<'_>,
+        late: Duration,
+        since: impl Fn(StreamId) -> Option<Instant>,
+    ) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        let Some(passed) = self.book.passed() else {
+            return notices;
+        };
+        let recent_bps = self.book.recent_bps();
+        let (mut before_bps, mut are_failing) = (0.0, false);
+        for stream in self.order() {
+            let Some(entry) = self.streams.get_mut(&stream) else {
+                continue;
+            };
+            let running = Running {
+                passed,
+                bytes_per_s: (recent_bps - before_bps).max(0.0) / 8.0,
+            };
+            let is_behind = since(stream).is_some_and(|at| now.since(at) > late);
+            are_failing |= entry.watch(running, is_behind);
+            before_bps += entry.guarantee.required().as_bps() as f64;
+        }
+        if are_failing {
+            self.foresee(now, channels, &mut notices);
+        }
+        notices
+    }
+
+    /// Warns of windows that fail while they run, as [`Self::review`] will when they are over.
+    fn foresee(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
+        let mut book = self.book.clone();
+        book.end_early();
+        let mut kept: Vec<Request> = Vec::new();
+        for stream in self.order() {
+            let Some(entry) = self.streams.get_mut(&stream) else {
+                continue;
+            };
+            let request = entry.request(stream, channels, OVERHEAD);
+            let mut all = kept.clone();
+            all.push(request.clone());
+            Request::sort(&mut all);
+            match mapping::map(&all, &mut book.view(channels)) {
+                Ok(_) => kept = all,
+                Err(shortage) if entry.is_failing && !entry.is_warned() => {
+                    let mut view = book.view(channels);
+                    let refusal = refusal(&request, &kept, &all, shortage, &mut view, channels);
+                    entry.warn(now, &refusal);
+                    notices.push(Notice::Warned(stream, refusal));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Maps what is promised anew on what is known now; renews, warns and withdraws.
+    fn review(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
+        if self.streams.is_empty() {
+            return;
+        }
+        self.review_promises(now, channels, notices);
+        self.review_wishes(now, channels, notices);
+    }
+
+    fn review_promises(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
+        let order = self.order();
+        let mut all = self.requests(|_, _| true, channels);
+        Request::sort(&mut all);
+        // Most of the time all find a place at once; else one after the other, the first in precedence
+        // first.
+        if let Ok(placements) = mapping::map(&all, &mut self.book.view(channels)) {
+            let placed = all.iter().map(|request| request.stream);
+            self.settle(placed.zip(placements).collect());
+            for stream in order {
+                self.confirm(now, stream, channels, notices);
+            }
+            return;
+        }
+        let mut kept: Vec<Request> = Vec::new();
+        for stream in order {
+            let request = self.streams[&stream].request(stream, channels, OVERHEAD);
+            let mut all = kept.clone();
+            all.push(request.clone());
+            Request::sort(&mut all);
+            match mapping::map(&all, &mut self.book.view(channels)) {
+                Ok(placements) => {
+                    kept = all;
+                    let placed = kept.iter().map(|request| request.stream);
+                    self.settle(placed.zip(placements).collect());
+                    self.confirm(now, stream, channels, notices);
+                }
+                Err(shortage) => {
+                    let Some(entry) = self.streams.get_mut(&stream) else {
+                        continue;
+                    };
+                    let is_due = entry.is_due(now);
+                    if !entry.is_in_force() || (entry.is_warned() && !is_due) {
+                        continue;
+                    }
+                    let mut view = self.book.view(channels);
+                    let refusal = refusal(&request, &kept, &all, shortage, &mut view, channels);
+                    if is_due {
+                        entry.withdraw(now, &refusal);
+                        self.is_changed = true;
+                        notices.push(Notice::Withdrawn(stream, refusal));
+                    } else {
+                        entry.warn(now, &refusal);
+                        notices.push(Notice::Warned(stream, refusal));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Streams that asked for something else while their promise is in force get it as soon as it can be.
+    fn review_wishes(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
+        let wishes: Vec<(StreamId, Box<StreamSpec>)> = self
+            .streams
+            .iter()
+            .filter_map(|(&stream, entry)| Some((stream, entry.wanted.clone()?)))
+            .collect();
+        for (stream, spec) in wishes {
+            let Some(guarantee) = spec.guarantee.as_deref().copied() else {
+                continue;
+            };
+            if let Some((grant, placements)) = self.find(now, stream, &guarantee, &spec, channels) {
+                notices.push(self.exchange(now, stream, &spec, grant, placements));
+            } else if let Some(entry) = self.streams.get_mut(&stream)
+                && !entry.is_in_force()
+            {
+                // What it kept meanwhile has lapsed: from now on it waits for what it asked for.
+                self.replace(stream, Promised::new(now, guarantee, &spec));
+                self.is_changed = true;
+            }
+        }
+    }
+
+    /// A place was found for the stream: renews its promise, or makes one; a standing one, where that was
+    /// asked for and can be had now.
+    fn confirm(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        channels: Channels<'_>,
+        notices: &mut Vec<Notice>,
+    ) {
+        let Some(entry) = self.streams.get(&stream) else {
+            return;
+        };
+        let mut risen = None;
+        if entry.may_rise(now) {
+            let wanted = Request {
+                term: Term::Standing,
+                ..entry.request(stream, channels, OVERHEAD)
+            };
+            if is_within_reach(&entry.guarantee, Term::Standing)
+                && let Some(placements) = self.map_with(&wanted, channels)
+            {
+                self.settle(placements);
+                risen = Some(Term::Standing);
+            }
+        }
+        let Some(entry) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        if let Some(term) = risen.or_else(|| entry.holds(now)) {
+            let grant = Grant::new(now, &entry.guarantee, term, &entry.placement, channels);
+            entry.grant(now, term, &grant);
+            self.is_changed = true;
+            notices.push(Notice::Promised(stream, grant));
+        }
+    }
+}
