@@ -23,6 +23,8 @@ const FRAME: Duration = Duration::from_millis(40);
 /// What was made longer than this before the end of a window has to be there at its end.
 const GRACE: Duration = Duration::from_millis(200);
 const WINDOW: Duration = Duration::from_secs(1);
+/// What is heard so long after a window ended was not known at its end.
+const PHASE: Duration = Duration::from_millis(200);
 
 /// What a customer's stream does.
 #[derive(Debug)]
@@ -35,9 +37,19 @@ struct Active {
     sent: u64,
     is_blocked: bool,
     is_over: bool,
-    /// After which windows its owner was warned (false), or lost the promise (true).
-    heard: Vec<(usize, bool)>,
+    /// After which windows its owner was warned, or lost the promise.
+    heard: Vec<(usize, Heard)>,
     fate: Fate,
+}
+
+/// What an owner hears of a promise.
+#[derive(Clone, Copy, Debug)]
+enum Heard {
+    /// It was warned, when a window was over or while the next one ran.
+    Warned {
+        is_during: bool,
+    },
+    Withdrawn,
 }
 
 /// Opens and feeds the streams of customers, next to a file.
@@ -183,10 +195,10 @@ impl Active {
 }
 
 impl Clerk {
-    fn hears(&mut self, stream: StreamId, at: usize, is_withdrawn: bool) {
+    fn hears(&mut self, stream: StreamId, at: usize, what: Heard) {
         let own = |active: &&mut Active| active.stream == Some(stream);
         if let Some(active) = self.active.iter_mut().find(own) {
-            active.heard.push((at, is_withdrawn));
+            active.heard.push((at, what));
         }
     }
 
@@ -201,7 +213,10 @@ impl Clerk {
 
 impl App for Clerk {
     fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
-        let window = (context.now().since(Instant::EPOCH).as_secs() as usize).saturating_sub(1);
+        let now = context.now().since(Instant::EPOCH);
+        let window = (now.as_secs() as usize).saturating_sub(1);
+        // A session's windows begin a little later than ours.
+        let is_during = Duration::from_nanos(u64::from(now.subsec_nanos())) >= PHASE;
         match &event {
             Event::Connected { session, .. } => self.session = Some(*session),
             Event::Closed { .. } => self.session = None,
@@ -211,8 +226,10 @@ impl App for Clerk {
                     active.is_blocked = false;
                 }
             }
-            Event::Warned { stream, .. } => self.hears(*stream, window, false),
-            Event::Withdrawn { stream, .. } => self.hears(*stream, window, true),
+            Event::Warned { stream, .. } => {
+                self.hears(*stream, window, Heard::Warned { is_during });
+            }
+            Event::Withdrawn { stream, .. } => self.hears(*stream, window, Heard::Withdrawn),
             _ => {}
         }
         self.file.on_event(context, event);
@@ -274,11 +291,10 @@ pub(super) fn run(
         let stay = active.customer.stay.clone();
         for at in stay.start + 1..stay.end.min(seconds) {
             // What was heard when the window before was over.
-            for &(_, is_withdrawn) in active.heard.iter().filter(|(heard, _)| heard + 1 == at) {
-                if is_withdrawn {
-                    active.fate.withdraw(at - 1);
-                } else {
-                    active.fate.warn(at - 1);
+            for &(_, what) in active.heard.iter().filter(|(heard, _)| heard + 1 == at) {
+                match what {
+                    Heard::Withdrawn => active.fate.withdraw(at - 1),
+                    Heard::Warned { is_during } => active.fate.warn(at - 1, is_during),
                 }
             }
             let [before, after] = [at - 1, at].map(|at| told[at][index].as_ref());

@@ -61,12 +61,17 @@ pub(super) struct Fate {
     pub(super) withdrawals: u64,
     /// Of these, after a warning two windows before or earlier.
     pub(super) announced: u64,
-    /// Of these, without a broken window in the five before the warning.
+    /// Of these, without a broken window in the five before the warning, nor in the one in which it came.
     pub(super) before_it_bit: u64,
+    /// Of these, without a broken window in the five before the warning, the one in which it came left out.
+    pub(super) by_its_end: u64,
+    /// Of these, without more broken windows in the five before the warning than the promise allows.
+    pub(super) as_allowed: u64,
     /// The session's own account: kept, broken.
     pub(super) account: (u64, u64),
     is_warned: bool,
-    warned_at: Option<usize>,
+    /// After which window, and whether the next one was running by then.
+    warned_at: Option<(usize, bool)>,
     broken_at: Vec<usize>,
 }
 
@@ -94,10 +99,10 @@ impl Fate {
         self.broken_at.push(at);
     }
 
-    /// After window `at` its owner was told that the promise will lapse.
-    pub(super) fn warn(&mut self, at: usize) {
+    /// After window `at`, or well into the next one, its owner was told that the promise will lapse.
+    pub(super) fn warn(&mut self, at: usize, is_during: bool) {
         self.is_warned = true;
-        self.warned_at = Some(at);
+        self.warned_at = Some((at, is_during));
     }
 
     /// What the session says now of whether the warning holds on.
@@ -109,13 +114,21 @@ impl Fate {
     pub(super) fn withdraw(&mut self, at: usize) {
         self.withdrawals += 1;
         self.is_warned = false;
-        if let Some(warned_at) = self.warned_at.take()
+        if let Some((warned_at, is_during)) = self.warned_at.take()
             && warned_at + 2 <= at
         {
             self.announced += 1;
-            let recent = warned_at.saturating_sub(BITTEN)..=warned_at;
-            let is_bitten = self.broken_at.iter().any(|window| recent.contains(window));
-            self.before_it_bit += u64::from(!is_bitten);
+            let from = warned_at.saturating_sub(BITTEN);
+            let broken_in = |windows: std::ops::RangeInclusive<usize>| {
+                let broken = self.broken_at.iter().filter(|at| windows.contains(at));
+                broken.count()
+            };
+            let before = broken_in(from..=warned_at);
+            let until = warned_at + usize::from(is_during);
+            self.before_it_bit += u64::from(broken_in(from..=until) == 0);
+            self.by_its_end += u64::from(before == 0);
+            let allowed = (1.0 - self.probability) * (BITTEN + 1) as f64;
+            self.as_allowed += u64::from(before as f64 <= allowed + 1e-9);
         }
     }
 
@@ -171,7 +184,7 @@ mod tests {
     fn a_withdrawal_is_announced_by_a_warning_long_enough_before() {
         let mut fate = Fate::default();
         fate.judge(3, Term::Renewable, true, false);
-        fate.warn(10);
+        fate.warn(10, false);
         fate.judge(11, Term::Renewable, false, false);
         fate.withdraw(12);
         assert_eq!(
@@ -183,13 +196,13 @@ mod tests {
             (1, 1)
         );
         fate.judge(20, Term::Renewable, false, true);
-        fate.warn(24);
+        fate.warn(24, false);
         fate.withdraw(30);
         assert_eq!(
             (fate.withdrawals, fate.announced, fate.before_it_bit),
             (2, 2, 1)
         );
-        fate.warn(40);
+        fate.warn(40, false);
         fate.withdraw(41);
         fate.withdraw(50);
         assert_eq!(
@@ -198,5 +211,27 @@ mod tests {
         );
         assert_eq!(fate.renewable.broken_by_moves, 1);
         assert!(fate.is_promised());
+    }
+
+    #[test]
+    fn a_warning_in_the_window_that_breaks_comes_by_its_end() {
+        let mut fate = Fate::new(0.75);
+        fate.warn(10, true);
+        fate.judge(11, Term::Renewable, false, false);
+        fate.withdraw(14);
+        assert_eq!(
+            (fate.before_it_bit, fate.by_its_end, fate.as_allowed),
+            (0, 1, 1)
+        );
+        // One of five is within one quarter, two are not.
+        fate.judge(20, Term::Renewable, false, false);
+        fate.warn(22, false);
+        fate.withdraw(25);
+        assert_eq!((fate.by_its_end, fate.as_allowed), (1, 2));
+        fate.judge(30, Term::Renewable, false, false);
+        fate.judge(31, Term::Renewable, false, false);
+        fate.warn(32, false);
+        fate.withdraw(35);
+        assert_eq!((fate.announced, fate.as_allowed), (3, 2));
     }
 }

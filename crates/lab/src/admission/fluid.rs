@@ -178,7 +178,7 @@ impl Run<'_> {
                 Notice::Promised(..) => {}
                 Notice::Warned(stream, _) => {
                     if let Some(fate) = self.fates.get_mut(&(stream.0 as usize)) {
-                        fate.warn(at);
+                        fate.warn(at, false);
                     }
                 }
                 Notice::Withdrawn(stream, _) => {

@@ -199,6 +199,16 @@ pub(super) fn of_mode(mode: Mode, all: &[&Done<'_>]) -> Row {
         total(|f| f.before_it_bit),
         withdrawals,
     );
+    line.share(
+        "withdrawals_by_the_end_of_the_window_fraction",
+        total(|f| f.by_its_end),
+        withdrawals,
+    );
+    line.share(
+        "withdrawals_before_more_broke_than_may_fraction",
+        total(|f| f.as_allowed),
+        withdrawals,
+    );
     offers(&mut line, &fates);
     let account = total(|fate| fate.account.1) / total(|f| f.account.0 + f.account.1).max(1.0);
     line.put("account_broken_fraction", rounded(account));
