@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes: 0 when a session would promise it, 4 when none would. Only what this node sends is promised, and \
-nothing before some 20 s of traffic.")]
+nothing before 20 s of traffic; a standing promise needs 300 s.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     control: control::Asking,
@@ -123,7 +123,7 @@ fn lines(row: &Value, rows: &[Value]) -> Vec<String> {
             |path: &&Value| path["kind"] == "path" && path["session"] == row["session"];
         lines.extend(rows.iter().filter(of_session).filter_map(|path| {
             Some(format!(
-                "  on {} to {}: {}",
+                "  on {} to {}: {}, headers included",
                 path["channel"].as_str()?,
                 path["remote"].as_str().unwrap_or("-"),
                 bps(&path["rate_bps"])?
@@ -131,16 +131,7 @@ fn lines(row: &Value, rows: &[Value]) -> Vec<String> {
         }));
         return lines;
     }
-    // What follows the semicolon are the offers, which stand below, one a line.
-    let answer = text("answer");
-    let is_offered = ["offer_rate_bps", "offer_probability", "offer_reduce_stream"]
-        .iter()
-        .any(|key| !row[*key].is_null());
-    let reason = match answer.split_once("; could be promised:") {
-        Some((reason, _)) if is_offered => reason,
-        _ => &answer,
-    };
-    lines.push(format!("  would not be promised: {reason}"));
+    lines.push(format!("  would not be promised: {}", text("why")));
     if let Some(rate) = bps(&row["offer_rate_bps"]) {
         lines.push(format!("  instead: {rate}, as often"));
     }

@@ -52,7 +52,7 @@ fn lines(row: &Value) -> Vec<String> {
         "path" => {
             let rate = Rate::from_bps(row["rate_bps"].as_u64().unwrap_or_default());
             vec![format!(
-                "  on {} to {}: {rate}",
+                "  on {} to {}: {rate}, headers included",
                 text("channel"),
                 text("remote")
             )]
@@ -85,6 +85,11 @@ fn promise<'a>(
         ),
         state => format!("  promised, {state}"),
     });
+    if let Some(wanted) = row["wanted"].as_str() {
+        lines.push(format!(
+            "  wants {wanted} instead, and keeps its promise until that can be made"
+        ));
+    }
     if row["is_warned"] == true {
         lines.push("  its owner was warned, and the reason holds on".to_owned());
     }

@@ -327,7 +327,7 @@ fn a_transfer_asks_for_a_promise_and_explains_itself() {
         assert!(said.contains("too little is known"), "{said}");
         if arguments.contains(&"80 %") {
             assert!(
-                said.contains("9.00 Mbit/s in 80 % of all windows of 2.00 s"),
+                said.contains("9.00 Mbit/s in 80 % of all windows of 2 s"),
                 "{said}"
             );
         }
