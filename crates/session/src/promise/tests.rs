@@ -1,7 +1,10 @@
 use std::time::Duration;
 
 use anabranch_base::{ChannelId, Instant, Rate, StreamId};
-use anabranch_sched::{Demand, Grade, Guarantee, StreamSpec, mapping::Term};
+use anabranch_sched::{
+    ChannelMask, Demand, Grade, Guarantee, StreamSpec,
+    mapping::{Capacity, Term},
+};
 use anabranch_stats::joint::Cell;
 
 use super::{Desk, Notice, Promises, Reason};
@@ -238,4 +241,20 @@ fn a_window_that_can_no_longer_be_kept_is_warned_of_while_it_runs() {
     let explanation = promises.explain(STREAM, &channels).unwrap();
     assert!(explanation.is_warned && explanation.term.is_some());
     assert_eq!(explanation.account.broken, 0, "it is not over yet");
+}
+
+#[test]
+fn lemma_2_is_asked_for_less_where_its_promises_would_have_been_broken() {
+    let late_bps = 4e5;
+    let allowed = |desk: &mut Desk| {
+        let path = ChannelMask::only(0);
+        desk.capacity().allowed(path, late_bps, Term::Renewable)
+    };
+    assert_eq!(allowed(&mut known(300, 8e6)), Some(late_bps));
+    let mut falling = Desk::new(1);
+    for at in 0..300 {
+        falling.end_window(&[8e6 - 2e4 * f64::from(at)], |_| false);
+    }
+    let less = allowed(&mut falling).unwrap();
+    assert!(less < 0.5 * late_bps, "{less}");
 }
