@@ -20,7 +20,7 @@
 //!
 //! `stream.example.toml` shows every key with its unit, range and default.
 
-use anabranch_base::{Rate, duration};
+use anabranch_base::Rate;
 use anabranch_session::{
     Demand, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec,
 };
