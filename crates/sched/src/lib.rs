@@ -6,6 +6,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`spec`] | [`StreamSpec`]: what an application declares about a stream |
+//! | [`allocation`] | max–min fair shares: how much each stream may send |
 //! | [`mapping`] | resource mapping: promised streams onto paths, and what could be promised instead |
 //! | [`guarantee`] | what a distribution of bandwidth lets one promise: Lemmas 1 and 2, splits, buffers |
 //! | [`plan`] | [`Plan`]: which path carries how much of which promised stream |
@@ -15,6 +16,7 @@
 //! | [`assign`] | the best assignment of ADUs to slots, kept from cycle to cycle |
 //! | [`arrival`] | when would a packet sent on this channel arrive? |
 
+pub mod allocation;
 pub mod arrival;
 pub mod assign;
 pub mod guarantee;
