@@ -25,6 +25,10 @@ impl Allocator {
             sort(members, &self.glasses, &mut self.sorted);
             for (place, step) in self.sorted.iter().enumerate() {
                 let index = step.index as usize;
+                if self.shares[index] < asks[index].wants() {
+                    // It wants more already.
+                    continue;
+                }
                 let glass = &self.glasses[index];
                 let beyond = water_for(tier, glass, &self.sorted, place);
                 let cap = asks[index].cap.unwrap_or(u64::MAX);
