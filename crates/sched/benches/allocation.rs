@@ -31,9 +31,9 @@ fn asks(count: u64) -> Vec<Ask> {
         Ask {
             priority: [Priority::BULK, Priority::NORMAL, Priority::URGENT][(k % 3) as usize],
             weight: 1 + (scrambled(k) >> 32) as u32 % 1000,
-            demand: (scrambled(k) % 5 != 0).then_some(demand),
-            cap: (k % 7 == 0).then_some(1_000_000),
-            claim: (k % 100 == 0).then_some(Reserve {
+            demand: (!scrambled(k).is_multiple_of(5)).then_some(demand),
+            cap: k.is_multiple_of(7).then_some(1_000_000),
+            claim: k.is_multiple_of(100).then_some(Reserve {
                 rank: k as u32,
                 rate: 10_000,
             }),

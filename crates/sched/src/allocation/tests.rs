@@ -1,6 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::{
+    pick::{Picker, tests::stream},
+    view::View,
+};
 
 fn ask(weight: u32, demand: Option<u64>) -> Ask {
     Ask {
@@ -249,6 +253,44 @@ proptest! {
         } else {
             for (share, ask) in shares.iter().zip(&asks) {
                 prop_assert!(*share <= reserve(ask), "nothing is left to be divided");
+            }
+        }
+    }
+
+    /// What the scheduler's picker enforces: over any interval in which two streams of equal priority have a
+    /// backlog, what they sent per weight differs by no more than a packet of each per weight
+    /// [Goyal et al. 1996, Theorem 1].
+    #[test]
+    fn shares_are_kept_to_a_packet(
+        weights in proptest::collection::vec(1..1_000_u32, 2..6),
+        packets in proptest::collection::vec(1..=1_500_usize, 50..300),
+    ) {
+        let streams: Vec<_> = (0..weights.len())
+            .map(|index| stream(index as u64, Priority::NORMAL, weights[index], 1 << 40))
+            .collect();
+        let view = View {
+            now: anabranch_base::Instant::EPOCH,
+            channels: &[],
+            streams: &streams,
+        };
+        let mut picker = Picker::default();
+        let mut served = vec![0_u64; weights.len()];
+        let mut history = vec![served.clone()];
+        for bytes in packets {
+            let index = picker.pick(&view, |_| true).expect("all have a backlog");
+            picker.charge(&streams[index], bytes);
+            served[index] += bytes as u64;
+            history.push(served.clone());
+        }
+        let weight = |index: usize| f64::from(weights[index]);
+        for before in history.iter().step_by(13) {
+            for after in &history {
+                for (i, j) in (0..weights.len()).zip(1..weights.len()) {
+                    let sent = |index: usize| after[index].saturating_sub(before[index]) as f64 / weight(index);
+                    let apart = (sent(i) - sent(j)).abs();
+                    let bound = 1_500.0 / weight(i) + 1_500.0 / weight(j);
+                    prop_assert!(apart <= bound + 1e-6, "{} > {}", apart, bound);
+                }
             }
         }
     }

@@ -132,7 +132,7 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
     let denominator = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
     let product = digits.checked_mul(u128::from(unit))?;
-    if product % denominator != 0 {
+    if !product.is_multiple_of(denominator) {
         return None;
     }
     u64::try_from(product / denominator).ok()
@@ -182,7 +182,7 @@ impl Model {
 fn write_amount(f: &mut fmt::Formatter<'_>, bytes: u64) -> fmt::Result {
     let (name, unit) = UNITS
         .iter()
-        .find(|(_, unit)| bytes % unit == 0)
+        .find(|(_, unit)| bytes.is_multiple_of(*unit))
         .unwrap_or(&UNITS[UNITS.len() - 1]);
     write!(f, "{} {name}", bytes / unit)
 }
