@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, VecDeque},
     fmt,
     net::SocketAddr,
+    ops::Range,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -170,29 +171,41 @@ pub enum SessionEvent {
 }
 
 /// What became of an ADU, or what the network allows; see `StreamSpec::notify`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StreamEvent {
     /// The peer has the whole ADU.
     Acked {
         /// Its number, from `send`.
         adu: u64,
-        /// Time from its first packet to the acknowledgement of its last.
+        /// Time from `send` to the acknowledgement of its last packet.
         rtt: Duration,
+        /// The channel of that packet.
+        channel: ChannelId,
+        /// Round-trip time of that packet.
+        packet_rtt: Duration,
     },
     /// It was lost and will not be sent again.
     Lost {
         /// Its number.
         adu: u64,
+        /// The bytes of it that did arrive, ascending.
+        arrived: Vec<Range<u64>>,
     },
     /// Its lifetime ended before it was delivered.
     Expired {
         /// Its number.
         adu: u64,
     },
-    /// The stream's share of the network is now this.
+    /// It was dropped before any of it was sent: the stream was given more than its share, and this one was
+    /// next in its drop order.
+    Dropped {
+        /// Its number.
+        adu: u64,
+    },
+    /// What the stream may send is now this.
     Throttle {
-        /// The share.
+        /// Its share if it wants all that its cap allows.
         rate: Rate,
     },
 }
@@ -413,17 +426,33 @@ impl State {
                 stream,
                 adu,
                 rtt,
-            } => self.stream_event(session, stream, StreamEvent::Acked { adu, rtt }),
+                channel,
+                packet_rtt,
+            } => {
+                let event = StreamEvent::Acked {
+                    adu,
+                    rtt,
+                    channel,
+                    packet_rtt,
+                };
+                self.stream_event(session, stream, event);
+            }
             Event::Lost {
                 session,
                 stream,
                 adu,
-            } => self.stream_event(session, stream, StreamEvent::Lost { adu }),
+                arrived,
+            } => self.stream_event(session, stream, StreamEvent::Lost { adu, arrived }),
             Event::Expired {
                 session,
                 stream,
                 adu,
             } => self.stream_event(session, stream, StreamEvent::Expired { adu }),
+            Event::Dropped {
+                session,
+                stream,
+                adu,
+            } => self.stream_event(session, stream, StreamEvent::Dropped { adu }),
             Event::Throttle {
                 session,
                 stream,

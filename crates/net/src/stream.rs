@@ -7,7 +7,7 @@ use std::{
 };
 
 use anabranch_base::{Instant, StreamId};
-use anabranch_session::{Adu, Explanation, Guarantee, SendError, StreamSpec};
+use anabranch_session::{Adu, Explanation, Guarantee, Knobs, SendError, StreamSpec};
 use bytes::Bytes;
 
 use crate::{
@@ -81,7 +81,8 @@ impl Stream {
         self.inner.id
     }
 
-    /// What its opener declared. A guarantee that was changed since is in [`Stream::explain`].
+    /// What its opener declared; changes since ([`Stream::adjust`]) do not show. A guarantee that was changed
+    /// is in [`Stream::explain`].
     pub fn spec(&self) -> &StreamSpec {
         &self.inner.spec
     }
@@ -111,7 +112,25 @@ impl Stream {
     /// # Errors
     /// As [`Stream::send`], or there is no room.
     pub fn try_send(&self, data: Bytes) -> Result<u64, StreamFailure> {
-        self.command(|state, now| self.offer(state, now, data))
+        self.command(|state, now| self.offer(state, now, data, 0))
+    }
+
+    /// As [`Stream::try_send`], of this importance: where the stream drops the least important first, those of
+    /// the smallest number go. The other calls give 0. It stays at this node.
+    ///
+    /// # Errors
+    /// As [`Stream::try_send`].
+    pub fn try_send_important(&self, data: Bytes, importance: u8) -> Result<u64, StreamFailure> {
+        self.command(|state, now| self.offer(state, now, data, importance))
+    }
+
+    /// Changes weight, cap or drop order of what this side sends, from the next packet on.
+    ///
+    /// # Errors
+    /// A value is out of range, and nothing was changed; the stream is over or flows the other way.
+    pub fn adjust(&self, knobs: Knobs) -> Result<(), StreamFailure> {
+        let (session, stream) = (self.inner.session.id, self.inner.id);
+        self.command(|state, now| Ok(state.engine.adjust(now, session, stream, knobs)?))
     }
 
     /// [`Stream::send`] for hand-written futures. Takes `data` when it was queued.
@@ -124,7 +143,7 @@ impl Stream {
         data: &mut Option<Bytes>,
     ) -> Poll<Result<u64, StreamFailure>> {
         let adu = data.take().expect("polled with data until it is queued");
-        self.command(|state, now| match self.offer(state, now, adu) {
+        self.command(|state, now| match self.offer(state, now, adu, 0) {
             Err(StreamFailure::Send(SendError::Full(back))) => {
                 *data = Some(back);
                 self.entry(state)?.writing.register(cx);
@@ -313,7 +332,13 @@ impl Stream {
         }
     }
 
-    fn offer(&self, state: &mut State, now: Instant, data: Bytes) -> Result<u64, StreamFailure> {
+    fn offer(
+        &self,
+        state: &mut State,
+        now: Instant,
+        data: Bytes,
+        importance: u8,
+    ) -> Result<u64, StreamFailure> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
         if let Some(reason) = &entry_of(state, session)?.closed {
             return Err(Closed(reason.clone()).into());
@@ -321,7 +346,8 @@ impl Stream {
         if let Some(code) = self.entry(state)?.stopped {
             return Err(StreamFailure::Stopped(code));
         }
-        Ok(state.engine.send(now, session, stream, data)?)
+        let engine = &mut state.engine;
+        Ok(engine.send_important(now, session, stream, data, importance)?)
     }
 
     fn command<T>(&self, run: impl FnOnce(&mut State, Instant) -> T) -> T {

@@ -69,8 +69,8 @@ pub use anabranch_net::{
     StartError, Stream, StreamEvent, StreamFailure,
 };
 pub use anabranch_session::{
-    AllowList, Demand, Explanation, Grade, Grant, Guarantee, GuaranteeError, Offer, Order, Policy,
-    Priority, Reason, Reduction, Refusal, SecretKey, StreamSpec, Term,
+    AllowList, Demand, DropOrder, Explanation, Grade, Grant, Guarantee, GuaranteeError, Knobs,
+    Offer, Order, Policy, Priority, Reason, Reduction, Refusal, SecretKey, StreamSpec, Term,
     promise::{Account, Note},
 };
 pub use ticket::Ticket;

@@ -22,7 +22,7 @@
 
 use anabranch_base::Rate;
 use anabranch_session::{
-    Demand, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec,
+    Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,11 @@ pub struct SpecText {
     pub priority: Option<String>,
     /// Share among streams of equal priority; 1 to 10,000.
     pub weight: Option<u32>,
+    /// It sends no faster than this, such as `4 Mbit/s`.
+    pub cap: Option<String>,
+    /// What an unreliable stream gives up when it has more than its share: `oldest`, `newest`,
+    /// `least_important` or `none`.
+    pub drop: Option<String>,
     /// A guaranteed stream may be spread over several paths.
     pub may_split: Option<bool>,
     /// The accepting node may send on the stream, too.
@@ -99,6 +104,10 @@ impl SpecText {
         if let Some(text) = &self.lifetime {
             spec.lifetime = Some(time(text).map_err(|why| refused("lifetime", text, why))?);
         }
+        if let Some(text) = &self.cap {
+            spec.cap = Some(parsed(text).map_err(|why| refused("cap", text, why))?);
+        }
+        set(&mut spec.drop, "drop", &self.drop, drop_order)?;
         spec.reliable = self.reliable.unwrap_or(spec.reliable);
         spec.weight = self.weight.unwrap_or(spec.weight);
         spec.may_split = self.may_split.unwrap_or(spec.may_split);
@@ -116,6 +125,10 @@ impl SpecText {
                 let (key, value) = match &error {
                     SpecError::Weight(weight) => ("weight", weight.to_string()),
                     SpecError::Lifetime(_) => ("lifetime", text_of(&self.lifetime)),
+                    SpecError::Cap(_) | SpecError::CapBelowGuarantee { .. } => {
+                        ("cap", text_of(&self.cap))
+                    }
+                    SpecError::Drop => ("drop", text_of(&self.drop)),
                     SpecError::Label(_) => ("label", spec.label),
                     SpecError::Guarantee(_) => ("guarantee", String::new()),
                 };
@@ -288,6 +301,16 @@ fn priority(text: &str) -> Result<Priority, String> {
             "give \"scavenger\", \"bulk\", \"normal\", \"urgent\", or a number from 0 to 255"
                 .to_owned()
         }),
+    }
+}
+
+fn drop_order(text: &str) -> Result<Option<DropOrder>, String> {
+    match text {
+        "none" => Ok(None),
+        "oldest" => Ok(Some(DropOrder::Oldest)),
+        "newest" => Ok(Some(DropOrder::Newest)),
+        "least_important" => Ok(Some(DropOrder::LeastImportant)),
+        _ => Err("give \"none\", \"oldest\", \"newest\" or \"least_important\"".to_owned()),
     }
 }
 

@@ -31,5 +31,7 @@ pub mod view;
 
 pub use plan::{Assignment, Plan};
 pub use policy::{Decision, Opt, Oracle, Policy, Scheduler};
-pub use spec::{Demand, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec};
+pub use spec::{
+    Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec,
+};
 pub use view::{Changes, ChannelMask, ChannelView, Claim, StreamView, View};

@@ -1,6 +1,6 @@
 //! What the application is told, and why a call is refused.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, ops::Range, time::Duration};
 
 use anabranch_base::{ChannelId, NodeId, Rate, SessionId, SocketId, StreamId};
 use anabranch_channel::CloseReason;
@@ -107,8 +107,13 @@ pub enum Event {
         adu: u64,
         /// From `send` to the acknowledgement of its last byte.
         rtt: Duration,
+        /// The channel of the packet whose acknowledgement completed it.
+        channel: ChannelId,
+        /// Round-trip time of that packet.
+        packet_rtt: Duration,
     },
-    /// An ADU of an unreliable stream is lost (streams with `notify`).
+    /// An ADU of an unreliable stream is lost (streams with `notify`). It comes when the fate of all that was
+    /// sent of it is known.
     Lost {
         /// The session.
         session: SessionId,
@@ -116,9 +121,21 @@ pub enum Event {
         stream: StreamId,
         /// Its sequence.
         adu: u64,
+        /// The bytes of it that did arrive at the peer's node, ascending.
+        arrived: Vec<Range<u64>>,
     },
     /// An ADU outlived its lifetime before it was known to be delivered.
     Expired {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// Its sequence.
+        adu: u64,
+    },
+    /// An ADU was dropped before any of it was sent: the application gives the stream more than its
+    /// share, and this one was next in the stream's drop order.
+    Dropped {
         /// The session.
         session: SessionId,
         /// The stream.
@@ -155,13 +172,14 @@ pub enum Event {
         /// Why, and what else.
         refusal: Refusal,
     },
-    /// A stream's fair share of what the channels carry has changed by more than a quarter.
+    /// What a stream may send has changed by more than a quarter: its share of what the channels carry if
+    /// it wants all that its cap allows, others being as they are.
     Throttle {
         /// The session.
         session: SessionId,
         /// The stream.
         stream: StreamId,
-        /// Its share now.
+        /// What it may send now.
         rate: Rate,
     },
     /// The peer has finished a stream and everything on it has been read.

@@ -20,6 +20,7 @@
 //! | `session` | a session: its channels, streams, pump |
 //! | `send`, `recv` | the two halves of a stream |
 //! | `flight` | which fragments are in which packet |
+//! | `knobs` | [`Knobs`]: what may be changed of an open stream |
 //! | `links` | which paths to keep open, and when to dial again |
 //! | [`promise`] | what streams were promised, on what evidence, and how it was kept |
 //! | `report` | what the receiver measures for the sender |
@@ -31,6 +32,7 @@ pub mod config;
 pub mod engine;
 pub mod event;
 mod flight;
+mod knobs;
 mod links;
 mod measure;
 pub mod promise;
@@ -48,12 +50,16 @@ pub use anabranch_channel::{
     SecretKey, Stats, Transmit,
 };
 pub use anabranch_sched::{
-    Demand, Grade, Guarantee, GuaranteeError, Order, Policy, Priority, SpecError, StreamSpec,
+    Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Policy, Priority, SpecError,
+    StreamSpec,
     mapping::{Offer, Reduction, Term},
 };
 pub use config::Config;
 pub use engine::Engine;
 pub use event::{Adu, Event, SendError, SessionCloseReason, StreamError};
+pub use knobs::Knobs;
 pub use links::Link;
 pub use promise::{Explanation, Grant, Reason, Refusal};
-pub use stats::{ChannelReport, ChannelState, PathReport, Promise, SessionStats, StreamStats};
+pub use stats::{
+    ChannelReport, ChannelState, LatencyMode, PathReport, Promise, SessionStats, StreamStats,
+};

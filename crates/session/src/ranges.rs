@@ -83,6 +83,11 @@ impl Ranges {
         })
     }
 
+    /// All of them, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.0.iter().cloned()
+    }
+
     /// The first range.
     pub fn first(&self) -> Option<Range<u64>> {
         self.0.first().cloned()

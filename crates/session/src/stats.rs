@@ -119,6 +119,8 @@ pub struct StreamStats {
     pub lost_adus: u64,
     /// ADUs that outlived their lifetime.
     pub expired_adus: u64,
+    /// ADUs dropped before they were sent, because the stream was given more than its share.
+    pub shed_adus: u64,
     /// Bytes sent again after a loss.
     pub repaired_bytes: u64,
     /// Bytes sent twice on purpose.
@@ -135,4 +137,133 @@ pub struct StreamStats {
     pub duplicate_bytes: u64,
     /// ADUs dropped because the application did not read an unreliable stream.
     pub dropped_adus: u64,
+}
+
+/// One of the latencies that a session's packets meet: that of a channel, or of several that are alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LatencyMode {
+    /// Mean of their smoothed round-trip times.
+    pub rtt_mean: Duration,
+    /// Mean deviation of the round-trip time (that of RFC 6298), the largest among them. The variance of a
+    /// normal distribution with this mean deviation is π/2 times its square.
+    pub rtt_deviation: Duration,
+    /// The channels, in the order in which they were opened.
+    pub channels: Vec<ChannelId>,
+}
+
+/// The modes of the latency distribution over these channels, the shortest first [Horde §3.2.5]: channels
+/// that carry data and were measured. Two are one mode when they were found to share a bottleneck, so that
+/// their round-trip times vary together, and their means differ by no more than the smaller deviation.
+///
+/// O(channels²).
+pub fn latency_modes(channels: &[ChannelReport]) -> Vec<LatencyMode> {
+    let measured = channels
+        .iter()
+        .filter(|channel| channel.state == ChannelState::Active)
+        .filter(|channel| !channel.stats.rtt_smoothed.is_zero());
+    let mut modes: Vec<Vec<&ChannelReport>> = Vec::new();
+    for channel in measured {
+        let same = modes.iter_mut().find(|mode| is_alike(mode[0], channel));
+        match same {
+            Some(mode) => mode.push(channel),
+            None => modes.push(vec![channel]),
+        }
+    }
+    let mut modes: Vec<LatencyMode> = modes.iter().map(|mode| mode_of(mode)).collect();
+    modes.sort_by_key(|mode| mode.rtt_mean);
+    modes
+}
+
+fn is_alike(one: &ChannelReport, other: &ChannelReport) -> bool {
+    let shares = |path: &PathReport| path.shares_with.contains(&other.channel);
+    let (a, b) = (&one.stats, &other.stats);
+    one.path.as_ref().is_some_and(shares)
+        && a.rtt_smoothed.abs_diff(b.rtt_smoothed) <= a.rtt_variation.min(b.rtt_variation)
+}
+
+fn mode_of(mode: &[&ChannelReport]) -> LatencyMode {
+    let sum: Duration = mode.iter().map(|channel| channel.stats.rtt_smoothed).sum();
+    let deviations = mode.iter().map(|channel| channel.stats.rtt_variation);
+    LatencyMode {
+        rtt_mean: sum / mode.len() as u32,
+        rtt_deviation: deviations.max().unwrap_or_default(),
+        channels: mode.iter().map(|channel| channel.channel).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(id: u64, rtt_ms: u64, deviation_ms: u64, shares_with: &[u64]) -> ChannelReport {
+        ChannelReport {
+            channel: ChannelId(id),
+            socket: SocketId(0),
+            remote: SocketAddr::from(([192, 0, 2, 1], 4433)),
+            state: ChannelState::Active,
+            stats: Stats {
+                rtt_smoothed: Duration::from_millis(rtt_ms),
+                rtt_variation: Duration::from_millis(deviation_ms),
+                ..Stats::default()
+            },
+            payload_sent_bytes: 0,
+            payload_received_bytes: 0,
+            delay_variation: None,
+            path: Some(PathReport {
+                window: Duration::from_millis(200),
+                samples: 0,
+                censored_fraction: 0.0,
+                bandwidth_mean: None,
+                bandwidth_p5: None,
+                bandwidth_p10: None,
+                promises: [0.9, 0.95, 0.99].map(|probability| Promise {
+                    probability,
+                    rate: None,
+                    kept_fraction: None,
+                }),
+                rtt_next_p95: None,
+                loss_fraction: None,
+                burst_mean_packets: None,
+                shares_with: shares_with.iter().map(|&id| ChannelId(id)).collect(),
+            }),
+        }
+    }
+
+    fn modes(channels: &[ChannelReport]) -> Vec<(u64, u64, Vec<u64>)> {
+        let modes = latency_modes(channels);
+        let row = |mode: &LatencyMode| {
+            let channels = mode.channels.iter().map(|channel| channel.0).collect();
+            let [mean, deviation] = [mode.rtt_mean, mode.rtt_deviation];
+            (
+                mean.as_millis() as u64,
+                deviation.as_millis() as u64,
+                channels,
+            )
+        };
+        modes.iter().map(row).collect()
+    }
+
+    /// Two GPRS channels and one CDMA2000 channel: three modes, or two if the GPRS channels vary together.
+    #[test]
+    fn the_example_of_the_thesis() {
+        let apart = [
+            channel(1, 700, 90, &[]),
+            channel(2, 720, 80, &[]),
+            channel(3, 300, 40, &[]),
+        ];
+        let three = [(300, 40, vec![3]), (700, 90, vec![1]), (720, 80, vec![2])];
+        assert_eq!(modes(&apart), three);
+        let mut together = [
+            channel(1, 700, 90, &[2]),
+            channel(2, 720, 80, &[1]),
+            channel(3, 300, 40, &[]),
+        ];
+        let two = [(300, 40, vec![3]), (710, 90, vec![1, 2])];
+        assert_eq!(modes(&together), two);
+        // A shared bottleneck with a longer way behind it; one that is silent.
+        together[1].stats.rtt_smoothed = Duration::from_millis(781);
+        together[2].state = ChannelState::Suspected;
+        assert_eq!(modes(&together), [(700, 90, vec![1]), (781, 80, vec![2])]);
+        assert_eq!(modes(&[]), []);
+    }
 }

@@ -25,10 +25,12 @@ fn the_example_shows_every_key_with_its_default() {
         .flat_map(|line| [line, "\n"])
         .collect();
     let shown = resolve(&bare).unwrap();
-    // A lifetime has no default that could be written.
+    // A lifetime and a cap have no default that could be written.
     assert_eq!(shown.lifetime, Some(Duration::from_millis(500)));
+    assert_eq!(shown.cap, Some(Rate::from_mbps(4)));
     let shown = StreamSpec {
         lifetime: None,
+        cap: None,
         ..shown
     };
     assert_eq!(shown, stands);
@@ -45,6 +47,23 @@ fn the_example_shows_every_key_with_its_default() {
     );
     for key in keys.keys().chain(inner.keys()) {
         assert!(EXAMPLE.contains(key), "{key}");
+    }
+}
+
+#[test]
+fn caps_and_drop_orders_can_be_written() {
+    let spec =
+        resolve("reliable = false\ncap = \"300 kbit/s\"\ndrop = \"least_important\"").unwrap();
+    assert_eq!(spec.cap, Some(Rate::from_kbps(300)));
+    assert_eq!(spec.drop, Some(DropOrder::LeastImportant));
+    for (wrong, starts) in [
+        ("cap = \"4\"", "cap = \"4\": "),
+        ("cap = \"12 bit/s\"", "cap = \"12 bit/s\": "),
+        ("drop = \"oldest\"", "drop = \"oldest\": "),
+        ("drop = \"old\"", "drop = \"old\": give "),
+    ] {
+        let error = resolve(wrong).unwrap_err().to_string();
+        assert!(error.starts_with(starts), "{error}");
     }
 }
 

@@ -1,11 +1,13 @@
 //! What an application declares about a stream.
 
+mod drop;
 mod guarantee;
 
 use std::time::Duration;
 
-use anabranch_base::ChannelId;
+use anabranch_base::{ChannelId, Rate};
 
+pub use drop::DropOrder;
 pub use guarantee::{Demand, Grade, Guarantee, GuaranteeError};
 
 /// Largest application data unit, in bytes.
@@ -16,6 +18,8 @@ pub const LABEL_BYTES_MAX: usize = 128;
 pub const LIFETIME_SHORT: Duration = Duration::from_secs(1);
 /// A stream with a lifetime up to this stays on one path.
 pub const LIFETIME_TIGHT: Duration = Duration::from_millis(150);
+/// Smallest cap of a stream.
+pub const CAP_MIN: Rate = Rate::from_kbps(1);
 /// Largest weight of a stream.
 pub const WEIGHT_MAX: u32 = 10_000;
 
@@ -50,8 +54,8 @@ impl Default for Priority {
     }
 }
 
-/// What a stream needs. The receiving node learns it when the stream opens, all but the guarantee and
-/// the cap, which concern what this side sends.
+/// What a stream needs. The receiving node learns it when the stream opens, all but the guarantee, the cap
+/// and the drop order, which concern what this side sends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamSpec {
     /// Lost fragments are sent again, until [`StreamSpec::lifetime`] if there is one.
@@ -65,6 +69,12 @@ pub struct StreamSpec {
     pub priority: Priority,
     /// Share among streams of equal priority; 1 to 10,000.
     pub weight: u32,
+    /// It sends no faster than this, whatever else there is room for: in any time t at most cap · t and
+    /// what 50 ms at the cap hold and one packet; copies come on top. `None`: elastic.
+    pub cap: Option<Rate>,
+    /// What is dropped when the application sends more than the stream's share; unreliable streams only.
+    /// `None`: nothing, the application is held back when the send buffer is full.
+    pub drop: Option<DropOrder>,
     /// The only channel the stream may use; `None`: any.
     pub pinned: Option<ChannelId>,
     /// What is to be promised about what this side sends; `None`: it takes its share of what is there.
@@ -90,6 +100,8 @@ impl Default for StreamSpec {
             lifetime: None,
             priority: Priority::NORMAL,
             weight: 100,
+            cap: None,
+            drop: None,
             pinned: None,
             guarantee: None,
             may_split: true,
@@ -109,6 +121,25 @@ pub enum SpecError {
     /// `lifetime` is out of range.
     #[error("lifetime is {0:?}; it must be from 1 ms to 1 h, or absent")]
     Lifetime(Duration),
+    /// `cap` is too small.
+    #[error("cap is {0}; it must be at least 1 kbit/s, or absent")]
+    Cap(Rate),
+    /// `cap` is below what is to be promised.
+    #[error(
+        "cap is {cap}, less than the {guaranteed} that the guarantee asks for; raise it or leave it out"
+    )]
+    CapBelowGuarantee {
+        /// The cap.
+        cap: Rate,
+        /// The rate that the guarantee needs.
+        guaranteed: Rate,
+    },
+    /// A reliable stream has a drop order.
+    #[error(
+        "drop is given, but nothing of a reliable stream is dropped: the application is held back; leave \
+         it out, or make the stream unreliable"
+    )]
+    Drop,
     /// `label` is too long.
     #[error("label has {0} bytes; at most 128 fit")]
     Label(usize),
@@ -184,11 +215,23 @@ impl StreamSpec {
         {
             return Err(SpecError::Lifetime(lifetime));
         }
+        if let Some(cap) = self.cap
+            && cap < CAP_MIN
+        {
+            return Err(SpecError::Cap(cap));
+        }
+        if self.reliable && self.drop.is_some() {
+            return Err(SpecError::Drop);
+        }
         if self.label.len() > LABEL_BYTES_MAX {
             return Err(SpecError::Label(self.label.len()));
         }
         if let Some(guarantee) = &self.guarantee {
             guarantee.validate()?;
+            let guaranteed = guarantee.required();
+            if let Some(cap) = self.cap.filter(|&cap| cap < guaranteed) {
+                return Err(SpecError::CapBelowGuarantee { cap, guaranteed });
+            }
         }
         Ok(())
     }
@@ -209,5 +252,30 @@ mod tests {
         assert_eq!(with(|s| s.weight = 0), Err(SpecError::Weight(0)));
         assert!(with(|s| s.lifetime = Some(Duration::from_micros(1))).is_err());
         assert!(with(|s| s.label = "x".repeat(129)).is_err());
+        let slow = Rate::from_bps(999);
+        assert_eq!(
+            with(|s| s.cap = Some(Rate::from_bps(999))),
+            Err(SpecError::Cap(slow))
+        );
+        assert_eq!(with(|s| s.cap = Some(CAP_MIN)), Ok(()));
+        assert_eq!(
+            with(|s| s.drop = Some(DropOrder::Newest)),
+            Err(SpecError::Drop)
+        );
+        let below = |s: &mut StreamSpec| {
+            s.cap = Some(Rate::from_mbps(1));
+            let guarantee = Guarantee::rate(Rate::from_mbps(2), 0.95);
+            s.guarantee = Some(Box::new(guarantee));
+        };
+        let refused = with(below).expect_err("less than what is promised");
+        assert!(
+            refused.to_string().contains("less than the 2.00 Mbit/s"),
+            "{refused}"
+        );
+        let unreliable = |s: &mut StreamSpec| {
+            s.reliable = false;
+            s.drop = Some(DropOrder::Oldest);
+        };
+        assert_eq!(with(unreliable), Ok(()));
     }
 }

@@ -9,10 +9,11 @@ use super::{CODE_APPLICATION, CODE_CHANNEL_ONLY, Engine, find};
 use crate::{
     config::CHANNELS_MAX,
     event::{Adu, SendError, SessionCloseReason, StreamError},
+    knobs::Knobs,
     links::{Link, LinkState},
     promise::{Explanation, Grant},
     session::{Parts, Session},
-    stats::{ChannelReport, SessionStats, StreamStats},
+    stats::{ChannelReport, LatencyMode, SessionStats, StreamStats, latency_modes},
 };
 
 impl Engine {
@@ -183,7 +184,53 @@ impl Engine {
         stream: StreamId,
         data: Bytes,
     ) -> Result<u64, SendError> {
-        self.session(session)?.send(now, stream, data)
+        self.session(session)?.send(now, stream, data, 0)
+    }
+
+    /// As [`Engine::send`], of this importance: where a stream drops the least important first, those of
+    /// the smallest number go. [`Engine::send`] gives 0. It stays with the sender.
+    ///
+    /// # Errors
+    /// As [`Engine::send`].
+    pub fn send_important(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        stream: StreamId,
+        data: Bytes,
+        importance: u8,
+    ) -> Result<u64, SendError> {
+        self.session(session)?.send(now, stream, data, importance)
+    }
+
+    /// Changes the importance of an ADU that was handed over; false when its fate is known already.
+    ///
+    /// # Errors
+    /// No such session or stream.
+    pub fn set_importance(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        adu: u64,
+        importance: u8,
+    ) -> Result<bool, StreamError> {
+        self.session(session)?
+            .set_importance(stream, adu, importance)
+    }
+
+    /// Changes weight, cap or drop order of what this side sends on an open stream, from the next packet
+    /// on. Nothing changes when this is refused.
+    ///
+    /// # Errors
+    /// No such session or stream; a value is out of range.
+    pub fn adjust(
+        &mut self,
+        _now: Instant,
+        session: SessionId,
+        stream: StreamId,
+        knobs: Knobs,
+    ) -> Result<(), StreamError> {
+        self.session(session)?.adjust(stream, knobs)
     }
 
     /// As [`Engine::send`], but refuses an ADU that would miss its stream's lifetime, as far as the
@@ -202,7 +249,7 @@ impl Engine {
         if let Some(refusal) = session.would_miss(stream, data.len()) {
             return Err(refusal);
         }
-        session.send(now, stream, data)
+        session.send(now, stream, data, 0)
     }
 
     /// Bytes that the stream's send buffer will take; one ADU more is accepted while it is not 0.
@@ -313,6 +360,12 @@ impl Engine {
             Some(session) => session.channel_stats(&mut self.endpoint),
             None => Vec::new(),
         }
+    }
+
+    /// The latencies that a session's packets meet: one for each channel, or for channels that are alike; see
+    /// [`latency_modes`](crate::stats::latency_modes).
+    pub fn latency_modes(&mut self, session: SessionId) -> Vec<LatencyMode> {
+        latency_modes(&self.channel_stats(session))
     }
 
     /// The open streams of a session.

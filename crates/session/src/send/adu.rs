@@ -16,10 +16,14 @@ pub(super) struct SendAdu {
     /// Bytes acknowledged; empty until the first partial acknowledgement.
     pub acked: Ranges,
     pub acked_bytes: u64,
+    /// Bytes that will not arrive any more, of a broken ADU; an ADU has at most 16 MiB.
+    pub lost_bytes: u32,
     /// A fragment of an unreliable ADU was lost.
     pub broken: bool,
     /// Fate known; the entry only waits for those before it.
     pub done: bool,
+    /// What the application said; the smallest is dropped first where the stream's drop order says so.
+    pub importance: u8,
     pub deadline: Option<Instant>,
     pub queued_at: Instant,
     /// Ranges of which more than one copy is in flight, with the number of extra copies.
@@ -27,14 +31,21 @@ pub(super) struct SendAdu {
 }
 
 impl SendAdu {
-    pub(super) fn new(now: Instant, data: Bytes, deadline: Option<Instant>) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        data: Bytes,
+        deadline: Option<Instant>,
+        importance: u8,
+    ) -> Self {
         Self {
             data,
             sent: 0,
             acked: Ranges::default(),
             acked_bytes: 0,
+            lost_bytes: 0,
             broken: false,
             done: false,
+            importance,
             deadline,
             queued_at: now,
             copies: Vec::new(),

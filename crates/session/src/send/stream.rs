@@ -2,8 +2,8 @@
 
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
-use anabranch_base::{Instant, StreamId};
-use anabranch_sched::StreamSpec;
+use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_sched::{DropOrder, StreamSpec};
 use bytes::Bytes;
 
 use super::{ADU_OVERHEAD_BYTES, adu::SendAdu};
@@ -31,13 +31,31 @@ pub(crate) trait Outlook {
     fn error(&self) -> Duration;
 }
 
-/// What became of an ADU.
+/// A packet was acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Receipt {
+    pub at: Instant,
+    pub channel: ChannelId,
+    pub rtt: Duration,
+}
+
+/// What became of an ADU.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AduFate {
-    /// All of it is at the peer's node; with the time since it was handed over.
-    Acked(Duration),
+    /// All of it is at the peer's node.
+    Acked {
+        /// Time since it was handed over.
+        age: Duration,
+        /// Of the packet whose acknowledgement completed it.
+        receipt: Receipt,
+    },
+    /// It was dropped before any of it was sent, because too much waits.
+    Dropped,
     /// Part of it was lost, and it is not to be sent again.
-    Lost,
+    Lost {
+        /// The bytes that did arrive; of streams with `notify` only.
+        arrived: Vec<Range<u64>>,
+    },
     /// It outlived its lifetime.
     Expired {
         /// Credit it had used; `Some` when the receiver must be told not to wait for it.
@@ -46,7 +64,7 @@ pub(crate) enum AduFate {
 }
 
 /// An ADU whose fate is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     pub sequence: u64,
     pub fate: AduFate,
@@ -94,6 +112,7 @@ pub(crate) struct Counters {
     pub acked_adus: u64,
     pub lost_adus: u64,
     pub expired_adus: u64,
+    pub shed_adus: u64,
     pub repaired_bytes: u64,
     pub copied_bytes: u64,
 }
@@ -123,7 +142,7 @@ impl SendStream {
     }
 
     /// Queues an ADU and returns its sequence.
-    pub(crate) fn push(&mut self, now: Instant, data: Bytes) -> u64 {
+    pub(crate) fn push(&mut self, now: Instant, data: Bytes, importance: u8) -> u64 {
         let sequence = self.end();
         let deadline = self.spec.lifetime.map(|lifetime| now + lifetime);
         self.backlog += data.len() as u64;
@@ -134,7 +153,8 @@ impl SendStream {
             // Of one only: most streams that idle have carried single messages.
             self.adus.reserve_exact(1);
         }
-        self.adus.push_back(SendAdu::new(now, data, deadline));
+        self.adus
+            .push_back(SendAdu::new(now, data, deadline, importance));
         sequence
     }
 
@@ -323,7 +343,8 @@ impl SendStream {
     /// would be of no use any more.
     pub(crate) fn copy_piece(&mut self, place: Place, length: usize) -> Option<Piece> {
         let range = place.offset as u64..(place.offset + length) as u64;
-        let adu = self.adu(place.sequence).filter(|adu| !adu.done)?;
+        let adu = self.adu(place.sequence);
+        let adu = adu.filter(|adu| !adu.done && !adu.broken)?;
         if adu.acked.covers(&range) {
             return None;
         }
@@ -342,7 +363,7 @@ impl SendStream {
     /// A fragment was acknowledged.
     pub(crate) fn on_acked(
         &mut self,
-        now: Instant,
+        receipt: Receipt,
         place: Place,
         length: usize,
     ) -> Option<Settled> {
@@ -352,9 +373,9 @@ impl SendStream {
         }
         let range = place.offset as u64..(place.offset + length) as u64;
         if adu.acknowledge(range) {
-            let age = now.since(adu.queued_at);
+            let age = receipt.at.since(adu.queued_at);
             self.counters.acked_adus += 1;
-            return Some(self.settle(place.sequence, AduFate::Acked(age)));
+            return Some(self.settle(place.sequence, AduFate::Acked { age, receipt }));
         }
         self.settle_if_broken(place.sequence)
     }
@@ -378,10 +399,12 @@ impl SendStream {
             self.lost.push_back((place.sequence, range));
             return None;
         }
+        adu.lost_bytes += length as u32;
         if !adu.broken {
             adu.broken = true;
             // What was not sent yet is of no use without what was lost.
             let unsent = adu.unsent() as u64;
+            adu.lost_bytes += unsent as u32;
             adu.sent = adu.data.len();
             self.backlog -= unsent;
             self.advance_cursor();
@@ -402,13 +425,23 @@ impl SendStream {
         }
     }
 
+    /// Ends an ADU of which something was lost: at once, or when it is known of all of it whether it
+    /// arrived, if the application wants to know.
     fn settle_if_broken(&mut self, sequence: u64) -> Option<Settled> {
+        let notify = self.spec.notify;
         let adu = self.adu(sequence)?;
         if !adu.broken || adu.done {
             return None;
         }
+        let mut arrived = Vec::new();
+        if notify {
+            if adu.acked_bytes + u64::from(adu.lost_bytes) < adu.data.len() as u64 {
+                return None;
+            }
+            arrived.extend(adu.acked.iter());
+        }
         self.counters.lost_adus += 1;
-        Some(self.settle(sequence, AduFate::Lost))
+        Some(self.settle(sequence, AduFate::Lost { arrived }))
     }
 
     /// Drops every ADU whose deadline has passed.
@@ -490,6 +523,46 @@ impl SendStream {
             }
         }
         self.advance_cursor();
+    }
+
+    /// Drops ADUs in the stream's drop order until no more than `most_bytes` wait. Nothing that has begun
+    /// is dropped, and one of those that have not stays. O(n log n) in the ADUs that wait, when something is
+    /// to be dropped.
+    pub(crate) fn shed(&mut self, most_bytes: u64, settled: &mut Vec<Settled>) {
+        let Some(order) = self.spec.drop.filter(|_| self.backlog > most_bytes) else {
+            return;
+        };
+        let first = self.cursor;
+        let waiting = self.adus.iter().skip((first - self.base) as usize);
+        let mut victims: Vec<(u8, u64)> = (first..)
+            .zip(waiting)
+            .filter(|(_, adu)| !adu.done && adu.sent == 0)
+            .map(|(sequence, adu)| (adu.importance, sequence))
+            .collect();
+        match order {
+            DropOrder::Oldest => {}
+            DropOrder::Newest => victims.reverse(),
+            DropOrder::LeastImportant => victims.sort_unstable(),
+        }
+        victims.pop();
+        for (_, sequence) in victims {
+            if self.backlog <= most_bytes {
+                break;
+            }
+            let adu = self.adu(sequence).expect("it waits");
+            let unsent = adu.unsent() as u64;
+            adu.sent = adu.data.len();
+            self.backlog -= unsent;
+            self.counters.shed_adus += 1;
+            settled.push(self.settle(sequence, AduFate::Dropped));
+        }
+        self.advance_cursor();
+    }
+
+    /// Changes the importance of an ADU; whether it is still known.
+    pub(crate) fn set_importance(&mut self, sequence: u64, importance: u8) -> bool {
+        let adu = self.adu(sequence).filter(|adu| !adu.done);
+        adu.map(|adu| adu.importance = importance).is_some()
     }
 
     /// Ends an ADU that is late or will be.

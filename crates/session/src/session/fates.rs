@@ -9,6 +9,7 @@ use super::Session;
 use crate::{
     event::Event,
     flight::{Item, Packet},
+    send::Receipt,
     wire::Control,
 };
 
@@ -33,7 +34,12 @@ impl Session {
                 let (number, bytes) = (fate.container, packet.wire_bytes);
                 self.measures
                     .acked(channel, number, bytes, packet.sent_at, rtt);
-                self.on_packet_acked(now, channel, &packet, events);
+                let receipt = Receipt {
+                    at: now,
+                    channel,
+                    rtt,
+                };
+                self.on_packet_acked(receipt, &packet, events);
             }
             Outcome::Lost => {
                 self.measures.lost(channel, fate.container);
@@ -42,14 +48,8 @@ impl Session {
         }
     }
 
-    fn on_packet_acked(
-        &mut self,
-        now: Instant,
-        channel: ChannelId,
-        packet: &Packet,
-        events: &mut VecDeque<Event>,
-    ) {
-        if let Some(member) = self.member(channel) {
+    fn on_packet_acked(&mut self, receipt: Receipt, packet: &Packet, events: &mut VecDeque<Event>) {
+        if let Some(member) = self.member(receipt.channel) {
             member.introduced = true;
         }
         self.establish(events);
@@ -61,7 +61,7 @@ impl Session {
                     };
                     half.announced = true;
                     self.promises.acked(place.stream, *length as u64);
-                    if let Some(settled) = half.on_acked(now, *place, *length) {
+                    if let Some(settled) = half.on_acked(receipt, *place, *length) {
                         self.settle(place.stream, [settled], events);
                     }
                 }

@@ -186,6 +186,7 @@ impl Session {
         if spec.duplex {
             let mut half = self.sending_half(stream, shared.clone());
             half.announced = true;
+            self.shares.note_order(stream, &shared);
             self.send.insert(stream, half);
         }
         self.recv

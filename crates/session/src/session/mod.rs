@@ -11,7 +11,7 @@
 //! | `views` | what the policy sees of the streams |
 //! | `copies` | second copies for the tail of a transfer and for pressing packets in danger |
 //! | `promises` | admission, and promises as windows end |
-//! | `shares` | `Throttle` events |
+//! | `shares` | what each stream may send: `Throttle` events, caps, what is dropped beyond them |
 
 mod copies;
 mod fates;
@@ -443,6 +443,7 @@ impl Session {
         let reports = self.members.iter().filter_map(|m| m.collector.due()).min();
         let dial = self.links.iter().filter_map(LinkState::next_dial).min();
         let window = self.measures.due();
+        let rest = self.shares.rests_at();
         [
             self.pump_at,
             timed_out,
@@ -450,6 +451,7 @@ impl Session {
             dial,
             self.expire_at,
             window,
+            rest,
         ]
         .into_iter()
         .flatten()
@@ -481,6 +483,7 @@ impl Session {
     pub(crate) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         self.expire(now, events);
         self.advance_measures(now, events);
+        self.shares.rest(now);
         for member in &mut self.members {
             if let Some(report) = member.collector.take(now) {
                 member.control.push_back(report);
@@ -561,6 +564,7 @@ impl Session {
             acked_adus: 0,
             lost_adus: 0,
             expired_adus: 0,
+            shed_adus: 0,
             repaired_bytes: 0,
             copied_bytes: 0,
             backlog_bytes: 0,
@@ -580,6 +584,7 @@ impl Session {
                     acked_adus: counters.acked_adus,
                     lost_adus: counters.lost_adus,
                     expired_adus: counters.expired_adus,
+                    shed_adus: counters.shed_adus,
                     repaired_bytes: counters.repaired_bytes,
                     copied_bytes: counters.copied_bytes,
                     backlog_bytes: stream.backlog_bytes(),

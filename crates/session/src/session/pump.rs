@@ -15,7 +15,7 @@ use crate::{
     event::Event,
     flight::{Item, Packet},
     report::TIMESTAMP_PERIOD,
-    send::{Outlook, Piece},
+    send::{Outlook, Piece, SendStream},
     wire::{
         self, Control,
         container::{self, HEADER_BYTES_MAX},
@@ -60,6 +60,7 @@ impl Session {
         self.pump_at = None;
         self.expire(now, events);
         self.dirty = false;
+        self.advance_caps(now);
         self.send.sort_touched();
         self.queue_finishes();
         self.sweep_active();
@@ -90,6 +91,8 @@ impl Session {
         }
         self.flush_control(now, endpoint, &scratch, touched);
         self.settle_limits(endpoint, &scratch);
+        self.wait_for_caps();
+        self.shed(&scratch, events);
         self.note_shares(now, &scratch, events);
         self.scratch = scratch;
     }
@@ -261,10 +264,13 @@ impl Session {
     }
 
     fn is_sendable(&self, stream: StreamId) -> bool {
-        let credit = self.session_credit();
-        self.send
-            .get(&stream)
-            .is_some_and(|half| half.is_sendable(credit))
+        let half = self.send.get(&stream);
+        half.is_some_and(|half| self.may_send(half, self.session_credit()))
+    }
+
+    /// Whether the stream has something to send and both credit and its cap allow it.
+    pub(super) fn may_send(&self, half: &SendStream, credit: u64) -> bool {
+        half.is_sendable(credit) && !(half.spec.cap.is_some() && self.shares.is_spent(half.id))
     }
 
     /// Takes as many pieces of one stream as fit; returns their bytes.
@@ -282,6 +288,9 @@ impl Session {
                 return bytes;
             };
             let room = builder.room();
+            if half.spec.cap.is_some() && self.shares.is_spent(stream) {
+                return bytes;
+            }
             let piece = half.take_piece(now, credit, |place| {
                 // Room for an explicit length is kept unless the fragment fills the container.
                 room.saturating_sub(fragment_overhead(place, false))
@@ -291,6 +300,9 @@ impl Session {
             };
             self.charged += piece.charge;
             bytes += piece.data.len();
+            if let Some(cap) = half.spec.cap {
+                self.shares.charge(now, stream, cap, piece.data.len());
+            }
             builder.add(&piece);
             pieces.push(piece);
             if builder.room() < FRAGMENT_BYTES_MIN {

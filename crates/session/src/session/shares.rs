@@ -1,42 +1,229 @@
-//! `Throttle` events: what share of the session's capacity each stream may count on.
+//! What each stream may send: shares of the session's capacity, caps, and what is dropped beyond them.
 //!
-//! The basic form: the delivery rates of all channels, divided among the streams that are sending,
-//! by weight within the highest priority that is sending.
+//! Every 200 ms the capacity of all channels is divided among the streams that want to send
+//! ([`allocation`](anabranch_sched::allocation)). What a stream wants is learned from what it was given to
+//! send, and is all that its cap allows while its buffer is full. What it is told (`Throttle`) is its
+//! offer: what it would get if it alone wanted more.
+//!
+//! Shares among streams that all have a backlog are enforced by the scheduler, packet by packet; caps by a
+//! bucket here; and what a stream with a drop order has waiting beyond its share is dropped here.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
 use anabranch_base::{Instant, Rate, StreamId};
+use anabranch_sched::{
+    ChannelView, StreamSpec,
+    allocation::{Allocator, Ask, Reserve},
+};
 
 use super::{Session, pump::Scratch};
-use crate::event::Event;
+use crate::{
+    event::Event,
+    send::{SendStream, Settled},
+};
 
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_millis(200);
 /// A stream counts as sending for this long after its last fragment.
 const SENDING: Duration = Duration::from_millis(500);
-/// Relative change of a share that is worth an event.
-const CHANGE: f64 = 0.25;
+/// Relative change of an offer that is worth an event: one in four.
+const CHANGE: u64 = 4;
+/// What a stream with a drop order may have waiting, in time at its share; its lifetime if that is shorter.
+const QUEUE: Duration = Duration::from_millis(500);
+/// What a capped stream may send at once after a silence, in time at its cap.
+const BURST: Duration = Duration::from_millis(50);
+/// A capped stream waits until it may send this much again, in time at its cap: so that not every packet
+/// wakes the pump.
+const QUANTUM: Duration = Duration::from_millis(5);
+
+/// What is known of a stream that is sending. Key: stream.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    stream: StreamId,
+    /// Bytes accepted from the application until the last look.
+    accepted_bytes: u64,
+    /// What it was given to send, smoothed.
+    demand_bps: u64,
+    /// `None` before the first division.
+    offer_bps: Option<u64>,
+    /// The offer in the last event.
+    told_bps: Option<u64>,
+}
 
 /// Key: session.
 #[derive(Debug)]
 pub(super) struct Shares {
     check_at: Instant,
-    told: BTreeMap<StreamId, f64>,
+    /// Of streams that are sending, by stream, ascending.
+    accounts: Vec<Account>,
+    /// Of streams with a cap that are not at rest.
+    buckets: BTreeMap<StreamId, Bucket>,
+    /// Streams with a drop order, and some that had one.
+    droppers: BTreeSet<StreamId>,
+    allocator: Allocator,
+    asks: Vec<Ask>,
 }
 
 impl Shares {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             check_at: now + PERIOD,
-            told: BTreeMap::new(),
+            accounts: Vec::new(),
+            buckets: BTreeMap::new(),
+            droppers: BTreeSet::new(),
+            allocator: Allocator::default(),
+            asks: Vec::new(),
         }
+    }
+
+    /// When what is kept of streams that send may go, because the pump has had no reason to run for long.
+    pub(super) fn rests_at(&self) -> Option<Instant> {
+        (!self.accounts.is_empty()).then(|| self.check_at + SENDING)
+    }
+
+    /// Gives memory back when all streams have fallen silent: idle ones are to be small.
+    pub(super) fn rest(&mut self, now: Instant) {
+        if self.rests_at().is_some_and(|at| at <= now) {
+            self.accounts = Vec::new();
+            self.asks.clear();
+            self.shrink();
+        }
+    }
+
+    /// Gives memory back that many streams needed which are silent now.
+    fn shrink(&mut self) {
+        if self.asks.capacity() > 4 * self.asks.len() + 64 {
+            self.asks.shrink_to(2 * self.asks.len());
+            self.allocator = Allocator::default();
+        }
+    }
+
+    /// The stream is there, or its spec has changed.
+    pub(super) fn note_order(&mut self, stream: StreamId, spec: &StreamSpec) {
+        if spec.drop.is_some() {
+            self.droppers.insert(stream);
+        }
+    }
+
+    /// Whether the stream has used up what its cap allows for now.
+    pub(super) fn is_spent(&self, stream: StreamId) -> bool {
+        self.buckets.get(&stream).is_some_and(Bucket::is_spent)
+    }
+
+    /// A stream with this cap has sent `bytes`.
+    pub(super) fn charge(&mut self, now: Instant, stream: StreamId, cap: Rate, bytes: usize) {
+        let bucket = self.buckets.entry(stream);
+        let bucket = bucket.or_insert_with(|| Bucket::new(now, cap));
+        bucket.advance(now, cap);
+        bucket.charge(bytes);
+    }
+
+    fn offer(&self, stream: StreamId) -> Option<Rate> {
+        let place = self.place(stream).ok()?;
+        self.accounts[place].offer_bps.map(Rate::from_bps)
+    }
+
+    fn place(&self, stream: StreamId) -> Result<usize, usize> {
+        self.accounts
+            .binary_search_by_key(&stream, |account| account.stream)
+    }
+}
+
+/// A token bucket in bits · ns/s, exact: in any time t, a stream sends at most cap · t, what the bucket
+/// holds ([`BURST`] at the cap) and the packet with which it was used up. Key: stream.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    at: Instant,
+    cap_bps: u64,
+    /// Negative after the last packet; then nothing is sent until a quantum is there.
+    credit: i128,
+    /// Used up, and a quantum is not there yet.
+    waits: bool,
+}
+
+/// Units of credit in a byte.
+const PER_BYTE: i128 = 8 * 1_000_000_000;
+
+impl Bucket {
+    fn new(now: Instant, cap: Rate) -> Self {
+        let mut bucket = Self {
+            at: now,
+            cap_bps: cap.as_bps(),
+            credit: 0,
+            waits: false,
+        };
+        bucket.credit = bucket.worth(BURST);
+        bucket
+    }
+
+    fn worth(&self, time: Duration) -> i128 {
+        i128::from(self.cap_bps) * time.as_nanos().min(u128::from(u64::MAX)) as i128
+    }
+
+    /// Adds what has been earned since the last time, at the cap of that time; then `cap` holds.
+    fn advance(&mut self, now: Instant, cap: Rate) {
+        self.credit += self.worth(now.since(self.at));
+        self.at = now;
+        self.cap_bps = cap.as_bps();
+        self.credit = self.credit.min(self.worth(BURST));
+        self.waits = self.waits && self.credit < self.worth(QUANTUM);
+    }
+
+    fn charge(&mut self, bytes: usize) {
+        self.credit -= bytes as i128 * PER_BYTE;
+        self.waits = self.waits || self.credit <= 0;
+    }
+
+    fn is_spent(&self) -> bool {
+        self.waits
+    }
+
+    /// When a quantum will be there.
+    fn ready_at(&self) -> Instant {
+        let missing = self.worth(QUANTUM) - self.credit;
+        let nanos = missing.max(0) / i128::from(self.cap_bps.max(1)) + 1;
+        self.at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// As if it had never been used.
+    fn is_full(&self) -> bool {
+        self.credit >= self.worth(BURST)
     }
 }
 
 impl Session {
+    /// Fills the buckets of capped streams, and forgets those that are full.
+    pub(super) fn advance_caps(&mut self, now: Instant) {
+        let send = &mut self.send;
+        self.shares.buckets.retain(|stream, bucket| {
+            let Some(cap) = send.get(stream).and_then(|half| half.spec.cap) else {
+                return false;
+            };
+            let was_spent = bucket.is_spent();
+            bucket.advance(now, cap);
+            if was_spent && !bucket.is_spent() {
+                // What the policy sees of the stream has changed.
+                send.get_mut(stream);
+            }
+            !bucket.is_full()
+        });
+    }
+
+    /// Wakes the pump for streams that have used up what their caps allow.
+    pub(super) fn wait_for_caps(&mut self) {
+        for (stream, bucket) in &self.shares.buckets {
+            let waits = |half: &SendStream| half.backlog_bytes() > 0;
+            if bucket.is_spent() && self.send.get(stream).is_some_and(|half| waits(half)) {
+                let at = bucket.ready_at();
+                self.pump_at = Some(self.pump_at.map_or(at, |earlier| earlier.min(at)));
+            }
+        }
+    }
+
+    /// Divides capacity anew when it is time to, and tells streams whose offers have changed.
     pub(super) fn note_shares(
         &mut self,
         now: Instant,
@@ -47,41 +234,200 @@ impl Session {
             return;
         }
         self.shares.check_at = now + PERIOD;
-        let capacity: f64 = scratch.channels.iter().map(|c| c.rate_bytes_per_s).sum();
-        let sending = || {
-            self.send
-                .values()
-                .filter(|half| half.sent_at.is_some_and(|at| now.since(at) < SENDING))
-        };
-        let weights: f64 = sending().map(|half| f64::from(half.spec.weight)).sum();
-        if weights <= 0.0 {
-            self.shares.told = BTreeMap::new();
+        let capacity: f64 = scratch.channels.iter().map(capacity_bytes_per_s).sum();
+        let capacity_bps = (8.0 * capacity) as u64;
+        self.note_demands(now);
+        self.shares.shrink();
+        if capacity_bps == 0 {
             return;
         }
-        if capacity <= 0.0 {
-            return;
-        }
-        let mut told = BTreeMap::new();
-        for half in sending() {
-            let share = capacity * f64::from(half.spec.weight) / weights;
-            let before = self.shares.told.get(&half.id).copied();
-            let changed = before.is_none_or(|before| (share - before).abs() > CHANGE * before);
-            if changed {
+        let shares = &mut self.shares;
+        shares.allocator.allocate(capacity_bps, &shares.asks);
+        let offers = shares.allocator.offers(&shares.asks);
+        for (account, &offer) in shares.accounts.iter_mut().zip(offers) {
+            account.offer_bps = Some(offer);
+            let changed = |before: u64| offer.abs_diff(before) > before / CHANGE;
+            if account.told_bps.is_none_or(changed) {
+                account.told_bps = Some(offer);
                 events.push_back(Event::Throttle {
                     session: self.id,
-                    stream: half.id,
-                    rate: Rate::from_bps((share * 8.0) as u64),
+                    stream: account.stream,
+                    rate: Rate::from_bps(offer),
                 });
             }
-            told.insert(
-                half.id,
-                if changed {
-                    share
-                } else {
-                    before.unwrap_or(share)
-                },
-            );
         }
-        self.shares.told = told;
+    }
+
+    /// Learns what streams want, and makes an account and an ask of each that wants something.
+    fn note_demands(&mut self, now: Instant) {
+        let before = std::mem::take(&mut self.shares.accounts);
+        self.shares.asks.clear();
+        for half in self.send.values() {
+            let sends = half.sent_at.is_some_and(|at| now.since(at) < SENDING);
+            if !sends && half.backlog_bytes() == 0 {
+                continue;
+            }
+            let known = before.binary_search_by_key(&half.id, |account| account.stream);
+            let known = known.ok().map(|place| before[place]);
+            let account = Account::of(half, known);
+            self.shares.accounts.push(account);
+            let claim = self.promises.claim(half.id);
+            self.shares.asks.push(Ask {
+                priority: half.spec.priority,
+                weight: half.spec.weight,
+                demand: (!half.blocked).then_some(account.demand_bps),
+                cap: half.spec.cap.map(Rate::as_bps),
+                claim: claim.map(|claim| Reserve {
+                    rank: claim.rank,
+                    rate: (claim.bytes_per_s * 8.0) as u64,
+                }),
+            });
+        }
+    }
+
+    /// Drops what streams with a drop order have waiting beyond their shares, where it is the shares that
+    /// hold them back: no slot is left, or the cap is used up.
+    pub(super) fn shed(&mut self, scratch: &Scratch, events: &mut VecDeque<Event>) {
+        if self.shares.droppers.is_empty() {
+            return;
+        }
+        let send = &self.send;
+        let is_dropper = |stream: &StreamId| {
+            let half = send.get(stream);
+            half.is_some_and(|half| half.spec.drop.is_some())
+        };
+        self.shares.droppers.retain(is_dropper);
+        let no_slot = scratch.channels.iter().all(|channel| channel.slots == 0);
+        let is_held_back = |stream: &StreamId| {
+            let waits = send
+                .get(stream)
+                .is_some_and(|half| half.backlog_bytes() > 0);
+            waits && (no_slot || self.shares.is_spent(*stream))
+        };
+        let droppers = self.shares.droppers.iter().copied();
+        let held_back: Vec<StreamId> = droppers.filter(is_held_back).collect();
+        for stream in held_back {
+            let offer = self.shares.offer(stream);
+            let Some(half) = self.send.get_mut(&stream) else {
+                continue;
+            };
+            let Some(rate) = offer.into_iter().chain(half.spec.cap).min() else {
+                continue;
+            };
+            let time = half.spec.lifetime.map_or(QUEUE, |life| life.min(QUEUE));
+            let most_bytes = (rate.as_bytes_per_s() * time.as_secs_f64()) as u64;
+            let mut settled: Vec<Settled> = Vec::new();
+            half.shed(most_bytes, &mut settled);
+            if !settled.is_empty() {
+                self.settle(stream, settled, events);
+            }
+        }
+    }
+}
+
+impl Account {
+    /// The stream's account, with what it wanted since the last look: what it was given to send, and what
+    /// it had waiting at the end. A rise counts at once, a fall by half.
+    fn of(half: &SendStream, known: Option<Self>) -> Self {
+        let accepted = half.counters.bytes;
+        let (since, smoothed) = match known {
+            Some(account) => (accepted - account.accepted_bytes, account.demand_bps),
+            None => (half.held_bytes() as u64, 0),
+        };
+        // What was accepted and still waits is in both.
+        let wanted = since.max(half.backlog_bytes());
+        let demand = Rate::from_bytes_per(wanted, PERIOD).as_bps();
+        Self {
+            stream: half.id,
+            accepted_bytes: accepted,
+            demand_bps: demand.max(smoothed / 2 + demand / 2),
+            offer_bps: known.and_then(|account| account.offer_bps),
+            told_bps: known.and_then(|account| account.told_bps),
+        }
+    }
+}
+
+/// What a channel carries: what it delivers while it is full, else at least what its window allows.
+fn capacity_bytes_per_s(view: &ChannelView) -> f64 {
+    let delivered = view.rate_bytes_per_s;
+    if view.slots == 0 || view.rtt_smoothed.is_zero() {
+        return delivered;
+    }
+    delivered.max(view.window_bytes as f64 / view.rtt_smoothed.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However a stream asks: between any two packets it has sent no more than the cap allows for the
+        /// time, the burst, and one packet.
+        #[test]
+        fn a_cap_holds_over_every_interval(
+            cap_kbps in 1..100_000_u64,
+            steps in proptest::collection::vec((0..50_000_u64, 1..1500_usize), 1..200),
+        ) {
+            let cap = Rate::from_kbps(cap_kbps);
+            let mut now = Instant::from_secs(1);
+            let mut bucket = Bucket::new(now, cap);
+            let mut sent: Vec<(Instant, usize)> = Vec::new();
+            for (micros, bytes) in steps {
+                now += Duration::from_micros(micros);
+                bucket.advance(now, cap);
+                while !bucket.is_spent() && sent.len() < 2000 {
+                    bucket.charge(bytes);
+                    sent.push((now, bytes));
+                }
+                prop_assert!(bucket.ready_at() > now || sent.len() >= 2000);
+            }
+            let burst = cap.as_bytes_per_s() * BURST.as_secs_f64();
+            for (first, (from, _)) in sent.iter().enumerate().step_by(7) {
+                let mut total = 0;
+                for (until, bytes) in &sent[first..] {
+                    total += bytes;
+                    let allowed = cap.as_bytes_per_s() * until.since(*from).as_secs_f64() + burst;
+                    prop_assert!(total as f64 <= allowed + 1500.0 + 1e-6);
+                }
+            }
+        }
+
+        /// A stream that always has something to send gets its cap: no less than a quantum short.
+        #[test]
+        fn a_cap_is_reached(cap_kbps in 100..100_000_u64, bytes in 100..1500_usize) {
+            let cap = Rate::from_kbps(cap_kbps);
+            let start = Instant::from_secs(1);
+            let (mut now, mut bucket, mut total) = (start, Bucket::new(start, cap), 0);
+            while now.since(start) < Duration::from_secs(2) {
+                bucket.advance(now, cap);
+                while !bucket.is_spent() {
+                    bucket.charge(bytes);
+                    total += bytes;
+                }
+                now = bucket.ready_at();
+            }
+            let due = cap.as_bytes_per_s() * 2.0;
+            let quantum = cap.as_bytes_per_s() * QUANTUM.as_secs_f64();
+            prop_assert!(total as f64 >= due - quantum - 1.0, "{} of {}", total, due);
+        }
+    }
+
+    #[test]
+    fn a_silence_saves_up_no_more_than_a_burst() {
+        let cap = Rate::from_kbps(800);
+        let mut bucket = Bucket::new(Instant::EPOCH, cap);
+        bucket.charge(5_000);
+        assert!(bucket.is_spent(), "50 ms at 100 kB/s");
+        bucket.advance(Instant::from_millis(4), cap);
+        assert!(bucket.is_spent(), "not a quantum yet");
+        bucket.advance(Instant::from_millis(5), cap);
+        assert!(!bucket.is_spent() && !bucket.is_full());
+        bucket.advance(Instant::from_secs(100), cap);
+        assert!(bucket.is_full());
+        bucket.charge(4_999);
+        assert!(!bucket.is_spent());
+        bucket.charge(1);
+        assert!(bucket.is_spent());
     }
 }

@@ -11,6 +11,7 @@ use super::Session;
 use crate::{
     config::{INITIAL_STREAM_CREDIT_BYTES, STREAMS_MAX},
     event::{Adu, Event, SendError, StreamError},
+    knobs::Knobs,
     recv::RecvStream,
     send::{ADU_OVERHEAD_BYTES, AduFate, SendStream, Settled},
     wire::Control,
@@ -34,6 +35,7 @@ impl Session {
         if spec.duplex {
             self.recv.insert(id, self.receiving_half(id, spec.clone()));
         }
+        self.shares.note_order(id, &spec);
         self.send.insert(id, self.sending_half(id, spec));
         Ok(id)
     }
@@ -55,6 +57,7 @@ impl Session {
         now: Instant,
         stream: StreamId,
         data: Bytes,
+        importance: u8,
     ) -> Result<u64, SendError> {
         let buffer = self.send_buffer;
         let half = self
@@ -84,7 +87,7 @@ impl Session {
             self.expire_at = Some(self.expire_at.map_or(at, |earlier| earlier.min(at)));
             self.has_lifetimes = true;
         }
-        let sequence = half.push(now, data);
+        let sequence = half.push(now, data, importance);
         self.active.insert(stream);
         Ok(sequence)
     }
@@ -104,6 +107,31 @@ impl Session {
         self.send
             .get(&stream)
             .map_or(0, |half| self.send_buffer.saturating_sub(half.held_bytes()))
+    }
+
+    /// Changes how important an ADU is that was not settled yet.
+    pub(crate) fn set_importance(
+        &mut self,
+        stream: StreamId,
+        adu: u64,
+        importance: u8,
+    ) -> Result<bool, StreamError> {
+        let half = self.send.get_mut(&stream);
+        let half = half.ok_or(StreamError::UnknownStream(stream))?;
+        Ok(half.set_importance(adu, importance))
+    }
+
+    /// Changes knobs of an open stream; those that are `None` stay as they are.
+    pub(crate) fn adjust(&mut self, stream: StreamId, knobs: Knobs) -> Result<(), StreamError> {
+        let half = self.send.get_mut(&stream);
+        let half = half.ok_or(StreamError::UnknownStream(stream))?;
+        let mut spec = (*half.spec).clone();
+        knobs.apply(&mut spec);
+        spec.validate()?;
+        self.shares.note_order(stream, &spec);
+        half.spec = Arc::new(spec);
+        self.dirty = true;
+        Ok(())
     }
 
     pub(crate) fn finish(&mut self, stream: StreamId) -> Result<(), StreamError> {
@@ -227,18 +255,26 @@ impl Session {
         } in settled
         {
             match fate {
-                AduFate::Acked(rtt) if notify => events.push_back(Event::Acked {
+                AduFate::Acked { age, receipt } if notify => events.push_back(Event::Acked {
                     session,
                     stream,
                     adu,
-                    rtt,
+                    rtt: age,
+                    channel: receipt.channel,
+                    packet_rtt: receipt.rtt,
                 }),
-                AduFate::Lost if notify => events.push_back(Event::Lost {
+                AduFate::Lost { arrived } if notify => events.push_back(Event::Lost {
+                    session,
+                    stream,
+                    adu,
+                    arrived,
+                }),
+                AduFate::Dropped => events.push_back(Event::Dropped {
                     session,
                     stream,
                     adu,
                 }),
-                AduFate::Acked(_) | AduFate::Lost => {}
+                AduFate::Acked { .. } | AduFate::Lost { .. } => {}
                 AduFate::Expired { skip } => {
                     events.push_back(Event::Expired {
                         session,

@@ -91,7 +91,7 @@ impl Session {
         } else {
             for &stream in self.send.touched() {
                 let half = self.send.get(&stream);
-                let half = half.filter(|half| half.is_sendable(credit));
+                let half = half.filter(|half| self.may_send(half, credit));
                 let view = half.map(|half| self.stream_view(half, &scratch.channels));
                 views.put(stream, view);
             }
@@ -109,7 +109,7 @@ impl Session {
         channels: &'a [ChannelView],
     ) -> impl Iterator<Item = StreamView> + 'a {
         self.active_halves()
-            .filter(move |half| half.is_sendable(credit))
+            .filter(move |half| self.may_send(half, credit))
             .map(move |half| self.stream_view(half, channels))
     }
 
@@ -126,7 +126,7 @@ impl Session {
         while let Some(index) = scratch.filled.pop() {
             let view = &mut scratch.streams.all[index];
             match self.send.get(&view.id) {
-                Some(half) if half.is_sendable(credit) && view.is_waiting() => {
+                Some(half) if self.may_send(half, credit) && view.is_waiting() => {
                     view.backlog_bytes = visible_backlog(half);
                     view.deadline = half.next_deadline();
                 }

@@ -69,7 +69,7 @@ pub enum Control {
     Open {
         /// The stream.
         stream: StreamId,
-        /// What it needs. `pinned` and `notify` stay with the sender.
+        /// What it needs. `pinned`, `notify`, `guarantee`, `cap` and `drop` stay with the sender.
         spec: StreamSpec,
     },
     /// 0x04: bytes that the stream may send in all.
@@ -422,6 +422,8 @@ fn read_spec(input: &mut Bytes) -> Result<StreamSpec, DecodeError> {
         lifetime: (!lifetime.is_zero()).then_some(lifetime),
         priority,
         weight,
+        cap: None,
+        drop: None,
         pinned: None,
         guarantee: None,
         may_split: true,

@@ -12,6 +12,14 @@ fn stream(reliable: bool, lifetime_ms: Option<u64>) -> SendStream {
     SendStream::new(StreamId(0), spec.into(), u64::MAX)
 }
 
+fn receipt(at: Instant) -> Receipt {
+    Receipt {
+        at,
+        channel: ChannelId(0),
+        rtt: Duration::ZERO,
+    }
+}
+
 fn take(stream: &mut SendStream, room: usize) -> Option<Piece> {
     stream.take_piece(Instant::EPOCH, u64::MAX, |_| room)
 }
@@ -19,7 +27,7 @@ fn take(stream: &mut SendStream, room: usize) -> Option<Piece> {
 #[test]
 fn an_adu_is_cut_to_the_room_there_is() {
     let mut s = stream(true, None);
-    s.push(Instant::EPOCH, Bytes::from(vec![7; 2500]));
+    s.push(Instant::EPOCH, Bytes::from(vec![7; 2500]), 0);
     let pieces: Vec<Piece> = std::iter::from_fn(|| take(&mut s, 1000)).collect();
     let shape: Vec<_> = pieces
         .iter()
@@ -31,7 +39,11 @@ fn an_adu_is_cut_to_the_room_there_is() {
     );
     assert_eq!(s.backlog_bytes(), 0);
     for (index, piece) in pieces.iter().enumerate() {
-        let settled = s.on_acked(Instant::from_millis(5), piece.place, piece.data.len());
+        let settled = s.on_acked(
+            receipt(Instant::from_millis(5)),
+            piece.place,
+            piece.data.len(),
+        );
         assert_eq!(settled.is_some(), index == 2);
     }
     assert!(s.is_settled());
@@ -41,7 +53,7 @@ fn an_adu_is_cut_to_the_room_there_is() {
 #[test]
 fn a_lost_fragment_goes_before_new_data() {
     let mut s = stream(true, None);
-    s.push(Instant::EPOCH, Bytes::from(vec![1; 3000]));
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 3000]), 0);
     let first = take(&mut s, 1000).expect("data");
     assert_eq!(s.on_lost(first.place, 1000), None);
     let again = take(&mut s, 600).expect("repair");
@@ -71,7 +83,7 @@ fn an_adu_at_the_edge_is_ended_but_not_begun() {
     let drops = |taken: usize, first_ms: u64, error_ms: u64| {
         let mut s = stream(true, Some(100));
         for at_ms in [0, 4, 60] {
-            s.push(Instant::from_millis(at_ms), Bytes::from(vec![0; 2000]));
+            s.push(Instant::from_millis(at_ms), Bytes::from(vec![0; 2000]), 0);
         }
         if taken > 0 {
             take(&mut s, taken).expect("data");
@@ -97,7 +109,7 @@ fn an_adu_at_the_edge_is_ended_but_not_begun() {
 fn hopeless_adus_give_way_to_younger_ones() {
     let mut s = stream(true, Some(100));
     for at_ms in [0, 30, 60] {
-        s.push(Instant::from_millis(at_ms), Bytes::from(vec![0; 1000]));
+        s.push(Instant::from_millis(at_ms), Bytes::from(vec![0; 1000]), 0);
     }
     take(&mut s, 400).expect("data");
     let mut settled = Vec::new();
@@ -122,18 +134,44 @@ fn hopeless_adus_give_way_to_younger_ones() {
 #[test]
 fn an_unreliable_adu_is_lost_with_its_first_fragment() {
     let mut s = stream(false, None);
-    s.push(Instant::EPOCH, Bytes::from(vec![1; 3000]));
-    s.push(Instant::EPOCH, Bytes::from(vec![2; 10]));
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 3000]), 0);
+    s.push(Instant::EPOCH, Bytes::from(vec![2; 10]), 0);
     let first = take(&mut s, 1000).expect("data");
     let settled = s.on_lost(first.place, 1000).expect("its fate is known");
-    assert_eq!(settled.fate, AduFate::Lost);
+    let arrived = Vec::new();
+    assert_eq!(settled.fate, AduFate::Lost { arrived });
     assert_eq!(take(&mut s, 1000).expect("next ADU").place.sequence, 1);
+}
+
+#[test]
+fn what_arrived_of_a_lost_adu_is_told() {
+    let spec = StreamSpec {
+        reliable: false,
+        notify: true,
+        ..StreamSpec::default()
+    };
+    let mut s = SendStream::new(StreamId(0), spec.into(), u64::MAX);
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 5000]), 0);
+    let pieces: Vec<Piece> = (0..4).filter_map(|_| take(&mut s, 1000)).collect();
+    let now = receipt(Instant::from_millis(5));
+    assert_eq!(s.on_acked(now, pieces[0].place, 1000), None);
+    assert_eq!(s.on_lost(pieces[1].place, 1000), None);
+    assert_eq!(s.backlog_bytes(), 0, "the last 1000 bytes are not sent");
+    assert!(s.copy_piece(pieces[2].place, 1000).is_none(), "nor copied");
+    assert_eq!(s.on_acked(now, pieces[3].place, 1000), None);
+    let settled = s
+        .on_acked(now, pieces[2].place, 1000)
+        .expect("all is known");
+    let arrived = vec![0..1000, 2000..4000];
+    assert_eq!(settled.fate, AduFate::Lost { arrived });
+    assert!(s.is_settled());
+    assert_eq!((s.held_bytes(), s.counters.lost_adus), (0, 1));
 }
 
 #[test]
 fn a_copy_in_flight_spares_the_repair() {
     let mut s = stream(true, None);
-    s.push(Instant::EPOCH, Bytes::from(vec![1; 500]));
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 500]), 0);
     let piece = take(&mut s, 1000).expect("data");
     s.copy_piece(piece.place, 500).expect("still useful");
     assert_eq!(s.on_lost(piece.place, 500), None);
@@ -145,14 +183,14 @@ fn a_copy_in_flight_spares_the_repair() {
 #[test]
 fn expired_adus_are_dropped_and_the_receiver_told() {
     let mut s = stream(true, Some(100));
-    s.push(Instant::EPOCH, Bytes::from(vec![1; 1500]));
-    s.push(Instant::EPOCH, Bytes::from(vec![2; 10]));
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 1500]), 0);
+    s.push(Instant::EPOCH, Bytes::from(vec![2; 10]), 0);
     take(&mut s, 1000).expect("data");
     let mut settled = Vec::new();
     s.expire(Instant::from_millis(99), &mut settled);
     assert!(settled.is_empty());
     s.expire(Instant::from_millis(100), &mut settled);
-    let fates: Vec<AduFate> = settled.iter().map(|s| s.fate).collect();
+    let fates: Vec<AduFate> = settled.iter().map(|s| s.fate.clone()).collect();
     assert_eq!(
         fates,
         [
@@ -170,8 +208,8 @@ fn expired_adus_are_dropped_and_the_receiver_told() {
 fn credit_is_charged_once_per_adu_and_respected() {
     let mut s = stream(true, None);
     s.credit = 1500 + ADU_OVERHEAD_BYTES;
-    s.push(Instant::EPOCH, Bytes::from(vec![1; 1500]));
-    s.push(Instant::EPOCH, Bytes::from(vec![1; 1]));
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 1500]), 0);
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 1]), 0);
     assert_eq!(
         take(&mut s, 1000).expect("data").charge,
         1500 + ADU_OVERHEAD_BYTES
@@ -220,7 +258,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Push(length) => {
-                    s.push(now, Bytes::from(vec![0; length]));
+                    s.push(now, Bytes::from(vec![0; length]), 0);
                 }
                 Step::Take(room) => {
                     if let Some(piece) = take(&mut s, room) {
@@ -229,7 +267,7 @@ proptest! {
                 }
                 Step::Ack(index) if !flight.is_empty() => {
                     let (place, length) = flight.swap_remove(index % flight.len());
-                    settled.extend(s.on_acked(now, place, length));
+                    settled.extend(s.on_acked(receipt(now), place, length));
                 }
                 Step::Lose(index) if !flight.is_empty() => {
                     let (place, length) = flight.swap_remove(index % flight.len());
@@ -250,7 +288,7 @@ proptest! {
         }
         loop {
             for (place, length) in flight.drain(..) {
-                settled.extend(s.on_acked(now, place, length));
+                settled.extend(s.on_acked(receipt(now), place, length));
             }
             match take(&mut s, 1200) {
                 Some(piece) => flight.push((piece.place, piece.data.len())),
@@ -263,4 +301,69 @@ proptest! {
         sequences.sort_unstable();
         prop_assert_eq!(sequences, (0..s.end()).collect::<Vec<_>>());
     }
+}
+
+/// What waits of ten ADUs of 1000 bytes, importance 2, 1, 0, 2, 1, 0 …, after `most_bytes` were left.
+fn left_of_ten(order: DropOrder, most_bytes: u64) -> Vec<u64> {
+    let spec = StreamSpec {
+        reliable: false,
+        drop: Some(order),
+        ..StreamSpec::default()
+    };
+    let mut s = SendStream::new(StreamId(0), spec.into(), u64::MAX);
+    for number in 0..10_u8 {
+        s.push(
+            Instant::EPOCH,
+            Bytes::from(vec![number; 1000]),
+            2 - number % 3,
+        );
+    }
+    // The first has begun.
+    take(&mut s, 400).expect("data");
+    let mut settled = Vec::new();
+    s.shed(most_bytes, &mut settled);
+    assert!(settled.iter().all(|s| s.fate == AduFate::Dropped));
+    assert_eq!(s.counters.shed_adus, settled.len() as u64);
+    let mut left: Vec<u64> = Vec::new();
+    while let Some(piece) = take(&mut s, 1000) {
+        left.push(piece.place.sequence);
+        assert!(settled.iter().all(|s| s.sequence != piece.place.sequence));
+    }
+    assert_eq!(s.backlog_bytes(), 0);
+    assert_eq!(left.len() + settled.len(), 10);
+    left
+}
+
+#[test]
+fn every_drop_order_keeps_what_it_should() {
+    assert_eq!(left_of_ten(DropOrder::Oldest, 3600), [0, 7, 8, 9]);
+    assert_eq!(left_of_ten(DropOrder::Newest, 3600), [0, 1, 2, 3]);
+    assert_eq!(left_of_ten(DropOrder::LeastImportant, 3600), [0, 3, 6, 9]);
+    assert_eq!(
+        left_of_ten(DropOrder::LeastImportant, 6000),
+        [0, 3, 4, 6, 7, 9]
+    );
+    assert_eq!(left_of_ten(DropOrder::Oldest, 9600).len(), 10, "it fits");
+    // What has begun stays, and one of the others.
+    assert_eq!(left_of_ten(DropOrder::Oldest, 0), [0, 9]);
+    assert_eq!(left_of_ten(DropOrder::Newest, 0), [0, 1]);
+    assert_eq!(left_of_ten(DropOrder::LeastImportant, 0), [0, 9]);
+}
+
+#[test]
+fn importance_may_change_while_an_adu_waits() {
+    let spec = StreamSpec {
+        reliable: false,
+        drop: Some(DropOrder::LeastImportant),
+        ..StreamSpec::default()
+    };
+    let mut s = SendStream::new(StreamId(0), spec.into(), u64::MAX);
+    for _ in 0..3 {
+        s.push(Instant::EPOCH, Bytes::from(vec![0; 100]), 5);
+    }
+    assert!(s.set_importance(1, 4) && !s.set_importance(3, 9));
+    let mut settled = Vec::new();
+    s.shed(200, &mut settled);
+    assert_eq!(settled.iter().map(|s| s.sequence).collect::<Vec<_>>(), [1]);
+    assert!(!s.set_importance(1, 9), "it is gone");
 }

@@ -1,0 +1,260 @@
+//! What each stream may send: shares, caps and drop orders, in virtual time.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anabranch_base::{Instant, Rate, Seed, SessionId, StreamId};
+use anabranch_link::describe::parse_both;
+use anabranch_session::{AllowList, Config, DropOrder, Event, Knobs, Order, Priority, StreamSpec};
+use anabranch_sim::{
+    App, Context, World,
+    apps::{Book, Load, Receiver, Sender},
+};
+
+/// A [`Sender`] that notes what it is told.
+#[derive(Debug)]
+struct Observer {
+    sender: Sender,
+    throttles: Vec<(Instant, StreamId, Rate)>,
+    dropped: BTreeMap<StreamId, Vec<u64>>,
+    writable: u64,
+}
+
+impl App for Observer {
+    fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
+        match &event {
+            Event::Throttle { stream, rate, .. } => {
+                self.throttles.push((context.now(), *stream, *rate));
+            }
+            Event::Dropped { stream, adu, .. } => {
+                self.dropped.entry(*stream).or_default().push(*adu);
+            }
+            Event::Writable { .. } => self.writable += 1,
+            _ => {}
+        }
+        self.sender.on_event(context, event);
+    }
+
+    fn on_wake(&mut self, context: &mut Context<'_>) {
+        self.sender.on_wake(context);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.sender.next_wake()
+    }
+}
+
+impl Observer {
+    /// The last rate that the stream was told.
+    fn told_mbps(&self, stream: u64) -> f64 {
+        let of = |told: &&(Instant, StreamId, Rate)| told.1 == StreamId(stream);
+        let last = self.throttles.iter().rev().find(of);
+        last.expect("the stream was told").2.as_bps() as f64 / 1e6
+    }
+}
+
+/// Streams on one path of so many Mbit/s with a queue of 100 ms; the n-th load is stream 2 · n.
+fn world(mbps: u64, loads: Vec<Load>) -> World {
+    let mut world = World::new(Seed(1));
+    let observer = Observer {
+        sender: Sender::new(World::node_id(1), loads),
+        throttles: Vec::new(),
+        dropped: BTreeMap::new(),
+        writable: 0,
+    };
+    let a = world.add_node(Config::default(), AllowList::default(), observer);
+    let allowed = AllowList::of([World::node_id(0)]);
+    let b = world.add_node(Config::default(), allowed, Receiver::new());
+    let text = format!("rate={mbps} Mbit/s, delay=20 ms, queue=100 ms");
+    let path = parse_both(&text, &mut |_| Err("no traces here".to_owned())).expect("a path");
+    let wire = world.add_wire(a, b, path).expect("a valid link");
+    let links = vec![world.link(a, wire)];
+    let observer = world.app::<Observer>(a);
+    observer.sender.dial(Instant::EPOCH, links);
+    world.with_node(a, |_| ());
+    world
+}
+
+fn bulk(label: &str, change: impl FnOnce(&mut StreamSpec)) -> Load {
+    let mut spec = StreamSpec::bulk(label);
+    change(&mut spec);
+    Load {
+        spec,
+        ..Load::bulk(1 << 40)
+    }
+}
+
+/// `kbps` in ADUs of 1000 bytes at even distances, for 20 s.
+fn live(label: &str, kbps: u64, change: impl FnOnce(&mut StreamSpec)) -> Load {
+    let mut spec = StreamSpec {
+        reliable: false,
+        order: Order::Unordered,
+        notify: true,
+        label: label.to_owned(),
+        ..StreamSpec::default()
+    };
+    change(&mut spec);
+    Load {
+        spec,
+        adu_bytes: 1000,
+        every: Some(Duration::from_nanos(8_000_000_000 / kbps)),
+        adus: kbps * 20 / 8,
+        start: Instant::EPOCH,
+    }
+}
+
+fn book(world: &mut World, label: &str) -> Book {
+    world.app::<Receiver>(1).book(label)
+}
+
+/// Mbit/s read between two times, in tenths of a second.
+fn mbps(book: &Book, from: usize, to: usize) -> f64 {
+    let bytes: u64 = book.per_100ms[from..to].iter().sum();
+    bytes as f64 * 8.0 / 1e5 / (to - from) as f64
+}
+
+fn session(world: &mut World) -> SessionId {
+    world.app::<Observer>(0).sender.session().expect("it is up")
+}
+
+fn adjust(world: &mut World, stream: u64, knobs: Knobs) {
+    let id = session(world);
+    world.with_node(0, |context| {
+        let now = context.now();
+        let engine = context.engine();
+        engine
+            .adjust(now, id, StreamId(stream), knobs)
+            .expect("in range");
+    });
+}
+
+/// A cap holds while there is room and while there is none; cap and weight change while the stream runs.
+#[test]
+fn caps_and_weights_hold_and_may_change() {
+    let capped = bulk("capped", |spec| spec.cap = Some(Rate::from_mbps(2)));
+    let mut world = world(10, vec![capped, bulk("free", |_| ())]);
+    world.run_until(Instant::from_secs(10));
+    adjust(
+        &mut world,
+        0,
+        Knobs {
+            cap: Some(None),
+            ..Knobs::default()
+        },
+    );
+    world.run_until(Instant::from_secs(20));
+    adjust(
+        &mut world,
+        0,
+        Knobs {
+            weight: Some(300),
+            ..Knobs::default()
+        },
+    );
+    world.run_until(Instant::from_secs(30));
+    let (capped, free) = (book(&mut world, "capped"), book(&mut world, "free"));
+    // In every second: the cap, what 50 ms of it are, and ADUs of 64 KiB that are read whole.
+    let adu_mbit = 65_536.0 * 8.0 / 1e6;
+    for from in 10..90 {
+        let got = mbps(&capped, from, from + 10);
+        assert!(got <= 2.1 + adu_mbit, "{got} Mbit/s from {from}");
+    }
+    let whole = mbps(&capped, 20, 100);
+    assert!((1.85..2.05).contains(&whole), "{whole}");
+    for (from, to, share) in [(30, 100, 0.2), (120, 200, 0.5), (220, 300, 0.75)] {
+        let (own, other) = (mbps(&capped, from, to), mbps(&free, from, to));
+        assert!(own + other > 9.0, "{own} and {other} Mbit/s of 10");
+        let is = own / (own + other);
+        assert!((is - share).abs() < 0.03, "{is} from {from}, not {share}");
+    }
+}
+
+/// Streams are told what max–min gives: the light one what it could have, the heavy ones what it leaves,
+/// by weight.
+#[test]
+fn throttle_events_tell_the_shares() {
+    let light = live("light", 1_000, |_| ());
+    let heavy = bulk("heavy", |spec| spec.weight = 300);
+    let other = bulk("other", |_| ());
+    let mut world = world(10, vec![light, heavy, other]);
+    world.run_until(Instant::from_secs(15));
+    let observer = world.app::<Observer>(0);
+    let [light, heavy, other] = [0, 2, 4].map(|stream| observer.told_mbps(stream));
+    // It is more important: it could have all.
+    assert!((8.0..11.0).contains(&light), "{light}");
+    // An event comes with a change of a quarter.
+    assert!((2.2..4.6).contains(&(heavy / other)), "{heavy}, {other}");
+    assert!((6.5..11.0).contains(&(heavy + other)), "{heavy}, {other}");
+    let count = observer.throttles.len();
+    assert!(count < 60, "{count} events in 15 s");
+    // One of the two ends: the other is told.
+    let id = session(&mut world);
+    world.with_node(0, |context| {
+        let now = context.now();
+        let reset = context.engine().reset(now, id, StreamId(2), 0);
+        reset.expect("it is open");
+    });
+    world.run_until(Instant::from_secs(18));
+    let alone = world.app::<Observer>(0).told_mbps(4);
+    assert!((6.5..11.0).contains(&alone), "{alone}");
+}
+
+/// Three times of what the path carries: what is beyond goes in the stream's order, each ADU has one fate,
+/// the application is not held back, and what arrives of a stream that drops the oldest is young.
+#[test]
+fn beyond_its_share_a_stream_drops_in_its_order() {
+    // What waits is half a second at 4 Mbit/s. Those that leave it at its old end are as old as it takes to
+    // fill it, at 12 Mbit/s; those that are let in wait for all of it.
+    for (order, wait_ms) in [(DropOrder::Oldest, 167), (DropOrder::Newest, 500)] {
+        let load = live("live", 12_000, |spec| spec.drop = Some(order));
+        let mut world = world(4, vec![load]);
+        world.run_until(Instant::from_secs(30));
+        let book = book(&mut world, "live");
+        let observer = world.app::<Observer>(0);
+        let dropped = observer.dropped.remove(&StreamId(0)).unwrap_or_default();
+        let (sent, acked, lost, expired) = observer.sender.fates("live").expect("it ran");
+        assert_eq!(observer.writable, 0, "never held back");
+        assert_eq!((sent, expired), (30_000, 0));
+        assert_eq!(sent, acked + lost + dropped.len() as u64, "one fate each");
+        assert!(dropped.iter().all(|adu| !book.numbers.contains(adu)));
+        let share = acked as f64 / sent as f64;
+        assert!((0.28..0.36).contains(&share), "{share} of a third");
+        // The path takes 20 ms, and up to 100 ms in its queue.
+        let middle = book.delay_quantile(0.5).as_millis() as u64;
+        let range = wait_ms - 30..wait_ms + 150;
+        assert!(range.contains(&middle), "{middle} ms, not {range:?}");
+        let last = book.numbers.iter().max().expect("some arrive");
+        assert!(*last == 29_999 || order == DropOrder::Newest, "{last}");
+    }
+}
+
+/// Beside others it is the share that counts, not what the path holds; a light stream loses nothing.
+#[test]
+fn a_stream_within_its_share_loses_nothing() {
+    let drop = |spec: &mut StreamSpec| {
+        spec.drop = Some(DropOrder::Oldest);
+        spec.priority = Priority::BULK;
+    };
+    let light = live("light", 1_000, drop);
+    let heavy = live("heavy", 9_000, drop);
+    let mut world = world(6, vec![light, heavy, bulk("file", |_| ())]);
+    world.run_until(Instant::from_secs(30));
+    let (heavy, file) = (book(&mut world, "heavy"), book(&mut world, "file"));
+    let observer = world.app::<Observer>(0);
+    assert_eq!(observer.dropped.get(&StreamId(0)), None);
+    assert!(observer.dropped[&StreamId(2)].len() > 5_000);
+    // 5 Mbit/s for two.
+    let (heavy, file) = (mbps(&heavy, 30, 200), mbps(&file, 30, 200));
+    assert!((heavy - file).abs() < 0.3, "{heavy} and {file} Mbit/s");
+}
+
+/// Without a drop order the application is held back, and nothing is dropped.
+#[test]
+fn without_a_drop_order_there_is_back_pressure() {
+    // 20 s at 12 Mbit/s are 30 MB, the buffer holds 8.
+    let load = live("live", 12_000, |_| ());
+    let mut world = world(4, vec![load]);
+    world.run_until(Instant::from_secs(40));
+    let observer = world.app::<Observer>(0);
+    assert!(observer.dropped.is_empty());
+    assert!(observer.writable > 0);
+}
