@@ -363,7 +363,7 @@ impl Engine {
     }
 
     /// The latencies that a session's packets meet: one for each channel, or for channels that are alike; see
-    /// [`latency_modes`](crate::stats::latency_modes).
+    /// [`latency_modes`].
     pub fn latency_modes(&mut self, session: SessionId) -> Vec<LatencyMode> {
         latency_modes(&self.channel_stats(session))
     }
