@@ -27,7 +27,7 @@ fn the_example_shows_every_key_with_its_default() {
     let shown = resolve(&bare).unwrap();
     // A lifetime and a cap have no default that could be written.
     assert_eq!(shown.lifetime, Some(Duration::from_millis(500)));
-    assert_eq!(shown.cap, Some(Rate::from_mbps(4)));
+    assert_eq!(shown.cap, Some(Rate::from_mbps(30)));
     let shown = StreamSpec {
         lifetime: None,
         cap: None,
