@@ -24,8 +24,8 @@ const BATCH: NonZeroUsize = NonZeroUsize::new(40).expect("not zero");
 /// Bytes allocated and not freed.
 fn held() -> i64 {
     let stats = ALLOCATOR.stats();
-    // `bytes_reallocated` is negative where blocks shrank.
-    stats.bytes_allocated as i64 - stats.bytes_deallocated as i64 + stats.bytes_reallocated as i64
+    // What blocks grow and shrink by in place is in both.
+    stats.bytes_allocated as i64 - stats.bytes_deallocated as i64
 }
 
 /// An engine and the bytes it holds: what is allocated and freed while it is at work.
@@ -195,18 +195,14 @@ fn check(streams: usize) {
         label: "sixteen bytes ok".to_owned(),
         ..StreamSpec::default()
     };
-    // A duplex stream is two halves with a spec each, and a spec has room for a guarantee.
-    for (name, spec, most_bytes) in [
-        ("one way", simplex, MOST_BYTES),
-        ("both ways, labelled", duplex, 1.25 * MOST_BYTES),
-    ] {
+    for (name, spec) in [("one way", simplex), ("both ways, labelled", duplex)] {
         let [dialler, acceptor] = per_stream(&spec, streams);
         #[expect(clippy::print_stdout, reason = "the figure is what the test is for")]
         {
             println!("{name}: {dialler:.0} bytes at the dialler, {acceptor:.0} at the acceptor");
         }
         assert!(dialler > 0.0 && acceptor > 0.0, "something is counted");
-        assert!(dialler < most_bytes && acceptor < most_bytes);
+        assert!(dialler < MOST_BYTES && acceptor < MOST_BYTES);
     }
 }
 
