@@ -42,15 +42,15 @@ use self::{
 };
 use super::{Decision, Scheduler, default::EarliestArrival};
 use crate::{
-    arrival::{next_arrival, one_way, time_to_deliver},
+    arrival::{delivered_within, next_arrival, one_way, time_to_deliver},
     plan::Plan,
-    view::{Changes, ChannelMask, View},
+    view::{Changes, ChannelMask, ChannelView, View},
 };
 
 /// A path on which a packet is later than this backs off.
 const GRACE: Nanos = 5e6;
 /// A packet is taken to another path when it arrives there earlier by more than this.
-const GAIN: Duration = Duration::from_millis(2);
+const GAIN: Duration = Duration::from_micros(500);
 
 /// The channel of a share that is on none.
 const NOWHERE: ChannelId = ChannelId(u64::MAX);
@@ -227,7 +227,9 @@ impl Pgos {
             {
                 continue;
             }
-            if let Some((share, stream)) = self.turn(path, view, now) {
+            if let Some((share, stream)) = self.turn(path, view, now)
+                && let Some(channel) = self.soonest(view, share, stream, channel)
+            {
                 let packet = Packet {
                     path,
                     share,
@@ -238,6 +240,38 @@ impl Pgos {
             }
         }
         best.map(|(_, packet)| packet)
+    }
+
+    /// Where a share's next packet goes when its own channel, `here`, has a slot: there, unless it arrives
+    /// sooner by another. `None`: it waits, because the others, once they have slots, deliver all that
+    /// the stream has waiting before one packet arrives here.
+    fn soonest(&self, view: &View<'_>, share: usize, stream: usize, here: usize) -> Option<usize> {
+        if !self.promised[self.shares[share].owner].may_split {
+            return Some(here);
+        }
+        let waiting = &view.streams[stream];
+        let by_here = cautious(&view.channels[here]).saturating_sub(GAIN);
+        let others =
+            (0..view.channels.len()).filter(|&channel| channel != here && waiting.may_use(channel));
+        let mut sooner_bytes = 0.0;
+        let mut sooner = None;
+        for other in others {
+            let channel = &view.channels[other];
+            sooner_bytes += delivered_within(channel, by_here);
+            let arrival = cautious(channel);
+            if channel.slots > 0
+                && arrival < by_here
+                && sooner.is_none_or(|(first, _)| arrival < first)
+            {
+                sooner = Some((arrival, other));
+            }
+        }
+        if let Some((_, other)) = sooner {
+            return Some(other);
+        }
+        let packet = view.channels[here].packet_bytes as u64;
+        let rest = waiting.backlog_bytes.saturating_sub(packet) as f64;
+        (sooner_bytes <= rest).then_some(here)
     }
 
     /// Rule 2: what another path should have sent already.
@@ -365,6 +399,12 @@ impl Pgos {
             self.paths.push(path);
         }
     }
+}
+
+/// When a packet sent now arrives, if it takes longer than expected: a frame is as late as its latest packet, and a
+/// path whose queue comes and goes makes it late more often than one that takes longer every time.
+fn cautious(channel: &ChannelView) -> Duration {
+    one_way(channel) + channel.rtt_variation
 }
 
 impl Scheduler for Pgos {

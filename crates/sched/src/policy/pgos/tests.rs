@@ -253,3 +253,32 @@ fn when_all_is_late_precedence_decides_across_paths() {
     assert_eq!(sent[..5], [(1, 2); 5]);
     assert_eq!(sent[5..], [(2, 2); 2]);
 }
+
+#[test]
+fn a_packet_does_not_wait_in_the_queue_of_its_own_path_when_another_is_sooner() {
+    const LITTLE: u64 = 1400;
+    const MUCH: u64 = 1_000_000;
+    // On its own path 450 kB wait beyond the path itself: 36 ms and 10 ms of delay, against 20 ms.
+    for (may_split, free_there, backlog, expected) in [
+        (true, 1, LITTLE, vec![(1, 2)]),
+        (true, 0, LITTLE, vec![]),
+        (true, 0, MUCH, vec![(1, 1)]),
+        (false, 1, LITTLE, vec![(1, 1)]),
+    ] {
+        let mut assignment = assignment(1, &[(1, 10)]);
+        assignment.may_split = may_split;
+        let mut pgos = mapped(&[assignment]);
+        let streams = [stream(1, Priority::NORMAL, 100, backlog)];
+        let mut channels = [channel(1, 1, 20, 100.0), channel(2, free_there, 40, 50.0)];
+        channels[0].in_flight_bytes = 700_000;
+        let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 1);
+        assert_eq!(sent, expected, "{may_split} {free_there} {backlog}");
+    }
+    // Nor on a path that is as near, but whose round trips vary by much.
+    let mut pgos = mapped(&[assignment(1, &[(1, 10)])]);
+    let mut channels = [channel(1, 1, 20, 50.0), channel(2, 1, 20, 50.0)];
+    channels[0].rtt_variation = channels[1].rtt_variation + Duration::from_millis(9);
+    let streams = [stream(1, Priority::NORMAL, 100, LITTLE)];
+    let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 1);
+    assert_eq!(sent, [(1, 2)]);
+}
