@@ -13,11 +13,11 @@
 //! Paths are visited, and streams on each path, by virtual deadlines; see [`share`] and [`path`] for both
 //! and for what is done differently when a path is behind. Rule 2 as published would spread every stream
 //! over all paths whenever its own has no slot for a millisecond, because a slot exists here only when a
-//! packet may leave. So a packet is taken to another path only when it is late, or arrives there before its own
-//! could have delivered what the stream has waiting, and one whose
-//! stream is not to be divided only when it is late and its path stands still. A path that packets had to
-//! leave because they were late backs off, for twice as long each time, and what is scheduled on it may leave
-//! at once.
+//! packet may leave. So a packet of a stream that may be divided goes where it is expected first, be it
+//! late or not, and whether or not its own path has a slot: to another path when it arrives there before its own could have
+//! delivered what the stream has waiting, and never to one that is slower than waiting. A packet of a stream that is not to
+//! be divided leaves its path only when it is late and the path stands still; that path then backs off, for
+//! twice as long each time, and what is scheduled on it may leave at once.
 //!
 //! A decision about promised streams costs O(channels), and keeping the order of a path O(log of its shares), which
 //! are a few steps; see [`turns`]. Beginning a run of the pump costs O(streams that changed): queues stay as they
@@ -323,18 +323,18 @@ impl Pgos {
     ) -> Option<usize> {
         let other = super::free_channels(view, stream)
             .min_by_key(|&channel| one_way(&view.channels[channel]))?;
-        let Some(here) = here.filter(|_| !self.paths[path].is_backing_off(now)) else {
+        let may_split = self.promised[self.shares[share].owner].may_split;
+        let is_shunned = !may_split && self.paths[path].is_backing_off(now);
+        let Some(here) = here.filter(|_| !is_shunned) else {
             return Some(other);
         };
         let here = &view.channels[here];
         let wait = next_arrival(here);
-        let owner = &self.promised[self.shares[share].owner];
-        let may_leave = if owner.may_split {
+        let may_leave = if may_split {
             // What waits behind this packet is what its own path will be busy with.
             let waiting = view.streams[stream].backlog_bytes;
             let rest = waiting.saturating_sub(here.packet_bytes as u64);
-            self.is_late(share, now)
-                || wait + time_to_deliver(here, rest) > one_way(&view.channels[other]) + GAIN
+            wait + time_to_deliver(here, rest) > one_way(&view.channels[other]) + GAIN
         } else {
             // Its packets would overtake each other, unless the path stands still.
             self.is_late(share, now) && wait > here.rtt_smoothed * 2
