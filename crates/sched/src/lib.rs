@@ -23,6 +23,7 @@ pub mod assign;
 pub mod cost;
 pub mod guarantee;
 pub mod mapping;
+pub mod objective;
 pub mod pick;
 pub mod plan;
 pub mod policy;

@@ -94,7 +94,7 @@ impl Doubling {
     }
 
     /// A state drawn from the long-run shares.
-    pub(super) fn any_state(&self, random: &mut Random) -> u32 {
+    pub fn any_state(&self, random: &mut Random) -> u32 {
         if !random.chance(self.rate_mean()) {
             return 0;
         }
@@ -112,7 +112,7 @@ impl Doubling {
     }
 
     /// The state after this one; a packet in a state above 0 is lost.
-    pub(super) fn step(&self, state: u32, random: &mut Random) -> u32 {
+    pub fn step(&self, state: u32, random: &mut Random) -> u32 {
         if state > 0 {
             return state - 1;
         }

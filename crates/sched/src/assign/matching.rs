@@ -28,17 +28,18 @@ pub struct Matching {
 /// Costs more than being left out ever does.
 const ABSENT: Utility = 4 * UTILITY_MAX;
 
+/// Shorter than every path.
+const DONE: Utility = Utility::MIN;
+
 /// Memory of [`augment`].
 #[derive(Clone, Debug, Default)]
 struct Search {
-    /// Length of the shortest path to each node of the other side.
+    /// Length of the shortest path to each node of the other side; [`DONE`] when it is reached for certain.
     distance: Vec<Utility>,
     /// The node of this side from which that path comes.
     before: Vec<usize>,
-    /// Nodes of the other side that are not reached for certain.
-    open: Vec<usize>,
-    /// Nodes of the other side that are, in order.
-    reached: Vec<usize>,
+    /// Nodes of the other side that are reached for certain, in order, with the length.
+    reached: Vec<(usize, Utility)>,
 }
 
 impl Matching {
@@ -194,15 +195,12 @@ fn augment(side: &mut Side, other: &mut Side, node: usize, search: &mut Search) 
     let Search {
         distance,
         before,
-        open,
         reached,
     } = search;
     distance.clear();
     distance.resize(others, Utility::MAX);
     before.clear();
     before.resize(others, NONE);
-    open.clear();
-    open.extend(0..others);
     reached.clear();
 
     // Dijkstra's algorithm from `node`. The path ends at a node of the other side without a mate, or at one of
@@ -210,36 +208,39 @@ fn augment(side: &mut Side, other: &mut Side, node: usize, search: &mut Search) 
     let (mut from, mut length) = (node, 0);
     let (mut leaver, mut shortest) = (node, side.out[node] - side.price[node]);
     let end = loop {
-        let price = side.price[from];
-        let line = side.line(from, others);
-        let mut nearest: Option<(Utility, usize)> = None;
-        for (at, &to) in open.iter().enumerate() {
-            let through = length + line[to] - price - other.price[to];
-            if through < distance[to] {
-                distance[to] = through;
-                before[to] = from;
-            }
-            // Of equally near ones, one without a mate: it ends the search.
-            let is_nearer = nearest.is_none_or(|(least, best)| {
-                distance[to] < least
-                    || distance[to] == least
-                        && other.mate[to] == NONE
-                        && other.mate[open[best]] != NONE
-            });
-            if is_nearer {
-                nearest = Some((distance[to], at));
-            }
-        }
-        let Some((least, at)) = nearest.filter(|&(least, _)| least < shortest) else {
+        relax(
+            from,
+            length - side.price[from],
+            side.line(from, others),
+            &other.price,
+            distance,
+            before,
+        );
+        let least = distance
+            .iter()
+            .map(|&d| if d == DONE { Utility::MAX } else { d })
+            .min();
+        let Some(least) = least.filter(|&least| least < shortest) else {
             break None;
         };
         length = least;
-        let to = open.swap_remove(at);
+        // Of equally near ones, one without a mate: it ends the search.
+        let mut nearest = NONE;
+        for (to, &mate) in other.mate.iter().enumerate() {
+            if distance[to] == least && (nearest == NONE || mate == NONE) {
+                nearest = to;
+                if mate == NONE {
+                    break;
+                }
+            }
+        }
+        let to = nearest;
         if other.mate[to] == NONE {
             shortest = length;
             break Some(to);
         }
-        reached.push(to);
+        distance[to] = DONE;
+        reached.push((to, length));
         from = other.mate[to];
         let left_out = length + side.out[from] - side.price[from];
         if left_out < shortest {
@@ -247,8 +248,8 @@ fn augment(side: &mut Side, other: &mut Side, node: usize, search: &mut Search) 
         }
     };
 
-    for &to in reached.iter() {
-        let gain = shortest - distance[to];
+    for &(to, distance) in reached.iter() {
+        let gain = shortest - distance;
         other.price[to] -= gain;
         side.price[other.mate[to]] += gain;
     }
@@ -268,6 +269,26 @@ fn augment(side: &mut Side, other: &mut Side, node: usize, search: &mut Search) 
             return;
         }
         to = next;
+    }
+}
+
+/// Shortens paths that become shorter through a node at `length`, its price taken off. All slices are as long as
+/// `distance`. Apart, so that it is compiled to code without branches.
+#[inline(never)]
+fn relax(
+    from: usize,
+    length: Utility,
+    line: &[Utility],
+    price: &[Utility],
+    distance: &mut [Utility],
+    before: &mut [usize],
+) {
+    for (((distance, before), cost), price) in distance.iter_mut().zip(before).zip(line).zip(price)
+    {
+        let through = length + cost - price;
+        let is_shorter = through < *distance;
+        *distance = if is_shorter { through } else { *distance };
+        *before = if is_shorter { from } else { *before };
     }
 }
 

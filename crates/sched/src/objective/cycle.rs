@@ -1,0 +1,271 @@
+//! What there is to decide about, and how objectives see it.
+
+use anabranch_base::StreamId;
+use anabranch_hose as hose;
+use anabranch_hose::{AduFact, FieldId, StreamFact};
+
+use super::{Correlation, Slot};
+
+/// An ADU, or the fragment of one that a packet takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adu {
+    /// Its stream.
+    pub stream: StreamId,
+    /// Its number in the stream.
+    pub sequence: u64,
+    /// Payload.
+    pub bytes: u32,
+    /// Milliseconds since the application handed it over; for one that was sent, until then.
+    pub waited_ms: f64,
+    /// Milliseconds from then until it is of no use; NaN: useful for ever.
+    pub deadline_ms: f64,
+    /// The application's header fields by number; NaN, or beyond the end: not set.
+    pub fields: Vec<f64>,
+}
+
+/// What became of an ADU that was sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fate {
+    /// Nothing is known yet.
+    Open,
+    /// Acknowledged so many milliseconds after it was handed over.
+    Acked {
+        /// Milliseconds.
+        latency_ms: f64,
+    },
+    /// Lost.
+    Lost,
+}
+
+/// An ADU of the transmission history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sent {
+    /// It.
+    pub adu: Adu,
+    /// The slot that it took.
+    pub slot: Slot,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What is measured of a stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stream {
+    /// Its id.
+    pub id: StreamId,
+    /// Mean latency of its ADUs, in milliseconds; NaN while nothing is known, as the others.
+    pub latency_ms: f64,
+    /// Standard deviation of the latency.
+    pub deviation_ms: f64,
+    /// Fraction of its ADUs that were lost.
+    pub loss: f64,
+    /// Mean difference of the latencies of consecutive ADUs.
+    pub jitter_ms: f64,
+}
+
+/// What can be said of a channel as such.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Channel {
+    /// Number by which applications know it.
+    pub id: u64,
+    /// [`symbol`](anabranch_hose::symbol) of its name and technology.
+    pub name: f64,
+    /// See [`Channel::name`].
+    pub technology: f64,
+    /// Whether its bytes are paid for.
+    pub is_metered: bool,
+    /// What it is expected to carry.
+    pub rate_bps: f64,
+    /// Other attributes by number; NaN, or beyond the end: not set.
+    pub fields: Vec<f64>,
+}
+
+/// What a [`Planner`](super::Planner) decides about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cycle {
+    /// Slots that exist and phantoms.
+    pub slots: Vec<Slot>,
+    /// ADUs that wait: those of a stream together, in its order.
+    pub adus: Vec<Adu>,
+    /// ADUs sent before.
+    pub history: Vec<Sent>,
+    /// Streams, ascending by id.
+    pub streams: Vec<Stream>,
+    /// Channels; slots name them by index.
+    pub channels: Vec<Channel>,
+    /// How losses go together.
+    pub correlation: Correlation,
+}
+
+impl Cycle {
+    /// Whether the ADU fits the slot.
+    pub fn fits(&self, adu: usize, slot: usize) -> bool {
+        self.adus[adu].bytes <= self.slots[slot].bytes_max
+    }
+
+    fn stream(&self, id: StreamId) -> Option<&Stream> {
+        let at = self.streams.binary_search_by_key(&id, |stream| stream.id);
+        at.ok().map(|at| &self.streams[at])
+    }
+
+    fn of_adu(&self, adu: &Adu, slot: Option<&Slot>, fate: Fate, fact: AduFact) -> f64 {
+        let of_slot = |answer: &dyn Fn(&Slot) -> f64| slot.map_or(f64::NAN, answer);
+        let of_channel = |answer: &dyn Fn(&Channel) -> f64| {
+            let channel = slot.and_then(|slot| self.channels.get(slot.channel as usize));
+            channel.map_or(f64::NAN, answer)
+        };
+        let latency = |slot: &Slot| adu.waited_ms + slot.wait_ms + slot.round_trip_ms;
+        match (fact, fate) {
+            (AduFact::StreamId, _) => adu.stream.0 as f64,
+            (AduFact::StreamSeq, _) => adu.sequence as f64,
+            (AduFact::Length, _) => f64::from(adu.bytes),
+            (AduFact::QueueDelay, _) => adu.waited_ms,
+            (AduFact::Deadline, _) => adu.deadline_ms,
+            (AduFact::Field(id), _) => field(&adu.fields, id),
+            (AduFact::Loss, Fate::Open) => of_slot(&|slot| slot.loss),
+            (AduFact::Loss, Fate::Acked { .. }) => 0.0,
+            (AduFact::Loss, Fate::Lost) => 1.0,
+            (AduFact::Latency, Fate::Acked { latency_ms }) => latency_ms,
+            (AduFact::Latency, _) => of_slot(&latency),
+            (AduFact::Jitter, Fate::Acked { .. }) => 0.0,
+            (AduFact::Jitter, _) => of_slot(&|slot| slot.deviation_ms),
+            (AduFact::Late, Fate::Acked { latency_ms }) => {
+                f64::from(u8::from(latency_ms > adu.deadline_ms))
+            }
+            (AduFact::Late, Fate::Lost) => 1.0,
+            (AduFact::Late, Fate::Open) => of_slot(&|slot| {
+                let margin = adu.deadline_ms - latency(slot);
+                1.0 - (1.0 - slot.loss) * in_time(margin, slot.deviation_ms)
+            }),
+            (AduFact::Cost, _) => of_slot(&|slot| slot.cost(adu.bytes)),
+            (AduFact::ChannelId, _) => of_channel(&|channel| channel.id as f64),
+            (AduFact::ChannelName, _) => of_channel(&|channel| channel.name),
+            (AduFact::ChannelTechnology, _) => of_channel(&|channel| channel.technology),
+            (AduFact::ChannelMetered, _) => {
+                of_channel(&|channel| f64::from(u8::from(channel.is_metered)))
+            }
+            (AduFact::ChannelRate, _) => of_channel(&|channel| channel.rate_bps),
+            (AduFact::ChannelField(id), _) => of_channel(&|channel| field(&channel.fields, id)),
+        }
+    }
+}
+
+fn field(fields: &[f64], id: FieldId) -> f64 {
+    fields.get(usize::from(id.0)).copied().unwrap_or(f64::NAN)
+}
+
+/// P(a normal delay of this deviation exceeds its mean by less than `margin`), 1 without a deadline.
+fn in_time(margin_ms: f64, deviation_ms: f64) -> f64 {
+    if margin_ms.is_nan() {
+        return 1.0;
+    }
+    if deviation_ms <= 0.0 {
+        return f64::from(u8::from(margin_ms >= 0.0));
+    }
+    // The logistic approximation of the normal distribution [Bowling et al., 2009]: within 0.00014.
+    let z = margin_ms / deviation_ms;
+    1.0 / (1.0 + (-z * (1.5976 + 0.070_56 * z * z)).exp())
+}
+
+/// A cycle with a schedule, as objectives see it: ADUs that wait come first, then those of the history.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed<'c> {
+    /// The cycle.
+    pub cycle: &'c Cycle,
+    /// The slot of each ADU that waits.
+    pub slots: &'c [Option<u32>],
+}
+
+impl Placed<'_> {
+    fn sent(&self, adu: u32) -> (&Adu, Option<&Slot>, Fate) {
+        let cycle = self.cycle;
+        match (adu as usize).checked_sub(cycle.adus.len()) {
+            None => {
+                let slot = self.slots[adu as usize].map(|slot| &cycle.slots[slot as usize]);
+                (&cycle.adus[adu as usize], slot, Fate::Open)
+            }
+            Some(past) => {
+                let sent = &cycle.history[past];
+                (&sent.adu, Some(&sent.slot), sent.fate)
+            }
+        }
+    }
+}
+
+impl hose::Schedule for Placed<'_> {
+    fn adus(&self) -> u32 {
+        (self.cycle.adus.len() + self.cycle.history.len()) as u32
+    }
+
+    fn is_sent(&self, adu: u32) -> bool {
+        self.sent(adu).1.is_some()
+    }
+
+    fn adu(&self, adu: u32, fact: AduFact) -> f64 {
+        let (adu, slot, fate) = self.sent(adu);
+        self.cycle.of_adu(adu, slot, fate, fact)
+    }
+
+    fn stream(&self, stream: StreamId, fact: StreamFact) -> f64 {
+        let Some(stream) = self.cycle.stream(stream) else {
+            return f64::NAN;
+        };
+        match fact {
+            StreamFact::StreamId => stream.id.0 as f64,
+            StreamFact::LatencyMean => stream.latency_ms,
+            StreamFact::LatencyDeviation => stream.deviation_ms,
+            StreamFact::LossRate => stream.loss,
+            StreamFact::Jitter => stream.jitter_ms,
+        }
+    }
+
+    fn correlated_loss(&self, one: u32, other: u32) -> f64 {
+        let ((_, a, fate_a), (_, b, fate_b)) = (self.sent(one), self.sent(other));
+        let (Some(a), Some(b)) = (a, b) else {
+            return f64::NAN;
+        };
+        let both = self.cycle.correlation.both(a, b);
+        match (fate_a, fate_b) {
+            (Fate::Open, Fate::Open) => both,
+            (Fate::Lost, Fate::Lost) => 1.0,
+            // One arrived: they were not lost both.
+            (Fate::Acked { .. }, _) | (_, Fate::Acked { .. }) => 0.0,
+            // One is lost: P(the other is, too), both being as likely to be lost.
+            (Fate::Lost, Fate::Open) | (Fate::Open, Fate::Lost) => 2.0 * both / (1.0 + both),
+        }
+    }
+}
+
+/// A cycle in which one ADU is in one slot, and nothing is asked of the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Alone<'c> {
+    pub cycle: &'c Cycle,
+    pub slot: &'c Slot,
+}
+
+impl hose::Schedule for Alone<'_> {
+    fn adus(&self) -> u32 {
+        self.cycle.adus.len() as u32
+    }
+
+    fn adu(&self, adu: u32, fact: AduFact) -> f64 {
+        let adu = &self.cycle.adus[adu as usize];
+        self.cycle.of_adu(adu, Some(self.slot), Fate::Open, fact)
+    }
+
+    fn stream(&self, stream: StreamId, fact: StreamFact) -> f64 {
+        let slots = &[];
+        hose::Schedule::stream(
+            &Placed {
+                cycle: self.cycle,
+                slots,
+            },
+            stream,
+            fact,
+        )
+    }
+
+    fn correlated_loss(&self, _: u32, _: u32) -> f64 {
+        f64::NAN
+    }
+}

@@ -1,0 +1,43 @@
+//! Objective-driven scheduling: of all the ways to put ADUs into slots, one that is worth much to applications.
+//!
+//! A [`Cycle`] is what there is to decide about: slots that exist, phantom slots that are expected, ADUs that
+//! wait, what was sent lately. Objectives say what a schedule is worth [Horde Chapters 4 to 6]; a [`Planner`]
+//! looks for a good one.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`slot`] | [`Slot`]: what to expect of sending one packet, now or soon |
+//! | [`correlation`] | [`Correlation`]: how losses of two slots go together |
+//! | [`cycle`] | [`Cycle`], and [`Placed`]: a cycle with a schedule, as objectives see it |
+//! | [`random_walk`] | the published search: the best of 25 random schedules |
+//! | [`assign`] | ours: the exact assignment under objectives over one ADU, then local search under the others |
+
+pub mod assign;
+pub mod correlation;
+pub mod cycle;
+pub mod random_walk;
+pub mod slot;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use anabranch_hose::Objectives;
+
+pub use self::{
+    assign::Assign,
+    correlation::Correlation,
+    cycle::{Adu, Channel, Cycle, Fate, Placed, Sent, Stream},
+    random_walk::RandomWalk,
+    slot::Slot,
+};
+
+/// The slot of each ADU of a cycle, as an index into [`Cycle::slots`]; `None`: not sent in this cycle.
+pub type Schedule = Vec<Option<u32>>;
+
+/// Looks for a good schedule.
+pub trait Planner: Send + fmt::Debug {
+    /// Writes a schedule of `cycle` into `schedule`: each ADU in at most one slot that is large enough, each
+    /// slot with at most one ADU.
+    fn plan(&mut self, cycle: &Cycle, objectives: &mut Objectives, schedule: &mut Schedule);
+}

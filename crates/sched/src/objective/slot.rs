@@ -1,0 +1,46 @@
+//! What to expect of sending one packet.
+
+/// The capability to send one packet on one channel, with what to expect of it [Horde §4.1, Figure 4-1]; a
+/// *phantom* is one that is expected soon and cannot be used yet [Horde §4.2].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slot {
+    /// Its channel, as an index into [`Cycle::channels`](super::Cycle::channels).
+    pub channel: u32,
+    /// Its number among the channel's packets.
+    pub sequence: u64,
+    /// Milliseconds until it exists; 0 for one that does.
+    pub wait_ms: f64,
+    /// Probability in [0, 1] that it will exist by then; 1 for one that does.
+    pub confidence: f64,
+    /// Probability in [0, 1] that a packet sent in it is lost.
+    pub loss: f64,
+    /// Mean and standard deviation of the time from sending to acknowledgement, in milliseconds.
+    pub round_trip_ms: f64,
+    /// See [`Slot::round_trip_ms`].
+    pub deviation_ms: f64,
+    /// What a byte costs, in the unit of the configuration.
+    pub cost_per_byte: f64,
+    /// Payload that fits.
+    pub bytes_max: u32,
+}
+
+impl Slot {
+    /// Whether it does not exist yet.
+    pub fn is_phantom(&self) -> bool {
+        self.wait_ms > 0.0 || self.confidence < 1.0
+    }
+
+    /// What it costs to send so many bytes.
+    pub fn cost(&self, bytes: u32) -> f64 {
+        self.cost_per_byte * f64::from(bytes)
+    }
+
+    /// Whether any two ADUs fare the same in both.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let number_aside = Self {
+            sequence: other.sequence,
+            ..*self
+        };
+        number_aside == *other
+    }
+}

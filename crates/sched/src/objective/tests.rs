@@ -1,0 +1,236 @@
+use anabranch_base::{Seed, StreamId};
+use anabranch_hose::{Limits, Objectives, Vocabulary};
+use proptest::prelude::*;
+
+use super::*;
+
+pub(crate) fn slot(channel: u32, sequence: u64, loss: f64, round_trip_ms: f64) -> Slot {
+    Slot {
+        channel,
+        sequence,
+        wait_ms: 0.0,
+        confidence: 1.0,
+        loss,
+        round_trip_ms,
+        deviation_ms: 0.1 * round_trip_ms,
+        cost_per_byte: 0.0,
+        bytes_max: 768,
+    }
+}
+
+fn adu(stream: u64, sequence: u64) -> Adu {
+    Adu {
+        stream: StreamId(stream),
+        sequence,
+        bytes: 768,
+        waited_ms: 0.0,
+        deadline_ms: f64::NAN,
+        fields: Vec::new(),
+    }
+}
+
+fn objectives(text: &str) -> Objectives {
+    let mut objectives = Objectives::new(Limits::default(), Vocabulary::default());
+    objectives.inject(text).expect("a good text");
+    objectives
+}
+
+const X1: &str = "objective { context { adu:foo { (stream_id == 0) || (stream_id == 3) } }
+    goal { expected(foo::latency) <= 700 } utility { foo { 700 - expected(foo::latency) } } }";
+const X2: &str = "objective { context { adu:foo { stream_id == 3 } }
+    goal { prob(foo::lost?) < 10 } utility { foo { 100 * (10 - prob(foo::lost?)) } } }";
+const X4: &str = "objective { context { adu:foo { stream_id == 0 } adu:bar { stream_id == 0 } }
+    goal { correlated_loss(foo, bar) <= 25 } utility { foo { 125 } } }";
+
+/// One slot of each of Figure 7-5's kinds and an ADU of each of four streams.
+fn cycle() -> Cycle {
+    Cycle {
+        slots: vec![
+            slot(0, 0, 0.005, 600.0),
+            slot(1, 0, 0.2, 300.0),
+            slot(2, 0, 0.03, 900.0),
+            slot(3, 0, 0.03, 1000.0),
+        ],
+        adus: (0..4).map(|stream| adu(stream, 0)).collect(),
+        correlation: Correlation::independent(4),
+        ..Cycle::default()
+    }
+}
+
+fn plan(planner: &mut dyn Planner, cycle: &Cycle, objectives: &mut Objectives) -> Schedule {
+    let mut schedule = Schedule::new();
+    planner.plan(cycle, objectives, &mut schedule);
+    schedule
+}
+
+fn worth(cycle: &Cycle, objectives: &mut Objectives, slots: &Schedule) -> f64 {
+    let placed = Placed { cycle, slots };
+    objectives.begin(&placed);
+    objectives.utility(&placed)
+}
+
+#[test]
+fn the_loss_sensitive_stream_gets_the_channel_that_loses_least() {
+    let (cycle, mut both) = (cycle(), objectives(&format!("{X1}{X2}")));
+    let schedule = plan(&mut Assign::default(), &cycle, &mut both);
+    assert_eq!((schedule[0], schedule[3]), (Some(1), Some(0)));
+    assert!(
+        schedule.iter().all(Option::is_some),
+        "nobody is left out: {schedule:?}"
+    );
+    // 700 − 300, 700 − 600, 100 · (10 − 1) with the loss rounded to whole percents or 950 without.
+    let utility = worth(&cycle, &mut both, &schedule);
+    assert!((1400.0..=1500.0).contains(&utility), "{utility}");
+}
+
+#[test]
+fn harm_is_avoided_by_sending_nothing() {
+    let text =
+        "objective { context { adu:a { stream_id == 1 } } goal { expected(a::latency) > 500 }
+        utility { a { -3 } } }";
+    let mut harm = objectives(text);
+    let mut cycle = cycle();
+    cycle.slots.remove(1);
+    let schedule = plan(&mut Assign::default(), &cycle, &mut harm);
+    assert_eq!(schedule[1], None);
+    assert_eq!(schedule.iter().flatten().count(), 3);
+    // The published search sends whatever it paired.
+    let mut walk = RandomWalk::new(25, Seed(1).stream("walk"));
+    cycle.adus.remove(3);
+    assert!(plan(&mut walk, &cycle, &mut harm)[1].is_some());
+}
+
+#[test]
+fn what_cannot_wait_takes_what_exists_and_the_rest_waits_for_better() {
+    let mut cycle = cycle();
+    cycle.slots = vec![slot(2, 0, 0.03, 900.0), slot(1, 0, 0.2, 300.0)];
+    cycle.slots[1].wait_ms = 40.0;
+    cycle.slots[1].confidence = 0.9;
+    cycle.adus = vec![adu(1, 0), adu(3, 0)];
+    let schedule = plan(&mut Assign::default(), &cycle, &mut objectives(X1));
+    assert_eq!(schedule, [Some(0), Some(1)]);
+}
+
+#[test]
+fn a_stream_keeps_its_order_where_that_costs_nothing() {
+    let mut cycle = cycle();
+    cycle.adus = (0..4).map(|sequence| adu(2, sequence)).collect();
+    let schedule = plan(&mut Assign::default(), &cycle, &mut objectives(X1));
+    let trips: Vec<f64> = (schedule.iter().flatten())
+        .map(|&slot| cycle.slots[slot as usize].round_trip_ms)
+        .collect();
+    assert_eq!(trips, [300.0, 600.0, 900.0, 1000.0]);
+}
+
+#[test]
+fn correlated_losses_are_spread_over_channels() {
+    let mut cycle = cycle();
+    cycle.slots = vec![
+        slot(0, 0, 0.01, 300.0),
+        slot(0, 1, 0.01, 300.0),
+        slot(1, 0, 0.01, 320.0),
+        slot(1, 1, 0.01, 320.0),
+    ];
+    cycle.adus = vec![adu(0, 0), adu(0, 1), adu(1, 0), adu(1, 1)];
+    for channel in 0..2 {
+        cycle.correlation.set_apart(channel, vec![0.9]);
+    }
+    let mut together = objectives(&format!("{X1}{X4}"));
+    let schedule = plan(&mut Assign::default(), &cycle, &mut together);
+    let channel = |adu: usize| schedule[adu].map(|slot| cycle.slots[slot as usize].channel);
+    assert_ne!(channel(0), channel(1));
+    let alone = plan(&mut Assign::new(0), &cycle, &mut together);
+    assert!(worth(&cycle, &mut together, &schedule) > worth(&cycle, &mut together, &alone));
+}
+
+#[test]
+fn a_packet_that_does_not_fit_is_not_sent() {
+    let mut cycle = cycle();
+    cycle.adus[0].bytes = 1_000;
+    let mut walk = RandomWalk::new(25, Seed(1).stream("walk"));
+    for planner in [&mut walk as &mut dyn Planner, &mut Assign::default()] {
+        assert_eq!(plan(planner, &cycle, &mut objectives(X1))[0], None);
+    }
+}
+
+#[test]
+fn what_is_known_of_the_history_counts() {
+    let mut cycle = cycle();
+    cycle.correlation.set_apart(0, vec![0.5]);
+    let sent = |fate| Sent {
+        adu: adu(0, 7),
+        slot: slot(0, 9, 0.01, 600.0),
+        fate,
+    };
+    cycle.slots[0].sequence = 10;
+    let slots = vec![Some(0), None, None, None];
+    for (fate, both) in [
+        (Fate::Open, 0.5),
+        (Fate::Lost, 2.0 / 3.0),
+        (Fate::Acked { latency_ms: 600.0 }, 0.0),
+    ] {
+        cycle.history = vec![sent(fate)];
+        let placed = Placed {
+            cycle: &cycle,
+            slots: &slots,
+        };
+        let correlated = anabranch_hose::Schedule::correlated_loss(&placed, 0, 4);
+        assert!((correlated - both).abs() < 1e-12, "{fate:?}: {correlated}");
+    }
+}
+
+/// Everything that can be scheduled, tried.
+fn exhaustive(cycle: &Cycle, objectives: &mut Objectives) -> f64 {
+    fn go(cycle: &Cycle, objectives: &mut Objectives, schedule: &mut Schedule, at: usize) -> f64 {
+        if at == schedule.len() {
+            let placed = Placed {
+                cycle,
+                slots: schedule,
+            };
+            return objectives.utility(&placed);
+        }
+        let mut best = go(cycle, objectives, schedule, at + 1);
+        for slot in 0..cycle.slots.len() as u32 {
+            if !schedule[..at].contains(&Some(slot)) {
+                schedule[at] = Some(slot);
+                best = best.max(go(cycle, objectives, schedule, at + 1));
+            }
+        }
+        schedule[at] = None;
+        best
+    }
+    let mut schedule = vec![None; cycle.adus.len()];
+    objectives.begin(&Placed {
+        cycle,
+        slots: &schedule,
+    });
+    go(cycle, objectives, &mut schedule, 0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn separable_objectives_are_served_exactly(
+        slots in prop::collection::vec((0u32..3, 0.0..0.4_f64, 100.0..1200.0_f64), 0..5),
+        streams in prop::collection::vec(0u64..5, 0..5),
+    ) {
+        let slots = (0u64..).zip(slots).map(|(n, (channel, loss, trip))| slot(channel, n, loss, trip));
+        let cycle = Cycle {
+            slots: slots.collect(),
+            adus: (0u64..).zip(&streams).map(|(n, &stream)| adu(stream, n)).collect(),
+            correlation: Correlation::independent(3),
+            ..Cycle::default()
+        };
+        let mut both = objectives(&format!("{X1}{X2}"));
+        let schedule = plan(&mut Assign::default(), &cycle, &mut both);
+        let mut taken: Vec<u32> = schedule.iter().flatten().copied().collect();
+        taken.sort_unstable();
+        taken.dedup();
+        prop_assert_eq!(taken.len(), schedule.iter().flatten().count(), "a slot is taken once");
+        let (mine, best) = (worth(&cycle, &mut both, &schedule), exhaustive(&cycle, &mut both));
+        prop_assert!((mine - best).abs() < 1e-4, "{} of {}", mine, best);
+        // And nothing is left out that could have been sent.
+        prop_assert_eq!(taken.len(), cycle.slots.len().min(cycle.adus.len()));
+    }
+}
