@@ -26,6 +26,7 @@
 //! Every result has one shape: [`Outcome`], flat rows, units in the names of the fields.
 
 pub mod admission;
+pub mod assign_gap;
 pub mod bottleneck;
 pub mod bound;
 pub mod buffers;
@@ -35,6 +36,7 @@ pub mod corpus;
 mod experiment;
 pub mod fgs;
 pub mod future;
+pub mod horde;
 pub mod output;
 pub mod pairs;
 pub mod parallel;
@@ -66,4 +68,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
     fgs::EXPERIMENT,
     path_sets::EXPERIMENT,
     admission::EXPERIMENT,
+    horde::S0,
+    horde::S1,
+    horde::S2,
+    horde::S3,
+    horde::S4,
+    horde::LOOKAHEAD,
+    assign_gap::EXPERIMENT,
 ];
