@@ -55,6 +55,17 @@ pub(super) fn of(rows: &[Row]) -> Vec<Row> {
             json!(if has_reference { REFERENCE } else { "none" }),
         );
         row.insert("sets".into(), json!(own.len()));
+        let wanted = [("kind", "set"), ("algorithm", algorithm)];
+        let all: Vec<&Row> = rows.iter().filter(|row| has(row, &wanted)).collect();
+        let total = |field: &str| -> f64 { all.iter().filter_map(|row| number(row, field)).sum() };
+        let mean = |field: &str| rounded(total(field) / all.len().max(1) as f64);
+        row.insert("all_sets".into(), json!(all.len()));
+        row.insert("atom_met_mean".into(), mean("atom_met_fraction"));
+        row.insert("bond1_met_mean".into(), mean("bond1_met_fraction"));
+        row.insert(
+            "all_goodput_over_available".into(),
+            rounded(total("goodput_mbps") / total("available_mbps")),
+        );
         // Of no set there is nothing to say.
         if own.is_empty() {
             return row;
@@ -90,6 +101,15 @@ pub(super) fn compare(rows: &[Row]) -> Vec<Published> {
     for algorithm in distinct(rows, "algorithm") {
         let wanted = [("kind", "summary"), ("algorithm", algorithm)];
         let of = |field: &str| find(rows, &wanted, field);
+        if let (Some(atom), Some(bond1)) = (of("atom_met_mean"), of("bond1_met_mean")) {
+            let count = |field| of(field).unwrap_or(0.0);
+            lines.push(Published::new(
+                format!("{algorithm}: windows met by Atom; Bond1, mean of all sets; goodput of what there is"),
+                "–",
+                format!("opt met both on {} of {} sets", count("sets"), count("all_sets")),
+                format!("{atom}; {bond1}; {}", count("all_goodput_over_available")),
+            ));
+        }
         if let Some(share) = of("sets_within_one_point_fraction") {
             lines.push(Published::new(
                 format!("{algorithm}: share of sets on which both critical streams are within one point of 95 %"),
@@ -143,6 +163,9 @@ mod tests {
         // Without an oracle all sets count.
         let alone = of(&rows[1..2]);
         assert_eq!(find(&alone, &[("algorithm", "pgos")], "sets"), Some(1.0));
-        assert_eq!(compare(&alone).len(), 1);
+        assert_eq!(compare(&alone).len(), 2);
+        assert_eq!(pgos("all_sets"), Some(3.0));
+        assert_eq!(pgos("bond1_met_mean"), Some(0.6783));
+        assert_eq!(pgos("all_goodput_over_available"), Some(0.6));
     }
 }
