@@ -108,7 +108,7 @@ impl Session {
     /// if let Err(error) = session.admit(&spec) {
     ///     // Take what there is instead, or go on without a promise.
     ///     let offered = error.refusal().and_then(|refusal| refusal.offer.rate);
-    ///     spec.guarantee = offered.map(|rate| Guarantee::rate(rate, 0.95));
+    ///     spec.guarantee = offered.map(|rate| Box::new(Guarantee::rate(rate, 0.95)));
     /// }
     /// let stream = session.open_stream(spec)?;
     /// # Ok(()) }
