@@ -5,6 +5,8 @@
 //! one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of several runs
 //! with the smallest and the largest.
 
+mod common;
+
 use std::{hint::black_box, time::Instant as Clock};
 
 use anabranch_sched::{
@@ -13,7 +15,6 @@ use anabranch_sched::{
 };
 use serde_json::{Value, json};
 
-const RUNS: usize = 9;
 /// Streams looked at in one run.
 const WORK: usize = 2_000_000;
 
@@ -63,23 +64,20 @@ fn row(count: u64, with_offers: bool) -> Value {
     let asks = asks(count);
     let mut allocator = Allocator::default();
     measure(&mut allocator, &asks, with_offers);
-    let mut times: Vec<f64> = (0..RUNS)
-        .map(|_| (measure(&mut allocator, &asks, with_offers) * 100.0).round() / 100.0)
-        .collect();
-    times.sort_by(f64::total_cmp);
+    let [median, least, most] =
+        common::times(100.0, || measure(&mut allocator, &asks, with_offers));
     json!({
         "bench": if with_offers { "allocation_and_offers" } else { "allocation" },
         "streams": count,
-        "us_median": times[RUNS / 2],
-        "us_min": times[0],
-        "us_max": times[RUNS - 1],
-        "runs": RUNS,
+        "us_median": median,
+        "us_min": least,
+        "us_max": most,
+        "runs": common::RUNS,
     })
 }
 
 fn main() {
-    // `cargo test --benches` runs this, too; measuring there would only cost time.
-    if std::env::args().any(|argument| argument == "--test") || cfg!(debug_assertions) {
+    if !common::is_measuring() {
         return;
     }
     let mut rows = Vec::new();
@@ -87,14 +85,5 @@ fn main() {
         rows.push(row(count, false));
         rows.push(row(count, true));
     }
-    let outcome = json!({
-        "experiment": "allocation",
-        "version": env!("CARGO_PKG_VERSION"),
-        "rows": rows,
-    });
-    let text = serde_json::to_string_pretty(&outcome).expect("rows are JSON");
-    #[allow(clippy::print_stdout)] // The bench's result.
-    {
-        println!("{text}");
-    }
+    common::print("allocation", &rows);
 }

@@ -5,6 +5,8 @@
 //! JSON object in the lab's shape. Times are wall-clock times of one thread, the median of several runs with the
 //! smallest and the largest; quote ratios, and never across machines.
 
+mod common;
+
 use std::{hint::black_box, time::Instant as Clock};
 
 use anabranch_base::{Random, Seed, StreamId};
@@ -15,29 +17,25 @@ use anabranch_sched::{
 };
 use serde_json::{Value, json};
 
-const RUNS: usize = 5;
 const CHANNELS: u32 = 6;
 
 #[allow(clippy::disallowed_methods)] // A bench measures real time.
 fn row(name: &str, size: usize, objectives: usize, count: u32, mut call: impl FnMut()) -> Value {
     call();
-    let mut each: Vec<f64> = (0..RUNS)
-        .map(|_| {
-            let start = Clock::now();
-            (0..count).for_each(|_| call());
-            start.elapsed().as_secs_f64() * 1e9 / f64::from(count)
-        })
-        .collect();
-    each.sort_by(f64::total_cmp);
+    let [median, least, most] = common::times(1.0, || {
+        let start = Clock::now();
+        (0..count).for_each(|_| call());
+        start.elapsed().as_secs_f64() * 1e9 / f64::from(count)
+    });
     json!({
         "bench": name,
         "slots": size,
         "adus": size,
         "objectives": objectives,
-        "ns_median": each[RUNS / 2].round(),
-        "ns_min": each[0].round(),
-        "ns_max": each[RUNS - 1].round(),
-        "runs": RUNS,
+        "ns_median": median,
+        "ns_min": least,
+        "ns_max": most,
+        "runs": common::RUNS,
     })
 }
 
@@ -163,8 +161,7 @@ fn matchings(size: usize, count: u32, rows: &mut Vec<Value>) {
 }
 
 fn main() {
-    // `cargo test --benches` runs this, too; measuring there would only cost time.
-    if std::env::args().any(|argument| argument == "--test") || cfg!(debug_assertions) {
+    if !common::is_measuring() {
         return;
     }
     let mut rows = Vec::new();
@@ -172,9 +169,5 @@ fn main() {
     cycles(512, 5, &mut rows);
     matchings(64, 200, &mut rows);
     matchings(512, 5, &mut rows);
-    let all = json!({ "experiment": "assign", "rows": rows });
-    #[allow(clippy::print_stdout)] // What the bench is for.
-    {
-        println!("{all:#}");
-    }
+    common::print("assign", &rows);
 }

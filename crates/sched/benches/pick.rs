@@ -5,6 +5,8 @@
 //! are wall-clock times of one thread, the median of several runs with the smallest and the largest;
 //! quote ratios, and never across machines.
 
+mod common;
+
 use std::{
     hint::black_box,
     time::{Duration, Instant as Clock},
@@ -14,7 +16,6 @@ use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_sched::{ChannelView, Decision, Policy, Priority, StreamView, View};
 use serde_json::{Value, json};
 
-const RUNS: usize = 5;
 /// Streams looked at in one run, over all its decisions.
 const WORK: usize = 4_000_000;
 
@@ -92,26 +93,22 @@ fn measure(policy: Policy, all: &[StreamView], active: usize) -> f64 {
 fn row(policy: Policy, count: u64, is_idle: bool) -> Value {
     let all = streams(count);
     let active = if is_idle { 1 } else { all.len() };
-    let mut times: Vec<f64> = (0..RUNS)
-        .map(|_| (measure(policy, &all, active) * 10.0).round() / 10.0)
-        .collect();
-    times.sort_by(f64::total_cmp);
+    let [median, least, most] = common::times(10.0, || measure(policy, &all, active));
     json!({
         "bench": "decision_and_booking",
         "policy": policy.name(),
         "channels": 3,
         "streams": count,
         "streams_active": active,
-        "ns_median": times[RUNS / 2],
-        "ns_min": times[0],
-        "ns_max": times[RUNS - 1],
-        "runs": RUNS,
+        "ns_median": median,
+        "ns_min": least,
+        "ns_max": most,
+        "runs": common::RUNS,
     })
 }
 
 fn main() {
-    // `cargo test --benches` runs this, too; measuring there would only cost time.
-    if std::env::args().any(|argument| argument == "--test") || cfg!(debug_assertions) {
+    if !common::is_measuring() {
         return;
     }
     let mut rows = Vec::new();
@@ -123,14 +120,5 @@ fn main() {
             }
         }
     }
-    let outcome = json!({
-        "experiment": "pick",
-        "version": env!("CARGO_PKG_VERSION"),
-        "rows": rows,
-    });
-    let text = serde_json::to_string_pretty(&outcome).expect("rows are JSON");
-    #[allow(clippy::print_stdout)] // The bench's result.
-    {
-        println!("{text}");
-    }
+    common::print("pick", &rows);
 }

@@ -5,6 +5,8 @@
 //! Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of several
 //! runs with the smallest and the largest; quote ratios, and never across machines.
 
+mod common;
+
 use std::{
     hint::black_box,
     time::{Duration, Instant as Clock},
@@ -18,7 +20,6 @@ use anabranch_sched::{
 };
 use serde_json::{Value, json};
 
-const RUNS: usize = 5;
 const PATHS: usize = 8;
 const MAPPED: u64 = 100;
 const SCHEDULED: u64 = 1_000;
@@ -104,15 +105,6 @@ fn requests(mbps: f64) -> Vec<Request> {
     requests
 }
 
-/// Median, least and most of several measurements.
-fn times(mut measure: impl FnMut() -> f64) -> [f64; 3] {
-    let mut times: Vec<f64> = (0..RUNS)
-        .map(|_| (measure() * 10.0).round() / 10.0)
-        .collect();
-    times.sort_by(f64::total_cmp);
-    [times[RUNS / 2], times[0], times[RUNS - 1]]
-}
-
 /// Mean nanoseconds of `count` calls, after a tenth as many.
 #[allow(clippy::disallowed_methods)] // A bench measures real time.
 fn nanos_each(count: usize, mut call: impl FnMut(usize)) -> f64 {
@@ -136,7 +128,7 @@ fn mapping(name: &str, mbps: f64) -> Value {
             request.before = placement;
         }
     }
-    let [median, least, most] = times(|| {
+    let [median, least, most] = common::times(10.0, || {
         nanos_each(200, |_| {
             let _ = black_box(map(black_box(&requests), &mut known));
         })
@@ -150,7 +142,7 @@ fn mapping(name: &str, mbps: f64) -> Value {
         "ns_median": median,
         "ns_min": least,
         "ns_max": most,
-        "runs": RUNS,
+        "runs": common::RUNS,
     })
 }
 
@@ -267,7 +259,8 @@ fn pgos(per_run: usize, paths_full: usize, between_us: u64) -> Vec<Value> {
         .iter()
         .enumerate()
     {
-        let [median, least, most] = times(|| decisions(per_run, paths_full, between)[index]);
+        let [median, least, most] =
+            common::times(10.0, || decisions(per_run, paths_full, between)[index]);
         both.push(json!({
             "bench": name,
             "streams": SCHEDULED,
@@ -278,15 +271,14 @@ fn pgos(per_run: usize, paths_full: usize, between_us: u64) -> Vec<Value> {
             "ns_median": median,
             "ns_min": least,
             "ns_max": most,
-            "runs": RUNS,
+            "runs": common::RUNS,
         }));
     }
     both
 }
 
 fn main() {
-    // `cargo test --benches` runs this, too; measuring there would only cost time.
-    if std::env::args().any(|argument| argument == "--test") || cfg!(debug_assertions) {
+    if !common::is_measuring() {
         return;
     }
     let mut rows = vec![
@@ -307,14 +299,5 @@ fn main() {
     ] {
         rows.extend(pgos(per_run, paths_full, between_us));
     }
-    let outcome = json!({
-        "experiment": "promised",
-        "version": env!("CARGO_PKG_VERSION"),
-        "rows": rows,
-    });
-    let text = serde_json::to_string_pretty(&outcome).expect("rows are JSON");
-    #[allow(clippy::print_stdout)] // The bench's result.
-    {
-        println!("{text}");
-    }
+    common::print("promised", &rows);
 }

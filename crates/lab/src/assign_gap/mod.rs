@@ -11,6 +11,7 @@ use crate::{
     Experiment, Options, Row,
     output::{Axis, Curve, Mark, Plot, Published},
     parallel,
+    streams::show::find,
 };
 
 /// The experiment.
@@ -102,10 +103,7 @@ fn row(kind: &str, scheduler: &str, found: &[Found], index: usize) -> Row {
 }
 
 fn get(rows: &[Row], kind: &str, scheduler: &str, field: &str) -> f64 {
-    let row = rows
-        .iter()
-        .find(|row| row["kind"] == kind && row["scheduler"] == scheduler);
-    row.and_then(|row| row[field].as_f64()).unwrap_or(f64::NAN)
+    find(rows, &[("kind", kind), ("scheduler", scheduler)], field).unwrap_or(f64::NAN)
 }
 
 fn compare(rows: &[Row]) -> Vec<Published> {

@@ -3,23 +3,19 @@
 use crate::{
     Row,
     output::{Axis, Curve, Mark, Plot, Published},
+    streams::show::find,
 };
 
 use super::{ASSIGN, WALK};
 
-/// The row of a stream or channel.
-fn find<'r>(rows: &'r [Row], policy: usize, scheduler: &str, name: &str) -> Option<&'r Row> {
-    rows.iter().find(|row| {
-        row["policy"] == format!("s{policy}")
-            && row["scheduler"] == scheduler
-            && row["name"] == name
-    })
-}
-
 fn field(rows: &[Row], policy: usize, scheduler: &str, stream: usize, field: &str) -> f64 {
-    find(rows, policy, scheduler, &format!("stream {stream}"))
-        .and_then(|row| row.get(field)?.as_f64())
-        .unwrap_or(f64::NAN)
+    let (policy, name) = (format!("s{policy}"), format!("stream {stream}"));
+    let wanted = [
+        ("policy", policy.as_str()),
+        ("scheduler", scheduler),
+        ("name", &name),
+    ];
+    find(rows, &wanted, field).unwrap_or(f64::NAN)
 }
 
 /// The same figure of all streams, with either scheduler.

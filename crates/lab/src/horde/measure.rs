@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{channel::Kind, driver::Delivery};
-use crate::Row;
+use crate::{Row, streams::show::rounded};
 
 /// One row for each stream of a run, and one for each channel.
 pub(super) fn rows(scheduler: &str, kinds: &[Kind], streams: u64, sent: &[Delivery]) -> Vec<Row> {
@@ -13,10 +13,10 @@ pub(super) fn rows(scheduler: &str, kinds: &[Kind], streams: u64, sent: &[Delive
         let of_stream: Vec<&Delivery> = sent.iter().filter(|one| one.stream == stream).collect();
         let count = of_stream.len() as f64;
         let mut row = begin(scheduler, "stream", &format!("stream {stream}"));
-        row.insert("share".into(), number(count / all));
+        row.insert("share".into(), rounded(count / all));
         for (index, kind) in kinds.iter().enumerate() {
             let on = of_stream.iter().filter(|one| one.channel == index).count();
-            let share = number(on as f64 / count);
+            let share = rounded(on as f64 / count);
             row.insert(format!("on_{}", kind.name), share);
         }
         quality(&mut row, &of_stream);
@@ -25,7 +25,7 @@ pub(super) fn rows(scheduler: &str, kinds: &[Kind], streams: u64, sent: &[Delive
     for (index, kind) in kinds.iter().enumerate() {
         let on: Vec<&Delivery> = sent.iter().filter(|one| one.channel == index).collect();
         let mut row = begin(scheduler, "channel", kind.name);
-        row.insert("share".into(), number(on.len() as f64 / all));
+        row.insert("share".into(), rounded(on.len() as f64 / all));
         quality(&mut row, &on);
         rows.push(row);
     }
@@ -45,20 +45,20 @@ fn quality(row: &mut Row, sent: &[&Delivery]) {
     let mut trips: Vec<f64> = sent.iter().filter_map(|one| one.round_trip_ms).collect();
     trips.sort_by(f64::total_cmp);
     let mean = trips.iter().sum::<f64>() / trips.len() as f64;
-    row.insert("round_trip_mean_ms".into(), number(mean));
+    row.insert("round_trip_mean_ms".into(), rounded(mean));
     for (name, at) in [("p25", 0.25), ("p50", 0.5), ("p75", 0.75)] {
         let value = trips.get((trips.len() as f64 * at) as usize);
         let field = format!("round_trip_{name}_ms");
-        row.insert(field, value.map_or(json!(null), |&trip| number(trip)));
+        row.insert(field, value.map_or(json!(null), |&trip| rounded(trip)));
     }
     let waited = sent.iter().map(|one| one.waited_ms).sum::<f64>() / count;
-    row.insert("waited_mean_ms".into(), number(waited));
-    row.insert("latency_mean_ms".into(), number(mean + waited));
+    row.insert("waited_mean_ms".into(), rounded(waited));
+    row.insert("latency_mean_ms".into(), rounded(mean + waited));
     let lost = sent.iter().filter(|one| one.round_trip_ms.is_none());
-    row.insert("loss_fraction".into(), number(lost.count() as f64 / count));
+    row.insert("loss_fraction".into(), rounded(lost.count() as f64 / count));
     row.insert(
         "correlated_loss_fraction".into(),
-        number(correlated(sent) as f64 / count),
+        rounded(correlated(sent) as f64 / count),
     );
 }
 
@@ -75,8 +75,4 @@ fn correlated(sent: &[&Delivery]) -> usize {
     (0..order.len())
         .filter(|&at| order[at].2 && (is_lost(at.checked_sub(1)) || is_lost(Some(at + 1))))
         .count()
-}
-
-fn number(value: f64) -> serde_json::Value {
-    json!((value * 1e5).round() / 1e5)
 }

@@ -242,7 +242,13 @@ impl Assign {
     }
 
     /// Moves that gain something, until none does or attempts run out.
-    fn search(&mut self, cycle: &Cycle, objectives: &mut Objectives, schedule: &mut Schedule) {
+    fn search(
+        &mut self,
+        cycle: &Cycle,
+        objectives: &mut Objectives,
+        concerned: &[u32],
+        schedule: &mut Schedule,
+    ) {
         self.occupants.clear();
         self.occupants.resize(cycle.slots.len(), None);
         for (adu, slot) in schedule.iter().enumerate() {
@@ -251,32 +257,29 @@ impl Assign {
             }
         }
         let mut left = self.moves;
-        let mut unchanged = 0;
-        let concerned: Vec<u32> = concerned(cycle, objectives);
-        while unchanged < concerned.len() && left > 0 {
-            for &adu in &concerned {
-                unchanged += 1;
-                for to in (0..cycle.slots.len() as u32).map(Some).chain([None]) {
-                    if left == 0 {
-                        return;
-                    }
-                    if schedule[adu as usize] == to {
-                        continue;
-                    }
-                    left -= 1;
-                    if self.is_better(cycle, objectives, schedule, adu, to) {
-                        unchanged = 0;
-                    }
-                }
-                if unchanged >= concerned.len() {
+        // ADUs in a row that found nothing better.
+        let mut settled = 0;
+        for &adu in concerned.iter().cycle() {
+            let mut has_gained = false;
+            for to in (0..cycle.slots.len() as u32).map(Some).chain([None]) {
+                if left == 0 {
                     return;
                 }
+                if schedule[adu as usize] != to {
+                    left -= 1;
+                    has_gained |= self.try_move(cycle, objectives, schedule, adu, to);
+                }
+            }
+            settled = if has_gained { 0 } else { settled + 1 };
+            if settled >= concerned.len() {
+                return;
             }
         }
     }
 
-    /// Takes an ADU to another slot, its occupant to where the ADU was; back again if that gains nothing.
-    fn is_better(
+    /// Takes an ADU to another slot, its occupant to where the ADU was, and back again if that gains nothing; whether
+    /// it gained.
+    fn try_move(
         &mut self,
         cycle: &Cycle,
         objectives: &mut Objectives,
@@ -362,12 +365,9 @@ impl Planner for Assign {
         }
         self.assign(cycle, schedule);
         self.straighten(cycle, schedule);
-        let is_combinatorial = |shape: Shape| shape == Shape::Combinatorial;
-        if objectives
-            .iter()
-            .any(|(_, one)| is_combinatorial(one.shape()))
-        {
-            self.search(cycle, objectives, schedule);
+        let concerned = concerned(cycle, objectives);
+        if !concerned.is_empty() {
+            self.search(cycle, objectives, &concerned, schedule);
         }
     }
 }

@@ -19,8 +19,8 @@
 //! be divided leaves its path only when it is late and the path stands still; that path then backs off, for
 //! twice as long each time, and what is scheduled on it may leave at once.
 //!
-//! A decision about promised streams costs O(channels), and keeping the order of a path O(log of its shares), which
-//! are a few steps; see [`turns`]. Beginning a run of the pump costs O(streams that changed): queues stay as they
+//! A decision about promised streams costs O(channels), O(channels²) at worst where each path's first packet may be
+//! divided; keeping the order of a path O(log of its shares), which are a few steps; see [`turns`]. Beginning a run of the pump costs O(streams that changed): queues stay as they
 //! are between runs. A decision about elastic streams costs O(streams in the view). Nothing is allocated but by
 //! [`Scheduler::remap`].
 
@@ -363,9 +363,7 @@ impl Pgos {
         let mut shares = self.promised[owner].shares.clone();
         shares.all(|share| !self.shares[share].is_scheduled(now))
     }
-}
 
-impl Pgos {
     /// A share that was taken from without anything sent takes no part until the next run.
     fn leave_out_taken(&mut self) {
         self.left_out.extend(self.taken.take());
