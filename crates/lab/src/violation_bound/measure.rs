@@ -303,12 +303,9 @@ mod tests {
     #[test]
     fn on_a_path_that_drifts_the_engine_is_closer_to_the_bound() {
         let mut random = Seed(6).stream("late");
-        let mut level = 10e6f64;
+        // Every ten minutes it holds less, by steps that no one announces.
         let bps: Vec<f64> = (0..3000)
-            .map(|_| {
-                level = (level * random.uniform(0.85, 1.17)).clamp(1e6, 20e6);
-                level
-            })
+            .map(|at| (20e6 * 0.7f64.powi(at / 600)) * random.uniform(0.6, 1.4))
             .collect();
         let all = single(&bps, 1.0);
         let ratio = |method| {
@@ -316,7 +313,8 @@ mod tests {
             figures.measured / figures.promised
         };
         let (lemma, engine) = (ratio("renewed_10"), ratio("engine"));
-        assert!(lemma > 1.0 && engine < 0.8 * lemma, "{lemma}, {engine}");
+        assert!(lemma > 1.1, "{lemma}");
+        assert!(engine < 1.05, "{engine}");
     }
 
     #[test]
