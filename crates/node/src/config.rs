@@ -137,6 +137,14 @@ pub enum ConfigError {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// A value is missing, or goes with another that is.
+    #[error("{key}: {reason}")]
+    Missing {
+        /// The key that it is about.
+        key: String,
+        /// What is missing.
+        reason: String,
+    },
 }
 
 impl Layer {
@@ -241,9 +249,8 @@ impl Layer {
                     binds.push(Bind::from(address("listen", text)?));
                 }
                 if binds.is_empty() {
-                    return Err(refused(
+                    return Err(missing(
                         "listen",
-                        "",
                         "name at least one address, or leave it out",
                     ));
                 }
@@ -265,9 +272,8 @@ impl Layer {
                 addresses.push(address("peer.addresses", text)?);
             }
             if addresses.is_empty() {
-                return Err(refused(
+                return Err(missing(
                     "peer.addresses",
-                    "",
                     "name at least one address of the peer",
                 ));
             }
@@ -400,6 +406,13 @@ pub(crate) fn refused(key: &str, value: &str, reason: impl Into<String>) -> Conf
     ConfigError::Value {
         key: key.to_owned(),
         value: value.to_owned(),
+        reason: reason.into(),
+    }
+}
+
+pub(crate) fn missing(key: &str, reason: impl Into<String>) -> ConfigError {
+    ConfigError::Missing {
+        key: key.to_owned(),
         reason: reason.into(),
     }
 }

@@ -26,7 +26,7 @@ use anabranch_session::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ConfigError, parsed, percent, refused, set, time};
+use crate::config::{ConfigError, missing, parsed, percent, refused, set, time};
 
 /// A [`StreamSpec`] as texts with units; what is not mentioned has its default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -178,7 +178,7 @@ impl GuaranteeText {
     fn demand(&self, name: &impl Fn(&str) -> String) -> Result<Demand, ConfigError> {
         let with = |key: &str, other: &str| {
             let reason = format!("goes with {}, which is missing", name(other));
-            refused(&name(key), "", reason)
+            missing(&name(key), reason)
         };
         let without = |key: &str, value: &str, other: &str| {
             let reason = format!("does not go with {}; leave one of them out", name(other));
@@ -220,7 +220,7 @@ impl GuaranteeText {
                 name("packet_bytes"),
                 name("late_packets"),
             );
-            return Err(refused(&name("rate"), "", reason));
+            return Err(missing(&name("rate"), reason));
         };
         let rate: Rate = parsed(text).map_err(|why| refused(&name("rate"), text, why))?;
         let Some(late_packets) = self.late_packets else {

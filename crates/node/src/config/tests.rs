@@ -150,6 +150,7 @@ fn a_refusal_names_key_value_and_what_is_right() {
             ["listen", "localhost", "IP:PORT"],
         ),
         ("allow = [\"abc\"]", ["allow", "abc", "52 characters"]),
+        ("listen = []", ["listen: ", "name", "leave it out"]),
     ] {
         let error = resolve(text).unwrap_err().to_string();
         for part in parts {

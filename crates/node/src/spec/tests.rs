@@ -105,6 +105,18 @@ fn all_three_demands_can_be_written() {
     );
 }
 
+/// A value that was not given is not shown as if an empty one had been.
+#[test]
+fn what_is_missing_is_not_shown_as_empty() {
+    let says = |text: &str| guarantee(text).unwrap_err().to_string();
+    assert_eq!(
+        says("rate = \"3 Mbit/s\""),
+        "guarantee.rate: goes with guarantee.probability, which is missing"
+    );
+    assert!(says("").starts_with("guarantee.rate: nothing is asked for; give "));
+    assert!(says("rate = \"\"\nprobability = \"95 %\"").starts_with("guarantee.rate = \"\": "));
+}
+
 #[test]
 fn refusals_name_the_key_and_what_would_be_accepted() {
     let says = |text: &str, words: &[&str]| {
