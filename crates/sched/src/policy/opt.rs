@@ -56,6 +56,8 @@ struct Account {
     sent_bytes: f64,
     /// δ, in bytes per second.
     delta: f64,
+    /// What earlier windows fell short and later ones have not made up for, in bytes.
+    owed_bytes: f64,
     /// Bytes that arrive in the running window and in those after it; beyond them, in the last.
     arriving: [f64; WINDOWS_AHEAD],
 }
@@ -64,7 +66,8 @@ struct Account {
 /// where it truly arrives first; the rest with what remains.
 ///
 /// The feedback loop of the source: when less than the claim arrived in the last window, the stream may send
-/// 2 × the shortfall more in this one; when more than the claim and β, half of the excess less.
+/// 2 × the shortfall more in this one, and no less than all that is owed; when more than the claim and β, half of
+/// the excess less, where what makes up for earlier windows is no excess.
 ///
 /// O(streams + channels · log(horizon)) questions to the oracle per decision; allocates when streams or
 /// channels come.
@@ -179,6 +182,7 @@ impl Opt {
                     window,
                     sent_bytes: 0.0,
                     delta: 0.0,
+                    owed_bytes: 0.0,
                     arriving: [0.0; WINDOWS_AHEAD],
                 };
                 self.accounts.insert(place, account);
@@ -188,7 +192,7 @@ impl Opt {
         let account = &mut self.accounts[place];
         let passed = window.saturating_sub(account.window);
         for _ in 0..passed.min(WINDOWS_AHEAD as u64) {
-            account.delta = delta(claim, account.arriving[0]);
+            account.settle(claim);
             account.arriving.rotate_left(1);
             account.arriving[WINDOWS_AHEAD - 1] = 0.0;
         }
@@ -252,16 +256,21 @@ impl Opt {
     }
 }
 
-/// δ after a window in which `received` bytes arrived, in bytes per second.
-fn delta(claim: Claim, received: f64) -> f64 {
-    let rate = received / claim.window.as_secs_f64();
-    let excess = rate - claim.bytes_per_s;
-    if excess < 0.0 {
-        -2.0 * excess
-    } else if excess > BETA * claim.bytes_per_s {
-        -0.5 * excess
-    } else {
-        0.0
+impl Account {
+    /// Sets δ after a window, by what arrived in it. What makes up for earlier windows is no excess, for which a
+    /// stream that has just caught up would lose precedence; and what is still owed may be sent.
+    fn settle(&mut self, claim: Claim) {
+        let window_s = claim.window.as_secs_f64();
+        let beyond = self.arriving[0] - claim.bytes_per_s * window_s;
+        let excess = (beyond - self.owed_bytes).max(0.0);
+        self.owed_bytes = (self.owed_bytes - beyond).max(0.0);
+        self.delta = if self.owed_bytes > 0.0 {
+            self.owed_bytes.max(-2.0 * beyond) / window_s
+        } else if excess > BETA * claim.bytes_per_s * window_s {
+            -0.5 * excess / window_s
+        } else {
+            0.0
+        };
     }
 }
 

@@ -66,18 +66,38 @@ fn what_comes_decides_and_not_what_was() {
     );
 }
 
+fn account() -> Account {
+    Account {
+        id: StreamId(0),
+        window: 0,
+        sent_bytes: 0.0,
+        delta: 0.0,
+        owed_bytes: 0.0,
+        arriving: [0.0; WINDOWS_AHEAD],
+    }
+}
+
 #[test]
 fn the_feedback_is_as_published() {
     let claim = promised(0, 0, 8.0).claim.unwrap();
+    let mut account = account();
+    let mut after = |received: f64| {
+        account.arriving[0] = received;
+        account.settle(claim);
+        account.delta
+    };
+    let is = |delta: f64, wanted: f64| (delta - wanted).abs() < 1e-3;
+    assert!(is(after(1.1e6), -0.05e6), "half of what was too much");
+    assert!(is(after(1.0005e6), 0.0), "within β");
+    assert!(is(after(0.9e6), 0.2e6), "twice what was missing");
+    // Ours: what makes up for it is no excess.
+    assert!(is(after(1.1e6), 0.0), "caught up");
+    assert!(is(after(1.1e6), -0.05e6), "beyond that");
     assert!(
-        (delta(claim, 0.9e6) - 0.2e6).abs() < 1e-3,
-        "twice what was missing"
+        is(after(0.8e6), 0.4e6) && is(after(0.9e6), 0.3e6),
+        "all that is owed"
     );
-    assert!(
-        (delta(claim, 1.1e6) + 0.05e6).abs() < 1e-3,
-        "half of what was too much"
-    );
-    assert_eq!(delta(claim, 1.0005e6), 0.0, "within β");
+    assert!(is(after(1.2e6), 0.1e6) && is(after(1.3e6), -0.1e6));
     // A window that gets 50 kB too little lets 1.1 MB go with precedence in the next.
     let mut scheduler = opt(vec![vec![mbps(100.0)]]);
     let stream = promised(0, 0, 8.0);
@@ -91,7 +111,7 @@ fn the_feedback_is_as_published() {
         scheduler.allowance(at(1010), stream.id, claim).round(),
         1.1e6
     );
-    // What arrives a window later counts there: half of it is late, and made up for, once.
+    // What arrives a window later counts there, where it is as much as is due: all that was late is owed still.
     assert!(scheduler.book(at(1010), &stream, 1.0e6, at(2100)));
     assert_eq!(
         scheduler.allowance(at(2010), stream.id, claim).round(),
@@ -99,7 +119,7 @@ fn the_feedback_is_as_published() {
     );
     assert_eq!(
         scheduler.allowance(at(3010), stream.id, claim).round(),
-        1.0e6
+        2.05e6
     );
 }
 
