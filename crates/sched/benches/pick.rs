@@ -1,6 +1,6 @@
 //! What one decision of a policy costs: `cargo bench -p anabranch-sched`.
 //!
-//! Three channels with a slot each; 1, 100 or 10,000 streams that have a backlog, or one that has and
+//! Arguments that are names of policies: only those. Three channels with a slot each; 1, 100 or 10,000 streams that have a backlog, or one that has and
 //! as many that were served and have fallen silent. Prints one JSON object in the lab's shape. Times
 //! are wall-clock times of one thread, the median of several runs with the smallest and the largest;
 //! quote ratios, and never across machines.
@@ -13,7 +13,7 @@ use std::{
 };
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_sched::{ChannelView, Decision, Policy, Priority, StreamView, View};
+use anabranch_sched::{Changes, ChannelView, Decision, Policy, Priority, StreamView, View};
 use serde_json::{Value, json};
 
 /// Streams looked at in one run, over all its decisions.
@@ -49,7 +49,7 @@ fn streams(count: u64) -> Vec<StreamView> {
     (0..count).map(stream).collect()
 }
 
-/// Nanoseconds per decision, its booking included.
+/// Nanoseconds per decision in a run of its own, its booking included.
 #[allow(clippy::disallowed_methods)] // A bench measures real time.
 fn measure(policy: Policy, all: &[StreamView], active: usize) -> f64 {
     let mut channels = [
@@ -58,6 +58,7 @@ fn measure(policy: Policy, all: &[StreamView], active: usize) -> f64 {
         channel(2, 40, 5.0),
     ];
     let mut scheduler = policy.build();
+    let mut last = None;
     let mut decide = |streams: &[StreamView], now_ms: u64| {
         // One channel in three is full at a time, so that policies have something to weigh.
         for (index, channel) in channels.iter_mut().enumerate() {
@@ -70,8 +71,18 @@ fn measure(policy: Policy, all: &[StreamView], active: usize) -> f64 {
             channels: &channels,
             streams,
         };
+        let changed = last.as_slice();
+        let is_same = last.is_some() && now_ms > 0;
+        scheduler.begin(
+            black_box(&view),
+            match is_same {
+                true => Changes::Only(changed),
+                false => Changes::Any,
+            },
+        );
         if let Decision::Send { stream, channels } = black_box(scheduler.next(black_box(&view))) {
             scheduler.sent(&view, stream, channels, 1400);
+            last = Some(streams[stream].id);
         }
     };
     // Every stream has been served at least once.
@@ -112,7 +123,13 @@ fn main() {
         return;
     }
     let mut rows = Vec::new();
+    let asked: Vec<Policy> = std::env::args()
+        .filter_map(|argument| argument.parse().ok())
+        .collect();
     for policy in Policy::ALL {
+        if !asked.is_empty() && !asked.contains(&policy) {
+            continue;
+        }
         for count in [1, 100, 10_000] {
             rows.push(row(policy, count, false));
             if count > 1 {

@@ -1,7 +1,8 @@
 //! What promised streams cost: `cargo bench -p anabranch-sched --bench promised`.
 //!
 //! The mapping of 100 streams on 8 paths, at admission and at review, and decisions of `pgos` at 1,000 promised streams
-//! on 8 paths: one packet with its booking, and the beginning of a run of the pump in which no stream changed.
+//! on 8 paths: one packet with its booking, and the beginning of a run of the pump in which no stream changed; these
+//! alone with the argument `decisions`.
 //! Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of several
 //! runs with the smallest and the largest; quote ratios, and never across machines.
 
@@ -281,13 +282,16 @@ fn main() {
     if !common::is_measuring() {
         return;
     }
-    let mut rows = vec![
-        mapping("admission", 100.0),
-        mapping("review", 100.0),
-        // So much that some are divided, and so much that it fails in both attempts.
-        mapping("admission", 170.0),
-        mapping("refusal", 400.0),
-    ];
+    let mut rows = Vec::new();
+    if std::env::args().all(|argument| argument != "decisions") {
+        rows.extend([
+            mapping("admission", 100.0),
+            mapping("review", 100.0),
+            // So much that some are divided, and so much that it fails in both attempts.
+            mapping("admission", 170.0),
+            mapping("refusal", 400.0),
+        ]);
+    }
     // What is promised is a packet every 112 µs. With more time than that everything is late; with less, streams run
     // ahead of their plan, and elastic packets fill what is left.
     for (per_run, paths_full, between_us) in [

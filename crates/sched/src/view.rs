@@ -89,8 +89,8 @@ pub struct View<'a> {
     pub streams: &'a [StreamView],
 }
 
-/// Which streams' [`StreamView::is_waiting`] may differ from what it was when the last run of decisions began; those
-/// that are not in the view do not wait.
+/// Which streams' views may differ from what they were when the last run of decisions began; those that are not in the
+/// view do not wait.
 #[derive(Clone, Copy, Debug)]
 pub enum Changes<'a> {
     /// Any.

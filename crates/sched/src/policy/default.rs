@@ -12,66 +12,113 @@
 //! - Nor is it used by a stream with a deadline, when the packet would miss it there but not by
 //!   waiting.
 //!
-//! Which stream is next is the [`Picker`]'s matter: priority, fair share, earliest deadline.
+//! Which stream is next is the [`pick`](crate::pick)'s matter: priority, fair share, earliest deadline.
 
 use anabranch_base::StreamId;
 
-use super::{Decision, Scheduler, free_channels, stream_then_channel};
+use super::{Decision, free_channels};
 use crate::{
-    arrival::{delivered_within, next_arrival, one_way},
-    pick::Picker,
-    view::{ChannelMask, StreamView, View},
+    arrival::Outlook,
+    pick::{Answer, FairQueue},
+    view::{Changes, ChannelMask, StreamView, View},
 };
 
-/// See the module.
+/// What may be said of a stream before its channel is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It takes part.
+    Open,
+    /// Not until it is [`touched`](EarliestArrival::touch).
+    Closed,
+}
+
+/// See the module. O(channels + log streams) a decision, and as much for each stream that waits for a better
+/// channel, once in a run.
 #[derive(Debug, Default)]
 pub(super) struct EarliestArrival {
-    picker: Picker,
+    queue: FairQueue,
+    outlook: Outlook,
 }
 
 impl EarliestArrival {
-    /// The next decision about the streams that are `eligible`.
-    pub(super) fn next_of(
-        &self,
-        view: &View<'_>,
-        eligible: impl Fn(&StreamView) -> bool,
-    ) -> Decision {
-        stream_then_channel(&self.picker, view, |index| {
-            let stream = &view.streams[index];
-            eligible(stream)
-                .then(|| choose(view, index, stream))
-                .flatten()
-        })
+    /// A run of decisions begins.
+    pub(super) fn begin(&mut self, view: &View<'_>, changes: Changes<'_>) {
+        self.queue.begin(view, changes);
+        self.outlook.begin();
+    }
+
+    /// A decision is due: brings the outlook up to date.
+    pub(super) fn look(&mut self, view: &View<'_>) {
+        self.outlook.look(view);
+    }
+
+    /// What is expected of the channels.
+    pub(super) fn outlook(&self) -> &Outlook {
+        &self.outlook
+    }
+
+    /// The next decision about the streams whose turn is open. [`look`](Self::look) goes before it.
+    pub(super) fn next(&mut self, view: &View<'_>, turn: impl Fn(&StreamView) -> Turn) -> Decision {
+        let outlook = &self.outlook;
+        let picked = self.queue.next(view, |place| {
+            let stream = &view.streams[place];
+            if turn(stream) == Turn::Closed {
+                return Answer::NotYet;
+            }
+            choose(view, outlook, place, stream).map_or(Answer::NotNow, Answer::Take)
+        });
+        decision(picked)
+    }
+
+    /// The next decision about the streams at these places of the view alone.
+    pub(super) fn next_of(&self, view: &View<'_>, places: impl Iterator<Item = usize>) -> Decision {
+        decision(self.queue.first_of(view, places, |place| {
+            choose(view, &self.outlook, place, &view.streams[place])
+        }))
+    }
+
+    pub(super) fn sent(&mut self, stream: &StreamView, bytes: usize) {
+        self.queue.charge(stream, bytes);
+    }
+
+    /// The turn of a stream may have opened.
+    pub(super) fn touch(&mut self, stream: StreamId) {
+        self.queue.touch(stream);
+    }
+
+    pub(super) fn forget(&mut self, stream: StreamId) {
+        self.queue.forget(stream);
     }
 }
 
-impl Scheduler for EarliestArrival {
-    fn next(&mut self, view: &View<'_>) -> Decision {
-        self.next_of(view, |_| true)
-    }
-
-    fn sent(&mut self, view: &View<'_>, stream: usize, _channels: ChannelMask, bytes: usize) {
-        self.picker.charge(&view.streams[stream], bytes);
-    }
-
-    fn forget(&mut self, stream: StreamId) {
-        self.picker.forget(stream);
+fn decision(picked: Option<(usize, usize)>) -> Decision {
+    match picked {
+        Some((stream, channel)) => Decision::Send {
+            stream,
+            channels: ChannelMask::only(channel),
+        },
+        None => Decision::Wait,
     }
 }
 
 /// The channel for the stream's next packet; `None`: it waits. O(channels).
-pub(super) fn choose(view: &View<'_>, index: usize, stream: &StreamView) -> Option<usize> {
+pub(super) fn choose(
+    view: &View<'_>,
+    outlook: &Outlook,
+    index: usize,
+    stream: &StreamView,
+) -> Option<usize> {
     let usable = || (0..view.channels.len()).filter(|&channel| stream.may_use(channel));
-    let best = usable().min_by_key(|&channel| next_arrival(&view.channels[channel]))?;
+    let best = usable().min_by_key(|&channel| outlook.next_arrival(channel))?;
     if view.channels[best].slots > 0 {
         return Some(best);
     }
-    let other =
-        free_channels(view, index).min_by_key(|&channel| one_way(&view.channels[channel]))?;
-    let here = one_way(&view.channels[other]);
+    let other = free_channels(view, index).min_by_key(|&channel| outlook.one_way(channel))?;
+    let here = outlook.one_way(other);
+    let here_s = here.as_secs_f64();
     if let Some(deadline) = stream.deadline {
         let left = deadline.since(view.now);
-        if here > left && next_arrival(&view.channels[best]) <= left {
+        if here > left && outlook.next_arrival(best) <= left {
             return None;
         }
     }
@@ -80,7 +127,7 @@ pub(super) fn choose(view: &View<'_>, index: usize, stream: &StreamView) -> Opti
     let before_last = stream.backlog_bytes.saturating_sub(packet) as f64;
     let others = usable().filter(|&channel| channel != other);
     let delivered: f64 = others
-        .map(|channel| delivered_within(&view.channels[channel], here))
+        .map(|channel| outlook.delivered_within(channel, here_s))
         .sum();
     (delivered <= before_last).then_some(other)
 }

@@ -53,7 +53,8 @@ pub enum Decision {
 /// calls [`sent`](Self::sent) with what went out; the view is up to date before every call. The state
 /// of a policy belongs to one session.
 pub trait Scheduler: Send + fmt::Debug {
-    /// A run of decisions begins; until the next one, no stream begins to wait. O(streams that changed).
+    /// A run of decisions begins; until the next one, no stream begins to wait, streams and channels keep their places in
+    /// the view, and of channels only slots and bytes in flight change. O(streams that changed · log streams).
     fn begin(&mut self, view: &View<'_>, changes: Changes<'_>) {
         let _ = (view, changes);
     }

@@ -4,6 +4,7 @@ use anabranch_base::StreamId;
 
 use super::{Decision, Scheduler, claims::Claims, default, servers::Servers};
 use crate::{
+    arrival::Outlook,
     pick::Picker,
     view::{ChannelMask, ChannelView, View},
 };
@@ -19,6 +20,7 @@ pub(super) struct PriorityMean {
     servers: Servers,
     /// The view's channels with their mean rates; kept between decisions.
     channels: Vec<ChannelView>,
+    outlook: Outlook,
 }
 
 impl Scheduler for PriorityMean {
@@ -39,7 +41,11 @@ impl Scheduler for PriorityMean {
             channels: &self.channels,
             ..*view
         };
-        let choose = |stream: usize| default::choose(&by_mean, stream, &view.streams[stream]);
+        self.outlook.begin();
+        self.outlook.look(&by_mean);
+        let outlook = &self.outlook;
+        let choose =
+            |stream: usize| default::choose(&by_mean, outlook, stream, &view.streams[stream]);
         let promised = self.claims.pick(&by_mean, choose);
         let picked = promised.or_else(|| self.picker.pick_with(&by_mean, choose));
         match picked {

@@ -13,11 +13,18 @@ use crate::{
 const WITHOUT_PRIORITIES: [Policy; 2] = [Policy::Wfq, Policy::Msfq];
 
 fn decide(policy: Policy, channels: &[ChannelView], streams: &[StreamView]) -> Decision {
-    policy.build().next(&View {
+    let view = View {
         now: Instant::EPOCH,
         channels,
         streams,
-    })
+    };
+    anew(&mut *policy.build(), &view)
+}
+
+/// The first decision of a run.
+fn anew(scheduler: &mut dyn Scheduler, view: &View<'_>) -> Decision {
+    scheduler.begin(view, Changes::Any);
+    scheduler.next(view)
 }
 
 fn on(channel: usize) -> Decision {
@@ -60,7 +67,7 @@ fn round_robin_takes_turns() {
     let mut scheduler = Policy::RoundRobin.build();
     let mut counts = [0, 0];
     for _ in 0..10 {
-        let Decision::Send { stream, channels } = scheduler.next(&view) else {
+        let Decision::Send { stream, channels } = anew(&mut *scheduler, &view) else {
             panic!("both channels are free");
         };
         for channel in channels.iter() {
@@ -83,7 +90,7 @@ fn weighted_round_robin_follows_the_rates() {
     let mut scheduler = Policy::WeightedRoundRobin.build();
     let mut counts = [0, 0];
     for _ in 0..400 {
-        let Decision::Send { stream, channels } = scheduler.next(&view) else {
+        let Decision::Send { stream, channels } = anew(&mut *scheduler, &view) else {
             panic!("both channels are free");
         };
         for channel in channels.iter() {
@@ -288,7 +295,7 @@ fn drain(
                 channels: &channels,
                 streams: &streams,
             };
-            let decision = scheduler.next(&view);
+            let decision = anew(&mut *scheduler, &view);
             decisions.push(decision);
             let Decision::Send { stream, channels } = decision else {
                 break;
@@ -363,7 +370,7 @@ proptest! {
             let mut scheduler = policy.build();
             let mut turns = vec![0.0; streams.len()];
             for _ in 0..rounds {
-                let Decision::Send { stream, channels } = scheduler.next(&view) else {
+                let Decision::Send { stream, channels } = anew(&mut *scheduler, &view) else {
                     return Err(TestCaseError::fail("every channel is free"));
                 };
                 let ignores_priority = WITHOUT_PRIORITIES.contains(&policy);
@@ -439,7 +446,7 @@ proptest! {
             let (mut one, mut other) = (policy.build(), policy.build());
             for packet in 0..8 {
                 let view = |streams| View { now: Instant::from_millis(packet), channels: &channels, streams };
-                let (mine, theirs) = (one.next(&view(&all)), other.next(&view(&waiting)));
+                let (mine, theirs) = (anew(&mut *one, &view(&all)), anew(&mut *other, &view(&waiting)));
                 let (Decision::Send { stream, channels: on }, Decision::Send { stream: same, channels: same_on }) =
                     (mine, theirs)
                 else {

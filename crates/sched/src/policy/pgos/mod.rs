@@ -20,9 +20,10 @@
 //! twice as long each time, and what is scheduled on it may leave at once.
 //!
 //! A decision about promised streams costs O(channels), O(channels²) at worst where each path's first packet may be
-//! divided; keeping the order of a path O(log of its shares), which are a few steps; see [`turns`]. Beginning a run of the pump costs O(streams that changed): queues stay as they
-//! are between runs. A decision about elastic streams costs O(streams in the view). Nothing is allocated but by
-//! [`Scheduler::remap`].
+//! divided; keeping the order of a path O(log of its shares), which are a few steps; see [`turns`]. Beginning a run of the pump costs O(streams that changed · log streams): queues
+//! stay as they are between runs. A decision about elastic streams costs O(channels + log streams), and as much for
+//! each that prefers to wait, once in a run; one about streams that wait for a promise O(promised streams). Nothing is allocated but
+//! by [`Scheduler::remap`], and for streams that are new.
 
 mod path;
 #[cfg(test)]
@@ -37,14 +38,17 @@ use std::time::Duration;
 use anabranch_base::{ChannelId, Instant, StreamId};
 
 use self::{
-    path::Path,
+    path::{Head, Path},
     share::{Nanos, Share, nanos},
 };
-use super::{Decision, Scheduler, default::EarliestArrival};
+use super::{
+    Decision, Scheduler,
+    default::{EarliestArrival, Turn},
+};
 use crate::{
-    arrival::{delivered_within, next_arrival, one_way, time_to_deliver},
+    arrival::time_to_deliver,
     plan::Plan,
-    view::{Changes, ChannelMask, ChannelView, View},
+    view::{Changes, ChannelMask, StreamView, View},
 };
 
 /// A path on which a packet is later than this backs off.
@@ -101,17 +105,58 @@ pub(super) struct Pgos {
     begun_at: Nanos,
     /// Some of the promised streams are on no path yet.
     has_afloat: bool,
-    /// The streams that are ready have entered since the last mapping.
+    /// A run has begun since the last mapping, and the streams that are ready have entered.
     has_entered: bool,
+}
+
+/// How far promised streams have got with what is scheduled.
+#[derive(Clone, Copy, Debug)]
+struct Standing<'a> {
+    promised: &'a [Promised],
+    by_stream: &'a [(StreamId, usize)],
+    shares: &'a [Share],
+    now: Nanos,
+}
+
+impl Standing<'_> {
+    /// Whether something of the owner's is scheduled for the running window, or an earlier one.
+    fn is_scheduled(&self, owner: usize) -> bool {
+        let mut shares = self.promised[owner].shares.clone();
+        shares.any(|share| self.shares[share].is_scheduled(self.now))
+    }
+
+    /// A stream takes its chance with the elastic ones when it has no promise, or has sent all that is scheduled.
+    fn turn(&self, stream: &StreamView) -> Turn {
+        let owner = find(self.by_stream, stream.id);
+        match owner.is_some_and(|owner| self.is_scheduled(owner)) {
+            true => Turn::Closed,
+            false => Turn::Open,
+        }
+    }
+}
+
+/// Index of a promised stream.
+fn find(by_stream: &[(StreamId, usize)], stream: StreamId) -> Option<usize> {
+    let at = by_stream
+        .binary_search_by_key(&stream, |&(id, _)| id)
+        .ok()?;
+    Some(by_stream[at].1)
 }
 
 impl Pgos {
     fn find(&self, stream: StreamId) -> Option<usize> {
-        let at = self
-            .by_stream
-            .binary_search_by_key(&stream, |&(id, _)| id)
-            .ok()?;
-        Some(self.by_stream[at].1)
+        find(&self.by_stream, stream)
+    }
+
+    /// What else is needed to decide about elastic streams.
+    fn split(&mut self, now: Nanos) -> (&mut EarliestArrival, Standing<'_>) {
+        let standing = Standing {
+            promised: &self.promised,
+            by_stream: &self.by_stream,
+            shares: &self.shares,
+            now,
+        };
+        (&mut self.elastic, standing)
     }
 
     /// Index in the view of a promised stream that still has something to send. O(1) while it stays at its place;
@@ -134,11 +179,23 @@ impl Pgos {
     /// Whose turn it is on the path, with the stream's place in the view; those without anything to
     /// send are passed over.
     fn turn(&mut self, path: usize, view: &View<'_>, now: Nanos) -> Option<(usize, usize)> {
+        match self.paths[path].head {
+            Head::Unknown => {}
+            Head::Nobody => return None,
+            Head::Is { share, stream } if view.streams[stream].is_waiting() => {
+                return Some((share, stream));
+            }
+            Head::Is { share, .. } => self.paths[path].take(&self.shares[share]),
+        }
         loop {
-            let share = self.paths[path].peek(&self.shares, now)?;
-            if let Some(place) = self.place(view, self.shares[share].owner) {
+            let Some(share) = self.paths[path].peek(&self.shares, now) else {
+                self.paths[path].head = Head::Nobody;
+                return None;
+            };
+            if let Some(stream) = self.place(view, self.shares[share].owner) {
                 self.shares[share].catch_up(self.begun_at);
-                return Some((share, place));
+                self.paths[path].head = Head::Is { share, stream };
+                return Some((share, stream));
             }
             self.paths[path].take(&self.shares[share]);
         }
@@ -249,21 +306,21 @@ impl Pgos {
         if !self.promised[self.shares[share].owner].may_split {
             return Some(here);
         }
+        let outlook = self.elastic.outlook();
         let waiting = &view.streams[stream];
-        let by_here = cautious(&view.channels[here]).saturating_sub(GAIN);
+        let by_here_s = (outlook.cautious_s(here) - GAIN.as_secs_f64()).max(0.0);
         let others =
             (0..view.channels.len()).filter(|&channel| channel != here && waiting.may_use(channel));
         let mut sooner_bytes = 0.0;
         let mut sooner = None;
         for other in others {
-            let channel = &view.channels[other];
-            sooner_bytes += delivered_within(channel, by_here);
-            let arrival = cautious(channel);
-            if channel.slots > 0
-                && arrival < by_here
-                && sooner.is_none_or(|(first, _)| arrival < first)
+            sooner_bytes += outlook.delivered_within(other, by_here_s);
+            let arrival_s = outlook.cautious_s(other);
+            if view.channels[other].slots > 0
+                && arrival_s < by_here_s
+                && sooner.is_none_or(|(first_s, _)| arrival_s < first_s)
             {
-                sooner = Some((arrival, other));
+                sooner = Some((arrival_s, other));
             }
         }
         if let Some((_, other)) = sooner {
@@ -321,20 +378,21 @@ impl Pgos {
         here: Option<usize>,
         now: Nanos,
     ) -> Option<usize> {
-        let other = super::free_channels(view, stream)
-            .min_by_key(|&channel| one_way(&view.channels[channel]))?;
+        let outlook = self.elastic.outlook();
+        let other =
+            super::free_channels(view, stream).min_by_key(|&channel| outlook.one_way(channel))?;
         let may_split = self.promised[self.shares[share].owner].may_split;
         let is_shunned = !may_split && self.paths[path].is_backing_off(now);
         let Some(here) = here.filter(|_| !is_shunned) else {
             return Some(other);
         };
+        let wait = outlook.next_arrival(here);
         let here = &view.channels[here];
-        let wait = next_arrival(here);
         let may_leave = if may_split {
             // What waits behind this packet is what its own path will be busy with.
             let waiting = view.streams[stream].backlog_bytes;
             let rest = waiting.saturating_sub(here.packet_bytes as u64);
-            wait + time_to_deliver(here, rest) > one_way(&view.channels[other]) + GAIN
+            wait + time_to_deliver(here, rest) > outlook.one_way(other) + GAIN
         } else {
             // Its packets would overtake each other, unless the path stands still.
             self.is_late(share, now) && wait > here.rtt_smoothed * 2
@@ -346,22 +404,22 @@ impl Pgos {
         self.shares[share].lateness(now) > GRACE
     }
 
-    /// Whether the stream waits for a promise, and has not sent all that it asked for.
-    fn is_afloat(&self, stream: StreamId, now: Nanos) -> bool {
-        self.find(stream).is_some_and(|owner| {
-            let owner = &self.promised[owner];
-            owner.is_afloat && self.shares[owner.shares.start].is_scheduled(now)
-        })
-    }
-
-    /// Whether the stream has sent all that is scheduled, so that more of it takes its chance with the
-    /// elastic ones.
-    fn is_beyond(&self, stream: StreamId, now: Nanos) -> bool {
-        let Some(owner) = self.find(stream) else {
-            return true;
+    /// Streams that wait for a promise, up to what they asked for.
+    fn afloat(&mut self, view: &View<'_>, now: Nanos) -> Decision {
+        for owner in 0..self.promised.len() {
+            if self.promised[owner].is_afloat {
+                self.place(view, owner);
+            }
+        }
+        let (elastic, standing) = self.split(now);
+        let is_next = |&(index, owner): &(usize, &Promised)| {
+            let here = view.streams.get(owner.place);
+            owner.is_afloat
+                && here.is_some_and(|view| view.id == owner.stream && view.is_waiting())
+                && standing.is_scheduled(index)
         };
-        let mut shares = self.promised[owner].shares.clone();
-        shares.all(|share| !self.shares[share].is_scheduled(now))
+        let promised = standing.promised.iter().enumerate();
+        elastic.next_of(view, promised.filter(is_next).map(|(_, owner)| owner.place))
     }
 
     /// A share that was taken from without anything sent takes no part until the next run.
@@ -399,33 +457,32 @@ impl Pgos {
     }
 }
 
-/// When a packet sent now arrives, if it takes longer than expected: a frame is as late as its latest packet, and a
-/// path whose queue comes and goes makes it late more often than one that takes longer every time.
-fn cautious(channel: &ChannelView) -> Duration {
-    one_way(channel) + channel.rtt_variation
-}
-
 impl Scheduler for Pgos {
     fn begin(&mut self, view: &View<'_>, changes: Changes<'_>) {
         self.leave_out_taken();
-        if self.promised.is_empty() {
-            return;
-        }
+        let changes = match self.has_entered {
+            true => changes,
+            false => Changes::Any,
+        };
+        self.has_entered = true;
+        self.elastic.begin(view, changes);
         let now = nanos(view.now);
         self.begun_at = now;
+        for path in &mut self.paths {
+            path.head = Head::Unknown;
+        }
         match changes {
-            Changes::Only(streams) if self.has_entered => {
+            Changes::Only(streams) => {
                 for &stream in streams {
                     if let Some(owner) = self.find(stream) {
                         self.check(view, owner, now);
                     }
                 }
             }
-            Changes::Only(_) | Changes::Any => {
+            Changes::Any => {
                 for owner in 0..self.promised.len() {
                     self.check(view, owner, now);
                 }
-                self.has_entered = true;
             }
         }
         while let Some(share) = self.left_out.pop() {
@@ -437,11 +494,12 @@ impl Scheduler for Pgos {
     }
 
     fn next(&mut self, view: &View<'_>) -> Decision {
-        if self.promised.is_empty() {
-            return self.elastic.next(view);
-        }
         if view.channels.iter().all(|channel| channel.slots == 0) {
             return Decision::Wait;
+        }
+        self.elastic.look(view);
+        if self.promised.is_empty() {
+            return self.elastic.next(view, |_| Turn::Open);
         }
         let now = nanos(view.now);
         self.leave_out_taken();
@@ -449,15 +507,13 @@ impl Scheduler for Pgos {
             return decision;
         }
         if self.has_afloat {
-            let decision = self
-                .elastic
-                .next_of(view, |stream| self.is_afloat(stream.id, now));
+            let decision = self.afloat(view, now);
             if decision != Decision::Wait {
                 return decision;
             }
         }
-        self.elastic
-            .next_of(view, |stream| self.is_beyond(stream.id, now))
+        let (elastic, standing) = self.split(now);
+        elastic.next(view, |stream| standing.turn(stream))
     }
 
     fn sent(&mut self, view: &View<'_>, stream: usize, channels: ChannelMask, bytes: usize) {
@@ -468,7 +524,7 @@ impl Scheduler for Pgos {
             None => self.find(id),
         };
         let Some(owner) = owner else {
-            self.elastic.sent(view, stream, channels, bytes);
+            self.elastic.sent(&view.streams[stream], bytes);
             return;
         };
         let now = nanos(view.now);
@@ -490,7 +546,7 @@ impl Scheduler for Pgos {
                 .filter(|&share| self.shares[share].is_scheduled(now))
         });
         let Some(index) = share else {
-            self.elastic.sent(view, stream, channels, bytes);
+            self.elastic.sent(&view.streams[stream], bytes);
             return;
         };
         let share = &mut self.shares[index];
@@ -501,6 +557,10 @@ impl Scheduler for Pgos {
             if taken.is_some() || path.holds(share) {
                 path.enter(share, now);
             }
+        }
+        let (elastic, standing) = self.split(now);
+        if !standing.is_scheduled(owner) {
+            elastic.touch(id);
         }
     }
 

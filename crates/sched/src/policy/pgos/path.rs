@@ -34,6 +34,21 @@ pub(super) struct Path {
     shares: Vec<u32>,
     /// Where its channel was in the last view.
     place: usize,
+    /// Whose turn it is.
+    pub(super) head: Head,
+}
+
+/// The answer to whose turn it is: it holds for a run of decisions, while nothing enters or is taken out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Head {
+    Unknown,
+    /// Nothing is scheduled now.
+    Nobody,
+    Is {
+        share: usize,
+        /// The stream's place in the view.
+        stream: usize,
+    },
 }
 
 impl Path {
@@ -55,6 +70,7 @@ impl Path {
             turns: Turns::new(&constraints),
             shares: shares.iter().map(|&(share, _)| share as u32).collect(),
             place: 0,
+            head: Head::Unknown,
         }
     }
 
@@ -80,6 +96,7 @@ impl Path {
 
     /// The share has something to send, or its deadline has changed.
     pub(super) fn enter(&mut self, share: &Share, now: Nanos) {
+        self.head = Head::Unknown;
         self.turns.enter(share.number, share.due, now + DUE);
     }
 
@@ -97,6 +114,7 @@ impl Path {
 
     /// Takes the share out until it enters again.
     pub(super) fn take(&mut self, share: &Share) {
+        self.head = Head::Unknown;
         self.turns.leave(share.number);
     }
 

@@ -70,8 +70,9 @@ impl Share {
         if self.due < now {
             return true;
         }
-        let begun = (now / self.window).floor() * self.window;
-        self.due < begun + self.window
+        // Without a call of `floor`: times are not negative.
+        let windows = (now / self.window) as u64 as f64;
+        self.due < (windows + 1.0) * self.window
     }
 
     /// `bytes` of it were sent.

@@ -41,7 +41,7 @@ impl Turns {
 
     /// The member has something to send, with this deadline: it is due if that lies before `horizon`.
     pub(super) fn enter(&mut self, member: usize, deadline: Nanos, horizon: Nanos) {
-        let key = deadline.round() as u64;
+        let key = (deadline + 0.5) as u64;
         let is_due = key < horizon as u64;
         self.due.set(member, is_due);
         let key = if is_due { OUT } else { key };

@@ -1,7 +1,10 @@
 //! When would a packet sent on this channel arrive?
 
+mod outlook;
+
 use std::time::Duration;
 
+pub(crate) use self::outlook::Outlook;
 use crate::view::ChannelView;
 
 /// Predicted time from sending a packet now to its arrival: half the shortest round trip, and the

@@ -6,9 +6,16 @@
 //! streams that have had no more than their share, which are all at the virtual time itself, the one
 //! with the earliest deadline goes first, as in EEVDF [Stoica & Abdel-Wahab 1995]: a deadline comes
 //! before other traffic, but not before the shares that the weights promise.
+//!
+//! [`Picker`] looks at all streams each time, and serves the policies that others are compared with;
+//! `queue` keeps the same order from decision to decision, for the default.
+
+mod heap;
+mod queue;
 
 use anabranch_base::{Instant, StreamId};
 
+pub(crate) use self::queue::{Answer, FairQueue};
 use crate::{
     spec::Priority,
     view::{StreamView, View},
