@@ -6,8 +6,6 @@ use anabranch_sched::objective::{Adu, Correlation, Cycle, Slot};
 
 const CHANNELS: u64 = 3;
 const STREAMS: u64 = 3;
-/// Slots and ADUs.
-const MOST: u64 = 5;
 
 /// A cycle, and what its schedules are worth.
 pub(super) struct Instance {
@@ -15,7 +13,8 @@ pub(super) struct Instance {
     pub objectives: Objectives,
 }
 
-pub(super) fn draw(random: &mut Random, is_combinatorial: bool) -> Instance {
+/// At most `most` slots and ADUs.
+pub(super) fn draw(random: &mut Random, is_combinatorial: bool, most: u64) -> Instance {
     let mut text = String::new();
     for _ in 0..random.between(1, 4) {
         text += &single(random);
@@ -28,7 +27,7 @@ pub(super) fn draw(random: &mut Random, is_combinatorial: bool) -> Instance {
     let mut objectives = Objectives::new(Limits::default(), Vocabulary::default());
     objectives.inject(&text).expect("what is drawn is correct");
     Instance {
-        cycle: cycle(random),
+        cycle: cycle(random, most),
         objectives,
     }
 }
@@ -95,7 +94,7 @@ fn objective(context: &str, goal: &str, utility: &str) -> String {
     format!("objective {{ context {{ {context} }} goal {{ {goal} }} utility {{ {utility} }} }}\n")
 }
 
-fn cycle(random: &mut Random) -> Cycle {
+fn cycle(random: &mut Random, most: u64) -> Cycle {
     let mut correlation = Correlation::independent(CHANNELS as usize);
     let channels: Vec<(f64, f64)> = (0..CHANNELS as usize)
         .map(|channel| {
@@ -104,7 +103,7 @@ fn cycle(random: &mut Random) -> Cycle {
         })
         .collect();
     let mut sent = [0; CHANNELS as usize];
-    let slots = (0..random.between(1, MOST)).map(|_| {
+    let slots = (0..random.between(most / 5, most)).map(|_| {
         let channel = random.below(CHANNELS) as usize;
         let (loss, round_trip_ms) = channels[channel];
         let sequence = sent[channel];
@@ -123,7 +122,7 @@ fn cycle(random: &mut Random) -> Cycle {
     });
     let slots = slots.collect();
     let mut sequences = [0; STREAMS as usize];
-    let mut adus: Vec<Adu> = (0..random.between(1, MOST))
+    let mut adus: Vec<Adu> = (0..random.between(most / 5, most))
         .map(|_| {
             let stream = random.below(STREAMS);
             let sequence = sequences[stream as usize];

@@ -1,9 +1,13 @@
-//! The greatest utility, by trying every schedule.
+//! The greatest utility: by trying every schedule, and for larger instances by branch and bound.
+
+mod bounds;
 
 use anabranch_hose::Objectives;
 use anabranch_sched::objective::{Cycle, Placed, Schedule};
 
-/// Exponential in the number of ADUs.
+pub(super) use bounds::best_by_bounds;
+
+/// By trying every schedule. Exponential in the number of ADUs.
 pub(super) fn best(cycle: &Cycle, objectives: &mut Objectives) -> f64 {
     let mut schedule = vec![None; cycle.adus.len()];
     objectives.begin(&Placed {
