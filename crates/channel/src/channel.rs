@@ -288,6 +288,13 @@ impl Channel {
         self.tap.lock().control.set_queue_goal(goal);
     }
 
+    /// From now on, take this share of what one flow would take: 1 for a flow of its own, 1/n for each of n
+    /// channels that share a bottleneck. Above 0, at most 1; what it does depends on the controller
+    /// (`docs/congestion.md`).
+    pub fn set_share(&mut self, share: f64) {
+        self.tap.lock().control.set_share(share);
+    }
+
     /// An empty buffer to fill and hand to [`Channel::send`]; reused from earlier containers.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.tap.lock().buffer()

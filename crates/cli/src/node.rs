@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Scheduling policy.
     #[arg(long)]
     policy: Option<String>,
-    /// Congestion controller.
+    /// Congestion controller: auto, cubic, newreno, bbr3, aimd:a,b, binomial:sqrt, verb:lte, "fixed 10 Mbit/s".
     #[arg(long)]
     controller: Option<String>,
     /// Check the configuration and do nothing.

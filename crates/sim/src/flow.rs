@@ -30,7 +30,7 @@ pub struct Flow {
 }
 
 /// What a flow does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FlowPlan {
     /// How it shares.
     pub controller: Controller,

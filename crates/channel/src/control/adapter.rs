@@ -4,12 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use noq_proto::congestion::{Controller, ControllerFactory};
 
-use super::{Ack, Congestion, Control, Lost};
-
-/// Pacing gain while the window doubles every round trip, so that pacing does not slow it.
-const GAIN_STARTING: f64 = 2.0;
-/// Pacing gain otherwise (RFC 9002 §7.7 recommends 1.25).
-const GAIN_STEADY: f64 = 1.25;
+use super::{Ack, Congestion, Control, Lost, paced};
 
 #[derive(Debug)]
 struct Adapter(Box<dyn Controller>);
@@ -81,14 +76,7 @@ impl Control for Adapter {
     fn pacing_rate(&self, rtt_smoothed_s: f64) -> f64 {
         match self.0.metrics().pacing_rate {
             Some(bytes_per_s) => bytes_per_s as f64,
-            None => {
-                let gain = if self.is_starting() {
-                    GAIN_STARTING
-                } else {
-                    GAIN_STEADY
-                };
-                gain * self.window() as f64 / rtt_smoothed_s.max(1e-4)
-            }
+            None => paced(self.window() as f64, rtt_smoothed_s, self.is_starting()),
         }
     }
 

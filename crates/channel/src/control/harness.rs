@@ -11,7 +11,7 @@ use std::{
 
 use anabranch_base::Seed;
 
-use super::{Ack, Congestion, Control, Lost, build, test_epoch};
+use super::{Ack, Congestion, Control, Lost, QueueGoal, build, test_epoch};
 use crate::config::{Config, Controller};
 
 const PACKET: u64 = 1_500;
@@ -25,6 +25,29 @@ pub(super) struct Path {
     pub loss: f64,
     /// Nothing is sent between these times.
     pub pause: (f64, f64),
+    /// Everything sent between these times is lost.
+    pub blackout: (f64, f64),
+    /// Between the first two times the application sends at the third, in bytes per second, at most.
+    pub limited: (f64, f64, f64),
+    pub goal: QueueGoal,
+    pub share: f64,
+}
+
+impl Path {
+    /// 40 Mbit/s, 50 ms, a queue of one bandwidth-delay product.
+    pub(super) fn steady() -> Self {
+        Self {
+            rate: |_| 5e6,
+            rtt_s: 0.05,
+            queue_bytes: 250_000.0,
+            loss: 0.0,
+            pause: (0.0, 0.0),
+            blackout: (0.0, 0.0),
+            limited: (0.0, 0.0, 0.0),
+            goal: QueueGoal::Full,
+            share: 1.0,
+        }
+    }
 }
 
 /// What came of it.
@@ -35,6 +58,7 @@ pub(super) struct Outcome {
     pub sent: u64,
     pub lost: u64,
     pub window_least: u64,
+    pub window_most: u64,
     /// Round trip of each acknowledged packet.
     pub rtt_s: Vec<f64>,
 }
@@ -57,6 +81,7 @@ struct Sent {
     lost: u64,
     /// When its acknowledgement arrives; `None` when the link dropped it.
     ack_s: Option<f64>,
+    app_limited: bool,
 }
 
 struct Run<'a> {
@@ -98,9 +123,12 @@ pub(super) fn run(controller: Controller, path: &Path, seconds: f64, seed: u64) 
             sent: 0,
             lost: 0,
             window_least: u64::MAX,
+            window_most: 0,
             rtt_s: Vec::new(),
         },
     };
+    run.control.set_queue_goal(path.goal);
+    run.control.set_share(path.share);
     run.go(seconds, Seed(seed));
     run.outcome
 }
@@ -117,6 +145,7 @@ impl Run<'_> {
         loop {
             let window = self.control.window();
             self.outcome.window_least = self.outcome.window_least.min(window);
+            self.outcome.window_most = self.outcome.window_most.max(window);
             let has_room = self.in_flight + PACKET <= window;
             if !has_room {
                 self.control.on_window_limited();
@@ -153,15 +182,22 @@ impl Run<'_> {
                 link_free_s = link_free_s.max(self.now_s) + PACKET as f64 / rate;
                 link_free_s + self.path.rtt_s
             });
-            self.send(number, ack_s.filter(|_| !random.chance(self.path.loss)));
-            number += 1;
-            let pacing = self.control.pacing_rate(self.rtt_smoothed_s);
+            let is_dark = (self.path.blackout.0..self.path.blackout.1).contains(&self.now_s);
+            let ack_s = ack_s.filter(|_| !is_dark && !random.chance(self.path.loss));
+            let mut pacing = self.control.pacing_rate(self.rtt_smoothed_s);
             assert!(pacing.is_finite() && pacing > 0.0, "pacing rate {pacing}");
+            let (from, to, most) = self.path.limited;
+            let app_limited = (from..to).contains(&self.now_s) && pacing > most;
+            if app_limited {
+                pacing = most;
+            }
+            self.send(number, ack_s, app_limited);
+            number += 1;
             next_send_s = next_send_s.max(self.now_s - 1e-3) + PACKET as f64 / pacing;
         }
     }
 
-    fn send(&mut self, number: u64, ack_s: Option<f64>) {
+    fn send(&mut self, number: u64, ack_s: Option<f64>, app_limited: bool) {
         if self.in_flight == 0 {
             self.first_sent_s = self.now_s;
             self.delivered_at_s = self.now_s;
@@ -177,6 +213,7 @@ impl Run<'_> {
             in_flight: self.in_flight,
             lost: self.lost,
             ack_s,
+            app_limited,
         });
         let now = self.at(self.now_s);
         self.control.on_sent(now, PACKET as u16, number);
@@ -204,7 +241,7 @@ impl Run<'_> {
             sent: self.at(sent.at_s),
             bytes: PACKET,
             packet: sent.number,
-            app_limited: false,
+            app_limited: sent.app_limited,
             rate_sample: (elapsed >= self.path.rtt_s).then_some(rate),
             delivered_at_sent: sent.delivered,
             delivered: self.delivered,
@@ -233,7 +270,7 @@ impl Run<'_> {
                 now,
                 bytes: PACKET,
                 packet: sent.number,
-                app_limited: false,
+                app_limited: sent.app_limited,
                 in_flight_at_sent: sent.in_flight,
                 lost_since_sent: self.lost - sent.lost,
                 is_forgiven: false,

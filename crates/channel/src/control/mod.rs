@@ -4,8 +4,10 @@
 //! controller a file or folder; those of noq-proto come in through [`adapter`].
 
 mod adapter;
+mod aimd;
 mod auto;
 mod bbr3;
+mod binomial;
 mod filter;
 mod fixed;
 #[cfg(test)]
@@ -13,6 +15,7 @@ mod harness;
 #[cfg(test)]
 mod tests;
 mod train;
+mod verb;
 
 use std::{fmt::Debug, sync::Arc, time::Instant};
 
@@ -107,6 +110,9 @@ pub(crate) trait Control: Send + Sync + Debug {
     fn on_mtu(&mut self, mtu: u16);
     /// How long the queue may be from now on.
     fn set_queue_goal(&mut self, _goal: QueueGoal) {}
+    /// From now on, take this share of what one flow would take: 1 for a flow of its own, 1/n for each of
+    /// n that share a bottleneck. Above 0, at most 1.
+    fn set_share(&mut self, _share: f64) {}
     /// Bytes that may be in flight.
     fn window(&self) -> u64;
     /// Bytes per second at which packets may leave.
@@ -120,6 +126,9 @@ pub(crate) fn build(config: &Config, seed: Seed, now: Instant, mtu: u16) -> Box<
     let window = u64::from(config.initial_window_packets) * u64::from(mtu);
     match config.controller {
         Controller::Auto => Box::new(auto::Auto::new(config, window, mtu)),
+        Controller::Aimd(aimd) => Box::new(aimd::new(aimd, window, mtu)),
+        Controller::Binomial(binomial) => Box::new(binomial::Binomial::new(binomial, window, mtu)),
+        Controller::Verb(verb) => Box::new(verb::Verb::new(verb, window, mtu)),
         Controller::Fixed(rate) => Box::new(fixed::Fixed::new(rate)),
         Controller::Cubic => {
             let mut cubic = noq_proto::congestion::CubicConfig::default();
@@ -133,6 +142,21 @@ pub(crate) fn build(config: &Config, seed: Seed, now: Instant, mtu: u16) -> Box<
         }
         Controller::Bbr3 => Box::new(bbr3::Bbr3::new(seed.stream("bbr3"), now, window, mtu)),
     }
+}
+
+/// Pacing gain while a window doubles every round trip, so that pacing does not slow it.
+const GAIN_STARTING: f64 = 2.0;
+/// Pacing gain otherwise (RFC 9002 §7.7 recommends 1.25).
+const GAIN_STEADY: f64 = 1.25;
+
+/// Bytes per second at which a window that is not a rate leaves.
+fn paced(window: f64, rtt_smoothed_s: f64, is_starting: bool) -> f64 {
+    let gain = if is_starting {
+        GAIN_STARTING
+    } else {
+        GAIN_STEADY
+    };
+    gain * window / rtt_smoothed_s.max(1e-4)
 }
 
 /// Any instant will do in tests: only differences count.

@@ -1,5 +1,8 @@
 //! What every controller that models the path must do on one link, in virtual time.
 
+mod rated;
+mod window;
+
 use proptest::prelude::*;
 
 use super::harness::{Path, run};
@@ -7,15 +10,8 @@ use crate::config::Controller;
 
 const OURS: [Controller; 2] = [Controller::Auto, Controller::Bbr3];
 
-/// 40 Mbit/s, 50 ms, a queue of one bandwidth-delay product.
 fn path() -> Path {
-    Path {
-        rate: |_| 5e6,
-        rtt_s: 0.05,
-        queue_bytes: 250_000.0,
-        loss: 0.0,
-        pause: (0.0, 0.0),
-    }
+    Path::steady()
 }
 
 #[test]
@@ -157,6 +153,7 @@ proptest! {
             queue_bytes: f64::from(queue_packets) * 1_500.0,
             loss,
             pause: (2.0, 2.5),
+            ..path()
         };
         let out = run(controller, &path, 8.0, seed);
         prop_assert!(out.window_least >= 4 * 1_500);
