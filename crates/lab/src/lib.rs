@@ -19,6 +19,8 @@
 //! | [`streams`] | sources over paths in virtual time, window by window |
 //! | [`future`] | the scheduler that knows the future of simulated links |
 //! | [`bound`] | what the best of all schedules could do, window by window |
+//! | [`verb`] | congestion controllers on radio channels |
+//! | [`coupling`] | channels that share a bottleneck |
 //! | [`mod@recording`], [`corpus`] | recorded paths, and which of them a run uses |
 //! | [`output`] | CSV, plots, and the page of `lab report` |
 //! | [`parallel`] | independent parts on all cores |
@@ -33,6 +35,7 @@ pub mod buffers;
 pub mod calibration;
 pub mod channels;
 pub mod corpus;
+pub mod coupling;
 mod experiment;
 pub mod fgs;
 pub mod future;
@@ -49,6 +52,7 @@ mod series;
 pub mod smartpointer;
 pub mod sources;
 pub mod streams;
+pub mod verb;
 pub mod violation_bound;
 
 pub use experiment::{Experiment, Options, Outcome, Row};
@@ -75,4 +79,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
     horde::S4,
     horde::LOOKAHEAD,
     assign_gap::EXPERIMENT,
+    verb::EXPERIMENT,
+    coupling::EXPERIMENT,
 ];

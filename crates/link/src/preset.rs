@@ -2,10 +2,12 @@
 //!
 //! Each describes the whole way to a server in the same country: the access network and
 //! [`CORE`] of wired network behind it. Forward is from the subscriber, backward towards. They are for
-//! first experiments; a claim needs a recorded [`Trace`](crate::Trace).
+//! first experiments; a claim needs a recorded [`Trace`](crate::Trace). [`cdma2000`] is a thesis' channel of 2004.
 //!
 //! "Measured" below means: the mean of the recordings named, from published data sets (Zhuge, SatCell,
 //! Norwegian HSDPA, Starlink on the Autobahn, NUWiNS multi-carrier); "assumed" means what it says.
+
+pub mod cdma2000;
 
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ pub const CORE: Duration = Duration::from_millis(5);
 /// A preset's name and the function that makes it.
 type Entry = (&'static str, fn() -> Configs);
 
-const ALL: [Entry; 8] = [
+const ALL: [Entry; 10] = [
     ("fibre", fibre),
     ("dsl", dsl),
     ("wifi", wifi),
@@ -28,6 +30,8 @@ const ALL: [Entry; 8] = [
     ("3g", hsdpa),
     ("leo", leo),
     ("geo", geo),
+    ("cdma2000", cdma2000::stationary),
+    ("cdma2000-mobile", cdma2000::mobile),
 ];
 
 /// The names of all presets.

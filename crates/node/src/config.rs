@@ -68,6 +68,8 @@ pub struct SessionLayer {
     pub send_buffer: Option<String>,
     /// Copies, as a share of the bytes sent.
     pub copies_max: Option<String>,
+    /// Which paths are coupled.
+    pub coupling: Option<String>,
 }
 
 /// Settings of channels, as texts with units.
@@ -219,6 +221,7 @@ impl Layer {
                 session_window: self.session.session_window.or(below.session.session_window),
                 send_buffer: self.session.send_buffer.or(below.session.send_buffer),
                 copies_max: self.session.copies_max.or(below.session.copies_max),
+                coupling: self.session.coupling.or(below.session.coupling),
             },
             channel: ChannelLayer {
                 controller: self.channel.controller.or(below.channel.controller),
@@ -342,6 +345,12 @@ impl Layer {
             "session.copies_max",
             &session.copies_max,
             percent,
+        )?;
+        set(
+            &mut engine.coupling,
+            "session.coupling",
+            &session.coupling,
+            parsed,
         )?;
 
         let own = &mut engine.channel;

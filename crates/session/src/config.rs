@@ -1,6 +1,6 @@
 //! What an operator chooses for a node's sessions.
 
-use std::time::Duration;
+use std::{fmt, str::FromStr, time::Duration};
 
 use anabranch_channel as channel;
 use anabranch_sched::{Policy, spec::ADU_BYTES_MAX};
@@ -15,6 +15,47 @@ pub(crate) const STREAM_WINDOW_MIN_BYTES: u64 = ADU_BYTES_MAX as u64 + 4096;
 pub(crate) const STREAMS_MAX: usize = 65_536;
 /// Most channels of one session.
 pub(crate) const CHANNELS_MAX: usize = 32;
+
+/// What channels of a session do that share a bottleneck: each takes its part of one flow's share there, so that
+/// together they take no more than one flow. See `docs/congestion.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Coupling {
+    /// Those that are found to share one ([`PathReport::shares_with`](crate::PathReport::shares_with)) are coupled.
+    #[default]
+    Auto,
+    /// All are: the operator knows that all paths leave by one line.
+    All,
+    /// None are: each takes what a flow takes.
+    Off,
+}
+
+/// The text names no coupling.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a way to couple channels; choose auto, all or off")]
+pub struct ParseCouplingError(String);
+
+impl FromStr for Coupling {
+    type Err = ParseCouplingError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim() {
+            "auto" => Ok(Self::Auto),
+            "all" => Ok(Self::All),
+            "off" => Ok(Self::Off),
+            other => Err(ParseCouplingError(other.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Coupling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::All => "all",
+            Self::Off => "off",
+        })
+    }
+}
 
 /// Settings of an engine; the defaults suit up to 10 Gbit/s over 50 ms or 1 Gbit/s over 300 ms.
 #[derive(Clone, Debug)]
@@ -40,6 +81,8 @@ pub struct Config {
     pub copies_max: f64,
     /// Length of the windows in which paths' bandwidth is measured, 100 ms to 1 s.
     pub measure_window: Duration,
+    /// Which channels of a session are coupled.
+    pub coupling: Coupling,
 }
 
 impl Default for Config {
@@ -54,6 +97,7 @@ impl Default for Config {
             session_timeout: Duration::from_secs(300),
             copies_max: 0.05,
             measure_window: Duration::from_millis(200),
+            coupling: Coupling::default(),
         }
     }
 }

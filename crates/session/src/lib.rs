@@ -54,7 +54,7 @@ pub use anabranch_sched::{
     StreamSpec,
     mapping::{Offer, Reduction, Term},
 };
-pub use config::Config;
+pub use config::{Config, Coupling};
 pub use engine::Engine;
 pub use event::{Adu, Event, SendError, SessionCloseReason, StreamError};
 pub use knobs::Knobs;

@@ -76,7 +76,7 @@ impl Verb {
             step: Step::Times(1.25),
         },
         start: Rate::from_mbps(2),
-        period: Duration::from_millis(300),
+        period: Duration::from_millis(150),
         rise: Duration::from_millis(60),
         loss: 0.05,
     };
@@ -98,7 +98,7 @@ impl Verb {
             step: Step::Times(1.25),
         },
         start: Rate::from_mbps(4),
-        period: Duration::from_millis(300),
+        period: Duration::from_millis(150),
         rise: Duration::from_millis(60),
         loss: 0.08,
     };

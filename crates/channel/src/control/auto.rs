@@ -63,6 +63,8 @@ pub(super) struct Auto {
     window: f64,
     starting: bool,
     goal: QueueGoal,
+    /// Of what one flow would take, and so of its queue.
+    share: f64,
     /// Queue goal of [`QueueGoal::Short`] in seconds.
     target_short_s: f64,
     /// What acknowledgement batches add to the bytes in flight: packets, and seconds.
@@ -107,6 +109,7 @@ impl Auto {
             window: window as f64,
             starting: true,
             goal: QueueGoal::default(),
+            share: 1.0,
             target_short_s: config.queue_target.as_secs_f64(),
             ack_packets: f64::from(config.ack_every_packets),
             ack_delay_s: config.ack_delay_max.as_secs_f64(),
@@ -160,7 +163,7 @@ impl Auto {
         let queue = if self.draining {
             0.0
         } else {
-            self.queue_goal_s()
+            self.share * self.queue_goal_s()
         };
         let batch = (self.ack_packets * self.mtu).min(rate * self.ack_delay_s);
         (rate * (self.rtt_min_s + queue) + batch).max(4.0 * self.mtu)
@@ -341,6 +344,10 @@ impl Control for Auto {
 
     fn set_queue_goal(&mut self, goal: QueueGoal) {
         self.goal = goal;
+    }
+
+    fn set_share(&mut self, share: f64) {
+        self.share = share.clamp(0.01, 1.0);
     }
 
     fn window(&self) -> u64 {

@@ -55,6 +55,7 @@ fn every_key_of_the_example_shows_its_default() {
         "session_window",
         "send_buffer",
         "copies_max",
+        "coupling",
         "controller",
         "mtu_max",
         "idle_timeout",
@@ -132,6 +133,10 @@ fn a_refusal_names_key_value_and_what_is_right() {
         (
             "[session]\ncopies_max = \"200 %\"",
             ["session.copies_max", "200 %", "100 %"],
+        ),
+        (
+            "[session]\ncoupling = \"some\"",
+            ["session.coupling", "some", "auto, all or off"],
         ),
         (
             "[channel]\ncontroller = \"vegas\"",

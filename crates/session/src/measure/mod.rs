@@ -219,6 +219,16 @@ impl Measures {
         }
     }
 
+    /// Whether two channels are found to share a bottleneck.
+    pub(crate) fn share_bottleneck(&self, one: ChannelId, other: ChannelId) -> bool {
+        let (Some(one), Some(other)) = (self.index(one), self.index(other)) else {
+            return false;
+        };
+        self.detector
+            .as_ref()
+            .is_some_and(|detector| detector.verdict(one, other) == Ok(Verdict::Shared))
+    }
+
     /// What is known of the path of `channel`; `None` before anything was measured.
     pub(crate) fn report(&mut self, channel: ChannelId) -> Option<PathReport> {
         let index = self.index(channel)?;

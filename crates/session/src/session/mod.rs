@@ -14,6 +14,7 @@
 //! | `shares` | what each stream may send: `Throttle` events, caps, what is dropped beyond them |
 
 mod copies;
+mod coupling;
 mod fates;
 mod halves;
 mod incoming;
@@ -88,6 +89,8 @@ pub(crate) struct Member {
     pub suspected: bool,
     /// What its channel was told last.
     pub queue_goal: QueueGoal,
+    /// The same of its share of a flow.
+    pub share: f64,
     pub collector: Collector,
     pub peer_report: Option<Control>,
     pub timestamp_at: Instant,
@@ -106,6 +109,7 @@ impl Member {
             connected: false,
             suspected: false,
             queue_goal: QueueGoal::default(),
+            share: 1.0,
             collector: Collector::new(now),
             peer_report: None,
             timestamp_at: Instant::EPOCH,
@@ -169,6 +173,7 @@ pub(crate) struct Session {
     pub alone_since: Option<Instant>,
     copies_budget: f64,
     copy_check_at: Instant,
+    couplings: coupling::Couplings,
     /// When a stream that should meet short queues was last given something here, and when something
     /// last came from one of the peer's.
     pressing_at: Option<Instant>,
@@ -238,6 +243,7 @@ impl Session {
             alone_since: Some(now),
             copies_budget: 65_536.0,
             copy_check_at: now,
+            couplings: coupling::Couplings::default(),
             pressing_at: None,
             pressing_heard_at: None,
             send_buffer,

@@ -100,6 +100,8 @@ pub(super) struct Bbr3 {
     rtt: RttMin,
     full_pipe: FullPipe,
 
+    /// Of what one flow would take.
+    share: f64,
     window: f64,
     pacing_rate: f64,
     /// Window before it was reduced for recovery or ProbeRTT.
@@ -146,6 +148,7 @@ impl Bbr3 {
             random,
             packet: f64::from(mtu),
             initial_window: window,
+            share: 1.0,
             state: State::Startup,
             model: Model::new(now),
             rtt: RttMin::new(now),
@@ -345,6 +348,10 @@ impl Control for Bbr3 {
 
     fn on_mtu(&mut self, mtu: u16) {
         self.packet = f64::from(mtu);
+    }
+
+    fn set_share(&mut self, share: f64) {
+        self.share = share.clamp(0.01, 1.0);
     }
 
     fn window(&self) -> u64 {

@@ -12,7 +12,17 @@ const QUANTUM_MAX_BYTES: f64 = 65_536.0;
 
 impl Bbr3 {
     pub(super) fn set_pacing_rate(&mut self) {
-        self.set_pacing_rate_with(self.state.pacing_gain());
+        let gain = match self.state {
+            State::Up => self.shared(State::Up.pacing_gain()),
+            other => other.pacing_gain(),
+        };
+        self.set_pacing_rate_with(gain);
+    }
+
+    /// A gain whose excess over 1 is that of a share of a flow: what probes take from others, and what
+    /// waits in the bottleneck's queue, is in proportion to it.
+    fn shared(&self, gain: f64) -> f64 {
+        1.0 + (gain - 1.0) * self.share
     }
 
     pub(super) fn set_pacing_rate_with(&mut self, gain: f64) {
@@ -64,7 +74,10 @@ impl Bbr3 {
     }
 
     pub(super) fn set_window(&mut self, sample: &Sample) {
-        let gain = self.state.window_gain();
+        let gain = match self.state {
+            state if state.is_probe_bw() => self.shared(state.window_gain()),
+            other => other.window_gain(),
+        };
         let most = self.quantised(self.bdp(gain) + self.model.aggregation());
         if self.full_pipe.reached {
             self.window = (self.window + sample.newly_acked).min(most);

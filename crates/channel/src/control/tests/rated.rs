@@ -62,7 +62,8 @@ fn a_fast_link_is_filled_within_seconds() {
         let out = of(verb, &Path::steady(), 60.0);
         assert!(out.rate(0.0, 5.0) > 0.85 * 5e6, "{verb}");
         assert!(out.rate(5.0, 60.0) > 0.95 * 5e6, "{verb}");
-        assert!(out.lost < out.sent / 100, "{verb}: lost {}", out.lost);
+        // Its queue is shorter than the growth that they tolerate.
+        assert!(out.lost < out.sent / 50, "{verb}: lost {}", out.lost);
     }
 }
 

@@ -68,8 +68,9 @@ pub(super) struct Verb {
     /// The last period began with a climb.
     is_trying: bool,
     backoffs: u32,
-    /// The rate before the last back-off: what goodput may bring it back to.
-    before_backoff: Option<f64>,
+    /// Goodput of the last period, and what the rate returns to when the queue has drained.
+    goodput: f64,
+    carried: Option<f64>,
 }
 
 impl Verb {
@@ -91,7 +92,8 @@ impl Verb {
             stride: 1,
             is_trying: false,
             backoffs: 0,
-            before_backoff: None,
+            goodput: 0.0,
+            carried: None,
             parameters,
         }
     }
@@ -110,11 +112,12 @@ impl Verb {
         self.delay.mean_s().unwrap_or(RTT_INITIAL_S)
     }
 
-    /// How long goodput is measured: over the coarse timer, but over one round trip during the start.
+    /// How long goodput is measured: over the coarse timer, but over one round trip during the start, or as long as a round
+    /// takes.
     fn period_length(&self) -> Duration {
         let rtt = Duration::from_secs_f64(self.rtt_s().min(10.0));
         if self.starting {
-            rtt.min(self.parameters.period)
+            rtt.max(self.parameters.period / 4)
         } else {
             self.parameters.period.max(rtt * 2)
         }
@@ -149,20 +152,28 @@ impl Verb {
     fn end_period(&mut self, now: Instant, period: &Period, verdict: Verdict) {
         let is_calm = !self.is_lossy(period) && !self.delay.is_above(self.rise_s());
         let was_trying = std::mem::take(&mut self.is_trying);
+        self.goodput = verdict.goodput;
         if period.is_limited {
             // What the application did not send says nothing about the channel.
         } else if is_calm && verdict.keeps_up {
             self.backoffs = 0;
-            if let Some(before) = self.before_backoff.take() {
-                self.set_rate(self.rate.max(verdict.goodput.min(before)));
+            match self.carried {
+                Some(carried) if !self.has_queue() => {
+                    self.carried = None;
+                    self.set_rate(self.rate.max(carried));
+                }
+                Some(_) => {}
+                None => self.climb(was_trying),
             }
-            self.climb(was_trying);
-        } else {
+        } else if self.starting {
             self.starting = false;
+            let start = self.parameters.start.as_bytes_per_s();
+            self.set_rate(verdict.goodput.max(start));
+        } else if !is_calm || self.has_queue() {
             self.give_up(was_trying);
             // The coarse reset: to what the channel evidently carries, or less while it has a queue.
             let part = if self.has_queue() { BACKOFF } else { 1.0 };
-            self.before_backoff = None;
+            self.carried = None;
             self.set_rate(self.rate.min(part * verdict.goodput));
         }
         self.period = Some(Period::new(now, self.rate));
@@ -212,9 +223,14 @@ impl Verb {
             self.delay.forget(now);
             return;
         }
-        self.before_backoff.get_or_insert(self.rate);
-        let lowest = BACKOFF_MIN * self.rate;
-        self.set_rate((BACKOFF * self.rate.min(delivered)).max(lowest));
+        // What a round delivers swings with the technology; the period before says it better, unless the
+        // channel has evidently become slower since.
+        let carried = match self.backoffs {
+            1 => self.rate.min(delivered.max(self.goodput)),
+            _ => self.rate.min(delivered),
+        };
+        self.carried = Some(carried);
+        self.set_rate((BACKOFF * carried).max(BACKOFF_MIN * self.rate));
         self.period = Some(Period::new(now, self.rate));
         self.delay.restart(now);
     }
@@ -222,7 +238,8 @@ impl Verb {
     /// Sends little for a period, to see the shortest round trip again.
     fn drain(&mut self, now: Instant) {
         self.is_trying = false;
-        self.before_backoff.get_or_insert(self.rate);
+        self.carried
+            .get_or_insert(self.rate.min(self.goodput.max(BACKOFF * self.rate)));
         self.set_rate(BACKOFF_MIN * self.rate);
         self.period = Some(Period::new(now, self.rate));
         self.delay.restart(now);
