@@ -12,6 +12,7 @@
 //! | [`guarantee`] | what a distribution of bandwidth lets one promise: Lemmas 1 and 2, splits, buffers |
 //! | [`plan`] | [`Plan`]: which path carries how much of which promised stream |
 //! | [`view`] | [`ChannelView`], [`StreamView`], [`View`]: what a policy sees |
+//! | [`model`] | what to expect of a packet on a channel, by technology; slots and phantoms |
 //! | [`policy`] | [`Scheduler`], the one trait, and every policy behind it, one a file |
 //! | [`pick`] | which stream goes next: strict priority, then weighted fair shares |
 //! | [`assign`] | the best assignment of ADUs to slots, kept from cycle to cycle |
@@ -23,6 +24,7 @@ pub mod assign;
 pub mod cost;
 pub mod guarantee;
 pub mod mapping;
+pub mod model;
 pub mod objective;
 pub mod pick;
 pub mod plan;

@@ -28,6 +28,12 @@ impl Correlation {
         self.apart[channel] = apart;
     }
 
+    /// As [`Correlation::set_apart`], into the memory that is there.
+    pub fn write_apart(&mut self, channel: usize, apart: impl IntoIterator<Item = f64>) {
+        self.apart[channel].clear();
+        self.apart[channel].extend(apart);
+    }
+
     /// Sets what is known of two channels, or of packets far apart on one; in [0, 1].
     pub fn set_across(&mut self, one: usize, other: usize, both: f64) {
         self.across[one * self.channels + other] = both;

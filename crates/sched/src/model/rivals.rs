@@ -1,0 +1,76 @@
+//! Several ways of guessing a round trip; the one that was best of late is asked.
+
+use super::{
+    distribution::Distribution,
+    spread::{Guess, Spread},
+};
+
+/// Weight of a new error in a way's mean error.
+const WEIGHT: f64 = 0.01;
+/// How much better than the first way another one must be to be asked: the first is the simplest.
+const BETTER: f64 = 0.97;
+/// Truths that a way's error must rest on.
+const TRUTHS_MIN: u32 = 50;
+
+/// `N` ways, the first always with a guess once there is any; each with its own [`Spread`] in each of `Z` situations.
+#[derive(Clone, Debug)]
+pub(super) struct Rivals<const N: usize, const Z: usize> {
+    spreads: [[Spread; Z]; N],
+    errors_ms: [f64; N],
+    truths: u32,
+}
+
+impl<const N: usize, const Z: usize> Rivals<N, Z> {
+    pub(super) fn new() -> Self {
+        Self {
+            spreads: std::array::from_fn(|_| std::array::from_fn(|_| Spread::new())),
+            errors_ms: [0.0; N],
+            truths: 0,
+        }
+    }
+
+    /// The truth about guesses made in situation `zone`. A way that had none is charged with the error of the first,
+    /// which would have been asked instead.
+    pub(super) fn score(&mut self, guesses: &[Guess; N], zone: usize, truth_ms: f64) {
+        if !guesses[0].is_some() || !truth_ms.is_finite() {
+            return;
+        }
+        self.truths = self.truths.saturating_add(1);
+        let weight = WEIGHT.max(1.0 / f64::from(self.truths));
+        for (way, guess) in guesses.iter().enumerate() {
+            let asked = if guess.is_some() { guess } else { &guesses[0] };
+            let error = (truth_ms - asked.centre_ms).abs();
+            self.errors_ms[way] += weight * (error - self.errors_ms[way]);
+            if guess.is_some() {
+                self.spreads[way][zone].observe(*guess, truth_ms);
+            }
+        }
+    }
+
+    /// The way to ask of those that have a guess.
+    pub(super) fn best(&self, guesses: &[Guess; N]) -> usize {
+        if self.truths < TRUTHS_MIN {
+            return 0;
+        }
+        let mut best = (0, self.errors_ms[0] * BETTER);
+        for (way, guess) in guesses.iter().enumerate().skip(1) {
+            if guess.is_some() && self.errors_ms[way] < best.1 {
+                best = (way, self.errors_ms[way]);
+            }
+        }
+        best.0
+    }
+
+    /// What the guess of `way` means in situation `zone`.
+    pub(super) fn around(&self, way: usize, zone: usize, guess: Guess) -> Distribution {
+        self.spreads[way][zone].around(guess)
+    }
+
+    /// What the best of the guesses means; `None` while there is none.
+    pub(super) fn ask(&self, guesses: &[Guess; N], zone: usize) -> Option<Distribution> {
+        let way = self.best(guesses);
+        guesses[way]
+            .is_some()
+            .then(|| self.around(way, zone, guesses[way]))
+    }
+}
