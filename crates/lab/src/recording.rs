@@ -7,6 +7,8 @@ use std::{fmt, fs, path::Path};
 
 /// The longest file read; the largest recording known is a fiftieth of it.
 const FILE_BYTES_MAX: u64 = 64 << 20;
+/// The round trip that some pings write where no answer came.
+const UNANSWERED: f64 = -1.0;
 /// What the first line of a recording may name.
 const COLUMNS: &str = "t_s and bandwidth_bps, rtt_ms or loss";
 
@@ -23,7 +25,8 @@ pub struct Recording {
     pub times_s: Vec<f64>,
     /// Bandwidth in bits per second.
     pub bandwidth_bps: Option<Vec<Option<f64>>>,
-    /// Round-trip time in milliseconds.
+    /// Round-trip time in milliseconds. Some pings write −1 where no answer came; that is nothing here, and a loss in
+    /// [`Recording::loss`] unless the recording has such a column itself.
     pub rtt_ms: Option<Vec<Option<f64>>>,
     /// Fraction of packets lost.
     pub loss: Option<Vec<Option<f64>>>,
@@ -192,6 +195,8 @@ impl Recording {
             loss: has(Column::Loss).then(Vec::new),
             ..Self::default()
         };
+        // Whether each row says that no answer came.
+        let mut unanswered = Vec::new();
         for (line, row) in lines {
             let cells: Vec<&str> = row.split(',').map(str::trim).collect();
             if cells.len() != columns.len() {
@@ -204,9 +209,13 @@ impl Recording {
                     ),
                 ));
             }
+            let mut is_unanswered = false;
             for (column, cell) in columns.iter().zip(cells) {
                 let Some(column) = *column else { continue };
                 let value = if cell.is_empty() {
+                    None
+                } else if column == Column::Rtt && cell.parse() == Ok(UNANSWERED) {
+                    is_unanswered = true;
                     None
                 } else {
                     let value: f64 = cell.parse().map_err(|_| {
@@ -224,9 +233,20 @@ impl Recording {
                     .push(column, value)
                     .map_err(|words| problem(line, words))?;
             }
+            unanswered.push(is_unanswered);
         }
         if recording.times_s.is_empty() {
             return Err(empty());
+        }
+        if recording.loss.is_none() && unanswered.contains(&true) {
+            let trips = recording.rtt_ms.iter().flatten();
+            let rows = trips.zip(&unanswered);
+            let loss = rows.map(|(trip, &lost)| match (trip, lost) {
+                (_, true) => Some(1.0),
+                (Some(_), false) => Some(0.0),
+                (None, false) => None,
+            });
+            recording.loss = Some(loss.collect());
         }
         Ok(recording)
     }
@@ -337,6 +357,15 @@ mod tests {
     }
 
     #[test]
+    fn no_answer_is_a_loss() {
+        let recording = parse("t_s,rtt_ms\n0,40\n1,-1\n2,\n").unwrap();
+        assert_eq!(recording.rtt_ms, Some(vec![Some(40.0), None, None]));
+        assert_eq!(recording.loss, Some(vec![Some(0.0), Some(1.0), None]));
+        let told = parse("t_s,rtt_ms,loss\n0,-1,0\n").unwrap();
+        assert_eq!(told.loss, Some(vec![Some(0.0)]));
+    }
+
+    #[test]
     fn columns_it_does_not_know_are_passed_over() {
         let recording = parse("t_s,gap,bandwidth_bps\n0,x,1\n1,y,2\n").unwrap();
         assert_eq!(recording.bandwidths_bps(), [1.0, 2.0]);
@@ -372,7 +401,7 @@ mod tests {
                 "t_s,bandwidth_bps\n0,-1\n",
                 "f.csv, line 2: bandwidth_bps: found -1, expected a bandwidth",
             ),
-            ("t_s,rtt_ms\n0,-1\n", "f.csv, line 2: rtt_ms: found -1"),
+            ("t_s,rtt_ms\n0,-2\n", "f.csv, line 2: rtt_ms: found -2"),
             (
                 "t_s,rtt_ms\n1,5\n0.5,6\n",
                 "f.csv, line 3: t_s: 0.5 comes before 1",

@@ -18,8 +18,9 @@ const DECAY: f64 = 0.5;
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub kinds: Vec<Kind>,
-    /// Streams, each with the same demand: more than there is.
+    /// Streams, each with the same demand: more than there is; and the number of the first.
     pub streams: u64,
+    pub first: u64,
     pub period_ms: f64,
     pub ahead_ms: f64,
     pub length_ms: f64,
@@ -32,6 +33,7 @@ impl Setting {
         Self {
             kinds: Kind::published(),
             streams: 4,
+            first: 0,
             period_ms: 100.0,
             ahead_ms: 300.0,
             length_ms: 3_600e3,
@@ -67,14 +69,15 @@ struct Source {
     sent: u64,
 }
 
-/// A packet's fate, when it becomes known; in whole microseconds, to be ordered.
-type News = Reverse<(u64, usize, Option<u64>)>;
+/// A packet's fate, when it becomes known: when, of which channel, its number, its round trip; in whole microseconds,
+/// to be ordered.
+type News = Reverse<(u64, usize, u64, Option<u64>)>;
 
 /// Everything that is sent in a run, in order.
 pub(super) fn run(setting: &Setting, planner: &mut dyn Planner, seed: Seed) -> Vec<Delivery> {
     let kinds = setting.kinds.iter().enumerate();
     let mut channels: Vec<Channel> = kinds
-        .map(|(index, kind)| Channel::new(index, *kind, seed))
+        .map(|(index, kind)| Channel::new(index, kind.clone(), seed))
         .collect();
     let mut objectives = Objectives::new(Limits::default(), Vocabulary::default());
     objectives
@@ -93,18 +96,22 @@ pub(super) fn run(setting: &Setting, planner: &mut dyn Planner, seed: Seed) -> V
     let mut now_ms = 0.0;
     while now_ms < setting.length_ms {
         now_ms += setting.period_ms;
-        while let Some(&Reverse((at_us, channel, trip_us))) = news.peek() {
+        while let Some(&Reverse((at_us, channel, number, trip_us))) = news.peek() {
             if at_us as f64 > now_ms * 1e3 {
                 break;
             }
             news.pop();
-            channels[channel].learn(trip_us.map(|us| us as f64 / 1e3));
+            let trip_ms = trip_us.map(|us| us as f64 / 1e3);
+            channels[channel].learn(number, at_us as f64 / 1e3, trip_ms);
         }
         cycle.slots.clear();
         for channel in &mut channels {
             channel.slots(now_ms, setting.ahead_ms, &mut cycle.slots);
         }
-        offer(&mut sources, &mut cycle, now_ms);
+        if cycle.slots.is_empty() {
+            continue;
+        }
+        offer(setting.first, &mut sources, &mut cycle, now_ms);
         planner.plan(&cycle, &mut objectives, &mut schedule);
         for (adu, slot) in cycle.adus.iter().zip(&schedule) {
             let Some(slot) = slot.map(|slot| &cycle.slots[slot as usize]) else {
@@ -114,12 +121,18 @@ pub(super) fn run(setting: &Setting, planner: &mut dyn Planner, seed: Seed) -> V
                 continue;
             }
             let channel = slot.channel as usize;
-            let trip = channels[channel].send();
+            let first = cycle
+                .slots
+                .iter()
+                .find(|first| first.channel == slot.channel);
+            let nth = slot.sequence - first.map_or(0, |first| first.sequence);
+            let (number, trip) = channels[channel].send(nth, now_ms);
             // A loss is known when the acknowledgement is overdue.
             let after_ms = trip.unwrap_or(2.0 * slot.round_trip_ms);
             let at_us = ((now_ms + after_ms) * 1e3) as u64;
-            news.push(Reverse((at_us, channel, trip.map(|ms| (ms * 1e3) as u64))));
-            let source = &mut sources[adu.stream.0 as usize];
+            let trip_us = trip.map(|ms| (ms * 1e3) as u64);
+            news.push(Reverse((at_us, channel, number, trip_us)));
+            let source = &mut sources[(adu.stream.0 - setting.first) as usize];
             source.offered.retain(|one| one.sequence != adu.sequence);
             source.sent += 1;
             deliveries.push(Delivery {
@@ -151,14 +164,16 @@ fn frame(setting: &Setting) -> Cycle {
     };
     let channel = |(id, kind): (usize, &Kind)| objective::Channel {
         id: id as u64,
-        name: anabranch_hose::symbol(kind.name),
+        name: anabranch_hose::symbol(&kind.name),
         technology: f64::NAN,
         is_metered: false,
         rate_bps: kind.rate_bps,
         fields: Vec::new(),
     };
     Cycle {
-        streams: (0..setting.streams).map(stream).collect(),
+        streams: (setting.first..setting.first + setting.streams)
+            .map(stream)
+            .collect(),
         channels: setting.kinds.iter().enumerate().map(channel).collect(),
         correlation,
         ..Cycle::default()
@@ -167,7 +182,7 @@ fn frame(setting: &Setting) -> Cycle {
 
 /// As many ADUs as there are slots, from the heads of the streams' queues: each time from the stream that has
 /// been served least, so that in the long run all get the same.
-fn offer(sources: &mut [Source], cycle: &mut Cycle, now_ms: f64) {
+fn offer(first: u64, sources: &mut [Source], cycle: &mut Cycle, now_ms: f64) {
     cycle.adus.clear();
     let mut taken = vec![0_usize; sources.len()];
     for _ in 0..cycle.slots.len() {
@@ -187,7 +202,7 @@ fn offer(sources: &mut [Source], cycle: &mut Cycle, now_ms: f64) {
         cycle
             .adus
             .extend(source.offered[..taken].iter().map(|offered| Adu {
-                stream: StreamId(stream as u64),
+                stream: StreamId(first + stream as u64),
                 sequence: offered.sequence,
                 bytes: ADU_BYTES,
                 waited_ms: now_ms - offered.since_ms,

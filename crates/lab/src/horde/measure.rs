@@ -6,10 +6,15 @@ use super::{channel::Kind, driver::Delivery};
 use crate::{Row, streams::show::rounded};
 
 /// One row for each stream of a run, and one for each channel.
-pub(super) fn rows(scheduler: &str, kinds: &[Kind], streams: u64, sent: &[Delivery]) -> Vec<Row> {
+pub(super) fn rows(
+    scheduler: &str,
+    kinds: &[Kind],
+    streams: std::ops::Range<u64>,
+    sent: &[Delivery],
+) -> Vec<Row> {
     let all = sent.len() as f64;
     let mut rows = Vec::new();
-    for stream in 0..streams {
+    for stream in streams {
         let of_stream: Vec<&Delivery> = sent.iter().filter(|one| one.stream == stream).collect();
         let count = of_stream.len() as f64;
         let mut row = begin(scheduler, "stream", &format!("stream {stream}"));
@@ -24,7 +29,7 @@ pub(super) fn rows(scheduler: &str, kinds: &[Kind], streams: u64, sent: &[Delive
     }
     for (index, kind) in kinds.iter().enumerate() {
         let on: Vec<&Delivery> = sent.iter().filter(|one| one.channel == index).collect();
-        let mut row = begin(scheduler, "channel", kind.name);
+        let mut row = begin(scheduler, "channel", &kind.name);
         row.insert("share".into(), rounded(on.len() as f64 / all));
         quality(&mut row, &on);
         rows.push(row);

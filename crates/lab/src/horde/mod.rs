@@ -1,11 +1,14 @@
 #![doc = include_str!("plan.md")]
 
+mod cdma;
 mod channel;
 mod compare;
 mod driver;
+mod e1;
 mod lookahead;
 mod measure;
 mod policies;
+mod rtt;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +19,9 @@ use serde_json::json;
 use self::driver::Setting;
 use crate::{Experiment, Options, Row, parallel};
 
+pub use e1::EXPERIMENT as E1;
 pub use lookahead::EXPERIMENT as LOOKAHEAD;
+pub use rtt::EXPERIMENT as RTT;
 
 const PLAN: &str = include_str!("plan.md");
 
@@ -104,7 +109,7 @@ fn run(options: &Options<'_>, number: usize) -> Vec<Row> {
         let mut planner = planner(scheduler, options.seed);
         let sent = driver::run(&setting, planner.as_mut(), options.seed.child("channels"));
         (options.progress)(&format!("s{policy} {scheduler}: {} ADUs", sent.len()));
-        let mut rows = measure::rows(scheduler, &setting.kinds, setting.streams, &sent);
+        let mut rows = measure::rows(scheduler, &setting.kinds, 0..setting.streams, &sent);
         for row in &mut rows {
             row.insert("policy".into(), json!(format!("s{policy}")));
         }

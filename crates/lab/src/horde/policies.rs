@@ -11,6 +11,9 @@ const ALL: [&str; 4] = [
 /// Low latency for one stream, not to be met on `cdma1` [Horde §7.3].
 pub(super) const LOOK_AHEAD: &str = include_str!("../../../hose/samples/look_ahead.hose");
 
+/// Low latency for streams 2 and 4 [Horde Figure 7-4].
+pub(super) const E1: &str = include_str!("../../../hose/samples/e1.hose");
+
 /// What S0, S1, … S4 ask for, in that order.
 pub(super) fn of(experiment: usize) -> String {
     ALL[..experiment].concat()

@@ -3,17 +3,12 @@
 use std::time::Duration;
 
 use anabranch_base::Instant;
-use anabranch_stats::rtt::{ConditionalRtt, conditional::Config};
 
 use super::{
     ChannelModel, Expectation, Packet, Technology, average::Average, base::Base, drain::Drain,
-    spread::Guess,
+    given::Given, spread::Guess,
 };
 
-/// Lags at which p_k(x|z) is kept: at most a quarter off any lag up to [`LAG_BEYOND`].
-const LAGS: [u32; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
-/// Round trips this many packets ahead are guessed without the last one.
-const LAG_BEYOND: u64 = 160;
 /// Samples before the long average is a guess.
 const SAMPLES_MIN: u32 = 16;
 
@@ -28,31 +23,22 @@ const SAMPLES_MIN: u32 = 16;
 #[derive(Clone, Debug)]
 pub struct Cellular {
     base: Base<4, 1>,
-    conditional: ConditionalRtt,
+    given: Given,
     drain: Drain,
     average: Average,
     /// Distance of the periodic guess from truths, its scale.
     drain_off_ms: f64,
-    /// The packet sent last of those that arrived, by index.
-    last: Option<(u64, Duration)>,
 }
 
 impl Cellular {
     /// Knows nothing yet.
     pub fn new() -> Self {
-        let config = Config {
-            lags: LAGS.to_vec(),
-            ratio: 1.15,
-            memory_packets: 3000.0,
-            ..Config::default()
-        };
         Self {
             base: Base::new(),
-            conditional: ConditionalRtt::new(&config).expect("parameters within their ranges"),
+            given: Given::new(),
             drain: Drain::new(),
             average: Average::default(),
             drain_off_ms: 0.0,
-            last: None,
         }
     }
 
@@ -67,26 +53,10 @@ impl Cellular {
             (self.drain.guess(index)).map_or(Guess::NONE, |ms| Guess::new(ms, self.drain_off_ms));
         [
             smoothed,
-            self.given_last(index).unwrap_or(Guess::NONE),
+            self.given.guess(index),
             periodic,
             self.average.guess(SAMPLES_MIN),
         ]
-    }
-
-    /// The median and the quartiles' distance of p_k(x|z).
-    fn given_last(&self, index: u64) -> Option<Guess> {
-        let (last, rtt) = self.last?;
-        let apart = index.saturating_sub(last).max(1);
-        if apart > LAG_BEYOND {
-            return None;
-        }
-        let lag = LAGS
-            .into_iter()
-            .min_by_key(|&lag| u64::from(lag).abs_diff(apart))?;
-        let forecast = self.conditional.given(rtt, lag).ok()?;
-        let quantile = |p| Some(forecast.quantile(p).ok()?.as_secs_f64() * 1e3);
-        let (low, high) = (quantile(0.25)?, quantile(0.75)?);
-        Some(Guess::new(quantile(0.5)?, (high - low) / 1.35))
     }
 
     fn settle(&mut self) {
@@ -117,11 +87,8 @@ impl ChannelModel for Cellular {
 
     fn acked(&mut self, number: u64, at: Instant, rtt: Duration) {
         if let Some(acked) = self.base.acked(number, at, rtt) {
-            self.conditional.observe(acked.index, rtt);
+            self.given.observe(acked);
             self.average.observe(acked.rtt_ms);
-            if self.last.is_none_or(|(index, _)| index < acked.index) {
-                self.last = Some((acked.index, rtt));
-            }
         }
         self.settle();
     }

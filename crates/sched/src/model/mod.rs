@@ -66,7 +66,7 @@
 //! | `joint` | [`Joint`]: losses of two channels |
 //! | `distribution`, `spread`, `rivals` | quantiles; how far guesses lie off; which guess is best |
 //! | `fates`, `losses`, `base` | packets in order; losses in bursts; what all models keep |
-//! | `drain`, `rhythm`, `average` | periods of packets, and of seconds; means |
+//! | `given`, `drain`, `rhythm`, `average` | p_k(x\|z); periods of packets, and of seconds; means |
 
 mod average;
 mod base;
@@ -75,6 +75,7 @@ mod distribution;
 mod drain;
 mod fates;
 mod generic;
+mod given;
 mod joint;
 mod losses;
 mod recognised;

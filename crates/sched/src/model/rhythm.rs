@@ -20,7 +20,12 @@ const MEMORY_S: f64 = 600.0;
 const HARMONICS: usize = 3;
 /// Changes are cut at so many times their mean, so that an outage is not a rhythm.
 const CUT: f64 = 6.0;
-/// Power over the median of all periods at which a known period is found, and any other one. Power of noise is a
+/// That mean's memory in slices, half a minute: changes count by it, so that a restless minute weighs no more than a calm
+/// one.
+const LOCAL: f64 = 120.0;
+/// Tones on either side with which a tone is compared: noise is not as loud at all periods.
+const BESIDE: usize = 48;
+/// Power over the median beside it at which a known period is found, and any other one. Power of noise is a
 /// sum of three exponentials: these are exceeded once in 25,000 looks at one, once in 26,000 at all 520.
 const POWER_KNOWN: f64 = 15.0;
 const POWER_OTHER: f64 = 22.0;
@@ -70,7 +75,7 @@ struct Slice {
 /// Finds the period in which round trips jump and packets are lost, and which parts of it are affected.
 ///
 /// The change from one slice of a quarter of a second to the next is correlated with a bank of periods (520, about
-/// 10 µs for each slice); a period is one when its power stands out from that of the others. `observe` is O(1)
+/// 10 µs for each slice); a period is one when its power stands out from that of those beside it. `observe` is O(1)
 /// but for the first packet of a slice; no allocation.
 #[derive(Clone, Debug)]
 pub(super) struct Rhythm {
@@ -79,7 +84,7 @@ pub(super) struct Rhythm {
     slice: Slice,
     /// Mean logarithm of the last slice with answers, and its number.
     last: Option<(u64, f64)>,
-    /// Mean change, for [`CUT`] and as what a sum is about.
+    /// Mean change of late.
     mean: f64,
     /// Faded: slices, and squares of changes.
     weight: f64,
@@ -200,11 +205,12 @@ impl Rhythm {
             }
         };
         self.closed += 1;
-        let weight = (1.0 / self.closed as f64).max(SLICE_S / MEMORY_S);
+        let weight = (1.0 / self.closed as f64).max(1.0 / LOCAL);
         // A mean of 0 would cut everything for ever.
         self.mean += weight * (change.max(1e-6) - self.mean);
-        self.correlate(slice.number, change - self.mean);
-        self.profile(&slice, change);
+        let relative = change / self.mean;
+        self.correlate(slice.number, relative - 1.0);
+        self.profile(&slice, relative);
         if self.closed.is_multiple_of(EVERY) {
             self.look();
         }
@@ -240,8 +246,18 @@ impl Rhythm {
         }
     }
 
-    /// Whether a period stands out: over the median of all, which a channel whose changes cluster without a rhythm
-    /// raises, too.
+    /// How much louder than white noise the tones beside one are: by their median, at least 1.
+    fn noise(&self, at: usize) -> f64 {
+        let low = at.saturating_sub(BESIDE).max(KNOWN_S.len());
+        let high = (at + BESIDE).min(self.powers.len() - 1);
+        let mut beside = [0.0; 2 * BESIDE + 1];
+        let count = high - low + 1;
+        beside[..count].copy_from_slice(&self.powers[low..=high]);
+        let (_, median, _) = beside[..count].select_nth_unstable_by(count / 2, f64::total_cmp);
+        (*median / POWER_MEDIAN).max(1.0)
+    }
+
+    /// Whether a period stands out from those beside it.
     fn look(&mut self) {
         if self.weight < WEIGHT_MIN || self.energy <= 0.0 {
             return;
@@ -249,25 +265,36 @@ impl Rhythm {
         for (power, tone) in self.powers.iter_mut().zip(&self.tones) {
             *power = tone.power() / self.energy;
         }
-        let best_other = (KNOWN_S.len()..self.tones.len())
-            .max_by(|&a, &b| self.powers[a].total_cmp(&self.powers[b]));
-        let known = self.powers[0];
-        let other = best_other.map_or(0.0, |at| self.powers[at]);
-        let middle = self.powers.len() / 2;
-        let held = self.found.map_or(0.0, |at| self.powers[at]);
-        let (_, median, _) = self.powers.select_nth_unstable_by(middle, f64::total_cmp);
-        let scale = (*median / POWER_MEDIAN).max(1.0);
-        let found = if known > POWER_KNOWN * scale {
+        let others = KNOWN_S.len()..self.tones.len();
+        let known_hz = self.tones[0].hz;
+        let like_known =
+            others.start + ((known_hz - 1.0 / PERIOD_MAX_S) / STEP_HZ).round() as usize;
+        let known = self.powers[0] / self.noise(like_known);
+        let mut best = (None, 0.0);
+        for at in others {
+            // Noise is 1 at least, so most need no look at their neighbours.
+            if self.powers[at] > POWER_OTHER.max(best.1) {
+                let power = self.powers[at] / self.noise(at);
+                if power > best.1 {
+                    best = (Some(at), power);
+                }
+            }
+        }
+        let held = self.found.map_or(0.0, |at| {
+            let beside = if at == 0 { like_known } else { at };
+            self.powers[at] / self.noise(beside)
+        });
+        let found = if known > POWER_KNOWN {
             Some(0)
-        } else if other > POWER_OTHER * scale {
-            best_other
+        } else if best.1 > POWER_OTHER {
+            best.0
         } else {
             let needed = if self.found == Some(0) {
                 POWER_KNOWN
             } else {
                 POWER_OTHER
             };
-            self.found.filter(|_| held > HOLD * needed * scale)
+            self.found.filter(|_| held > HOLD * needed)
         };
         let is_moved = match (self.found, found) {
             // A neighbour in the bank is the same period, better known.

@@ -5,21 +5,23 @@ use std::time::Duration;
 use anabranch_base::Instant;
 
 use super::{
-    ChannelModel, Expectation, Packet, Technology, average::Average, base::Base, rhythm::Rhythm,
-    spread::Guess,
+    ChannelModel, Expectation, Packet, Technology, average::Average, base::Base, given::Given,
+    rhythm::Rhythm, spread::Guess,
 };
 
 /// Samples before an average is a guess.
 const LONG_MIN: u32 = 16;
 const LEVEL_MIN: u32 = 4;
 
-/// Two more ways to guess a round trip than [`Generic`](super::Generic), the best of late being asked: a long average,
-/// and the average since the last handover. Handovers are found by the rhythm in which round trips jump and packets
+/// Three more ways to guess a round trip than [`Generic`](super::Generic), the best of late being asked: a long average,
+/// the average since the last handover, and what followed the last round trip before (p_k(x|z), as
+/// [`Cellular`](super::Cellular)). Handovers are found by the rhythm in which round trips jump and packets
 /// are lost (15 s on Starlink; any period from 8 to 60 s). Around them, losses and distributions are those that
-/// were measured there. About 80 kB.
+/// were measured there. About 640 kB.
 #[derive(Clone, Debug)]
 pub struct Satellite {
-    base: Base<3, 2>,
+    base: Base<4, 2>,
+    given: Given,
     rhythm: Rhythm,
     long: Average,
     level: Average,
@@ -32,6 +34,7 @@ impl Satellite {
     pub fn new() -> Self {
         Self {
             base: Base::new(),
+            given: Given::new(),
             rhythm: Rhythm::new(),
             long: Average::default(),
             level: Average::default(),
@@ -49,11 +52,12 @@ impl Satellite {
         self.rhythm.is_near(at)
     }
 
-    fn guesses(&self) -> [Guess; 3] {
+    fn guesses(&self, index: u64) -> [Guess; 4] {
         [
             self.base.smoothed(),
             self.long.guess(LONG_MIN),
             self.level.guess(LEVEL_MIN),
+            self.given.guess(index),
         ]
     }
 
@@ -91,12 +95,14 @@ impl ChannelModel for Satellite {
 
     fn sent(&mut self, packet: Packet) {
         let zone = self.zone(packet.at);
-        let guesses = self.guesses();
+        let guesses = self.guesses(self.base.index(0));
         self.base.sent(packet.number, packet.at, guesses, zone);
     }
 
     fn acked(&mut self, number: u64, at: Instant, rtt: Duration) {
-        self.base.acked(number, at, rtt);
+        if let Some(acked) = self.base.acked(number, at, rtt) {
+            self.given.observe(acked);
+        }
         self.settle();
     }
 
@@ -106,6 +112,7 @@ impl ChannelModel for Satellite {
     }
 
     fn expect(&mut self, ahead: u32, at: Instant) -> Expectation {
+        let index = self.base.index(ahead);
         let usual = self.base.losses.of(self.base.mood(), ahead);
         // Bursts and handovers: the worse of the two.
         let loss = self.rhythm.loss(at).map_or(usual, |here| {
@@ -115,7 +122,8 @@ impl ChannelModel for Satellite {
                 usual
             }
         });
-        self.base.expectation(&self.guesses(), self.zone(at), loss)
+        self.base
+            .expectation(&self.guesses(index), self.zone(at), loss)
     }
 
     fn lost_together(&self, apart: u64) -> f64 {
