@@ -136,6 +136,8 @@ pub struct Channel {
     next_container: u64,
     /// Bytes handed to QUIC that have not left yet.
     queued_bytes: u64,
+    /// Slots offered at most, whatever the window has room for.
+    allowance: Option<usize>,
     events: std::collections::VecDeque<Event>,
 }
 
@@ -167,6 +169,7 @@ impl Channel {
             closed: false,
             next_container: 0,
             queued_bytes: 0,
+            allowance: None,
             events: std::collections::VecDeque::new(),
         }
     }
@@ -241,13 +244,19 @@ impl Channel {
         drop(tap);
         self.pacer.set_quantum(self.queue_goal, rtt);
         let released = self.pacer.available(now, rate, packet) - self.queued_bytes as f64;
-        (room.min(released).max(0.0) / packet) as usize
+        let slots = (room.min(released).max(0.0) / packet) as usize;
+        let Some(allowance) = self.allowance else {
+            return slots;
+        };
+        let queued = (self.queued_bytes as f64 / packet).ceil() as usize;
+        slots.min(allowance.saturating_sub(queued))
     }
 
     /// When the pacer will have released another slot although none exists now; `None` when the
     /// window, and not the pacer, is what lacks room.
     pub fn next_slot_at(&self) -> Option<Instant> {
-        if !self.is_connected() || !self.liveness.is_active() {
+        let is_closed = self.allowance == Some(0);
+        if !self.is_connected() || !self.liveness.is_active() || is_closed {
             return None;
         }
         let packet = u64::from(self.connection.current_mtu());
@@ -280,6 +289,12 @@ impl Channel {
             tap.control.on_window_limited();
         }
         backlogged || full
+    }
+
+    /// No more slots than this until it is set again, whatever the window has room for; `None`: as many as it has. For
+    /// channels on which only so much may be spent.
+    pub fn set_allowance(&mut self, slots: Option<usize>) {
+        self.allowance = slots;
     }
 
     /// How long the queue at this channel's bottleneck may be.

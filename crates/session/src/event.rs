@@ -74,6 +74,24 @@ pub enum Event {
         /// Why.
         reason: CloseReason,
     },
+    /// Less than a tenth of what may be sent on a local socket in this period is left.
+    BudgetLow {
+        /// The local socket.
+        socket: SocketId,
+        /// Bytes that are left.
+        left_bytes: u64,
+    },
+    /// What may be sent on a local socket in this period is spent, but for a few packets that are kept for closing its
+    /// channels. It is used again when a period begins.
+    BudgetSpent {
+        /// The local socket.
+        socket: SocketId,
+    },
+    /// A local socket whose budget was spent is used again.
+    BudgetRenewed {
+        /// The local socket.
+        socket: SocketId,
+    },
     /// The peer opened a stream.
     StreamOpened {
         /// The session.

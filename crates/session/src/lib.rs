@@ -16,6 +16,7 @@
 //! |---|---|
 //! | [`engine`] | [`Engine`]: the one mouth and the one ear; routes between channels and sessions |
 //! | [`event`] | [`Event`]: what the application is told |
+//! | `budget` | what sending on metered sockets costs |
 //! | [`config`] | [`Config`] |
 //! | `session` | a session: its channels, streams, pump |
 //! | `send`, `recv` | the two halves of a stream |
@@ -28,6 +29,7 @@
 //! | [`wire`] | the format inside QUIC packets |
 //! | [`ranges`] | sets of bytes and numbers |
 
+mod budget;
 pub mod config;
 pub mod engine;
 pub mod event;
@@ -51,7 +53,7 @@ pub use anabranch_channel::{
 };
 pub use anabranch_sched::{
     Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Policy, Priority, SpecError,
-    StreamSpec,
+    StreamSpec, cost,
     mapping::{Offer, Reduction, Term},
 };
 pub use config::{Config, Coupling};

@@ -64,7 +64,11 @@ impl Engine {
             && !state.links.iter().any(|known| known.link == link)
             && state.links.len() < CHANNELS_MAX
         {
-            state.links.push(LinkState::new(now, link));
+            let mut new = LinkState::new(now, link);
+            if self.budgets.is_spent(link.socket) {
+                new.set_up(now, false);
+            }
+            state.links.push(new);
             self.dial(now, session);
         }
     }
@@ -99,8 +103,11 @@ impl Engine {
         }
     }
 
-    /// A local socket can be used again.
+    /// A local socket can be used again; not before its next period, if its budget is spent.
     pub fn socket_up(&mut self, now: Instant, socket: SocketId) {
+        if self.budgets.is_spent(socket) {
+            return;
+        }
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
         for id in sessions {
             if let Some(session) = self.sessions.get_mut(&id) {

@@ -9,10 +9,11 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::{ChannelId, Instant, NodeId, SessionId};
+use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId};
 use anabranch_channel::{AllowList, Endpoint, Fate, Handled, Received, SecretKey, Transmit};
 
 use crate::{
+    budget::{Budgets, Stage},
     config::Config,
     event::{Event, StreamError},
     links::HANDSHAKE_MAX,
@@ -21,6 +22,7 @@ use crate::{
 };
 
 mod commands;
+mod meters;
 mod routing;
 
 /// Application codes of QUIC's CONNECTION_CLOSE. Codes of applications are shifted by
@@ -51,6 +53,10 @@ pub struct Engine {
     tokens: BTreeMap<[u8; TOKEN_BYTES], SessionId>,
     next_session: u64,
     events: VecDeque<Event>,
+    /// What sending costs, by local socket.
+    budgets: Budgets,
+    /// Local sockets to be left once what is queued has gone out.
+    spent: Vec<SocketId>,
     /// Channels that may have something to transmit.
     touched: VecDeque<ChannelId>,
     /// Answers that belong to no channel.
@@ -87,6 +93,8 @@ impl Engine {
         let config = config.normalised();
         Self {
             endpoint: Endpoint::new(epoch, key, allowed, config.channel.clone(), entropy),
+            budgets: Budgets::new(config.channel.mtu_max_bytes),
+            spent: Vec::new(),
             config,
             sessions: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -170,28 +178,39 @@ impl Engine {
         packets_max: NonZeroUsize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if let Some((transmit, bytes)) = self.responses.pop_front() {
+        while let Some((transmit, bytes)) = self.responses.pop_front() {
+            if !self.budgets.allows(&transmit) {
+                continue;
+            }
             buffer.clear();
             buffer.extend_from_slice(&bytes);
+            self.pay(now, &transmit);
             return Some(transmit);
         }
+        self.allow_slots();
         for session in self.sessions.values_mut() {
             if session.dirty {
                 session.pump(now, &mut self.endpoint, &mut self.touched, &mut self.events);
             }
         }
         while let Some(&id) = self.touched.front() {
-            let transmit = self
-                .endpoint
-                .channel(id)
-                .and_then(|channel| channel.poll_transmit(now, packets_max, buffer));
-            if transmit.is_some() {
-                return transmit;
+            let budgets = &self.budgets;
+            let transmit = self.endpoint.channel(id).and_then(|channel| {
+                // What a spent budget does not let out stays where it is, and is lost with its channel.
+                let packets_max = budgets.packets(channel.socket(), packets_max)?;
+                channel.poll_transmit(now, packets_max, buffer)
+            });
+            if let Some(transmit) = transmit {
+                self.pay(now, &transmit);
+                return Some(transmit);
             }
             self.touched.pop_front();
             self.endpoint.settle_channel(id);
         }
-        None
+        // Nothing is queued any more, so closing loses nothing.
+        let socket = self.spent.pop()?;
+        self.socket_down(now, socket);
+        self.poll_transmit(now, packets_max, buffer)
     }
 
     /// When [`Engine::handle_timeout`] is due next; `None` when only a packet or a command can
@@ -231,6 +250,7 @@ impl Engine {
     pub fn has_work(&self) -> bool {
         !self.touched.is_empty()
             || !self.responses.is_empty()
+            || !self.spent.is_empty()
             || self.sessions.values().any(|session| session.dirty)
     }
 

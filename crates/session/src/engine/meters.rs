@@ -1,0 +1,85 @@
+//! Meters on local sockets: paying for packets, and leaving a socket whose budget is spent.
+
+use anabranch_base::{ChannelId, Instant, SocketId};
+use anabranch_channel::Transmit;
+use anabranch_sched::cost::{Meter, Period};
+
+use super::{Engine, Stage};
+use crate::event::Event;
+
+impl Engine {
+    /// Counts what is sent on a local socket from now on, headers of IP and UDP included; `None`: no more. With
+    /// a cap, not a byte is sent beyond it: when all but about 24 packets of it are spent, the socket's channels are closed
+    /// ([`Event::BudgetSpent`]), and it is used again when a period begins.
+    pub fn set_meter(&mut self, now: Instant, socket: SocketId, meter: Option<Meter>) {
+        let was_spent = self.budgets.is_spent(socket);
+        let stage = self.budgets.set(socket, meter);
+        self.enter(now, socket, stage, was_spent);
+    }
+
+    /// The meter of a local socket, if it has one.
+    pub fn meter(&self, socket: SocketId) -> Option<&Meter> {
+        self.budgets.meter(socket)
+    }
+
+    /// A period of a socket's meter began; one that is not later than its current one changes nothing.
+    pub fn begin_period(&mut self, now: Instant, socket: SocketId, period: Period) {
+        let was_spent = self.budgets.is_spent(socket);
+        if let Some(meter) = self.budgets.meter_mut(socket) {
+            meter.begin(period);
+        }
+        if let Some(stage) = self.budgets.review(socket) {
+            self.enter(now, socket, stage, was_spent);
+        }
+    }
+
+    pub(super) fn pay(&mut self, now: Instant, transmit: &Transmit) {
+        let socket = transmit.socket;
+        let was_spent = self.budgets.is_spent(socket);
+        if let Some(stage) = self.budgets.pay(transmit) {
+            self.enter(now, socket, stage, was_spent);
+        }
+    }
+
+    /// Tells the channels of metered sockets how much they may offer. O(channels), if any socket has a meter.
+    pub(super) fn allow_slots(&mut self) {
+        if self.budgets.is_empty() {
+            return;
+        }
+        let ids: Vec<ChannelId> = self.endpoint.channel_ids().collect();
+        let sockets: Vec<Option<SocketId>> = ids
+            .iter()
+            .map(|&id| self.endpoint.channel(id).map(|channel| channel.socket()))
+            .collect();
+        for (&id, &socket) in ids.iter().zip(&sockets) {
+            let Some(socket) = socket else { continue };
+            // Channels of one socket share what is left evenly: each may use its part before the next look.
+            let sharing = sockets.iter().filter(|&&other| other == Some(socket));
+            let slots = self.budgets.slots(socket, sharing.count());
+            if let Some(channel) = self.endpoint.channel(id) {
+                channel.set_allowance(slots);
+            }
+        }
+    }
+
+    fn enter(&mut self, now: Instant, socket: SocketId, stage: Stage, was_spent: bool) {
+        if was_spent && stage != Stage::Spent {
+            self.events.push_back(Event::BudgetRenewed { socket });
+            self.socket_up(now, socket);
+        }
+        match stage {
+            Stage::Enough => {}
+            Stage::Low => {
+                let meter = self.budgets.meter(socket);
+                let left_bytes = meter.and_then(Meter::left_bytes).unwrap_or(0);
+                let event = Event::BudgetLow { socket, left_bytes };
+                self.events.push_back(event);
+            }
+            Stage::Spent if was_spent => {}
+            Stage::Spent => {
+                self.events.push_back(Event::BudgetSpent { socket });
+                self.spent.push(socket);
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Metered links: a cap is never exceeded, what it stops goes elsewhere, and a new period opens it again.
+
+mod common;
+
+use std::time::Duration;
+
+use anabranch_base::Instant;
+use anabranch_session::cost::{Meter, Model, Period};
+use anabranch_sim::{
+    World,
+    apps::{Load, Receiver, Sender},
+};
+
+use common::{link, world};
+
+const SENDER: usize = 0;
+const RECEIVER: usize = 1;
+const BYTES: u64 = 8_000_000;
+
+/// A bulk transfer of 8 MB over some links, with a price list on the sender's side of the first.
+fn metered(seed: u64, links: usize, price: &str, used_bytes: u64) -> World {
+    let all = [link(20, 20), link(10, 60)];
+    let mut world = world(seed, all.into_iter().take(links), vec![Load::bulk(BYTES)]);
+    let socket = world.link(SENDER, 0).socket;
+    let model: Model = price.parse().expect("a price list");
+    let (now, meter) = (world.now(), Meter::new(model, Period(1), used_bytes));
+    world.engine(SENDER).set_meter(now, socket, Some(meter));
+    world.with_node(SENDER, |_| ());
+    world
+}
+
+fn used(world: &mut World) -> u64 {
+    let socket = world.link(SENDER, 0).socket;
+    let meter = world.engine(SENDER).meter(socket).expect("it has one");
+    meter.used_bytes()
+}
+
+fn begin(world: &mut World, period: u64) {
+    let socket = world.link(SENDER, 0).socket;
+    let now = world.now();
+    let engine = world.engine(SENDER);
+    engine.begin_period(now, socket, Period(period));
+    world.with_node(SENDER, |_| ());
+}
+
+/// What the first wire was given to carry, as it counts itself.
+fn carried(world: &mut World) -> u64 {
+    world.wire(0).duplex.forward.stats().offered.bytes
+}
+
+fn assert_whole(world: &mut World) {
+    let book = world.app::<Receiver>(RECEIVER).book("bulk");
+    let expected: Vec<u64> = (0..BYTES.div_ceil(64 << 10)).collect();
+    assert_eq!(book.numbers, expected, "all of it, in order, once");
+    assert_eq!(world.audit(), Vec::<String>::new());
+}
+
+fn run(world: &mut World, until: Instant) -> bool {
+    world.run_while(until, |w| !w.app::<Sender>(SENDER).is_done());
+    world.app::<Sender>(SENDER).is_done()
+}
+
+/// Every byte is counted once, headers of IP and UDP included, as on the wire.
+#[test]
+fn what_is_sent_is_paid_for() {
+    let mut world = metered(1, 1, "1 MB then 0.01/MB", 0);
+    let before = carried(&mut world);
+    assert!(run(&mut world, Instant::from_secs(60)));
+    let (used, carried) = (used(&mut world), carried(&mut world));
+    assert_eq!(used, carried - before);
+    assert!(used > BYTES);
+    assert_whole(&mut world);
+}
+
+/// At any moment of any run, whatever the cap.
+#[test]
+fn no_cap_is_exceeded_and_the_rest_goes_elsewhere() {
+    for (seed, cap) in [
+        (1, 2_000_000),
+        (2, 500_000),
+        (3, 60_000),
+        (4, 20_000),
+        (5, 1),
+    ] {
+        let mut world = metered(seed, 2, &format!("{cap} B then stop"), 0);
+        let before = carried(&mut world);
+        let mut is_done = false;
+        while !is_done && world.now() < Instant::from_secs(60) {
+            let until = world.now() + Duration::from_millis(50);
+            is_done = run(&mut world, until);
+            let (used, carried) = (used(&mut world), carried(&mut world));
+            assert!(used <= cap, "seed {seed}: {used} of {cap}");
+            assert_eq!(used, carried - before, "seed {seed}: as on the wire");
+        }
+        assert!(is_done, "seed {seed}: the other link has no cap");
+        assert_whole(&mut world);
+        let used = used(&mut world);
+        assert!(
+            cap < 500_000 || used > cap * 9 / 10,
+            "seed {seed}: {used} of {cap}"
+        );
+    }
+}
+
+/// A session whose only link is spent waits for the next month; a clock that is set back gives nothing twice.
+#[test]
+fn a_month_begins() {
+    let cap = 3_000_000;
+    let mut world = metered(6, 1, &format!("{cap} B then stop"), 1_000_000);
+    assert!(!run(&mut world, Instant::from_secs(30)), "not with 2 MB");
+    let spent = used(&mut world);
+    assert!((cap * 9 / 10..=cap).contains(&spent), "{spent}");
+    begin(&mut world, 1);
+    begin(&mut world, 0);
+    world.run_until(Instant::from_secs(60));
+    assert!(used(&mut world) <= cap, "no new period, no packets");
+    for month in 2..=4 {
+        begin(&mut world, month);
+        let until = world.now() + Duration::from_secs(40);
+        run(&mut world, until);
+        assert!(used(&mut world) <= cap);
+    }
+    assert!(world.app::<Sender>(SENDER).is_done(), "8 MB in four months");
+    assert_eq!(world.app::<Receiver>(RECEIVER).sessions, 1, "one session");
+    assert_whole(&mut world);
+}
+
+#[test]
+fn a_run_with_a_cap_is_the_same_again() {
+    let log = || {
+        let mut world = metered(7, 2, "500 kB then stop", 0);
+        world.run_until(Instant::from_secs(8));
+        (used(&mut world), world.app::<Sender>(SENDER).is_done())
+    };
+    assert_eq!(log(), log());
+}
