@@ -153,7 +153,8 @@ mod tests {
         assert!((mean - 130.0).abs() < 3.0, "{mean}");
         assert!((2.0..9.0).contains(&deviation), "{deviation}");
         let (mean, deviation) = mean_and_deviation(&windows(&mobile(), 10));
-        assert!((110.0..122.0).contains(&mean), "{mean}");
+        // The best place and the bound of the peak leave a little more than 120.
+        assert!((110.0..126.0).contains(&mean), "{mean}");
         assert!((18.0..32.0).contains(&deviation), "{deviation}");
     }
 
