@@ -13,7 +13,7 @@ use anabranch_base::{Random, Seed, StreamId};
 use anabranch_hose::{Limits, Objectives, Vocabulary};
 use anabranch_sched::{
     assign::Matching,
-    objective::{Adu, Assign, Correlation, Cycle, Planner, RandomWalk, Schedule, Slot},
+    objective::{Adu, Assign, Correlation, Cycle, Fields, Planner, RandomWalk, Schedule, Slot},
 };
 use serde_json::{Value, json};
 
@@ -60,9 +60,12 @@ fn cycle(size: usize, streams: usize, random: &mut Random) -> Cycle {
             stream: StreamId((at % streams) as u64),
             sequence: at as u64,
             bytes: 768,
+            length: 768,
             waited_ms: random.uniform(0.0, 100.0),
             deadline_ms: f64::NAN,
-            fields: Vec::new(),
+            fields: Fields::default(),
+            turn: 0,
+            only: None,
         })
         .collect();
     adus.sort_by_key(|adu| (adu.stream, adu.sequence));

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant as Clock},
 };
 
-use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_base::{ChannelId, Instant, Seed, StreamId};
 use anabranch_sched::{Changes, ChannelView, Decision, Policy, Priority, StreamView, View};
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ fn measure(policy: Policy, all: &[StreamView], active: usize) -> f64 {
         channel(1, 60, 20.0),
         channel(2, 40, 5.0),
     ];
-    let mut scheduler = policy.build();
+    let mut scheduler = policy.build(Seed(1));
     let mut last = None;
     let mut decide = |streams: &[StreamView], now_ms: u64| {
         // One channel in three is full at a time, so that policies have something to weigh.

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant as Clock},
 };
 
-use anabranch_base::{ChannelId, Instant, Rate, StreamId};
+use anabranch_base::{ChannelId, Instant, Rate, Seed, StreamId};
 use anabranch_sched::{
     Assignment, Changes, ChannelMask, ChannelView, Decision, Guarantee, Plan, Policy, Priority,
     StreamView, View,
@@ -208,7 +208,7 @@ fn views() -> Vec<StreamView> {
 /// Of a decision with its booking in runs of the pump of `per_run` packets, and of the beginning of a run.
 #[allow(clippy::disallowed_methods)] // A bench measures real time.
 fn decisions(per_run: usize, paths_full: usize, between: Duration) -> [f64; 2] {
-    let mut scheduler = Policy::Pgos.build();
+    let mut scheduler = Policy::Pgos.build(Seed(1));
     scheduler.remap(Instant::EPOCH, &plan());
     let streams = views();
     let mut channels = channels();

@@ -10,7 +10,8 @@ use crate::{
     Report,
     explain::Explanation,
     program::{Objective, RateObjective, Shape},
-    vocabulary::Vocabulary,
+    types::Type,
+    vocabulary::{FieldId, Vocabulary, VocabularyError},
 };
 
 /// Most objectives and rates that are in force at a time, each kind alone.
@@ -252,6 +253,27 @@ impl Objectives {
                 objective: &entry.objective,
                 adus: entry.candidates.of(0),
             })
+    }
+
+    /// ADUs that objectives over several are about, in any order and perhaps repeated; as found by
+    /// [`Objectives::begin`].
+    pub fn companions(&self) -> impl Iterator<Item = u32> + '_ {
+        let several = self
+            .entries
+            .iter()
+            .filter(|entry| entry.objective.shape() == Shape::Combinatorial);
+        several.flat_map(|entry| {
+            let variables = 0..entry.objective.adus.len();
+            variables.flat_map(|number| entry.candidates.of(number).iter().copied())
+        })
+    }
+
+    /// Declares a field of applications' ADUs, as `field NAME: TYPE` does; declaring it again is no error.
+    ///
+    /// # Errors
+    /// It is known with another type, its name or type cannot be, or there are too many.
+    pub fn declare(&mut self, name: &str, value: Type) -> Result<FieldId, VocabularyError> {
+        self.vocabulary.declare(name, value)
     }
 
     /// Notes faults of an evaluation by [`Objective::gain`], to be reported with the others.

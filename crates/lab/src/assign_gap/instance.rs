@@ -2,7 +2,7 @@
 
 use anabranch_base::{Random, StreamId};
 use anabranch_hose::{Limits, Objectives, Vocabulary};
-use anabranch_sched::objective::{Adu, Correlation, Cycle, Slot};
+use anabranch_sched::objective::{Adu, Correlation, Cycle, Fields, Slot};
 
 const CHANNELS: u64 = 3;
 const STREAMS: u64 = 3;
@@ -131,9 +131,12 @@ fn cycle(random: &mut Random, most: u64) -> Cycle {
                 stream: StreamId(stream),
                 sequence,
                 bytes: 768,
+                length: 768,
                 waited_ms: random.uniform(0.0, 200.0),
                 deadline_ms: f64::NAN,
-                fields: Vec::new(),
+                fields: Fields::default(),
+                turn: 0,
+                only: None,
             }
         })
         .collect();

@@ -4,7 +4,9 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use anabranch_base::{Seed, StreamId};
 use anabranch_hose::{Limits, Objectives, Vocabulary};
-use anabranch_sched::objective::{self, Adu, Correlation, Cycle, Planner, Schedule, Stream};
+use anabranch_sched::objective::{
+    self, Adu, Correlation, Cycle, Fields, Planner, Schedule, Stream,
+};
 
 use super::channel::{ADU_BYTES, Channel, Kind};
 
@@ -205,9 +207,12 @@ fn offer(first: u64, sources: &mut [Source], cycle: &mut Cycle, now_ms: f64) {
                 stream: StreamId(first + stream as u64),
                 sequence: offered.sequence,
                 bytes: ADU_BYTES,
+                length: ADU_BYTES,
                 waited_ms: now_ms - offered.since_ms,
                 deadline_ms: f64::NAN,
-                fields: Vec::new(),
+                fields: Fields::default(),
+                turn: 0,
+                only: None,
             }));
     }
 }

@@ -3,7 +3,7 @@
 use anabranch_hose::{AduFact, Faults, ObjectiveId, Objectives, Shape};
 
 use super::{
-    Cycle, Placed, Planner, Schedule,
+    Cycle, Placed, Planner, Schedule, Slot,
     cycle::{Adu, Alone},
 };
 use crate::assign::{Matching, UTILITY_MAX, Utility, utility};
@@ -13,6 +13,8 @@ use crate::assign::{Matching, UTILITY_MAX, Utility, utility};
 /// An ADU nobody has an objective for is sent, and rather in a slot that exists than in one that is expected.
 const SENT: Utility = 400;
 const SENT_LATER: Utility = 200;
+/// What having the last turn takes from being sent now.
+const TURN_MAX: Utility = 150;
 /// Where an objective about latency is indifferent, what it is about goes the quicker way, and the older first: steps
 /// of quickness, and of age.
 const STEPS: usize = 16;
@@ -48,6 +50,13 @@ struct Table {
     /// The class of each slot, and the first slot of each class.
     class: Vec<u32>,
     first: Vec<u32>,
+    /// Classes of those that differ in nothing but when they come and whether: the first slot of each, of which of
+    /// them each class is, and what an ADU gains in each.
+    timeless: Vec<u32>,
+    timeless_of: Vec<u32>,
+    gains: Vec<f64>,
+    /// Classes, the quickest first.
+    ranked: Vec<u32>,
     /// How quick each class is, of [`STEPS`] steps.
     quickness: Vec<Utility>,
     /// How much each ADU is to be preferred for a quick slot; 0: no objective is about its latency.
@@ -71,12 +80,26 @@ impl Table {
             });
             self.class.push(class as u32);
         }
+        self.timeless.clear();
+        self.timeless_of.clear();
+        for &first in &self.first {
+            let slot = &cycle.slots[first as usize];
+            let like = |&known: &u32| cycle.slots[known as usize].is_like_in_time(slot);
+            let of = self.timeless.iter().position(like).unwrap_or_else(|| {
+                self.timeless.push(first);
+                self.timeless.len() - 1
+            });
+            self.timeless_of.push(of as u32);
+        }
         let classes = self.first.len();
         self.values.clear();
         self.values.resize(cycle.adus.len() * classes, 0.0);
         self.rank(cycle);
         for single in objectives.singles() {
-            let is_timed = single.objective.reads().iter().any(is_about_time);
+            let reads = single.objective.reads();
+            let is_timed = reads.iter().any(is_about_time);
+            let is_waiting = |fact: &AduFact| matches!(fact, AduFact::Latency | AduFact::Late);
+            let depends_on_wait = reads.iter().any(is_waiting);
             let mut fault = Faults::NONE;
             for &adu in single.adus {
                 // Those of the history are where they are.
@@ -90,10 +113,23 @@ impl Table {
                 if is_timed {
                     self.hurry[adu as usize] = 1;
                 }
-                for (value, &first) in row.iter_mut().zip(&self.first) {
-                    let slot = &cycle.slots[first as usize];
+                let mut gain = |slot: &Slot| {
                     let alone = Alone { cycle, slot };
-                    *value += single.objective.gain(&alone, adu, &mut fault) * slot.confidence;
+                    single.objective.gain(&alone, adu, &mut fault)
+                };
+                let slots = self.first.iter().map(|&first| &cycle.slots[first as usize]);
+                if depends_on_wait {
+                    for (value, slot) in row.iter_mut().zip(slots) {
+                        *value += gain(slot) * slot.confidence;
+                    }
+                    continue;
+                }
+                self.gains.clear();
+                let timeless = self.timeless.iter();
+                self.gains
+                    .extend(timeless.map(|&first| gain(&cycle.slots[first as usize])));
+                for ((value, slot), &of) in row.iter_mut().zip(slots).zip(&self.timeless_of) {
+                    *value += self.gains[of as usize] * slot.confidence;
                 }
             }
             if !fault.is_empty() {
@@ -105,20 +141,24 @@ impl Table {
 
     /// Finds how quick the classes are.
     fn rank(&mut self, cycle: &Cycle) {
-        let arrival = |&first: &u32| {
-            let slot = &cycle.slots[first as usize];
+        let arrival = |class: u32| {
+            let slot = &cycle.slots[self.first[class as usize] as usize];
             slot.wait_ms + slot.round_trip_ms
         };
-        let quicker = |class: &u32| {
-            let others = self.first.iter();
-            others
-                .filter(|other| arrival(other) < arrival(class))
-                .count()
-        };
+        self.ranked.clear();
+        self.ranked.extend(0..self.first.len() as u32);
+        self.ranked
+            .sort_unstable_by(|&a, &b| arrival(a).total_cmp(&arrival(b)));
         self.quickness.clear();
-        let ranks = self.first.iter().map(quicker);
-        let steps = ranks.map(|rank| STEPS.saturating_sub(1 + rank) as Utility);
-        self.quickness.extend(steps);
+        self.quickness.resize(self.first.len(), 0);
+        let mut rank = 0;
+        for (place, &class) in self.ranked.iter().enumerate() {
+            // Equally quick ones share a rank.
+            if place > 0 && arrival(class) > arrival(self.ranked[place - 1]) {
+                rank = place;
+            }
+            self.quickness[class as usize] = STEPS.saturating_sub(1 + rank) as Utility;
+        }
         self.hurry.clear();
         self.hurry.resize(cycle.adus.len(), 0);
     }
@@ -181,14 +221,19 @@ impl Assign {
             self.matching.add_column(|_| 0);
         }
         self.rotate(cycle);
+        let turns = cycle.adus.iter().map(|adu| adu.turn).max();
+        let turns = Utility::from(turns.unwrap_or(0).max(1));
         for &row in &self.order {
             let (row, table) = (row as usize, &self.table);
             self.matching.add_row(0, |column| {
-                let slot = &cycle.slots[column];
-                if cycle.adus[row].bytes > slot.bytes_max {
+                if !cycle.fits(row, column) {
                     return -UTILITY_MAX;
                 }
-                let sent = if slot.is_phantom() { SENT_LATER } else { SENT };
+                let sent = if cycle.slots[column].is_phantom() {
+                    SENT_LATER
+                } else {
+                    SENT - TURN_MAX * Utility::from(cycle.adus[row].turn) / turns
+                };
                 utility(table.value(row, column)) + sent + table.tie(row, column)
             });
         }

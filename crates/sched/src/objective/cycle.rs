@@ -1,10 +1,28 @@
 //! What there is to decide about, and how objectives see it.
 
+use std::sync::Arc;
+
 use anabranch_base::StreamId;
 use anabranch_hose as hose;
 use anabranch_hose::{AduFact, FieldId, StreamFact};
 
 use super::{Correlation, Slot};
+
+/// Header fields that an application gave an ADU, by number; they stay with the sender. A clone is cheap.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fields(Option<Arc<[f64]>>);
+
+impl Fields {
+    /// `values` by number; NaN: not set.
+    pub fn new(values: &[f64]) -> Self {
+        Self((!values.is_empty()).then(|| values.into()))
+    }
+
+    /// All up to the last that is set.
+    pub fn values(&self) -> &[f64] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
 
 /// An ADU, or the fragment of one that a packet takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,14 +31,21 @@ pub struct Adu {
     pub stream: StreamId,
     /// Its number in the stream.
     pub sequence: u64,
-    /// Payload.
+    /// Payload of the packet.
     pub bytes: u32,
+    /// Payload of the whole ADU.
+    pub length: u32,
     /// Milliseconds since the application handed it over; for one that was sent, until then.
     pub waited_ms: f64,
     /// Milliseconds from then until it is of no use; NaN: useful for ever.
     pub deadline_ms: f64,
-    /// The application's header fields by number; NaN, or beyond the end: not set.
-    pub fields: Vec<f64>,
+    /// The application's header fields.
+    pub fields: Fields,
+    /// Its place, from 0, in the order in which streams' shares and priorities would have ADUs go; all 0 where
+    /// that does not matter.
+    pub turn: u32,
+    /// The only channel it may use, as an index into [`Cycle::channels`].
+    pub only: Option<u32>,
 }
 
 /// What became of an ADU that was sent.
@@ -91,16 +116,17 @@ pub struct Cycle {
     pub history: Vec<Sent>,
     /// Streams, ascending by id.
     pub streams: Vec<Stream>,
-    /// Channels; slots name them by index.
+    /// Channels; slots name them by index, and so does a policy's view.
     pub channels: Vec<Channel>,
     /// How losses go together.
     pub correlation: Correlation,
 }
 
 impl Cycle {
-    /// Whether the ADU fits the slot.
+    /// Whether the ADU fits the slot, and may use its channel.
     pub fn fits(&self, adu: usize, slot: usize) -> bool {
-        self.adus[adu].bytes <= self.slots[slot].bytes_max
+        let (adu, slot) = (&self.adus[adu], &self.slots[slot]);
+        adu.bytes <= slot.bytes_max && adu.only.is_none_or(|only| only == slot.channel)
     }
 
     fn stream(&self, id: StreamId) -> Option<&Stream> {
@@ -118,10 +144,10 @@ impl Cycle {
         match (fact, fate) {
             (AduFact::StreamId, _) => adu.stream.0 as f64,
             (AduFact::StreamSeq, _) => adu.sequence as f64,
-            (AduFact::Length, _) => f64::from(adu.bytes),
+            (AduFact::Length, _) => f64::from(adu.length),
             (AduFact::QueueDelay, _) => adu.waited_ms,
             (AduFact::Deadline, _) => adu.deadline_ms,
-            (AduFact::Field(id), _) => field(&adu.fields, id),
+            (AduFact::Field(id), _) => field(adu.fields.values(), id),
             (AduFact::Loss, Fate::Open) => of_slot(&|slot| slot.loss),
             (AduFact::Loss, Fate::Acked { .. }) => 0.0,
             (AduFact::Loss, Fate::Lost) => 1.0,

@@ -9,6 +9,7 @@
 //! | [`slot`] | [`Slot`]: what to expect of sending one packet, now or soon |
 //! | [`correlation`] | [`Correlation`]: how losses of two slots go together |
 //! | [`cycle`] | [`Cycle`], and [`Placed`]: a cycle with a schedule, as objectives see it |
+//! | [`turns`] | [`Turns`]: of which streams the ADUs of a cycle are |
 //! | [`random_walk`] | the published search: the best of 25 random schedules |
 //! | [`assign`] | ours: the exact assignment under objectives over one ADU, then local search under the others |
 
@@ -19,6 +20,7 @@ pub mod random_walk;
 pub mod slot;
 #[cfg(test)]
 mod tests;
+pub mod turns;
 
 use std::fmt;
 
@@ -27,9 +29,10 @@ use anabranch_hose::Objectives;
 pub use self::{
     assign::Assign,
     correlation::Correlation,
-    cycle::{Adu, Channel, Cycle, Fate, Placed, Sent, Stream},
+    cycle::{Adu, Channel, Cycle, Fate, Fields, Placed, Sent, Stream},
     random_walk::RandomWalk,
     slot::Slot,
+    turns::Turns,
 };
 
 /// The slot of each ADU of a cycle, as an index into [`Cycle::slots`]; `None`: not sent in this cycle.

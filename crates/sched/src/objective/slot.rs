@@ -37,10 +37,18 @@ impl Slot {
 
     /// Whether any two ADUs fare the same in both.
     pub fn is_like(&self, other: &Self) -> bool {
-        let number_aside = Self {
-            sequence: other.sequence,
-            ..*self
-        };
-        number_aside == *other
+        self.wait_ms == other.wait_ms
+            && self.confidence == other.confidence
+            && self.is_like_in_time(other)
+    }
+
+    /// The same, if both existed at one time.
+    pub fn is_like_in_time(&self, other: &Self) -> bool {
+        self.channel == other.channel
+            && self.loss == other.loss
+            && self.round_trip_ms == other.round_trip_ms
+            && self.deviation_ms == other.deviation_ms
+            && self.cost_per_byte == other.cost_per_byte
+            && self.bytes_max == other.bytes_max
     }
 }

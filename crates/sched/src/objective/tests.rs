@@ -23,9 +23,12 @@ fn adu(stream: u64, sequence: u64) -> Adu {
         stream: StreamId(stream),
         sequence,
         bytes: 768,
+        length: 768,
         waited_ms: 0.0,
         deadline_ms: f64::NAN,
-        fields: Vec::new(),
+        fields: Fields::default(),
+        turn: 0,
+        only: None,
     }
 }
 

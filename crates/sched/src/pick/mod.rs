@@ -133,6 +133,11 @@ impl Picker {
         }
     }
 
+    /// What the stream has been given over its weight, at least the virtual time. O(log streams).
+    pub(crate) fn finish_of(&self, stream: StreamId) -> f64 {
+        self.finish_time(stream, &mut 0)
+    }
+
     /// Forgets streams that are not ahead of the virtual time: as if they had never been served.
     fn prune(&mut self) {
         let clock = self.clock;

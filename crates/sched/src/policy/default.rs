@@ -52,6 +52,11 @@ impl EarliestArrival {
         self.outlook.look(view);
     }
 
+    /// The channels are not those of the last decision.
+    pub(super) fn look_anew(&mut self) {
+        self.outlook.begin();
+    }
+
     /// What is expected of the channels.
     pub(super) fn outlook(&self) -> &Outlook {
         &self.outlook
@@ -62,6 +67,9 @@ impl EarliestArrival {
         let outlook = &self.outlook;
         let picked = self.queue.next(view, |place| {
             let stream = &view.streams[place];
+            if !eligible(stream) {
+                return Answer::NotNow;
+            }
             if turn(stream) == Turn::Closed {
                 return Answer::NotYet;
             }

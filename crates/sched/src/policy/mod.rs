@@ -5,6 +5,7 @@
 //! packet and a change of the network takes effect with the next packet.
 
 mod blest;
+mod callback;
 mod claims;
 mod default;
 mod ecf;
@@ -14,6 +15,7 @@ mod msfq;
 mod opt;
 mod pgos;
 mod pinned;
+mod planned;
 mod priority_mean;
 mod redundant;
 mod round_robin;
@@ -21,13 +23,17 @@ mod servers;
 mod weighted_round_robin;
 mod wfq;
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, time::Duration};
 
-use anabranch_base::{Instant, StreamId};
+use anabranch_base::{Instant, Seed, StreamId};
+use anabranch_hose::Objectives;
 
+pub use callback::{Callback, by_callback};
 pub use opt::{Opt, Oracle};
+pub use planned::Walk;
 
 use crate::{
+    objective::{Assign, Cycle, RandomWalk},
     pick::Picker,
     plan::Plan,
     view::{Changes, ChannelMask, View},
@@ -43,16 +49,63 @@ pub enum Decision {
         /// Indices into [`View::channels`]; not empty, each with a slot.
         channels: ChannelMask,
     },
+    /// Put the next fragment of this ADU of the stream, and not of another, into a slot of each of these channels.
+    /// When it has none, the policy is asked again. Of policies that [plan](Scheduler::plan) alone.
+    SendAdu {
+        /// Index into [`View::streams`].
+        stream: usize,
+        /// Its sequence.
+        adu: u64,
+        /// As above.
+        channels: ChannelMask,
+    },
     /// Leave the remaining slots unused for now. The policy is asked again when anything changes.
     Wait,
 }
 
+/// What else travels in a packet with room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Company {
+    /// Index into [`View::streams`].
+    pub stream: usize,
+    /// Its ADU; `None`: whatever it sends next.
+    pub adu: Option<u64>,
+}
+
 /// A scheduling policy.
 ///
-/// The session calls [`begin`](Self::begin), then [`next`](Self::next) until it answers [`Decision::Wait`], and after each `Send`
-/// calls [`sent`](Self::sent) with what went out; the view is up to date before every call. The state
-/// of a policy belongs to one session.
+/// The session calls [`prepare`](Self::prepare) and [`begin`](Self::begin), then [`next`](Self::next) until it answers
+/// [`Decision::Wait`], and after each `Send` calls [`sent`](Self::sent) with what went out; the view is up to date before
+/// every call. The state of a policy belongs to one session.
+///
+/// A policy that decides about single ADUs says so in `prepare`. It is then told of ADUs, slots and objectives
+/// ([`plan`](Self::plan)) after `begin`, and again when it waits although it sent something since and slots are left.
+/// What else fits a packet is its matter, too ([`company`](Self::company)).
 pub trait Scheduler: Send + fmt::Debug {
+    /// A run of decisions is to begin. `None`: by streams, no single ADU matters. Otherwise the policy plans, with the
+    /// slots that are expected within this time.
+    fn prepare(&mut self, objectives: &Objectives) -> Option<Duration> {
+        let _ = objectives;
+        None
+    }
+
+    /// What there is to decide about: ADUs that may be sent now, slots that exist and those that are expected. Slots'
+    /// channels are indices into [`View::channels`].
+    fn plan(&mut self, view: &View<'_>, cycle: &Cycle, objectives: &mut Objectives) {
+        let _ = (view, cycle, objectives);
+    }
+
+    /// Of a policy that plans: what else goes into a packet on these channels that has room for `room` bytes.
+    fn company(&mut self, view: &View<'_>, channels: ChannelMask, room: usize) -> Option<Company> {
+        let _ = (view, channels, room);
+        None
+    }
+
+    /// Of a policy that plans: when it wants to be asked again though nothing has changed.
+    fn wakes_at(&self) -> Option<Instant> {
+        None
+    }
+
     /// A run of decisions begins; until the next one, no stream begins to wait, streams and channels keep their places in
     /// the view, and of channels only slots and bytes in flight change. O(streams that changed · log streams).
     fn begin(&mut self, view: &View<'_>, changes: Changes<'_>) {
@@ -104,16 +157,27 @@ pub enum Policy {
     Msfq,
     /// Promised streams in order of precedence, then the others; paths by mean rates.
     PriorityMean,
+    /// Ours: ADUs go into the slots in which objectives say that they are worth most; without objectives, as the
+    /// default. Promised streams first.
+    Assign,
+    /// The published search for a schedule that is worth much: the best of some random ones [Horde §6.4].
+    RandomWalk(Walk),
+    /// Any ADU in any slot, with equal probability [Horde §6.4].
+    RandomRoundRobin,
 }
 
 /// The text names no policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a scheduling policy; choose one of {names}", names = Policy::names())]
+#[error(
+    "'{0}' is not a scheduling policy; choose one of {names}; random_walk may be followed by such as \
+     ':length=25,look_ahead_ms=300,period_ms=100'",
+    names = Policy::names()
+)]
 pub struct ParsePolicyError(String);
 
 impl Policy {
     /// All policies.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Default,
         Self::Pgos,
         Self::RoundRobin,
@@ -126,6 +190,9 @@ impl Policy {
         Self::Wfq,
         Self::Msfq,
         Self::PriorityMean,
+        Self::Assign,
+        Self::RandomWalk(Walk::PUBLISHED),
+        Self::RandomRoundRobin,
     ];
 
     /// The name used in commands, configuration and results.
@@ -143,15 +210,27 @@ impl Policy {
             Self::Wfq => "wfq",
             Self::Msfq => "msfq",
             Self::PriorityMean => "priority_mean",
+            Self::Assign => "assign",
+            Self::RandomWalk(_) => "random_walk",
+            Self::RandomRoundRobin => "random_round_robin",
         }
+    }
+
+    /// Whether it may decide about single ADUs.
+    pub const fn may_plan(self) -> bool {
+        matches!(
+            self,
+            Self::Assign | Self::RandomWalk(_) | Self::RandomRoundRobin
+        )
     }
 
     fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// A fresh scheduler of this policy.
-    pub fn build(self) -> Box<dyn Scheduler> {
+    /// A fresh scheduler of this policy; what is random about it follows from `seed`.
+    pub fn build(self, seed: Seed) -> Box<dyn Scheduler> {
+        let walk = |length: u16| RandomWalk::new(usize::from(length), seed.stream("random_walk"));
         match self {
             Self::Default | Self::Pgos => Box::<pgos::Pgos>::default(),
             Self::RoundRobin => Box::<round_robin::RoundRobin>::default(),
@@ -164,13 +243,27 @@ impl Policy {
             Self::Wfq => Box::<wfq::Wfq>::default(),
             Self::Msfq => Box::<msfq::Msfq>::default(),
             Self::PriorityMean => Box::<priority_mean::PriorityMean>::default(),
+            Self::Assign => Box::new(planned::Planned::by_assignment(Assign::default())),
+            Self::RandomWalk(settings) => {
+                let planner = Box::new(walk(settings.length));
+                Box::new(planned::Planned::by_cycles(planner, settings))
+            }
+            Self::RandomRoundRobin => Box::new(planned::Planned::by_cycles(
+                Box::new(walk(1)),
+                Walk::AT_ONCE,
+            )),
         }
     }
 }
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            Self::RandomWalk(walk) if *walk != Walk::PUBLISHED => {
+                write!(f, "{}:{walk}", self.name())
+            }
+            _ => f.write_str(self.name()),
+        }
     }
 }
 
@@ -178,10 +271,19 @@ impl FromStr for Policy {
     type Err = ParsePolicyError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|policy| policy.name() == text.trim())
-            .ok_or_else(|| ParsePolicyError(text.to_owned()))
+        let (name, settings) = match text.trim().split_once(':') {
+            Some((name, settings)) => (name, Some(settings)),
+            None => (text.trim(), None),
+        };
+        let known = Self::ALL.into_iter().find(|policy| policy.name() == name);
+        match (known, settings) {
+            (Some(Self::RandomWalk(_)), Some(settings)) => {
+                settings.parse().ok().map(Self::RandomWalk)
+            }
+            (known, None) => known,
+            (_, Some(_)) => None,
+        }
+        .ok_or_else(|| ParsePolicyError(text.to_owned()))
     }
 }
 

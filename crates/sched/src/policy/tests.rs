@@ -12,13 +12,21 @@ use crate::{
 /// Fair queueing knows weights only, as published.
 const WITHOUT_PRIORITIES: [Policy; 2] = [Policy::Wfq, Policy::Msfq];
 
+/// Those that need not be told of single ADUs.
+fn by_streams() -> impl Iterator<Item = Policy> {
+    let plans_always = |policy: &Policy| policy.may_plan() && *policy != Policy::Assign;
+    Policy::ALL
+        .into_iter()
+        .filter(move |policy| !plans_always(policy))
+}
+
 fn decide(policy: Policy, channels: &[ChannelView], streams: &[StreamView]) -> Decision {
     let view = View {
         now: Instant::EPOCH,
         channels,
         streams,
     };
-    anew(&mut *policy.build(), &view)
+    anew(&mut *policy.build(Seed(1)), &view)
 }
 
 /// The first decision of a run.
@@ -39,6 +47,25 @@ fn names_round_trip() {
     for policy in Policy::ALL {
         assert_eq!(policy.name().parse(), Ok(policy));
     }
+    let walk = Walk {
+        length: 5,
+        look_ahead_ms: 40,
+        ..Walk::PUBLISHED
+    };
+    let text = Policy::RandomWalk(walk).to_string();
+    assert_eq!(
+        text,
+        "random_walk:length=5,look_ahead_ms=40,period_ms=100,slots=4"
+    );
+    assert_eq!(text.parse(), Ok(Policy::RandomWalk(walk)));
+    for wrong in [
+        "random_walk:length=0",
+        "random_walk:",
+        "random_walk:k=3",
+        "assign:length=3",
+    ] {
+        assert!(wrong.parse::<Policy>().is_err(), "{wrong}");
+    }
     let error = "fastest".parse::<Policy>().expect_err("unknown");
     assert!(error.to_string().contains("min_rtt"), "{error}");
 }
@@ -48,7 +75,7 @@ fn nothing_to_send_or_nowhere_to_send_it_waits() {
     let channels = [channel(0, 4, 20, 10.0)];
     let full = [channel(0, 0, 20, 10.0)];
     let streams = [stream(0, Priority::NORMAL, 100, 5000)];
-    for policy in Policy::ALL {
+    for policy in by_streams() {
         assert_eq!(decide(policy, &channels, &[]), Decision::Wait, "{policy}");
         assert_eq!(decide(policy, &[], &streams), Decision::Wait, "{policy}");
         assert_eq!(decide(policy, &full, &streams), Decision::Wait, "{policy}");
@@ -64,7 +91,7 @@ fn round_robin_takes_turns() {
         channels: &channels,
         streams: &streams,
     };
-    let mut scheduler = Policy::RoundRobin.build();
+    let mut scheduler = Policy::RoundRobin.build(Seed(1));
     let mut counts = [0, 0];
     for _ in 0..10 {
         let Decision::Send { stream, channels } = anew(&mut *scheduler, &view) else {
@@ -87,7 +114,7 @@ fn weighted_round_robin_follows_the_rates() {
         channels: &channels,
         streams: &streams,
     };
-    let mut scheduler = Policy::WeightedRoundRobin.build();
+    let mut scheduler = Policy::WeightedRoundRobin.build(Seed(1));
     let mut counts = [0, 0];
     for _ in 0..400 {
         let Decision::Send { stream, channels } = anew(&mut *scheduler, &view) else {
@@ -151,7 +178,7 @@ fn pinned_streams_wait_for_their_channel() {
     let channels = [channel(0, 1, 10, 50.0), channel(1, 0, 20, 2.0)];
     let mut pinned = stream(0, Priority::NORMAL, 100, 100);
     pinned.pinned = Some(Some(1));
-    for policy in Policy::ALL {
+    for policy in by_streams() {
         assert_eq!(
             decide(policy, &channels, &[pinned.clone()]),
             Decision::Wait,
@@ -186,7 +213,7 @@ fn many_waiting_streams_do_not_hide_one_that_may_send() {
         waiting.pinned = Some(Some(1));
     }
     streams.push(stream(200, Priority::BULK, 100, 100));
-    for policy in Policy::ALL {
+    for policy in by_streams() {
         let expected = Decision::Send {
             stream: 200,
             channels: ChannelMask::only(0),
@@ -279,7 +306,7 @@ fn drain(
     mut streams: Vec<StreamView>,
     limit_ms: u64,
 ) -> (Vec<Decision>, Vec<StreamView>) {
-    let mut scheduler = policy.build();
+    let mut scheduler = policy.build(Seed(1));
     let mut in_flight = vec![0.0; pipes.len()];
     let mut decisions = Vec::new();
     for now_ms in 0..limit_ms {
@@ -341,7 +368,7 @@ proptest! {
         let bytes: u64 = loads.iter().map(|&(.., backlog)| backlog).sum();
         let slowest = pipes.iter().map(|pipe| pipe.rate_mbps).fold(f64::INFINITY, f64::min);
         let limit_ms = (bytes as f64 / (slowest * 125.0)) as u64 + 1000;
-        for policy in Policy::ALL {
+        for policy in by_streams() {
             let (decisions, left) = drain(policy, &pipes, streams.clone(), limit_ms);
             prop_assert!(left.is_empty(), "{policy} leaves {left:?}");
             let (again, _) = drain(policy, &pipes, streams.clone(), limit_ms);
@@ -366,8 +393,8 @@ proptest! {
             .collect();
         let view = View { now: Instant::EPOCH, channels: &channels, streams: &streams };
         let top = streams.iter().map(|stream| stream.priority).max();
-        for policy in Policy::ALL {
-            let mut scheduler = policy.build();
+        for policy in by_streams() {
+            let mut scheduler = policy.build(Seed(1));
             let mut turns = vec![0.0; streams.len()];
             for _ in 0..rounds {
                 let Decision::Send { stream, channels } = anew(&mut *scheduler, &view) else {
@@ -412,13 +439,14 @@ proptest! {
                 view
             })
             .collect();
-        for policy in Policy::ALL {
+        for policy in by_streams() {
             match decide(policy, &channels, &streams) {
                 Decision::Wait => {
                     let all_free = channels.iter().all(|channel| channel.slots > 0);
                     let unpinned = streams.iter().all(|stream| stream.pinned.is_none());
                     prop_assert!(!(all_free && unpinned), "{policy} wastes free channels");
                 }
+                Decision::SendAdu { .. } => prop_assert!(false, "{policy} was told of no ADU"),
                 Decision::Send { stream, channels: mask } => {
                     prop_assert!(!mask.is_empty());
                     for channel in mask.iter() {
@@ -442,8 +470,8 @@ proptest! {
         let id_backlogs = || (0..).zip(&backlogs);
         let all: Vec<_> = id_backlogs().map(|(id, &bytes)| stream(id, Priority::NORMAL, 100, bytes)).collect();
         let waiting: Vec<_> = all.iter().filter(|view| view.is_waiting()).cloned().collect();
-        for policy in Policy::ALL {
-            let (mut one, mut other) = (policy.build(), policy.build());
+        for policy in by_streams() {
+            let (mut one, mut other) = (policy.build(Seed(1)), policy.build(Seed(1)));
             for packet in 0..8 {
                 let view = |streams| View { now: Instant::from_millis(packet), channels: &channels, streams };
                 let (mine, theirs) = (anew(&mut *one, &view(&all)), anew(&mut *other, &view(&waiting)));

@@ -232,7 +232,11 @@ fn it_keeps_what_can_be_kept() {
         "{}",
         total / 18.0 / mbps(30.0)
     );
-    let shared = run(Policy::Msfq.build().as_mut(), &future, 20);
+    let shared = run(
+        Policy::Msfq.build(anabranch_base::Seed(1)).as_mut(),
+        &future,
+        20,
+    );
     let broken = shared[1..20].iter().filter(|&window| kept(window)[0] < 0.9);
     assert!(broken.count() >= 8);
 }

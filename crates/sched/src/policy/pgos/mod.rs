@@ -422,6 +422,53 @@ impl Pgos {
         elastic.next_of(view, promised.filter(is_next).map(|(_, owner)| owner.place))
     }
 
+    /// What is promised, and what waits for a promise up to the rate that it asked for.
+    pub(super) fn next_promised(&mut self, view: &View<'_>) -> Decision {
+        if self.promised.is_empty() || view.channels.iter().all(|channel| channel.slots == 0) {
+            return Decision::Wait;
+        }
+        self.elastic.look(view);
+        let now = nanos(view.now);
+        self.leave_out_taken();
+        if let Some(decision) = self.scheduled(view, now) {
+            return decision;
+        }
+        match self.has_afloat {
+            true => self.afloat(view, now),
+            false => Decision::Wait,
+        }
+    }
+
+    /// The rest by earliest arrival, of streams that are `eligible` in this run.
+    fn next_elastic(
+        &mut self,
+        view: &View<'_>,
+        eligible: impl Fn(&StreamView) -> bool,
+    ) -> Decision {
+        if view.channels.iter().all(|channel| channel.slots == 0) {
+            return Decision::Wait;
+        }
+        self.elastic.look(view);
+        if self.promised.is_empty() {
+            return self.elastic.next(view, eligible, |_| Turn::Open);
+        }
+        let now = nanos(view.now);
+        let (elastic, standing) = self.split(now);
+        elastic.next(view, eligible, |stream| standing.turn(stream))
+    }
+
+    /// As the rest goes, with channels as `view` has them for this decision alone.
+    pub(super) fn next_of(
+        &mut self,
+        view: &View<'_>,
+        eligible: impl Fn(&StreamView) -> bool,
+    ) -> Decision {
+        self.elastic.look_anew();
+        let decision = self.next_elastic(view, eligible);
+        self.elastic.look_anew();
+        decision
+    }
+
     /// A share that was taken from without anything sent takes no part until the next run.
     fn leave_out_taken(&mut self) {
         self.left_out.extend(self.taken.take());
@@ -494,26 +541,10 @@ impl Scheduler for Pgos {
     }
 
     fn next(&mut self, view: &View<'_>) -> Decision {
-        if view.channels.iter().all(|channel| channel.slots == 0) {
-            return Decision::Wait;
+        match self.next_promised(view) {
+            Decision::Wait => self.next_elastic(view, |_| true),
+            decision => decision,
         }
-        self.elastic.look(view);
-        if self.promised.is_empty() {
-            return self.elastic.next(view, |_| Turn::Open);
-        }
-        let now = nanos(view.now);
-        self.leave_out_taken();
-        if let Some(decision) = self.scheduled(view, now) {
-            return decision;
-        }
-        if self.has_afloat {
-            let decision = self.afloat(view, now);
-            if decision != Decision::Wait {
-                return decision;
-            }
-        }
-        let (elastic, standing) = self.split(now);
-        elastic.next(view, |stream| standing.turn(stream))
     }
 
     fn sent(&mut self, view: &View<'_>, stream: usize, channels: ChannelMask, bytes: usize) {

@@ -1,0 +1,61 @@
+//! The application is asked about each slot.
+
+use std::fmt;
+
+use anabranch_hose::Objectives;
+
+use super::{
+    Scheduler,
+    planned::{Planned, Walk},
+};
+use crate::objective::{Adu, Cycle, Planner, Schedule, Slot};
+
+/// An application that decides itself which ADU takes which slot [Horde §3.2].
+pub trait Callback: Send {
+    /// Which of these ADUs, if any, takes the slot: an index. They are those that wait, streams' shares and
+    /// priorities kept, of each stream in its order; none twice. What fits no slot, or may not use its channel, is
+    /// shown all the same, and waits when it is chosen.
+    fn choose(&mut self, slot: &Slot, adus: &[Adu]) -> Option<usize>;
+}
+
+impl<F: FnMut(&Slot, &[Adu]) -> Option<usize> + Send> Callback for F {
+    fn choose(&mut self, slot: &Slot, adus: &[Adu]) -> Option<usize> {
+        self(slot, adus)
+    }
+}
+
+/// A scheduler that asks `callback` about each slot that exists. Promised streams come first; objectives do not
+/// matter.
+pub fn by_callback(callback: Box<dyn Callback>) -> Box<dyn Scheduler> {
+    let asking = Asking { callback };
+    Box::new(Planned::by_cycles(Box::new(asking), Walk::AT_ONCE))
+}
+
+struct Asking {
+    callback: Box<dyn Callback>,
+}
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Asking")
+    }
+}
+
+impl Planner for Asking {
+    fn plan(&mut self, cycle: &Cycle, _: &mut Objectives, schedule: &mut Schedule) {
+        schedule.clear();
+        schedule.resize(cycle.adus.len(), None);
+        for (at, slot) in cycle.slots.iter().enumerate() {
+            if slot.is_phantom() {
+                continue;
+            }
+            let chosen = self.callback.choose(slot, &cycle.adus);
+            if let Some(adu) = chosen.filter(|&adu| adu < cycle.adus.len())
+                && schedule[adu].is_none()
+                && cycle.fits(adu, at)
+            {
+                schedule[adu] = Some(at as u32);
+            }
+        }
+    }
+}
