@@ -1,6 +1,6 @@
 //! What an operator chooses for a node's sessions.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use anabranch_channel as channel;
 use anabranch_sched::{Policy, spec::ADU_BYTES_MAX};
@@ -64,6 +64,9 @@ pub struct Config {
     pub channel: channel::Config,
     /// Scheduling policy of new sessions.
     pub policy: Policy,
+    /// Objectives that are in force in every new session from its beginning, as a HOSE text; check it with
+    /// `hose check` or [`anabranch_hose::compile`]: one with errors counts for nothing.
+    pub objectives: Option<Arc<str>>,
     /// Bytes of one stream that may wait for the application to read them; at least one ADU of the
     /// largest size.
     pub stream_window_bytes: u64,
@@ -90,6 +93,7 @@ impl Default for Config {
         Self {
             channel: channel::Config::default(),
             policy: Policy::Default,
+            objectives: None,
             stream_window_bytes: 32 << 20,
             session_window_bytes: 64 << 20,
             send_buffer_bytes: 8 << 20,

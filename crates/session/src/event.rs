@@ -4,6 +4,7 @@ use std::{net::SocketAddr, ops::Range, time::Duration};
 
 use anabranch_base::{ChannelId, NodeId, Rate, SessionId, SocketId, StreamId};
 use anabranch_channel::CloseReason;
+use anabranch_hose::{Faults, ObjectiveId, VocabularyError};
 use anabranch_sched::{SpecError, StreamSpec};
 use bytes::Bytes;
 
@@ -190,6 +191,28 @@ pub enum Event {
         /// Why, and what else.
         refusal: Refusal,
     },
+    /// A `rate` item of an objectives' text asks for what cannot be promised now; with what could be. The stream
+    /// waits for the promise where that may help.
+    ObjectiveRefused {
+        /// The session.
+        session: SessionId,
+        /// The item.
+        objective: ObjectiveId,
+        /// The stream.
+        stream: StreamId,
+        /// Why, and what else.
+        refusal: Refusal,
+    },
+    /// Something went wrong in the evaluation of an objective, and had the result that its description
+    /// says; each kind is told once for an objective.
+    ObjectiveFault {
+        /// The session.
+        session: SessionId,
+        /// The objective.
+        objective: ObjectiveId,
+        /// What.
+        faults: Faults,
+    },
     /// What a stream may send has changed by more than a quarter: its share of what the channels carry if
     /// it wants all that its cap allows, others being as they are.
     Throttle {
@@ -332,6 +355,9 @@ pub enum SendError {
     /// The stream was finished or reset.
     #[error("the stream was finished or reset")]
     Closed,
+    /// A header field's name, or a type other than that of its declaration or first use.
+    #[error(transparent)]
+    Field(#[from] VocabularyError),
     /// No such session, or no such stream.
     #[error(transparent)]
     Stream(#[from] StreamError),

@@ -23,6 +23,7 @@
 //! | `flight` | which fragments are in which packet |
 //! | `knobs` | [`Knobs`]: what may be changed of an open stream |
 //! | `links` | which paths to keep open, and when to dial again |
+//! | [`objective`] | objectives as applications inject them, header fields |
 //! | [`promise`] | what streams were promised, on what evidence, and how it was kept |
 //! | `report` | what the receiver measures for the sender |
 //! | `token` | how a further channel proves that it belongs to a session |
@@ -37,6 +38,7 @@ mod flight;
 mod knobs;
 mod links;
 mod measure;
+pub mod objective;
 pub mod promise;
 pub mod ranges;
 mod recv;
@@ -51,9 +53,10 @@ pub use anabranch_channel::{
     AllowList, CloseReason, Config as ChannelConfig, ConnectError, Controller, Liveness, Received,
     SecretKey, Stats, Transmit,
 };
+pub use anabranch_hose as hose;
 pub use anabranch_sched::{
-    Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Policy, Priority, SpecError,
-    StreamSpec, cost,
+    Callback, Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Policy, Priority,
+    SpecError, StreamSpec, Walk, cost,
     mapping::{Offer, Reduction, Term},
 };
 pub use config::{Config, Coupling};
@@ -61,6 +64,7 @@ pub use engine::Engine;
 pub use event::{Adu, Event, SendError, SessionCloseReason, StreamError};
 pub use knobs::Knobs;
 pub use links::Link;
+pub use objective::{FieldValue, ObjectiveError, ObjectiveId};
 pub use promise::{Explanation, Grant, Reason, Refusal};
 pub use stats::{
     ChannelReport, ChannelState, LatencyMode, PathReport, Promise, SessionStats, StreamStats,

@@ -18,7 +18,7 @@
 mod checks;
 mod weather;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anabranch_base::{Instant, NodeId, Random, Rate, Seed, SessionId};
 use anabranch_link::{
@@ -134,6 +134,9 @@ impl Plan {
             3 => Controller::Fixed(Rate::from_kbps(random.between(500, 4000))),
             _ => Controller::Auto,
         };
+        if config.policy.may_plan() {
+            config.objectives = any_objectives(&mut seed.stream("objectives"));
+        }
         let loads = [0, 1].map(|side| {
             (0..random.between(u64::from(side == 0), 4))
                 .map(|index| any_load(&mut random, &format!("{side}/{index}")))
@@ -157,6 +160,7 @@ impl Plan {
             "policy {}, controller {}",
             self.config.policy, self.config.channel.controller
         )];
+        lines.extend(self.config.objectives.iter().map(ToString::to_string));
         for (index, wire) in self.wires.iter().enumerate() {
             lines.push(format!("wire {index}: {}", wire.forward));
         }
@@ -179,6 +183,23 @@ impl Plan {
         lines.extend(neighbours.map(|neighbour| format!("{neighbour:?}")));
         lines.join("\n")
     }
+}
+
+/// What some streams want; nothing that forbids sending for ever, so that all must arrive in the end.
+fn any_objectives(random: &mut Random) -> Option<Arc<str>> {
+    const TEXTS: [&str; 5] = [
+        "objective { context { adu:a { stream_id <= 1 } } goal { expected(a::latency) < 800 }
+           utility { a { 800 - expected(a::latency) } } }",
+        "objective { context { adu:a { stream_id >= 2 } } goal { prob(a::lost?) < 10 }
+           utility { a { 100 * (10 - prob(a::lost?)) } } }",
+        "objective { context { adu:a { length < 500 } } goal { expected(a::latency) < 100 } utility { a { 3 } } }",
+        "objective { context { adu:a { stream_id == 0 } adu:b { stream_seq == a::stream_seq + 1 } }
+           goal { correlated_loss(a, b) <= 25 } utility { a { 125 } } }",
+        "objective { context { stream:s { stream_id == 0 } adu:a { stream_id == 0 } }
+           goal { expected(s::latency) > 0 } utility { a { 1000 / expected(a::latency) } } }",
+    ];
+    let text: String = TEXTS.into_iter().filter(|_| random.chance(0.4)).collect();
+    (!text.is_empty()).then(|| text.into())
 }
 
 fn any_wire(random: &mut Random) -> Configs {

@@ -2,7 +2,7 @@
 
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId, StreamId};
 use anabranch_channel::ConnectError;
-use anabranch_sched::{Guarantee, Policy, Scheduler, StreamSpec};
+use anabranch_sched::{Callback, Guarantee, Policy, Scheduler, StreamSpec};
 use bytes::Bytes;
 
 use super::{CODE_APPLICATION, CODE_CHANNEL_ONLY, Engine, find};
@@ -11,6 +11,7 @@ use crate::{
     event::{Adu, SendError, SessionCloseReason, StreamError},
     knobs::Knobs,
     links::{Link, LinkState},
+    objective::{self, FieldValue, Injected, ObjectiveError, ObjectiveId},
     promise::{Explanation, Grant},
     session::{Parts, Session},
     stats::{ChannelReport, LatencyMode, SessionStats, StreamStats, latency_modes},
@@ -53,8 +54,14 @@ impl Engine {
             peer,
             is_initiator,
             config: self.config.clone(),
+            seed: self.seed.child(&id.to_string()),
         };
-        self.sessions.insert(id, Session::new(now, parts));
+        let mut session = Session::new(now, parts);
+        if let Some(text) = &self.config.objectives {
+            // Of no effect if it has errors, as the setting says.
+            let _ = session.inject_objectives(now, text, &mut self.events);
+        }
+        self.sessions.insert(id, session);
         id
     }
 
@@ -335,6 +342,88 @@ impl Engine {
     pub fn set_policy(&mut self, session: SessionId, policy: Policy) -> Result<(), StreamError> {
         self.session(session)?.set_policy(policy);
         Ok(())
+    }
+
+    /// Puts the objectives of a HOSE text into force in a session, all or none. They count under a policy that follows
+    /// objectives, `assign` or `random_walk`. Streams are named by their ids; a `rate` item asks for a promise for
+    /// its stream, now or when it opens, and an event tells what came of it.
+    ///
+    /// # Errors
+    /// No such session; the text has errors, or asks for what cannot be. Nothing has changed.
+    pub fn inject_objectives(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        text: &str,
+    ) -> Result<Injected, ObjectiveError> {
+        let session = find(&mut self.sessions, session)?;
+        session.inject_objectives(now, text, &mut self.events)
+    }
+
+    /// Takes an objective out of force, and releases what a `rate` item was promised; false when it is not in force.
+    ///
+    /// # Errors
+    /// No such session.
+    pub fn remove_objective(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        objective: ObjectiveId,
+    ) -> Result<bool, StreamError> {
+        let session = find(&mut self.sessions, session)?;
+        Ok(session.remove_objective(now, objective, &mut self.events))
+    }
+
+    /// The objectives in force in a session.
+    pub fn objectives(&self, session: SessionId) -> Vec<objective::Entry> {
+        self.sessions
+            .get(&session)
+            .map_or_else(Vec::new, Session::objectives)
+    }
+
+    /// As [`Engine::send_important`], with header fields for objectives to see. They stay with the sender.
+    ///
+    /// # Errors
+    /// As [`Engine::send`], and [`SendError::Field`].
+    pub fn send_with_fields(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        stream: StreamId,
+        data: Bytes,
+        importance: u8,
+        fields: &[(&str, FieldValue<'_>)],
+    ) -> Result<u64, SendError> {
+        self.session(session)?
+            .send_with_fields(now, stream, data, importance, fields)
+    }
+
+    /// Sets header fields of an ADU that was handed over; others stay as they are. False when its fate is known
+    /// already.
+    ///
+    /// # Errors
+    /// No such session or stream; a field's name or type.
+    pub fn update_fields(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        adu: u64,
+        fields: &[(&str, FieldValue<'_>)],
+    ) -> Result<bool, ObjectiveError> {
+        self.session(session)?.update_fields(stream, adu, fields)
+    }
+
+    /// Lets the application decide which ADU takes which slot of a session, until a policy is set.
+    ///
+    /// # Errors
+    /// No such session.
+    pub fn set_callback(
+        &mut self,
+        session: SessionId,
+        callback: Box<dyn Callback>,
+    ) -> Result<(), StreamError> {
+        let scheduler = anabranch_sched::by_callback(callback);
+        self.set_scheduler(session, scheduler)
     }
 
     /// Replaces the scheduler of a session by one that is no policy of ours, for experiments: a policy that

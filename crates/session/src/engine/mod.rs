@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId};
+use anabranch_base::{ChannelId, Instant, NodeId, Seed, SessionId, SocketId};
 use anabranch_channel::{AllowList, Endpoint, Fate, Handled, Received, SecretKey, Transmit};
 
 use crate::{
@@ -46,6 +46,8 @@ fn find(
 #[derive(Debug)]
 pub struct Engine {
     config: Config,
+    /// Of what is random beside keys and tokens.
+    seed: Seed,
     endpoint: Endpoint,
     sessions: BTreeMap<SessionId, Session>,
     /// Which session a channel belongs to; `None`: accepted, not introduced yet.
@@ -91,7 +93,10 @@ impl Engine {
         entropy: [u8; 32],
     ) -> Self {
         let config = config.normalised();
+        let seed = blake3::derive_key("anabranch 1 scheduling seed", &entropy);
+        let seed = seed.first_chunk().copied().map_or(0, u64::from_le_bytes);
         Self {
+            seed: Seed(seed),
             endpoint: Endpoint::new(epoch, key, allowed, config.channel.clone(), entropy),
             budgets: Budgets::new(config.channel.mtu_max_bytes),
             spent: Vec::new(),

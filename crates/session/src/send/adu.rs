@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use anabranch_base::Instant;
+use anabranch_sched::objective::Fields;
 use bytes::Bytes;
 
 use crate::ranges::Ranges;
@@ -22,6 +23,10 @@ pub(super) struct SendAdu {
     pub broken: bool,
     /// Fate known; the entry only waits for those before it.
     pub done: bool,
+    /// The credit for it has been used: it, or one after it, has been begun.
+    pub is_charged: bool,
+    /// Header fields; they stay here.
+    pub fields: Fields,
     /// What the application said; the smallest is dropped first where the stream's drop order says so.
     pub importance: u8,
     pub deadline: Option<Instant>,
@@ -45,6 +50,8 @@ impl SendAdu {
             lost_bytes: 0,
             broken: false,
             done: false,
+            is_charged: false,
+            fields: Fields::default(),
             importance,
             deadline,
             queued_at: now,
@@ -96,5 +103,6 @@ impl SendAdu {
         self.sent = 0;
         self.acked = Ranges::default();
         self.copies = Vec::new();
+        self.fields = Fields::default();
     }
 }

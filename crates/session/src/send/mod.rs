@@ -3,7 +3,7 @@
 mod adu;
 mod stream;
 
-pub(crate) use stream::{AduFate, Outlook, Piece, Receipt, SendStream, Settled};
+pub(crate) use stream::{AduFate, Outlook, Piece, Receipt, SendStream, Settled, WaitingAdu};
 
 /// Credit that an ADU uses beside its bytes, for what keeping it costs the receiver; so that many
 /// tiny ADUs cannot use unbounded memory.

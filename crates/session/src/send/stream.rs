@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_sched::{DropOrder, StreamSpec};
+use anabranch_sched::{DropOrder, Order, StreamSpec, objective::Fields};
 use bytes::Bytes;
 
 use super::{ADU_OVERHEAD_BYTES, adu::SendAdu};
@@ -37,6 +37,19 @@ pub(crate) struct Receipt {
     pub at: Instant,
     pub channel: ChannelId,
     pub rtt: Duration,
+}
+
+/// An ADU with something to send, or to send again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaitingAdu<'a> {
+    pub sequence: u64,
+    /// What waits of it.
+    pub bytes: u64,
+    /// Of all of it.
+    pub length: usize,
+    pub queued_at: Instant,
+    pub deadline: Option<Instant>,
+    pub fields: &'a Fields,
 }
 
 /// What became of an ADU.
@@ -221,13 +234,50 @@ impl SendStream {
 
     /// Credit that sending the next piece would use.
     fn next_charge(&self) -> u64 {
+        self.charge_of(self.cursor)
+    }
+
+    /// Credit that sending a piece of this ADU would use.
+    ///
+    /// The receiver of an ordered stream hands out nothing before what precedes it has come. So credit for all
+    /// that precedes it is used, too: otherwise what overtook it could hold the credit that it needs. O(ADUs
+    /// from the cursor on).
+    fn charge_of(&self, sequence: u64) -> u64 {
         if !self.spec.reliable {
             return 0;
         }
-        let index = (self.cursor - self.base) as usize;
-        match self.adus.get(index) {
-            Some(adu) if adu.sent == 0 => adu.data.len() as u64 + ADU_OVERHEAD_BYTES,
-            _ => 0,
+        let first = match self.spec.order {
+            Order::Ordered => self.cursor.min(sequence),
+            Order::Unordered => sequence,
+        };
+        self.span(first, sequence)
+            .filter(|adu| !adu.is_charged && !adu.done)
+            .map(|adu| adu.data.len() as u64 + ADU_OVERHEAD_BYTES)
+            .sum()
+    }
+
+    /// ADUs from one sequence to another, both included, as far as they are known.
+    fn span(&self, first: u64, last: u64) -> impl Iterator<Item = &SendAdu> {
+        let from = first.saturating_sub(self.base) as usize;
+        let to = (last + 1).saturating_sub(self.base) as usize;
+        self.adus
+            .range(from.min(self.adus.len())..to.min(self.adus.len()))
+    }
+
+    /// The credit of [`charge_of`](Self::charge_of) is used.
+    fn charge_for(&mut self, sequence: u64, charge: u64) {
+        if charge == 0 {
+            return;
+        }
+        self.charged += charge;
+        let first = match self.spec.order {
+            Order::Ordered => self.cursor.min(sequence),
+            Order::Unordered => sequence,
+        };
+        for sequence in first..=sequence {
+            if let Some(adu) = self.adu(sequence) {
+                adu.is_charged = true;
+            }
         }
     }
 
@@ -260,8 +310,49 @@ impl SendStream {
             return None;
         }
         let charge = self.next_charge();
-        let (id, sequence) = (self.id, self.cursor);
-        let adu = self.adu(sequence).expect("backlog lies at the cursor");
+        self.take_new(now, self.cursor, charge, room)
+    }
+
+    /// As [`take_piece`](Self::take_piece), of this ADU alone; it may overtake others. `None` as well when
+    /// that is not for this stream: of an unreliable ordered one, what is overtaken would be dropped by the receiver.
+    pub(crate) fn take_piece_of(
+        &mut self,
+        now: Instant,
+        sequence: u64,
+        session_credit: u64,
+        mut room: impl FnMut(Place) -> usize,
+    ) -> Option<Piece> {
+        while let Some(at) = self.lost.iter().position(|(lost, _)| *lost == sequence) {
+            let (_, range) = self.lost.remove(at)?;
+            self.backlog -= range.end - range.start;
+            if let Some(piece) = self.take_repair(sequence, range, &mut room) {
+                return piece;
+            }
+        }
+        let adu = self.adu(sequence)?;
+        if adu.done || adu.unsent() == 0 {
+            return None;
+        }
+        if !self.spec.reliable && self.spec.order == Order::Ordered && sequence > self.cursor {
+            return None;
+        }
+        let charge = self.charge_of(sequence);
+        if self.charged + charge > self.credit || charge > session_credit {
+            return None;
+        }
+        self.take_new(now, sequence, charge, room)
+    }
+
+    /// Takes bytes of an ADU that were never sent; there are some.
+    fn take_new(
+        &mut self,
+        now: Instant,
+        sequence: u64,
+        charge: u64,
+        mut room: impl FnMut(Place) -> usize,
+    ) -> Option<Piece> {
+        let id = self.id;
+        let adu = self.adu(sequence).expect("it has bytes to send");
         let place = Place {
             stream: id,
             sequence,
@@ -275,7 +366,7 @@ impl SendStream {
         adu.sent += length;
         let is_final = adu.unsent() == 0;
         self.backlog -= length as u64;
-        self.charged += charge;
+        self.charge_for(sequence, charge);
         self.sent_at = Some(now);
         self.advance_cursor();
         Some(Piece {
@@ -284,6 +375,57 @@ impl SendStream {
             data,
             charge,
         })
+    }
+
+    /// What may be sent, ADU by ADU in order of sequence, those with something to repair included: bytes of each
+    /// that wait. New ones end where credit does. O(ADUs that wait); O(ADUs · fragments to repair) while there are
+    /// any of these.
+    pub(crate) fn waiting(&self, session_credit: u64) -> impl Iterator<Item = WaitingAdu<'_>> {
+        let first = if self.lost.is_empty() {
+            self.cursor
+        } else {
+            self.base
+        };
+        let mut charged = 0;
+        let mut is_spent = false;
+        let adus = self.span(first, u64::MAX - 1);
+        (first..).zip(adus).filter_map(move |(sequence, adu)| {
+            if adu.done {
+                return None;
+            }
+            let lost = self.lost.iter().filter(|(lost, _)| *lost == sequence);
+            let mut bytes: u64 = lost.map(|(_, range)| range.end - range.start).sum();
+            if adu.unsent() > 0 && !is_spent {
+                let is_new = self.spec.reliable && !adu.is_charged;
+                let charge = u64::from(is_new) * (adu.data.len() as u64 + ADU_OVERHEAD_BYTES);
+                charged += charge;
+                is_spent = self.charged + charged > self.credit || charged > session_credit;
+                if !is_spent {
+                    bytes += adu.unsent() as u64;
+                }
+            }
+            (bytes > 0).then_some(WaitingAdu {
+                sequence,
+                bytes,
+                length: adu.data.len(),
+                queued_at: adu.queued_at,
+                deadline: adu.deadline,
+                fields: &adu.fields,
+            })
+        })
+    }
+
+    /// Sets header fields of an ADU; whether its fate is open.
+    pub(crate) fn set_fields(&mut self, sequence: u64, fields: Fields) -> bool {
+        let adu = self.adu(sequence).filter(|adu| !adu.done);
+        adu.map(|adu| adu.fields = fields).is_some()
+    }
+
+    /// Header fields of an ADU whose fate is open.
+    pub(crate) fn fields(&self, sequence: u64) -> Option<&Fields> {
+        let index = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
+        let adu = self.adus.get(index).filter(|adu| !adu.done)?;
+        Some(&adu.fields)
     }
 
     /// The first part of `range` that still needs to be sent again. `None`: nothing does.
@@ -509,7 +651,9 @@ impl SendStream {
         }
         let mut ahead = 0;
         for sequence in self.cursor..self.end() - 1 {
-            let Some(adu) = self.adu(sequence).filter(|adu| !adu.done) else {
+            // One that overtook others may be out.
+            let waits = |adu: &&mut SendAdu| !adu.done && adu.unsent() > 0;
+            let Some(adu) = self.adu(sequence).filter(waits) else {
                 continue;
             };
             let unsent = adu.unsent();
@@ -571,7 +715,7 @@ impl SendStream {
         let adu = self.adu(sequence).expect("only a known ADU is given up");
         // An unordered receiver waits for nothing, but wants its credit back.
         let used = adu.data.len() as u64 + ADU_OVERHEAD_BYTES;
-        let skip = reliable.then_some(if adu.sent > 0 { used } else { 0 });
+        let skip = reliable.then_some(if adu.is_charged { used } else { 0 });
         let unsent = adu.unsent() as u64;
         adu.sent = adu.data.len();
         self.backlog -= unsent;

@@ -156,7 +156,10 @@ impl Session {
                     } else {
                         is_sooner && idle && half.spec.reliable
                     };
-                    let helps = is_worth_it && within(by_copy) && half.spec.pinned.is_none();
+                    // Objectives may keep what is not promised off the other channel.
+                    let may_go =
+                        half.spec.pinned.is_none() && (is_promised || !self.planning.is_on);
+                    let helps = is_worth_it && within(by_copy) && may_go;
                     if helps {
                         found.push(Candidate {
                             member: index,

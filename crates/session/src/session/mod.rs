@@ -10,6 +10,10 @@
 //! | `pump` | the scheduling loop: from slots and backlogs to containers |
 //! | `views` | what the policy sees of the streams |
 //! | `copies` | second copies for the tail of a transfer and for pressing packets in danger |
+//! | `objectives` | objectives in force, header fields, `rate` items |
+//! | `planning` | what a policy that plans is shown: ADUs, slots, history |
+//! | `slots` | slots that exist and are expected, from what is known of a channel |
+//! | `observed` | what is measured of streams for objectives |
 //! | `promises` | admission, and promises as windows end |
 //! | `shares` | what each stream may send: `Throttle` events, caps, what is dropped beyond them |
 
@@ -18,9 +22,13 @@ mod coupling;
 mod fates;
 mod halves;
 mod incoming;
+mod objectives;
+mod observed;
+mod planning;
 mod promises;
 mod pump;
 mod shares;
+mod slots;
 mod streams;
 mod views;
 
@@ -31,7 +39,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId, StreamId};
+use anabranch_base::{ChannelId, Instant, NodeId, Seed, SessionId, SocketId, StreamId};
 use anabranch_channel::{CloseReason, Endpoint, QueueGoal};
 use anabranch_sched::{Policy, Scheduler, StreamSpec};
 
@@ -98,6 +106,8 @@ pub(crate) struct Member {
     pub payload_received_bytes: u64,
     /// Frames for this channel only.
     pub control: VecDeque<Control>,
+    /// Containers sent.
+    pub launched: u64,
 }
 
 impl Member {
@@ -116,6 +126,7 @@ impl Member {
             payload_sent_bytes: 0,
             payload_received_bytes: 0,
             control: VecDeque::new(),
+            launched: 0,
         }
     }
 }
@@ -194,6 +205,9 @@ pub(crate) struct Session {
     shares: shares::Shares,
     measures: Measures,
     promises: Promises,
+    objectives: objectives::Standing,
+    planning: planning::Planning,
+    seed: Seed,
     scratch: pump::Scratch,
 }
 
@@ -203,6 +217,8 @@ pub(crate) struct Parts {
     pub peer: NodeId,
     pub is_initiator: bool,
     pub config: Config,
+    /// Of what is random in its scheduling.
+    pub seed: Seed,
 }
 
 impl Session {
@@ -213,7 +229,10 @@ impl Session {
             peer: parts.peer,
             is_initiator: parts.is_initiator,
             policy: parts.config.policy,
-            scheduler: parts.config.policy.build(),
+            scheduler: parts.config.policy.build(parts.seed),
+            objectives: objectives::Standing::default(),
+            planning: planning::Planning::default(),
+            seed: parts.seed,
             granted: parts.config.session_window_bytes,
             measures: Measures::new(parts.config.measure_window),
             promises: Promises::new(parts.config.measure_window),
@@ -378,7 +397,7 @@ impl Session {
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
-        self.set_scheduler(policy.build());
+        self.set_scheduler(policy.build(self.seed));
     }
 
     /// A scheduler that has no name; the policy's name stays.

@@ -8,7 +8,9 @@ use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_channel::{Endpoint, QueueGoal};
-use anabranch_sched::{Changes, ChannelMask, ChannelView, Decision, StreamView, View, arrival};
+use anabranch_sched::{
+    Changes, ChannelMask, ChannelView, Company, Decision, StreamView, View, arrival,
+};
 
 use super::{Session, views::Views};
 use crate::{
@@ -31,6 +33,15 @@ const FRAGMENT_BYTES_MIN: usize = 96;
 const COPY_CHECK_PERIOD: Duration = Duration::from_millis(4);
 /// A pressing stream that has sent within this time keeps one channel's queue short.
 pub(super) const PRESSING_MEMORY: Duration = Duration::from_secs(2);
+
+/// What a container is filled with.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    /// Index of the stream's view.
+    stream: usize,
+    /// Its ADU; `None`: whatever it sends next.
+    adu: Option<u64>,
+}
 
 /// Buffers of the pump, kept between runs.
 #[derive(Debug, Default)]
@@ -87,6 +98,9 @@ impl Session {
             };
         }
         self.assign_slots(now, endpoint, &mut scratch, touched);
+        if self.planning.is_on {
+            self.tell_faults(events);
+        }
         if copies_due {
             self.copy_tail(now, endpoint, &mut scratch, touched);
         }
@@ -159,19 +173,43 @@ impl Session {
             true => Changes::Any,
             false => Changes::Only(self.send.touched()),
         };
+        let look_ahead = self.scheduler.prepare(self.objectives.in_force());
+        self.planning.is_on = look_ahead.is_some();
         self.scheduler.begin(&view, changes);
         self.send.clear_touched();
+        if let Some(look_ahead) = look_ahead {
+            self.plan(now, scratch, look_ahead);
+        }
+        let mut sent_since_plan = 0;
         loop {
             let view = View {
                 now,
                 channels: &scratch.channels,
                 streams: scratch.streams.all(),
             };
-            let Decision::Send { stream, channels } = self.scheduler.next(&view) else {
-                return;
+            let (stream, adu, channels) = match self.scheduler.next(&view) {
+                Decision::Send { stream, channels } => (stream, None, channels),
+                Decision::SendAdu {
+                    stream,
+                    adu,
+                    channels,
+                } => (stream, Some(adu), channels),
+                Decision::Wait => {
+                    let is_left = scratch.channels.iter().any(|channel| channel.slots > 0);
+                    let Some(look_ahead) = look_ahead
+                        .filter(|_| sent_since_plan > 0 && is_left && !scratch.streams.is_idle())
+                    else {
+                        return;
+                    };
+                    sent_since_plan = 0;
+                    self.plan(now, scratch, look_ahead);
+                    continue;
+                }
             };
-            let sent = self.fill(now, endpoint, scratch, stream, channels, touched);
-            if sent == 0 {
+            let load = Load { stream, adu };
+            let sent = self.fill(now, endpoint, scratch, load, channels, touched);
+            sent_since_plan += sent;
+            if sent == 0 && adu.is_none() {
                 // The stream turned out to have nothing that may be sent.
                 self.send.get_mut(&scratch.streams.all()[stream].id);
                 scratch.streams.rest(stream);
@@ -179,13 +217,13 @@ impl Session {
         }
     }
 
-    /// Fills one container for each of `channels`, beginning with `stream`; returns its bytes sent.
+    /// Fills one container for each of `channels`, beginning with `load`; returns its bytes sent.
     fn fill(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         scratch: &mut Scratch,
-        stream: usize,
+        load: Load,
         channels: ChannelMask,
         touched: &mut VecDeque<ChannelId>,
     ) -> usize {
@@ -201,20 +239,26 @@ impl Session {
             .unwrap_or(0);
         let lead = channels.iter().next().expect("not empty");
         let mut builder = self.begin(now, endpoint, scratch.places[lead].0, capacity);
+        let stream = load.stream;
         let chosen = scratch.streams.all()[stream].id;
         self.announce_in(&mut builder, chosen);
 
         scratch.filled.clear();
         let mut pieces = std::mem::take(&mut scratch.pieces);
         let mut first_bytes = 0;
-        let mut current = Some(stream);
+        let mut current = Some(load);
+        let mut is_first = true;
         let priority = scratch.streams.all()[stream].priority;
-        while let Some(index) = current {
+        while let Some(Load { stream: index, adu }) = current {
             let id = scratch.streams.all()[index].id;
             if index != stream {
                 self.announce_in(&mut builder, id);
             }
-            let taken = self.take_pieces(now, &mut builder, id, &mut pieces);
+            let from = pieces.len();
+            let taken = self.take_pieces(now, &mut builder, (id, adu), &mut pieces);
+            if self.planning.is_on {
+                self.note_sent(scratch, index, channels, &pieces[from..], taken);
+            }
             if taken > 0 {
                 scratch.filled.push(index);
                 let view = View {
@@ -224,19 +268,31 @@ impl Session {
                 };
                 self.scheduler.sent(&view, index, channels, taken);
             }
-            if index == stream {
+            if std::mem::take(&mut is_first) {
                 first_bytes = taken;
-                if taken == 0 {
+            }
+            if first_bytes == 0 || builder.room() < FRAGMENT_BYTES_MIN {
+                break;
+            }
+            if self.planning.is_on {
+                // The policy has said what it wants; the views are brought up to date for its next word.
+                self.refresh_stream(&mut scratch.streams, index);
+                if taken == 0 && adu.is_none() {
                     break;
                 }
-            }
-            if builder.room() < FRAGMENT_BYTES_MIN {
-                break;
+                let view = View {
+                    now,
+                    channels: &scratch.channels,
+                    streams: scratch.streams.all(),
+                };
+                let company = self.scheduler.company(&view, channels, builder.room());
+                current = company.map(|Company { stream, adu }| Load { stream, adu });
+                continue;
             }
             // Whatever else is waiting, is no more important, and may travel here.
             let from = if index == stream { 0 } else { index + 1 };
             let views = scratch.streams.all();
-            current = (from..views.len()).find(|&other| {
+            let other = (from..views.len()).find(|&other| {
                 let view = &views[other];
                 other != stream
                     && view.is_waiting()
@@ -244,6 +300,7 @@ impl Session {
                     && channels.iter().all(|channel| view.may_use(channel))
                     && self.is_sendable(view.id)
             });
+            current = other.map(|stream| Load { stream, adu: None });
         }
         if first_bytes == 0 && pieces.is_empty() && builder.is_empty() {
             scratch.pieces = pieces;
@@ -274,12 +331,12 @@ impl Session {
         half.is_sendable(credit) && !(half.spec.cap.is_some() && self.shares.is_spent(half.id))
     }
 
-    /// Takes as many pieces of one stream as fit; returns their bytes.
+    /// Takes as many pieces of one stream as fit, or of one ADU of it; returns their bytes.
     fn take_pieces(
         &mut self,
         now: Instant,
         builder: &mut Builder,
-        stream: StreamId,
+        (stream, adu): (StreamId, Option<u64>),
         pieces: &mut Vec<Piece>,
     ) -> usize {
         let mut bytes = 0;
@@ -292,10 +349,12 @@ impl Session {
             if half.spec.cap.is_some() && self.shares.is_spent(stream) {
                 return bytes;
             }
-            let piece = half.take_piece(now, credit, |place| {
-                // Room for an explicit length is kept unless the fragment fills the container.
-                room.saturating_sub(fragment_overhead(place, false))
-            });
+            // Room for an explicit length is kept unless the fragment fills the container.
+            let room = |place| room.saturating_sub(fragment_overhead(place, false));
+            let piece = match adu {
+                None => half.take_piece(now, credit, room),
+                Some(adu) => half.take_piece_of(now, adu, credit, room),
+            };
             let Some(piece) = piece else {
                 return bytes;
             };
@@ -486,6 +545,7 @@ impl Session {
             .channel(member.id)
             .expect("only open channels are in the view");
         packet.wire_bytes = builder.bytes.len() as u64;
+        member.launched += 1;
         self.measures
             .sent(packet.sent_at, member.id, builder.bytes.len());
         let number = channel.send(builder.bytes);
@@ -672,6 +732,10 @@ impl Session {
             {
                 self.pump_at = Some(self.pump_at.map_or(at, |earlier| earlier.min(at)));
             }
+        }
+        if backlogged && self.planning.is_on {
+            let wake = self.scheduler.wakes_at();
+            self.pump_at = [self.pump_at, wake].into_iter().flatten().min();
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use anabranch_base::{Instant, StreamId};
 use anabranch_channel::Endpoint;
-use anabranch_sched::{StreamSpec, arrival, spec::ADU_BYTES_MAX};
+use anabranch_sched::{StreamSpec, arrival, objective::Fields, spec::ADU_BYTES_MAX};
 use bytes::Bytes;
 
 use super::Session;
@@ -12,6 +12,7 @@ use crate::{
     config::{INITIAL_STREAM_CREDIT_BYTES, STREAMS_MAX},
     event::{Adu, Event, SendError, StreamError},
     knobs::Knobs,
+    objective::FieldValue,
     recv::RecvStream,
     send::{ADU_OVERHEAD_BYTES, AduFate, SendStream, Settled},
     wire::Control,
@@ -36,7 +37,11 @@ impl Session {
             self.recv.insert(id, self.receiving_half(id, spec.clone()));
         }
         self.shares.note_order(id, &spec);
+        let has_guarantee = spec.guarantee.is_some();
         self.send.insert(id, self.sending_half(id, spec));
+        if !has_guarantee {
+            self.ask_for_opened(now, id, events);
+        }
         Ok(id)
     }
 
@@ -89,6 +94,22 @@ impl Session {
         }
         let sequence = half.push(now, data, importance);
         self.active.insert(stream);
+        Ok(sequence)
+    }
+
+    pub(crate) fn send_with_fields(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        data: Bytes,
+        importance: u8,
+        fields: &[(&str, FieldValue<'_>)],
+    ) -> Result<u64, SendError> {
+        let fields = self.objectives.fields(&Fields::default(), fields)?;
+        let sequence = self.send(now, stream, data, importance)?;
+        if let Some(half) = self.send.get_mut(&stream) {
+            half.set_fields(sequence, fields);
+        }
         Ok(sequence)
     }
 
@@ -153,6 +174,7 @@ impl Session {
             .remove(&stream)
             .ok_or(StreamError::UnknownStream(stream))?;
         self.scheduler.forget(stream);
+        self.planning.forget(stream);
         self.promises.close(stream);
         self.dirty = true;
         let is_ours = stream.is_by_initiator() == self.is_initiator;
@@ -254,6 +276,9 @@ impl Session {
             fate,
         } in settled
         {
+            if self.planning.is_on {
+                self.planning.note_fate(stream, adu, &fate);
+            }
             match fate {
                 AduFate::Acked { age, receipt } if notify => events.push_back(Event::Acked {
                     session,
@@ -314,6 +339,7 @@ impl Session {
             self.send.remove(&stream);
             self.promises.close(stream);
             self.scheduler.forget(stream);
+            self.planning.forget(stream);
             events.push_back(Event::Delivered {
                 session: self.id,
                 stream,

@@ -122,16 +122,21 @@ impl Session {
 
     /// Brings the views of the streams that the last container carries up to date.
     pub(super) fn refresh_streams(&self, scratch: &mut Scratch) {
-        let credit = self.session_credit();
         while let Some(index) = scratch.filled.pop() {
-            let view = &mut scratch.streams.all[index];
-            match self.send.get(&view.id) {
-                Some(half) if self.may_send(half, credit) && view.is_waiting() => {
-                    view.backlog_bytes = visible_backlog(half);
-                    view.deadline = half.next_deadline();
-                }
-                _ => scratch.streams.rest(index),
+            self.refresh_stream(&mut scratch.streams, index);
+        }
+    }
+
+    /// Brings the view of the stream with this index up to date.
+    pub(super) fn refresh_stream(&self, views: &mut Views, index: usize) {
+        let credit = self.session_credit();
+        let view = &mut views.all[index];
+        match self.send.get(&view.id) {
+            Some(half) if self.may_send(half, credit) && view.is_waiting() => {
+                view.backlog_bytes = visible_backlog(half);
+                view.deadline = half.next_deadline();
             }
+            _ => views.rest(index),
         }
     }
 

@@ -22,6 +22,7 @@ pub(crate) fn link(mbps: u64, rtt_ms: u64) -> Configs {
     })
 }
 
+#[allow(dead_code)] // Not every test wants the plain sender.
 /// Node 0 sends `loads` to node 1 over `links` from the start.
 pub(crate) fn world(
     seed: u64,

@@ -367,3 +367,135 @@ fn importance_may_change_while_an_adu_waits() {
     assert_eq!(settled.iter().map(|s| s.sequence).collect::<Vec<_>>(), [1]);
     assert!(!s.set_importance(1, 9), "it is gone");
 }
+
+#[test]
+fn a_named_adu_overtakes_and_is_repaired_apart() {
+    let mut s = stream(true, None);
+    for _ in 0..3 {
+        s.push(Instant::EPOCH, Bytes::from(vec![1; 1500]), 0);
+    }
+    let named = |s: &mut SendStream, adu| {
+        let piece = s.take_piece_of(Instant::EPOCH, adu, u64::MAX, |_| 1000)?;
+        Some((piece.place, piece.data.len(), piece.is_final))
+    };
+    let (place, length, is_final) = named(&mut s, 2).expect("it waits");
+    assert_eq!(
+        (place.sequence, place.offset, length, is_final),
+        (2, 0, 1000, false)
+    );
+    assert_eq!(s.on_lost(place, length), None);
+    // What is to be repaired of another ADU is not taken.
+    assert_eq!(named(&mut s, 1).map(|(place, ..)| place.sequence), Some(1));
+    let waits: Vec<_> = s
+        .waiting(u64::MAX)
+        .map(|adu| (adu.sequence, adu.bytes))
+        .collect();
+    assert_eq!(waits, [(0, 1500), (1, 500), (2, 1500)]);
+    let (again, length, _) = named(&mut s, 2).expect("the repair");
+    assert_eq!((again, length), (place, 1000));
+    assert_eq!(
+        named(&mut s, 2).map(|(place, length, _)| (place.offset, length)),
+        Some((1000, 500))
+    );
+    assert_eq!(named(&mut s, 2), None);
+    assert_eq!(named(&mut s, 9), None);
+    // In order, the rest.
+    let rest: Vec<_> = std::iter::from_fn(|| take(&mut s, 4000))
+        .map(|piece| (piece.place.sequence, piece.data.len()))
+        .collect();
+    assert_eq!(rest, [(0, 1500), (1, 500)]);
+    assert_eq!(s.backlog_bytes(), 0);
+}
+
+#[test]
+fn nothing_overtakes_where_the_receiver_would_drop_what_is_overtaken() {
+    let spec = StreamSpec {
+        reliable: false,
+        order: Order::Ordered,
+        ..StreamSpec::default()
+    };
+    let mut s = SendStream::new(StreamId(0), spec.into(), u64::MAX);
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 100]), 0);
+    s.push(Instant::EPOCH, Bytes::from(vec![1; 100]), 0);
+    let sent = |s: &mut SendStream, adu| {
+        s.take_piece_of(Instant::EPOCH, adu, u64::MAX, |_| 1000)
+            .is_some()
+    };
+    assert!(!sent(&mut s, 1));
+    assert!(sent(&mut s, 0) && sent(&mut s, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    /// Whatever ADUs are named, lost and repaired: all arrive once, in order where asked, within credit that
+    /// only what is read gives back; and all credit comes back.
+    #[test]
+    fn named_adus_arrive_once_and_never_use_up_the_credit_of_those_before(
+        is_ordered: bool,
+        lengths in prop::collection::vec(1usize..3000, 1..40),
+        picks in prop::collection::vec((0usize..40, 1usize..1500, any::<bool>()), 0..400),
+    ) {
+        use crate::{recv::RecvStream, wire::Fragment};
+        const WINDOW: u64 = 8_000;
+        let spec: Arc<StreamSpec> = StreamSpec {
+            order: if is_ordered { Order::Ordered } else { Order::Unordered },
+            ..StreamSpec::default()
+        }
+        .into();
+        let mut s = SendStream::new(StreamId(0), spec.clone(), WINDOW);
+        let mut r = RecvStream::new(StreamId(0), spec, WINDOW, WINDOW);
+        for (sequence, &length) in lengths.iter().enumerate() {
+            s.push(Instant::EPOCH, Bytes::from(vec![sequence as u8; length]), 0);
+        }
+        let mut read = Vec::new();
+        let mut settled = Vec::new();
+        let mut picks = picks.into_iter();
+        let mut idle = 0;
+        while read.len() < lengths.len() {
+            let before = s.backlog_bytes();
+            let waits: Vec<(u64, u64)> = s.waiting(u64::MAX).map(|adu| (adu.sequence, adu.bytes)).collect();
+            prop_assert!(waits.iter().map(|(_, bytes)| bytes).sum::<u64>() <= before);
+            // In the end, the last that may go goes first, and nothing is lost.
+            let (pick, room, is_lost) = picks.next().unwrap_or((usize::MAX, 1200, false));
+            let Some(&(adu, bytes)) = waits.get(pick).or(waits.last()) else {
+                return Err(TestCaseError::fail("credit is used up and nothing can be read"));
+            };
+            let piece = s.take_piece_of(Instant::EPOCH, adu, u64::MAX, |_| room);
+            let Some(piece) = piece else {
+                return Err(TestCaseError::fail("what waits can be sent"));
+            };
+            prop_assert!(piece.place.sequence == adu && piece.data.len() as u64 <= bytes);
+            prop_assert_eq!(s.backlog_bytes(), before - piece.data.len() as u64);
+            if is_lost {
+                settled.extend(s.on_lost(piece.place, piece.data.len()));
+                continue;
+            }
+            let fragment = Fragment {
+                stream: StreamId(0),
+                sequence: adu,
+                offset: piece.place.offset,
+                is_final: piece.is_final,
+                payload: piece.data.clone(),
+            };
+            prop_assert!(r.add(&fragment, 0).is_ok(), "within the credit");
+            settled.extend(s.on_acked(receipt(Instant::EPOCH), piece.place, piece.data.len()));
+            while let Some((sequence, data, _)) = r.read() {
+                prop_assert_eq!(data.len(), lengths[sequence as usize]);
+                read.push(sequence);
+            }
+            if let Some(credit) = r.next_grant() {
+                s.credit = credit;
+            }
+            idle += 1;
+            prop_assert!(idle < 10_000);
+        }
+        let in_order: Vec<u64> = (0..lengths.len() as u64).collect();
+        prop_assert!(!is_ordered || read == in_order);
+        read.sort_unstable();
+        prop_assert_eq!(read, in_order);
+        prop_assert_eq!(settled.len(), lengths.len());
+        prop_assert!(s.is_settled() && s.backlog_bytes() == 0 && s.held_bytes() == 0);
+        prop_assert_eq!(s.charged, r.consumed());
+    }
+}

@@ -1,0 +1,333 @@
+//! What objectives do in a session, in virtual time.
+
+mod common;
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, Seed, SessionId, StreamId};
+use anabranch_session::{
+    AllowList, Config, Event, FieldValue, Policy, Priority, StreamSpec, Walk, objective::Faults,
+};
+use anabranch_sim::{
+    App, Context, World,
+    apps::{Load, Receiver, Sender},
+};
+use bytes::Bytes;
+
+const QUICK: u64 = 0;
+const SLOW: u64 = 1;
+
+/// An application that sends and remembers what it is told.
+struct Ear {
+    sender: Sender,
+    heard: Vec<Event>,
+}
+
+impl App for Ear {
+    fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
+        if !matches!(event, Event::Acked { .. }) {
+            self.heard.push(event.clone());
+        }
+        self.sender.on_event(context, event);
+    }
+
+    fn on_wake(&mut self, context: &mut Context<'_>) {
+        self.sender.on_wake(context);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.sender.next_wake()
+    }
+}
+
+fn heard_world(seed: u64, loads: Vec<Load>) -> World {
+    let mut world = World::new(Seed(seed));
+    let sender = Sender::new(World::node_id(1), loads);
+    let ear = Ear {
+        sender,
+        heard: Vec::new(),
+    };
+    let a = world.add_node(Config::default(), AllowList::default(), ear);
+    let allowed = AllowList::of([World::node_id(0)]);
+    let b = world.add_node(Config::default(), allowed, Receiver::new());
+    let links = [common::link(4, 20), common::link(4, 200)].map(|configs| {
+        let wire = world.add_wire(a, b, configs).expect("a valid link");
+        world.link(a, wire)
+    });
+    world
+        .app::<Ear>(a)
+        .sender
+        .dial(Instant::EPOCH, links.to_vec());
+    world.with_node(a, |_| ());
+    world
+}
+
+/// Two links, of 20 and 200 ms; two streams that together want half of what they carry.
+fn world(seed: u64, policy: Policy) -> (World, SessionId) {
+    let load = |label: &str| Load {
+        spec: StreamSpec {
+            notify: true,
+            // More important ones would keep the quick channel's queue short.
+            priority: Priority::NORMAL,
+            ..StreamSpec::messages(label)
+        },
+        adu_bytes: 1_000,
+        every: Some(Duration::from_millis(4)),
+        adus: 1_000_000,
+        start: Instant::from_millis(600),
+    };
+    let mut world = heard_world(seed, vec![load("a"), load("b")]);
+    world.run_until(Instant::from_millis(500));
+    let session = world.engine(0).session_ids()[0];
+    world
+        .engine(0)
+        .set_policy(session, policy)
+        .expect("a session");
+    (world, session)
+}
+
+fn inject(
+    world: &mut World,
+    session: SessionId,
+    text: &str,
+) -> Vec<anabranch_session::ObjectiveId> {
+    let now = world.now();
+    let injected = world.engine(0).inject_objectives(now, session, text);
+    injected.expect("a good text").ids
+}
+
+/// Application bytes that went by each channel within `time`.
+fn carried(world: &mut World, session: SessionId, time: Duration) -> [u64; 2] {
+    let sent = |world: &mut World| {
+        let stats = world.engine(0).channel_stats(session);
+        [QUICK, SLOW].map(|id| {
+            let of = stats.iter().find(|report| report.channel.0 == id);
+            of.map_or(0, |report| report.payload_sent_bytes)
+        })
+    };
+    let before = sent(world);
+    world.run_for(time);
+    let after = sent(world);
+    [0, 1].map(|at| after[at] - before[at])
+}
+
+#[test]
+fn do_not_send_on_a_channel_empties_it_until_the_objective_is_removed() {
+    let (mut world, session) = world(1, Policy::Assign);
+    let [quick, _] = carried(&mut world, session, Duration::from_secs(5));
+    assert!(quick > 500_000, "{quick}");
+    let ids = inject(
+        &mut world,
+        session,
+        "hose 2
+        objective not_there { context { adu:a { stream_id >= 0 } } goal { a::channel::id == 0 } utility { a { -1 } } }",
+    );
+    world.run_for(Duration::from_millis(500));
+    let [quick, slow] = carried(&mut world, session, Duration::from_secs(5));
+    assert_eq!(quick, 0);
+    assert!(slow > 1_000_000, "{slow}");
+    let now = world.now();
+    assert_eq!(
+        world.engine(0).remove_objective(now, session, ids[0]),
+        Ok(true)
+    );
+    world.run_for(Duration::from_millis(500));
+    let [quick, _] = carried(&mut world, session, Duration::from_secs(5));
+    assert!(quick > 500_000, "{quick}");
+}
+
+/// Mean delay of each stream's ADUs in milliseconds, and what of them went by the quick channel.
+fn delays(policy: Policy, text: &str) -> ([f64; 2], f64) {
+    let (mut world, session) = world(7, policy);
+    inject(&mut world, session, text);
+    world.run_for(Duration::from_secs(2));
+    let begun = ["a", "b"].map(|label| world.app::<Receiver>(1).book(label).delays.len());
+    let [quick, slow] = carried(&mut world, session, Duration::from_secs(15));
+    let mut mean = |label: &str, from: usize| {
+        let book = world.app::<Receiver>(1).book(label);
+        let delays = &book.delays[from..];
+        assert!(delays.len() > 3_000, "{policy}, {label}: {}", delays.len());
+        1e3 * delays.iter().map(Duration::as_secs_f64).sum::<f64>() / delays.len() as f64
+    };
+    let means = [mean("a", begun[0]), mean("b", begun[1])];
+    (means, quick as f64 / (quick + slow) as f64)
+}
+
+const QUICKLY: &str =
+    "objective { context { adu:x { stream_id == 2 } } goal { expected(x::latency) <= 700 }
+    utility { x { 700 - expected(x::latency) } } }";
+
+/// Which direction the published search takes, and that assignment takes nothing from the others for it: they fill
+/// what is left of the quick channel, so that it has a queue.
+#[test]
+fn who_wants_low_latency_gets_the_quick_channel() {
+    let ([_, random], _) = delays(Policy::RandomRoundRobin, QUICKLY);
+    let ([walk_others, walk], _) = delays(Policy::RandomWalk(Walk::PUBLISHED), QUICKLY);
+    let ([others, assign], share) = delays(Policy::Assign, QUICKLY);
+    // Half a round trip each, 10 and 100 ms, and a queue.
+    assert!(
+        walk < 30.0 && assign < 30.0 && random > 50.0,
+        "{walk}, {assign}, {random}"
+    );
+    assert!(
+        others < walk_others && share > 0.8,
+        "{others} ms, {walk_others} ms, {share}"
+    );
+}
+
+#[test]
+fn header_fields_decide_for_single_adus_and_may_change() {
+    let (mut world, session) = world(3, Policy::Assign);
+    let text = "objective { context { adu:x { frame_type == \"I\" } } goal { expected(x::latency) >= 0 } utility { x { -1 } } }";
+    inject(&mut world, session, text);
+    let stream = world.with_node(0, |context| {
+        let spec = StreamSpec {
+            notify: true,
+            ..StreamSpec::messages("frames")
+        };
+        let stream = context.open(session, spec).expect("a stream");
+        for frame in ["P", "I", "P", "I"] {
+            let now = context.now();
+            let fields = [("frame_type", FieldValue::Text(frame))];
+            let data = Bytes::from_static(&[7; 200]);
+            let sent = context
+                .engine()
+                .send_with_fields(now, session, stream, data, 0, &fields);
+            sent.expect("room");
+        }
+        stream
+    });
+    world.run_for(Duration::from_secs(1));
+    let acked = |world: &mut World| {
+        let stats = world.engine(0).stream_stats(session);
+        let of = stats.iter().find(|stats| stats.stream == stream);
+        of.map_or(0, |stats| stats.acked_adus)
+    };
+    // Sending an I frame is worth less than nothing.
+    assert_eq!(acked(&mut world), 2);
+    let fields = [("frame_type", FieldValue::Text("P"))];
+    let engine = world.engine(0);
+    assert_eq!(engine.update_fields(session, stream, 1, &fields), Ok(true));
+    assert_eq!(
+        engine.update_fields(session, stream, 0, &fields),
+        Ok(false),
+        "it has arrived"
+    );
+    let wrong = [("frame_type", FieldValue::Number(1.0))];
+    assert!(engine.update_fields(session, stream, 3, &wrong).is_err());
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(acked(&mut world), 3);
+}
+
+#[test]
+fn errors_change_nothing_and_faults_and_refusals_are_told_once() {
+    let (mut world, session) = world(5, Policy::Assign);
+    let now = world.now();
+    let refused = |world: &mut World, text: &str| {
+        let error = world.engine(0).inject_objectives(now, session, text);
+        error.expect_err("a bad text").to_string()
+    };
+    let error = refused(&mut world, "objective { context { adu:a { x } }");
+    assert!(error.contains("1:"), "{error}");
+    let good =
+        "objective { context { adu:a { stream_id == 0 } } goal { 1 < 2 } utility { a { 1 } } }";
+    let short = format!(
+        "hose 2\n{good}\nrate telemetry {{ context {{ stream:s {{ stream_id == 0 }} }} at_least {{ 1000000 }} probability {{ 95 }} window {{ 500 }} }}"
+    );
+    let error = refused(&mut world, &short);
+    assert!(error.starts_with("3:"), "{error}");
+    assert_eq!(world.engine(0).objectives(session), []);
+
+    let text = "hose 2
+        objective mad { context { adu:a { stream_id == 0 } } goal { 1 / (a::stream_seq - a::stream_seq) > 0 } utility { a { 1 } } }
+        rate video { context { stream:s { stream_id == 2 } } at_least { 1000000 } probability { 95 } }";
+    let ids = inject(&mut world, session, text);
+    world.run_for(Duration::from_secs(2));
+    let heard = &world.app::<Ear>(0).heard;
+    let faults: Vec<_> = (heard.iter())
+        .filter_map(|event| match event {
+            Event::ObjectiveFault {
+                objective, faults, ..
+            } => Some((*objective, *faults)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(faults, [(ids[0], Faults::DIVISION_BY_ZERO)]);
+    let refusals: Vec<_> = (heard.iter())
+        .filter_map(|event| match event {
+            Event::ObjectiveRefused {
+                objective, stream, ..
+            } => Some((*objective, *stream)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        refusals,
+        [(ids[1], StreamId(2))],
+        "too little is known as yet"
+    );
+    // It waits, and is promised when enough is known.
+    world.run_for(Duration::from_secs(40));
+    let is_promised = |event: &Event| {
+        matches!(
+            event,
+            Event::Promised {
+                stream: StreamId(2),
+                ..
+            }
+        )
+    };
+    assert!(world.app::<Ear>(0).heard.iter().any(is_promised));
+    let kinds: Vec<_> = (world.engine(0).objectives(session).iter())
+        .map(|entry| (entry.name.clone(), entry.kind.name()))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            (Some("mad".into()), "single"),
+            (Some("video".into()), "rate")
+        ]
+    );
+    let now = world.now();
+    assert_eq!(
+        world.engine(0).remove_objective(now, session, ids[1]),
+        Ok(true)
+    );
+    assert_eq!(
+        world.engine(0).remove_objective(now, session, ids[1]),
+        Ok(false)
+    );
+    assert!(
+        world.engine(0).explain(session, StreamId(2)).is_none(),
+        "released"
+    );
+}
+
+#[test]
+fn a_file_flows_as_fast_with_objectives_about_others_as_without() {
+    let [with, without] = [QUICKLY, ""].map(|text| {
+        let loads = vec![
+            Load::bulk(3_000_000),
+            Load::messages(200, Duration::from_millis(20), 1_000),
+        ];
+        let mut world = heard_world(9, loads);
+        world.run_until(Instant::from_millis(100));
+        let session = world.engine(0).session_ids()[0];
+        world
+            .engine(0)
+            .set_policy(session, Policy::Assign)
+            .expect("a session");
+        inject(&mut world, session, text);
+        let mut done_at = None;
+        world.run_while(Instant::from_secs(60), |world| {
+            let book = world.app::<Receiver>(1).book("bulk");
+            done_at = book.finished.then(|| world.now());
+            done_at.is_none()
+        });
+        done_at.expect("it arrives").as_secs_f64()
+    });
+    assert!(
+        with < 1.25 * without,
+        "{with} s with objectives, {without} s without"
+    );
+}
