@@ -18,6 +18,7 @@ mod lab;
 mod man;
 mod meter;
 mod node;
+mod objective;
 mod recv;
 mod send;
 
@@ -56,6 +57,8 @@ enum Command {
     Admit(admit::Arguments),
     /// Why a running node's stream is promised what it is, or not, and how its windows fared.
     Explain(explain::Arguments),
+    /// The objectives of a running node: add, list, remove.
+    Objective(objective::Arguments),
     /// Emulate links, between UDP ports or between network namespaces.
     Emulate(emulate::Arguments),
     /// Show everything at work on this machine, over three emulated paths.
@@ -102,6 +105,7 @@ async fn run(command: Command) -> Outcome {
         Command::Streams(arguments) => control::run("streams", &arguments).await,
         Command::Admit(arguments) => admit::run(arguments).await,
         Command::Explain(arguments) => explain::run(arguments).await,
+        Command::Objective(arguments) => objective::run(arguments).await,
         Command::Emulate(arguments) => emulate::run(arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Hose(arguments) => hose::run(&arguments),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anabranch::{
     config::{ChannelLayer, Layer, SessionLayer},
     daemon::{Daemon, DaemonError},
+    objectives::{Objectives, ObjectivesFileError},
 };
 
 use crate::exit::{Failure, Outcome, print_line};
@@ -32,6 +33,9 @@ pub(crate) struct Arguments {
     /// Scheduling policy.
     #[arg(long)]
     policy: Option<String>,
+    /// File of objectives that every session has from its beginning.
+    #[arg(long, value_name = "FILE")]
+    objectives: Option<PathBuf>,
     /// Congestion controller: auto, cubic, newreno, bbr3, aimd:a,b, binomial:sqrt, verb:lte, "fixed 10 Mbit/s".
     #[arg(long)]
     controller: Option<String>,
@@ -49,6 +53,7 @@ fn flags(arguments: Arguments) -> Layer {
         receive: arguments.receive,
         session: SessionLayer {
             policy: arguments.policy,
+            objectives: arguments.objectives,
             ..SessionLayer::default()
         },
         channel: ChannelLayer {
@@ -56,6 +61,13 @@ fn flags(arguments: Arguments) -> Layer {
             ..ChannelLayer::default()
         },
         ..Layer::default()
+    }
+}
+
+fn objectives_failure(error: ObjectivesFileError) -> Failure {
+    match error {
+        ObjectivesFileError::Read { .. } => Failure::file(error),
+        _ => Failure::usage(error),
     }
 }
 
@@ -76,10 +88,12 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let layer = flags(arguments).over(environment).over(file);
     let config = layer.resolve(variable).map_err(Failure::usage)?;
     if is_check {
+        Objectives::read(&config).map_err(objectives_failure)?;
         return print_line("the configuration is good");
     }
     let daemon = Daemon::start(config).await.map_err(|error| match error {
         DaemonError::Key(_) | DaemonError::Receive(_) => Failure::file(error),
+        DaemonError::Objectives(error) => objectives_failure(error),
         _ => Failure::other(error),
     })?;
     print_line(&format!("node {}", daemon.host().node_id()))?;

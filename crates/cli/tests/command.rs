@@ -269,6 +269,99 @@ fn a_node_tells_what_it_does_and_takes_files_from_those_it_knows() {
 
 /// A transfer of a pipe that stays open, with its control socket.
 #[test]
+fn objectives_come_and_go_at_a_running_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(
+        folder.join("bad.hose"),
+        "objective {\n  context { adu }\n}\n",
+    )
+    .unwrap();
+    let good = "hose 2\nobjective soon { context { adu:a { stream_id == 0 } }
+        goal { expected(a::latency) < 700 } utility { a { 1 } } }\n";
+    fs::write(folder.join("good.hose"), good).unwrap();
+    let add = ["objective", "add", "bad.hose", "--control", "c.sock"];
+    fails(folder, &add, 2, &["bad.hose:2:", "nothing was changed"]);
+    let add = ["objective", "add", "good.hose", "--control", "c.sock"];
+    fails(folder, &add, 3, &["c.sock"]);
+    fails(
+        folder,
+        &["node", "--check", "--objectives", "bad.hose"],
+        2,
+        &["bad.hose:2:"],
+    );
+    fails(
+        folder,
+        &["node", "--check", "--objectives", "none.hose"],
+        6,
+        &["none.hose"],
+    );
+
+    // Two nodes, the second of which keeps a session with the first, with objectives of its own.
+    let ids = ["one", "two"].map(|name| {
+        let key = format!("{name}.key");
+        let id = text(&run(folder, &["keygen", "--key", &key]).stdout);
+        id.trim().to_owned()
+    });
+    let start = |name: &str, config: String, listen: &str| {
+        fs::write(folder.join(format!("{name}.toml")), config).unwrap();
+        let mut child = anabranch(folder)
+            .args(["node", "--config", &format!("{name}.toml")])
+            .args(["--key", &format!("{name}.key")])
+            .args(["--control", &format!("{name}.sock")])
+            .args(["--listen", listen, "--policy", "assign"])
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        (child, lines)
+    };
+    let allow = format!("allow = [\"{}\"]\n", ids[1]);
+    let (mut one, mut said) = start("one", allow, "127.0.0.1:0");
+    said.next().unwrap().unwrap();
+    let status = || {
+        let status = run(folder, &["status", "--json", "--control", "one.sock"]);
+        serde_json::from_slice::<Value>(&status.stdout).unwrap()
+    };
+    let address = status()["rows"][0]["addresses"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let peer = format!(
+        "[session]\nobjectives = \"good.hose\"\n[[peer]]\nname = \"one\"\nnode = \"{}\"\naddresses = [\"{address}\"]\nobjectives = \"good.hose\"\n",
+        ids[0]
+    );
+    let (mut two, mut said) = start("two", peer, "127.0.0.1:0");
+    said.next().unwrap().unwrap();
+    let listed = || {
+        let list = ["objective", "list", "--json", "--control", "two.sock"];
+        let listed = run(folder, &list);
+        let answer: Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
+        answer["rows"].as_array().cloned().unwrap_or_default()
+    };
+    // It takes a moment until there is a session.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while listed().len() < 2 && std::time::Instant::now() < until {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(listed().len(), 2, "for all, and for the peer");
+    let add = ["objective", "add", "good.hose", "--control", "two.sock"];
+    let added = run(folder, &add);
+    assert!(added.status.success(), "{}", text(&added.stderr));
+    assert!(text(&added.stdout).contains("objective 2: in force"));
+    let remove = ["objective", "remove", "0", "--control", "two.sock"];
+    assert!(run(folder, &remove).status.success());
+    fails(folder, &remove, 1, &["objective list"]);
+    let plain = run(folder, &["objective", "list", "--control", "two.sock"]);
+    let plain = text(&plain.stdout);
+    assert!(plain.contains("objective 1 'soon', single:"), "{plain}");
+    for child in [&mut one, &mut two] {
+        let pid = child.id().to_string();
+        Command::new("kill").args(["-INT", &pid]).status().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
 fn a_transfer_asks_for_a_promise_and_explains_itself() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

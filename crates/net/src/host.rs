@@ -11,8 +11,9 @@ use std::{
 
 use anabranch_base::{NodeId, SessionId, SocketId};
 use anabranch_session::{
-    AllowList, ChannelReport, Config, Engine, Explanation, Grant, Link, SecretKey, SessionStats,
-    StreamError, StreamSpec, StreamStats,
+    AllowList, ChannelReport, Config, Engine, Explanation, Grant, Link, ObjectiveError,
+    ObjectiveId, SecretKey, SessionStats, StreamError, StreamSpec, StreamStats,
+    objective::{self, Injected},
 };
 
 use crate::{
@@ -351,6 +352,37 @@ impl Host {
         self.inner
             .shared
             .command(|state, now| state.engine.admit(now, session, spec))
+    }
+
+    /// [`Session::inject_objectives`] for a session by its number.
+    ///
+    /// # Errors
+    /// As there; there is no such session.
+    pub fn inject_objectives(
+        &self,
+        session: SessionId,
+        text: &str,
+    ) -> Result<Injected, ObjectiveError> {
+        let shared = &self.inner.shared;
+        shared.command(|state, now| state.engine.inject_objectives(now, session, text))
+    }
+
+    /// [`Session::remove_objective`] for a session by its number.
+    ///
+    /// # Errors
+    /// There is no such session.
+    pub fn remove_objective(
+        &self,
+        session: SessionId,
+        objective: ObjectiveId,
+    ) -> Result<bool, StreamError> {
+        let shared = &self.inner.shared;
+        shared.command(|state, now| state.engine.remove_objective(now, session, objective))
+    }
+
+    /// The objectives in force in a session.
+    pub fn objectives(&self, session: SessionId) -> Vec<objective::Entry> {
+        self.inner.shared.lock().engine.objectives(session)
     }
 
     /// Takes a socket out of use, or back into it, as the loss or return of its interface does.

@@ -9,8 +9,9 @@ use std::{
 
 use anabranch_base::{NodeId, SessionId, StreamId};
 use anabranch_session::{
-    ChannelReport, Explanation, Grant, Link, SessionCloseReason, SessionStats, StreamSpec,
-    StreamStats,
+    Callback, ChannelReport, Explanation, Grant, Link, ObjectiveError, ObjectiveId, Policy,
+    SessionCloseReason, SessionStats, StreamSpec, StreamStats,
+    objective::{self, Injected},
 };
 
 use crate::{
@@ -190,6 +191,59 @@ impl Session {
         self.inner.host.shared.command(|state, now| {
             state.engine.close(now, self.inner.id, code, reason);
         });
+    }
+
+    /// Changes the scheduling policy of what this side sends.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn set_policy(&self, policy: Policy) -> Result<(), StreamFailure> {
+        self.inner
+            .host
+            .shared
+            .command(|state, _| Ok(state.engine.set_policy(self.inner.id, policy)?))
+    }
+
+    /// Lets `callback` decide which ADU of this side takes which slot, until a policy is set. It is called under the
+    /// host's lock, for every slot: it must be quick, and must not call the host.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn set_callback(&self, callback: Box<dyn Callback>) -> Result<(), StreamFailure> {
+        self.inner
+            .host
+            .shared
+            .command(|state, _| Ok(state.engine.set_callback(self.inner.id, callback)?))
+    }
+
+    /// Puts the objectives of a HOSE text into force for what this side sends: all of them, or none when there is
+    /// an error. They count under [`Policy::Assign`] and [`Policy::RandomWalk`]. `rate` items ask for
+    /// promises; [`SessionEvent::ObjectiveRefused`] tells when one is refused.
+    ///
+    /// # Errors
+    /// The text has errors, with their places, or asks for what cannot be; the session is over.
+    pub fn inject_objectives(&self, text: &str) -> Result<Injected, ObjectiveError> {
+        self.inner
+            .host
+            .shared
+            .command(|state, now| state.engine.inject_objectives(now, self.inner.id, text))
+    }
+
+    /// Takes an objective out of force; false when it is not in force.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn remove_objective(&self, objective: ObjectiveId) -> Result<bool, StreamFailure> {
+        self.inner.host.shared.command(|state, now| {
+            let engine = &mut state.engine;
+            Ok(engine.remove_objective(now, self.inner.id, objective)?)
+        })
+    }
+
+    /// The objectives in force.
+    pub fn objectives(&self) -> Vec<objective::Entry> {
+        let state = self.inner.host.shared.lock();
+        state.engine.objectives(self.inner.id)
     }
 
     /// Offers one more link; it becomes a channel when it answers.

@@ -11,7 +11,8 @@ use std::{
 
 use anabranch_base::{ChannelId, Instant, NodeId, Rate, SessionId, SocketId, StreamId};
 use anabranch_session::{
-    Adu, CloseReason, Engine, Event, Grant, Refusal, SessionCloseReason, StreamSpec,
+    Adu, CloseReason, Engine, Event, Grant, ObjectiveId, Refusal, SessionCloseReason, StreamSpec,
+    objective::Faults,
 };
 
 use crate::{
@@ -167,6 +168,22 @@ pub enum SessionEvent {
         channel: ChannelId,
         /// Why.
         reason: CloseReason,
+    },
+    /// Something went wrong in the evaluation of an objective; each kind is told once for an objective.
+    ObjectiveFault {
+        /// The objective.
+        objective: ObjectiveId,
+        /// What, and what it comes to.
+        faults: Faults,
+    },
+    /// A `rate` item of an objectives' text asks for what cannot be promised now.
+    ObjectiveRefused {
+        /// The item.
+        objective: ObjectiveId,
+        /// The stream.
+        stream: StreamId,
+        /// Why, and what could be promised instead.
+        refusal: Refusal,
     },
 }
 
@@ -410,6 +427,29 @@ impl State {
                 channel,
                 reason,
             } => self.session_event(session, SessionEvent::ChannelClosed { channel, reason }),
+            Event::ObjectiveFault {
+                session,
+                objective,
+                faults,
+            } => {
+                tracing::warn!(%session, objective = objective.0, %faults, "an objective");
+                let event = SessionEvent::ObjectiveFault { objective, faults };
+                self.session_event(session, event);
+            }
+            Event::ObjectiveRefused {
+                session,
+                objective,
+                stream,
+                refusal,
+            } => {
+                tracing::warn!(%session, %stream, %refusal, "an objective's rate is not promised");
+                let event = SessionEvent::ObjectiveRefused {
+                    objective,
+                    stream,
+                    refusal,
+                };
+                self.session_event(session, event);
+            }
             Event::StreamOpened {
                 session,
                 stream,

@@ -7,7 +7,9 @@ use std::{
 };
 
 use anabranch_base::{Instant, StreamId};
-use anabranch_session::{Adu, Explanation, Guarantee, Knobs, SendError, StreamSpec};
+use anabranch_session::{
+    Adu, Explanation, FieldValue, Guarantee, Knobs, ObjectiveError, SendError, StreamSpec,
+};
 use bytes::Bytes;
 
 use crate::{
@@ -122,6 +124,34 @@ impl Stream {
     /// As [`Stream::try_send`].
     pub fn try_send_important(&self, data: Bytes, importance: u8) -> Result<u64, StreamFailure> {
         self.command(|state, now| self.offer(state, now, data, importance))
+    }
+
+    /// As [`Stream::try_send_important`], with header fields for objectives to see. They stay at this node; a field
+    /// has one type, that of its declaration in an objectives' text or of its first use.
+    ///
+    /// # Errors
+    /// As [`Stream::try_send`]; a field's name or type.
+    pub fn try_send_with_fields(
+        &self,
+        data: Bytes,
+        importance: u8,
+        fields: &[(&str, FieldValue<'_>)],
+    ) -> Result<u64, StreamFailure> {
+        self.command(|state, now| self.offer_with(state, now, data, importance, fields))
+    }
+
+    /// Sets header fields of an ADU that was queued; others stay. False when its fate is known already.
+    ///
+    /// # Errors
+    /// A field's name or type; the stream is over or flows the other way.
+    pub fn update_fields(
+        &self,
+        adu: u64,
+        fields: &[(&str, FieldValue<'_>)],
+    ) -> Result<bool, ObjectiveError> {
+        let (session, stream) = (self.inner.session.id, self.inner.id);
+        let shared = &self.inner.session.host.shared;
+        shared.command(|state, _| state.engine.update_fields(session, stream, adu, fields))
     }
 
     /// Changes weight, cap or drop order of what this side sends, from the next packet on.
@@ -339,6 +369,17 @@ impl Stream {
         data: Bytes,
         importance: u8,
     ) -> Result<u64, StreamFailure> {
+        self.offer_with(state, now, data, importance, &[])
+    }
+
+    fn offer_with(
+        &self,
+        state: &mut State,
+        now: Instant,
+        data: Bytes,
+        importance: u8,
+        fields: &[(&str, FieldValue<'_>)],
+    ) -> Result<u64, StreamFailure> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
         if let Some(reason) = &entry_of(state, session)?.closed {
             return Err(Closed(reason.clone()).into());
@@ -347,7 +388,10 @@ impl Stream {
             return Err(StreamFailure::Stopped(code));
         }
         let engine = &mut state.engine;
-        Ok(engine.send_important(now, session, stream, data, importance)?)
+        if fields.is_empty() {
+            return Ok(engine.send_important(now, session, stream, data, importance)?);
+        }
+        Ok(engine.send_with_fields(now, session, stream, data, importance, fields)?)
     }
 
     fn command<T>(&self, run: impl FnOnce(&mut State, Instant) -> T) -> T {

@@ -48,6 +48,9 @@ pub struct PeerLayer {
     pub node: String,
     /// Its addresses, `IP:PORT`.
     pub addresses: Vec<String>,
+    /// File of objectives for sessions with it, beside those for all.
+    #[serde(default)]
+    pub objectives: Option<PathBuf>,
 }
 
 /// Settings of sessions, as texts with units.
@@ -56,6 +59,8 @@ pub struct PeerLayer {
 pub struct SessionLayer {
     /// Scheduling policy.
     pub policy: Option<String>,
+    /// File of objectives that every session has from its beginning.
+    pub objectives: Option<PathBuf>,
     /// How long a session survives without any path.
     pub timeout: Option<String>,
     /// How long a new session may take to find its first path.
@@ -107,6 +112,8 @@ pub struct NodeConfig {
     pub receive: Option<PathBuf>,
     /// Nodes to keep a session with.
     pub peers: Vec<Peer>,
+    /// File of objectives for every session.
+    pub objectives: Option<PathBuf>,
     /// Settings of sessions and channels.
     pub engine: EngineConfig,
 }
@@ -120,6 +127,8 @@ pub struct Peer {
     pub node: NodeId,
     /// Its addresses.
     pub addresses: Vec<SocketAddr>,
+    /// File of objectives for sessions with it.
+    pub objectives: Option<PathBuf>,
 }
 
 /// The configuration is refused.
@@ -159,7 +168,7 @@ impl Layer {
     }
 
     /// Reads the variables `ANABRANCH_KEY`, `_LISTEN`, `_PORT`, `_INTERFACES`, `_ALLOW` (lists with
-    /// commas), `_CONTROL`, `_RECEIVE`, `_POLICY` and `_CONTROLLER`.
+    /// commas), `_CONTROL`, `_RECEIVE`, `_POLICY`, `_OBJECTIVES` and `_CONTROLLER`.
     ///
     /// # Errors
     /// A port is not a number.
@@ -189,6 +198,7 @@ impl Layer {
             peer: None,
             session: SessionLayer {
                 policy: get("POLICY"),
+                objectives: get("OBJECTIVES").map(Into::into),
                 ..SessionLayer::default()
             },
             channel: ChannelLayer {
@@ -212,6 +222,7 @@ impl Layer {
             peer: self.peer.or(below.peer),
             session: SessionLayer {
                 policy: self.session.policy.or(below.session.policy),
+                objectives: self.session.objectives.or(below.session.objectives),
                 timeout: self.session.timeout.or(below.session.timeout),
                 connect_timeout: self
                     .session
@@ -284,6 +295,7 @@ impl Layer {
                 name: layer.name.clone(),
                 node: node("peer.node", &layer.node)?,
                 addresses,
+                objectives: layer.objectives.clone(),
             };
             allow.push(peer.node);
             peers.push(peer);
@@ -294,6 +306,7 @@ impl Layer {
             allow,
             control: self.control.unwrap_or_else(|| default_control(&variable)),
             receive: self.receive,
+            objectives: self.session.objectives.clone(),
             peers,
             engine,
         })

@@ -12,9 +12,13 @@
 //! | `streams` | one a stream |
 //! | `admit` with `spec` (a [`SpecText`]) | of each session `answer`, and `path`s of a grant |
 //! | `explain` with `stream` | `promise`, `path`, `decision` |
+//! | `objectives` | of each session, one an objective |
+//! | `objective_add` with `text` (HOSE) | of each session `added`, one an objective |
+//! | `objective_remove` with `objective` (its number) | `removed` |
 //!
-//! The last two take `session`, too; without it, they are about every session.
+//! All but the first three take `session`, too; without it, they are about every session.
 
+mod objectives;
 mod promises;
 
 use std::{
@@ -36,15 +40,24 @@ use tokio::{
 
 use crate::spec::SpecText;
 
-/// Longest question.
-const QUESTION_BYTES_MAX: u64 = 4096;
+/// Longest question: a text of objectives of 1 MiB, as a string of JSON.
+const QUESTION_BYTES_MAX: u64 = 3 << 20;
 /// Askers at a time; one more is kept waiting.
 const ASKERS_MAX: usize = 32;
 /// An asker that says nothing for this long is let go.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What can be asked for.
-pub const SHOWS: [&str; 5] = ["status", "paths", "streams", "admit", "explain"];
+pub const SHOWS: [&str; 8] = [
+    "status",
+    "paths",
+    "streams",
+    "admit",
+    "explain",
+    "objectives",
+    "objective_add",
+    "objective_remove",
+];
 
 /// What a running node is asked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -58,7 +71,13 @@ pub struct Question {
     /// For `explain`: the stream, such as `stream-4` or `4`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,
-    /// For `admit` and `explain`: the session, such as `session-0` or `0`; `None`: all.
+    /// For `objective_add`: objectives in HOSE.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// For `objective_remove`: its number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objective: Option<String>,
+    /// For all that may be about one session: the session, such as `session-0` or `0`; `None`: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
 }
@@ -195,6 +214,21 @@ fn answer(host: &Host, line: &str) -> Value {
     };
     let session = question.session.as_deref();
     let rows = match (question.show.as_str(), &question.spec, &question.stream) {
+        ("objectives" | "objective_add" | "objective_remove", None, None) => {
+            match (question.show.as_str(), &question.text, &question.objective) {
+                ("objectives", None, None) => objectives::list(host, session),
+                ("objective_add", Some(text), None) => objectives::add(host, text, session),
+                ("objective_remove", None, Some(id)) => objectives::remove(host, id, session),
+                ("objective_add", _, _) => Err("'objective_add' goes with 'text'".to_owned()),
+                ("objective_remove", _, _) => {
+                    Err("'objective_remove' goes with 'objective'".to_owned())
+                }
+                _ => Err("'objectives' goes with nothing but 'session'".to_owned()),
+            }
+        }
+        (other, _, _) if question.text.is_some() || question.objective.is_some() => {
+            Err(format!("'{other}' does not go with 'text' or 'objective'"))
+        }
         ("status", None, None) if session.is_none() => Ok(status(host)),
         ("paths", None, None) if session.is_none() => Ok(paths(host)),
         ("streams", None, None) if session.is_none() => Ok(streams(host)),

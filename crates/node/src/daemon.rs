@@ -11,6 +11,7 @@ use crate::{
     config::{NodeConfig, Peer},
     control::{Control, ControlError},
     keys::{self, KeyError},
+    objectives::{Objectives, ObjectivesFileError},
     ticket::Ticket,
     transfer::{Progress, Receiver, TransferError},
 };
@@ -36,6 +37,9 @@ pub enum DaemonError {
     /// The directory for transfers cannot be used.
     #[error(transparent)]
     Receive(#[from] TransferError),
+    /// A file of objectives cannot be used.
+    #[error(transparent)]
+    Objectives(#[from] ObjectivesFileError),
 }
 
 /// A running node.
@@ -44,7 +48,8 @@ pub struct Daemon {
     host: Host,
     control: Control,
     receiver: Option<Arc<Receiver>>,
-    peers: Vec<Peer>,
+    /// With the objectives for sessions with each.
+    peers: Vec<(Peer, Option<Arc<str>>)>,
 }
 
 impl Daemon {
@@ -53,6 +58,7 @@ impl Daemon {
     /// # Errors
     /// The first thing that cannot be opened.
     pub async fn start(config: NodeConfig) -> Result<Self, DaemonError> {
+        let objectives = Objectives::read(&config)?;
         let key = keys::load_or_create(&config.key)?;
         let receiver = match config.receive {
             Some(directory) => {
@@ -64,12 +70,13 @@ impl Daemon {
         let control = Control::open(&config.control).await?;
         let mut host = HostConfig::new(key, AllowList::of(config.allow));
         host.engine = config.engine;
+        host.engine.objectives = objectives.all;
         host.locals = config.locals;
         Ok(Self {
             host: Host::start(host)?,
             control,
             receiver,
-            peers: config.peers,
+            peers: config.peers.into_iter().zip(objectives.peers).collect(),
         })
     }
 
@@ -92,8 +99,9 @@ impl Daemon {
     /// Runs until dropped; call [`Host::shutdown`] afterwards to tell the peers.
     pub async fn run(&self) {
         let mut tasks = JoinSet::new();
-        for peer in &self.peers {
-            tasks.spawn(keep(self.host.clone(), peer.clone(), self.receiver.clone()));
+        for (peer, objectives) in &self.peers {
+            let (host, receiver) = (self.host.clone(), self.receiver.clone());
+            tasks.spawn(keep(host, peer.clone(), objectives.clone(), receiver));
         }
         let accepting = async {
             while let Some(session) = self.host.accept().await {
@@ -107,13 +115,23 @@ impl Daemon {
 }
 
 /// Keeps a session with a peer open.
-async fn keep(host: Host, peer: Peer, receiver: Option<Arc<Receiver>>) {
+async fn keep(
+    host: Host,
+    peer: Peer,
+    objectives: Option<Arc<str>>,
+    receiver: Option<Arc<Receiver>>,
+) {
     let mut pause = RETRY_MIN;
     loop {
         match host.connect(peer.node, &peer.addresses).await {
             Ok(session) => {
                 tracing::info!(peer = peer.name, "session open");
                 pause = RETRY_MIN;
+                if let Some(text) = &objectives
+                    && let Err(error) = session.inject_objectives(text)
+                {
+                    tracing::warn!(peer = peer.name, %error, "objectives not injected");
+                }
                 serve(session, receiver.clone()).await;
             }
             Err(error) => tracing::warn!(peer = peer.name, %error, "no session"),

@@ -43,10 +43,31 @@
 //! # }
 //! ```
 //!
+//! What service is worth can be said in objectives (`docs/hose.md`), while everything runs:
+//!
+//! ```no_run
+//! # fn example(session: anabranch::Session, stream: anabranch::Stream) -> Result<(), Box<dyn std::error::Error>> {
+//! use anabranch::{FieldValue, Policy};
+//!
+//! session.set_policy(Policy::Assign)?;
+//! let injected = session.inject_objectives(
+//!     r#"objective {
+//!         context { adu:frame { frame_type == "I" } }
+//!         goal { prob(frame::lost?) < 10 }
+//!         utility { frame { 100 * (10 - prob(frame::lost?)) } }
+//!     }"#,
+//! )?;
+//! let fields = [("frame_type", FieldValue::Text("I"))];
+//! stream.try_send_with_fields("a key frame".into(), 0, &fields)?;
+//! session.remove_objective(injected.ids[0])?;
+//! # Ok(()) }
+//! ```
+//!
 //! | module | holds |
 //! |---|---|
 //! | [`config`] | the configuration of a node: flags, environment, file, defaults |
 //! | [`keys`] | the file with a node's secret key |
+//! | [`objectives`] | files of objectives that sessions have from their beginning |
 //! | [`spec`] | what a stream asks for, as people write it |
 //! | [`ticket`] | one line of text that lets one sender reach a receiver |
 //! | [`transfer`] | files and directories over a session |
@@ -58,6 +79,7 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod keys;
+pub mod objectives;
 pub mod spec;
 pub mod ticket;
 pub mod transfer;
@@ -69,8 +91,9 @@ pub use anabranch_net::{
     StartError, Stream, StreamEvent, StreamFailure,
 };
 pub use anabranch_session::{
-    AllowList, Demand, DropOrder, Explanation, Grade, Grant, Guarantee, GuaranteeError, Knobs,
-    Offer, Order, Policy, Priority, Reason, Reduction, Refusal, SecretKey, StreamSpec, Term,
+    AllowList, Callback, Demand, DropOrder, Explanation, FieldValue, Grade, Grant, Guarantee,
+    GuaranteeError, Knobs, ObjectiveError, ObjectiveId, Offer, Order, Policy, Priority, Reason,
+    Reduction, Refusal, SecretKey, StreamSpec, Term, Walk, objective,
     promise::{Account, Note},
 };
 pub use ticket::Ticket;

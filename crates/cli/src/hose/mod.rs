@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// The text of a file, or of standard input for `-`.
-fn read(file: &str) -> Result<String, Failure> {
+pub(crate) fn read(file: &str) -> Result<String, Failure> {
     let mut text = String::new();
     let read = if file == "-" {
         io::stdin().read_to_string(&mut text).map(|_| text)
@@ -47,6 +47,6 @@ fn read(file: &str) -> Result<String, Failure> {
 }
 
 /// What a file is called in messages.
-fn name(file: &str) -> &str {
+pub(crate) fn name(file: &str) -> &str {
     if file == "-" { "standard input" } else { file }
 }

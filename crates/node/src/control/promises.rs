@@ -11,7 +11,7 @@ use super::ms;
 use crate::spec::{SpecText, words};
 
 /// Sessions that a question is about: all, or the one named.
-fn sessions(host: &Host, named: Option<&str>) -> Result<Vec<SessionReport>, String> {
+pub(super) fn sessions(host: &Host, named: Option<&str>) -> Result<Vec<SessionReport>, String> {
     let mut sessions = host.sessions();
     if let Some(name) = named {
         let id = number(name, "session-").map_err(|()| {
@@ -32,7 +32,7 @@ fn sessions(host: &Host, named: Option<&str>) -> Result<Vec<SessionReport>, Stri
 }
 
 /// `5` or `stream-5`.
-fn number(text: &str, prefix: &str) -> Result<u64, ()> {
+pub(super) fn number(text: &str, prefix: &str) -> Result<u64, ()> {
     let digits = text.strip_prefix(prefix).unwrap_or(text);
     digits.parse().map_err(|_| ())
 }

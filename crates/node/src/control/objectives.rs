@@ -1,0 +1,205 @@
+//! Objectives of a running node: what is in force, what comes, what goes.
+
+use anabranch_base::SessionId;
+use anabranch_net::Host;
+use anabranch_session::{ObjectiveError, ObjectiveId};
+use serde_json::{Value, json};
+
+use super::promises::{number, sessions};
+
+/// One row for each objective in force.
+pub(super) fn list(host: &Host, session: Option<&str>) -> Result<Vec<Value>, String> {
+    let mut rows = Vec::new();
+    for report in sessions(host, session)? {
+        let id = report.stats.session;
+        for entry in host.objectives(id) {
+            rows.push(json!({
+                "kind": entry.kind.name(),
+                "session": id.to_string(),
+                "peer": report.stats.peer.to_string(),
+                "objective": entry.id.0,
+                "name": entry.name,
+                "text": entry.text,
+                "policy": report.stats.policy.to_string(),
+            }));
+        }
+    }
+    Ok(rows)
+}
+
+/// Puts a text into force in each session, or in none.
+pub(super) fn add(host: &Host, text: &str, session: Option<&str>) -> Result<Vec<Value>, String> {
+    let mut added: Vec<(SessionId, ObjectiveId)> = Vec::new();
+    let mut rows = Vec::new();
+    for report in sessions(host, session)? {
+        let id = report.stats.session;
+        match host.inject_objectives(id, text) {
+            Ok(injected) => {
+                for objective in injected.ids {
+                    added.push((id, objective));
+                    rows.push(json!({
+                        "kind": "added",
+                        "session": id.to_string(),
+                        "peer": report.stats.peer.to_string(),
+                        "objective": objective.0,
+                        "policy": report.stats.policy.to_string(),
+                    }));
+                }
+            }
+            // It has ended since.
+            Err(ObjectiveError::Stream(_)) => {}
+            Err(error) => {
+                for (session, objective) in added {
+                    // One that has ended since has none.
+                    let _ = host.remove_objective(session, objective);
+                }
+                return Err(match error {
+                    ObjectiveError::Text(report) => report.render("objectives"),
+                    other => other.to_string(),
+                });
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// Takes an objective out of force, in each session that has one of this number.
+pub(super) fn remove(
+    host: &Host,
+    objective: &str,
+    session: Option<&str>,
+) -> Result<Vec<Value>, String> {
+    let wrong = || {
+        format!(
+            "'{objective}' is not an objective; give its number, see `anabranch objective list`"
+        )
+    };
+    let id = ObjectiveId(number(objective, "objective-").map_err(|()| wrong())?);
+    let mut rows = Vec::new();
+    for report in sessions(host, session)? {
+        let session = report.stats.session;
+        if host.remove_objective(session, id) == Ok(true) {
+            rows.push(json!({
+                "kind": "removed",
+                "session": session.to_string(),
+                "objective": id.0,
+            }));
+        }
+    }
+    if rows.is_empty() {
+        return Err(format!(
+            "no objective {} is in force; see `anabranch objective list`",
+            id.0
+        ));
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use anabranch_net::{HostConfig, Session, Stream};
+    use anabranch_session::{AllowList, Policy, SecretKey, StreamSpec};
+
+    use super::*;
+    use crate::control::{Control, Question, ask};
+
+    /// A node with two sockets, so that two of them have several channels.
+    fn node(own: u8, other: u8) -> Host {
+        let [own, other] = [own, other].map(|seed| SecretKey::from_seed([seed; 32]));
+        let binds = ["127.0.0.1:0", "127.0.0.2:0"]
+            .map(|text| text.parse::<std::net::SocketAddr>().unwrap());
+        let mut config = HostConfig::new(own, AllowList::of([other.node_id()])).bind(binds);
+        config.engine.policy = Policy::Assign;
+        Host::start(config).unwrap()
+    }
+
+    /// Bytes that went by each channel while a hundred messages went from one end to the other.
+    async fn carried(session: &Session, stream: &Stream, peer: &Stream) -> Vec<(u64, u64)> {
+        let sent = || -> Vec<(u64, u64)> {
+            let channels = session.channels();
+            let of = channels
+                .iter()
+                .map(|report| (report.channel.0, report.payload_sent_bytes));
+            of.collect()
+        };
+        let before = sent();
+        for _ in 0..100 {
+            stream.send(vec![7; 1_000].into()).await.unwrap();
+            peer.recv().await.unwrap().expect("a message");
+        }
+        let after = sent();
+        (after.iter())
+            .map(|&(channel, bytes)| {
+                let earlier = before.iter().find(|(id, _)| *id == channel);
+                (channel, bytes - earlier.map_or(0, |(_, bytes)| *bytes))
+            })
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn an_objective_empties_a_channel_of_a_running_node() {
+        let (a, b) = (node(31, 32), node(32, 31));
+        let (session, incoming) = tokio::join!(
+            async { a.connect(b.node_id(), &b.addresses()).await.unwrap() },
+            async { b.accept().await.unwrap() }
+        );
+        while session.channels().len() < 2 || session.stats().unwrap().channels_active < 2 {
+            session.next_event().await.unwrap();
+        }
+        let stream = session.open_stream(StreamSpec::messages("m")).unwrap();
+        stream.send(vec![7; 10].into()).await.unwrap();
+        let peer = incoming.accept_stream().await.unwrap();
+        peer.recv().await.unwrap();
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        let control = Control::open(&path).await.unwrap();
+        let asking = async {
+            let used = carried(&session, &stream, &peer).await;
+            let (busiest, _) = used.into_iter().max_by_key(|(_, bytes)| *bytes).unwrap();
+            let text = format!(
+                "hose 2\nobjective away {{ context {{ adu:a {{ stream_id == {} }} }} goal {{ a::channel::id == {busiest} }}
+                 utility {{ a {{ -1 }} }} }}",
+                stream.id().0
+            );
+            let add = |text: String| Question {
+                text: Some(text),
+                ..Question::show("objective_add")
+            };
+            let error = ask(&path, &add("objective {".to_owned()))
+                .await
+                .unwrap_err();
+            assert!(error.to_string().contains("1:"), "{error}");
+            let added = ask(&path, &add(text)).await.unwrap();
+            let number = added["rows"][0]["objective"].as_u64().unwrap();
+            let listed = ask(&path, &Question::show("objectives")).await.unwrap();
+            assert_eq!(listed["rows"][0]["name"], "away");
+            assert_eq!(listed["rows"][0]["kind"], "single");
+
+            let used = carried(&session, &stream, &peer).await;
+            let of = |used: &[(u64, u64)], is_busiest: bool| -> u64 {
+                let those = used.iter().filter(|(id, _)| (*id == busiest) == is_busiest);
+                those.map(|(_, bytes)| bytes).sum()
+            };
+            assert_eq!(of(&used, true), 0, "{used:?}");
+            assert!(of(&used, false) >= 100_000, "{used:?}");
+
+            let remove = Question {
+                objective: Some(number.to_string()),
+                ..Question::show("objective_remove")
+            };
+            ask(&path, &remove).await.unwrap();
+            let error = ask(&path, &remove).await.unwrap_err();
+            assert!(error.to_string().contains("objective list"), "{error}");
+            assert_eq!(session.objectives(), []);
+        };
+        let limit = tokio::time::sleep(Duration::from_secs(60));
+        tokio::select! {
+            () = asking => {}
+            () = control.serve(&a) => {}
+            () = limit => panic!("it takes too long"),
+        }
+    }
+}
