@@ -306,7 +306,7 @@ impl Layer {
             allow,
             control: self.control.unwrap_or_else(|| default_control(&variable)),
             receive: self.receive,
-            objectives: self.session.objectives.clone(),
+            objectives: self.session.objectives,
             peers,
             engine,
         })

@@ -57,23 +57,38 @@ impl Standing {
         before: &Fields,
         news: &[(&str, FieldValue<'_>)],
     ) -> Result<Fields, VocabularyError> {
-        let mut vocabulary = self.set.vocabulary().clone();
+        let known = self.set.vocabulary();
+        let is_known = |name: &str, kind: Type| {
+            let id = known.field(name)?;
+            let field = &known.fields()[usize::from(id.0)];
+            (field.value == kind).then_some(id)
+        };
+        let is_news =
+            |(name, value): &(&str, FieldValue<'_>)| is_known(name, value.kind()).is_none();
+        if news.iter().any(is_news) {
+            // All of them, or none.
+            let mut trial = known.clone();
+            for (name, value) in news {
+                trial.declare(name, value.kind())?;
+            }
+            for (name, value) in news {
+                self.set.declare(name, value.kind())?;
+            }
+        }
         let mut values = before.values().to_vec();
         for (name, value) in news {
-            let (kind, number) = match *value {
-                FieldValue::Number(number) => (Type::Numeric, number),
-                FieldValue::Boolean(truth) => (Type::Boolean, f64::from(u8::from(truth))),
-                FieldValue::Text(text) => (Type::String, symbol(text)),
+            let Some(id) = self.set.vocabulary().field(name) else {
+                continue;
             };
-            let at = usize::from(vocabulary.declare(name, kind)?.0);
+            let at = usize::from(id.0);
             if values.len() <= at {
                 values.resize(at + 1, f64::NAN);
             }
-            values[at] = number;
-        }
-        // The same calls again cannot fail.
-        for (name, value) in news {
-            self.set.declare(name, value.kind())?;
+            values[at] = match *value {
+                FieldValue::Number(number) => number,
+                FieldValue::Boolean(truth) => f64::from(u8::from(truth)),
+                FieldValue::Text(text) => symbol(text),
+            };
         }
         Ok(Fields::new(&values))
     }

@@ -177,7 +177,8 @@ impl Session {
         self.planning.is_on = look_ahead.is_some();
         self.scheduler.begin(&view, changes);
         self.send.clear_touched();
-        if let Some(look_ahead) = look_ahead {
+        let has_slot = scratch.channels.iter().any(|channel| channel.slots > 0);
+        if let Some(look_ahead) = look_ahead.filter(|_| has_slot && !scratch.streams.is_idle()) {
             self.plan(now, scratch, look_ahead);
         }
         let mut sent_since_plan = 0;
