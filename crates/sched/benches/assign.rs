@@ -1,17 +1,21 @@
 //! What objective-driven scheduling costs: `cargo bench -p anabranch-sched --bench assign`.
 //!
 //! One cycle from nothing: objectives evaluated, ADUs assigned, ties broken; with and without an objective over
-//! several ADUs. And the assignment alone: made from nothing, and kept while one slot is used and another comes. Prints one
+//! several ADUs. Decisions per packet, as a session asks for them. And the assignment alone: made from nothing, and kept while one slot is used and another comes. Prints one
 //! JSON object in the lab's shape. Times are wall-clock times of one thread, the median of several runs with the
 //! smallest and the largest; quote ratios, and never across machines.
 
 mod common;
 
-use std::{hint::black_box, time::Instant as Clock};
+use std::{
+    hint::black_box,
+    time::{Duration, Instant as Clock},
+};
 
-use anabranch_base::{Random, Seed, StreamId};
+use anabranch_base::{ChannelId, Instant, Random, Seed, StreamId};
 use anabranch_hose::{Limits, Objectives, Vocabulary};
 use anabranch_sched::{
+    Changes, ChannelView, Decision, Policy, Priority, StreamView, View,
     assign::Matching,
     objective::{Adu, Assign, Correlation, Cycle, Fields, Planner, RandomWalk, Schedule, Slot},
 };
@@ -131,6 +135,67 @@ fn cycles(size: usize, count: u32, rows: &mut Vec<Value>) {
     }
 }
 
+/// A run of decisions as a session asks for it: a cycle is planned, and what goes into the slots that exist (a quarter)
+/// is sent. Per packet.
+fn decisions(size: usize, count: u32, rows: &mut Vec<Value>) {
+    const OBJECTIVES: usize = 20;
+    let mut random = Seed(1).stream("cycle");
+    let cycle = cycle(size, OBJECTIVES, &mut random);
+    let mut objectives = objectives(OBJECTIVES, false);
+    let channel = |index: u32| ChannelView {
+        id: ChannelId(u64::from(index)),
+        slots: size,
+        packet_bytes: 1_400,
+        rtt_smoothed: Duration::from_millis(u64::from(900 - 100 * index)),
+        rtt_min: Duration::from_millis(u64::from(900 - 100 * index)),
+        rtt_variation: Duration::from_millis(20),
+        rate_bytes_per_s: 1e6,
+        window_bytes: 100_000,
+        in_flight_bytes: 50_000,
+        loss: 0.01 * f64::from(index),
+    };
+    let channels: Vec<ChannelView> = (0..CHANNELS).map(channel).collect();
+    let stream = |id: usize| StreamView {
+        id: StreamId(id as u64),
+        priority: Priority::NORMAL,
+        weight: 100,
+        backlog_bytes: 1_000_000,
+        deadline: None,
+        pinned: None,
+        claim: None,
+    };
+    let streams: Vec<StreamView> = (0..OBJECTIVES).map(stream).collect();
+    let mut scheduler = Policy::Assign.build(Seed(1));
+    let mut run = || {
+        let view = View {
+            now: Instant::from_secs(1),
+            channels: &channels,
+            streams: &streams,
+        };
+        let mut sent = 0_u32;
+        scheduler.prepare(&objectives);
+        scheduler.begin(&view, Changes::Only(&[]));
+        scheduler.plan(&view, black_box(&cycle), &mut objectives);
+        while let Decision::SendAdu {
+            stream, channels, ..
+        } = scheduler.next(&view)
+        {
+            scheduler.sent(&view, stream, channels, 768);
+            sent += 1;
+        }
+        sent
+    };
+    let sent = run();
+    let mut row = row("decisions_assign", size, OBJECTIVES, count, || {
+        black_box(run());
+    });
+    for key in ["ns_median", "ns_min", "ns_max"] {
+        row[key] = json!(row[key].as_f64().unwrap_or_default() / f64::from(sent.max(1)));
+    }
+    row["packets"] = json!(sent);
+    rows.push(row);
+}
+
 /// The assignment alone, of values that are all different.
 fn matchings(size: usize, count: u32, rows: &mut Vec<Value>) {
     let mut random = Seed(1).stream("values");
@@ -170,6 +235,8 @@ fn main() {
     let mut rows = Vec::new();
     cycles(64, 200, &mut rows);
     cycles(512, 5, &mut rows);
+    decisions(64, 200, &mut rows);
+    decisions(512, 5, &mut rows);
     matchings(64, 200, &mut rows);
     matchings(512, 5, &mut rows);
     common::print("assign", &rows);

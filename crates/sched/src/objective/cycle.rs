@@ -135,11 +135,7 @@ impl Cycle {
     }
 
     fn of_adu(&self, adu: &Adu, slot: Option<&Slot>, fate: Fate, fact: AduFact) -> f64 {
-        let of_slot = |answer: &dyn Fn(&Slot) -> f64| slot.map_or(f64::NAN, answer);
-        let of_channel = |answer: &dyn Fn(&Channel) -> f64| {
-            let channel = slot.and_then(|slot| self.channels.get(slot.channel as usize));
-            channel.map_or(f64::NAN, answer)
-        };
+        let channel = || slot.and_then(|slot| self.channels.get(slot.channel as usize));
         let latency = |slot: &Slot| adu.waited_ms + slot.wait_ms + slot.round_trip_ms;
         match (fact, fate) {
             (AduFact::StreamId, _) => adu.stream.0 as f64,
@@ -148,30 +144,34 @@ impl Cycle {
             (AduFact::QueueDelay, _) => adu.waited_ms,
             (AduFact::Deadline, _) => adu.deadline_ms,
             (AduFact::Field(id), _) => field(adu.fields.values(), id),
-            (AduFact::Loss, Fate::Open) => of_slot(&|slot| slot.loss),
+            (AduFact::Loss, Fate::Open) => slot.map_or(f64::NAN, |slot| slot.loss),
             (AduFact::Loss, Fate::Acked { .. }) => 0.0,
             (AduFact::Loss, Fate::Lost) => 1.0,
             (AduFact::Latency, Fate::Acked { latency_ms }) => latency_ms,
-            (AduFact::Latency, _) => of_slot(&latency),
+            (AduFact::Latency, _) => slot.map_or(f64::NAN, latency),
             (AduFact::Jitter, Fate::Acked { .. }) => 0.0,
-            (AduFact::Jitter, _) => of_slot(&|slot| slot.deviation_ms),
+            (AduFact::Jitter, _) => slot.map_or(f64::NAN, |slot| slot.deviation_ms),
             (AduFact::Late, Fate::Acked { latency_ms }) => {
                 f64::from(u8::from(latency_ms > adu.deadline_ms))
             }
             (AduFact::Late, Fate::Lost) => 1.0,
-            (AduFact::Late, Fate::Open) => of_slot(&|slot| {
+            (AduFact::Late, Fate::Open) => slot.map_or(f64::NAN, |slot| {
                 let margin = adu.deadline_ms - latency(slot);
                 1.0 - (1.0 - slot.loss) * in_time(margin, slot.deviation_ms)
             }),
-            (AduFact::Cost, _) => of_slot(&|slot| slot.cost(adu.bytes)),
-            (AduFact::ChannelId, _) => of_channel(&|channel| channel.id as f64),
-            (AduFact::ChannelName, _) => of_channel(&|channel| channel.name),
-            (AduFact::ChannelTechnology, _) => of_channel(&|channel| channel.technology),
-            (AduFact::ChannelMetered, _) => {
-                of_channel(&|channel| f64::from(u8::from(channel.is_metered)))
+            (AduFact::Cost, _) => slot.map_or(f64::NAN, |slot| slot.cost(adu.bytes)),
+            (AduFact::ChannelId, _) => channel().map_or(f64::NAN, |channel| channel.id as f64),
+            (AduFact::ChannelName, _) => channel().map_or(f64::NAN, |channel| channel.name),
+            (AduFact::ChannelTechnology, _) => {
+                channel().map_or(f64::NAN, |channel| channel.technology)
             }
-            (AduFact::ChannelRate, _) => of_channel(&|channel| channel.rate_bps),
-            (AduFact::ChannelField(id), _) => of_channel(&|channel| field(&channel.fields, id)),
+            (AduFact::ChannelMetered, _) => {
+                channel().map_or(f64::NAN, |channel| f64::from(u8::from(channel.is_metered)))
+            }
+            (AduFact::ChannelRate, _) => channel().map_or(f64::NAN, |channel| channel.rate_bps),
+            (AduFact::ChannelField(id), _) => {
+                channel().map_or(f64::NAN, |channel| field(&channel.fields, id))
+            }
         }
     }
 }

@@ -157,6 +157,42 @@ fn a_packet_that_does_not_fit_is_not_sent() {
 }
 
 #[test]
+fn an_adu_that_is_bound_to_a_channel_goes_nowhere_else() {
+    let mut cycle = cycle();
+    cycle.adus[0].only = Some(2);
+    cycle.adus[3].only = Some(7);
+    let mut walk = RandomWalk::new(25, Seed(1).stream("walk"));
+    for planner in [&mut walk as &mut dyn Planner, &mut Assign::default()] {
+        let schedule = plan(planner, &cycle, &mut objectives(X1));
+        assert!(schedule[0].is_none_or(|slot| slot == 2), "{schedule:?}");
+        assert_eq!(schedule[3], None, "its channel has no slot");
+    }
+    let schedule = plan(&mut Assign::default(), &cycle, &mut objectives(X1));
+    assert_eq!(schedule[0], Some(2));
+}
+
+#[test]
+fn of_equals_those_whose_turn_it_is_take_the_slots_that_exist() {
+    let mut cycle = cycle();
+    for slot in &mut cycle.slots[1..] {
+        slot.wait_ms = 5.0;
+        slot.confidence = 0.9;
+    }
+    for first in 0..4 {
+        for (at, adu) in cycle.adus.iter_mut().enumerate() {
+            adu.turn = ((at + 4 - first) % 4) as u32;
+        }
+        let schedule = plan(&mut Assign::default(), &cycle, &mut objectives(X2));
+        // Stream 3 has an objective, and the slot that exists loses least.
+        assert_eq!(schedule[3], Some(0));
+        cycle.adus[3].stream = StreamId(9);
+        let schedule = plan(&mut Assign::default(), &cycle, &mut objectives(X2));
+        assert_eq!(schedule[first], Some(0), "{schedule:?}");
+        cycle.adus[3].stream = StreamId(3);
+    }
+}
+
+#[test]
 fn what_is_known_of_the_history_counts() {
     let mut cycle = cycle();
     cycle.correlation.set_apart(0, vec![0.5]);

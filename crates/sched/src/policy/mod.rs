@@ -89,7 +89,7 @@ pub trait Scheduler: Send + fmt::Debug {
         None
     }
 
-    /// What there is to decide about: ADUs that may be sent now, slots that exist and those that are expected. Slots'
+    /// What there is to decide about, when there is a slot and something waits: ADUs that may be sent now, slots that exist and those that are expected. Slots'
     /// channels are indices into [`View::channels`].
     fn plan(&mut self, view: &View<'_>, cycle: &Cycle, objectives: &mut Objectives) {
         let _ = (view, cycle, objectives);

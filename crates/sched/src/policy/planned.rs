@@ -217,29 +217,31 @@ impl Planned {
         self.left = if self.by_assignment { real } else { 0 };
         self.awaited = ChannelMask::NONE;
         let mut wait_ms = f64::INFINITY;
+        let mut has_left = false;
         for (at, (adu, slot)) in cycle.adus.iter().zip(&self.schedule).enumerate() {
             let slot = slot.map(|slot| &cycle.slots[slot as usize]);
-            let Some(slot) = slot else {
-                continue;
-            };
-            if slot.is_phantom() {
-                wait_ms = wait_ms.min(slot.wait_ms);
-                if self.is_concerned(adu.stream) {
-                    self.awaited = self.awaited.with(slot.channel as usize);
-                }
+            if !self.is_concerned(adu.stream) {
                 continue;
             }
-            if self.is_concerned(adu.stream) {
-                self.left = self.left.saturating_sub(1);
-                self.entries
-                    .push(entry(view, adu, slot.channel, self.concerned[at].1));
+            match slot {
+                Some(slot) if !slot.is_phantom() => {
+                    self.left = self.left.saturating_sub(1);
+                    self.entries
+                        .push(entry(view, adu, slot.channel, self.concerned[at].1));
+                }
+                Some(phantom) => {
+                    has_left = true;
+                    wait_ms = wait_ms.min(phantom.wait_ms);
+                    self.awaited = self.awaited.with(phantom.channel as usize);
+                }
+                None => has_left = true,
             }
         }
         self.entries
             .sort_unstable_by_key(|entry| std::cmp::Reverse((entry.turn, entry.stream, entry.adu)));
         self.wakes_at = if self.period > Duration::ZERO {
             Some(view.now + self.period)
-        } else if self.entries.len() < cycle.adus.len() {
+        } else if has_left {
             let wait = wait_ms.min(WAKE_MAX.as_secs_f64() * 1e3) / 1e3;
             Some(view.now + Duration::from_secs_f64(wait).max(WAKE_MIN))
         } else {
@@ -277,7 +279,7 @@ impl Scheduler for Planned {
         self.is_free = self.by_assignment && !shapes.any(is_about_adus);
         self.entries.clear();
         self.left = 0;
-        if self.is_free {
+        if self.period.is_zero() {
             self.wakes_at = None;
         }
         (!self.is_free).then_some(self.look_ahead)
