@@ -26,12 +26,12 @@ Objectives count under the policies assign and random_walk. Exit codes: 2 when t
         #[arg(value_name = "FILE")]
         file: String,
         #[command(flatten)]
-        asking: Asking,
+        asking: Where,
     },
     /// What is in force.
     List {
         #[command(flatten)]
-        asking: Asking,
+        asking: Where,
     },
     /// Take an objective out of force, and release what it was promised.
     Remove {
@@ -39,12 +39,12 @@ Objectives count under the policies assign and random_walk. Exit codes: 2 when t
         #[arg(value_name = "OBJECTIVE")]
         objective: String,
         #[command(flatten)]
-        asking: Asking,
+        asking: Where,
     },
 }
 
 #[derive(Debug, clap::Args)]
-struct Asking {
+struct Where {
     #[command(flatten)]
     control: control::Asking,
     /// The session, such as session-0 [default: each].
