@@ -62,8 +62,14 @@ impl EarliestArrival {
         &self.outlook
     }
 
-    /// The next decision about the streams whose turn is open. [`look`](Self::look) goes before it.
-    pub(super) fn next(&mut self, view: &View<'_>, turn: impl Fn(&StreamView) -> Turn) -> Decision {
+    /// The next decision about the streams that are `eligible` in this run, and whose turn is open. [`look`](Self::look)
+    /// goes before it.
+    pub(super) fn next(
+        &mut self,
+        view: &View<'_>,
+        eligible: impl Fn(&StreamView) -> bool,
+        turn: impl Fn(&StreamView) -> Turn,
+    ) -> Decision {
         let outlook = &self.outlook;
         let picked = self.queue.next(view, |place| {
             let stream = &view.streams[place];

@@ -207,7 +207,7 @@ impl Planned {
     }
 
     fn is_concerned(&self, stream: StreamId) -> bool {
-        !self.by_assignment || self.streams.binary_search(&stream).is_ok()
+        !self.by_assignment || is_among(&self.streams, stream)
     }
 
     /// Takes what goes into slots that exist.
@@ -259,6 +259,10 @@ impl Planned {
         let waiting = &view.streams[stream];
         (waiting.is_waiting() && waiting.may_use(channel)).then_some((stream, channel))
     }
+}
+
+fn is_among(streams: &[StreamId], stream: StreamId) -> bool {
+    streams.binary_search(&stream).is_ok()
 }
 
 fn entry(view: &View<'_>, adu: &Adu, channel: u32, is_alone: bool) -> Entry {
@@ -337,8 +341,10 @@ impl Scheduler for Planned {
             channels: &self.channels,
             ..*view
         };
+        // Only by assignment is anything left.
+        let concerned = &self.streams;
         self.promised
-            .next_of(&view, |stream| !self.is_concerned(stream.id))
+            .next_of(&view, |stream| !is_among(concerned, stream.id))
     }
 
     fn company(&mut self, view: &View<'_>, channels: ChannelMask, room: usize) -> Option<Company> {
