@@ -12,12 +12,15 @@
 //! | [`turns`] | [`Turns`]: of which streams the ADUs of a cycle are |
 //! | [`random_walk`] | the published search: the best of 25 random schedules |
 //! | [`assign`] | ours: the exact assignment under objectives over one ADU, then local search under the others |
+//! | `table`, `local` | what each ADU is worth in each slot by itself; that search |
 
 pub mod assign;
 pub mod correlation;
 pub mod cycle;
+mod local;
 pub mod random_walk;
 pub mod slot;
+mod table;
 #[cfg(test)]
 mod tests;
 pub mod turns;
