@@ -21,6 +21,7 @@
 //! | `session` | a session: its channels, streams, pump |
 //! | `send`, `recv` | the two halves of a stream |
 //! | `flight` | which fragments are in which packet |
+//! | [`journal`] | what was sent when, by which channel, and what became of it |
 //! | `knobs` | [`Knobs`]: what may be changed of an open stream |
 //! | `links` | which paths to keep open, and when to dial again |
 //! | [`objective`] | objectives as applications inject them, header fields |
@@ -35,6 +36,7 @@ pub mod config;
 pub mod engine;
 pub mod event;
 mod flight;
+pub mod journal;
 mod knobs;
 mod links;
 mod measure;

@@ -9,6 +9,7 @@ use super::{CODE_APPLICATION, CODE_CHANNEL_ONLY, Engine, find};
 use crate::{
     config::CHANNELS_MAX,
     event::{Adu, SendError, SessionCloseReason, StreamError},
+    journal::Entry,
     knobs::Knobs,
     links::{Link, LinkState},
     objective::{self, FieldValue, Injected, ObjectiveError, ObjectiveId},
@@ -438,6 +439,24 @@ impl Engine {
     ) -> Result<(), StreamError> {
         self.session(session)?.set_scheduler(scheduler);
         Ok(())
+    }
+
+    /// Begins to keep a journal of what a session sends and of what becomes of it, or ends it. While it is kept,
+    /// each packet costs O(fragments) more; up to a million entries wait for [`Engine::take_journal`].
+    ///
+    /// # Errors
+    /// No such session.
+    pub fn keep_journal(&mut self, session: SessionId, is_wanted: bool) -> Result<(), StreamError> {
+        self.session(session)?.keep_journal(is_wanted);
+        Ok(())
+    }
+
+    /// What happened since the last call, in order of time; nothing unless [`Engine::keep_journal`] was called.
+    pub fn take_journal(&mut self, session: SessionId) -> Vec<Entry> {
+        match self.sessions.get_mut(&session) {
+            Some(session) => session.take_journal(),
+            None => Vec::new(),
+        }
     }
 
     /// Ids of all sessions.

@@ -9,6 +9,7 @@ use super::Session;
 use crate::{
     event::Event,
     flight::{Item, Packet},
+    journal::{Entry, What},
     send::Receipt,
     wire::Control,
 };
@@ -29,6 +30,17 @@ impl Session {
             return;
         };
         self.dirty = true;
+        if let Some(journal) = &mut self.journal {
+            journal.note(Entry {
+                at: now,
+                channel,
+                container: fate.container,
+                what: match fate.outcome {
+                    Outcome::Acked { rtt } => What::Acked { rtt },
+                    Outcome::Lost => What::Lost,
+                },
+            });
+        }
         match fate.outcome {
             Outcome::Acked { rtt } => {
                 let (number, bytes) = (fate.container, packet.wire_bytes);

@@ -47,6 +47,7 @@ use crate::{
     config::{Config, INITIAL_SESSION_CREDIT_BYTES},
     event::{Event, SessionCloseReason},
     flight::Flight,
+    journal::{Entry, Journal},
     links::LinkState,
     measure::Measures,
     promise::Promises,
@@ -208,6 +209,8 @@ pub(crate) struct Session {
     objectives: objectives::Standing,
     planning: planning::Planning,
     seed: Seed,
+    /// Kept while somebody wants it.
+    journal: Option<Box<Journal>>,
     scratch: pump::Scratch,
 }
 
@@ -272,6 +275,7 @@ impl Session {
             dirty: true,
             pump_at: None,
             shares: shares::Shares::new(now),
+            journal: None,
             scratch: pump::Scratch::default(),
         };
         session.control.push_back(Control::Hello {
@@ -405,6 +409,18 @@ impl Session {
         self.scheduler = scheduler;
         self.promises.on_channels_changed();
         self.dirty = true;
+    }
+
+    /// Begins to keep a journal, or ends it.
+    pub(crate) fn keep_journal(&mut self, is_wanted: bool) {
+        self.journal = is_wanted.then(Box::default);
+    }
+
+    /// The journal's entries since the last call.
+    pub(crate) fn take_journal(&mut self) -> Vec<Entry> {
+        self.journal
+            .as_mut()
+            .map_or_else(Vec::new, |journal| journal.take())
     }
 
     fn session_credit(&self) -> u64 {

@@ -7,7 +7,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_channel::{Endpoint, QueueGoal};
+use anabranch_channel::{Channel, Endpoint, QueueGoal};
 use anabranch_sched::{
     Changes, ChannelMask, ChannelView, Company, Decision, StreamView, View, arrival,
 };
@@ -550,6 +550,10 @@ impl Session {
         self.measures
             .sent(packet.sent_at, member.id, builder.bytes.len());
         let number = channel.send(builder.bytes);
+        if let Some(journal) = &mut self.journal {
+            let view = channel_view(channel, (member.id, 0, 0));
+            journal.note_sent(&view, number, &packet);
+        }
         member.flight.push(number, packet);
     }
 
@@ -685,21 +689,11 @@ impl Session {
                 continue;
             };
             let slots = channel.slots(now);
-            let stats = channel.stats();
-            windows += stats.window_bytes as usize;
+            let packet_bytes = capacity.saturating_sub(HEADER_BYTES_MAX + 8);
+            let view = channel_view(channel, (member.id, slots, packet_bytes));
+            windows += view.window_bytes as usize;
             scratch.places.push((index, capacity));
-            scratch.channels.push(ChannelView {
-                id: member.id,
-                slots,
-                packet_bytes: capacity.saturating_sub(HEADER_BYTES_MAX + 8),
-                rtt_smoothed: stats.rtt_smoothed,
-                rtt_min: stats.rtt_min,
-                rtt_variation: stats.rtt_variation,
-                rate_bytes_per_s: stats.rate_delivered.as_bytes_per_s(),
-                window_bytes: stats.window_bytes,
-                in_flight_bytes: stats.in_flight_bytes,
-                loss: stats.loss_fraction(),
-            });
+            scratch.channels.push(view);
         }
         let ids = || scratch.channels.iter().map(|channel| channel.id);
         if !ids().eq(scratch.channels_before.iter().copied()) {
@@ -738,6 +732,26 @@ impl Session {
             let wake = self.scheduler.wakes_at();
             self.pump_at = [self.pump_at, wake].into_iter().flatten().min();
         }
+    }
+}
+
+/// A channel with so many slots for packets of so many application bytes.
+fn channel_view(
+    channel: &mut Channel,
+    (id, slots, packet_bytes): (ChannelId, usize, usize),
+) -> ChannelView {
+    let stats = channel.stats();
+    ChannelView {
+        id,
+        slots,
+        packet_bytes,
+        rtt_smoothed: stats.rtt_smoothed,
+        rtt_min: stats.rtt_min,
+        rtt_variation: stats.rtt_variation,
+        rate_bytes_per_s: stats.rate_delivered.as_bytes_per_s(),
+        window_bytes: stats.window_bytes,
+        in_flight_bytes: stats.in_flight_bytes,
+        loss: stats.loss_fraction(),
     }
 }
 

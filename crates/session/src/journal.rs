@@ -1,0 +1,97 @@
+//! What left a session, when and by which channel, and what became of it: for whoever wants to know why something
+//! came late.
+
+use std::time::Duration;
+
+use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_sched::{ChannelView, arrival};
+
+use crate::flight::{Item, Packet};
+
+/// Entries kept until the host takes them; later ones are left out.
+const ENTRIES_MAX: usize = 1 << 20;
+
+/// Something that happened to a container.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry {
+    /// When.
+    pub at: Instant,
+    /// The channel of the container.
+    pub channel: ChannelId,
+    /// The container's number there; unique within the channel.
+    pub container: u64,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened to a container.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum What {
+    /// It left with this fragment; one entry for each fragment in it.
+    Sent {
+        /// The stream.
+        stream: StreamId,
+        /// The ADU's number in its stream.
+        sequence: u64,
+        /// Where in the ADU the fragment begins, in bytes.
+        offset: usize,
+        /// The fragment's application bytes.
+        bytes: usize,
+        /// A second copy, sent before the first was known to be lost.
+        is_copy: bool,
+        /// When it was expected to arrive, from its leaving (`anabranch_sched::arrival::one_way`).
+        expected: Duration,
+    },
+    /// It was acknowledged this long after it left.
+    Acked {
+        /// The round trip.
+        rtt: Duration,
+    },
+    /// It was declared lost.
+    Lost,
+}
+
+/// Entries that wait for the host, 2²⁰ at most. Key: session.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    entries: Vec<Entry>,
+}
+
+impl Journal {
+    pub(crate) fn note(&mut self, entry: Entry) {
+        if self.entries.len() < ENTRIES_MAX {
+            self.entries.push(entry);
+        }
+    }
+
+    /// A container left on a channel that looks like this.
+    pub(crate) fn note_sent(&mut self, channel: &ChannelView, container: u64, packet: &Packet) {
+        for item in packet.items() {
+            let Item::Fragment {
+                place,
+                length,
+                is_copy,
+            } = *item
+            else {
+                continue;
+            };
+            self.note(Entry {
+                at: packet.sent_at,
+                channel: channel.id,
+                container,
+                what: What::Sent {
+                    stream: place.stream,
+                    sequence: place.sequence,
+                    offset: place.offset,
+                    bytes: length,
+                    is_copy,
+                    expected: arrival::one_way(channel),
+                },
+            });
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.entries)
+    }
+}
