@@ -8,7 +8,7 @@ use anabranch_lab::{
     corpus::{Corpus, DATA_FOLDERS},
     output::{Page, to_csv},
     parallel,
-    streams::show::WINDOW,
+    streams::show::{FRAME, WINDOW},
 };
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -278,8 +278,10 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 fn table(results: &[Results]) -> String {
     let rows = results.iter().flat_map(|result| &result.rows);
     // Rows that are there for plots would drown the others.
-    let (hidden, rows): (Vec<&Row>, Vec<&Row>) =
-        rows.partition(|row| row.get("kind").is_some_and(|kind| kind == WINDOW));
+    let (hidden, rows): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| {
+        row.get("kind")
+            .is_some_and(|kind| kind == WINDOW || kind == FRAME)
+    });
     let mut fields: Vec<&str> = Vec::new();
     for key in rows.iter().flat_map(|row| row.keys()) {
         if !fields.contains(&key.as_str()) {
@@ -323,7 +325,8 @@ fn table(results: &[Results]) -> String {
     let mut text = formatted.join("\n");
     if !hidden.is_empty() {
         let count = hidden.len();
-        text += &format!("\nand {count} rows of single windows; --json and --out show them");
+        text +=
+            &format!("\nand {count} rows of single windows and frames; --json and --out show them");
     }
     text
 }

@@ -14,7 +14,10 @@ use crate::{
     },
     streams::{
         Algorithm, Scene, Timing, measure,
-        show::{distinct, distribution_plot, find, path_rows, stream_rows, time_plot, window_rows},
+        show::{
+            distinct, distribution_plot, find, late_rows, path_rows, stream_rows, time_plot,
+            window_rows,
+        },
     },
 };
 
@@ -88,6 +91,7 @@ fn run(options: &Options<'_>) -> Vec<Row> {
     }
     for (algorithm, measured) in algorithms.iter().zip(&runs) {
         let labels = [("algorithm", algorithm.name())];
+        rows.extend(measured.iter().flat_map(|m| late_rows(&labels, m)));
         rows.extend(measured.iter().flat_map(|m| window_rows(&labels, m)));
     }
     rows

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use anabranch_base::{Instant, Seed};
+use anabranch_base::{Instant, Seed, StreamId};
 use anabranch_sched::policy::Opt;
 use anabranch_session::{AllowList, Config, Explanation, Link};
 use anabranch_sim::{World, topology::TopologyError};
 
 use super::{
     algorithm::Algorithm,
-    apps::{Collector, Feeder, Schedule},
+    apps::{Collector, Feed, Feeder, Schedule},
     figures::{FrameBook, StreamFigures, Windows},
+    lateness::{Lateness, Way},
     oracle::Future,
     scene::Scene,
 };
@@ -57,6 +58,10 @@ impl Timing {
 pub struct Measured {
     /// Of each stream, in the order of the source's offers.
     pub streams: Vec<StreamFigures>,
+    /// Of each stream, the ways of its frames that should have arrived in these windows; empty for elastic ones.
+    pub ways: Vec<Vec<Way>>,
+    /// A frame whose delay is longer than this is late.
+    pub delay_max: Duration,
     /// What each stream was promised, and how it was kept by the session's own account, at the end; `None` for
     /// those that asked for nothing.
     pub promises: Vec<Option<Explanation>>,
@@ -125,9 +130,18 @@ pub fn measure(
     }
     let mut arrived: Vec<Vec<u64>> = Vec::new();
     let mut sent_at_first = Vec::new();
+    let mut lateness = Lateness::default();
     for window in 0..=timing.windows {
         world.run_until(first + WINDOW * window as u32);
         arrived.push(arrived_bytes(&mut world, [a, b]));
+        if let Some(session) = world.app::<Feeder>(a).session() {
+            if window == 0 {
+                // The session exists, which is all that could be refused.
+                let _ = world.engine(a).keep_journal(session, true);
+            }
+            let entries = world.engine(a).take_journal(session);
+            lateness.read(&entries, &critical_streams(&mut world, a), delay);
+        }
         if window == 0 {
             sent_at_first = sent_bytes(&mut world, a, &links);
         }
@@ -171,6 +185,19 @@ pub fn measure(
             StreamFigures::new(&grid, &book, &bytes)
         })
         .collect();
+    let ids = feeder.ids();
+    let least = scene.delays().into_iter().min().unwrap_or_default();
+    let ways = feeder.feeds.iter().zip(&ids).map(|(feed, &(_, id))| {
+        let arrivals = arrivals.get(feed.offer.name).map_or(&[][..], Vec::as_slice);
+        let counted = arrivals.iter().filter(|arrival| arrival.at >= first);
+        let ways = counted.filter_map(|arrival| {
+            let frame = *feed.accepted.get(usize::try_from(arrival.sequence).ok()?)?;
+            let times = (feeder.frame_at(frame), arrival.at);
+            lateness.way((id?, arrival.sequence), times, least)
+        });
+        ways.collect()
+    });
+    let ways = ways.collect();
     let seconds = WINDOW.as_secs_f64() * timing.windows as f64;
     let bytes = arrived.last().map_or(0, |last| last.iter().sum::<u64>())
         - arrived.first().map_or(0, |first| first.iter().sum::<u64>());
@@ -182,6 +209,8 @@ pub fn measure(
         .sum();
     Ok(Measured {
         streams,
+        ways,
+        delay_max: delay + period.mul_f64(LATE),
         promises,
         path_shares: sent.iter().map(|bytes| bytes / sent_sum).collect(),
         goodput_bps: bytes as f64 * 8.0 / seconds,
@@ -200,6 +229,15 @@ fn know(world: &mut World, a: usize, links: &[Link], future: &Future) {
             future.assign(report.channel, path);
         }
     }
+}
+
+/// Streams with a target.
+fn critical_streams(world: &mut World, a: usize) -> Vec<StreamId> {
+    let feeder = world.app::<Feeder>(a);
+    let ids = feeder.ids();
+    let critical = |&(feed, _): &(&Feed, _)| feed.offer.is_critical();
+    let streams = feeder.feeds.iter().zip(&ids).filter(critical);
+    streams.filter_map(|(_, &(_, id))| id).collect()
 }
 
 /// Bytes of each stream that are at the receiver, parts of incomplete frames included.
@@ -289,6 +327,27 @@ mod tests {
         }
         // What is promised is known by the session, too.
         assert!(best.promises[0].is_some() && best.promises[2].is_none());
+    }
+
+    #[test]
+    fn the_delay_of_a_frame_is_told_apart() {
+        let measured = run("pgos", [8.0, 6.0]);
+        assert!(
+            measured.ways[2].is_empty(),
+            "nobody waits for elastic frames"
+        );
+        let least_s = 0.02;
+        for ways in &measured.ways[..2] {
+            // Those that were sent before the first window are not known.
+            assert!(ways.len() >= 8 * 25 - 5, "{}", ways.len());
+            for way in ways {
+                let parts_s: f64 = way.parts.iter().map(Duration::as_secs_f64).sum();
+                // Acknowledgements may be held back for 4 ms, and frames sent in part twice count once.
+                let off_s = (way.delay.as_secs_f64() - least_s - parts_s).abs();
+                assert!(off_s < 0.006, "{way:?}");
+                assert!(way.first_left <= way.last_left[0], "{way:?}");
+            }
+        }
     }
 
     #[test]

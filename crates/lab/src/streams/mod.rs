@@ -9,11 +9,13 @@
 //! | [`oracle`] | what the optimum knows of the future |
 //! | [`mod@measure`] | one run |
 //! | [`figures`] | what windows and frames come to |
+//! | [`lateness`] | why frames came late |
 //! | [`show`] | rows and curves that several experiments have in common |
 
 pub mod algorithm;
 pub mod apps;
 pub mod figures;
+pub mod lateness;
 pub mod measure;
 pub mod oracle;
 pub mod scene;

@@ -1,11 +1,14 @@
 //! Rows and curves of runs.
 
+use std::time::Duration;
+
 use anabranch_base::Seed;
 use anabranch_session::{Explanation, Term};
 use serde_json::{Value, json};
 
 use super::{
     figures::{exceeded, mean_and_deviation},
+    lateness::{Cause, Way},
     measure::{self, Measured, Timing},
     scene::Scene,
 };
@@ -18,7 +21,10 @@ use crate::{
 pub const STREAM: &str = "stream";
 /// The kind of rows that say what arrived in one window; for plots.
 pub const WINDOW: &str = "window";
-
+/// The kind of rows that say why frames of a stream were late.
+pub const LATE: &str = "late";
+/// The kind of rows that say why one frame was late.
+pub const FRAME: &str = "frame";
 /// The kind of rows that say what a path had for us.
 pub const PATH: &str = "path";
 
@@ -97,6 +103,52 @@ pub fn window_rows(labels: &[(&str, &str)], measured: &Measured) -> Vec<Row> {
         row
     };
     (0..windows).map(row).collect()
+}
+
+/// A row for each critical stream that says how many of its frames were late, and which part of the delay of how many of
+/// these was the largest; and a row for each late frame. A frame is late when it misses the window in which it is due.
+pub fn late_rows(labels: &[(&str, &str)], measured: &Measured) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let ms = |time: Duration| rounded(time.as_secs_f64() * 1e3);
+    for (stream, ways) in measured.streams.iter().zip(&measured.ways) {
+        if ways.is_empty() {
+            continue;
+        }
+        let is_late = |way: &&Way| way.delay > measured.delay_max;
+        let late: Vec<&Way> = ways.iter().filter(is_late).collect();
+        let mut row = labelled(LATE, labels);
+        row.insert("stream".into(), json!(stream.name));
+        row.insert("frames".into(), json!(ways.len()));
+        row.insert("late_frames".into(), json!(late.len()));
+        for cause in Cause::ALL {
+            let count = late.iter().filter(|way| way.cause() == cause).count();
+            row.insert(format!("late_by_{}", cause.name()), json!(count));
+        }
+        rows.push(row);
+        for way in late {
+            let mut row = labelled(FRAME, labels);
+            let mut put = |field: &str, value: Value| row.insert(field.to_owned(), value);
+            put("stream", json!(stream.name));
+            put("sequence", json!(way.sequence));
+            put("offered_s", rounded(way.offered_at.as_secs_f64()));
+            put("delay_ms", ms(way.delay));
+            put("packets", json!(way.packets));
+            put("lost_packets", json!(way.lost));
+            put("copied_packets", json!(way.copies));
+            put("first_left_ms", ms(way.first_left));
+            put("last_left_ms", ms(way.last_left[0]));
+            put("last_left_again_ms", ms(way.last_left[1]));
+            put("last_channel", json!(way.last_channel.0));
+            put("last_way_ms", ms(way.last_way));
+            put("last_expected_ms", ms(way.last_expected));
+            for (cause, part) in Cause::ALL.into_iter().zip(way.parts) {
+                put(&format!("{}_ms", cause.name()), ms(part));
+            }
+            put("cause", json!(way.cause().name()));
+            rows.push(row);
+        }
+    }
+    rows
 }
 
 /// A row for each path, and one for all together: what there was for us in the windows that count.

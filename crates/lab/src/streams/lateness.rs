@@ -1,0 +1,189 @@
+//! Why frames came late: the way of every frame of the critical streams, from the sender's journal.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_session::journal::{Entry, What};
+
+/// What took most of the time by which a frame was late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// All of it was there, and waited for an earlier frame of its stream.
+    Order,
+    /// Its latest packet was lost, or overtaken by its copy, and sent again.
+    Repair,
+    /// Its latest packet waited for a slot at the sender.
+    Sender,
+    /// Its latest packet waited in the queues of its path.
+    Path,
+}
+
+impl Cause {
+    /// All, in the order of tables.
+    pub const ALL: [Self; 4] = [Self::Order, Self::Repair, Self::Sender, Self::Path];
+
+    /// One word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Order => "order",
+            Self::Repair => "repair",
+            Self::Sender => "sender",
+            Self::Path => "path",
+        }
+    }
+}
+
+/// The way of one frame.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Its number among those that the stream sent.
+    pub sequence: u64,
+    /// When it was offered.
+    pub offered_at: Instant,
+    /// From then until it could be read.
+    pub delay: Duration,
+    /// Packets that it took, repeats included.
+    pub packets: usize,
+    /// Those declared lost.
+    pub lost: usize,
+    /// Those that were second copies.
+    pub copies: usize,
+    /// From its offer to its first packet's leaving.
+    pub first_left: Duration,
+    /// From its offer until the packet that arrived last first left, and last left.
+    pub last_left: [Duration; 2],
+    /// The channel on which that packet arrived, and the time that it took, queues and all.
+    pub last_channel: ChannelId,
+    /// From leaving to acknowledgement, less the way back.
+    pub last_way: Duration,
+    /// What that was expected to be.
+    pub last_expected: Duration,
+    /// Parts of the delay beyond what an unused path takes, by cause.
+    pub parts: [Duration; 4],
+}
+
+impl Way {
+    /// The largest part of its delay.
+    pub fn cause(&self) -> Cause {
+        let largest = Cause::ALL
+            .into_iter()
+            .zip(self.parts)
+            .max_by_key(|(_, part)| *part);
+        largest.map_or(Cause::Path, |(cause, _)| cause)
+    }
+}
+
+/// One sending of a fragment.
+#[derive(Clone, Copy, Debug)]
+struct Trip {
+    channel: ChannelId,
+    left_at: Instant,
+    expected: Duration,
+    is_copy: bool,
+    /// When it is known to have arrived, or that it was lost.
+    arrived_at: Option<Instant>,
+    is_lost: bool,
+}
+
+/// Fragments by their offset, with what became of each.
+type Pieces = BTreeMap<usize, Vec<Trip>>;
+
+/// Collects journals, and tells the ways of frames in the end.
+#[derive(Debug, Default)]
+pub struct Lateness {
+    frames: BTreeMap<(StreamId, u64), Pieces>,
+    /// What containers in flight carry.
+    carried: HashMap<(ChannelId, u64), Vec<(StreamId, u64, usize)>>,
+}
+
+impl Lateness {
+    /// Takes note of entries of these streams; `back` is the time that acknowledgements take.
+    pub fn read(&mut self, entries: &[Entry], streams: &[StreamId], back: Duration) {
+        for entry in entries {
+            let container = (entry.channel, entry.container);
+            match entry.what {
+                What::Sent {
+                    stream,
+                    sequence,
+                    offset,
+                    is_copy,
+                    expected,
+                    ..
+                } if streams.contains(&stream) => {
+                    let pieces = self.frames.entry((stream, sequence)).or_default();
+                    pieces.entry(offset).or_default().push(Trip {
+                        channel: entry.channel,
+                        left_at: entry.at,
+                        expected,
+                        is_copy,
+                        arrived_at: None,
+                        is_lost: false,
+                    });
+                    let carried = self.carried.entry(container).or_default();
+                    carried.push((stream, sequence, offset));
+                }
+                What::Sent { .. } => {}
+                What::Acked { rtt } => {
+                    let way = rtt.saturating_sub(back);
+                    self.settle(container, |trip| trip.arrived_at = Some(trip.left_at + way));
+                }
+                What::Lost => self.settle(container, |trip| trip.is_lost = true),
+            }
+        }
+    }
+
+    fn settle(&mut self, container: (ChannelId, u64), change: impl Fn(&mut Trip)) {
+        for (stream, sequence, offset) in self.carried.remove(&container).unwrap_or_default() {
+            let pieces = self.frames.get_mut(&(stream, sequence));
+            let trips = pieces.and_then(|pieces| pieces.get_mut(&offset));
+            let is_it = |trip: &&mut Trip| {
+                trip.channel == container.0 && trip.arrived_at.is_none() && !trip.is_lost
+            };
+            if let Some(trip) = trips.and_then(|trips| trips.iter_mut().find(is_it)) {
+                change(trip);
+            }
+        }
+    }
+
+    /// The way of a frame that was offered and could be read at these times, over paths of which the shortest takes
+    /// `least`; `None` if nothing of it is in the journals.
+    pub fn way(
+        &self,
+        (stream, sequence): (StreamId, u64),
+        (offered_at, read_at): (Instant, Instant),
+        least: Duration,
+    ) -> Option<Way> {
+        let pieces = self.frames.get(&(stream, sequence))?;
+        let trips = || pieces.values().flatten();
+        let latest = pieces.values().filter_map(|trips| {
+            let there = trips.iter().filter(|trip| trip.arrived_at.is_some());
+            let best = there.min_by_key(|trip| trip.arrived_at)?;
+            Some((best.arrived_at?, best, trips.first()?))
+        });
+        let (arrived_at, best, first) = latest.max_by_key(|&(at, ..)| at)?;
+        let way = arrived_at.since(best.left_at);
+        let parts = [
+            read_at.since(arrived_at),
+            best.left_at.since(first.left_at),
+            first.left_at.since(offered_at),
+            way.saturating_sub(least),
+        ];
+        Some(Way {
+            sequence,
+            offered_at,
+            delay: read_at.since(offered_at),
+            packets: trips().count(),
+            lost: trips().filter(|trip| trip.is_lost).count(),
+            copies: trips().filter(|trip| trip.is_copy).count(),
+            first_left: trips().map(|trip| trip.left_at).min()?.since(offered_at),
+            last_left: [first, best].map(|trip| trip.left_at.since(offered_at)),
+            last_channel: best.channel,
+            last_way: way,
+            last_expected: best.expected,
+            parts,
+        })
+    }
+}
