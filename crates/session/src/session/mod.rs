@@ -27,6 +27,7 @@ mod observed;
 mod planning;
 mod promises;
 mod pump;
+mod rhythm;
 mod shares;
 mod slots;
 mod streams;
@@ -209,6 +210,7 @@ pub(crate) struct Session {
     objectives: objectives::Standing,
     planning: planning::Planning,
     seed: Seed,
+    rhythms: rhythm::Rhythms,
     /// Kept while somebody wants it.
     journal: Option<Box<Journal>>,
     scratch: pump::Scratch,
@@ -275,6 +277,7 @@ impl Session {
             dirty: true,
             pump_at: None,
             shares: shares::Shares::new(now),
+            rhythms: rhythm::Rhythms::default(),
             journal: None,
             scratch: pump::Scratch::default(),
         };

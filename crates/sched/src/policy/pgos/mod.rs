@@ -15,9 +15,14 @@
 //! over all paths whenever its own has no slot for a millisecond, because a slot exists here only when a
 //! packet may leave. So a packet of a stream that may be divided goes where it is expected first, be it
 //! late or not, and whether or not its own path has a slot: to another path when it arrives there before its own could have
-//! delivered what the stream has waiting, and never to one that is slower than waiting. A packet of a stream that is not to
+//! delivered what the stream has waiting, and never to one that is slower than waiting. What waits for another path in this way
+//! does not hold back what is scheduled behind it on its own; and on the other path it goes before streams that it
+//! precedes, once it is due: a frame of few packets would otherwise wait until a large one beside it is gone. A packet of a stream that is not to
 //! be divided leaves its path only when it is late and the path stands still; that path then backs off, for
 //! twice as long each time, and what is scheduled on it may leave at once.
+//!
+//! Before a frame of promised streams is expected, elastic data stays away from paths whose queue will last until then; see
+//! [`hold`].
 //!
 //! A decision about promised streams costs O(channels), O(channels²) at worst where each path's first packet may be
 //! divided; keeping the order of a path O(log of its shares), which are a few steps; see [`turns`]. Beginning a run of the pump costs O(streams that changed · log streams): queues
@@ -25,6 +30,7 @@
 //! each that prefers to wait, once in a run; one about streams that wait for a promise O(promised streams). Nothing is allocated but
 //! by [`Scheduler::remap`], and for streams that are new.
 
+mod hold;
 mod path;
 #[cfg(test)]
 mod replay;
@@ -38,7 +44,8 @@ use std::time::Duration;
 use anabranch_base::{ChannelId, Instant, StreamId};
 
 use self::{
-    path::{Head, Path},
+    hold::Hold,
+    path::{DUE, Head, Path},
     share::{Nanos, Share, nanos},
 };
 use super::{
@@ -105,6 +112,7 @@ pub(super) struct Pgos {
     begun_at: Nanos,
     /// Some of the promised streams are on no path yet.
     has_afloat: bool,
+    hold: Hold,
     /// A run has begun since the last mapping, and the streams that are ready have entered.
     has_entered: bool,
 }
@@ -238,18 +246,13 @@ impl Pgos {
     /// precedence decides.
     fn scheduled(&mut self, view: &View<'_>, now: Nanos) -> Option<Decision> {
         let here = self.scheduled_here(view, now);
-        if let Some(turn) = here
-            && !self.is_late(turn.share, now)
-        {
-            self.paths[turn.path].recover();
-            return Some(self.send(turn));
-        }
-        let elsewhere = self.scheduled_elsewhere(view, now);
+        let is_here_late = here.is_some_and(|here| self.is_late(here.share, now));
+        let first = here.map(|here| self.shares[here.share].owner);
+        let elsewhere = self.scheduled_elsewhere(view, now, first);
         let goes_first = |turn: &Packet| {
-            here.is_none_or(|here| {
-                let owner = |packet: &Packet| self.shares[packet.share].owner;
-                self.is_late(turn.share, now) && owner(turn) < owner(&here)
-            })
+            let is_late = self.is_late(turn.share, now);
+            let may_split = self.promised[self.shares[turn.share].owner].may_split;
+            here.is_none() || may_split || is_late && is_here_late
         };
         match elsewhere.filter(goes_first) {
             Some(turn) => {
@@ -258,7 +261,12 @@ impl Pgos {
                 }
                 Some(self.send(turn))
             }
-            None => here.map(|turn| self.send(turn)),
+            None => here.map(|turn| {
+                if !is_here_late {
+                    self.paths[turn.path].recover();
+                }
+                self.send(turn)
+            }),
         }
     }
 
@@ -271,32 +279,51 @@ impl Pgos {
         }
     }
 
-    /// Rule 1: the free path whose turn it is, and on it the stream whose turn it is.
+    /// Rule 1: the free path whose turn it is, and on it the stream whose turn it is. What is due goes by precedence,
+    /// whatever path it is scheduled on, because it may be taken to any.
     fn scheduled_here(&mut self, view: &View<'_>, now: Nanos) -> Option<Packet> {
-        let mut best: Option<(Nanos, Packet)> = None;
+        let mut best: Option<((usize, Nanos), Packet)> = None;
         for path in 0..self.paths.len() {
-            let Some(channel) = self.paths[path].place(view) else {
+            let Some(here) = self.paths[path].place(view) else {
                 continue;
             };
-            let due = self.paths[path].due;
-            if view.channels[channel].slots == 0
-                || best.is_some_and(|(first, _)| first <= due + TIE)
-            {
+            if view.channels[here].slots == 0 {
                 continue;
             }
-            if let Some((share, stream)) = self.turn(path, view, now)
-                && let Some(channel) = self.soonest(view, share, stream, channel)
-            {
-                let packet = Packet {
-                    path,
-                    share,
-                    stream,
-                    channel,
+            while let Some((share, stream)) = self.turn(path, view, now) {
+                let key = (self.rank(share, now), self.paths[path].due);
+                let is_later = |&(first, _): &((usize, Nanos), Packet)| {
+                    first.0 < key.0 || first.0 == key.0 && first.1 <= key.1 + TIE
                 };
-                best = Some((due, packet));
+                if best.as_ref().is_some_and(is_later) {
+                    break;
+                }
+                if let Some(channel) = self.soonest(view, share, stream, here) {
+                    let packet = Packet {
+                        path,
+                        share,
+                        stream,
+                        channel,
+                    };
+                    best = Some((key, packet));
+                    break;
+                }
+                // It waits for another path until the next run; those behind it need not.
+                self.paths[path].take(&self.shares[share]);
+                self.left_out.push(share);
             }
         }
         best.map(|(_, packet)| packet)
+    }
+
+    /// The place in the order of precedence of a share whose next packet is due; of all others, one behind those.
+    fn rank(&self, share: usize, now: Nanos) -> usize {
+        let share = &self.shares[share];
+        if share.due < now + DUE {
+            share.owner
+        } else {
+            usize::MAX
+        }
     }
 
     /// Where a share's next packet goes when its own channel, `here`, has a slot: there, unless it arrives
@@ -331,8 +358,17 @@ impl Pgos {
         (sooner_bytes <= rest).then_some(here)
     }
 
-    /// Rule 2: what another path should have sent already.
-    fn scheduled_elsewhere(&mut self, view: &View<'_>, now: Nanos) -> Option<Packet> {
+    /// Rule 2: what another path should have sent already. Where rule 1 has a packet of the stream `first`, only
+    /// what is due of those that precede it.
+    fn scheduled_elsewhere(
+        &mut self,
+        view: &View<'_>,
+        now: Nanos,
+        first: Option<usize>,
+    ) -> Option<Packet> {
+        if first == Some(0) {
+            return None;
+        }
         let mut best: Option<Packet> = None;
         for path in 0..self.paths.len() {
             let here = self.paths[path].place(view);
@@ -343,6 +379,9 @@ impl Pgos {
             let Some((share, stream)) = self.turn(path, view, now) else {
                 continue;
             };
+            if first.is_some_and(|first| self.rank(share, now) >= first) {
+                continue;
+            }
             let (due, constraint) = self.urgency(share);
             let is_later = best.is_some_and(|first| {
                 let (first_due, first_constraint) = self.urgency(first.share);
@@ -445,6 +484,17 @@ impl Pgos {
         view: &View<'_>,
         eligible: impl Fn(&StreamView) -> bool,
     ) -> Decision {
+        let mut hold = std::mem::take(&mut self.hold);
+        let unheld = View {
+            channels: hold.channels(view),
+            ..*view
+        };
+        let decision = self.next_unheld(&unheld, eligible);
+        self.hold = hold;
+        decision
+    }
+
+    fn next_unheld(&mut self, view: &View<'_>, eligible: impl Fn(&StreamView) -> bool) -> Decision {
         if view.channels.iter().all(|channel| channel.slots == 0) {
             return Decision::Wait;
         }
@@ -538,6 +588,14 @@ impl Scheduler for Pgos {
                 self.enter(owner, now);
             }
         }
+    }
+
+    fn expect(&mut self, promised: Option<Instant>) {
+        self.hold.expect(promised);
+    }
+
+    fn held_until(&self) -> Option<Instant> {
+        self.hold.until
     }
 
     fn next(&mut self, view: &View<'_>) -> Decision {

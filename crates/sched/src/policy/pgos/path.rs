@@ -14,7 +14,7 @@ const BACKOFF_MIN: Nanos = 20e6;
 const BACKOFF_MAX: Nanos = 1e9;
 
 /// Packets with deadlines nearer than this are due together: a frame of live media.
-const DUE: Nanos = 50e6;
+pub(super) const DUE: Nanos = 50e6;
 
 /// The shares of one path that have something to send, in the order of their turns.
 ///

@@ -235,7 +235,7 @@ fn a_stream_that_waits_for_a_promise_goes_before_elastic_ones_on_any_path() {
 }
 
 #[test]
-fn when_all_is_late_precedence_decides_across_paths() {
+fn when_all_is_due_precedence_decides_across_paths() {
     let mut pgos = mapped(&[assignment(1, &[(1, 10)]), assignment(2, &[(2, 10)])]);
     let streams = [normal(1), normal(2)];
     // The first stream's path stands still, and both are late: five packets of the first, and one is due.
@@ -247,8 +247,8 @@ fn when_all_is_late_precedence_decides_across_paths() {
     let mut channels = [channel(1, 0, 200, 1.0), channel(2, 7, 20, 50.0)];
     let late = Instant::EPOCH + SECOND / 2;
     let sent = run(&mut pgos, late, &mut channels, &streams, 9);
-    assert_eq!(sent[..5], [(1, 2); 5]);
-    assert_eq!(sent[5..], [(2, 2); 2]);
+    assert_eq!(sent[..6], [(1, 2); 6]);
+    assert_eq!(sent[6..], [(2, 2)]);
 }
 
 #[test]
@@ -278,4 +278,83 @@ fn a_packet_does_not_wait_in_the_queue_of_its_own_path_when_another_is_sooner() 
     let streams = [stream(1, Priority::NORMAL, 100, LITTLE)];
     let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 1);
     assert_eq!(sent, [(1, 2)]);
+}
+
+#[test]
+fn who_waits_for_another_path_does_not_hold_back_those_behind_it() {
+    let mut bound = assignment(2, &[(1, 10)]);
+    bound.may_split = false;
+    let mut pgos = mapped(&[assignment(1, &[(1, 10)]), bound]);
+    // Stream 1 has a single packet, which path 2 will deliver sooner.
+    let streams = [stream(1, Priority::NORMAL, 100, 1400), normal(2)];
+    let slow = || [channel(1, 3, 200, 5.0), channel(2, 0, 20, 50.0)];
+    let now = Instant::EPOCH + Duration::from_millis(1);
+    let sent = run(&mut pgos, now, &mut slow(), &streams, 2);
+    assert_eq!(sent, [(2, 1), (2, 1)]);
+    // In the next run it takes part again.
+    let mut free = [channel(1, 3, 200, 5.0), channel(2, 1, 20, 50.0)];
+    let sent = run(&mut pgos, now, &mut free, &streams, 1);
+    assert_eq!(sent, [(1, 2)]);
+}
+
+#[test]
+fn what_is_due_elsewhere_goes_by_precedence() {
+    let streams = [stream(1, Priority::NORMAL, 100, 1400), normal(2)];
+    let channels = || [channel(1, 0, 200, 5.0), channel(2, 1, 20, 50.0)];
+    let now = Instant::EPOCH + Duration::from_millis(1);
+    let first_sent = |first: Assignment| {
+        let mut pgos = mapped(&[first, assignment(2, &[(2, 10)])]);
+        run(&mut pgos, now, &mut channels(), &streams, 1)
+    };
+    // Neither is late. Path 2 delivers stream 1's packet long before its own path has a slot.
+    assert_eq!(first_sent(assignment(1, &[(1, 10)])), [(1, 2)]);
+    let mut bound = assignment(1, &[(1, 10)]);
+    bound.may_split = false;
+    assert_eq!(first_sent(bound), [(2, 2)]);
+    let mut pgos = mapped(&[assignment(2, &[(2, 10)]), assignment(1, &[(1, 10)])]);
+    let sent = run(&mut pgos, now, &mut channels(), &streams, 1);
+    assert_eq!(sent, [(2, 2)], "the other comes first");
+}
+
+#[test]
+fn before_a_frame_is_expected_nothing_elastic_joins_a_queue_that_lasts_until_then() {
+    let mut pgos = mapped(&[assignment(1, &[(1, 10)])]);
+    let queued = || {
+        let mut channel = channel(1, 1, 30, 50.0);
+        channel.rtt_min = Duration::from_millis(22);
+        channel.rtt_variation = Duration::from_millis(2);
+        [channel]
+    };
+    let now = Instant::EPOCH + SECOND;
+    let elastic = [normal(0)];
+    let mut sent = |expected_ms: Option<u64>, streams: &[StreamView]| {
+        let view = |channels| View {
+            now,
+            channels,
+            streams,
+        };
+        let mut channels = queued();
+        pgos.begin(&view(&channels), Changes::Any);
+        pgos.expect(expected_ms.map(|ms| now + Duration::from_millis(ms)));
+        let decision = pgos.next(&view(&channels));
+        if let Decision::Send {
+            stream,
+            channels: mask,
+        } = decision
+        {
+            pgos.sent(&view(&channels), stream, mask, PACKET);
+            channels[0].slots = 0;
+            return (Some(streams[stream].id.0), pgos.held_until());
+        }
+        (None, pgos.held_until())
+    };
+    assert_eq!(sent(None, &elastic), (Some(0), None));
+    assert_eq!(
+        sent(Some(7), &elastic),
+        (Some(0), None),
+        "the queue will be gone by then"
+    );
+    let at = now + Duration::from_millis(6);
+    assert_eq!(sent(Some(6), &elastic), (None, Some(at)));
+    assert_eq!(sent(Some(6), &[normal(0), normal(1)]), (Some(1), None));
 }
