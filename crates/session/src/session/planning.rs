@@ -19,8 +19,10 @@ use crate::send::{AduFate, Piece};
 
 /// ADUs, and fragments of them, that are shown at a time.
 const ADUS_MAX: usize = 512;
+/// The same while an objective over several ADUs is in force: what it costs grows with their square.
+const COMPANIONS_MAX: usize = 64;
 /// ADUs of the transmission history.
-const HISTORY_MAX: usize = 64;
+const HISTORY_MAX: usize = 32;
 /// Packets of one channel this far apart are taken for independent.
 const CORRELATED: u32 = 16;
 /// How losses go together is looked at again after this.
@@ -178,7 +180,17 @@ impl Session {
     fn draw_adus(&mut self, now: Instant, scratch: &Scratch) {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let credit = self.session_credit();
-        let Planning { turns, cycle, .. } = &mut self.planning;
+        let Planning {
+            turns,
+            cycle,
+            has_history,
+            ..
+        } = &mut self.planning;
+        let most = if *has_history {
+            COMPANIONS_MAX
+        } else {
+            ADUS_MAX
+        };
         let adus = &mut cycle.adus;
         adus.clear();
         let unit = scratch.channels.iter().map(|channel| channel.packet_bytes);
@@ -196,7 +208,7 @@ impl Session {
                 Some((None, half.waiting(credit)))
             })
             .collect();
-        turns.collect(&view, cycle.slots.len(), ADUS_MAX, |stream| {
+        turns.collect(&view, cycle.slots.len(), most, |stream| {
             let (current, rest) = queues[stream].as_mut()?;
             let waiting = match current.take() {
                 Some(waiting) => waiting,

@@ -738,7 +738,9 @@ impl Session {
                 self.pump_at = Some(self.pump_at.map_or(at, |earlier| earlier.min(at)));
             }
         }
-        if backlogged && self.planning.is_on {
+        // Without a slot nothing was planned, and when to plan next is old news.
+        let has_slot = scratch.channels.iter().any(|view| view.slots > 0);
+        if backlogged && has_slot && self.planning.is_on {
             let wake = self.scheduler.wakes_at();
             self.pump_at = [self.pump_at, wake].into_iter().flatten().min();
         }
