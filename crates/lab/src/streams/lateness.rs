@@ -76,6 +76,9 @@ impl Way {
     }
 }
 
+/// What a packet carried of an ADU: the stream, its number there, bytes.
+type Part = (StreamId, u64, usize);
+
 /// One sending of a fragment.
 #[derive(Clone, Copy, Debug)]
 struct Trip {
@@ -96,7 +99,7 @@ type Pieces = BTreeMap<usize, Vec<Trip>>;
 pub struct Lateness {
     frames: BTreeMap<(StreamId, u64), Pieces>,
     /// What containers in flight carry.
-    carried: HashMap<(ChannelId, u64), Vec<(StreamId, u64, usize)>>,
+    carried: HashMap<(ChannelId, u64), Vec<Part>>,
 }
 
 impl Lateness {
