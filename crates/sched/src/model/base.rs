@@ -110,7 +110,12 @@ impl<const N: usize, const Z: usize> Base<N, Z> {
         Some(settled)
     }
 
-    pub(super) fn expectation(&self, guesses: &[Guess; N], zone: usize, loss: f64) -> Expectation {
+    pub(super) fn expectation(
+        &mut self,
+        guesses: &[Guess; N],
+        zone: usize,
+        loss: f64,
+    ) -> Expectation {
         Expectation {
             loss: loss.clamp(0.0, 1.0),
             round_trip: self.rivals.ask(guesses, zone),

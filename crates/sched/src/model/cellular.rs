@@ -47,7 +47,7 @@ impl Cellular {
         self.drain.period()
     }
 
-    fn guesses(&self, index: u64) -> [Guess; 4] {
+    fn guesses(&mut self, index: u64) -> [Guess; 4] {
         let smoothed = self.base.smoothed();
         let periodic =
             (self.drain.guess(index)).map_or(Guess::NONE, |ms| Guess::new(ms, self.drain_off_ms));
@@ -101,7 +101,8 @@ impl ChannelModel for Cellular {
     fn expect(&mut self, ahead: u32, _: Instant) -> Expectation {
         let index = self.base.index(ahead);
         let loss = self.base.losses.of(self.base.mood(), ahead);
-        self.base.expectation(&self.guesses(index), 0, loss)
+        let guesses = self.guesses(index);
+        self.base.expectation(&guesses, 0, loss)
     }
 
     fn lost_together(&self, apart: u64) -> f64 {

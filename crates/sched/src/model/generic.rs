@@ -49,8 +49,8 @@ impl ChannelModel for Generic {
 
     fn expect(&mut self, _: u32, _: Instant) -> Expectation {
         let guess = self.base.smoothed();
-        self.base
-            .expectation(&[guess], 0, self.base.losses.average())
+        let loss = self.base.losses.average();
+        self.base.expectation(&[guess], 0, loss)
     }
 
     fn lost_together(&self, apart: u64) -> f64 {

@@ -18,6 +18,8 @@ pub(super) struct Given {
     conditional: ConditionalRtt,
     /// By index.
     last: Option<(u64, Duration)>,
+    /// What was guessed since the last round trip, by lag.
+    guessed: [Option<Guess>; LAGS.len()],
 }
 
 impl Given {
@@ -31,31 +33,38 @@ impl Given {
         Self {
             conditional: ConditionalRtt::new(&config).expect("parameters within their ranges"),
             last: None,
+            guessed: [None; LAGS.len()],
         }
     }
 
     pub(super) fn observe(&mut self, acked: Acked) {
         let rtt = Duration::from_secs_f64(acked.rtt_ms / 1e3);
         self.conditional.observe(acked.index, rtt);
+        self.guessed = [None; LAGS.len()];
         if self.last.is_none_or(|(index, _)| index < acked.index) {
             self.last = Some((acked.index, rtt));
         }
     }
 
-    /// Of the packet with this index. O(71 bins × rows used).
-    pub(super) fn guess(&self, index: u64) -> Guess {
-        self.given_last(index).unwrap_or(Guess::NONE)
+    /// Of the packet with this index. O(71 bins × rows used) for each lag once after a round trip, else O(1).
+    pub(super) fn guess(&mut self, index: u64) -> Guess {
+        let Some((last, rtt)) = self.last else {
+            return Guess::NONE;
+        };
+        let apart = index.saturating_sub(last).max(1);
+        let nearest = (0..LAGS.len()).min_by_key(|&at| u64::from(LAGS[at]).abs_diff(apart));
+        let Some(at) = nearest.filter(|_| apart <= LAG_BEYOND) else {
+            return Guess::NONE;
+        };
+        if let Some(guess) = self.guessed[at] {
+            return guess;
+        }
+        let guess = self.forecast(rtt, LAGS[at]).unwrap_or(Guess::NONE);
+        self.guessed[at] = Some(guess);
+        guess
     }
 
-    fn given_last(&self, index: u64) -> Option<Guess> {
-        let (last, rtt) = self.last?;
-        let apart = index.saturating_sub(last).max(1);
-        if apart > LAG_BEYOND {
-            return None;
-        }
-        let lag = LAGS
-            .into_iter()
-            .min_by_key(|&lag| u64::from(lag).abs_diff(apart))?;
+    fn forecast(&self, rtt: Duration, lag: u32) -> Option<Guess> {
         let forecast = self.conditional.given(rtt, lag).ok()?;
         let quantile = |p| Some(forecast.quantile(p).ok()?.as_secs_f64() * 1e3);
         let (low, high) = (quantile(0.25)?, quantile(0.75)?);

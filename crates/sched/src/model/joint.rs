@@ -38,16 +38,61 @@ pub struct Joint {
 impl Joint {
     /// Of so many channels; of more than [`CHANNELS_MAX`] only the first are watched.
     pub fn new(channels: usize) -> Self {
-        let channels = channels.min(CHANNELS_MAX);
-        let pairs = channels * channels.saturating_sub(1) / 2;
-        let pair = || CrossLoss::new(0, MEMORY).expect("a memory of at least 10 slices");
-        Self {
-            channels,
-            open: vec![Slice::default(); channels * SETTLED as usize].into(),
+        let mut joint = Self {
+            channels: 0,
+            open: Box::default(),
             first: 0,
-            pairs: (0..pairs).map(|_| pair()).collect(),
-            totals: vec![(0.0, 0.0); channels],
+            pairs: Vec::new(),
+            totals: Vec::new(),
+        };
+        joint.lay_out(channels.min(CHANNELS_MAX), |_| None);
+        joint
+    }
+
+    /// How many channels are watched.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// One more channel, behind the others, of which nothing is known; false: there are [`CHANNELS_MAX`]. Allocates.
+    pub fn add(&mut self) -> bool {
+        let before = self.channels;
+        if before == CHANNELS_MAX {
+            return false;
         }
+        self.lay_out(before + 1, |channel| (channel < before).then_some(channel));
+        true
+    }
+
+    /// Forgets a channel; those behind it move up. Allocates.
+    pub fn remove(&mut self, gone: usize) {
+        if gone < self.channels {
+            self.lay_out(self.channels - 1, |channel| {
+                Some(channel + usize::from(channel >= gone))
+            });
+        }
+    }
+
+    /// Makes room for so many channels; `from` says which one of before each is.
+    fn lay_out(&mut self, channels: usize, from: impl Fn(usize) -> Option<usize>) {
+        let open = (0..SETTLED as usize).flat_map(|place| (0..channels).map(move |at| (place, at)));
+        let open = open.map(|(place, channel)| {
+            from(channel).map_or_else(Slice::default, |before| {
+                self.open[place * self.channels + before]
+            })
+        });
+        let fresh = || CrossLoss::new(0, MEMORY).expect("a memory of at least 10 slices");
+        let pairs = (1..channels).flat_map(|high| (0..high).map(move |low| (low, high)));
+        let pairs = pairs.map(|(low, high)| {
+            let known = from(low).zip(from(high));
+            let pair = known.and_then(|(low, high)| self.pair(low, high));
+            pair.map_or_else(fresh, |pair| self.pairs[pair].clone())
+        });
+        let totals =
+            (0..channels).map(|channel| from(channel).map_or((0.0, 0.0), |at| self.totals[at]));
+        let (open, pairs, totals) = (open.collect(), pairs.collect(), totals.collect());
+        (self.open, self.pairs, self.totals) = (open, pairs, totals);
+        self.channels = channels;
     }
 
     /// A packet was sent.
@@ -84,18 +129,14 @@ impl Joint {
     }
 
     /// Writes what is known of all pairs of slots into a cycle's [`Correlation`]: of each channel from its model,
-    /// of two channels from here.
-    pub fn write<'m>(
-        &self,
-        models: impl IntoIterator<Item = &'m dyn ChannelModel>,
-        correlation: &mut Correlation,
-    ) {
-        for (channel, model) in models.into_iter().enumerate() {
-            let apart = (1..=APART).map(|apart| model.lost_together(apart));
-            correlation.write_apart(channel, apart);
-            correlation.set_across(channel, channel, model.lost_together(APART + 1));
-            for other in 0..channel {
-                correlation.set_across(other, channel, self.both(other, channel));
+    /// of two channels from here. `channels` are those of the cycle, in its order, each with its index here. Without
+    /// allocation when it was done before.
+    pub fn write(&self, channels: &[(usize, &dyn ChannelModel)], correlation: &mut Correlation) {
+        for (at, (index, model)) in channels.iter().enumerate() {
+            correlation.write_apart(at, (1..=APART).map(|apart| model.lost_together(apart)));
+            correlation.set_across(at, at, model.lost_together(APART + 1));
+            for (other, (other_index, _)) in channels[..at].iter().enumerate() {
+                correlation.set_across(other, at, self.both(*other_index, *index));
             }
         }
     }

@@ -47,7 +47,7 @@
 //! assert!((cycle[0].round_trip_ms - 80.0).abs() < 4.0);
 //!
 //! let mut correlation = Correlation::independent(1);
-//! joint.write([&*model], &mut correlation);
+//! joint.write(&[(0, &*model)], &mut correlation);
 //! assert!(correlation.both(&cycle[0], &cycle[1]) < 0.2, "no two in a row were lost");
 //!
 //! // And more than a slot holds: which round trip will not be exceeded in 95 % of all cases?

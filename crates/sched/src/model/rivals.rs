@@ -18,6 +18,8 @@ pub(super) struct Rivals<const N: usize, const Z: usize> {
     spreads: [[Spread; Z]; N],
     errors_ms: [f64; N],
     truths: u32,
+    /// What was asked last, and the answer; until the next truth it stays the same.
+    answered: Option<(usize, usize, Guess, Distribution)>,
 }
 
 impl<const N: usize, const Z: usize> Rivals<N, Z> {
@@ -26,6 +28,7 @@ impl<const N: usize, const Z: usize> Rivals<N, Z> {
             spreads: std::array::from_fn(|_| std::array::from_fn(|_| Spread::new())),
             errors_ms: [0.0; N],
             truths: 0,
+            answered: None,
         }
     }
 
@@ -36,6 +39,7 @@ impl<const N: usize, const Z: usize> Rivals<N, Z> {
             return;
         }
         self.truths = self.truths.saturating_add(1);
+        self.answered = None;
         let weight = WEIGHT.max(1.0 / f64::from(self.truths));
         for (way, guess) in guesses.iter().enumerate() {
             let asked = if guess.is_some() { guess } else { &guesses[0] };
@@ -67,10 +71,19 @@ impl<const N: usize, const Z: usize> Rivals<N, Z> {
     }
 
     /// What the best of the guesses means; `None` while there is none.
-    pub(super) fn ask(&self, guesses: &[Guess; N], zone: usize) -> Option<Distribution> {
+    pub(super) fn ask(&mut self, guesses: &[Guess; N], zone: usize) -> Option<Distribution> {
         let way = self.best(guesses);
-        guesses[way]
-            .is_some()
-            .then(|| self.around(way, zone, guesses[way]))
+        let guess = guesses[way];
+        if !guess.is_some() {
+            return None;
+        }
+        if let Some((last_way, last_zone, last, answer)) = self.answered
+            && (last_way, last_zone, last) == (way, zone, guess)
+        {
+            return Some(answer);
+        }
+        let answer = self.around(way, zone, guess);
+        self.answered = Some((way, zone, guess, answer));
+        Some(answer)
     }
 }

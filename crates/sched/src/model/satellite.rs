@@ -52,7 +52,7 @@ impl Satellite {
         self.rhythm.is_near(at)
     }
 
-    fn guesses(&self, index: u64) -> [Guess; 4] {
+    fn guesses(&mut self, index: u64) -> [Guess; 4] {
         [
             self.base.smoothed(),
             self.long.guess(LONG_MIN),
@@ -122,8 +122,8 @@ impl ChannelModel for Satellite {
                 usual
             }
         });
-        self.base
-            .expectation(&self.guesses(index), self.zone(at), loss)
+        let (guesses, zone) = (self.guesses(index), self.zone(at));
+        self.base.expectation(&guesses, zone, loss)
     }
 
     fn lost_together(&self, apart: u64) -> f64 {

@@ -7,7 +7,7 @@ use anabranch_base::{Instant, Rate};
 use super::ChannelModel;
 use crate::objective::Slot;
 
-/// Most slots of one channel that are listed at a time.
+/// Most slots of one channel that are listed at a time, unless [`Slots::limited`] says otherwise.
 pub const SLOTS_MAX: usize = 1024;
 /// Predictions that are being watched at a time.
 const WATCHED_MAX: usize = 16;
@@ -59,6 +59,8 @@ struct Watched {
 #[derive(Clone, Debug)]
 pub struct Slots {
     channel: u32,
+    ready_max: usize,
+    phantoms_max: usize,
     watched: VecDeque<Watched>,
     /// The last supply: when, and granted in all.
     last: Option<(Instant, u64)>,
@@ -73,6 +75,8 @@ impl Slots {
     pub fn new(channel: u32) -> Self {
         let mut slots = Self {
             channel,
+            ready_max: SLOTS_MAX,
+            phantoms_max: SLOTS_MAX,
             watched: VecDeque::with_capacity(WATCHED_MAX),
             last: None,
             stretches: [0.0; BINS],
@@ -86,7 +90,21 @@ impl Slots {
         slots
     }
 
-    /// Adds the channel's slots of now and of the coming `ahead` to `slots`, at most [`SLOTS_MAX`]. Call it once in a
+    /// The same, which lists at most so many slots that exist, and so many phantoms. Where more exist, there are no phantoms.
+    pub fn limited(self, ready_max: usize, phantoms_max: usize) -> Self {
+        Self {
+            ready_max: ready_max.min(SLOTS_MAX),
+            phantoms_max: phantoms_max.min(SLOTS_MAX),
+            ..self
+        }
+    }
+
+    /// The channel has this index in its cycle from now on.
+    pub fn set_channel(&mut self, channel: u32) {
+        self.channel = channel;
+    }
+
+    /// Adds the channel's slots of now and of the coming `ahead` to `slots`, at most [`SLOTS_MAX`]. Call it in every
     /// cycle; O(slots × an expectation).
     pub fn offer(
         &mut self,
@@ -96,18 +114,18 @@ impl Slots {
         slots: &mut Vec<Slot>,
     ) {
         self.watch(supply, ahead);
-        let ready = (supply.ready as usize).min(SLOTS_MAX);
+        let ready = (supply.ready as usize).min(self.ready_max);
         for n in 0..ready as u32 {
             slots.push(self.slot(supply, n, 0.0, 1.0, model));
         }
         let gap_s = gap_s(supply);
-        if !gap_s.is_finite() {
+        if !gap_s.is_finite() || supply.ready as usize > ready {
             return;
         }
         let (stretch, confidence) = self.stretch();
         let first_s = supply.wait.map_or(gap_s / 2.0, |wait| wait.as_secs_f64());
         let mut plain_s = first_s;
-        for n in ready..SLOTS_MAX {
+        for n in ready..(ready + self.phantoms_max).min(SLOTS_MAX) {
             let wait_s = plain_s * stretch;
             if wait_s > ahead.as_secs_f64() {
                 return;
@@ -157,6 +175,10 @@ impl Slots {
     }
 
     fn watch(&mut self, supply: &Supply, ahead: Duration) {
+        if self.last.is_some_and(|(then, _)| then == supply.now) {
+            // A second look at one moment, in which slots may be left that the first one will use.
+            return;
+        }
         let granted = supply.next + u64::from(supply.ready);
         if let Some((then, before)) = self.last {
             if supply.next >= before {

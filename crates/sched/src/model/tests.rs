@@ -316,6 +316,38 @@ fn phantoms_come_as_often_as_their_confidence_says() {
 }
 
 #[test]
+fn as_many_slots_as_asked_for_and_one_prediction_a_moment() {
+    let (mut model, mut maker) = (Generic::new(), Slots::new(3).limited(4, 6));
+    maker.set_channel(1);
+    let mut offer = |ready: u32, now_ms: u64| {
+        let supply = Supply {
+            now: Instant::from_millis(now_ms),
+            next: 0,
+            ready,
+            rate: Rate::from_mbps(8),
+            wait: None,
+            round_trip: Duration::from_millis(100),
+            bytes_max: 1_000,
+            cost_per_byte: 0.0,
+        };
+        let mut slots: Vec<Slot> = Vec::new();
+        maker.offer(&supply, Duration::from_millis(300), &mut model, &mut slots);
+        assert!(slots.iter().all(|slot| slot.channel == 1));
+        let real = slots.iter().filter(|slot| !slot.is_phantom()).count();
+        (real, slots.len() - real, maker.clone())
+    };
+    let (real, phantoms, before) = offer(2, 10);
+    assert_eq!((real, phantoms), (2, 6));
+    let (real, phantoms, after) = offer(5, 10);
+    assert_eq!((real, phantoms), (4, 0), "more exist than are listed");
+    assert_eq!(
+        format!("{before:?}"),
+        format!("{after:?}"),
+        "a second look at one moment teaches nothing"
+    );
+}
+
+#[test]
 fn channels_that_fail_together_are_known() {
     let mut random = Seed(6).stream("together");
     let mut joint = Joint::new(3);
@@ -345,7 +377,8 @@ fn channels_that_fail_together_are_known() {
     let models = [Generic::new(), Generic::new(), Generic::new()];
     let mut correlation = Correlation::independent(3);
     let models = models.iter().map(|model| model as &dyn ChannelModel);
-    joint.write(models, &mut correlation);
+    let models: Vec<_> = models.enumerate().collect();
+    joint.write(&models, &mut correlation);
     let slot = |channel| Slot {
         channel,
         sequence: 5,
@@ -358,6 +391,28 @@ fn channels_that_fail_together_are_known() {
         bytes_max: 768,
     };
     assert_eq!(correlation.both(&slot(0), &slot(1)), joint.both(0, 1));
+    // Channels come and go; what is known of the others stays.
+    let (known, apart) = (joint.both(0, 1), joint.both(0, 2));
+    assert!(joint.add());
+    assert_eq!((joint.both(0, 1), joint.both(0, 2)), (known, apart));
+    assert_eq!(joint.both(0, 3), 0.0, "nothing was lost there");
+    let mut fewer = joint.clone();
+    fewer.remove(0);
+    assert_eq!(fewer.channels(), 3);
+    assert_eq!(fewer.both(0, 1), joint.both(1, 2));
+    fewer.remove(1);
+    assert!(fewer.add());
+    joint.remove(2);
+    assert_eq!(joint.both(0, 1), known);
+    joint.remove(7);
+    assert_eq!(joint.channels(), 3);
+    while joint.add() {}
+    assert_eq!(joint.channels(), CHANNELS_MAX);
+    assert_eq!(joint.both(0, 1), known);
+    // A cycle without the channel 0.
+    let mut correlation = Correlation::independent(2);
+    joint.write(&models[1..], &mut correlation);
+    assert_eq!(correlation.both(&slot(0), &slot(1)), joint.both(1, 2));
 }
 
 proptest! {
