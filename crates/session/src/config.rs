@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use anabranch_channel as channel;
-use anabranch_sched::{Policy, spec::ADU_BYTES_MAX};
+use anabranch_sched::{Policy, model::Choice, spec::ADU_BYTES_MAX};
 
 /// Credit that both ends assume before the peer's first word: enough for the first round trip.
 pub(crate) const INITIAL_STREAM_CREDIT_BYTES: u64 = 256 << 10;
@@ -86,6 +86,8 @@ pub struct Config {
     pub measure_window: Duration,
     /// Which channels of a session are coupled.
     pub coupling: Coupling,
+    /// What channels are expected to do in sessions whose policy plans. See `docs/objectives.md`.
+    pub model: Choice,
 }
 
 impl Default for Config {
@@ -102,6 +104,7 @@ impl Default for Config {
             copies_max: 0.05,
             measure_window: Duration::from_millis(200),
             coupling: Coupling::default(),
+            model: Choice::default(),
         }
     }
 }

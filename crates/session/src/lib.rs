@@ -60,6 +60,7 @@ pub use anabranch_sched::{
     Callback, Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Policy, Priority,
     SpecError, StreamSpec, Walk, cost,
     mapping::{Offer, Reduction, Term},
+    model,
 };
 pub use config::{Config, Coupling};
 pub use engine::Engine;

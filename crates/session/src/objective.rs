@@ -4,6 +4,8 @@ use anabranch_hose::{Position, Report, Type, VocabularyError, evaluate::InjectEr
 use anabranch_sched::GuaranteeError;
 
 pub use anabranch_hose::{Faults, ObjectiveId};
+/// What a [`Callback`](crate::Callback) is shown.
+pub use anabranch_sched::objective::{Adu, Slot};
 
 use crate::event::StreamError;
 

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use anabranch_base::{ChannelId, NodeId, Rate, SessionId, SocketId, StreamId};
 use anabranch_channel::Stats;
-use anabranch_sched::{Policy, StreamSpec};
+use anabranch_sched::{Policy, StreamSpec, model::Technology};
 
 /// A session.
 #[derive(Clone, Debug)]
@@ -60,6 +60,9 @@ pub struct ChannelReport {
     pub delay_variation: Option<(Duration, Duration, Duration)>,
     /// What its path was measured to hold; `None` before anything was acknowledged.
     pub path: Option<PathReport>,
+    /// Whose model says what to expect of it, configured or recognised; `None` while the session's policy does
+    /// not plan.
+    pub model: Option<Technology>,
 }
 
 /// What a path was measured to hold, over the last 500 windows with traffic. Whatever is not known yet
@@ -226,6 +229,7 @@ mod tests {
                 burst_mean_packets: None,
                 shares_with: shares_with.iter().map(|&id| ChannelId(id)).collect(),
             }),
+            model: None,
         }
     }
 

@@ -136,6 +136,9 @@ impl Plan {
         };
         if config.policy.may_plan() {
             config.objectives = any_objectives(&mut seed.stream("objectives"));
+            let models = ["auto", "generic", "cellular", "satellite"];
+            let model = models[seed.stream("model").below(models.len() as u64) as usize];
+            config.model = model.parse().expect("a name");
         }
         let loads = [0, 1].map(|side| {
             (0..random.between(u64::from(side == 0), 4))
@@ -157,8 +160,8 @@ impl Plan {
 impl Plan {
     fn describe(&self) -> String {
         let mut lines = vec![format!(
-            "policy {}, controller {}",
-            self.config.policy, self.config.channel.controller
+            "policy {}, controller {}, model {}",
+            self.config.policy, self.config.channel.controller, self.config.model
         )];
         lines.extend(self.config.objectives.iter().map(ToString::to_string));
         for (index, wire) in self.wires.iter().enumerate() {

@@ -20,7 +20,6 @@ use anabranch_base::{ChannelId, Instant, SocketId};
 use anabranch_stats::{
     bottleneck::{Detector, Verdict, detector},
     joint::{Cell, JointWindow},
-    loss::GilbertElliott,
 };
 
 use crate::stats::PathReport;
@@ -228,12 +227,6 @@ impl Measures {
         self.detector
             .as_ref()
             .is_some_and(|detector| detector.verdict(one, other) == Ok(Verdict::Shared))
-    }
-
-    /// How the path of `channel` loses packets: the share of those sent lately, and how losses go together. `None` before
-    /// anything was measured. O(1).
-    pub(crate) fn losses(&self, channel: ChannelId) -> Option<(f64, GilbertElliott)> {
-        self.paths[self.index(channel)?].losses()
     }
 
     /// What is known of the path of `channel`; `None` before anything was measured.

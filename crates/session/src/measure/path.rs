@@ -7,7 +7,7 @@ use anabranch_stats::{
     bandwidth::{Sampler, Survival},
     forecast::{Config, Forecaster},
     joint::Cell,
-    loss::{Bursts, GilbertElliott, LossRate},
+    loss::{Bursts, LossRate},
     rtt::{ConditionalRtt, conditional},
 };
 
@@ -219,23 +219,6 @@ impl Path {
         } else {
             Cell::Exact(sample.bps())
         }
-    }
-
-    /// The fraction lost, and the simple Gilbert model of its bursts: all that is sent in a bad state is lost.
-    pub(super) fn losses(&self) -> Option<(f64, GilbertElliott)> {
-        let estimators = self.estimators.as_ref()?;
-        let rate = estimators.loss.rate().ok()?;
-        // Before there was a burst, losses count as coming alone.
-        let burst = estimators.bursts.mean().unwrap_or(1.0).max(1.0);
-        let bad_to_good = 1.0 / burst;
-        let good_to_bad = (bad_to_good * rate / (1.0 - rate).max(1e-6)).min(1.0);
-        let model = GilbertElliott {
-            good_to_bad,
-            bad_to_good,
-            loss_good: 0.0,
-            loss_bad: 1.0,
-        };
-        Some((rate, model))
     }
 
     pub(super) fn report(&mut self, window: Duration) -> Option<PathReport> {

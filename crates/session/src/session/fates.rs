@@ -41,11 +41,13 @@ impl Session {
                 },
             });
         }
+        let (number, sent_at) = (fate.container, packet.sent_at);
+        let models = &mut self.planning.models;
         match fate.outcome {
             Outcome::Acked { rtt } => {
-                let (number, bytes) = (fate.container, packet.wire_bytes);
-                self.measures
-                    .acked(channel, number, bytes, packet.sent_at, rtt);
+                models.acked(channel, number, now, rtt);
+                let bytes = packet.wire_bytes;
+                self.measures.acked(channel, number, bytes, sent_at, rtt);
                 let receipt = Receipt {
                     at: now,
                     channel,
@@ -54,7 +56,8 @@ impl Session {
                 self.on_packet_acked(receipt, &packet, events);
             }
             Outcome::Lost => {
-                self.measures.lost(channel, fate.container);
+                models.lost(channel, number, now, sent_at);
+                self.measures.lost(channel, number);
                 self.on_packet_lost(&packet, events);
             }
         }

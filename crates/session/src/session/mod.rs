@@ -12,7 +12,7 @@
 //! | `copies` | second copies for the tail of a transfer and for pressing packets in danger |
 //! | `objectives` | objectives in force, header fields, `rate` items |
 //! | `planning` | what a policy that plans is shown: ADUs, slots, history |
-//! | `slots` | slots that exist and are expected, from what is known of a channel |
+//! | `models` | what to expect of channels, while the policy plans |
 //! | `observed` | what is measured of streams for objectives |
 //! | `promises` | admission, and promises as windows end |
 //! | `shares` | what each stream may send: `Throttle` events, caps, what is dropped beyond them |
@@ -22,6 +22,7 @@ mod coupling;
 mod fates;
 mod halves;
 mod incoming;
+mod models;
 mod objectives;
 mod observed;
 mod planning;
@@ -29,7 +30,6 @@ mod promises;
 mod pump;
 mod rhythm;
 mod shares;
-mod slots;
 mod streams;
 mod views;
 
@@ -382,6 +382,7 @@ impl Session {
     pub(crate) fn on_channel_closed(&mut self, now: Instant, id: ChannelId) {
         self.members.retain(|member| member.id != id);
         self.measures.leave(id);
+        self.planning.models.close(id);
         self.promises.on_channels_changed();
         for link in &mut self.links {
             if link.channel == Some(id) {
@@ -562,7 +563,7 @@ impl Session {
     }
 
     pub(crate) fn channel_stats(&mut self, endpoint: &mut Endpoint) -> Vec<ChannelReport> {
-        let measures = &mut self.measures;
+        let (measures, models) = (&mut self.measures, &self.planning.models);
         self.members
             .iter()
             .filter_map(|member| {
@@ -593,6 +594,7 @@ impl Session {
                     payload_received_bytes: member.payload_received_bytes,
                     delay_variation,
                     path: measures.report(member.id),
+                    model: models.technology(member.id),
                 })
             })
             .collect()

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_channel::Endpoint;
 use anabranch_hose::symbol;
 use anabranch_sched::{
     ChannelMask, View,
@@ -11,9 +12,9 @@ use anabranch_sched::{
 
 use super::{
     Session,
+    models::{self, Models},
     observed::Observed,
     pump::Scratch,
-    slots::{self, Figures},
 };
 use crate::send::{AduFate, Piece};
 
@@ -23,8 +24,6 @@ const ADUS_MAX: usize = 512;
 const COMPANIONS_MAX: usize = 64;
 /// ADUs of the transmission history.
 const HISTORY_MAX: usize = 32;
-/// Packets of one channel this far apart are taken for independent.
-const CORRELATED: u32 = 16;
 /// How losses go together is looked at again after this.
 const CORRELATION_PERIOD: Duration = Duration::from_millis(200);
 
@@ -38,6 +37,7 @@ pub(super) struct Planning {
     /// The channels of the cycle, and when their losses were looked at.
     channels: Vec<ChannelId>,
     correlated_at: Instant,
+    pub models: Models,
     pub observed: Observed,
     /// An objective over several ADUs is in force: it may ask about those sent before.
     pub has_history: bool,
@@ -71,11 +71,22 @@ impl Planning {
     }
 }
 
+/// Whether the channel's bytes are paid for, as far as a session knows.
+fn is_metered(_: ChannelId) -> bool {
+    false
+}
+
 impl Session {
     /// Shows the policy what there is to decide about.
-    pub(super) fn plan(&mut self, now: Instant, scratch: &Scratch, look_ahead: Duration) {
+    pub(super) fn plan(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        scratch: &Scratch,
+        look_ahead: Duration,
+    ) {
         self.draw_channels(now, scratch);
-        self.draw_slots(scratch, look_ahead);
+        self.draw_slots(now, endpoint, scratch, look_ahead);
         self.draw_adus(now, scratch);
         let cycle = &mut self.planning.cycle;
         cycle.streams.clear();
@@ -98,6 +109,7 @@ impl Session {
             cycle,
             channels,
             correlated_at,
+            models,
             ..
         } = &mut self.planning;
         let ids = || scratch.channels.iter().map(|channel| channel.id);
@@ -110,7 +122,7 @@ impl Session {
                 id: id.0,
                 name: symbol(&id.to_string()),
                 technology: f64::NAN,
-                is_metered: false,
+                is_metered: is_metered(id),
                 rate_bps: f64::NAN,
                 fields: Vec::new(),
             }));
@@ -118,6 +130,7 @@ impl Session {
             cycle.history.clear();
         }
         for (channel, view) in cycle.channels.iter_mut().zip(&scratch.channels) {
+            channel.technology = models.technology_symbol(view.id);
             channel.rate_bps = if view.rate_bytes_per_s > 0.0 {
                 view.rate_bytes_per_s * 8.0
             } else {
@@ -128,51 +141,28 @@ impl Session {
             return;
         }
         *correlated_at = now;
-        let count = channels.len();
-        let losses: Vec<_> = (channels.iter())
-            .map(|&channel| self.measures.losses(channel))
-            .collect();
-        let mut correlation = Correlation::independent(count);
-        for (at, known) in losses.iter().enumerate() {
-            let Some((rate, model)) = known else {
-                continue;
-            };
-            let apart = (1..=CORRELATED).map(|k| model.both_given_either(k));
-            correlation.set_apart(at, apart.collect());
-            for (other, known) in losses.iter().enumerate().take(at + 1) {
-                if let Some((other_rate, _)) = known {
-                    // Channels lose independently, as far as is known here; so do packets far apart.
-                    let both = rate * other_rate;
-                    let either = rate + other_rate - both;
-                    let share = if either > 0.0 { both / either } else { 0.0 };
-                    correlation.set_across(at, other, share);
-                }
-            }
+        if is_new {
+            cycle.correlation = Correlation::independent(channels.len());
         }
-        cycle.correlation = correlation;
+        models.correlate(channels, &mut cycle.correlation);
     }
 
-    fn draw_slots(&mut self, scratch: &Scratch, look_ahead: Duration) {
-        let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let slots = &mut self.planning.cycle.slots;
-        slots.clear();
+    fn draw_slots(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        scratch: &Scratch,
+        look_ahead: Duration,
+    ) {
+        let Planning { cycle, models, .. } = &mut self.planning;
+        cycle.slots.clear();
         for (at, view) in scratch.channels.iter().enumerate() {
             let member = self.members.iter().find(|member| member.id == view.id);
-            let packet = view.packet_bytes.max(1) as f64;
-            let loss = self.measures.losses(view.id).map(|(rate, _)| rate);
-            let figures = Figures {
-                channel: at as u32,
-                next: member.map_or(0, |member| member.launched),
-                free: view.slots,
-                packet_bytes: view.packet_bytes as u32,
-                round_trip_ms: ms(view.rtt_smoothed),
-                variation_ms: ms(view.rtt_variation),
-                loss: loss.unwrap_or(view.loss),
-                packets_per_ms: anabranch_sched::arrival::rate(view) / packet / 1e3,
-                in_flight: view.in_flight_bytes as f64 / packet,
-                cost_per_byte: 0.0,
-            };
-            slots::write(&figures, ms(look_ahead), slots);
+            let next = member.map_or(0, |member| member.launched);
+            if let Some(channel) = endpoint.channel(view.id) {
+                let supply = models::supply(now, view, next, channel);
+                models.offer(at, (view.id, &supply), look_ahead, &mut cycle.slots);
+            }
         }
     }
 
@@ -263,16 +253,17 @@ impl Session {
         }
         let Planning { cycle, .. } = &mut self.planning;
         let channel = channels.iter().next().map(|channel| channel as u32);
-        let slot = cycle
-            .slots
-            .iter()
-            .find(|slot| Some(slot.channel) == channel);
-        let Some(mut slot) = slot.copied() else {
+        let Some(view) = channel.and_then(|channel| scratch.channels.get(channel as usize)) else {
             return;
         };
-        let member = scratch.channels.get(slot.channel as usize);
-        let member = member.and_then(|view| self.members.iter().find(|m| m.id == view.id));
-        slot.sequence = member.map_or(slot.sequence, |member| member.launched);
+        let member = self.members.iter().find(|member| member.id == view.id);
+        let next = member.map_or(0, |member| member.launched);
+        let mut slots = cycle.slots.iter().filter(|s| Some(s.channel) == channel);
+        // Those of a channel are in order; control frames may have taken some.
+        let Some(mut slot) = slots.find(|slot| slot.sequence >= next).copied() else {
+            return;
+        };
+        slot.sequence = next;
         (slot.wait_ms, slot.confidence) = (0.0, 1.0);
         for piece in pieces.iter().filter(|piece| piece.is_final) {
             let place = (piece.place.stream, piece.place.sequence);

@@ -177,13 +177,19 @@ impl Session {
         };
         let look_ahead = self.scheduler.prepare(self.objectives.in_force());
         self.planning.is_on = look_ahead.is_some();
+        if self.planning.is_on {
+            let channels = &scratch.channels;
+            self.planning.models.open(channels, self.config.model);
+        } else {
+            self.planning.models.clear();
+        }
         self.scheduler.begin(&view, changes);
         self.scheduler
             .expect(self.rhythms.next(now, EXPECTED_PATIENCE));
         self.send.clear_touched();
         let has_slot = scratch.channels.iter().any(|channel| channel.slots > 0);
         if let Some(look_ahead) = look_ahead.filter(|_| has_slot && !scratch.streams.is_idle()) {
-            self.plan(now, scratch, look_ahead);
+            self.plan(now, endpoint, scratch, look_ahead);
         }
         let mut sent_since_plan = 0;
         loop {
@@ -207,7 +213,7 @@ impl Session {
                         return;
                     };
                     sent_since_plan = 0;
-                    self.plan(now, scratch, look_ahead);
+                    self.plan(now, endpoint, scratch, look_ahead);
                     continue;
                 }
             };
@@ -551,13 +557,14 @@ impl Session {
             .expect("only open channels are in the view");
         packet.wire_bytes = builder.bytes.len() as u64;
         member.launched += 1;
-        self.measures
-            .sent(packet.sent_at, member.id, builder.bytes.len());
+        let (sent_at, bytes) = (packet.sent_at, builder.bytes.len());
+        self.measures.sent(sent_at, member.id, bytes);
         let number = channel.send(builder.bytes);
         if let Some(journal) = &mut self.journal {
             let view = channel_view(channel, (member.id, 0, 0));
             journal.note_sent(&view, number, &packet);
         }
+        self.planning.models.sent(member.id, number, sent_at, bytes);
         member.flight.push(number, packet);
     }
 
