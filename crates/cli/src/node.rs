@@ -39,6 +39,9 @@ pub(crate) struct Arguments {
     /// Congestion controller: auto, cubic, newreno, bbr3, aimd:a,b, binomial:sqrt, verb:lte, "fixed 10 Mbit/s".
     #[arg(long)]
     controller: Option<String>,
+    /// What every path is expected to do, where the policy follows objectives: auto, generic, cellular, satellite.
+    #[arg(long)]
+    model: Option<String>,
     /// Check the configuration and do nothing.
     #[arg(long)]
     check: bool,
@@ -58,6 +61,7 @@ fn flags(arguments: Arguments) -> Layer {
         },
         channel: ChannelLayer {
             controller: arguments.controller,
+            model: arguments.model,
             ..ChannelLayer::default()
         },
         ..Layer::default()

@@ -95,6 +95,8 @@ pub struct ChannelLayer {
     pub ack_every: Option<String>,
     /// First congestion window.
     pub initial_window: Option<String>,
+    /// What channels are expected to do, for policies that plan.
+    pub model: Option<String>,
 }
 
 /// A checked configuration.
@@ -203,6 +205,7 @@ impl Layer {
             },
             channel: ChannelLayer {
                 controller: get("CONTROLLER"),
+                model: get("MODEL"),
                 ..ChannelLayer::default()
             },
         })
@@ -242,6 +245,7 @@ impl Layer {
                 ack_delay_max: self.channel.ack_delay_max.or(below.channel.ack_delay_max),
                 ack_every: self.channel.ack_every.or(below.channel.ack_every),
                 initial_window: self.channel.initial_window.or(below.channel.initial_window),
+                model: self.channel.model.or(below.channel.model),
             },
         }
     }
@@ -409,6 +413,7 @@ impl Layer {
             &channel.mtu_max,
             mtu,
         )?;
+        set(&mut engine.model, "channel.model", &channel.model, parsed)?;
         Ok(engine)
     }
 }

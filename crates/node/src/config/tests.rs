@@ -63,6 +63,7 @@ fn every_key_of_the_example_shows_its_default() {
         "ack_delay_max",
         "ack_every",
         "initial_window",
+        "model",
     ] {
         assert!(
             bare.contains(&format!("{key} = ")),
@@ -143,6 +144,10 @@ fn a_refusal_names_key_value_and_what_is_right() {
             ["channel.controller", "vegas", "bbr3"],
         ),
         (
+            "[channel]\nmodel = \"wimax\"",
+            ["channel.model", "wimax", "cellular"],
+        ),
+        (
             "[channel]\nmtu_max = \"100 B\"",
             ["channel.mtu_max", "100 B", "1200 B"],
         ),
@@ -176,6 +181,13 @@ fn lists_in_the_environment_are_separated_by_commas() {
     assert_eq!(binds.len(), 2);
     let bad = Layer::from_environment(|name| (name == "ANABRANCH_PORT").then(|| "x".to_owned()));
     assert!(bad.unwrap_err().to_string().contains("ANABRANCH_PORT"));
+}
+
+#[test]
+fn a_model_is_chosen_by_name() {
+    let config = resolve("[channel]\nmodel = \"satellite\"").unwrap();
+    assert_eq!(config.engine.model.to_string(), "satellite");
+    assert_eq!(resolve("").unwrap().engine.model.to_string(), "auto");
 }
 
 #[test]
