@@ -143,6 +143,6 @@ fn main() {
             run.offer();
         }));
     }
-    rows.push(row("joint_of_six_channels", "any", PACKETS, Run::pair));
+    rows.push(row("joint_of_six_channels", "generic", PACKETS, Run::pair));
     common::print("model", &rows);
 }

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{Instant, Rate};
 
-use super::ChannelModel;
+use super::{ChannelModel, Distribution};
 use crate::objective::Slot;
 
 /// Most slots of one channel that are listed at a time, unless [`Slots::limited`] says otherwise.
@@ -53,6 +53,7 @@ struct Watched {
 
 /// Makes the slots of one channel, and learns how long phantoms really take.
 ///
+/// A slot's round trip is the median of what its model expects, and its deviation that of the middle two thirds.
 /// A phantom's wait is what the rate says, times how much longer such slots took of late in four of five
 /// cases; its confidence is the share of predictions that this would have kept. Predictions count
 /// only while all slots were used: a channel that nobody sends on grants nothing new.
@@ -153,9 +154,9 @@ impl Slots {
             wait_ms,
             confidence,
             loss: expected.loss,
-            round_trip_ms: known.map_or(assumed_ms, |known| known.mean_ms()),
+            round_trip_ms: known.map_or(assumed_ms, |known| known.quantile(0.5)),
             // Half of it, as of the first sample [RFC 6298 §2.2].
-            deviation_ms: known.map_or(assumed_ms / 2.0, |known| known.deviation_ms()),
+            deviation_ms: known.map_or(assumed_ms / 2.0, |known| bulk_ms(&known)),
             cost_per_byte: supply.cost_per_byte,
             bytes_max: supply.bytes_max,
         }
@@ -242,6 +243,12 @@ impl Slots {
         self.stretches[(position.max(0.0) as usize).min(BINS - 1)] += self.gain;
         self.total += self.gain;
     }
+}
+
+/// The deviation of the normal distribution whose middle two thirds are as wide. Means and deviations proper hang on
+/// the outermost percents, which are scaled up after a jump: far too much for planning by them.
+fn bulk_ms(known: &Distribution) -> f64 {
+    (known.quantile(0.84) - known.quantile(0.16)) / 2.0
 }
 
 /// The stretch at an edge of a bin.

@@ -315,6 +315,50 @@ fn phantoms_come_as_often_as_their_confidence_says() {
     }
 }
 
+/// Now and then a queue that drains: what is promised after it stays near, whichever model says it.
+#[test]
+fn a_jump_is_not_blown_up() {
+    for choice in ["generic", "cellular", "satellite"] {
+        let mut model = choice.parse::<Choice>().unwrap().model();
+        let mut random = Seed(4).stream("jumps");
+        let mut maker = Slots::new(0).limited(1, 0);
+        let (mut errors, mut smoothed_errors) = (0.0, 0.0);
+        let (mut smoothed, mut slots) = (350.0, Vec::new());
+        for number in 0..4_000_u64 {
+            let at = Instant::from_millis(number * 50);
+            let supply = Supply {
+                now: at,
+                next: number,
+                ready: 1,
+                rate: Rate::from_mbps(1),
+                wait: None,
+                round_trip: Duration::from_millis(350),
+                bytes_max: 1_000,
+                cost_per_byte: 0.0,
+            };
+            slots.clear();
+            maker.offer(&supply, Duration::ZERO, model.as_mut(), &mut slots);
+            let trip = |number: u64| 340.0 + 460.0 * (1.0 - (number % 65) as f64 / 15.0).max(0.0);
+            let noise = random.uniform(0.0, 20.0);
+            if number > 2_000 {
+                errors += (slots[0].round_trip_ms - trip(number)).abs();
+                smoothed_errors += (smoothed - trip(number)).abs();
+            }
+            let bytes = 200;
+            model.sent(Packet { number, at, bytes });
+            if let Some(old) = number.checked_sub(9) {
+                let rtt_ms = trip(old) + noise;
+                smoothed += (rtt_ms - smoothed) / 8.0;
+                model.acked(old, at, Duration::from_secs_f64(rtt_ms / 1e3));
+            }
+        }
+        assert!(
+            errors < 1.05 * smoothed_errors,
+            "{choice}: {errors}, {smoothed_errors}"
+        );
+    }
+}
+
 #[test]
 fn as_many_slots_as_asked_for_and_one_prediction_a_moment() {
     let (mut model, mut maker) = (Generic::new(), Slots::new(3).limited(4, 6));

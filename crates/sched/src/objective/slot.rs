@@ -14,7 +14,8 @@ pub struct Slot {
     pub confidence: f64,
     /// Probability in [0, 1] that a packet sent in it is lost.
     pub loss: f64,
-    /// Mean and standard deviation of the time from sending to acknowledgement, in milliseconds.
+    /// Mean and standard deviation of the time from sending to acknowledgement, in milliseconds; where a model expects
+    /// a skewed distribution, those of a normal one with its median and as wide a middle.
     pub round_trip_ms: f64,
     /// See [`Slot::round_trip_ms`].
     pub deviation_ms: f64,
