@@ -13,7 +13,7 @@ use std::{
 
 use anabranch_base::{Instant, Random, Rate, Seed};
 use anabranch_sched::{
-    model::{ChannelModel, Choice, Joint, Packet, Slots, Supply},
+    model::{ChannelModel, Choice, Joint, Packet, Recogniser, Slots, Supply},
     objective::Slot,
 };
 use serde_json::{Value, json};
@@ -28,6 +28,7 @@ struct Run {
     model: Box<dyn ChannelModel>,
     slots: Slots,
     joint: Joint,
+    recogniser: Recogniser,
     random: Random,
     next: u64,
     cycle: Vec<Slot>,
@@ -40,6 +41,7 @@ impl Run {
             model: choice.model(),
             slots: Slots::new(0).limited(64, 32),
             joint: Joint::new(6),
+            recogniser: Recogniser::new(),
             random: Seed(1).stream("trips"),
             next: 0,
             cycle: Vec::new(),
@@ -93,6 +95,18 @@ impl Run {
         }
     }
 
+    /// A packet in each slice of time in which a rhythm is looked for.
+    fn slice(&mut self) {
+        let number = self.next;
+        self.next += 1;
+        let at = Instant::EPOCH + Duration::from_millis(250) * number as u32;
+        let bytes = 1_200;
+        self.recogniser.sent(Packet { number, at, bytes });
+        let trip = 80.0 + self.random.exponential(10.0);
+        self.recogniser
+            .acked(number, Duration::from_secs_f64(trip / 1e3));
+    }
+
     /// 64 slots that exist and 32 phantoms.
     fn offer(&mut self) {
         let supply = Supply {
@@ -144,5 +158,6 @@ fn main() {
         }));
     }
     rows.push(row("joint_of_six_channels", "generic", PACKETS, Run::pair));
+    rows.push(row("slice_of_rhythm", "generic", PACKETS, Run::slice));
     common::print("model", &rows);
 }

@@ -125,8 +125,9 @@ pub struct Expectation {
 ///
 /// Calls come in the order of time: [`sent`](Self::sent) for each packet, then exactly one of
 /// [`acked`](Self::acked) and [`lost`](Self::lost), in any order of packets; questions at any time. A packet told twice, or
-/// never sent, changes nothing. Telling costs O(1) (at most some microseconds) and allocates nothing once as many
-/// packets were in flight as ever will be; memory is bounded.
+/// never sent, changes nothing. Telling costs O(1) and allocates nothing once as many packets were in flight as ever will
+/// be; memory is bounded. On a busy machine with two cores, a packet and its fate cost 0.4 to 0.7 µs with [`Generic`], 3 to 4 µs
+/// with [`Cellular`] and [`Satellite`], up to 5 µs with [`Recognised`] (`cargo bench -p anabranch-sched --bench model`).
 pub trait ChannelModel: Send + fmt::Debug {
     /// Whose model it is.
     fn technology(&self) -> Technology;
