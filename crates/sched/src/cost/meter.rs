@@ -1,6 +1,6 @@
 //! What was used of a channel in the current period.
 
-use super::{CapReached, Cost, Model};
+use super::{CapReached, Cost, Model, Price};
 
 /// When a period began, as its owner counts: seconds since 1970, days, months. A later one is larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -49,6 +49,11 @@ impl Meter {
     pub fn left_bytes(&self) -> Option<u64> {
         let cap = self.model.cap_bytes()?;
         Some(cap.saturating_sub(self.used_bytes))
+    }
+
+    /// The price of the next byte, and how many bytes have it (`None`: all that follow); nothing at the cap. O(steps).
+    pub fn next_price(&self) -> Option<(Price, Option<u64>)> {
+        self.model.next_price(self.used_bytes)
     }
 
     /// What was paid in it, at today's prices. O(steps).

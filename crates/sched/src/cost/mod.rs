@@ -12,13 +12,16 @@
 //! |---|---|
 //! | `mod` | [`Model`], [`Price`], [`Cost`]: what so many bytes more cost |
 //! | `meter` | [`Meter`]: what was used in a period |
+//! | `calendar` | [`Billing`]: when periods begin |
 //! | `text` | `"2 GB then 0.01/MB"` |
 
+mod calendar;
 mod meter;
 #[cfg(test)]
 mod tests;
 mod text;
 
+pub use calendar::{Billing, Date, ParseDateError, ParseZoneError, Zone};
 pub use meter::{Meter, Period};
 pub use text::ParseModelError;
 
@@ -83,6 +86,11 @@ impl Price {
     /// Whether nothing is paid.
     pub fn is_free(self) -> bool {
         self.millionths == 0
+    }
+
+    /// Of one byte, in units of currency or joules.
+    pub fn per_byte(self) -> f64 {
+        self.millionths as f64 / 1e6 / self.bytes as f64
     }
 
     /// What `bytes` cost from the first on, rounded down.
@@ -189,6 +197,19 @@ impl Model {
     pub fn cap_bytes(&self) -> Option<u64> {
         let sizes = self.steps.iter().map(|step| step.bytes);
         self.last.is_none().then(|| sizes.sum())
+    }
+
+    /// The price of the next byte after `used_bytes`, and how many bytes have it (`None`: all that follow); nothing at
+    /// the cap. O(steps).
+    pub fn next_price(&self, used_bytes: u64) -> Option<(Price, Option<u64>)> {
+        let mut before = used_bytes;
+        for step in &self.steps {
+            if before < step.bytes {
+                return Some((step.price, Some(step.bytes - before)));
+            }
+            before -= step.bytes;
+        }
+        self.last.map(|price| (price, None))
     }
 
     /// What `bytes` more cost after `used_bytes` in the same period. What is beyond 2^64 millionths counts

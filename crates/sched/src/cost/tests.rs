@@ -93,6 +93,20 @@ fn a_period_begins_anew_once() {
     assert_eq!(meter.spend(0), Ok(Cost::ZERO));
 }
 
+#[test]
+fn the_next_byte_has_a_price() {
+    let tiers = model("1 kB then 2 kB at 5/kB then stop");
+    assert_eq!(tiers.next_price(0), Some((Price::FREE, Some(1000))));
+    assert_eq!(tiers.next_price(999), Some((Price::FREE, Some(1))));
+    let (price, left) = tiers.next_price(1000).expect("below the cap");
+    assert_eq!((price.per_byte(), left), (0.005, Some(2000)));
+    assert_eq!(tiers.next_price(2999), Some((price, Some(1))));
+    assert_eq!(tiers.next_price(3000), None);
+    assert_eq!(tiers.next_price(u64::MAX), None);
+    let quota = model("1 kB then 5/kB");
+    assert_eq!(quota.next_price(1000), Some((price, None)));
+}
+
 fn any_model() -> impl Strategy<Value = Model> {
     let amount = || prop_oneof![1..5_000_u64, 1..5_000_000_000_u64];
     let price = || {
