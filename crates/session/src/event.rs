@@ -77,7 +77,7 @@ pub enum Event {
     },
     /// Less than a tenth of what may be sent on a local socket in this period is left.
     BudgetLow {
-        /// The local socket.
+        /// The local socket; of several that share a meter, the first.
         socket: SocketId,
         /// Bytes that are left.
         left_bytes: u64,
@@ -85,12 +85,12 @@ pub enum Event {
     /// What may be sent on a local socket in this period is spent, but for a few packets that are kept for closing its
     /// channels. It is used again when a period begins.
     BudgetSpent {
-        /// The local socket.
+        /// The local socket; of several that share a meter, the first.
         socket: SocketId,
     },
     /// A local socket whose budget was spent is used again.
     BudgetRenewed {
-        /// The local socket.
+        /// The local socket; of several that share a meter, the first.
         socket: SocketId,
     },
     /// The peer opened a stream.

@@ -62,6 +62,7 @@ pub use anabranch_sched::{
     mapping::{Offer, Reduction, Term},
     model,
 };
+pub use budget::Marginal;
 pub use config::{Config, Coupling};
 pub use engine::Engine;
 pub use event::{Adu, Event, SendError, SessionCloseReason, StreamError};

@@ -5,7 +5,7 @@ use anabranch_channel::Transmit;
 use anabranch_sched::cost::{Meter, Period};
 
 use super::{Engine, Stage};
-use crate::event::Event;
+use crate::{budget::Marginal, event::Event};
 
 impl Engine {
     /// Counts what is sent on a local socket from now on, headers of IP and UDP included; `None`: no more. With
@@ -22,12 +22,50 @@ impl Engine {
         self.budgets.meter(socket)
     }
 
+    /// Whether a local socket must not be used any more in its current period.
+    pub fn is_spent(&self, socket: SocketId) -> bool {
+        self.budgets.is_spent(socket)
+    }
+
+    /// Has a local socket paid for by the meter of another one, as for a further address of the same modem. Nothing
+    /// changes where `with` has no meter.
+    pub fn share_meter(&mut self, now: Instant, socket: SocketId, with: SocketId) {
+        let was_spent = self.budgets.is_spent(socket);
+        if !self.budgets.share(socket, with) {
+            return;
+        }
+        match (was_spent, self.budgets.is_spent(socket)) {
+            (false, true) => self.spent.push(socket),
+            (true, false) => self.socket_up(now, socket),
+            _ => {}
+        }
+    }
+
+    /// From now on, lets `total_bytes` of a period be used on the meter of a socket, whatever its cap: for a host that
+    /// first writes down what it will spend. Nothing changes when `period` is not the current one, and nothing is
+    /// granted of a new period until this is called again. O(channels).
+    pub fn grant(&mut self, socket: SocketId, period: Period, total_bytes: u64) {
+        self.budgets.grant(socket, period, total_bytes);
+        for id in self.endpoint.channel_ids() {
+            if !self.touched.contains(&id) {
+                self.touched.push_back(id);
+            }
+        }
+        for session in self.sessions.values_mut() {
+            session.dirty = true;
+        }
+    }
+
+    /// What the next byte on a channel costs now; `None`: no such channel. What is queued already is not counted.
+    pub fn marginal(&mut self, channel: ChannelId) -> Option<Marginal> {
+        let socket = self.endpoint.channel(channel)?.socket();
+        Some(self.budgets.marginal(socket))
+    }
+
     /// A period of a socket's meter began; one that is not later than its current one changes nothing.
     pub fn begin_period(&mut self, now: Instant, socket: SocketId, period: Period) {
         let was_spent = self.budgets.is_spent(socket);
-        if let Some(meter) = self.budgets.meter_mut(socket) {
-            meter.begin(period);
-        }
+        self.budgets.begin(socket, period);
         if let Some(stage) = self.budgets.review(socket) {
             self.enter(now, socket, stage, was_spent);
         }
@@ -53,8 +91,10 @@ impl Engine {
             .collect();
         for (&id, &socket) in ids.iter().zip(&sockets) {
             let Some(socket) = socket else { continue };
-            // Channels of one socket share what is left evenly: each may use its part before the next look.
-            let sharing = sockets.iter().filter(|&&other| other == Some(socket));
+            // Channels of one account share what is left evenly: each may use its part before the next look.
+            let account = self.budgets.account_of(socket);
+            let sharing = sockets.iter().flatten();
+            let sharing = sharing.filter(|&&other| self.budgets.account_of(other) == account);
             let slots = self.budgets.slots(socket, sharing.count());
             if let Some(channel) = self.endpoint.channel(id) {
                 channel.set_allowance(slots);
@@ -63,9 +103,12 @@ impl Engine {
     }
 
     fn enter(&mut self, now: Instant, socket: SocketId, stage: Stage, was_spent: bool) {
+        let socket = self.budgets.account_of(socket);
         if was_spent && stage != Stage::Spent {
             self.events.push_back(Event::BudgetRenewed { socket });
-            self.socket_up(now, socket);
+            for socket in self.budgets.sockets(socket) {
+                self.socket_up(now, socket);
+            }
         }
         match stage {
             Stage::Enough => {}
@@ -78,7 +121,7 @@ impl Engine {
             Stage::Spent if was_spent => {}
             Stage::Spent => {
                 self.events.push_back(Event::BudgetSpent { socket });
-                self.spent.push(socket);
+                self.spent.extend(self.budgets.sockets(socket));
             }
         }
     }
