@@ -29,6 +29,16 @@ impl Clock {
     }
 }
 
+/// Seconds since 1970, by the machine's wall clock. Only for what people date: billing periods.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "months are of the calendar, and a clock that is set back begins none twice"
+)]
+pub(crate) fn calendar_s() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

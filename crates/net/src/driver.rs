@@ -145,12 +145,14 @@ impl Driver {
                 for packet in packets.drain(..) {
                     state.engine.handle_packet(now, packet);
                 }
+                state.follow_calendar(now);
                 if state.engine.poll_timeout().is_some_and(|at| at <= now) {
                     state.engine.handle_timeout(now);
                 }
                 let is_drained = self.drain_transmits(&mut state, now, &mut outgoing);
                 state.dispatch_events(now);
-                self.timeout = state.engine.poll_timeout();
+                let due = state.engine.poll_timeout().into_iter();
+                self.timeout = due.chain(state.calendar_due).min();
                 self.patience = state.engine.patience(now).min(self.coalesce);
                 self.publish_stats(&mut state);
                 self.begin_closing(&state, now);

@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr};
 use anabranch_base::NodeId;
 use anabranch_session::{Refusal, SendError, SessionCloseReason, StreamError};
 
-use crate::socket::BindError;
+use crate::{socket::BindError, tariff::Place};
 
 /// The host cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,12 @@ pub enum StartError {
         "this machine has no usable network address now; bring an interface up or name addresses to bind"
     )]
     NoAddress,
+    /// There is a price for a place that no local address is at.
+    #[error(
+        "there is a price for {0}, but none of the addresses listened on is there, so nothing would be counted; listen on \
+         an address of {0} (0.0.0.0 and [::] are at no place of their own), or take the price away"
+    )]
+    Place(Place),
     /// The operating system has no randomness for keys.
     #[error("the operating system gives no random numbers: {0}")]
     Entropy(String),

@@ -12,7 +12,7 @@ use std::{
 use anabranch_base::{NodeId, SessionId, SocketId};
 use anabranch_session::{
     AllowList, ChannelReport, Config, Engine, Explanation, Grant, Link, ObjectiveError,
-    ObjectiveId, SecretKey, SessionStats, StreamError, StreamSpec, StreamStats,
+    ObjectiveId, SecretKey, SessionStats, StreamError, StreamSpec, StreamStats, cost::Period,
     objective::{self, Injected},
 };
 
@@ -25,6 +25,7 @@ use crate::{
     session_handle::Session,
     socket::{Bind, Socket, SocketStats},
     state::{SessionEntry, Shared, SocketEntry},
+    tariff::{BudgetReport, HostEvent, Place, Tariff},
     watch,
 };
 
@@ -58,6 +59,8 @@ pub struct HostConfig {
     /// engine asks for less on short paths and while something urgent flows. Zero: never. The
     /// default is 4 ms.
     pub coalesce: Duration,
+    /// What sending costs, by place; at most one for each.
+    pub tariffs: Vec<Tariff>,
 }
 
 impl HostConfig {
@@ -72,6 +75,7 @@ impl HostConfig {
                 only: Vec::new(),
             },
             coalesce: Duration::from_millis(4),
+            tariffs: Vec::new(),
         }
     }
 
@@ -164,6 +168,7 @@ impl Host {
             shared: shared.clone(),
             node_id,
         });
+        shared.set_tariffs(config.tariffs);
         let binds = match &config.locals {
             Locals::Fixed(binds) => binds.clone(),
             Locals::Interfaces { port, only } => watch::list(*port, only)?,
@@ -174,6 +179,7 @@ impl Host {
         if shared.lock().sockets.is_empty() && matches!(config.locals, Locals::Fixed(_)) {
             return Err(StartError::NoAddress);
         }
+        shared.check_tariffs(matches!(config.locals, Locals::Fixed(_)))?;
         if let Locals::Interfaces { port, only } = config.locals {
             watch::start(&shared, port, only)?;
         }
@@ -344,6 +350,34 @@ impl Host {
         ids.into_iter().filter_map(&mut report).collect()
     }
 
+    /// What was used of the budgets of places that have a tariff.
+    pub fn budgets(&self) -> Vec<BudgetReport> {
+        self.inner.shared.lock().budgets()
+    }
+
+    /// Lets `total_bytes` of a period be used at a place in all, whatever its cap; see [`Tariff::is_granted`]. Nothing
+    /// happens when that is not its current period.
+    pub fn grant(&self, place: &Place, period: Period, total_bytes: u64) {
+        self.inner.shared.grant(place, period, total_bytes);
+    }
+
+    /// Waits for something that is about no session in particular; `None` once the host shuts down. Each event is told
+    /// once; of those that nobody waits for, the last 256 are kept.
+    pub async fn next_event(&self) -> Option<HostEvent> {
+        poll_fn(|cx| {
+            let mut state = self.inner.shared.lock();
+            if let Some(event) = state.events.pop_front() {
+                return Poll::Ready(Some(event));
+            }
+            if state.is_closing {
+                return Poll::Ready(None);
+            }
+            state.observing.register(cx);
+            Poll::Pending
+        })
+        .await
+    }
+
     /// [`Session::admit`] for a session by its number: what a stream with this spec would be promised.
     ///
     /// # Errors
@@ -414,6 +448,7 @@ fn close_all(shared: &Shared, reason: &str) {
             }
         }
         state.accepting.wake();
+        state.observing.wake();
     });
 }
 
@@ -422,8 +457,11 @@ impl Shared {
     pub(crate) fn add_socket(&self, bind: Bind) -> Result<SocketId, StartError> {
         let id = SocketId(self.lock().sockets.len() as u64);
         let socket = Socket::bind(id, bind)?;
+        let interface = self.interface_of(&socket.bind);
         self.command(|state, now| {
             let local = socket.local;
+            // Before anything can leave.
+            state.pay_for(now, id, &socket.bind, interface.as_deref());
             state.sockets.push(SocketEntry {
                 id,
                 bind: socket.bind.clone(),
@@ -439,6 +477,14 @@ impl Shared {
             }
         });
         Ok(id)
+    }
+
+    /// The interface of a socket, where that matters.
+    fn interface_of(&self, bind: &Bind) -> Option<String> {
+        if self.lock().accounts.is_empty() || bind.interface.is_some() {
+            return bind.interface.clone();
+        }
+        watch::interface_of(bind.address.ip())
     }
 
     /// Opens a socket again that had gone, on the port it had if that is free.

@@ -29,6 +29,7 @@
 //! | `driver`, `state` | the thread, and the engine with everything that waits for it |
 //! | `host`, `session_handle`, `stream` | the handles |
 //! | [`bytestream`] | `AsyncRead` and `AsyncWrite` over ADUs |
+//! | `tariff` | what sending costs at local addresses, and who is told |
 //! | `links`, `watch` | which links a session tries; interfaces that come and go |
 //! | [`emulate`] | the link model between loopback sockets and between network namespaces |
 
@@ -46,6 +47,7 @@ mod session_handle;
 mod socket;
 mod state;
 mod stream;
+mod tariff;
 mod timer;
 mod waiters;
 mod watch;
@@ -58,4 +60,5 @@ pub use session_handle::Session;
 pub use socket::{Bind, BindError, SocketStats};
 pub use state::{PromiseEvent, SessionEvent, StreamEvent};
 pub use stream::{CODE_DROPPED, Stream};
+pub use tariff::{BudgetReport, Counted, HostEvent, ParsePlaceError, Place, Tariff};
 pub use timer::Timer;

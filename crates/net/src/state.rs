@@ -19,6 +19,7 @@ use crate::{
     clock::Clock,
     doorbell::Doorbell,
     socket::{Bind, Socket, SocketStats},
+    tariff::{Account, HostEvent},
     waiters::Waiters,
 };
 
@@ -28,6 +29,8 @@ const INCOMING_SESSIONS_MAX: usize = 256;
 const INCOMING_STREAMS_MAX: usize = 1024;
 /// Session events that wait to be read; the oldest gives way.
 const SESSION_EVENTS_MAX: usize = 1024;
+/// Events of the host that wait to be read; the oldest gives way.
+const HOST_EVENTS_MAX: usize = 256;
 /// Stream events that wait to be read; the oldest gives way.
 const STREAM_EVENTS_MAX: usize = 65_536;
 /// Events of a stream's promise that wait to be read; the oldest gives way. There is one a second at most.
@@ -51,6 +54,12 @@ pub(crate) struct State {
     pub(crate) sessions: HashMap<SessionId, SessionEntry>,
     pub(crate) incoming: VecDeque<SessionId>,
     pub(crate) accepting: Waiters,
+    /// Who pays for the sockets.
+    pub(crate) accounts: Vec<Account>,
+    /// When the calendar is looked at next, for their billing periods; `None`: there are none.
+    pub(crate) calendar_due: Option<Instant>,
+    pub(crate) events: VecDeque<HostEvent>,
+    pub(crate) observing: Waiters,
     /// For the driver: sockets to add, or to replace those of the same id.
     pub(crate) sockets_new: Vec<Socket>,
     /// For the driver: sockets to close.
@@ -259,6 +268,10 @@ impl Shared {
             sessions: HashMap::new(),
             incoming: VecDeque::new(),
             accepting: Waiters::default(),
+            accounts: Vec::new(),
+            calendar_due: None,
+            events: VecDeque::new(),
+            observing: Waiters::default(),
             sockets_new: Vec::new(),
             sockets_dead: Vec::new(),
             has_work: false,
@@ -450,6 +463,14 @@ impl State {
                 };
                 self.session_event(session, event);
             }
+            Event::BudgetLow { socket, left_bytes } => self.budget_low(socket, left_bytes),
+            Event::BudgetSpent { socket } => {
+                self.budget_event(socket, |place| HostEvent::BudgetSpent { place });
+            }
+            Event::BudgetRenewed { socket } => {
+                self.keep_down(now, socket);
+                self.budget_event(socket, |place| HostEvent::BudgetRenewed { place });
+            }
             Event::StreamOpened {
                 session,
                 stream,
@@ -615,6 +636,18 @@ impl State {
         if let Some(entry) = self.sessions.get_mut(&session) {
             entry.push_event(event);
         }
+    }
+
+    pub(crate) fn host_event(&mut self, event: HostEvent) {
+        match event {
+            HostEvent::BudgetRenewed { .. } => tracing::info!("{event}"),
+            _ => tracing::warn!("{event}"),
+        }
+        if self.events.len() >= HOST_EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+        self.observing.wake();
     }
 
     fn stream_event(&mut self, session: SessionId, stream: StreamId, event: StreamEvent) {

@@ -35,6 +35,14 @@ pub(crate) fn list(port: u16, only: &[String]) -> io::Result<Vec<Bind>> {
     Ok(binds)
 }
 
+/// The interface that has this address now.
+pub(crate) fn interface_of(address: std::net::IpAddr) -> Option<String> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let mut interfaces = interfaces.into_iter();
+    let found = interfaces.find(|interface| interface.ip() == address)?;
+    Some(found.name)
+}
+
 /// What changed between the sockets there are and the addresses there are now.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Changes {
