@@ -12,6 +12,10 @@ use serde::Deserialize;
 
 use crate::keys;
 
+mod costs;
+
+pub use costs::{CostLayer, Costs, default_ledger};
+
 /// One source of configuration; what it does not mention is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -30,6 +34,12 @@ pub struct Layer {
     pub control: Option<PathBuf>,
     /// Directory into which listed nodes may send files.
     pub receive: Option<PathBuf>,
+    /// What sending costs.
+    pub cost: Option<Vec<CostLayer>>,
+    /// The currency of prices.
+    pub currency: Option<String>,
+    /// File that keeps what was used.
+    pub ledger: Option<PathBuf>,
     /// Nodes to keep a session with.
     pub peer: Option<Vec<PeerLayer>>,
     /// Settings of sessions.
@@ -112,6 +122,8 @@ pub struct NodeConfig {
     pub control: PathBuf,
     /// Directory for files from allowed nodes.
     pub receive: Option<PathBuf>,
+    /// What sending costs.
+    pub costs: Costs,
     /// Nodes to keep a session with.
     pub peers: Vec<Peer>,
     /// File of objectives for every session.
@@ -170,10 +182,11 @@ impl Layer {
     }
 
     /// Reads the variables `ANABRANCH_KEY`, `_LISTEN`, `_PORT`, `_INTERFACES`, `_ALLOW` (lists with
-    /// commas), `_CONTROL`, `_RECEIVE`, `_POLICY`, `_OBJECTIVES` and `_CONTROLLER`.
+    /// commas), `_CONTROL`, `_RECEIVE`, `_COST` (short forms, with commas), `_CURRENCY`, `_LEDGER`, `_POLICY`,
+    /// `_OBJECTIVES` and `_CONTROLLER`.
     ///
     /// # Errors
-    /// A port is not a number.
+    /// A port is not a number, or a cost is not in the short form.
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
@@ -189,6 +202,14 @@ impl Layer {
                     .map_err(|_| refused("ANABRANCH_PORT", &text, "give a port from 0 to 65535"))?,
             ),
         };
+        let cost = match get("COST") {
+            None => None,
+            Some(text) => Some(
+                text.split(',')
+                    .map(CostLayer::from_text)
+                    .collect::<Result<_, _>>()?,
+            ),
+        };
         Ok(Self {
             key: get("KEY").map(Into::into),
             listen: list("LISTEN"),
@@ -197,6 +218,9 @@ impl Layer {
             allow: list("ALLOW"),
             control: get("CONTROL").map(Into::into),
             receive: get("RECEIVE").map(Into::into),
+            cost,
+            currency: get("CURRENCY"),
+            ledger: get("LEDGER").map(Into::into),
             peer: None,
             session: SessionLayer {
                 policy: get("POLICY"),
@@ -222,6 +246,9 @@ impl Layer {
             allow: self.allow.or(below.allow),
             control: self.control.or(below.control),
             receive: self.receive.or(below.receive),
+            cost: self.cost.or(below.cost),
+            currency: self.currency.or(below.currency),
+            ledger: self.ledger.or(below.ledger),
             peer: self.peer.or(below.peer),
             session: SessionLayer {
                 policy: self.session.policy.or(below.session.policy),
@@ -251,7 +278,7 @@ impl Layer {
     }
 
     /// Checks every value and fills in the defaults. `variable` looks up the environment for default
-    /// places (`HOME`, `XDG_CONFIG_HOME`, `XDG_RUNTIME_DIR`).
+    /// places (`HOME`, `XDG_CONFIG_HOME`, `XDG_RUNTIME_DIR`, `XDG_STATE_HOME`).
     ///
     /// # Errors
     /// The first value that is refused.
@@ -260,6 +287,7 @@ impl Layer {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<NodeConfig, ConfigError> {
         let engine = self.engine()?;
+        let costs = self.costs(&variable)?;
         let locals = match &self.listen {
             Some(list) => {
                 let mut binds = Vec::new();
@@ -311,6 +339,7 @@ impl Layer {
             control: self.control.unwrap_or_else(|| default_control(&variable)),
             receive: self.receive,
             objectives: self.session.objectives,
+            costs,
             peers,
             engine,
         })

@@ -7,7 +7,7 @@
 //!
 //! | question | rows |
 //! |---|---|
-//! | `status` | `node`, `socket`, `session` |
+//! | `status` | `node`, `socket`, `budget` (of a place where sending costs something), `session` |
 //! | `paths` | one a channel |
 //! | `streams` | one a stream |
 //! | `admit` with `spec` (a [`SpecText`]) | of each session `answer`, and `path`s of a grant |
@@ -18,6 +18,7 @@
 //!
 //! All but the first three take `session`, too; without it, they are about every session.
 
+mod budgets;
 mod objectives;
 mod promises;
 
@@ -278,6 +279,7 @@ fn status(host: &Host) -> Vec<Value> {
             "packets_refused": socket.stats.packets_refused,
         }));
     }
+    rows.extend(host.budgets().iter().map(budgets::row));
     for session in host.sessions() {
         rows.push(json!({
             "kind": "session",

@@ -11,6 +11,7 @@ use crate::{
     config::{NodeConfig, Peer},
     control::{Control, ControlError},
     keys::{self, KeyError},
+    ledger::{Ledger, LedgerError},
     objectives::{Objectives, ObjectivesFileError},
     ticket::Ticket,
     transfer::{Progress, Receiver, TransferError},
@@ -31,6 +32,9 @@ pub enum DaemonError {
     /// The sockets cannot be opened.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The file with what was used cannot be opened.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// The control socket cannot be opened.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -46,6 +50,7 @@ pub enum DaemonError {
 #[derive(Debug)]
 pub struct Daemon {
     host: Host,
+    ledger: Option<Ledger>,
     control: Control,
     receiver: Option<Arc<Receiver>>,
     /// With the objectives for sessions with each.
@@ -72,8 +77,10 @@ impl Daemon {
         host.engine = config.engine;
         host.engine.objectives = objectives.all;
         host.locals = config.locals;
+        let ledger = config.costs.apply(&mut host)?;
         Ok(Self {
             host: Host::start(host)?,
+            ledger,
             control,
             receiver,
             peers: config.peers.into_iter().zip(objectives.peers).collect(),
@@ -96,7 +103,7 @@ impl Daemon {
         }
     }
 
-    /// Runs until dropped; call [`Host::shutdown`] afterwards to tell the peers.
+    /// Runs until dropped; call [`Daemon::shutdown`] afterwards.
     pub async fn run(&self) {
         let mut tasks = JoinSet::new();
         for (peer, objectives) in &self.peers {
@@ -110,7 +117,24 @@ impl Daemon {
                 while tasks.try_join_next().is_some() {}
             }
         };
-        tokio::join!(accepting, self.control.serve(&self.host));
+        let keeping = async {
+            if let Some(ledger) = &self.ledger {
+                ledger.keep(&self.host).await;
+            }
+        };
+        tokio::join!(accepting, keeping, self.control.serve(&self.host));
+    }
+
+    /// Tells the peers, and writes down what was used.
+    ///
+    /// # Errors
+    /// The ledger cannot be written; it then holds a little more than was used.
+    pub async fn shutdown(&self) -> Result<(), LedgerError> {
+        self.host.shutdown().await;
+        match &self.ledger {
+            Some(ledger) => ledger.close(&self.host),
+            None => Ok(()),
+        }
     }
 }
 

@@ -69,6 +69,7 @@
 //! | [`keys`] | the file with a node's secret key |
 //! | [`objectives`] | files of objectives that sessions have from their beginning |
 //! | [`spec`] | what a stream asks for, as people write it |
+//! | [`ledger`] | what was sent where sending costs something, kept over restarts |
 //! | [`ticket`] | one line of text that lets one sender reach a receiver |
 //! | [`transfer`] | files and directories over a session |
 //! | [`daemon`] | a node that runs by its configuration |
@@ -79,6 +80,7 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod keys;
+pub mod ledger;
 pub mod objectives;
 pub mod spec;
 pub mod ticket;
@@ -87,8 +89,8 @@ pub mod transfer;
 pub use anabranch_base as base;
 pub use anabranch_net as net;
 pub use anabranch_net::{
-    Bind, Closed, ConnectError, Host, HostConfig, Locals, PromiseEvent, Session, SessionEvent,
-    StartError, Stream, StreamEvent, StreamFailure,
+    Bind, BudgetReport, Closed, ConnectError, Counted, Host, HostConfig, HostEvent, Locals, Place,
+    PromiseEvent, Session, SessionEvent, StartError, Stream, StreamEvent, StreamFailure, Tariff,
 };
 pub use anabranch_session::{
     AllowList, Callback, Demand, DropOrder, Explanation, FieldValue, Grade, Grant, Guarantee,

@@ -1,4 +1,4 @@
-use anabranch_session::{Controller, Policy};
+use anabranch_session::{Controller, Policy, cost::Billing};
 
 use super::*;
 
@@ -40,6 +40,8 @@ fn every_key_of_the_example_shows_its_default() {
         format!("{:?}", default.engine)
     );
     assert!(!shown.peers.is_empty());
+    let billing = shown.costs.tariffs.iter().map(|tariff| tariff.billing);
+    assert_eq!(billing.collect::<Vec<_>>(), [Billing::default()]);
     for key in [
         "key",
         "listen",
@@ -48,6 +50,12 @@ fn every_key_of_the_example_shows_its_default() {
         "allow",
         "control",
         "receive",
+        "currency",
+        "ledger",
+        "on",
+        "price",
+        "day",
+        "zone",
         "policy",
         "timeout",
         "connect_timeout",
@@ -188,6 +196,30 @@ fn a_model_is_chosen_by_name() {
     let config = resolve("[channel]\nmodel = \"satellite\"").unwrap();
     assert_eq!(config.engine.model.to_string(), "satellite");
     assert_eq!(resolve("").unwrap().engine.model.to_string(), "auto");
+}
+
+#[test]
+fn costs_come_from_the_topmost_layer_that_has_any() {
+    let file = "currency = \"EUR\"\n[[cost]]\non = \"eth0\"\nprice = \"free\"";
+    let file = Layer::from_toml(file).unwrap();
+    let environment = Layer::from_environment(|name| match name {
+        "ANABRANCH_COST" => Some("wwan0=5 GB then stop from day 15, wwan1=0.01/MB".to_owned()),
+        "ANABRANCH_LEDGER" => Some("l".to_owned()),
+        _ => None,
+    });
+    let layer = environment.unwrap().over(file);
+    let costs = layer.resolve(nowhere).unwrap().costs;
+    let places: Vec<String> = costs.tariffs.iter().map(|t| t.place.to_string()).collect();
+    assert_eq!(places, ["wwan0", "wwan1"]);
+    assert_eq!(costs.tariffs[0].billing.day(), 15);
+    assert_eq!(costs.tariffs[0].currency.as_deref(), Some("EUR"));
+    assert_eq!(costs.ledger.to_str(), Some("l"));
+    let bad = Layer::from_environment(|name| (name == "ANABRANCH_COST").then(|| "5 GB".to_owned()));
+    assert!(
+        bad.unwrap_err()
+            .to_string()
+            .contains("wwan0=5 GB then stop")
+    );
 }
 
 #[test]

@@ -1,0 +1,376 @@
+//! The ledger's file: a short TOML text, replaced as a whole.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use anabranch_net::{Counted, Place};
+use anabranch_session::cost::Date;
+use serde::Deserialize;
+
+/// What this program writes, and the only version that it reads.
+const VERSION: i64 = 1;
+const HEAD: &str = "\
+# What was sent where sending costs something, and a little ahead of it. Anabranch writes this file while it runs;
+# stop it before you change anything here.
+";
+
+/// The ledger cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// It cannot be read.
+    #[error("cannot read the ledger {}: {source}; name another file with --ledger", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It cannot be written.
+    #[error("cannot write the ledger {}: {source}; make room, or name another file with --ledger", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another one has it open.
+    #[error(
+        "another anabranch counts in the ledger {} now; stop it, or name another file with --ledger, where this one \
+         counts for itself", path.display()
+    )]
+    Taken {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It was written by a newer program.
+    #[error(
+        "the ledger {} is of version {version}, and this program knows version 1; it was left as it is: run the program \
+         that wrote it, or move it away, and counting begins at 0", path.display()
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        version: i64,
+    },
+    /// It cannot be understood.
+    #[error(
+        "the ledger {} cannot be understood: {reason}; it was left as it is: correct it, or move it away, and \
+         counting begins at 0", path.display()
+    )]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        reason: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    #[serde(rename = "version")]
+    _version: i64,
+    #[serde(default)]
+    place: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    began: String,
+    used_bytes: u64,
+}
+
+/// The file and its lock.
+#[derive(Debug)]
+pub(super) struct File {
+    path: PathBuf,
+    /// Beside the file, for the file itself is replaced.
+    _lock: fs::File,
+    /// As written last. Places without a tariff stay.
+    places: BTreeMap<Place, Counted>,
+    is_closed: bool,
+}
+
+impl File {
+    pub(super) fn open(path: &Path) -> Result<Self, LedgerError> {
+        let lock = lock(path)?;
+        let places = match fs::read_to_string(path) {
+            Ok(text) => read(path, &text)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(source) => {
+                return Err(LedgerError::Read {
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+            places,
+            is_closed: false,
+        })
+    }
+
+    pub(super) fn counted(&self, place: &Place) -> Option<Counted> {
+        self.places.get(place).copied()
+    }
+
+    /// Replaces what is said of these places. After the last write it does nothing.
+    pub(super) fn write(&mut self, changes: Vec<(Place, Counted)>) -> Result<(), LedgerError> {
+        if self.is_closed {
+            return Ok(());
+        }
+        let mut places = self.places.clone();
+        places.extend(changes);
+        replace(&self.path, &text(&places)).map_err(|source| LedgerError::Write {
+            path: self.path.clone(),
+            source,
+        })?;
+        self.places = places;
+        Ok(())
+    }
+
+    pub(super) fn write_last(&mut self, changes: Vec<(Place, Counted)>) -> Result<(), LedgerError> {
+        let written = self.write(changes);
+        self.is_closed = true;
+        written
+    }
+}
+
+fn read(path: &Path, text: &str) -> Result<BTreeMap<Place, Counted>, LedgerError> {
+    let wrong = |reason: String| LedgerError::Content {
+        path: path.to_owned(),
+        reason,
+    };
+    let said = |error: toml::de::Error| wrong(error.to_string().trim_end().to_owned());
+    // The version first: another one may have other keys.
+    let table: toml::Table = text.parse().map_err(said)?;
+    match table.get("version").and_then(toml::Value::as_integer) {
+        Some(VERSION) => {}
+        Some(version) => {
+            return Err(LedgerError::Version {
+                path: path.to_owned(),
+                version,
+            });
+        }
+        None => return Err(wrong("it has no line such as `version = 1`".to_owned())),
+    }
+    let whole: Text = toml::from_str(text).map_err(said)?;
+    let mut places = BTreeMap::new();
+    for entry in whole.place {
+        let place: Place = entry
+            .name
+            .parse()
+            .map_err(|error| wrong(format!("name = \"{}\": {error}", entry.name)))?;
+        let began: Date = entry
+            .began
+            .parse()
+            .map_err(|error| wrong(format!("began = \"{}\": {error}", entry.began)))?;
+        let counted = Counted {
+            period: began.period(),
+            used_bytes: entry.used_bytes,
+        };
+        if places.insert(place, counted).is_some() {
+            return Err(wrong(format!("\"{}\" is there twice", entry.name)));
+        }
+    }
+    Ok(places)
+}
+
+fn text(places: &BTreeMap<Place, Counted>) -> String {
+    let mut text = format!("{HEAD}version = {VERSION}\n");
+    for (place, counted) in places {
+        let name = toml::Value::String(place.to_string());
+        let began = Date::from(counted.period);
+        // As much as TOML can say.
+        let used = counted.used_bytes.min(i64::MAX as u64);
+        // A text takes everything that is written to it.
+        let _ = write!(
+            text,
+            "\n[[place]]\nname = {name}\nbegan = \"{began}\"\nused_bytes = {used}\n"
+        );
+    }
+    text
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+fn folder(path: &Path) -> &Path {
+    let parent = path.parent();
+    let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+/// Takes the ledger for this process, until the file that is returned is closed.
+fn lock(path: &Path) -> Result<fs::File, LedgerError> {
+    let failed = |source| LedgerError::Write {
+        path: path.to_owned(),
+        source,
+    };
+    fs::create_dir_all(folder(path)).map_err(failed)?;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(beside(path, ".lock")).map_err(failed)?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(LedgerError::Taken {
+            path: path.to_owned(),
+        }),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// In one step, so that there is always a whole file, and down to the disk.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let draft = beside(path, ".new");
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&draft)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&draft, path)?;
+    fs::File::open(folder(path))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_session::cost::Period;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn counted(period: u64, used_bytes: u64) -> Counted {
+        Counted {
+            period: Period(period),
+            used_bytes,
+        }
+    }
+
+    fn place(text: &str) -> Place {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_was_written_is_there_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/state/ledger");
+        let mut file = File::open(&path).unwrap();
+        assert_eq!(file.counted(&place("wwan0")), None);
+        file.write(vec![(place("wwan0"), counted(20_758, 7))])
+            .unwrap();
+        file.write(vec![(place("2001:db8::1"), counted(20_400, u64::MAX >> 1))])
+            .unwrap();
+        file.write_last(vec![(place("wwan0"), counted(20_758, 5))])
+            .unwrap();
+        // One that was under way.
+        file.write(vec![(place("wwan0"), counted(20_758, 9))])
+            .unwrap();
+        drop(file);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("began = \"2026-11-01\""), "{text}");
+        let file = File::open(&path).unwrap();
+        assert_eq!(file.counted(&place("wwan0")), Some(counted(20_758, 5)));
+        let other = file.counted(&place("2001:db8::1"));
+        assert_eq!(other, Some(counted(20_400, u64::MAX >> 1)));
+        assert!(!beside(&path, ".new").exists());
+    }
+
+    #[test]
+    fn it_belongs_to_one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let file = File::open(&path).unwrap();
+        let error = File::open(&path).unwrap_err();
+        assert!(matches!(error, LedgerError::Taken { .. }), "{error}");
+        drop(file);
+        File::open(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_understood_is_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let whole = text(&[(place("wwan0"), counted(20_758, 7))].into());
+        for (text, words) in [
+            (String::new(), "version = 1"),
+            ("no toml".to_owned(), "line 1"),
+            (
+                whole.replace("version = 1", "version = 2\nnew = 3"),
+                "of version 2",
+            ),
+            (
+                whole.replace("used_bytes = 7", "used_bytes = -7"),
+                "used_bytes = -7",
+            ),
+            (whole.replace("used_bytes", "used_byte"), "used_byte"),
+            (whole.replace("2026-11-01", "2026-11-31"), "2026-11-31"),
+            (whole.replace("wwan0", "w/0"), "w/0"),
+            (whole.replace("used_bytes = 7", ""), "used_bytes"),
+            (
+                format!("{whole}{}", &whole[whole.find("[[").unwrap()..]),
+                "twice",
+            ),
+            (whole[..whole.len() - 14].to_owned(), "line"),
+        ] {
+            fs::write(&path, &text).unwrap();
+            let error = File::open(&path).unwrap_err().to_string();
+            assert!(
+                error.contains(words) && error.contains("left as it is"),
+                "{error}"
+            );
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        // A draft of a node that died is no ledger.
+        fs::write(&path, &whole).unwrap();
+        fs::write(beside(&path, ".new"), "version = ").unwrap();
+        let mut file = File::open(&path).unwrap();
+        assert_eq!(file.counted(&place("wwan0")), Some(counted(20_758, 7)));
+        file.write(Vec::new()).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), whole);
+    }
+
+    #[test]
+    fn a_disk_that_refuses_is_told_and_nothing_is_taken_for_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let mut file = File::open(&path).unwrap();
+        fs::create_dir(beside(&path, ".new")).unwrap();
+        let error = file
+            .write(vec![(place("wwan0"), counted(1, 7))])
+            .unwrap_err();
+        assert!(error.to_string().contains("--ledger"), "{error}");
+        assert_eq!(file.counted(&place("wwan0")), None);
+    }
+
+    proptest! {
+        #[test]
+        fn texts_round_trip(entries in prop::collection::btree_map("[a-z0-9.\"\\\\é-]{1,7}", (0..100_000_u64, 0..=i64::MAX as u64), 0..5)) {
+            let places: BTreeMap<Place, Counted> = entries
+                .into_iter()
+                .filter_map(|(name, (period, used))| Some((name.parse().ok()?, counted(period, used))))
+                .collect();
+            prop_assert_eq!(read(Path::new("x"), &text(&places)).unwrap(), places);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "(version = 1\n)?[a-z_\\[\\]\" =0-9\n.-]{0,80}") {
+            let _ = read(Path::new("x"), &text);
+        }
+    }
+}
