@@ -89,7 +89,16 @@ impl From<anabranch::keys::KeyError> for Failure {
 
 impl From<anabranch::StartError> for Failure {
     fn from(error: anabranch::StartError) -> Self {
-        Self::other(error)
+        match &error {
+            anabranch::StartError::Place(_) => Self::usage(error),
+            _ => Self::other(error),
+        }
+    }
+}
+
+impl From<anabranch::ledger::LedgerError> for Failure {
+    fn from(error: anabranch::ledger::LedgerError) -> Self {
+        Self::file(error)
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod admit;
 mod control;
+mod costs;
 mod demo;
 mod emulate;
 mod exit;

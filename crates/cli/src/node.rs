@@ -8,7 +8,10 @@ use anabranch::{
     objectives::{Objectives, ObjectivesFileError},
 };
 
-use crate::exit::{Failure, Outcome, print_line};
+use crate::{
+    costs,
+    exit::{Failure, Outcome, print_line},
+};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -42,6 +45,8 @@ pub(crate) struct Arguments {
     /// What every path is expected to do, where the policy follows objectives: auto, generic, cellular, satellite.
     #[arg(long)]
     model: Option<String>,
+    #[command(flatten)]
+    costs: costs::Costing,
     /// Check the configuration and do nothing.
     #[arg(long)]
     check: bool,
@@ -89,14 +94,18 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     };
     let is_check = arguments.check;
     let environment = Layer::from_environment(variable).map_err(Failure::usage)?;
-    let layer = flags(arguments).over(environment).over(file);
+    let costs = arguments.costs.clone().layer().map_err(Failure::usage)?;
+    let layer = flags(arguments).over(costs).over(environment).over(file);
     let config = layer.resolve(variable).map_err(Failure::usage)?;
     if is_check {
         Objectives::read(&config).map_err(objectives_failure)?;
         return print_line("the configuration is good");
     }
     let daemon = Daemon::start(config).await.map_err(|error| match error {
-        DaemonError::Key(_) | DaemonError::Receive(_) => Failure::file(error),
+        DaemonError::Key(_) | DaemonError::Receive(_) | DaemonError::Ledger(_) => {
+            Failure::file(error)
+        }
+        DaemonError::Start(error) => error.into(),
         DaemonError::Objectives(error) => objectives_failure(error),
         _ => Failure::other(error),
     })?;
@@ -112,6 +121,6 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         _ = tokio::signal::ctrl_c() => {}
         _ = terminate.recv() => {}
     }
-    daemon.host().shutdown().await;
+    daemon.shutdown().await?;
     Ok(())
 }

@@ -3,12 +3,14 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anabranch::{
-    AllowList, Host, HostConfig, Locals, SecretKey, Session, StartError, keys,
+    AllowList, Host, HostConfig, Locals, Session, StartError, keys,
+    ledger::Ledger,
     transfer::{Completed, Progress, Receiver, TransferError},
 };
 use tokio::task::JoinSet;
 
 use crate::{
+    costs,
     exit::{Failure, Outcome, print_line},
     keygen::key_path,
     meter::{self, Direction},
@@ -32,6 +34,8 @@ pub(crate) struct Arguments {
     /// Print only the ticket.
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    costs: costs::Costing,
 }
 
 /// Opens a host on the given addresses, or on `port` of every interface; without a network, on
@@ -39,10 +43,8 @@ pub(crate) struct Arguments {
 pub(crate) fn host(
     bind: &[SocketAddr],
     port: u16,
-    key: &SecretKey,
-    allowed: AllowList,
+    mut config: HostConfig,
 ) -> Result<Host, StartError> {
-    let mut config = HostConfig::new(key.clone(), allowed);
     if bind.is_empty() {
         let only = Vec::new();
         config.locals = Locals::Interfaces { port, only };
@@ -57,10 +59,27 @@ pub(crate) fn host(
     Ok(host)
 }
 
+/// Keeps the accounts of a host, if there is something to keep, until dropped.
+pub(crate) async fn keep(ledger: Option<&Ledger>, host: &Host) {
+    match ledger {
+        Some(ledger) => ledger.keep(host).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells the peers, and writes down what was used. A failure of `outcome` goes before one of the ledger.
+pub(crate) async fn shutdown(ledger: Option<&Ledger>, host: &Host, outcome: Outcome) -> Outcome {
+    host.shutdown().await;
+    let closed = ledger.map_or(Ok(()), |ledger| ledger.close(host));
+    outcome.and(closed.map_err(Failure::from))
+}
+
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let receiver = Arc::new(Receiver::new(arguments.directory.clone(), [])?);
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
-    let open = |port| host(&arguments.bind, port, &key, AllowList::everyone());
+    let mut config = HostConfig::new(key.clone(), AllowList::everyone());
+    let ledger = arguments.costs.clone().resolve()?.apply(&mut config)?;
+    let open = |port| host(&arguments.bind, port, config.clone());
     // The port it had before, so that a ticket still leads here after a restart; any, if that is taken.
     let host = match open(receiver.port(key.node_id())) {
         Err(StartError::Bind(error)) if arguments.bind.is_empty() => {
@@ -71,12 +90,12 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     };
     let outcome = tokio::select! {
         outcome = receive(&host, &receiver, &arguments) => outcome,
+        () = keep(ledger.as_ref(), &host) => Err(Failure::other("the ledger is not kept any more")),
         _ = tokio::signal::ctrl_c() => Err(Failure::ctrl_c(
             "stopped; what has arrived is kept, and continues when it is sent again",
         )),
     };
-    host.shutdown().await;
-    outcome
+    shutdown(ledger.as_ref(), &host, outcome).await
 }
 
 async fn receive(host: &Host, receiver: &Arc<Receiver>, arguments: &Arguments) -> Outcome {

@@ -3,10 +3,11 @@
 use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch::{
-    AllowList, Explanation, Guarantee, Host, Session, Ticket,
+    AllowList, Explanation, Guarantee, Host, HostConfig, Session, Ticket,
     base::{Instant, duration},
     control::{Control, ControlError},
     keys,
+    ledger::Ledger,
     spec::{GuaranteeText, words},
     transfer::{
         Completed, DATA_LABEL, Manner, Progress, Source, Step, TransferError, send_promised,
@@ -16,6 +17,7 @@ use anabranch::{
 use tokio::sync::mpsc;
 
 use crate::{
+    costs,
     exit::{Failure, Outcome, print_line},
     guarantee,
     keygen::key_path,
@@ -54,6 +56,8 @@ pub(crate) struct Arguments {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    costs: costs::Costing,
+    #[command(flatten)]
     guarantee: guarantee::Flags,
 }
 
@@ -79,7 +83,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         Source::Path(arguments.source.clone())
     };
     let guarantee = wanted(&arguments.guarantee)?;
-    let host = host(&arguments)?;
+    let (host, ledger) = host(&arguments)?;
     let control = match &arguments.control {
         Some(path) => Some(Control::open(path).await.map_err(|error| match error {
             ControlError::Listen { .. } => Failure::file(error),
@@ -95,13 +99,13 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     };
     let outcome = tokio::select! {
         outcome = transfer(&host, &arguments, guarantee, source) => outcome,
+        () = recv::keep(ledger.as_ref(), &host) => Err(Failure::other("the ledger is not kept any more")),
         () = answering => unreachable!("questions are answered until this is dropped"),
         _ = tokio::signal::ctrl_c() => Err(Failure::ctrl_c(
             "stopped; the same command continues where it stopped",
         )),
     };
-    host.shutdown().await;
-    outcome
+    recv::shutdown(ledger.as_ref(), &host, outcome).await
 }
 
 /// What the flags ask for; nothing is known of any path yet, so that it has to wait.
@@ -118,14 +122,16 @@ fn wanted(flags: &guarantee::Flags) -> Result<Option<Guarantee>, Failure> {
 }
 
 /// Receivers on this machine are reached from loopback, all others from the interfaces.
-fn host(arguments: &Arguments) -> Result<Host, Failure> {
+fn host(arguments: &Arguments) -> Result<(Host, Option<Ledger>), Failure> {
     let mut bind: Vec<SocketAddr> = arguments.bind.clone();
     let addresses = &arguments.ticket.addresses;
     if bind.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()) {
         bind.push(SocketAddr::new(addresses[0].ip(), 0));
     }
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
-    Ok(recv::host(&bind, 0, &key, AllowList::default())?)
+    let mut config = HostConfig::new(key, AllowList::default());
+    let ledger = arguments.costs.clone().resolve()?.apply(&mut config)?;
+    Ok((recv::host(&bind, 0, config)?, ledger))
 }
 
 async fn transfer(

@@ -437,6 +437,120 @@ fn a_transfer_asks_for_a_promise_and_explains_itself() {
     assert!(!folder.join("s.sock").exists());
 }
 
+/// What the ledger says was used.
+fn used_bytes(folder: &Path) -> u64 {
+    let text = fs::read_to_string(folder.join("ledger")).unwrap();
+    let lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("used_bytes = "));
+    let numbers: Vec<u64> = lines.map(|number| number.parse().unwrap()).collect();
+    assert_eq!(numbers.len(), 1, "{text}");
+    numbers[0]
+}
+
+/// Of two loopback addresses, one may send 200 kB a month.
+#[test]
+fn a_cap_is_kept_over_transfers_restarts_and_a_crash() {
+    const CAP: u64 = 200_000;
+    /// Less than 24 of the largest packets are left.
+    const SPENT: u64 = CAP - 24 * (1472 + 48);
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let costs = ["--cost", "127.0.0.2=200 kB then stop", "--ledger", "ledger"];
+    let both = ["--bind", "127.0.0.2:0", "--bind", "127.0.0.3:0"];
+    let content: Vec<u8> = (0..4_000_000u32).map(|n| (n * 31 + n / 7) as u8).collect();
+    fs::write(folder.join("film"), &content).unwrap();
+    let mut used = 0;
+    for round in 0..40 {
+        let into = format!("in{round}");
+        fs::create_dir(folder.join(&into)).unwrap();
+        let (mut child, _out, ticket) = receiver(folder, &[&into]);
+        let send = ["send", "film", &ticket];
+        let sent = run(folder, &[&send[..], &both, &costs].concat());
+        assert!(sent.status.success(), "{}", text(&sent.stderr));
+        assert!(child.wait().unwrap().success());
+        assert_eq!(fs::read(folder.join(&into).join("film")).unwrap(), content);
+        let now = used_bytes(folder);
+        assert!((used..=CAP).contains(&now), "{used}, then {now}");
+        used = now;
+        if used > SPENT {
+            break;
+        }
+    }
+    assert!(used > SPENT, "only {used} were used");
+
+    // A node on the same ledger knows, and has it for itself.
+    let node = ["node", "--key", "node.key", "--control", "c.sock"];
+    let listen = ["--listen", "127.0.0.2:0", "--listen", "127.0.0.3:0"];
+    let start = || {
+        let mut child = anabranch(folder)
+            .args([&node[..], &listen, &costs].concat())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        lines.next().unwrap().unwrap();
+        (child, lines)
+    };
+    let budget = || {
+        let status = run(folder, &["status", "--json", "--control", "c.sock"]);
+        let answer: Value = serde_json::from_slice(&status.stdout).unwrap();
+        let rows = answer["rows"].as_array().unwrap();
+        rows.iter()
+            .find(|row| row["kind"] == "budget")
+            .unwrap()
+            .clone()
+    };
+    let (mut child, _lines) = start();
+    let row = budget();
+    assert_eq!(row["place"], "127.0.0.2", "{row}");
+    assert_eq!(row["is_spent"], true, "{row}");
+    assert_eq!(row["used_bytes"], used, "{row}");
+    assert_eq!(row["left_bytes"], CAP - used, "{row}");
+    assert_eq!(row["cap_bytes"], CAP, "{row}");
+    let nobody = format!("anabranch1:{}::127.0.0.1:9", "a".repeat(52));
+    let send = ["send", "film", &nobody];
+    let taken = [&send[..], &both, &costs].concat();
+    fails(folder, &taken, 6, &["ledger", "stop it"]);
+    // What a node that is killed had not written in order counts as used.
+    let pid = child.id().to_string();
+    let children = Command::new("pkill").args(["-KILL", "-P", &pid]).status();
+    assert!(children.unwrap().success());
+    child.wait().unwrap();
+    assert!((used..=CAP).contains(&used_bytes(folder)));
+    let (mut child, _lines) = start();
+    assert_eq!(budget()["is_spent"], true);
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(killed.unwrap().success());
+    assert!(child.wait().unwrap().success());
+
+    // Nothing is overwritten that is not understood.
+    fs::write(folder.join("ledger"), "version = 7\n").unwrap();
+    fails(folder, &taken, 6, &["version 7", "left as it is"]);
+    assert_eq!(fs::read(folder.join("ledger")).unwrap(), b"version = 7\n");
+    let odd = ["--cost", "127.0.0.2=200 kB", "--ledger", "other"];
+    fails(
+        folder,
+        &[&send[..], &odd].concat(),
+        2,
+        &["cost.price", "it ends with"],
+    );
+    let elsewhere = [
+        "--listen",
+        "127.0.0.3:0",
+        "--cost",
+        "127.0.0.2=free",
+        "--ledger",
+        "other",
+    ];
+    fails(
+        folder,
+        &[&node[..], &elsewhere].concat(),
+        2,
+        &["127.0.0.2", "listened on"],
+    );
+}
+
 #[test]
 fn completions_and_the_manual_are_printed() {
     let folder = tempfile::tempdir().unwrap();

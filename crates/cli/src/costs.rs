@@ -1,0 +1,42 @@
+//! What sending costs, on the command line.
+
+use std::path::PathBuf;
+
+use anabranch::config::{ConfigError, CostLayer, Costs, Layer};
+
+use crate::exit::Failure;
+
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Costing {
+    /// What sending costs at an interface or a local address, such as 'wwan0=5 GB then stop from day 15'; may be
+    /// repeated. Not a byte goes beyond a cap.
+    #[arg(long, value_name = "PLACE=PRICES")]
+    cost: Vec<String>,
+    /// The currency of those prices, for people.
+    #[arg(long)]
+    currency: Option<String>,
+    /// The file that keeps what was used over restarts [default: ~/.local/state/anabranch/ledger].
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+}
+
+impl Costing {
+    pub(crate) fn layer(self) -> Result<Layer, ConfigError> {
+        let cost = self.cost.iter().map(|text| CostLayer::from_text(text));
+        let cost = cost.collect::<Result<Vec<_>, _>>()?;
+        Ok(Layer {
+            cost: (!cost.is_empty()).then_some(cost),
+            currency: self.currency,
+            ledger: self.ledger,
+            ..Layer::default()
+        })
+    }
+
+    /// With what the environment says, for commands without a configuration file.
+    pub(crate) fn resolve(self) -> Result<Costs, Failure> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let environment = Layer::from_environment(variable).map_err(Failure::usage)?;
+        let layer = self.layer().map_err(Failure::usage)?.over(environment);
+        layer.costs(variable).map_err(Failure::usage)
+    }
+}
