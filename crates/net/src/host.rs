@@ -12,7 +12,8 @@ use std::{
 use anabranch_base::{NodeId, SessionId, SocketId};
 use anabranch_session::{
     AllowList, ChannelReport, Config, Engine, Explanation, Grant, Link, ObjectiveError,
-    ObjectiveId, SecretKey, SessionStats, StreamError, StreamSpec, StreamStats, cost::Period,
+    ObjectiveId, SecretKey, SessionStats, StreamError, StreamSpec, StreamStats,
+    cost::Period,
     objective::{self, Injected},
 };
 
