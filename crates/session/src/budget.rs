@@ -36,6 +36,14 @@ pub struct Marginal {
     pub price: Option<Price>,
 }
 
+impl Marginal {
+    /// Where there is no meter.
+    pub const FREE: Self = Self {
+        is_metered: false,
+        price: Some(Price::FREE),
+    };
+}
+
 /// Key: local socket.
 #[derive(Debug)]
 struct Account {
@@ -165,10 +173,7 @@ impl Budgets {
     /// What the next byte on a channel of this socket costs. Exact at the edges of quotas, but not of what is queued.
     pub(crate) fn marginal(&self, socket: SocketId) -> Marginal {
         let Some(meter) = self.meter(socket) else {
-            return Marginal {
-                is_metered: false,
-                price: Some(Price::FREE),
-            };
+            return Marginal::FREE;
         };
         Marginal {
             is_metered: !meter.model().is_free(),

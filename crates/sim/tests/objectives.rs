@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, Seed, SessionId, StreamId};
 use anabranch_session::{
-    AllowList, Config, Event, FieldValue, Policy, Priority, StreamSpec, Walk, objective::Faults,
+    AllowList, Config, Event, FieldValue, Policy, Priority, StreamSpec, Walk,
+    cost::{Meter, Model, Period},
+    objective::Faults,
 };
 use anabranch_sim::{
     App, Context, World,
@@ -134,6 +136,37 @@ fn do_not_send_on_a_channel_empties_it_until_the_objective_is_removed() {
     world.run_for(Duration::from_millis(500));
     let [quick, _] = carried(&mut world, session, Duration::from_secs(5));
     assert!(quick > 500_000, "{quick}");
+}
+
+/// The price of the next byte decides: while the quota lasts, bytes are free where they are metered.
+#[test]
+fn what_costs_is_known_as_soon_as_it_does() {
+    let (mut world, session) = world(2, Policy::Assign);
+    let socket = world.link(0, 0).socket;
+    let model: Model = "3 MB then 0.01/MB".parse().expect("a price list");
+    let (now, meter) = (world.now(), Meter::new(model, Period(1), 0));
+    world.engine(0).set_meter(now, socket, Some(meter));
+    inject(
+        &mut world,
+        session,
+        "hose 2
+        objective cheap { context { adu:a { stream_id >= 0 } } goal { cost(a) > 0 } utility { a { -1 } } }",
+    );
+    let [quick, _] = carried(&mut world, session, Duration::from_secs(4));
+    assert!(quick > 500_000, "free so far: {quick}");
+    world.run_for(Duration::from_secs(20));
+    let [quick, slow] = carried(&mut world, session, Duration::from_secs(5));
+    assert_eq!(quick, 0, "paid for");
+    assert!(slow > 1_000_000, "{slow}");
+    inject(
+        &mut world,
+        session,
+        "hose 2
+        objective dear { context { adu:a { stream_id >= 0 } } goal { a::channel::metered } utility { a { 2 } } }",
+    );
+    world.run_for(Duration::from_millis(500));
+    let [quick, _] = carried(&mut world, session, Duration::from_secs(5));
+    assert!(quick > 500_000, "metered, and wanted: {quick}");
 }
 
 /// Mean delay of each stream's ADUs in milliseconds, and what of them went by the quick channel.

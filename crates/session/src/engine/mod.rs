@@ -195,6 +195,9 @@ impl Engine {
         self.allow_slots();
         for session in self.sessions.values_mut() {
             if session.dirty {
+                if !self.budgets.is_empty() {
+                    session.price(&mut self.endpoint, &self.budgets);
+                }
                 session.pump(now, &mut self.endpoint, &mut self.touched, &mut self.events);
             }
         }

@@ -45,6 +45,7 @@ use anabranch_channel::{CloseReason, Endpoint, QueueGoal};
 use anabranch_sched::{Policy, Scheduler, StreamSpec};
 
 use crate::{
+    budget::Marginal,
     config::{Config, INITIAL_SESSION_CREDIT_BYTES},
     event::{Event, SessionCloseReason},
     flight::Flight,
@@ -101,6 +102,8 @@ pub(crate) struct Member {
     pub queue_goal: QueueGoal,
     /// The same of its share of a flow.
     pub share: f64,
+    /// What the next byte on it costs.
+    pub marginal: Marginal,
     pub collector: Collector,
     pub peer_report: Option<Control>,
     pub timestamp_at: Instant,
@@ -122,6 +125,7 @@ impl Member {
             suspected: false,
             queue_goal: QueueGoal::default(),
             share: 1.0,
+            marginal: Marginal::FREE,
             collector: Collector::new(now),
             peer_report: None,
             timestamp_at: Instant::EPOCH,

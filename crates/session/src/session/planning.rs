@@ -7,6 +7,8 @@ use anabranch_channel::Endpoint;
 use anabranch_hose::symbol;
 use anabranch_sched::{
     ChannelMask, View,
+    cost::Price,
+    model::Supply,
     objective::{Adu, Channel, Correlation, Cycle, Fate, Sent, Turns},
 };
 
@@ -16,7 +18,10 @@ use super::{
     observed::Observed,
     pump::Scratch,
 };
-use crate::send::{AduFate, Piece};
+use crate::{
+    budget::Budgets,
+    send::{AduFate, Piece},
+};
 
 /// ADUs, and fragments of them, that are shown at a time.
 const ADUS_MAX: usize = 512;
@@ -71,12 +76,16 @@ impl Planning {
     }
 }
 
-/// Whether the channel's bytes are paid for, as far as a session knows.
-fn is_metered(_: ChannelId) -> bool {
-    false
-}
-
 impl Session {
+    /// Asks what the next byte on each channel costs.
+    pub(crate) fn price(&mut self, endpoint: &mut Endpoint, budgets: &Budgets) {
+        for member in &mut self.members {
+            if let Some(channel) = endpoint.channel(member.id) {
+                member.marginal = budgets.marginal(channel.socket());
+            }
+        }
+    }
+
     /// Shows the policy what there is to decide about.
     pub(super) fn plan(
         &mut self,
@@ -122,7 +131,7 @@ impl Session {
                 id: id.0,
                 name: symbol(&id.to_string()),
                 technology: f64::NAN,
-                is_metered: is_metered(id),
+                is_metered: false,
                 rate_bps: f64::NAN,
                 fields: Vec::new(),
             }));
@@ -131,6 +140,8 @@ impl Session {
         }
         for (channel, view) in cycle.channels.iter_mut().zip(&scratch.channels) {
             channel.technology = models.technology_symbol(view.id);
+            let member = self.members.iter().find(|member| member.id == view.id);
+            channel.is_metered = member.is_some_and(|member| member.marginal.is_metered);
             channel.rate_bps = if view.rate_bytes_per_s > 0.0 {
                 view.rate_bytes_per_s * 8.0
             } else {
@@ -160,7 +171,11 @@ impl Session {
             let member = self.members.iter().find(|member| member.id == view.id);
             let next = member.map_or(0, |member| member.launched);
             if let Some(channel) = endpoint.channel(view.id) {
-                let supply = models::supply(now, view, next, channel);
+                let price = member.and_then(|member| member.marginal.price);
+                let supply = Supply {
+                    cost_per_byte: price.map_or(0.0, Price::per_byte),
+                    ..models::supply(now, view, next, channel)
+                };
                 models.offer(at, (view.id, &supply), look_ahead, &mut cycle.slots);
             }
         }
