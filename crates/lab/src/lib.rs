@@ -20,6 +20,7 @@
 //! | [`future`] | the scheduler that knows the future of simulated links |
 //! | [`bound`] | what the best of all schedules could do, window by window |
 //! | [`verb`] | congestion controllers on radio channels |
+//! | [`telemedicine`] | an ambulance's streams over six cellular paths, by scheduling algorithm |
 //! | [`coupling`] | channels that share a bottleneck |
 //! | [`mod@recording`], [`corpus`] | recorded paths, and which of them a run uses |
 //! | [`output`] | CSV, plots, and the page of `lab report` |
@@ -52,6 +53,7 @@ mod series;
 pub mod smartpointer;
 pub mod sources;
 pub mod streams;
+pub mod telemedicine;
 pub mod verb;
 pub mod violation_bound;
 
@@ -81,6 +83,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     horde::LOOKAHEAD,
     horde::RTT,
     assign_gap::EXPERIMENT,
+    telemedicine::EXPERIMENT,
     verb::EXPERIMENT,
     coupling::EXPERIMENT,
 ];

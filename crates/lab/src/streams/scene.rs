@@ -83,6 +83,11 @@ impl RecordedPath {
         self.trace.rate_mean().as_bps() as f64 * self.scale
     }
 
+    /// What was recorded, unscaled.
+    pub fn trace(&self) -> &Arc<Trace> {
+        &self.trace
+    }
+
     /// How long the recording is.
     pub fn duration(&self) -> Duration {
         self.trace.duration()

@@ -1,0 +1,104 @@
+//! One run in virtual time.
+
+use std::{sync::Arc, time::Duration};
+
+use anabranch_base::{Instant, Seed};
+use anabranch_session::{AllowList, Config, Policy};
+use anabranch_sim::World;
+
+use super::{
+    clinic::{Clinic, FEEDS, Side},
+    ends::End,
+    figures::Figures,
+    lines::{self, Line},
+};
+
+/// When the application begins: all channels are up by then.
+const BEGIN: Instant = Instant::from_millis(2_500);
+/// After the last ADU that counts, for those on their way.
+const GRACE: Duration = Duration::from_secs(6);
+
+/// How long a run is, since the application began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// From when ADUs count.
+    pub from: Duration,
+    /// Until when.
+    pub to: Duration,
+}
+
+impl Timing {
+    /// Half a minute to get to know the paths, and five minutes that count.
+    pub const USUAL: Self = Self {
+        from: Duration::from_secs(30),
+        to: Duration::from_secs(330),
+    };
+}
+
+/// What a run gave.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// What arrived.
+    pub figures: Figures,
+    /// Application bytes sent upwards on each path, of all.
+    pub path_shares: Vec<f64>,
+}
+
+/// Runs the application over these paths under a policy, both ways.
+///
+/// # Errors
+/// Words: a path that cannot be made, or an objective that was refused or could not be evaluated.
+pub fn measure(
+    seed: Seed,
+    lines: &[Line],
+    policy: Policy,
+    timing: Timing,
+    clinic: &Arc<Clinic>,
+) -> Result<Measured, String> {
+    let mut world = World::new(seed);
+    let config = || Config {
+        policy,
+        ..Config::default()
+    };
+    let end = |side, peer| End::new(side, World::node_id(peer), Arc::clone(clinic), BEGIN);
+    let a = world.add_node(config(), AllowList::default(), end(Side::Ambulance, 1));
+    let allowed = AllowList::of([World::node_id(a)]);
+    let b = world.add_node(config(), allowed, end(Side::Hospital, a));
+    let links = lines::lay(lines, &mut world, [a, b]).map_err(|error| error.to_string())?;
+    world.app::<End>(a).dial(links.clone());
+    world.with_node(a, |_| ());
+    world.run_until(BEGIN + timing.to + GRACE);
+
+    for node in [a, b] {
+        let end = world.app::<End>(node);
+        if let Some(words) = &end.refusal {
+            return Err(words.clone());
+        }
+        if let Some(faults) = end.faults.first() {
+            return Err(format!("objectives: {faults:?}"));
+        }
+    }
+    let session = world.app::<End>(a).session().ok_or("no session")?;
+    let sent = world.engine(a).channel_stats(session);
+    let sent_bytes = links.iter().map(|link| {
+        let own = sent
+            .iter()
+            .filter(|of| of.socket == link.socket && of.remote == link.remote);
+        own.map(|of| of.payload_sent_bytes).sum::<u64>() as f64
+    });
+    let sent_bytes: Vec<f64> = sent_bytes.collect();
+    let all: f64 = sent_bytes.iter().sum::<f64>().max(1.0);
+    let mut heard = std::mem::take(&mut world.app::<End>(b).heard);
+    for (feed, arrivals) in std::mem::take(&mut world.app::<End>(a).heard)
+        .into_iter()
+        .enumerate()
+    {
+        if FEEDS[feed].side == Side::Hospital {
+            heard[feed] = arrivals;
+        }
+    }
+    Ok(Measured {
+        figures: Figures::new(clinic, &heard, (timing.from, timing.to)),
+        path_shares: sent_bytes.iter().map(|bytes| bytes / all).collect(),
+    })
+}
