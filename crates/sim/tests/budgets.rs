@@ -45,7 +45,11 @@ fn begin(world: &mut World, period: u64) {
 
 /// What the first wire was given to carry, as it counts itself.
 fn carried(world: &mut World) -> u64 {
-    world.wire(0).duplex.forward.stats().offered.bytes
+    carried_by(world, 0)
+}
+
+fn carried_by(world: &mut World, wire: usize) -> u64 {
+    world.wire(wire).duplex.forward.stats().offered.bytes
 }
 
 fn assert_whole(world: &mut World) {
@@ -122,6 +126,63 @@ fn a_month_begins() {
     }
     assert!(world.app::<Sender>(SENDER).is_done(), "8 MB in four months");
     assert_eq!(world.app::<Receiver>(RECEIVER).sessions, 1, "one session");
+    assert_whole(&mut world);
+}
+
+/// A host that writes down what will be spent grants it in small parts: nothing leaves beyond them, and nothing is lost by
+/// waiting for the next.
+#[test]
+fn what_is_granted_bounds_what_leaves() {
+    for price in ["0.01/MB", "20 MB then stop"] {
+        let mut world = metered(8, 1, price, 0);
+        let socket = world.link(SENDER, 0).socket;
+        let (mut granted, mut is_done) = (0, false);
+        while !is_done && world.now() < Instant::from_secs(120) {
+            granted += 200_000;
+            world.engine(SENDER).grant(socket, Period(1), granted);
+            world.with_node(SENDER, |_| ());
+            let until = world.now() + Duration::from_millis(500);
+            is_done = run(&mut world, until);
+            let used = used(&mut world);
+            assert!(used <= granted, "{used} of {granted}");
+        }
+        assert!(is_done, "{price}: {granted} were granted");
+        assert!(granted < 2 * BYTES, "what is granted is used");
+        assert_eq!(world.app::<Receiver>(RECEIVER).sessions, 1, "one session");
+        assert_whole(&mut world);
+    }
+}
+
+/// Two addresses of one modem.
+#[test]
+fn links_that_share_a_meter_share_its_cap() {
+    let cap = 3_000_000;
+    let mut world = metered(9, 2, "3 MB then stop", 0);
+    let [first, second] = [0, 1].map(|index| world.link(SENDER, index).socket);
+    let now = world.now();
+    world.engine(SENDER).share_meter(now, second, first);
+    let mut before = [0, 1].map(|wire| carried_by(&mut world, wire));
+    for month in 1..=6 {
+        begin(&mut world, month);
+        let until = world.now() + Duration::from_secs(40);
+        let is_done = run(&mut world, until);
+        let (used, after) = (
+            used(&mut world),
+            [0, 1].map(|wire| carried_by(&mut world, wire)),
+        );
+        assert!(used <= cap, "month {month}: {used}");
+        let each = [after[0] - before[0], after[1] - before[1]];
+        assert_eq!(used, each[0] + each[1], "month {month}");
+        assert!(
+            each.iter().all(|bytes| *bytes > 0),
+            "month {month}: {each:?}"
+        );
+        before = after;
+        if is_done {
+            break;
+        }
+    }
+    assert!(world.app::<Sender>(SENDER).is_done());
     assert_whole(&mut world);
 }
 
