@@ -45,7 +45,7 @@ enum Command {
     /// Receive one transfer; prints a ticket for the sender.
     Recv(recv::Arguments),
     /// Send a file, a directory or standard input to the holder of a ticket.
-    Send(send::Arguments),
+    Send(Box<send::Arguments>),
     /// Run a node by a configuration file.
     Node(node::Arguments),
     /// What a running node is doing.
@@ -99,7 +99,7 @@ async fn run(command: Command) -> Outcome {
     match command {
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Recv(arguments) => recv::run(arguments).await,
-        Command::Send(arguments) => send::run(arguments).await,
+        Command::Send(arguments) => send::run(*arguments).await,
         Command::Node(arguments) => node::run(arguments).await,
         Command::Status(arguments) => control::run("status", &arguments).await,
         Command::Paths(arguments) => control::run("paths", &arguments).await,
