@@ -1,6 +1,11 @@
 //! `anabranch lab`: experiments that anyone can run again.
 
-use std::path::{Path, PathBuf};
+mod live;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anabranch_base::Seed;
 use anabranch_lab::{
@@ -9,6 +14,7 @@ use anabranch_lab::{
     output::{Page, to_csv},
     parallel,
     streams::show::{FRAME, WINDOW},
+    telemedicine,
 };
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -55,6 +61,11 @@ struct Run {
     /// Write NAME.json, NAME.csv and the plots to this folder, which is made.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Not in virtual time, but between two nodes on this machine over emulated paths, so long for each policy;
+    /// `telemedicine` only. --traces and --only hold as ever.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "60",
+        value_parser = clap::value_parser!(u64).range(10..=3600))]
+    live: Option<u64>,
     /// Say nothing while it runs.
     #[arg(long)]
     quiet: bool,
@@ -121,7 +132,7 @@ impl Traces {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     match &arguments.command {
         Command::List => {
             let lines: Vec<String> = EXPERIMENTS
@@ -130,7 +141,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                 .collect();
             exit::print_line(&lines.join("\n"))
         }
-        Command::Run(run) => run.go(),
+        Command::Run(run) => run.go().await,
         Command::Report(report) => report.go(),
     }
 }
@@ -144,7 +155,7 @@ fn progress(quiet: bool) -> impl Fn(&str) + Sync {
 }
 
 impl Run {
-    fn go(&self) -> Outcome {
+    async fn go(&self) -> Outcome {
         let experiment = Experiment::find(&self.name).ok_or_else(|| {
             let names: Vec<&str> = EXPERIMENTS.iter().map(|known| known.name).collect();
             Failure::usage(format!(
@@ -159,16 +170,14 @@ impl Run {
                 self.name
             )));
         }
+        if self.live.is_some() && experiment.name != telemedicine::EXPERIMENT.name {
+            return Err(Failure::usage(format!(
+                "'{}' runs in virtual time only; leave out --live, or run 'telemedicine'",
+                self.name
+            )));
+        }
         let corpus = self.traces.read(experiment, self.quiet)?;
-        let seeds: Vec<u64> = (self.seed..self.seed.saturating_add(self.seeds)).collect();
-        let results: Vec<Results> = parallel::map(&seeds, |&seed| {
-            experiment.run(&Options {
-                seed: Seed(seed),
-                only: self.only.as_deref(),
-                corpus: &corpus,
-                progress: &progress(self.quiet),
-            })
-        });
+        let results = self.results(experiment, &corpus).await?;
         if results.iter().all(|result| result.rows.is_empty()) {
             return Err(Failure::usage(match &self.only {
                 Some(only) if experiment.takes_traces() => format!(
@@ -208,6 +217,38 @@ impl Run {
             Some(Some(path)) if path.as_os_str() == "-" => exit::print_line(&text),
             Some(Some(path)) => write(path, &(text + "\n")),
         }
+    }
+}
+
+impl Run {
+    async fn results(
+        &self,
+        experiment: &Experiment,
+        corpus: &Corpus,
+    ) -> Result<Vec<Results>, Failure> {
+        let progress = progress(self.quiet);
+        let seeds: Vec<u64> = (self.seed..self.seed.saturating_add(self.seeds)).collect();
+        let Some(seconds) = self.live else {
+            return Ok(parallel::map(&seeds, |&seed| {
+                experiment.run(&Options {
+                    seed: Seed(seed),
+                    only: self.only.as_deref(),
+                    corpus,
+                    progress: &progress,
+                })
+            }));
+        };
+        let mut results = Vec::new();
+        for seed in seeds {
+            let show = live::Show {
+                seed,
+                corpus,
+                only: self.only.as_deref(),
+                time: Duration::from_secs(seconds),
+            };
+            results.push(live::run(&show, &progress).await?);
+        }
+        Ok(results)
     }
 }
 

@@ -110,7 +110,7 @@ async fn run(command: Command) -> Outcome {
         Command::Emulate(arguments) => emulate::run(arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Hose(arguments) => hose::run(&arguments),
-        Command::Lab(arguments) => lab::run(&arguments),
+        Command::Lab(arguments) => lab::run(&arguments).await,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "anabranch", &mut text);

@@ -89,11 +89,13 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         opened => opened?,
     };
     let outcome = tokio::select! {
-        outcome = receive(&host, &receiver, &arguments) => outcome,
-        () = keep(ledger.as_ref(), &host) => Err(Failure::other("the ledger is not kept any more")),
+        // In this order: whoever reads the ticket may interrupt at once.
+        biased;
         _ = tokio::signal::ctrl_c() => Err(Failure::ctrl_c(
             "stopped; what has arrived is kept, and continues when it is sent again",
         )),
+        outcome = receive(&host, &receiver, &arguments) => outcome,
+        () = keep(ledger.as_ref(), &host) => Err(Failure::other("the ledger is not kept any more")),
     };
     shutdown(ledger.as_ref(), &host, outcome).await
 }
