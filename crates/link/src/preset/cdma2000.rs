@@ -43,7 +43,7 @@ pub fn stationary() -> Configs {
     configs("cdma2000", STATIONARY, 130.0, 5.0, &[], Seed(0x1c2d))
 }
 
-/// In a van: 120 kbit/s, σ = 22 [Horde §A.1], with the places of [`DRIVE`].
+/// In a van: 120 kbit/s, σ = 22 [Horde §A.1], with the places of `DRIVE`.
 pub fn mobile() -> Configs {
     configs("cdma2000-mobile", MOBILE, 120.0, 22.0, &DRIVE, Seed(0x1c2e))
 }

@@ -21,7 +21,7 @@ const TURN_MAX: Utility = 150;
 
 /// Objectives over one ADU are separable: what a schedule is worth under them is a sum over its pairs, and the best
 /// schedule is found exactly by [`Matching`]. An ADU is left out if every slot would do harm. Objectives over
-/// several ADUs are then served by local search ([`local`](super::local)); no schedule is worth less than where it
+/// several ADUs are then served by local search (`local.rs`); no schedule is worth less than where it
 /// began.
 ///
 /// A phantom's pairs count by its confidence, so that a slot that exists is not given up for one that may
