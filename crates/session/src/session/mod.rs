@@ -28,7 +28,6 @@ mod observed;
 mod planning;
 mod promises;
 mod pump;
-mod rhythm;
 mod shares;
 mod streams;
 mod views;
@@ -214,7 +213,6 @@ pub(crate) struct Session {
     objectives: objectives::Standing,
     planning: planning::Planning,
     seed: Seed,
-    rhythms: rhythm::Rhythms,
     /// Kept while somebody wants it.
     journal: Option<Box<Journal>>,
     scratch: pump::Scratch,
@@ -281,7 +279,6 @@ impl Session {
             dirty: true,
             pump_at: None,
             shares: shares::Shares::new(now),
-            rhythms: rhythm::Rhythms::default(),
             journal: None,
             scratch: pump::Scratch::default(),
         };

@@ -21,16 +21,12 @@
 //! be divided leaves its path only when it is late and the path stands still; that path then backs off, for
 //! twice as long each time, and what is scheduled on it may leave at once.
 //!
-//! Before a frame of promised streams is expected, elastic data stays away from paths whose queue will last until then; see
-//! [`hold`].
-//!
 //! A decision about promised streams costs O(channels), O(channels²) at worst where each path's first packet may be
 //! divided; keeping the order of a path O(log of its shares), which are a few steps; see [`turns`]. Beginning a run of the pump costs O(streams that changed · log streams): queues
 //! stay as they are between runs. A decision about elastic streams costs O(channels + log streams), and as much for
 //! each that prefers to wait, once in a run; one about streams that wait for a promise O(promised streams). Nothing is allocated but
 //! by [`Scheduler::remap`], and for streams that are new.
 
-mod hold;
 mod path;
 #[cfg(test)]
 mod replay;
@@ -44,7 +40,6 @@ use std::time::Duration;
 use anabranch_base::{ChannelId, Instant, StreamId};
 
 use self::{
-    hold::Hold,
     path::{DUE, Head, Path},
     share::{Nanos, Share, nanos},
 };
@@ -112,7 +107,6 @@ pub(super) struct Pgos {
     begun_at: Nanos,
     /// Some of the promised streams are on no path yet.
     has_afloat: bool,
-    hold: Hold,
     /// A run has begun since the last mapping, and the streams that are ready have entered.
     has_entered: bool,
 }
@@ -445,17 +439,27 @@ impl Pgos {
 
     /// Streams that wait for a promise, up to what they asked for.
     fn afloat(&mut self, view: &View<'_>, now: Nanos) -> Decision {
+        self.next_among(view, now, |owner, is_scheduled| {
+            owner.is_afloat && is_scheduled
+        })
+    }
+
+    /// By earliest arrival, those of the promised streams that are `wanted`, knowing whether something of theirs is
+    /// scheduled. O(promised streams · log streams).
+    fn next_among(
+        &mut self,
+        view: &View<'_>,
+        now: Nanos,
+        wanted: impl Fn(&Promised, bool) -> bool,
+    ) -> Decision {
         for owner in 0..self.promised.len() {
-            if self.promised[owner].is_afloat {
-                self.place(view, owner);
-            }
+            self.place(view, owner);
         }
         let (elastic, standing) = self.split(now);
         let is_next = |&(index, owner): &(usize, &Promised)| {
             let here = view.streams.get(owner.place);
-            owner.is_afloat
-                && here.is_some_and(|view| view.id == owner.stream && view.is_waiting())
-                && standing.is_scheduled(index)
+            here.is_some_and(|view| view.id == owner.stream && view.is_waiting())
+                && wanted(owner, standing.is_scheduled(index))
         };
         let promised = standing.promised.iter().enumerate();
         elastic.next_of(view, promised.filter(is_next).map(|(_, owner)| owner.place))
@@ -484,17 +488,6 @@ impl Pgos {
         view: &View<'_>,
         eligible: impl Fn(&StreamView) -> bool,
     ) -> Decision {
-        let mut hold = std::mem::take(&mut self.hold);
-        let unheld = View {
-            channels: hold.channels(view),
-            ..*view
-        };
-        let decision = self.next_unheld(&unheld, eligible);
-        self.hold = hold;
-        decision
-    }
-
-    fn next_unheld(&mut self, view: &View<'_>, eligible: impl Fn(&StreamView) -> bool) -> Decision {
         if view.channels.iter().all(|channel| channel.slots == 0) {
             return Decision::Wait;
         }
@@ -588,14 +581,6 @@ impl Scheduler for Pgos {
                 self.enter(owner, now);
             }
         }
-    }
-
-    fn expect(&mut self, promised: Option<Instant>) {
-        self.hold.expect(promised);
-    }
-
-    fn held_until(&self) -> Option<Instant> {
-        self.hold.until
     }
 
     fn next(&mut self, view: &View<'_>) -> Decision {
