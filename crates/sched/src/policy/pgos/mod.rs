@@ -437,29 +437,19 @@ impl Pgos {
         self.shares[share].lateness(now) > GRACE
     }
 
-    /// Streams that wait for a promise, up to what they asked for.
+    /// Streams that wait for a promise, up to what they asked for. O(promised streams · log streams).
     fn afloat(&mut self, view: &View<'_>, now: Nanos) -> Decision {
-        self.next_among(view, now, |owner, is_scheduled| {
-            owner.is_afloat && is_scheduled
-        })
-    }
-
-    /// By earliest arrival, those of the promised streams that are `wanted`, knowing whether something of theirs is
-    /// scheduled. O(promised streams · log streams).
-    fn next_among(
-        &mut self,
-        view: &View<'_>,
-        now: Nanos,
-        wanted: impl Fn(&Promised, bool) -> bool,
-    ) -> Decision {
         for owner in 0..self.promised.len() {
-            self.place(view, owner);
+            if self.promised[owner].is_afloat {
+                self.place(view, owner);
+            }
         }
         let (elastic, standing) = self.split(now);
         let is_next = |&(index, owner): &(usize, &Promised)| {
             let here = view.streams.get(owner.place);
-            here.is_some_and(|view| view.id == owner.stream && view.is_waiting())
-                && wanted(owner, standing.is_scheduled(index))
+            owner.is_afloat
+                && here.is_some_and(|view| view.id == owner.stream && view.is_waiting())
+                && standing.is_scheduled(index)
         };
         let promised = standing.promised.iter().enumerate();
         elastic.next_of(view, promised.filter(is_next).map(|(_, owner)| owner.place))
