@@ -94,6 +94,8 @@ pub(crate) struct Tap {
     pub(crate) in_flight: u64,
     /// Whether QUIC is building packets right now, so that a dropped buffer means "copied".
     pub(crate) transmitting: bool,
+    /// Containers that QUIC has and has not copied yet, in order.
+    queued: VecDeque<u64>,
     /// Containers copied into the packet being built: first and count.
     copied: Option<(u64, u16)>,
     pub(crate) fates: Vec<Fate>,
@@ -313,14 +315,17 @@ impl Tap {
         });
     }
 
+    /// QUIC is done with a container's buffer.
     fn copied(&mut self, container: u64, mut buffer: Vec<u8>) {
-        if self.transmitting {
+        if !self.unqueue(container) {
+            // Abandoned before: its fate was told.
+        } else if self.transmitting {
             self.copied = Some(match self.copied {
                 None => (container, 1),
                 Some((first, count)) => (first, count + 1),
             });
         } else {
-            // Thrown away by QUIC: too large after the path's MTU shrank, or the connection ended.
+            // Thrown away by QUIC: too large after the path's MTU shrank.
             self.fates.push(Fate {
                 container,
                 outcome: Outcome::Lost,
@@ -337,11 +342,27 @@ impl Tap {
         self.pool.pop().unwrap_or_default()
     }
 
-    /// Declares everything in flight lost: the connection is over.
+    /// Takes a container out of the queue; false if it is not in it. O(1) for the oldest.
+    fn unqueue(&mut self, container: u64) -> bool {
+        if self.queued.front() == Some(&container) {
+            self.queued.pop_front();
+            return true;
+        }
+        let found = self.queued.binary_search(&container);
+        found.is_ok_and(|index| self.queued.remove(index).is_some())
+    }
+
+    /// Declares lost what is in flight, and what QUIC has queued and will not send any more: the
+    /// connection is over.
     pub(crate) fn abandon(&mut self) {
         for sent in std::mem::take(&mut self.sent).into_iter().flatten() {
             self.report(&sent, Outcome::Lost);
         }
+        let queued = std::mem::take(&mut self.queued).into_iter();
+        self.fates.extend(queued.map(|container| Fate {
+            container,
+            outcome: Outcome::Lost,
+        }));
         self.in_flight = 0;
         self.outstanding_since = None;
     }
@@ -359,6 +380,7 @@ impl Shared {
             sent_base: 0,
             in_flight: 0,
             transmitting: false,
+            queued: VecDeque::new(),
             copied: None,
             fates: Vec::new(),
             pool: Vec::new(),
@@ -383,8 +405,9 @@ impl Shared {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Wraps a container so that its fate is reported under the number `container`.
+    /// Wraps a container so that its fate is reported under the number `container`, larger than all before.
     pub(crate) fn track(&self, container: u64, buffer: Vec<u8>) -> bytes::Bytes {
+        self.lock().queued.push_back(container);
         bytes::Bytes::from_owner(Tracked {
             buffer,
             container,
@@ -525,5 +548,39 @@ impl ControllerFactory for Factory {
     fn build(self: Arc<Self>, _now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         self.0.lock().control.on_mtu(current_mtu);
         Box::new(TapController(self.0.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A channel may end while containers wait in QUIC's queue, as on a socket of which no more may be spent:
+    /// each of them has a fate, once.
+    #[test]
+    fn what_waits_when_the_connection_ends_is_lost_once() {
+        // Any instant will do; there is no other way to get one.
+        #[expect(clippy::disallowed_methods)]
+        let now = Instant::now();
+        let tap = Shared::new(&Config::default(), Seed(1), now, 1200);
+        let mut waiting: VecDeque<bytes::Bytes> = (0..5)
+            .map(|number| tap.track(number, vec![0; 100]))
+            .collect();
+        // One leaves in a packet, another became too large.
+        tap.lock().transmitting = true;
+        waiting.pop_front();
+        tap.lock().transmitting = false;
+        tap.lock().on_sent(now, 130, 0);
+        waiting.remove(1);
+        let lost = |tap: &Shared| -> Vec<u64> {
+            let fates = std::mem::take(&mut tap.lock().fates);
+            assert!(fates.iter().all(|fate| fate.outcome == Outcome::Lost));
+            fates.into_iter().map(|fate| fate.container).collect()
+        };
+        assert_eq!(lost(&tap), [2]);
+        tap.lock().abandon();
+        assert_eq!(lost(&tap), [0, 1, 3, 4]);
+        drop(waiting);
+        assert_eq!(lost(&tap), [0; 0], "QUIC's memory is freed later");
     }
 }

@@ -204,7 +204,7 @@ impl Engine {
         while let Some(&id) = self.touched.front() {
             let budgets = &self.budgets;
             let transmit = self.endpoint.channel(id).and_then(|channel| {
-                // What a spent budget does not let out stays where it is, and is lost with its channel.
+                // What a spent budget does not let out stays where it is, until more is granted or its channel ends.
                 let packets_max = budgets.packets(channel.socket(), packets_max)?;
                 channel.poll_transmit(now, packets_max, buffer)
             });

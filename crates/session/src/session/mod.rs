@@ -381,6 +381,11 @@ impl Session {
 
     /// A channel is over and all its fates are known.
     pub(crate) fn on_channel_closed(&mut self, now: Instant, id: ChannelId) {
+        debug_assert!(
+            self.member(id)
+                .is_none_or(|member| member.flight.is_empty()),
+            "a channel closes when all fates are known"
+        );
         self.members.retain(|member| member.id != id);
         self.measures.leave(id);
         self.planning.models.close(id);
