@@ -153,6 +153,32 @@ fn what_is_granted_bounds_what_leaves() {
     }
 }
 
+/// A meter that is taken away leaves nothing behind: neither what it allowed, nor links that were closed.
+#[test]
+fn without_its_meter_a_link_is_free_again() {
+    for (price, is_granted) in [("300 kB then stop", false), ("0.01/MB", true)] {
+        let mut world = metered(11, 2, price, 0);
+        let [first, second] = [0, 1].map(|index| world.link(SENDER, index).socket);
+        let now = world.now();
+        let engine = world.engine(SENDER);
+        engine.share_meter(now, second, first);
+        if is_granted {
+            engine.grant(first, Period(1), 300_000);
+        }
+        assert!(!run(&mut world, Instant::from_secs(5)), "{price}");
+        let before = [0, 1].map(|wire| carried_by(&mut world, wire));
+        let now = world.now();
+        world.engine(SENDER).set_meter(now, first, None);
+        world.with_node(SENDER, |_| ());
+        assert!(run(&mut world, Instant::from_secs(30)), "{price}");
+        for (wire, before) in before.into_iter().enumerate() {
+            let carried = carried_by(&mut world, wire) - before;
+            assert!(carried > 500_000, "{price}: {carried} over {wire}");
+        }
+        assert_whole(&mut world);
+    }
+}
+
 /// Two addresses of one modem.
 #[test]
 fn links_that_share_a_meter_share_its_cap() {

@@ -1,5 +1,7 @@
 //! Meters on local sockets: paying for packets, and leaving a socket whose budget is spent.
 
+use std::collections::BTreeMap;
+
 use anabranch_base::{ChannelId, Instant, SocketId};
 use anabranch_channel::Transmit;
 use anabranch_sched::cost::{Meter, Period};
@@ -13,8 +15,21 @@ impl Engine {
     /// ([`Event::BudgetSpent`]), and it is used again when a period begins.
     pub fn set_meter(&mut self, now: Instant, socket: SocketId, meter: Option<Meter>) {
         let was_spent = self.budgets.is_spent(socket);
+        let is_taken_away = meter.is_none();
+        let paid_for = self.budgets.sockets(socket);
         let stage = self.budgets.set(socket, meter);
         self.enter(now, socket, stage, was_spent);
+        if is_taken_away {
+            for &further in paid_for.iter().skip(1).filter(|_| was_spent) {
+                self.socket_up(now, further);
+            }
+            // Nobody asks any more when it was the last one.
+            self.apportion();
+            for session in self.sessions.values_mut() {
+                session.price(&mut self.endpoint, &self.budgets);
+            }
+        }
+        self.look_again();
     }
 
     /// The meter of a local socket, if it has one.
@@ -43,9 +58,14 @@ impl Engine {
 
     /// From now on, lets `total_bytes` of a period be used on the meter of a socket, whatever its cap: for a host that
     /// first writes down what it will spend. Nothing changes when `period` is not the current one, and nothing is
-    /// granted of a new period until this is called again. O(channels).
+    /// granted of a new period until this is called again. O(channels²).
     pub fn grant(&mut self, socket: SocketId, period: Period, total_bytes: u64) {
         self.budgets.grant(socket, period, total_bytes);
+        self.look_again();
+    }
+
+    /// What had to wait may be able to leave now. O(channels²).
+    fn look_again(&mut self) {
         for id in self.endpoint.channel_ids() {
             if !self.touched.contains(&id) {
                 self.touched.push_back(id);
@@ -79,26 +99,30 @@ impl Engine {
         }
     }
 
-    /// Tells the channels of metered sockets how much they may offer. O(channels), if any socket has a meter.
+    /// Tells the channels of metered sockets how much they may offer. O(channels · log accounts), if any socket has a meter.
     pub(super) fn allow_slots(&mut self) {
-        if self.budgets.is_empty() {
-            return;
+        if !self.budgets.is_empty() {
+            self.apportion();
+        }
+    }
+
+    fn apportion(&mut self) {
+        let mut sharing = BTreeMap::<SocketId, usize>::new();
+        for id in self.endpoint.channel_ids() {
+            if let Some(channel) = self.endpoint.peek(id) {
+                let account = self.budgets.account_of(channel.socket());
+                *sharing.entry(account).or_default() += 1;
+            }
         }
         let ids: Vec<ChannelId> = self.endpoint.channel_ids().collect();
-        let sockets: Vec<Option<SocketId>> = ids
-            .iter()
-            .map(|&id| self.endpoint.channel(id).map(|channel| channel.socket()))
-            .collect();
-        for (&id, &socket) in ids.iter().zip(&sockets) {
-            let Some(socket) = socket else { continue };
+        for id in ids {
+            let Some(channel) = self.endpoint.channel(id) else {
+                continue;
+            };
             // Channels of one account share what is left evenly: each may use its part before the next look.
-            let account = self.budgets.account_of(socket);
-            let sharing = sockets.iter().flatten();
-            let sharing = sharing.filter(|&&other| self.budgets.account_of(other) == account);
-            let slots = self.budgets.slots(socket, sharing.count());
-            if let Some(channel) = self.endpoint.channel(id) {
-                channel.set_allowance(slots);
-            }
+            let socket = channel.socket();
+            let sharing = sharing.get(&self.budgets.account_of(socket));
+            channel.set_allowance(self.budgets.slots(socket, sharing.copied().unwrap_or(1)));
         }
     }
 

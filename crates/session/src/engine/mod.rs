@@ -215,9 +215,12 @@ impl Engine {
             self.touched.pop_front();
             self.endpoint.settle_channel(id);
         }
-        // Nothing is queued any more, so closing loses nothing.
+        // Nothing more can leave now: what still waits on these sockets moves to other channels.
         let socket = self.spent.pop()?;
-        self.socket_down(now, socket);
+        // A new period may have begun since.
+        if self.budgets.is_spent(socket) {
+            self.socket_down(now, socket);
+        }
         self.poll_transmit(now, packets_max, buffer)
     }
 
