@@ -138,6 +138,8 @@ pub struct Channel {
     queued_bytes: u64,
     /// Slots offered at most, whatever the window has room for.
     allowance: Option<usize>,
+    /// Nothing may leave now.
+    is_held: bool,
     events: std::collections::VecDeque<Event>,
 }
 
@@ -170,6 +172,7 @@ impl Channel {
             next_container: 0,
             queued_bytes: 0,
             allowance: None,
+            is_held: false,
             events: std::collections::VecDeque::new(),
         }
     }
@@ -295,6 +298,17 @@ impl Channel {
     /// channels on which only so much may be spent.
     pub fn set_allowance(&mut self, slots: Option<usize>) {
         self.allowance = slots;
+    }
+
+    /// Whether not even a packet outside the slots may leave now, because nothing may be spent. It changes nothing here: who
+    /// fills containers and who polls for packets heeds it.
+    pub fn set_held(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
+    /// What [`Channel::set_held`] said last; false at first.
+    pub fn is_held(&self) -> bool {
+        self.is_held
     }
 
     /// How long the queue at this channel's bottleneck may be.

@@ -4,8 +4,11 @@ mod common;
 
 use std::time::Duration;
 
-use anabranch_base::Instant;
-use anabranch_session::cost::{Meter, Model, Period};
+use anabranch_base::{Instant, Seed};
+use anabranch_session::{
+    AllowList, Config,
+    cost::{Meter, Model, Period},
+};
 use anabranch_sim::{
     World,
     apps::{Load, Receiver, Sender},
@@ -151,6 +154,44 @@ fn what_is_granted_bounds_what_leaves() {
         assert_eq!(world.app::<Receiver>(RECEIVER).sessions, 1, "one session");
         assert_whole(&mut world);
     }
+}
+
+/// The nearest link of the receiver may send nothing more for now: what it has to say of credit goes another way, and the
+/// transfer goes on where it can.
+#[test]
+fn what_must_be_said_is_not_left_on_a_link_that_is_held() {
+    // Twice the smallest window.
+    let bytes = 2 * (16 << 20);
+    let mut world = World::new(Seed(10));
+    let sender = Sender::new(World::node_id(1), vec![Load::bulk(bytes)]);
+    let config = Config {
+        session_window_bytes: 16 << 20,
+        ..Config::default()
+    };
+    let from = world.add_node(Config::default(), AllowList::default(), sender);
+    let allowed = AllowList::of([World::node_id(SENDER)]);
+    let to = world.add_node(config, allowed, Receiver::new());
+    let wires = [link(40, 20), link(20, 60)].map(|configs| {
+        let wire = world.add_wire(from, to, configs);
+        wire.expect("a valid link")
+    });
+    let socket = world.link(to, wires[0]).socket;
+    let model: Model = "0.01/MB".parse().expect("a price list");
+    let (now, period) = (world.now(), Period(1));
+    let engine = world.engine(to);
+    engine.set_meter(now, socket, Some(Meter::new(model, period, 0)));
+    engine.grant(socket, period, 15_000);
+    let links = wires.map(|wire| world.link(from, wire)).to_vec();
+    world.app::<Sender>(from).dial(now, links);
+    world.with_node(from, |_| ());
+    let is_done = run(&mut world, Instant::from_secs(18));
+    assert!(is_done, "14 s of 20 Mbit/s");
+    let used = world.engine(to).meter(socket).expect("it has one");
+    assert!((13_000..=15_000).contains(&used.used_bytes()), "{used:?}");
+    let receiver = world.app::<Receiver>(to);
+    let numbers = &receiver.book("bulk").numbers;
+    assert_eq!(numbers.len() as u64, bytes.div_ceil(64 << 10));
+    assert_eq!(receiver.sessions, 1, "one session");
 }
 
 /// A meter that is taken away leaves nothing behind: neither what it allowed, nor links that were closed.

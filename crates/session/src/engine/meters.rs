@@ -1,6 +1,6 @@
 //! Meters on local sockets: paying for packets, and leaving a socket whose budget is spent.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroUsize};
 
 use anabranch_base::{ChannelId, Instant, SocketId};
 use anabranch_channel::Transmit;
@@ -123,6 +123,7 @@ impl Engine {
             let socket = channel.socket();
             let sharing = sharing.get(&self.budgets.account_of(socket));
             channel.set_allowance(self.budgets.slots(socket, sharing.copied().unwrap_or(1)));
+            channel.set_held(self.budgets.packets(socket, NonZeroUsize::MIN).is_none());
         }
     }
 

@@ -537,7 +537,10 @@ impl Session {
         self.shares.rest(now);
         for member in &mut self.members {
             if let Some(report) = member.collector.take(now) {
-                member.control.push_back(report);
+                // One that could not leave yet is old news.
+                let waiting = &mut member.control;
+                waiting.retain(|control| !matches!(control, Control::Report { .. }));
+                waiting.push_back(report);
                 self.dirty = true;
             }
         }

@@ -579,7 +579,8 @@ impl Session {
         )
     }
 
-    /// Control frames that found no container to travel in get one of their own.
+    /// Control frames that found no container to travel in get one of their own, on a channel that can send it: what is
+    /// said on one that is held would be as good as lost.
     fn flush_control(
         &mut self,
         now: Instant,
@@ -587,8 +588,18 @@ impl Session {
         scratch: &Scratch,
         touched: &mut VecDeque<ChannelId>,
     ) {
+        let mut nearest: Option<usize> = None;
         for index in 0..scratch.places.len() {
             let (member, capacity) = scratch.places[index];
+            let channel = &scratch.channels[index];
+            if endpoint.peek(channel.id).is_none_or(Channel::is_held) {
+                continue;
+            }
+            let is_nearer =
+                |other: usize| channel.rtt_smoothed < scratch.channels[other].rtt_smoothed;
+            if nearest.is_none_or(is_nearer) {
+                nearest = Some(index);
+            }
             // A channel is introduced at once, even if there is nothing to send on it: the peer may
             // have something to say.
             let state = &self.members[member];
@@ -596,16 +607,14 @@ impl Session {
             if mute && state.control.is_empty() {
                 let builder = self.begin(now, endpoint, member, capacity);
                 self.launch(endpoint, member, builder, Packet::new(now));
-                touch(touched, scratch.channels[index].id);
+                touch(touched, channel.id);
             }
             while !self.members[member].control.is_empty() {
                 let builder = self.begin(now, endpoint, member, capacity);
                 self.launch(endpoint, member, builder, Packet::new(now));
-                touch(touched, scratch.channels[index].id);
+                touch(touched, channel.id);
             }
         }
-        let nearest =
-            (0..scratch.channels.len()).min_by_key(|&index| scratch.channels[index].rtt_smoothed);
         let Some(index) = nearest else {
             return;
         };
