@@ -336,6 +336,61 @@ fn errors_change_nothing_and_faults_and_refusals_are_told_once() {
     );
 }
 
+/// Two `rate` items for one stream: the last one counts, and the first one when that is gone.
+#[test]
+fn what_an_earlier_rate_asked_for_counts_again_when_a_later_one_is_removed() {
+    let (mut world, session) = world(5, Policy::Assign);
+    // Its streams are open.
+    world.run_for(Duration::from_millis(200));
+    let item = |name: &str, rate: u64| {
+        format!(
+            "hose 2\nrate {name} {{ context {{ stream:s {{ stream_id == 2 }} }} at_least {{ {rate} }} probability {{ 95 }} }}"
+        )
+    };
+    let ids = [("low", 1_000_000), ("mid", 1_500_000), ("high", 2_000_000)]
+        .map(|(name, rate)| inject(&mut world, session, &item(name, rate))[0]);
+    let asked = |world: &mut World| {
+        let explanation = world.engine(0).explain(session, StreamId(2));
+        explanation.map(|found| found.guarantee.required().as_bps())
+    };
+    assert_eq!(asked(&mut world), Some(2_000_000));
+    for (id, left) in [
+        (ids[1], Some(2_000_000)),
+        (ids[2], Some(1_000_000)),
+        (ids[0], None),
+    ] {
+        let now = world.now();
+        let removed = world.engine(0).remove_objective(now, session, id);
+        assert_eq!((removed, asked(&mut world)), (Ok(true), left));
+    }
+}
+
+/// A `rate` item counts for what this side sends on a stream that the peer opens later.
+#[test]
+fn a_rate_is_asked_for_when_the_peer_opens_the_stream() {
+    let (mut world, session) = world(6, Policy::Assign);
+    world.run_for(Duration::from_millis(200));
+    let back = world.engine(1).session_ids()[0];
+    let now = world.now();
+    let text = "hose 2\nrate answers { context { stream:s { stream_id == 4 } } at_least { 1000000 } probability { 95 } }";
+    let injected = world.engine(1).inject_objectives(now, back, text);
+    injected.expect("a good text");
+    let spec = StreamSpec {
+        duplex: true,
+        ..StreamSpec::messages("talk")
+    };
+    let stream = world.with_node(0, |context| {
+        let stream = context.open(session, spec).expect("a stream");
+        let said = context.send(session, stream, Bytes::from_static(b"well?"));
+        said.expect("room");
+        stream
+    });
+    assert_eq!(stream, StreamId(4));
+    world.run_for(Duration::from_secs(1));
+    let explanation = world.engine(1).explain(back, stream).expect("it was asked");
+    assert_eq!(explanation.guarantee.required().as_bps(), 1_000_000);
+}
+
 #[test]
 fn a_file_flows_as_fast_with_objectives_about_others_as_without() {
     let [with, without] = [QUICKLY, ""].map(|text| {

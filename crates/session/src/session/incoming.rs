@@ -33,7 +33,7 @@ impl Session {
         while let Some(frame) = reader.next_frame()? {
             match frame {
                 Frame::Fragment(fragment) => self.on_fragment(now, channel, &fragment, events)?,
-                Frame::Control(control) => self.on_control(channel, control, events)?,
+                Frame::Control(control) => self.on_control(now, channel, control, events)?,
             }
         }
         Ok(())
@@ -98,6 +98,7 @@ impl Session {
 
     fn on_control(
         &mut self,
+        now: Instant,
         channel: ChannelId,
         control: Control,
         events: &mut VecDeque<Event>,
@@ -123,7 +124,7 @@ impl Session {
             // The engine has checked it and put the channel here.
             Control::Join { .. } => {}
             Control::Replace { session } => self.replaced.push(session),
-            Control::Open { stream, spec } => self.on_open(stream, spec, events)?,
+            Control::Open { stream, spec } => self.on_open(now, stream, spec, events)?,
             Control::StreamCredit { stream, bytes } => {
                 if let Some(half) = self.send.get_mut(&stream) {
                     half.credit = half.credit.max(bytes);
@@ -167,6 +168,7 @@ impl Session {
 
     fn on_open(
         &mut self,
+        now: Instant,
         stream: StreamId,
         spec: StreamSpec,
         events: &mut VecDeque<Event>,
@@ -189,6 +191,7 @@ impl Session {
             self.shares.note_order(stream, &shared);
             self.send.insert(stream, half);
         }
+        let is_duplex = spec.duplex;
         self.recv
             .insert(stream, self.receiving_half(stream, shared));
         events.push_back(Event::StreamOpened {
@@ -196,6 +199,9 @@ impl Session {
             stream,
             spec,
         });
+        if is_duplex {
+            self.ask_for_opened(now, stream, events);
+        }
         Ok(())
     }
 

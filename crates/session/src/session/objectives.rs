@@ -151,25 +151,28 @@ impl Session {
         })
     }
 
-    /// Takes an objective out of force; false when it is not in force. A `rate` item's promise is released.
+    /// Takes an objective out of force; false when it is not in force. A `rate` item's promise is released, and what an
+    /// earlier item for the same stream asks for is asked for again.
     pub(crate) fn remove_objective(
         &mut self,
         now: Instant,
         id: ObjectiveId,
         events: &mut VecDeque<Event>,
     ) -> bool {
-        let rates = self.objectives.set.rates().iter();
-        let stream = rates
-            .filter(|(rate, _)| *rate == id)
-            .map(|(_, rate)| rate.stream)
-            .next();
+        let mut rates = self.objectives.set.rates().iter();
+        let stream = rates.clone().find(|(rate, _)| *rate == id);
+        let stream = stream.map(|(_, rate)| rate.stream);
+        // Of several for one stream, the last one is what its promise is about.
+        let decides = rates.rfind(|(_, rate)| Some(rate.stream) == stream);
+        let decides = decides.is_some_and(|(rate, _)| *rate == id);
         if !self.objectives.set.remove(id) {
             return false;
         }
         self.on_objectives_changed();
-        if let Some(stream) = stream {
+        if let Some(stream) = stream.filter(|_| decides) {
             // Releasing is never refused; a stream that is over has nothing to release.
             let _ = self.change_guarantee(now, stream, None, events);
+            self.ask_for_opened(now, stream, events);
         }
         true
     }
@@ -202,7 +205,7 @@ impl Session {
         objectives.chain(rates).collect()
     }
 
-    /// A stream has been opened: what `rate` items want for it is asked for.
+    /// A stream has been opened, or is promised nothing any more: what `rate` items want for it is asked for.
     pub(super) fn ask_for_opened(
         &mut self,
         now: Instant,
