@@ -458,11 +458,16 @@ impl Shared {
     pub(crate) fn add_socket(&self, bind: Bind) -> Result<SocketId, StartError> {
         let id = SocketId(self.lock().sockets.len() as u64);
         let socket = Socket::bind(id, bind)?;
-        let interface = self.interface_of(&socket.bind);
+        // An unspecified address is on none.
+        let interface = socket.bind.interface.clone();
+        let interface = interface.or_else(|| watch::interface_of(socket.bind.address.ip()));
         self.command(|state, now| {
             let local = socket.local;
             // Before anything can leave.
             state.pay_for(now, id, &socket.bind, interface.as_deref());
+            if let Some(name) = &interface {
+                state.engine.set_socket_name(id, name);
+            }
             state.sockets.push(SocketEntry {
                 id,
                 bind: socket.bind.clone(),
@@ -478,14 +483,6 @@ impl Shared {
             }
         });
         Ok(id)
-    }
-
-    /// The interface of a socket, where that matters.
-    fn interface_of(&self, bind: &Bind) -> Option<String> {
-        if self.lock().accounts.is_empty() || bind.interface.is_some() {
-            return bind.interface.clone();
-        }
-        watch::interface_of(bind.address.ip())
     }
 
     /// Opens a socket again that had gone, on the port it had if that is free.

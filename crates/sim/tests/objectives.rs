@@ -138,6 +138,51 @@ fn do_not_send_on_a_channel_empties_it_until_the_objective_is_removed() {
     assert!(quick > 500_000, "{quick}");
 }
 
+/// A channel is called as its local socket is: by its interface, on a real host.
+#[test]
+fn objectives_name_a_channel_by_its_socket() {
+    let mut worlds = [Some("wwan0"), None].map(|name| {
+        let (mut world, _) = world(1, Policy::Assign);
+        // Those that connect from now on: both are closed, and dialled again.
+        let links = [0, 1].map(|wire| world.link(0, wire).socket);
+        if let Some(name) = name {
+            world.engine(0).set_socket_name(links[0], name);
+        }
+        world.with_node(0, |context| {
+            let now = context.now();
+            for socket in links {
+                context.engine().socket_down(now, socket);
+            }
+            for socket in links {
+                context.engine().socket_up(now, socket);
+            }
+        });
+        world.run_for(Duration::from_secs(1));
+        world
+    });
+    let carried = worlds.each_mut().map(|world| {
+        let session = world.engine(0).session_ids()[0];
+        inject(
+            world,
+            session,
+            "hose 2
+            objective away { context { adu:a { stream_id >= 0 } } goal { a::channel::name == \"wwan0\" } utility { a { -1 } } }",
+        );
+        world.run_for(Duration::from_millis(500));
+        let sent = |world: &mut World| {
+            let quick = world.link(0, 0).socket;
+            let stats = world.engine(0).channel_stats(session);
+            let of = stats.iter().find(|report| report.socket == quick);
+            of.map_or(0, |report| report.payload_sent_bytes)
+        };
+        let before = sent(world);
+        world.run_for(Duration::from_secs(5));
+        sent(world) - before
+    });
+    assert_eq!(carried[0], 0);
+    assert!(carried[1] > 500_000, "without a name: {carried:?}");
+}
+
 /// The price of the next byte decides: while the quota lasts, bytes are free where they are metered.
 #[test]
 fn what_costs_is_known_as_soon_as_it_does() {

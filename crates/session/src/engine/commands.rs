@@ -125,6 +125,12 @@ impl Engine {
         }
     }
 
+    /// What objectives call the channels of a local socket that connect from now on (`channel::name`): its interface, say.
+    /// Without this they are called by their ids, such as `channel-3`.
+    pub fn set_socket_name(&mut self, socket: SocketId, name: &str) {
+        self.names.insert(socket, name.into());
+    }
+
     fn close_channel(&mut self, now: Instant, id: ChannelId) {
         if let Some(channel) = self.endpoint.channel(id) {
             channel.close(now, CODE_CHANNEL_ONLY, "this path is going away");

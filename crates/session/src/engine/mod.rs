@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     num::NonZeroUsize,
+    sync::Arc,
     time::Duration,
 };
 
@@ -59,6 +60,8 @@ pub struct Engine {
     budgets: Budgets,
     /// Local sockets to be left once what is queued has gone out.
     spent: Vec<SocketId>,
+    /// What objectives call the channels of a socket.
+    names: BTreeMap<SocketId, Arc<str>>,
     /// Channels that may have something to transmit.
     touched: VecDeque<ChannelId>,
     /// Answers that belong to no channel.
@@ -100,6 +103,7 @@ impl Engine {
             endpoint: Endpoint::new(epoch, key, allowed, config.channel.clone(), entropy),
             budgets: Budgets::new(config.channel.mtu_max_bytes),
             spent: Vec::new(),
+            names: BTreeMap::new(),
             config,
             sessions: BTreeMap::new(),
             owners: BTreeMap::new(),

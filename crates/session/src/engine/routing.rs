@@ -124,6 +124,7 @@ impl Engine {
             return;
         };
         session.on_connected(id, (socket, remote), false);
+        session.name_channel(id, self.names.get(&socket).cloned());
         self.settle_home(now, session_id);
         self.events.push_back(Event::ChannelUp {
             session: session_id,
@@ -237,6 +238,7 @@ impl Engine {
         if let Some(state) = self.sessions.get_mut(&session_id) {
             state.add_member(now, id);
             state.on_connected(id, (socket, remote), true);
+            state.name_channel(id, self.names.get(&socket).cloned());
         }
         self.events.push_back(Event::ChannelUp {
             session: session_id,

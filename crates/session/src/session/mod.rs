@@ -92,6 +92,8 @@ impl ProtocolError {
 #[derive(Debug)]
 pub(crate) struct Member {
     pub id: ChannelId,
+    /// What objectives call it; `None`: by its id.
+    pub name: Option<Arc<str>>,
     pub flight: Flight,
     /// The peer has acknowledged a container that says which session this channel belongs to.
     pub introduced: bool,
@@ -118,6 +120,7 @@ impl Member {
     fn new(now: Instant, id: ChannelId) -> Self {
         Self {
             id,
+            name: None,
             flight: Flight::default(),
             introduced: false,
             connected: false,
@@ -316,6 +319,13 @@ impl Session {
         self.dirty = true;
         if let Some(link) = self.links.iter_mut().find(|link| link.channel == Some(id)) {
             link.on_connected();
+        }
+    }
+
+    /// Objectives call the channel so.
+    pub(crate) fn name_channel(&mut self, id: ChannelId, name: Option<Arc<str>>) {
+        if let Some(member) = self.member(id) {
+            member.name = name;
         }
     }
 

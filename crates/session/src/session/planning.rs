@@ -127,9 +127,15 @@ impl Session {
             channels.clear();
             channels.extend(ids());
             cycle.channels.clear();
+            let members = &self.members;
+            let name = |id: ChannelId| {
+                let member = members.iter().find(|member| member.id == id);
+                let name = member.and_then(|member| member.name.as_deref());
+                name.map_or_else(|| symbol(&id.to_string()), symbol)
+            };
             cycle.channels.extend(ids().map(|id| Channel {
                 id: id.0,
-                name: symbol(&id.to_string()),
+                name: name(id),
                 technology: f64::NAN,
                 is_metered: false,
                 rate_bps: f64::NAN,
