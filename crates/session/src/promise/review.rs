@@ -52,7 +52,7 @@ impl Promises {
             return notices;
         };
         let recent_bps = self.book.recent_bps();
-        let (mut before_bps, mut are_failing) = (0.0, false);
+        let (mut before_bps, mut are_failing, mut is_anyone_unwarned) = (0.0, false, false);
         for stream in self.order() {
             let Some(entry) = self.streams.get_mut(&stream) else {
                 continue;
@@ -63,15 +63,17 @@ impl Promises {
             };
             let is_behind = since(stream).is_some_and(|at| now.since(at) > late);
             are_failing |= entry.watch(running, is_behind);
+            is_anyone_unwarned |= entry.is_failing && !entry.is_warned();
             before_bps += entry.guarantee.required().as_bps() as f64;
         }
-        if are_failing {
+        if are_failing && is_anyone_unwarned {
             self.foresee(now, channels, &mut notices);
         }
         notices
     }
 
-    /// Warns of windows that fail while they run, as [`Self::review`] will when they are over.
+    /// Warns of windows that fail while they run, as [`Self::review`] will when they are over. It copies the book:
+    /// only for when there may be somebody to warn.
     fn foresee(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
         let mut book = self.book.clone();
         book.end_early();
