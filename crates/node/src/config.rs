@@ -183,7 +183,7 @@ impl Layer {
 
     /// Reads the variables `ANABRANCH_KEY`, `_LISTEN`, `_PORT`, `_INTERFACES`, `_ALLOW` (lists with
     /// commas), `_CONTROL`, `_RECEIVE`, `_COST` (short forms, with commas), `_CURRENCY`, `_LEDGER`, `_POLICY`,
-    /// `_OBJECTIVES` and `_CONTROLLER`.
+    /// `_OBJECTIVES`, `_CONTROLLER` and `_MODEL`.
     ///
     /// # Errors
     /// A port is not a number, or a cost is not in the short form.
