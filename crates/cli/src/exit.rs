@@ -114,7 +114,7 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // Nowhere is left to say that standard error is gone.
-            let _ = writeln!(io::stderr(), "anabranch: {}", failure.message);
+            let _ = writeln!(io::stderr(), "anabranch: {}", failure.message.trim_end());
             ExitCode::from(failure.code)
         }
     }

@@ -7,11 +7,11 @@ use anabranch::spec::GuaranteeText;
 #[command(next_help_heading = "Promise")]
 pub(crate) struct Flags {
     /// The rate that each window needs, such as '22 Mbit/s'; with --probability or --late.
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<String>,
     /// In which share of all windows, above 0 % and below 100 %; at most '99 %' can be promised, and '99.6 %' as
     /// a standing promise.
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
     probability: Option<String>,
     /// Instead of a rate: to be served of so many packets, such as 80/100; with --packet-bytes and
     /// --probability.

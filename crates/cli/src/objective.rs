@@ -98,8 +98,15 @@ fn checked(file: &str) -> Result<String, Failure> {
         Err(report) => report,
     };
     print_error(&report.render(hose::name(file)));
-    if compiled.is_err() {
+    let Ok(compiled) = compiled else {
         return Err(Failure::usage("nothing was changed"));
+    };
+    let program = &compiled.program;
+    if program.objectives.is_empty() && program.rates.is_empty() {
+        let name = hose::name(file);
+        return Err(Failure::usage(format!(
+            "{name} holds no objectives; nothing was changed"
+        )));
     }
     Ok(text)
 }

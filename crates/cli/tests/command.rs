@@ -282,6 +282,14 @@ fn objectives_come_and_go_at_a_running_node() {
     fs::write(folder.join("good.hose"), good).unwrap();
     let add = ["objective", "add", "bad.hose", "--control", "c.sock"];
     fails(folder, &add, 2, &["bad.hose:2:", "nothing was changed"]);
+    fs::write(folder.join("none_yet.hose"), "hose 2\n").unwrap();
+    let add = ["objective", "add", "none_yet.hose", "--control", "c.sock"];
+    fails(
+        folder,
+        &add,
+        2,
+        &["none_yet.hose", "no objectives", "nothing was changed"],
+    );
     let add = ["objective", "add", "good.hose", "--control", "c.sock"];
     fails(folder, &add, 3, &["c.sock"]);
     fails(

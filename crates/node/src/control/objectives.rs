@@ -60,6 +60,12 @@ pub(super) fn add(host: &Host, text: &str, session: Option<&str>) -> Result<Vec<
             }
         }
     }
+    if rows.is_empty() {
+        return Err(
+            "no session took any of it: the text holds no objectives, or the sessions are over"
+                .to_owned(),
+        );
+    }
     Ok(rows)
 }
 
@@ -168,10 +174,10 @@ mod tests {
                 text: Some(text),
                 ..Question::show("objective_add")
             };
-            let error = ask(&path, &add("objective {".to_owned()))
-                .await
-                .unwrap_err();
-            assert!(error.to_string().contains("1:"), "{error}");
+            for (text, words) in [("objective {", "1:"), ("hose 2", "no objectives")] {
+                let error = ask(&path, &add(text.to_owned())).await.unwrap_err();
+                assert!(error.to_string().contains(words), "{error}");
+            }
             let added = ask(&path, &add(text)).await.unwrap();
             let number = added["rows"][0]["objective"].as_u64().unwrap();
             let listed = ask(&path, &Question::show("objectives")).await.unwrap();
