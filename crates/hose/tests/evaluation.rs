@@ -206,6 +206,12 @@ fn objectives_come_and_go() {
     assert!(matches!(error, InjectError::Text(_)), "{error}");
     let many = objective("true", "true", "1").repeat(1024);
     assert_eq!(objectives.inject(&many), Err(InjectError::Full(1)));
+    let item = rate.strip_prefix("hose 2 ").unwrap();
+    for _ in 0..2 {
+        let half = format!("hose 2 {}", item.repeat(512));
+        objectives.inject(&half).unwrap();
+    }
+    assert_eq!(objectives.inject(rate), Err(InjectError::Full(1024)));
 }
 
 #[test]

@@ -55,8 +55,10 @@ pub enum InjectError {
     /// The text has errors.
     #[error("{0}")]
     Text(Box<Report>),
-    /// There would be more than [`OBJECTIVES_MAX`].
-    #[error("{0} objectives are in force; with these it would be more than {OBJECTIVES_MAX}")]
+    /// There would be more than [`OBJECTIVES_MAX`] of a kind: how many of it are in force.
+    #[error(
+        "{0} objectives of this kind are in force, and with these it would be more than {OBJECTIVES_MAX}; remove some first"
+    )]
     Full(usize),
 }
 
@@ -120,9 +122,13 @@ impl Objectives {
         let compiled = crate::compile(text, &mut vocabulary)
             .map_err(|report| InjectError::Text(Box::new(report)))?;
         let program = compiled.program;
-        let count = self.entries.len() + program.objectives.len();
-        if count > OBJECTIVES_MAX || self.rates.len() + program.rates.len() > OBJECTIVES_MAX {
-            return Err(InjectError::Full(self.entries.len()));
+        for (known, news) in [
+            (self.entries.len(), program.objectives.len()),
+            (self.rates.len(), program.rates.len()),
+        ] {
+            if known + news > OBJECTIVES_MAX {
+                return Err(InjectError::Full(known));
+            }
         }
         self.vocabulary = vocabulary;
         let mut ids = Vec::new();
