@@ -8,7 +8,8 @@
 //!   the window goes straight to the model's. The start also ends when round trips show a queue (as
 //!   HyStart++, RFC 9406, sees it), the rate stops growing, or many packets are lost.
 //! - **Steady**: the window follows the model. The rate is the largest of the last [`RATE_LIFE_S`], the
-//!   shortest round trip that of the last [`RTT_MIN_LIFE`], refreshed by draining for one round.
+//!   shortest round trip that of the last [`RTT_MIN_LIFE`], refreshed by draining for one round,
+//!   below the model's product, because the rate may be less by then.
 //! - **Loss**: losses below [`LOSS_TOLERATED`], judged over at least [`LOSS_SAMPLE`] packets, are taken
 //!   for noise of the path (radio), as BBR does with its 2 %; above it, or on an ECN mark, the window
 //!   backs off by [`BACKOFF`] and the queue goal shrinks, because the queue is evidently shorter than
@@ -35,6 +36,9 @@ const STEADY_QUEUE_S: f64 = 0.004;
 const STEADY_QUEUE_PACKETS: f64 = 6.0;
 /// Lifetime of a shortest-round-trip sample.
 const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
+/// Window of the round in which the path drains, as a share of the product of rate and shortest round trip: the rate
+/// is the largest of late, and may be more than the path has now.
+const DRAIN: f64 = 0.75;
 /// Loss that is taken for noise, as a fraction of packets.
 const LOSS_TOLERATED: f64 = 0.06;
 /// Packets over which loss is judged.
@@ -160,11 +164,10 @@ impl Auto {
     /// `rate × (rtt_min + queue)`, plus what sits at the receiver waiting to be acknowledged.
     fn model_window(&self) -> f64 {
         let rate = self.rate.get();
-        let queue = if self.draining {
-            0.0
-        } else {
-            self.share * self.queue_goal_s()
-        };
+        if self.draining {
+            return (DRAIN * rate * self.rtt_min_s).max(4.0 * self.mtu);
+        }
+        let queue = self.share * self.queue_goal_s();
         let batch = (self.ack_packets * self.mtu).min(rate * self.ack_delay_s);
         (rate * (self.rtt_min_s + queue) + batch).max(4.0 * self.mtu)
     }

@@ -86,6 +86,24 @@ fn follows_a_rate_that_falls_and_rises() {
     }
 }
 
+/// The largest rate of late is more than such a path has most of the time. A window that drains only as far as that
+/// rate says leaves a queue, takes it for the path's own round trip, and makes the next one longer.
+#[test]
+fn the_shortest_round_trip_is_found_again_on_a_path_whose_rate_changes() {
+    let changing = Path {
+        rate: |t_s| match (t_s * 10.0) as u64 % 4 {
+            0 => 5e6,
+            _ => 3.5e6,
+        },
+        rtt_s: 0.03,
+        ..path()
+    };
+    let out = run(Controller::Auto, &changing, 120.0, 1);
+    let late = &out.rtt_s[out.rtt_s.len() / 2..];
+    let mean = late.iter().sum::<f64>() / late.len() as f64;
+    assert!(mean < 0.065, "mean round trip {mean}");
+}
+
 #[test]
 fn a_pause_is_not_taken_for_a_slow_path() {
     for controller in OURS {
