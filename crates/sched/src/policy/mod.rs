@@ -112,6 +112,18 @@ pub trait Scheduler: Send + fmt::Debug {
         let _ = (view, changes);
     }
 
+    /// Promised data are expected at this time, if the application goes on as it did; to be said after
+    /// [`Self::begin`].
+    fn expect(&mut self, promised: Option<Instant>) {
+        let _ = promised;
+    }
+
+    /// While slots are held back for promised data that is expected: until when. They are in use as far as the network
+    /// is concerned.
+    fn held_until(&self) -> Option<Instant> {
+        None
+    }
+
     /// Decides about one fragment. Must not answer `Send` with a channel that has no slot.
     fn next(&mut self, view: &View<'_>) -> Decision;
 

@@ -305,6 +305,14 @@ impl Scheduler for Planned {
         self.promised.begin(view, changes);
     }
 
+    fn expect(&mut self, promised: Option<Instant>) {
+        self.promised.expect(promised);
+    }
+
+    fn held_until(&self) -> Option<Instant> {
+        self.promised.held_until()
+    }
+
     fn next(&mut self, view: &View<'_>) -> Decision {
         if self.is_free {
             return self.promised.next(view);

@@ -25,7 +25,7 @@ const SCAN_MAX: usize = 256;
 /// The same while something is promised: a path that stalls holds a round trip of elastic packets, too.
 const SCAN_PROMISED_MAX: usize = 1024;
 /// A promised packet is sent again when that gains this much time.
-const STALL: Duration = Duration::from_millis(20);
+const STALL: Duration = Duration::from_millis(12);
 /// Copies per run.
 const COPIES_PER_RUN: usize = 32;
 /// Budget saved up at most, in bytes.

@@ -28,6 +28,7 @@ mod observed;
 mod planning;
 mod promises;
 mod pump;
+mod rhythm;
 mod shares;
 mod streams;
 mod views;
@@ -216,6 +217,7 @@ pub(crate) struct Session {
     objectives: objectives::Standing,
     planning: planning::Planning,
     seed: Seed,
+    rhythms: rhythm::Rhythms,
     /// Kept while somebody wants it.
     journal: Option<Box<Journal>>,
     scratch: pump::Scratch,
@@ -282,6 +284,7 @@ impl Session {
             dirty: true,
             pump_at: None,
             shares: shares::Shares::new(now),
+            rhythms: rhythm::Rhythms::default(),
             journal: None,
             scratch: pump::Scratch::default(),
         };

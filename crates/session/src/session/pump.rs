@@ -31,6 +31,8 @@ const CONTROL_BYTES_MAX: usize = 600;
 const FRAGMENT_BYTES_MIN: usize = 96;
 /// Time between two looks for what a second copy would help.
 const COPY_CHECK_PERIOD: Duration = Duration::from_millis(4);
+/// Slots are not held back any longer for promised data that is later than this.
+const EXPECTED_PATIENCE: Duration = Duration::from_millis(1);
 /// A pressing stream that has sent within this time keeps one channel's queue short.
 pub(super) const PRESSING_MEMORY: Duration = Duration::from_secs(2);
 
@@ -182,6 +184,8 @@ impl Session {
             self.planning.models.clear();
         }
         self.scheduler.begin(&view, changes);
+        self.scheduler
+            .expect(self.rhythms.next(now, EXPECTED_PATIENCE));
         self.send.clear_touched();
         let has_slot = scratch.channels.iter().any(|channel| channel.slots > 0);
         if let Some(look_ahead) = look_ahead.filter(|_| has_slot && !scratch.streams.is_idle()) {
@@ -728,14 +732,19 @@ impl Session {
             .iter()
             .filter(|view| view.is_waiting());
         let backlogged = waiting.any(|view| self.is_sendable(view.id));
+        let held_until = self.scheduler.held_until();
+        if let Some(at) = held_until.map(|at| at + EXPECTED_PATIENCE) {
+            self.pump_at = Some(self.pump_at.map_or(at, |earlier| earlier.min(at)));
+        }
         for view in &scratch.channels {
             let Some(channel) = endpoint.channel(view.id) else {
                 continue;
             };
             // A slot that the policy left unused is the application's limit, not the network's.
-            let is_busy = backlogged && view.slots == 0;
-            let is_limited = channel.set_backlogged(is_busy);
-            if !is_limited {
+            let is_limited = channel.set_backlogged(backlogged && view.slots == 0);
+            // One that it holds back for what comes next says as little of the rate; but the path is busy.
+            let is_held = backlogged && held_until.is_some();
+            if !is_limited && !is_held {
                 self.measures.ran_dry(view.id);
             }
             if backlogged

@@ -86,6 +86,9 @@ impl Session {
         if half.spec.is_pressing() {
             self.pressing_at = Some(now);
         }
+        if half.spec.guarantee.is_some() {
+            self.rhythms.note(now, stream);
+        }
         self.charge_max = self.charge_max.max(data.len() as u64 + ADU_OVERHEAD_BYTES);
         if let Some(lifetime) = half.spec.lifetime {
             let at = now + lifetime;
@@ -175,6 +178,7 @@ impl Session {
             .ok_or(StreamError::UnknownStream(stream))?;
         self.scheduler.forget(stream);
         self.planning.forget(stream);
+        self.rhythms.forget(stream);
         self.promises.close(stream);
         self.dirty = true;
         let is_ours = stream.is_by_initiator() == self.is_initiator;
@@ -338,6 +342,7 @@ impl Session {
         if over {
             self.send.remove(&stream);
             self.promises.close(stream);
+            self.rhythms.forget(stream);
             self.scheduler.forget(stream);
             self.planning.forget(stream);
             events.push_back(Event::Delivered {

@@ -21,12 +21,16 @@
 //! be divided leaves its path only when it is late and the path stands still; that path then backs off, for
 //! twice as long each time, and what is scheduled on it may leave at once.
 //!
+//! Before a frame of promised streams is expected, elastic data stays away from paths whose queue will last until then; see
+//! [`hold`].
+//!
 //! A decision about promised streams costs O(channels), O(channels²) at worst where each path's first packet may be
 //! divided; keeping the order of a path O(log of its shares), which are a few steps; see [`turns`]. Beginning a run of the pump costs O(streams that changed · log streams): queues
 //! stay as they are between runs. A decision about elastic streams costs O(channels + log streams), and as much for
 //! each that prefers to wait, once in a run; one about streams that wait for a promise O(promised streams). Nothing is allocated but
 //! by [`Scheduler::remap`], and for streams that are new.
 
+mod hold;
 mod path;
 #[cfg(test)]
 mod replay;
@@ -40,6 +44,7 @@ use std::time::Duration;
 use anabranch_base::{ChannelId, Instant, StreamId};
 
 use self::{
+    hold::Hold,
     path::{DUE, Head, Path},
     share::{Nanos, Share, nanos},
 };
@@ -107,6 +112,7 @@ pub(super) struct Pgos {
     begun_at: Nanos,
     /// Some of the promised streams are on no path yet.
     has_afloat: bool,
+    hold: Hold,
     /// A run has begun since the last mapping, and the streams that are ready have entered.
     has_entered: bool,
 }
@@ -478,6 +484,17 @@ impl Pgos {
         view: &View<'_>,
         eligible: impl Fn(&StreamView) -> bool,
     ) -> Decision {
+        let mut hold = std::mem::take(&mut self.hold);
+        let unheld = View {
+            channels: hold.channels(view),
+            ..*view
+        };
+        let decision = self.next_unheld(&unheld, eligible);
+        self.hold = hold;
+        decision
+    }
+
+    fn next_unheld(&mut self, view: &View<'_>, eligible: impl Fn(&StreamView) -> bool) -> Decision {
         if view.channels.iter().all(|channel| channel.slots == 0) {
             return Decision::Wait;
         }
@@ -571,6 +588,14 @@ impl Scheduler for Pgos {
                 self.enter(owner, now);
             }
         }
+    }
+
+    fn expect(&mut self, promised: Option<Instant>) {
+        self.hold.expect(promised);
+    }
+
+    fn held_until(&self) -> Option<Instant> {
+        self.hold.until
     }
 
     fn next(&mut self, view: &View<'_>) -> Decision {

@@ -315,3 +315,47 @@ fn what_is_due_elsewhere_goes_by_precedence() {
     let sent = run(&mut pgos, now, &mut channels(), &streams, 1);
     assert_eq!(sent, [(2, 2)], "the other comes first");
 }
+
+#[test]
+fn before_a_frame_is_expected_nothing_elastic_joins_a_queue_that_lasts_until_then() {
+    let mut pgos = mapped(&[assignment(1, &[(1, 10)])]);
+    let queued = || {
+        let mut channel = channel(1, 1, 30, 50.0);
+        channel.rtt_min = Duration::from_millis(22);
+        // 31.5 ms of its rate: 6.5 ms are a queue, beyond 3 ms of which nobody is certain.
+        channel.in_flight_bytes = 196_875 + PACKET as u64;
+        [channel]
+    };
+    let now = Instant::EPOCH + SECOND;
+    let elastic = [normal(0)];
+    let mut sent = |expected_ms: Option<u64>, streams: &[StreamView]| {
+        let view = |channels| View {
+            now,
+            channels,
+            streams,
+        };
+        let mut channels = queued();
+        pgos.begin(&view(&channels), Changes::Any);
+        pgos.expect(expected_ms.map(|ms| now + Duration::from_millis(ms)));
+        let decision = pgos.next(&view(&channels));
+        if let Decision::Send {
+            stream,
+            channels: mask,
+        } = decision
+        {
+            pgos.sent(&view(&channels), stream, mask, PACKET);
+            channels[0].slots = 0;
+            return (Some(streams[stream].id.0), pgos.held_until());
+        }
+        (None, pgos.held_until())
+    };
+    assert_eq!(sent(None, &elastic), (Some(0), None));
+    assert_eq!(
+        sent(Some(7), &elastic),
+        (Some(0), None),
+        "the queue will be gone by then"
+    );
+    let at = now + Duration::from_millis(6);
+    assert_eq!(sent(Some(6), &elastic), (None, Some(at)));
+    assert_eq!(sent(Some(6), &[normal(0), normal(1)]), (Some(1), None));
+}
