@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use crate::{
-    evaluate::{Candidates, Faults, Involving, Limits, Machine, ObjectiveId, Schedule, visit},
+    evaluate::{
+        ByStream, Candidates, Faults, Involving, Limits, Machine, ObjectiveId, Schedule, visit,
+    },
     fact::AduFact,
     program::{Binary, Binding, Node, NodeId, Objective, Shape},
     types::Type,
@@ -132,7 +134,7 @@ impl Explanation {
         schedule: &S,
     ) {
         let mut candidates = Candidates::default();
-        let found = candidates.find(objective, schedule);
+        let found = candidates.find(objective, schedule, &ByStream::of(schedule));
         let mut scored = Scored::new(id, objective);
         let mut machine = Machine::new(objective, schedule);
         let adus = &mut self.adus;

@@ -205,6 +205,17 @@ impl Objective {
             .any(|node| matches!(node, Node::Correlated(..)))
     }
 
+    /// Whether it asks what is measured of a stream.
+    pub fn reads_streams(&self) -> bool {
+        let is_of_stream = |node: &Node| matches!(node, Node::Stream { fact, .. } if *fact != StreamFact::StreamId);
+        self.nodes.iter().any(is_of_stream)
+    }
+
+    /// Whether both are one objective of one text, compiled once. O(1).
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.text, &other.text) && self.span == other.span
+    }
+
     /// Whether what it asks of numbers is rounded to whole ones: the published language.
     pub(crate) fn is_whole(&self) -> bool {
         self.level == Level::Published

@@ -5,7 +5,9 @@ use std::alloc::System;
 
 use anabranch_base::StreamId;
 use anabranch_hose::{
-    AduFact, Limits, Objectives, Schedule, StreamFact, Vocabulary, compile, format,
+    AduFact, Faults, Limits, Objectives, Schedule, Shape, StreamFact, Vocabulary, compile,
+    evaluate::{Batch, Places},
+    format,
     json::JsonSchedule,
 };
 use proptest::prelude::*;
@@ -217,6 +219,89 @@ proptest! {
         prop_assert!(utility.is_finite(), "{utility}");
         prop_assert!(objectives.utility_involving(&schedule, &[0, 4]).is_finite());
         prop_assert!((objectives.explain(&schedule, 3).utility - utility).abs() <= utility.abs() * 1e-9);
+    }
+}
+
+/// An ADU in 70 slots, of which each has answers of its own.
+struct Many<'a>(&'a Any);
+
+/// The same in one of them.
+struct One<'a>(&'a Any, u64);
+
+impl Schedule for One<'_> {
+    fn adus(&self) -> u32 {
+        6
+    }
+
+    fn adu(&self, adu: u32, fact: AduFact) -> f64 {
+        match fact {
+            AduFact::StreamId => f64::from(adu % 3),
+            fact if !fact.is_of_slot() => self.0.adu(adu, fact),
+            fact => (self.0).at(self.1 + u64::from(adu) + format!("{fact:?}").len() as u64),
+        }
+    }
+
+    fn stream(&self, stream: StreamId, fact: StreamFact) -> f64 {
+        self.0.stream(stream, fact)
+    }
+
+    fn correlated_loss(&self, _: u32, _: u32) -> f64 {
+        f64::NAN
+    }
+}
+
+impl Places for Many<'_> {
+    type One<'p>
+        = One<'p>
+    where
+        Self: 'p;
+
+    fn count(&self) -> usize {
+        70
+    }
+
+    fn adu(&self) -> u32 {
+        1
+    }
+
+    fn one(&self, at: usize) -> One<'_> {
+        One(self.0, at as u64)
+    }
+
+    fn fill(&self, fact: AduFact, from: usize, answers: &mut [f64]) {
+        for (at, answer) in answers.iter_mut().enumerate() {
+            *answer = self.one(from + at).adu(self.adu(), fact);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn side_by_side_gains_are_those_of_each(
+        text in objective(),
+        sane in prop::collection::vec(prop_oneof![0.0..9.0_f64, -3.0..900.0_f64], 1..100),
+        odd in answers(),
+    ) {
+        // The second variable falls to the first.
+        let text = text.replace("adu:b { (stream_id != 2) && (mark >= a::length - 5) }", "");
+        let text = text.replace("b::", "a::").replace("(a, b)", "(a, a)");
+        let mut vocabulary = Vocabulary::default();
+        let Ok(compiled) = compile(&text, &mut vocabulary) else {
+            return Err(TestCaseError::fail(text));
+        };
+        for answers in [Any(sane), odd] {
+            for objective in &compiled.program.objectives {
+                prop_assert_eq!(objective.shape(), Shape::Single);
+                let (mut gains, mut faults) = ([0.0; 70], Faults::NONE);
+                objective.gains(&Many(&answers), &mut Batch::default(), &mut gains, &mut faults);
+                let mut faults_of_each = Faults::NONE;
+                for (at, gain) in gains.iter().enumerate() {
+                    let alone = objective.gain(&One(&answers, at as u64), 1, &mut faults_of_each);
+                    prop_assert_eq!(*gain, alone, "in {}", at);
+                }
+                prop_assert_eq!(faults, faults_of_each);
+            }
+        }
     }
 }
 

@@ -1,7 +1,12 @@
 //! The contexts of one objective: all ways to bind its ADU variables.
 
+use anabranch_base::StreamId;
+
 use super::{faults::Faults, machine::Machine, schedule::Schedule};
-use crate::program::{Binding, NodeId, Objective};
+use crate::{
+    NUMBER_MAX,
+    program::{Binding, NodeId, Objective},
+};
 
 /// ADUs that pass what a filter asks of the ADU alone, for each ADU variable of one objective. Found once for
 /// a set of ADUs, used for every schedule of them.
@@ -18,6 +23,44 @@ struct List {
     by_sequence: Vec<(f64, u32)>,
 }
 
+/// ADUs by their streams, so that a filter looks only at those of the streams that it allows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByStream {
+    /// In ascending order. Ids as the languages see them, rounded and bounded: at worst two large ones are one.
+    adus: Vec<(f64, u32)>,
+}
+
+impl ByStream {
+    /// Of the ADUs of a schedule.
+    pub(crate) fn of<S: Schedule + ?Sized>(schedule: &S) -> Self {
+        let mut found = Self::default();
+        found.fill(schedule);
+        found
+    }
+
+    /// Finds them anew; keeps its memory.
+    pub(crate) fn fill<S: Schedule + ?Sized>(&mut self, schedule: &S) {
+        self.adus.clear();
+        let stream = |adu| {
+            let id = schedule.adu(adu, crate::AduFact::StreamId).round();
+            (!id.is_nan()).then_some((id.clamp(-NUMBER_MAX, NUMBER_MAX), adu))
+        };
+        self.adus.extend((0..schedule.adus()).filter_map(stream));
+        let order = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        if !self.adus.is_sorted_by(|a, b| order(a, b).is_le()) {
+            self.adus.sort_unstable_by(order);
+        }
+    }
+
+    /// Those of a stream, in ascending order.
+    fn adus(&self, stream: StreamId) -> impl Iterator<Item = u32> + '_ {
+        let id = stream.0 as f64;
+        let start = self.adus.partition_point(|one| one.0 < id);
+        let of_it = self.adus[start..].iter().take_while(move |one| one.0 == id);
+        of_it.map(|one| one.1)
+    }
+}
+
 /// Which contexts are visited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Involving<'i> {
@@ -28,24 +71,37 @@ pub(crate) enum Involving<'i> {
 }
 
 impl Candidates {
-    /// Finds them anew; keeps its memory. O(ADUs × variables).
+    /// Finds them anew; keeps its memory. O(ADUs of the streams that filters allow × variables).
     pub(crate) fn find<S: Schedule + ?Sized>(
         &mut self,
         objective: &Objective,
         schedule: &S,
+        by_stream: &ByStream,
     ) -> Faults {
         let mut machine = Machine::new(objective, schedule);
         self.lists.resize_with(objective.adus.len(), List::default);
         for (number, list) in self.lists.iter_mut().enumerate() {
             list.adus.clear();
             list.by_sequence.clear();
-            let Some((own, sequence)) = filter(objective, number) else {
+            let Some((streams, own, sequence)) = filter(objective, number) else {
                 continue;
             };
-            for adu in 0..schedule.adus() {
+            let mut look = |adu| {
                 machine.bound[number] = adu;
                 if own.iter().all(|&part| machine.passes(part)) {
                     list.adus.push(adu);
+                }
+            };
+            match streams {
+                None => (0..schedule.adus()).for_each(look),
+                Some(streams) => {
+                    let adus = |&stream: &StreamId| by_stream.adus(stream);
+                    streams.iter().flat_map(adus).for_each(&mut look);
+                    if !list.adus.is_sorted() {
+                        list.adus.sort_unstable();
+                    }
+                    // Two streams whose ids are one to the caller.
+                    list.adus.dedup();
                 }
             }
             if sequence.is_some() {
@@ -64,10 +120,17 @@ impl Candidates {
     }
 }
 
-/// What the ADU alone decides, and the sequence number that is asked for.
-fn filter(objective: &Objective, number: usize) -> Option<(&[NodeId], Option<NodeId>)> {
+/// Streams that may pass, what the ADU alone decides, and the sequence number that is asked for.
+type Filter<'o> = (Option<&'o [StreamId]>, &'o [NodeId], Option<NodeId>);
+
+fn filter(objective: &Objective, number: usize) -> Option<Filter<'_>> {
     match &objective.variables[usize::from(objective.adus[number])].binding {
-        Binding::Adu { own, sequence, .. } => Some((own, *sequence)),
+        Binding::Adu {
+            streams,
+            own,
+            sequence,
+            ..
+        } => Some((streams.as_deref(), own, *sequence)),
         Binding::Stream(_) => None,
     }
 }
@@ -135,7 +198,7 @@ impl<F> Walk<'_, F> {
             }
             return;
         }
-        let wanted = filter(self.objective, number).and_then(|(_, sequence)| sequence);
+        let wanted = filter(self.objective, number).and_then(|(.., sequence)| sequence);
         if let Some(sequence) = wanted {
             // NaN is equal to nothing.
             let value = machine.value_of_filter(sequence);

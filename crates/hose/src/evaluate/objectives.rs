@@ -1,7 +1,7 @@
 //! The objectives in force.
 
 use super::{
-    contexts::{Candidates, Involving, visit},
+    contexts::{ByStream, Candidates, Involving, visit},
     faults::Faults,
     machine::Machine,
     schedule::Schedule,
@@ -79,6 +79,8 @@ struct Entry {
 pub struct Single<'o> {
     /// The objective.
     pub id: ObjectiveId,
+    /// Its place among the objectives in force, for [`Objectives::at`].
+    pub place: u32,
     /// It, compiled.
     pub objective: &'o Objective,
     /// ADUs, ascending; as found by [`Objectives::begin`].
@@ -96,6 +98,7 @@ pub struct Objectives {
     entries: Vec<Entry>,
     rates: Vec<(ObjectiveId, RateObjective)>,
     next: u64,
+    by_stream: ByStream,
 }
 
 impl Objectives {
@@ -178,6 +181,21 @@ impl Objectives {
             .map(|entry| (entry.id, &entry.objective))
     }
 
+    /// One of the objectives in force, by its [place](Single::place).
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn at(&self, place: u32) -> (ObjectiveId, &Objective) {
+        let entry = &self.entries[place as usize];
+        (entry.id, &entry.objective)
+    }
+
+    /// Whether an objective over several ADUs is in force.
+    pub fn are_combinatorial(&self) -> bool {
+        let mut shapes = self.entries.iter().map(|entry| entry.objective.shape());
+        shapes.any(|shape| shape == Shape::Combinatorial)
+    }
+
     /// The rates in force, in order of injection.
     pub fn rates(&self) -> &[(ObjectiveId, RateObjective)] {
         &self.rates
@@ -186,10 +204,11 @@ impl Objectives {
     /// Finds which ADUs pass which filters, as far as each ADU alone decides. To be called before the first
     /// evaluation, and whenever the set of ADUs, a field of theirs, or the set of objectives has changed.
     ///
-    /// O(objectives × variables × ADUs).
+    /// O(ADUs · log ADUs + objectives × variables × ADUs of the streams that their filters allow).
     pub fn begin<S: Schedule + ?Sized>(&mut self, schedule: &S) {
+        self.by_stream.fill(schedule);
         for entry in &mut self.entries {
-            let faults = entry.candidates.find(&entry.objective, schedule);
+            let faults = (entry.candidates).find(&entry.objective, schedule, &self.by_stream);
             entry.faults = entry.faults.union(faults);
         }
     }
@@ -251,11 +270,12 @@ impl Objectives {
     /// The objectives over one ADU: what they add is the sum of [`Objective::gain`] over ADUs, each alone in
     /// its slot, so that the best schedule under them is a linear assignment.
     pub fn singles(&self) -> impl Iterator<Item = Single<'_>> {
-        self.entries
-            .iter()
-            .filter(|entry| entry.objective.shape() == Shape::Single)
-            .map(|entry| Single {
+        (0..)
+            .zip(&self.entries)
+            .filter(|(_, entry)| entry.objective.shape() == Shape::Single)
+            .map(|(place, entry)| Single {
                 id: entry.id,
+                place,
                 objective: &entry.objective,
                 adus: entry.candidates.of(0),
             })

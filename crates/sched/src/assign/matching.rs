@@ -20,9 +20,11 @@ use super::{
 /// Indices are dense: when a row or column goes, the last one takes its index.
 #[derive(Clone, Debug, Default)]
 pub struct Matching {
-    rows: Side,
-    columns: Side,
-    search: Search,
+    pub(super) rows: Side,
+    pub(super) columns: Side,
+    pub(super) search: Search,
+    /// Rows whose costs the lines of columns do not have yet.
+    pub(super) stale: Vec<bool>,
 }
 
 /// Costs more than being left out ever does.
@@ -33,7 +35,7 @@ const DONE: Utility = Utility::MIN;
 
 /// Memory of [`augment`].
 #[derive(Clone, Debug, Default)]
-struct Search {
+pub(super) struct Search {
     /// Length of the shortest path to each node of the other side; [`DONE`] when it is reached for certain.
     distance: Vec<Utility>,
     /// The node of this side from which that path comes.
@@ -86,8 +88,7 @@ impl Matching {
     /// Adds a row and returns its index: `left_out` is the utility of leaving it out, `in_column` that of
     /// each column, both within ± [`UTILITY_MAX`]. O(rows × columns), most often O(columns).
     pub fn add_row(&mut self, left_out: Utility, in_column: impl Fn(usize) -> Utility) -> usize {
-        self.columns.widen(self.rows() + 1);
-        let row = self.rows.push(-left_out);
+        let row = self.push(left_out);
         self.set_row(row, in_column);
         augment(&mut self.rows, &mut self.columns, row, &mut self.search);
         row
@@ -97,6 +98,7 @@ impl Matching {
     pub fn add_column(&mut self, of_row: impl Fn(usize) -> Utility) -> usize {
         self.rows.widen(self.columns() + 1);
         let column = self.columns.push(0);
+        self.catch_up();
         self.set_column(column, of_row);
         augment(&mut self.columns, &mut self.rows, column, &mut self.search);
         column
@@ -107,11 +109,9 @@ impl Matching {
     /// # Panics
     /// There is no such row.
     pub fn remove_row(&mut self, row: usize) {
-        let freed = self.rows.mate[row];
-        self.rows.swap_remove(row);
-        self.columns.swap_remove_other(row, self.rows() + 1);
-        renumber(&self.rows, &mut self.columns, row, freed);
+        let freed = self.take_row(row);
         if freed != NONE {
+            self.catch_up();
             augment(&mut self.columns, &mut self.rows, freed, &mut self.search);
         }
     }
@@ -121,10 +121,7 @@ impl Matching {
     /// # Panics
     /// There is no such column.
     pub fn remove_column(&mut self, column: usize) {
-        let freed = self.columns.mate[column];
-        self.columns.swap_remove(column);
-        self.rows.swap_remove_other(column, self.columns() + 1);
-        renumber(&self.columns, &mut self.rows, column, freed);
+        let freed = self.take_column(column);
         if freed != NONE {
             augment(&mut self.rows, &mut self.columns, freed, &mut self.search);
         }
@@ -135,6 +132,7 @@ impl Matching {
     /// # Panics
     /// There is no such column.
     pub fn change_column(&mut self, column: usize, of_row: impl Fn(usize) -> Utility) {
+        self.catch_up();
         let freed = std::mem::replace(&mut self.columns.mate[column], NONE);
         if freed != NONE {
             // The row that it had finds its place as if there were no such column.
@@ -150,6 +148,33 @@ impl Matching {
     pub fn clear(&mut self) {
         self.rows.clear();
         self.columns.clear();
+        self.stale.clear();
+    }
+
+    /// Adds a row without costs or a place.
+    pub(super) fn push(&mut self, left_out: Utility) -> usize {
+        self.columns.widen(self.rows() + 1);
+        self.stale.push(false);
+        self.rows.push(-left_out)
+    }
+
+    /// Removes a row; its column is left alone, and returned.
+    pub(super) fn take_row(&mut self, row: usize) -> usize {
+        let freed = self.rows.mate[row];
+        self.rows.swap_remove(row);
+        self.stale.swap_remove(row);
+        self.columns.swap_remove_other(row, self.rows() + 1);
+        renumber(&self.rows, &mut self.columns, row, freed);
+        freed
+    }
+
+    /// Removes a column; its row is left alone, and returned.
+    pub(super) fn take_column(&mut self, column: usize) -> usize {
+        let freed = self.columns.mate[column];
+        self.columns.swap_remove(column);
+        self.rows.swap_remove_other(column, self.columns() + 1);
+        renumber(&self.columns, &mut self.rows, column, freed);
+        freed
     }
 
     fn set_row(&mut self, row: usize, in_column: impl Fn(usize) -> Utility) {
@@ -184,7 +209,7 @@ fn renumber(side: &Side, other: &mut Side, node: usize, freed: usize) {
 
 /// Finds the best place for a node of `side` that has no mate, pushing others along where that is better, and adjusts
 /// the prices.
-fn augment(side: &mut Side, other: &mut Side, node: usize, search: &mut Search) {
+pub(super) fn augment(side: &mut Side, other: &mut Side, node: usize, search: &mut Search) {
     let others = other.len();
     let tight = (side.line(node, others).iter().zip(&other.price)).map(|(cost, v)| cost - v);
     side.price[node] = side.out[node].min(tight.min().unwrap_or(Utility::MAX));
@@ -208,7 +233,7 @@ fn augment(side: &mut Side, other: &mut Side, node: usize, search: &mut Search) 
     let (mut from, mut length) = (node, 0);
     let (mut leaver, mut shortest) = (node, side.out[node] - side.price[node]);
     let end = loop {
-        relax(
+        let least = relax(
             from,
             length - side.price[from],
             side.line(from, others),
@@ -216,13 +241,9 @@ fn augment(side: &mut Side, other: &mut Side, node: usize, search: &mut Search) 
             distance,
             before,
         );
-        let least = distance
-            .iter()
-            .map(|&d| if d == DONE { Utility::MAX } else { d })
-            .min();
-        let Some(least) = least.filter(|&least| least < shortest) else {
+        if least >= shortest {
             break None;
-        };
+        }
         length = least;
         // Of equally near ones, one without a mate: it ends the search.
         let mut nearest = NONE;
@@ -272,8 +293,8 @@ fn augment(side: &mut Side, other: &mut Side, node: usize, search: &mut Search) 
     }
 }
 
-/// Shortens paths that become shorter through a node at `length`, its price taken off. All slices are as long as
-/// `distance`. Apart, so that it is compiled to code without branches.
+/// Shortens paths that become shorter through a node at `length`, its price taken off; the length of the shortest that is
+/// not [`DONE`]. All slices are as long as `distance`. Apart, so that it is compiled to code without branches.
 #[inline(never)]
 fn relax(
     from: usize,
@@ -282,23 +303,31 @@ fn relax(
     price: &[Utility],
     distance: &mut [Utility],
     before: &mut [usize],
-) {
+) -> Utility {
+    let mut least = Utility::MAX;
     for (((distance, before), cost), price) in distance.iter_mut().zip(before).zip(line).zip(price)
     {
         let through = length + cost - price;
         let is_shorter = through < *distance;
         *distance = if is_shorter { through } else { *distance };
         *before = if is_shorter { from } else { *before };
+        let open = if *distance == DONE {
+            Utility::MAX
+        } else {
+            *distance
+        };
+        least = least.min(open);
     }
+    least
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
     /// The greatest utility, by trying everything.
-    fn best(rows: &[(Utility, Vec<Utility>)], taken: u32) -> Utility {
+    pub(in crate::assign) fn best(rows: &[(Utility, Vec<Utility>)], taken: u32) -> Utility {
         let Some(((left_out, values), rest)) = rows.split_first() else {
             return 0;
         };
@@ -312,7 +341,7 @@ mod tests {
     }
 
     /// What the module promises, and what it follows from.
-    fn check(matching: &Matching) {
+    pub(in crate::assign) fn check(matching: &Matching) {
         let (rows, columns) = (&matching.rows, &matching.columns);
         for row in 0..rows.len() {
             for column in 0..columns.len() {

@@ -3,9 +3,11 @@
 //! | module | holds |
 //! |---|---|
 //! | [`matching`] | [`Matching`]: the best assignment, kept while rows and columns come, change and go |
+//! | `settle` | the same after many changes at once |
 //! | `side` | one of the two sides of a matching: prices, mates, costs |
 
 pub mod matching;
+mod settle;
 mod side;
 
 pub use matching::Matching;

@@ -5,6 +5,9 @@ use super::Utility;
 /// A node without a mate.
 pub(super) const NONE: usize = usize::MAX;
 
+/// Entries by which a line is longer than it needs to be.
+const PADDING: usize = 8;
+
 /// Rows or columns, with what each costs against every node of the other side.
 ///
 /// Costs are the negatives of utilities. Both sides keep the whole matrix, each with its own nodes as lines, so that
@@ -17,6 +20,8 @@ pub(super) struct Side {
     pub out: Vec<Utility>,
     /// The mate on the other side, or [`NONE`].
     pub mate: Vec<usize>,
+    /// It came or changed since the assignment was the best.
+    pub is_loose: Vec<bool>,
     costs: Vec<Utility>,
     /// Room of a line: at least the number of nodes on the other side.
     stride: usize,
@@ -32,6 +37,10 @@ impl Side {
         &self.costs[node * self.stride..][..others]
     }
 
+    pub(super) fn line_mut(&mut self, node: usize, others: usize) -> &mut [Utility] {
+        &mut self.costs[node * self.stride..][..others]
+    }
+
     pub(super) fn set(&mut self, node: usize, other: usize, cost: Utility) {
         self.costs[node * self.stride + other] = cost;
     }
@@ -41,7 +50,8 @@ impl Side {
         if others <= self.stride {
             return;
         }
-        let stride = others.next_power_of_two();
+        // Not a power of two: entries of one node in all lines would share a few lines of the processor's cache.
+        let stride = others.next_power_of_two() + PADDING;
         let mut costs = vec![0; self.len() * stride];
         for (node, line) in costs.chunks_exact_mut(stride).enumerate() {
             line[..self.stride].copy_from_slice(&self.costs[node * self.stride..][..self.stride]);
@@ -54,6 +64,7 @@ impl Side {
         self.price.push(0);
         self.out.push(out);
         self.mate.push(NONE);
+        self.is_loose.push(false);
         self.costs.resize(self.len() * self.stride, 0);
         self.len() - 1
     }
@@ -64,6 +75,7 @@ impl Side {
         self.price.swap_remove(node);
         self.out.swap_remove(node);
         self.mate.swap_remove(node);
+        self.is_loose.swap_remove(node);
         let line = last * self.stride..(last + 1) * self.stride;
         self.costs.copy_within(line.clone(), node * self.stride);
         self.costs.truncate(line.start);
@@ -81,6 +93,7 @@ impl Side {
         self.price.clear();
         self.out.clear();
         self.mate.clear();
+        self.is_loose.clear();
         self.costs.clear();
     }
 }

@@ -9,15 +9,6 @@ use super::{
     local::{Local, Problem},
     table::Table,
 };
-use crate::assign::{Matching, UTILITY_MAX, Utility, utility};
-
-/// What ties are broken by, in millionths; all of it is less than a thousandth of a unit.
-///
-/// An ADU nobody has an objective for is sent, and rather in a slot that exists than in one that is expected.
-const SENT: Utility = 400;
-const SENT_LATER: Utility = 200;
-/// What having the last turn takes from being sent now.
-const TURN_MAX: Utility = 150;
 
 /// Objectives over one ADU are separable: what a schedule is worth under them is a sum over its pairs, and the best
 /// schedule is found exactly by [`Matching`]. An ADU is left out if every slot would do harm. Objectives over
@@ -32,7 +23,6 @@ const TURN_MAX: Utility = 150;
 #[derive(Debug)]
 pub struct Assign {
     moves: usize,
-    matching: Matching,
     table: Table,
     faults: Vec<(ObjectiveId, Faults)>,
     local: Local,
@@ -56,7 +46,6 @@ impl Assign {
     pub fn new(moves: usize) -> Self {
         Self {
             moves,
-            matching: Matching::new(),
             table: Table::default(),
             faults: Vec::new(),
             local: Local::default(),
@@ -65,32 +54,9 @@ impl Assign {
         }
     }
 
-    fn assign(&mut self, cycle: &Cycle, schedule: &mut Schedule) {
-        self.matching.clear();
-        for _ in 0..cycle.slots.len() {
-            self.matching.add_column(|_| 0);
-        }
-        self.rotate(cycle);
-        let turns = cycle.adus.iter().map(|adu| adu.turn).max();
-        let turns = Utility::from(turns.unwrap_or(0).max(1));
-        for &row in &self.order {
-            let (row, table) = (row as usize, &self.table);
-            self.matching.add_row(0, |column| {
-                if !cycle.fits(row, column) {
-                    return -UTILITY_MAX;
-                }
-                let sent = if cycle.slots[column].is_phantom() {
-                    SENT_LATER
-                } else {
-                    SENT - TURN_MAX * Utility::from(cycle.adus[row].turn) / turns
-                };
-                utility(table.value(row, column)) + sent + table.tie(row, column)
-            });
-        }
-        for (place, &row) in self.order.iter().enumerate() {
-            let column = self.matching.column_of(place);
-            schedule[row as usize] = column.map(|column| column as u32);
-        }
+    #[cfg(test)]
+    pub(super) fn table(&self) -> &Table {
+        &self.table
     }
 
     fn rotate(&mut self, cycle: &Cycle) {
@@ -117,7 +83,7 @@ impl Assign {
             let mut later = at;
             for earlier in (0..at).rev() {
                 if cycle.adus[earlier].stream != cycle.adus[later].stream {
-                    continue;
+                    break;
                 }
                 let (Some(a), Some(b)) = (schedule[earlier], schedule[later]) else {
                     break;
@@ -163,12 +129,18 @@ impl Planner for Assign {
             slots: schedule,
         });
         self.faults.clear();
-        self.table.fill(cycle, objectives, &mut self.faults);
+        self.rotate(cycle);
+        (self.table).fill(cycle, objectives, &self.order, &mut self.faults);
         for (id, faults) in self.faults.drain(..) {
             objectives.note(id, faults);
         }
-        self.assign(cycle, schedule);
+        for (adu, slot) in schedule.iter_mut().enumerate() {
+            *slot = self.table.slot_of(adu);
+        }
         self.straighten(cycle, schedule);
+        if !objectives.are_combinatorial() {
+            return;
+        }
         let concerned = concerned(cycle, objectives);
         if !concerned.is_empty() {
             let mut problem = Problem {

@@ -105,6 +105,21 @@ pub struct Channel {
     pub fields: Vec<f64>,
 }
 
+impl Channel {
+    /// What it answers to a fact of channels; NaN to others.
+    pub(super) fn answer(&self, fact: AduFact) -> f64 {
+        match fact {
+            AduFact::ChannelId => self.id as f64,
+            AduFact::ChannelName => self.name,
+            AduFact::ChannelTechnology => self.technology,
+            AduFact::ChannelMetered => f64::from(u8::from(self.is_metered)),
+            AduFact::ChannelRate => self.rate_bps,
+            AduFact::ChannelField(id) => field(&self.fields, id),
+            _ => f64::NAN,
+        }
+    }
+}
+
 /// What a [`Planner`](super::Planner) decides about.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cycle {
@@ -134,7 +149,7 @@ impl Cycle {
         at.ok().map(|at| &self.streams[at])
     }
 
-    fn of_adu(&self, adu: &Adu, slot: Option<&Slot>, fate: Fate, fact: AduFact) -> f64 {
+    pub(super) fn of_adu(&self, adu: &Adu, slot: Option<&Slot>, fate: Fate, fact: AduFact) -> f64 {
         let channel = || slot.and_then(|slot| self.channels.get(slot.channel as usize));
         let latency = |slot: &Slot| adu.waited_ms + slot.wait_ms + slot.round_trip_ms;
         match (fact, fate) {
@@ -160,18 +175,7 @@ impl Cycle {
                 1.0 - (1.0 - slot.loss) * in_time(margin, slot.deviation_ms)
             }),
             (AduFact::Cost, _) => slot.map_or(f64::NAN, |slot| slot.cost(adu.bytes)),
-            (AduFact::ChannelId, _) => channel().map_or(f64::NAN, |channel| channel.id as f64),
-            (AduFact::ChannelName, _) => channel().map_or(f64::NAN, |channel| channel.name),
-            (AduFact::ChannelTechnology, _) => {
-                channel().map_or(f64::NAN, |channel| channel.technology)
-            }
-            (AduFact::ChannelMetered, _) => {
-                channel().map_or(f64::NAN, |channel| f64::from(u8::from(channel.is_metered)))
-            }
-            (AduFact::ChannelRate, _) => channel().map_or(f64::NAN, |channel| channel.rate_bps),
-            (AduFact::ChannelField(id), _) => {
-                channel().map_or(f64::NAN, |channel| field(&channel.fields, id))
-            }
+            (of_channel, _) => channel().map_or(f64::NAN, |channel| channel.answer(of_channel)),
         }
     }
 }
@@ -258,6 +262,54 @@ impl hose::Schedule for Placed<'_> {
             (Fate::Acked { .. }, _) | (_, Fate::Acked { .. }) => 0.0,
             // One is lost: P(the other is, too), both being as likely to be lost.
             (Fate::Lost, Fate::Open) | (Fate::Open, Fate::Lost) => 2.0 * both / (1.0 + both),
+        }
+    }
+}
+
+/// An ADU of a cycle, and slots that stand for those like them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spots<'c> {
+    pub cycle: &'c Cycle,
+    pub adu: u32,
+    /// Indices of the slots, and of each its wait and its round trip.
+    pub slots: &'c [u32],
+    pub times: &'c [(f64, f64)],
+}
+
+impl hose::evaluate::Places for Spots<'_> {
+    type One<'p>
+        = Alone<'p>
+    where
+        Self: 'p;
+
+    fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn adu(&self) -> u32 {
+        self.adu
+    }
+
+    fn one(&self, at: usize) -> Alone<'_> {
+        Alone {
+            cycle: self.cycle,
+            slot: &self.cycle.slots[self.slots[at] as usize],
+        }
+    }
+
+    fn fill(&self, fact: AduFact, from: usize, answers: &mut [f64]) {
+        let adu = &self.cycle.adus[self.adu as usize];
+        if fact == AduFact::Latency {
+            // As `of_adu` has it.
+            let times = &self.times[from..];
+            for (answer, (wait_ms, round_trip_ms)) in answers.iter_mut().zip(times) {
+                *answer = adu.waited_ms + wait_ms + round_trip_ms;
+            }
+            return;
+        }
+        for (answer, &slot) in answers.iter_mut().zip(&self.slots[from..]) {
+            let slot = &self.cycle.slots[slot as usize];
+            *answer = self.cycle.of_adu(adu, Some(slot), Fate::Open, fact);
         }
     }
 }

@@ -12,17 +12,24 @@
 //! | [`turns`] | [`Turns`]: of which streams the ADUs of a cycle are |
 //! | [`random_walk`] | the published search: the best of 25 random schedules |
 //! | [`assign`] | ours: the exact assignment under objectives over one ADU, then local search under the others |
-//! | `table`, `local` | what each ADU is worth in each slot by itself; that search |
+//! | `table` | what each ADU is worth in each slot by itself, and the assignment, kept from cycle to cycle |
+//! | `keyed`, `reading`, `classes` | which ADUs and slots were there before; what objectives look at; slots that are alike |
+//! | `local` | that search |
 
 pub mod assign;
+mod classes;
 pub mod correlation;
 pub mod cycle;
+mod keyed;
 mod local;
 pub mod random_walk;
+mod reading;
 pub mod slot;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_kept;
 pub mod turns;
 
 use std::fmt;

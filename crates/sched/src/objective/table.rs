@@ -1,163 +1,443 @@
-//! What each ADU is worth in each slot by itself.
+//! What each ADU is worth in each slot by itself, and the best assignment by that; kept from cycle to cycle.
 
-use anabranch_hose::{AduFact, Faults, ObjectiveId, Objectives};
+use anabranch_base::StreamId;
+use anabranch_hose::{Faults, ObjectiveId, Objectives, evaluate::Batch};
 
-use super::{Cycle, Slot, cycle::Alone};
-use crate::assign::Utility;
+use super::{
+    Cycle, Slot,
+    classes::Classes,
+    cycle::{Adu, Alone, Spots},
+    keyed::{Keyed, Step},
+    reading::{Looks, Reading},
+};
+use crate::assign::{Matching, UTILITY_MAX, Utility, utility};
 
+/// What ties are broken by, in millionths; all of it is less than a thousandth of a unit.
+///
+/// An ADU nobody has an objective for is sent, and rather in a slot that exists than in one that is expected.
+const SENT: Utility = 400;
+const SENT_LATER: Utility = 200;
+/// What having the last turn takes from being sent now.
+const TURN_MAX: Utility = 150;
 /// Where an objective about latency is indifferent, what it is about goes the quicker way, and the older first: steps
 /// of quickness, and of age.
-const STEPS: usize = 16;
+pub(super) const STEPS: usize = 16;
+/// Of so many slots, one that changed is looked at alone; if more changed, all ADUs are looked at anew.
+const SLOTS_EACH: usize = 4;
 
-/// What each ADU is worth in each class of slots, objectives over one ADU alone.
+/// An ADU as it was when it was last looked at. Its node is a row of the matching.
+#[derive(Debug)]
+struct Row {
+    adu: Adu,
+    /// Its index in the cycle before; `None`: it has come since.
+    before: Option<u32>,
+    bias: Bias,
+}
+
+/// What is added to an ADU's worth to break ties.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Bias {
+    /// In slots that exist.
+    sent: Utility,
+    /// For each step of quickness; 0: no objective is about its latency.
+    hurry: Utility,
+}
+
+/// A slot as it was when it was last looked at. Its node is a column of the matching.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    slot: Slot,
+    /// The class that it has in this cycle.
+    class: u32,
+    place: Place,
+    before: Place,
+    change: Change,
+}
+
+/// What ties are broken by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
+    is_phantom: bool,
+    /// How quick it is, of [`STEPS`] steps.
+    quickness: Utility,
+}
+
+/// What has become of a slot since the cycle before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Nothing,
+    /// Only how ties are broken.
+    Place,
+    All,
+}
+
+impl Bias {
+    fn tie(self, place: Place) -> Utility {
+        let sent = if place.is_phantom {
+            SENT_LATER
+        } else {
+            self.sent
+        };
+        sent + self.hurry * place.quickness
+    }
+}
+
+/// What each ADU is worth in each slot, objectives over one ADU alone, and the assignment that is worth most.
+///
+/// Only what changed since the cycle before is evaluated again: a slot if it or anything that objectives ask of its
+/// channel changed, an ADU if something of it changed at which an objective about it looks. Time that passes changes all
+/// ADUs that have an objective about their latency.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    values: Vec<f64>,
-    /// The class of each slot, and the first slot of each class.
-    class: Vec<u32>,
-    first: Vec<u32>,
-    /// Classes of those that differ in nothing but when they come and whether: the first slot of each, of which of
-    /// them each class is, and what an ADU gains in each.
-    timeless: Vec<u32>,
-    timeless_of: Vec<u32>,
+    reading: Reading,
+    matching: Matching,
+    rows: Vec<Row>,
+    row_of: Keyed<(StreamId, u64)>,
+    columns: Vec<Column>,
+    column_of: Keyed<(u32, u64)>,
+    classes: Classes,
+    concerns: Concerns,
+    concerns_before: Concerns,
+    /// Columns that changed, by node.
+    changed: Vec<u32>,
+    worths: Worths,
+}
+
+/// Objectives over one ADU that each ADU of a cycle passes, by place.
+#[derive(Debug, Default)]
+struct Concerns {
+    /// Where those of each ADU begin; one more at the end.
+    starts: Vec<u32>,
+    places: Vec<u32>,
+}
+
+impl Concerns {
+    fn fill(&mut self, adus: usize, objectives: &Objectives) {
+        let of_cycle = |adus_of: &'_ [u32]| adus_of.partition_point(|&adu| (adu as usize) < adus);
+        self.starts.clear();
+        self.starts.resize(adus + 2, 0);
+        for single in objectives.singles() {
+            // Those of the history are where they are.
+            for &adu in &single.adus[..of_cycle(single.adus)] {
+                self.starts[adu as usize + 2] += 1;
+            }
+        }
+        let mut sum = 0;
+        for start in &mut self.starts {
+            sum += *start;
+            *start = sum;
+        }
+        self.places.clear();
+        self.places.resize(sum as usize, 0);
+        for single in objectives.singles() {
+            for &adu in &single.adus[..of_cycle(single.adus)] {
+                let next = &mut self.starts[adu as usize + 1];
+                self.places[*next as usize] = single.place;
+                *next += 1;
+            }
+        }
+    }
+
+    fn of(&self, adu: usize) -> &[u32] {
+        &self.places[self.starts[adu] as usize..self.starts[adu + 1] as usize]
+    }
+}
+
+/// What one ADU is worth in each class of slots.
+#[derive(Debug, Default)]
+struct Worths {
+    batch: Batch,
     gains: Vec<f64>,
-    /// Classes, the quickest first.
-    ranked: Vec<u32>,
-    /// How quick each class is, of [`STEPS`] steps.
-    quickness: Vec<Utility>,
-    /// How much each ADU is to be preferred for a quick slot; 0: no objective is about its latency.
-    hurry: Vec<Utility>,
+    sums: Vec<f64>,
+    utilities: Vec<Utility>,
+    /// The ADU it is.
+    of: Option<u32>,
 }
 
 impl Table {
+    /// Looks at the next cycle and finds its best assignment. ADUs that have no place look for one in the `order` given, by index in
+    /// the cycle.
     pub(super) fn fill(
         &mut self,
         cycle: &Cycle,
         objectives: &Objectives,
+        order: &[u32],
         faults: &mut Vec<(ObjectiveId, Faults)>,
     ) {
-        self.class.clear();
-        self.first.clear();
-        for slot in &cycle.slots {
-            let like = |&first: &u32| cycle.slots[first as usize].is_like(slot);
-            let class = self.first.iter().position(like).unwrap_or_else(|| {
-                self.first.push(self.class.len() as u32);
-                self.first.len() - 1
-            });
-            self.class.push(class as u32);
-        }
-        self.timeless.clear();
-        self.timeless_of.clear();
-        for &first in &self.first {
-            let slot = &cycle.slots[first as usize];
-            let like = |&known: &u32| cycle.slots[known as usize].is_like_in_time(slot);
-            let of = self.timeless.iter().position(like).unwrap_or_else(|| {
-                self.timeless.push(first);
-                self.timeless.len() - 1
-            });
-            self.timeless_of.push(of as u32);
-        }
-        let classes = self.first.len();
-        self.values.clear();
-        self.values.resize(cycle.adus.len() * classes, 0.0);
-        self.rank(cycle);
-        for single in objectives.singles() {
-            let reads = single.objective.reads();
-            let is_timed = reads.iter().any(is_about_time);
-            let is_waiting = |fact: &AduFact| matches!(fact, AduFact::Latency | AduFact::Late);
-            let depends_on_wait = reads.iter().any(is_waiting);
-            let mut fault = Faults::NONE;
-            for &adu in single.adus {
-                // Those of the history are where they are.
-                let Some(row) = self
-                    .values
-                    .chunks_exact_mut(classes.max(1))
-                    .nth(adu as usize)
-                else {
-                    break;
-                };
-                if is_timed {
-                    self.hurry[adu as usize] = 1;
-                }
-                let mut gain = |slot: &Slot| {
-                    let alone = Alone { cycle, slot };
-                    single.objective.gain(&alone, adu, &mut fault)
-                };
-                let slots = self.first.iter().map(|&first| &cycle.slots[first as usize]);
-                if depends_on_wait {
-                    for (value, slot) in row.iter_mut().zip(slots) {
-                        *value += gain(slot) * slot.confidence;
-                    }
-                    continue;
-                }
-                self.gains.clear();
-                let timeless = self.timeless.iter();
-                self.gains
-                    .extend(timeless.map(|&first| gain(&cycle.slots[first as usize])));
-                for ((value, slot), &of) in row.iter_mut().zip(slots).zip(&self.timeless_of) {
-                    *value += self.gains[of as usize] * slot.confidence;
-                }
-            }
-            if !fault.is_empty() {
-                faults.push((single.id, fault));
-            }
-        }
-        self.age(cycle);
-    }
-
-    /// Finds how quick the classes are.
-    fn rank(&mut self, cycle: &Cycle) {
-        let arrival = |class: u32| {
-            let slot = &cycle.slots[self.first[class as usize] as usize];
-            slot.wait_ms + slot.round_trip_ms
-        };
-        self.ranked.clear();
-        self.ranked.extend(0..self.first.len() as u32);
-        self.ranked
-            .sort_unstable_by(|&a, &b| arrival(a).total_cmp(&arrival(b)));
-        self.quickness.clear();
-        self.quickness.resize(self.first.len(), 0);
-        let mut rank = 0;
-        for (place, &class) in self.ranked.iter().enumerate() {
-            // Equally quick ones share a rank.
-            if place > 0 && arrival(class) > arrival(self.ranked[place - 1]) {
-                rank = place;
-            }
-            self.quickness[class as usize] = STEPS.saturating_sub(1 + rank) as Utility;
-        }
-        self.hurry.clear();
-        self.hurry.resize(cycle.adus.len(), 0);
-    }
-
-    /// Of those in a hurry, the first of a stream is in the greatest.
-    fn age(&mut self, cycle: &Cycle) {
-        let mut before = (None, 0);
-        for (adu, hurry) in cycle.adus.iter().zip(&mut self.hurry) {
-            let place = if before.0 == Some(adu.stream) {
-                before.1 + 1
+        let is_new = self.reading.begin(cycle, objectives);
+        self.draw_columns(cycle, is_new);
+        self.draw_rows(cycle);
+        self.concerns.fill(cycle.adus.len(), objectives);
+        let all = is_new || self.changed.len() * SLOTS_EACH > self.columns.len();
+        let turns = cycle.adus.iter().map(|adu| adu.turn).max();
+        let turns = Utility::from(turns.unwrap_or(0).max(1));
+        self.worths.of = None;
+        // Of those in a hurry, the first of a stream is in the greatest.
+        let mut age = (None, 0);
+        for (at, adu) in cycle.adus.iter().enumerate() {
+            age = (
+                Some(adu.stream),
+                if age.0 == Some(adu.stream) {
+                    age.1 + 1
+                } else {
+                    0
+                },
+            );
+            let concerns = self.concerns.of(at);
+            let looks = concerns.iter().map(|&place| self.reading.looks(place));
+            let looks = looks.fold(Looks::default(), Looks::union);
+            let hurry = if looks.are_timed() {
+                STEPS.saturating_sub(age.1).max(1) as Utility
             } else {
                 0
             };
-            before = (Some(adu.stream), place);
-            *hurry *= STEPS.saturating_sub(place).max(1) as Utility;
+            let bias = Bias {
+                sent: SENT - TURN_MAX * Utility::from(adu.turn) / turns,
+                hurry,
+            };
+            let row = &self.rows[self.row_of.node(at)];
+            let before = row.before.filter(|&before| {
+                !all && self.concerns_before.of(before as usize) == concerns
+                    && looks.same(adu, &row.adu)
+            });
+            match before {
+                None => self.evaluate(cycle, (at, looks, bias), objectives, faults),
+                Some(_) => self.adjust(cycle, at, bias, objectives, faults),
+            }
+            let row = &mut self.rows[self.row_of.node(at)];
+            (row.before, row.bias) = (Some(at as u32), bias);
+            row.adu.clone_from(adu);
+        }
+        std::mem::swap(&mut self.concerns, &mut self.concerns_before);
+        for &changed in &self.changed {
+            self.columns[changed as usize].change = Change::Nothing;
+        }
+        let row_of = &self.row_of;
+        self.matching
+            .settle(order.iter().map(|&adu| row_of.node(adu as usize)));
+    }
+
+    /// Finds which slots are new or changed.
+    fn draw_columns(&mut self, cycle: &Cycle, is_new: bool) {
+        let slots = &cycle.slots;
+        self.classes.fill(slots);
+        let (matching, columns) = (&mut self.matching, &mut self.columns);
+        let names = slots.iter().map(|slot| (slot.channel, slot.sequence));
+        self.column_of.update(names, |step| match step {
+            Step::Gone(node) => {
+                matching.drop_column(node);
+                columns.swap_remove(node);
+            }
+            Step::Come(item) => {
+                matching.push_column();
+                columns.push(Column {
+                    slot: slots[item],
+                    class: 0,
+                    place: Place::default(),
+                    before: Place::default(),
+                    change: Change::All,
+                });
+            }
+        });
+        self.changed.clear();
+        let nodes = self.columns.iter_mut().zip(self.column_of.items());
+        for (node, (column, &item)) in (0..).zip(nodes) {
+            let slot = &slots[item as usize];
+            column.class = self.classes.of(item as usize);
+            let place = Place {
+                is_phantom: slot.is_phantom(),
+                quickness: self.classes.quickness(column.class),
+            };
+            if is_new || !self.reading.same(slot, &column.slot) {
+                column.change = Change::All;
+            } else if column.change == Change::Nothing && place != column.place {
+                column.change = Change::Place;
+            }
+            column.before = std::mem::replace(&mut column.place, place);
+            column.slot = *slot;
+            if column.change != Change::Nothing {
+                self.changed.push(node);
+            }
         }
     }
 
-    /// By which ties are broken.
-    pub(super) fn tie(&self, adu: usize, slot: usize) -> Utility {
-        self.hurry[adu] * self.quickness[self.class[slot] as usize]
+    fn draw_rows(&mut self, cycle: &Cycle) {
+        let (matching, rows) = (&mut self.matching, &mut self.rows);
+        let names = cycle.adus.iter().map(|adu| (adu.stream, adu.sequence));
+        self.row_of.update(names, |step| match step {
+            Step::Gone(node) => {
+                matching.drop_row(node);
+                rows.swap_remove(node);
+            }
+            Step::Come(item) => {
+                matching.push_row(0);
+                rows.push(Row {
+                    adu: cycle.adus[item].clone(),
+                    before: None,
+                    bias: Bias::default(),
+                });
+            }
+        });
     }
 
-    pub(super) fn value(&self, adu: usize, slot: usize) -> f64 {
-        self.values[adu * self.first.len() + self.class[slot] as usize]
+    /// Finds what an ADU is worth everywhere.
+    fn evaluate(
+        &mut self,
+        cycle: &Cycle,
+        (at, looks, bias): (usize, Looks, Bias),
+        objectives: &Objectives,
+        faults: &mut Vec<(ObjectiveId, Faults)>,
+    ) {
+        let adu = &cycle.adus[at];
+        let concerns = self.concerns.of(at);
+        let is_alike = |&other: &u32| {
+            self.concerns.of(other as usize) == concerns
+                && looks.same(adu, &cycle.adus[other as usize])
+        };
+        // What was found for the one before it counts for this one, too.
+        if !self.worths.of.as_ref().is_some_and(is_alike) {
+            let spots = Spots {
+                cycle,
+                adu: at as u32,
+                slots: self.classes.first(),
+                times: self.classes.times(),
+            };
+            self.worths.fill(&spots, concerns, objectives, faults);
+        }
+        let utilities = &self.worths.utilities;
+        let is_free = adu.only.is_none() && adu.bytes <= self.classes.bytes_min();
+        let columns = self.columns.iter().map(|column| {
+            if is_free || fits(adu, &column.slot) {
+                utilities[column.class as usize] + bias.tie(column.place)
+            } else {
+                -UTILITY_MAX
+            }
+        });
+        self.matching.write_row(self.row_of.node(at), columns);
     }
 
-    /// Of an ADU where it is, if anywhere.
+    /// Of an ADU that has not changed itself: looks at the slots that have.
+    fn adjust(
+        &mut self,
+        cycle: &Cycle,
+        at: usize,
+        bias: Bias,
+        objectives: &Objectives,
+        faults: &mut Vec<(ObjectiveId, Faults)>,
+    ) {
+        let node = self.row_of.node(at);
+        let before = self.rows[node].bias;
+        if before != bias {
+            let columns = &self.columns;
+            self.matching.change_row(node, |column, worth| {
+                let column = &columns[column];
+                match worth {
+                    worth if worth == -UTILITY_MAX => worth,
+                    worth => worth + bias.tie(column.place) - before.tie(column.before),
+                }
+            });
+        }
+        for &changed in &self.changed {
+            let column = &self.columns[changed as usize];
+            if column.change == Change::All {
+                let slot = &column.slot;
+                let worth = if fits(&cycle.adus[at], slot) {
+                    let concerns = self.concerns.of(at);
+                    let sum = sum_of(cycle, at as u32, slot, concerns, objectives, faults);
+                    utility(sum) + bias.tie(column.place)
+                } else {
+                    -UTILITY_MAX
+                };
+                self.matching.write(node, changed as usize, worth);
+            } else if before == bias {
+                let more = bias.tie(column.place) - bias.tie(column.before);
+                let worth = self.matching.worth(node, changed as usize);
+                if more != 0 && worth != -UTILITY_MAX {
+                    self.matching.write(node, changed as usize, worth + more);
+                }
+            }
+        }
+    }
+
+    /// What an ADU is worth in a slot that it fits, ties aside.
+    pub(super) fn value(&self, adu: usize, slot: usize) -> Utility {
+        let (row, column) = (self.row_of.node(adu), self.column_of.node(slot));
+        let tie = self.rows[row].bias.tie(self.columns[column].place);
+        self.matching.worth(row, column) - tie
+    }
+
+    /// In units, of an ADU where it is, if anywhere.
     pub(super) fn of(&self, adu: u32, slot: Option<u32>) -> f64 {
-        slot.map_or(0.0, |slot| self.value(adu as usize, slot as usize))
+        slot.map_or(0.0, |slot| {
+            self.value(adu as usize, slot as usize) as f64 / 1e6
+        })
+    }
+
+    /// The slot that the best assignment gives an ADU.
+    pub(super) fn slot_of(&self, adu: usize) -> Option<u32> {
+        let column = self.matching.column_of(self.row_of.node(adu))?;
+        Some(self.column_of.item(column) as u32)
+    }
+
+    /// What the assignment is worth, with what breaks ties.
+    #[cfg(test)]
+    pub(super) fn utility(&self) -> Utility {
+        self.matching.utility()
     }
 }
 
-fn is_about_time(fact: &AduFact) -> bool {
-    matches!(fact, AduFact::Latency | AduFact::Late | AduFact::Jitter)
+impl Worths {
+    fn fill(
+        &mut self,
+        spots: &Spots<'_>,
+        concerns: &[u32],
+        objectives: &Objectives,
+        faults: &mut Vec<(ObjectiveId, Faults)>,
+    ) {
+        self.of = Some(spots.adu);
+        self.sums.clear();
+        self.sums.resize(spots.slots.len(), 0.0);
+        self.gains.resize(spots.slots.len(), 0.0);
+        for &place in concerns {
+            let (id, objective) = objectives.at(place);
+            let mut fault = Faults::NONE;
+            objective.gains(spots, &mut self.batch, &mut self.gains, &mut fault);
+            let slots = spots.slots.iter();
+            let slots = slots.map(|&slot| &spots.cycle.slots[slot as usize]);
+            for ((sum, gain), slot) in self.sums.iter_mut().zip(&self.gains).zip(slots) {
+                *sum += gain * slot.confidence;
+            }
+            if !fault.is_empty() {
+                faults.push((id, fault));
+            }
+        }
+        self.utilities.clear();
+        self.utilities
+            .extend(self.sums.iter().map(|&sum| utility(sum)));
+    }
+}
+
+/// What objectives over an ADU alone add in one slot.
+fn sum_of(
+    cycle: &Cycle,
+    adu: u32,
+    slot: &Slot,
+    concerns: &[u32],
+    objectives: &Objectives,
+    faults: &mut Vec<(ObjectiveId, Faults)>,
+) -> f64 {
+    let mut sum = 0.0;
+    for &place in concerns {
+        let (id, objective) = objectives.at(place);
+        let mut fault = Faults::NONE;
+        sum += objective.gain(&Alone { cycle, slot }, adu, &mut fault) * slot.confidence;
+        if !fault.is_empty() {
+            faults.push((id, fault));
+        }
+    }
+    sum
+}
+
+fn fits(adu: &Adu, slot: &Slot) -> bool {
+    adu.bytes <= slot.bytes_max && adu.only.is_none_or(|only| only == slot.channel)
 }

@@ -18,7 +18,7 @@ pub(crate) fn slot(channel: u32, sequence: u64, loss: f64, round_trip_ms: f64) -
     }
 }
 
-fn adu(stream: u64, sequence: u64) -> Adu {
+pub(super) fn adu(stream: u64, sequence: u64) -> Adu {
     Adu {
         stream: StreamId(stream),
         sequence,
