@@ -1,8 +1,10 @@
 //! What objective-driven scheduling costs: `cargo bench -p anabranch-sched --bench assign`.
 //!
-//! One cycle from nothing: objectives evaluated, ADUs assigned, ties broken; with and without an objective over
-//! several ADUs. Decisions per packet, as a session asks for them. And the assignment alone: made from nothing, and kept while one slot is used and another comes. Prints one
-//! JSON object in the lab's shape. Times are wall-clock times of one thread, the median of several runs with the
+//! One cycle from nothing (all ADUs and slots are others than before): objectives evaluated, ADUs assigned, ties broken; with and
+//! without an objective over several ADUs. One decision: a slot is used with its ADU, another of each comes, and a whole
+//! cycle is planned, at the same time or a millisecond later, so that every latency is another; by the planner alone, and
+//! as a session asks the policy for it. Decisions per packet where many slots come at once. And the assignment
+//! alone: made from nothing, and kept while one slot is used and another comes. Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of several runs with the
 //! smallest and the largest; quote ratios, and never across machines.
 
 mod common;
@@ -22,6 +24,7 @@ use anabranch_sched::{
 use serde_json::{Value, json};
 
 const CHANNELS: u32 = 6;
+const OBJECTIVES: usize = 20;
 
 #[allow(clippy::disallowed_methods)] // A bench measures real time.
 fn row(name: &str, size: usize, objectives: usize, count: u32, mut call: impl FnMut()) -> Value {
@@ -106,10 +109,27 @@ fn objectives(count: usize, is_combinatorial: bool) -> Objectives {
     objectives
 }
 
+/// The same with other ADUs and slots.
+fn others(cycle: &Cycle) -> Cycle {
+    let mut others = cycle.clone();
+    (others.slots.iter_mut()).for_each(|slot| slot.sequence += 1_000_000);
+    (others.adus.iter_mut()).for_each(|adu| adu.sequence += 1_000_000);
+    others
+}
+
 fn cycles(size: usize, count: u32, rows: &mut Vec<Value>) {
-    const OBJECTIVES: usize = 20;
     let mut random = Seed(1).stream("cycle");
-    let cycle = cycle(size, OBJECTIVES, &mut random);
+    let one = cycle(size, OBJECTIVES, &mut random);
+    let mut other = one.clone();
+    other
+        .slots
+        .iter_mut()
+        .for_each(|slot| slot.sequence += 1_000_000);
+    other
+        .adus
+        .iter_mut()
+        .for_each(|adu| adu.sequence += 1_000_000);
+    let both = [one, other];
     let mut schedule = Schedule::new();
     let mut planners: [(&str, Box<dyn Planner>); 2] = [
         ("cycle_assign", Box::new(Assign::default())),
@@ -127,24 +147,22 @@ fn cycles(size: usize, count: u32, rows: &mut Vec<Value>) {
                 (*name).to_owned()
             };
             let number = OBJECTIVES + usize::from(is_combinatorial);
+            let mut at = 0;
             rows.push(row(&name, size, number, count, || {
-                planner.plan(black_box(&cycle), &mut objectives, &mut schedule);
+                at += 1;
+                let cycle = black_box(&both[at % 2]);
+                planner.plan(cycle, &mut objectives, &mut schedule);
                 black_box(&schedule);
             }));
         }
     }
 }
 
-/// A run of decisions as a session asks for it: a cycle is planned, and what goes into the slots that exist (a quarter)
-/// is sent. Per packet.
-fn decisions(size: usize, count: u32, rows: &mut Vec<Value>) {
-    const OBJECTIVES: usize = 20;
-    let mut random = Seed(1).stream("cycle");
-    let cycle = cycle(size, OBJECTIVES, &mut random);
-    let mut objectives = objectives(OBJECTIVES, false);
+/// Channels and streams as a policy sees them.
+fn views(slots: usize) -> (Vec<ChannelView>, Vec<StreamView>) {
     let channel = |index: u32| ChannelView {
         id: ChannelId(u64::from(index)),
-        slots: size,
+        slots,
         packet_bytes: 1_400,
         rtt_smoothed: Duration::from_millis(u64::from(900 - 100 * index)),
         rtt_min: Duration::from_millis(u64::from(900 - 100 * index)),
@@ -154,7 +172,6 @@ fn decisions(size: usize, count: u32, rows: &mut Vec<Value>) {
         in_flight_bytes: 50_000,
         loss: 0.01 * f64::from(index),
     };
-    let channels: Vec<ChannelView> = (0..CHANNELS).map(channel).collect();
     let stream = |id: usize| StreamView {
         id: StreamId(id as u64),
         priority: Priority::NORMAL,
@@ -164,7 +181,167 @@ fn decisions(size: usize, count: u32, rows: &mut Vec<Value>) {
         pinned: None,
         claim: None,
     };
-    let streams: Vec<StreamView> = (0..OBJECTIVES).map(stream).collect();
+    (
+        (0..CHANNELS).map(channel).collect(),
+        (0..OBJECTIVES).map(stream).collect(),
+    )
+}
+
+/// Slots and ADUs that come and go.
+struct Flow {
+    cycle: Cycle,
+    next: u64,
+    /// Milliseconds from one decision to the next.
+    step_ms: f64,
+    now: Instant,
+}
+
+impl Flow {
+    fn new(size: usize, step_ms: f64) -> Self {
+        Self {
+            cycle: cycle(size, OBJECTIVES, &mut Seed(1).stream("cycle")),
+            next: 1_000_000,
+            step_ms,
+            now: Instant::from_secs(1),
+        }
+    }
+
+    /// An ADU goes out in a slot that exists; the next phantom exists then, and another of each comes.
+    fn advance(&mut self, schedule: &Schedule) {
+        let Cycle { slots, adus, .. } = &mut self.cycle;
+        let is_sent = |&(_, slot): &(usize, &Option<u32>)| {
+            slot.is_some_and(|slot| !slots[slot as usize].is_phantom())
+        };
+        let sent = schedule.iter().enumerate().rev().find(is_sent);
+        let (adu, slot) = sent.map_or((0, Some(0)), |(adu, slot)| (adu, *slot));
+        let gone = adus.remove(adu);
+        let used = slots.remove(slot.unwrap_or(0) as usize);
+        if let Some(next) = slots.iter_mut().find(|slot| slot.is_phantom()) {
+            (next.wait_ms, next.confidence) = (0.0, 1.0);
+        }
+        self.now = self.now + Duration::from_secs_f64(self.step_ms / 1e3);
+        for slot in slots.iter_mut().filter(|slot| slot.is_phantom()) {
+            slot.wait_ms = (slot.wait_ms - self.step_ms).max(0.5);
+        }
+        adus.iter_mut()
+            .for_each(|adu| adu.waited_ms += self.step_ms);
+        self.next += 1;
+        let last = slots.last().copied().unwrap_or(used);
+        slots.push(Slot {
+            sequence: self.next,
+            wait_ms: last.wait_ms + 1.0,
+            confidence: 0.9,
+            ..used
+        });
+        let place = adus.partition_point(|adu| adu.stream <= gone.stream);
+        adus.insert(
+            place,
+            Adu {
+                sequence: self.next,
+                waited_ms: 0.0,
+                ..gone
+            },
+        );
+    }
+}
+
+/// The median time of `count` calls, in nanoseconds; those of what lies between them not counted.
+#[allow(clippy::disallowed_methods)] // A bench measures real time.
+fn spent(count: usize, mut call: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()))) -> f64 {
+    let mut spent = Vec::with_capacity(count);
+    for _ in 0..count {
+        call(&mut |measured| {
+            let start = Clock::now();
+            measured();
+            spent.push(start.elapsed());
+        });
+    }
+    spent.sort_unstable();
+    spent[count / 2].as_secs_f64() * 1e9
+}
+
+fn row_of(name: &str, size: usize, step_ms: f64, mut measure: impl FnMut() -> f64) -> Value {
+    measure();
+    let [median, least, most] = common::times(1.0, measure);
+    json!({
+        "bench": name,
+        "slots": size,
+        "adus": size,
+        "objectives": OBJECTIVES,
+        "step_ms": step_ms,
+        "ns_median": median,
+        "ns_min": least,
+        "ns_max": most,
+        "runs": common::RUNS,
+    })
+}
+
+/// One slot after the other: the planner alone, then the policy with all that a session asks of it.
+fn one_by_one(size: usize, count: usize, rows: &mut Vec<Value>) {
+    let mut objectives = objectives(OBJECTIVES, false);
+    for step_ms in [0.0, 0.02, 1.0] {
+        let mut flow = Flow::new(size, step_ms);
+        let (mut planner, mut schedule) = (Assign::default(), Schedule::new());
+        rows.push(row_of("planner_one_slot", size, step_ms, || {
+            spent(count, |measure| {
+                flow.advance(&schedule);
+                measure(&mut || {
+                    planner.plan(black_box(&flow.cycle), &mut objectives, &mut schedule);
+                });
+            })
+        }));
+        let mut flow = Flow::new(size, step_ms);
+        let (channels, streams) = views(1);
+        let mut scheduler = Policy::Assign.build(Seed(1));
+        rows.push(row_of("policy_one_slot", size, step_ms, || {
+            spent(count, |measure| {
+                let mut choice = None;
+                measure(&mut || {
+                    let view = View {
+                        now: flow.now,
+                        channels: &channels,
+                        streams: &streams,
+                    };
+                    scheduler.prepare(&objectives);
+                    scheduler.begin(&view, Changes::Only(&[]));
+                    scheduler.plan(&view, black_box(&flow.cycle), &mut objectives);
+                    let decision = scheduler.next(&view);
+                    if let Decision::SendAdu {
+                        stream,
+                        adu,
+                        channels,
+                    } = decision
+                    {
+                        scheduler.sent(&view, stream, channels, 768);
+                        choice = Some((adu, channels));
+                    }
+                });
+                // What was chosen goes in the first slot of its channel.
+                let Some((adu, channels)) = choice else {
+                    flow.advance(&schedule);
+                    return;
+                };
+                let slots = &flow.cycle.slots;
+                let slot = slots
+                    .iter()
+                    .position(|slot| channels.contains(slot.channel as usize));
+                let chosen = |one: &Adu| (one.sequence == adu).then_some(slot.unwrap_or(0) as u32);
+                let sent: Schedule = flow.cycle.adus.iter().map(chosen).collect();
+                flow.advance(&sent);
+            })
+        }));
+    }
+}
+
+/// A run of decisions as a session asks for it: a cycle is planned, and what goes into the slots that exist (a quarter)
+/// is sent. Per packet.
+fn decisions(size: usize, count: u32, rows: &mut Vec<Value>) {
+    let mut random = Seed(1).stream("cycle");
+    let one = cycle(size, OBJECTIVES, &mut random);
+    let both = [one.clone(), others(&one)];
+    let mut objectives = objectives(OBJECTIVES, false);
+    let mut at = 0;
+    let (channels, streams) = views(size);
     let mut scheduler = Policy::Assign.build(Seed(1));
     let mut run = || {
         let view = View {
@@ -175,7 +352,8 @@ fn decisions(size: usize, count: u32, rows: &mut Vec<Value>) {
         let mut sent = 0_u32;
         scheduler.prepare(&objectives);
         scheduler.begin(&view, Changes::Only(&[]));
-        scheduler.plan(&view, black_box(&cycle), &mut objectives);
+        at += 1;
+        scheduler.plan(&view, black_box(&both[at % 2]), &mut objectives);
         while let Decision::SendAdu {
             stream, channels, ..
         } = scheduler.next(&view)
@@ -235,6 +413,8 @@ fn main() {
     let mut rows = Vec::new();
     cycles(64, 200, &mut rows);
     cycles(512, 5, &mut rows);
+    one_by_one(64, 1_000, &mut rows);
+    one_by_one(512, 50, &mut rows);
     decisions(64, 200, &mut rows);
     decisions(512, 5, &mut rows);
     matchings(64, 200, &mut rows);

@@ -11,6 +11,7 @@
 
 use super::{
     UTILITY_MAX, Utility,
+    costs::Costs,
     side::{NONE, Side},
 };
 
@@ -22,9 +23,11 @@ use super::{
 pub struct Matching {
     pub(super) rows: Side,
     pub(super) columns: Side,
+    pub(super) costs: Costs,
     pub(super) search: Search,
-    /// Rows whose costs the lines of columns do not have yet.
-    pub(super) stale: Vec<bool>,
+    /// Memory of [`settle`](Self::settle): rows that look for a place, and empty columns with their prices.
+    pub(super) waiting: Vec<usize>,
+    pub(super) free: Vec<(usize, Utility)>,
 }
 
 /// Costs more than being left out ever does.
@@ -42,6 +45,15 @@ pub(super) struct Search {
     before: Vec<usize>,
     /// Nodes of the other side that are reached for certain, in order, with the length.
     reached: Vec<(usize, Utility)>,
+    /// Costs of one node of this side.
+    line: Vec<Utility>,
+}
+
+/// Which side looks for places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seeker {
+    Rows,
+    Columns,
 }
 
 impl Matching {
@@ -79,7 +91,7 @@ impl Matching {
     /// Utility of the assignment: of its pairs, and of the rows that are left out. O(rows).
     pub fn utility(&self) -> Utility {
         let of = |row: usize| match self.column_of(row) {
-            Some(column) => -self.rows.line(row, self.columns())[column],
+            Some(column) => -self.costs.row(row)[column],
             None => -self.rows.out[row],
         };
         (0..self.rows()).map(of).sum()
@@ -90,17 +102,15 @@ impl Matching {
     pub fn add_row(&mut self, left_out: Utility, in_column: impl Fn(usize) -> Utility) -> usize {
         let row = self.push(left_out);
         self.set_row(row, in_column);
-        augment(&mut self.rows, &mut self.columns, row, &mut self.search);
+        self.place_row(row);
         row
     }
 
     /// Adds a column and returns its index. As [`add_row`](Self::add_row).
     pub fn add_column(&mut self, of_row: impl Fn(usize) -> Utility) -> usize {
-        self.rows.widen(self.columns() + 1);
-        let column = self.columns.push(0);
-        self.catch_up();
+        let column = self.push_open_column();
         self.set_column(column, of_row);
-        augment(&mut self.columns, &mut self.rows, column, &mut self.search);
+        self.place_column(column);
         column
     }
 
@@ -111,8 +121,7 @@ impl Matching {
     pub fn remove_row(&mut self, row: usize) {
         let freed = self.take_row(row);
         if freed != NONE {
-            self.catch_up();
-            augment(&mut self.columns, &mut self.rows, freed, &mut self.search);
+            self.place_column(freed);
         }
     }
 
@@ -123,7 +132,7 @@ impl Matching {
     pub fn remove_column(&mut self, column: usize) {
         let freed = self.take_column(column);
         if freed != NONE {
-            augment(&mut self.rows, &mut self.columns, freed, &mut self.search);
+            self.place_row(freed);
         }
     }
 
@@ -132,38 +141,65 @@ impl Matching {
     /// # Panics
     /// There is no such column.
     pub fn change_column(&mut self, column: usize, of_row: impl Fn(usize) -> Utility) {
-        self.catch_up();
         let freed = std::mem::replace(&mut self.columns.mate[column], NONE);
         if freed != NONE {
             // The row that it had finds its place as if there were no such column.
             self.set_column(column, |_| -ABSENT);
             self.columns.price[column] = 0;
-            augment(&mut self.rows, &mut self.columns, freed, &mut self.search);
+            self.place_row(freed);
         }
         self.set_column(column, of_row);
-        augment(&mut self.columns, &mut self.rows, column, &mut self.search);
+        self.place_column(column);
     }
 
     /// Forgets everything but its memory.
     pub fn clear(&mut self) {
         self.rows.clear();
         self.columns.clear();
-        self.stale.clear();
+        self.costs.clear();
     }
 
     /// Adds a row without costs or a place.
     pub(super) fn push(&mut self, left_out: Utility) -> usize {
-        self.columns.widen(self.rows() + 1);
-        self.stale.push(false);
+        self.costs.push_row();
         self.rows.push(-left_out)
+    }
+
+    /// Adds a column without costs or a row.
+    pub(super) fn push_open_column(&mut self) -> usize {
+        self.costs.push_column();
+        self.columns.push(0)
+    }
+
+    /// Finds the best place for a row that has none.
+    pub(super) fn place_row(&mut self, row: usize) {
+        let Self {
+            rows,
+            columns,
+            costs,
+            search,
+            ..
+        } = self;
+        augment((Seeker::Rows, costs), rows, columns, row, search);
+    }
+
+    /// Finds the best row for a column that has none.
+    pub(super) fn place_column(&mut self, column: usize) {
+        let Self {
+            rows,
+            columns,
+            costs,
+            search,
+            ..
+        } = self;
+        augment((Seeker::Columns, costs), columns, rows, column, search);
     }
 
     /// Removes a row; its column is left alone, and returned.
     pub(super) fn take_row(&mut self, row: usize) -> usize {
         let freed = self.rows.mate[row];
         self.rows.swap_remove(row);
-        self.stale.swap_remove(row);
-        self.columns.swap_remove_other(row, self.rows() + 1);
+        self.costs.swap_remove_row(row);
         renumber(&self.rows, &mut self.columns, row, freed);
         freed
     }
@@ -172,26 +208,19 @@ impl Matching {
     pub(super) fn take_column(&mut self, column: usize) -> usize {
         let freed = self.columns.mate[column];
         self.columns.swap_remove(column);
-        self.rows.swap_remove_other(column, self.columns() + 1);
+        self.costs.swap_remove_column(column);
         renumber(&self.columns, &mut self.rows, column, freed);
         freed
     }
 
     fn set_row(&mut self, row: usize, in_column: impl Fn(usize) -> Utility) {
-        self.rows.widen(self.columns());
-        for column in 0..self.columns() {
-            let cost = -in_column(column);
-            self.rows.set(row, column, cost);
-            self.columns.set(column, row, cost);
-        }
+        let line = self.costs.row_mut(row).iter_mut().enumerate();
+        line.for_each(|(column, cost)| *cost = -in_column(column));
     }
 
     fn set_column(&mut self, column: usize, of_row: impl Fn(usize) -> Utility) {
-        self.columns.widen(self.rows());
         for row in 0..self.rows() {
-            let cost = -of_row(row);
-            self.rows.set(row, column, cost);
-            self.columns.set(column, row, cost);
+            self.costs.set(row, column, -of_row(row));
         }
     }
 }
@@ -209,19 +238,29 @@ fn renumber(side: &Side, other: &mut Side, node: usize, freed: usize) {
 
 /// Finds the best place for a node of `side` that has no mate, pushing others along where that is better, and adjusts
 /// the prices.
-pub(super) fn augment(side: &mut Side, other: &mut Side, node: usize, search: &mut Search) {
+fn augment(
+    (seeker, costs): (Seeker, &Costs),
+    side: &mut Side,
+    other: &mut Side,
+    node: usize,
+    search: &mut Search,
+) {
+    let Search {
+        distance,
+        before,
+        reached,
+        line,
+    } = search;
     let others = other.len();
-    let tight = (side.line(node, others).iter().zip(&other.price)).map(|(cost, v)| cost - v);
+    let tight = costs_of((seeker, costs), node, line)
+        .iter()
+        .zip(&other.price);
+    let tight = tight.map(|(cost, price)| cost - price);
     side.price[node] = side.out[node].min(tight.min().unwrap_or(Utility::MAX));
     side.mate[node] = NONE;
     if side.price[node] == side.out[node] {
         return;
     }
-    let Search {
-        distance,
-        before,
-        reached,
-    } = search;
     distance.clear();
     distance.resize(others, Utility::MAX);
     before.clear();
@@ -236,7 +275,7 @@ pub(super) fn augment(side: &mut Side, other: &mut Side, node: usize, search: &m
         let least = relax(
             from,
             length - side.price[from],
-            side.line(from, others),
+            costs_of((seeker, costs), from, line),
             &other.price,
             distance,
             before,
@@ -293,6 +332,22 @@ pub(super) fn augment(side: &mut Side, other: &mut Side, node: usize, search: &m
     }
 }
 
+/// Costs of a node of the side that looks for places.
+fn costs_of<'c>(
+    (seeker, costs): (Seeker, &'c Costs),
+    node: usize,
+    line: &'c mut Vec<Utility>,
+) -> &'c [Utility] {
+    match seeker {
+        Seeker::Rows => costs.row(node),
+        Seeker::Columns => {
+            line.clear();
+            line.extend(costs.column(node));
+            line
+        }
+    }
+}
+
 /// Shortens paths that become shorter through a node at `length`, its price taken off; the length of the shortest that is
 /// not [`DONE`]. All slices are as long as `distance`. Apart, so that it is compiled to code without branches.
 #[inline(never)]
@@ -345,8 +400,7 @@ pub(super) mod tests {
         let (rows, columns) = (&matching.rows, &matching.columns);
         for row in 0..rows.len() {
             for column in 0..columns.len() {
-                let cost = rows.line(row, columns.len())[column];
-                assert_eq!(cost, columns.line(column, rows.len())[row]);
+                let cost = matching.costs.row(row)[column];
                 let slack = cost - rows.price[row] - columns.price[column];
                 let is_pair = rows.mate[row] == column;
                 assert_eq!(is_pair, columns.mate[column] == row);

@@ -4,8 +4,9 @@
 //! |---|---|
 //! | [`matching`] | [`Matching`]: the best assignment, kept while rows and columns come, change and go |
 //! | `settle` | the same after many changes at once |
-//! | `side` | one of the two sides of a matching: prices, mates, costs |
+//! | `side`, `costs` | one of the two sides of a matching: prices and mates; what their pairs cost |
 
+mod costs;
 pub mod matching;
 mod settle;
 mod side;
@@ -20,8 +21,9 @@ pub const UTILITY_MAX: Utility = 1_000_000_000_000_000;
 
 /// The nearest [`Utility`] to a number of units; 0 if it is not a number.
 pub fn utility(units: f64) -> Utility {
-    // A cast saturates, and takes NaN to 0.
-    ((units * 1e6).round() as Utility).clamp(-UTILITY_MAX, UTILITY_MAX)
+    let millionths = units * 1e6;
+    // A cast saturates, and takes NaN to 0. Not `round`, which is a call.
+    ((millionths + 0.5_f64.copysign(millionths)) as Utility).clamp(-UTILITY_MAX, UTILITY_MAX)
 }
 
 #[cfg(test)]

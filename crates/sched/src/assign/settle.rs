@@ -7,31 +7,29 @@
 
 use super::{
     Utility,
-    matching::{Matching, augment},
-    side::NONE,
+    matching::Matching,
+    side::{NONE, Side},
 };
 
 /// Of so many columns, one that changed is looked at alone; if more changed, all rows are.
 const COLUMNS_EACH: usize = 4;
-/// Side of the squares in which costs are copied from one side to the other.
-const TILE: usize = 16;
-
+/// If more rows changed than one of so many, all columns are priced anew.
+const ROWS_EACH: usize = 2;
+/// Bids for each row that waits, on average, before it searches.
+const BIDS_EACH: usize = 4;
 impl Matching {
     /// Adds a row and returns its index. Until [`write_row`](Self::write_row) says what it is worth, nothing is known of it; until
     /// [`settle`](Self::settle), it is left out. O(1), but for memory.
     pub fn push_row(&mut self, left_out: Utility) -> usize {
         let row = self.push(left_out);
-        self.rows.widen(self.columns());
-        self.loosen_row(row);
+        self.rows.is_loose[row] = true;
         row
     }
 
     /// Adds a column and returns its index; until [`write`](Self::write) has said of each row what it is worth there, or
     /// `write_row`, nothing is known of it. O(1), but for memory.
     pub fn push_column(&mut self) -> usize {
-        self.rows.widen(self.columns() + 1);
-        let column = self.columns.push(0);
-        self.columns.widen(self.rows());
+        let column = self.push_open_column();
         self.columns.is_loose[column] = true;
         column
     }
@@ -57,7 +55,7 @@ impl Matching {
     /// # Panics
     /// There is no such row or column.
     pub fn worth(&self, row: usize, column: usize) -> Utility {
-        -self.rows.line(row, self.columns())[column]
+        -self.costs.row(row)[column]
     }
 
     /// What a row is worth in each column from now on, within ± [`UTILITY_MAX`](super::UTILITY_MAX). O(columns).
@@ -65,15 +63,14 @@ impl Matching {
     /// # Panics
     /// There is no such row.
     pub fn write_row(&mut self, row: usize, in_column: impl Iterator<Item = Utility>) {
-        let columns = self.columns();
-        let line = self.rows.line_mut(row, columns);
+        let line = self.costs.row_mut(row);
         let mut has_changed = false;
-        for (cost, utility) in line.iter_mut().zip(in_column) {
-            has_changed |= *cost != -utility;
+        let costs = line.iter_mut().zip(&self.columns.is_loose);
+        for ((cost, is_loose), utility) in costs.zip(in_column) {
+            // A column that has just come is new to every row.
+            has_changed |= (*cost != -utility) & !is_loose;
             *cost = -utility;
         }
-        // What is the same may yet be news to a column that has just come.
-        self.stale[row] = true;
         self.rows.is_loose[row] |= has_changed;
     }
 
@@ -82,10 +79,8 @@ impl Matching {
     /// # Panics
     /// There is no such row.
     pub fn change_row(&mut self, row: usize, worth: impl Fn(usize, Utility) -> Utility) {
-        self.loosen_row(row);
-        let columns = self.columns();
-        let line = self.rows.line_mut(row, columns);
-        for (column, cost) in line.iter_mut().enumerate() {
+        self.rows.is_loose[row] = true;
+        for (column, cost) in self.costs.row_mut(row).iter_mut().enumerate() {
             *cost = -worth(column, -*cost);
         }
     }
@@ -96,8 +91,7 @@ impl Matching {
     /// There is no such row or column.
     pub fn write(&mut self, row: usize, column: usize, utility: Utility) {
         self.columns.is_loose[column] = true;
-        self.rows.set(row, column, -utility);
-        self.columns.set(column, row, -utility);
+        self.costs.set(row, column, -utility);
     }
 
     /// Finds the best assignment after changes. Rows that have no place look for one in the `order` given, in which each is named
@@ -108,53 +102,85 @@ impl Matching {
     pub fn settle(&mut self, order: impl IntoIterator<Item = usize>) {
         let all = self.price_columns();
         self.price_rows(all);
+        self.price_free_columns(all);
+        self.waiting.clear();
         for row in order {
             let is_loose = all || self.rows.is_loose[row];
             let would_pay = is_loose || self.rows.price[row] < self.rows.out[row];
             if self.rows.mate[row] == NONE && would_pay {
-                augment(&mut self.rows, &mut self.columns, row, &mut self.search);
+                self.waiting.push(row);
             }
+        }
+        self.bid();
+        for place in 0..self.waiting.len() {
+            let row = self.waiting[place];
+            self.place_row(row);
         }
         for column in 0..self.columns() {
             // An empty column is worth nothing; with a price it still pays for the row that it lost.
             if self.columns.mate[column] == NONE && self.columns.price[column] < 0 {
-                self.catch_up();
-                augment(&mut self.columns, &mut self.rows, column, &mut self.search);
+                self.place_column(column);
             }
         }
         self.rows.is_loose.fill(false);
         self.columns.is_loose.fill(false);
     }
 
-    /// Gives columns that changed the greatest price that rows which did not change allow; true: too many changed,
-    /// rows have to look at all of them.
+    /// Gives columns that changed the greatest price that rows with a place allow, at what those paid; true: too many
+    /// changed, rows have to look at all of them.
     fn price_columns(&mut self) -> bool {
-        let (rows, columns) = (&self.rows, &mut self.columns);
-        let loose = columns.is_loose.iter().filter(|is_loose| **is_loose);
-        if loose.count() * COLUMNS_EACH > columns.len() {
+        let loose = self.columns.is_loose.iter().enumerate();
+        let loose = loose.filter(|(_, is_loose)| **is_loose);
+        self.free.clear();
+        self.free.extend(loose.map(|(column, _)| (column, 0)));
+        let rows = self.rows.is_loose.iter().filter(|is_loose| **is_loose);
+        if self.free.len() * COLUMNS_EACH > self.columns() || rows.count() * ROWS_EACH > self.rows()
+        {
+            self.price_all_columns();
             return true;
         }
-        let others = columns.len();
-        for column in 0..others {
-            if columns.is_loose[column] {
-                let firm = (0..rows.len()).filter(|&row| !rows.is_loose[row]);
-                let slack = firm.map(|row| rows.line(row, others)[column] - rows.price[row]);
-                columns.price[column] = slack.min().unwrap_or(0).min(0);
+        // Whoever changed prices itself anew; but it will hardly pay very much less.
+        self.lower(|rows, row| rows.mate[row] != NONE || !rows.is_loose[row]);
+        false
+    }
+
+    /// The same for all columns.
+    fn price_all_columns(&mut self) {
+        let (rows, columns) = (&self.rows, &mut self.columns);
+        columns.price.fill(0);
+        for row in 0..rows.len() {
+            if rows.mate[row] != NONE || !rows.is_loose[row] {
+                undercut(self.costs.row(row), rows.price[row], &mut columns.price);
             }
         }
-        false
+    }
+
+    /// Lowers the prices of `free` to what such rows allow.
+    fn lower(&mut self, is_settled: impl Fn(&Side, usize) -> bool) {
+        let (rows, columns) = (&self.rows, &mut self.columns);
+        if self.free.is_empty() {
+            return;
+        }
+        for row in (0..rows.len()).filter(|&row| is_settled(rows, row)) {
+            let line = self.costs.row(row);
+            for (column, price) in &mut self.free {
+                *price = (*price).min(line[*column] - rows.price[row]);
+            }
+        }
+        for &(column, price) in &self.free {
+            columns.price[column] = price;
+        }
     }
 
     /// Gives rows that changed the greatest price that columns allow, and parts pairs that are not the best any more.
     fn price_rows(&mut self, all: bool) {
         let (rows, columns) = (&mut self.rows, &mut self.columns);
-        let others = columns.len();
         for row in 0..rows.len() {
             let mate = rows.mate[row];
             if mate == NONE {
                 continue;
             }
-            let line = rows.line(row, others);
+            let line = self.costs.row(row);
             let is_loose = all || rows.is_loose[row];
             let pair = line[mate] - columns.price[mate];
             if is_loose {
@@ -169,37 +195,68 @@ impl Matching {
         }
     }
 
-    fn loosen_row(&mut self, row: usize) {
-        self.rows.is_loose[row] = true;
-        self.stale[row] = true;
+    /// Gives columns that lost their rows the greatest price that those rows allow which have a place, or need none.
+    fn price_free_columns(&mut self, all: bool) {
+        let columns = &self.columns;
+        let is_free = |&column: &usize| columns.mate[column] == NONE && columns.price[column] < 0;
+        let free = (0..columns.len()).filter(is_free);
+        self.free.clear();
+        self.free.extend(free.map(|column| (column, 0)));
+        self.lower(|rows, row| rows.mate[row] != NONE || !all && !rows.is_loose[row]);
     }
 
-    /// Copies the costs of rows that were written to the lines of the columns.
-    pub(super) fn catch_up(&mut self) {
-        let stale = self.stale.iter().filter(|is_stale| **is_stale).count();
-        if stale == 0 {
-            return;
-        }
-        let others = self.columns();
-        self.columns.widen(self.rows());
-        // Square by square, so that both sides stay in the processor's cache.
-        for first in (0..self.rows()).step_by(TILE) {
-            let rows = first..(first + TILE).min(self.rows());
-            if !self.stale[rows.clone()].contains(&true) {
-                continue;
-            }
-            for from in (0..others).step_by(TILE) {
-                let columns = from..(from + TILE).min(others);
-                for row in rows.clone().filter(|&row| self.stale[row]) {
-                    let line = self.rows.line(row, others);
-                    for column in columns.clone() {
-                        self.columns.set(column, row, line[column]);
-                    }
+    /// Rows that wait take what is best for them, and pay so much that the second best is as good; whoever is pushed
+    /// out goes on ("augmenting row reduction", Jonker & Volgenant). Much cheaper than a search, it places most of
+    /// them; the others wait still.
+    fn bid(&mut self) {
+        let (rows, columns) = (&mut self.rows, &mut self.columns);
+        let mut left = BIDS_EACH * self.waiting.len();
+        for place in 0..self.waiting.len() {
+            let mut row = self.waiting[place];
+            while left > 0 {
+                left -= 1;
+                let (best, second, column) = best_two(self.costs.row(row), &columns.price);
+                let second = second.min(rows.out[row]);
+                // Of equals, a search decides.
+                if best >= second {
+                    break;
                 }
+                columns.price[column] -= second - best;
+                rows.price[row] = second;
+                rows.mate[row] = column;
+                let before = std::mem::replace(&mut columns.mate[column], row);
+                if before == NONE {
+                    row = NONE;
+                    break;
+                }
+                rows.mate[before] = NONE;
+                row = before;
             }
+            self.waiting[place] = row;
         }
-        self.stale.fill(false);
+        self.waiting.retain(|&row| row != NONE);
     }
+}
+
+/// Lowers prices to what a row that pays so much allows.
+#[inline(never)]
+fn undercut(line: &[Utility], paid: Utility, price: &mut [Utility]) {
+    for (price, cost) in price.iter_mut().zip(line) {
+        *price = (*price).min(cost - paid);
+    }
+}
+
+/// The least that a column costs, its price taken off; the least of all others, and which column it is.
+#[inline(never)]
+fn best_two(line: &[Utility], price: &[Utility]) -> (Utility, Utility, usize) {
+    let (mut best, mut second, mut at) = (Utility::MAX, Utility::MAX, NONE);
+    for (column, (cost, price)) in line.iter().zip(price).enumerate() {
+        let slack = cost - price;
+        second = second.min(slack.max(best));
+        at = if slack < best { column } else { at };
+        best = best.min(slack);
+    }
+    (best, second, at)
 }
 
 /// The least of what columns cost, their prices taken off.
@@ -329,7 +386,6 @@ mod tests {
                     }
                     prop_assert_eq!(matching.utility(), best(&rows, 0));
                 }
-                matching.catch_up();
                 check(&matching);
             }
         }

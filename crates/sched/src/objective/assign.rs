@@ -89,11 +89,16 @@ impl Assign {
                     break;
                 };
                 let order = |adu: usize| cycle.adus[adu].sequence;
-                let (e, l, a_at, b_at) = (earlier, later, a as usize, b as usize);
-                let now = self.table.value(e, a_at) + self.table.value(l, b_at);
-                let then = self.table.value(e, b_at) + self.table.value(l, a_at);
-                let fits = cycle.fits(e, b_at) && cycle.fits(l, a_at);
-                if order(e) > order(l) || arrival(b) >= arrival(a) || then < now || !fits {
+                if order(earlier) > order(later) || arrival(b) >= arrival(a) {
+                    break;
+                }
+                let (e, l, a, b) = (earlier, later, a as usize, b as usize);
+                let is_cheap = || {
+                    let now = self.table.value(e, a) + self.table.value(l, b);
+                    let then = self.table.value(e, b) + self.table.value(l, a);
+                    then >= now
+                };
+                if !cycle.fits(e, b) || !cycle.fits(l, a) || !is_cheap() {
                     break;
                 }
                 schedule.swap(earlier, later);
