@@ -219,7 +219,7 @@ impl Flow {
         if let Some(next) = slots.iter_mut().find(|slot| slot.is_phantom()) {
             (next.wait_ms, next.confidence) = (0.0, 1.0);
         }
-        self.now = self.now + Duration::from_secs_f64(self.step_ms / 1e3);
+        self.now += Duration::from_secs_f64(self.step_ms / 1e3);
         for slot in slots.iter_mut().filter(|slot| slot.is_phantom()) {
             slot.wait_ms = (slot.wait_ms - self.step_ms).max(0.5);
         }

@@ -11,15 +11,18 @@ use super::{
 };
 
 /// Objectives over one ADU are separable: what a schedule is worth under them is a sum over its pairs, and the best
-/// schedule is found exactly by [`Matching`]. An ADU is left out if every slot would do harm. Objectives over
+/// schedule is found exactly by [`Matching`](crate::assign::Matching). An ADU is left out if every slot would do harm. Objectives over
 /// several ADUs are then served by local search (`local.rs`); no schedule is worth less than where it
 /// began.
 ///
 /// A phantom's pairs count by its confidence, so that a slot that exists is not given up for one that may
 /// not come.
 ///
-/// O(ADUs × slot classes × objectives) evaluations, slots being of one class if nothing but their numbers
-/// differs; then an assignment; then at most `moves` attempts of the local search.
+/// What has not changed since the cycle before is not evaluated again, and the assignment begins from that one's; its utility is
+/// what it would be from nothing.
+///
+/// O(changed ADUs × slot classes × objectives) evaluations, slots being of one class if nothing but their numbers
+/// differs; then what is left to assign; then at most `moves` attempts of the local search.
 #[derive(Debug)]
 pub struct Assign {
     moves: usize,

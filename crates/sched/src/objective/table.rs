@@ -47,8 +47,6 @@ struct Bias {
 #[derive(Clone, Copy, Debug)]
 struct Column {
     slot: Slot,
-    /// The class that it has in this cycle.
-    class: u32,
     place: Place,
     before: Place,
     change: Change,
@@ -98,6 +96,9 @@ pub(super) struct Table {
     classes: Classes,
     concerns: Concerns,
     concerns_before: Concerns,
+    /// The class that each column has in this cycle, by node; and how each class breaks ties.
+    class_of: Vec<u32>,
+    places: Vec<Place>,
     /// Columns that changed, by node.
     changed: Vec<u32>,
     worths: Worths,
@@ -150,6 +151,8 @@ struct Worths {
     gains: Vec<f64>,
     sums: Vec<f64>,
     utilities: Vec<Utility>,
+    /// With what breaks ties.
+    biased: Vec<Utility>,
     /// The ADU it is.
     of: Option<u32>,
 }
@@ -232,22 +235,29 @@ impl Table {
                 matching.push_column();
                 columns.push(Column {
                     slot: slots[item],
-                    class: 0,
                     place: Place::default(),
                     before: Place::default(),
                     change: Change::All,
                 });
             }
         });
+        self.places.clear();
+        self.places.extend(
+            (0_u32..)
+                .zip(self.classes.first())
+                .map(|(class, &first)| Place {
+                    is_phantom: slots[first as usize].is_phantom(),
+                    quickness: self.classes.quickness(class),
+                }),
+        );
         self.changed.clear();
+        self.class_of.clear();
         let nodes = self.columns.iter_mut().zip(self.column_of.items());
         for (node, (column, &item)) in (0..).zip(nodes) {
             let slot = &slots[item as usize];
-            column.class = self.classes.of(item as usize);
-            let place = Place {
-                is_phantom: slot.is_phantom(),
-                quickness: self.classes.quickness(column.class),
-            };
+            let class = self.classes.of(item as usize);
+            self.class_of.push(class);
+            let place = self.places[class as usize];
             if is_new || !self.reading.same(slot, &column.slot) {
                 column.change = Change::All;
             } else if column.change == Change::Nothing && place != column.place {
@@ -304,16 +314,27 @@ impl Table {
             };
             self.worths.fill(&spots, concerns, objectives, faults);
         }
-        let utilities = &self.worths.utilities;
-        let is_free = adu.only.is_none() && adu.bytes <= self.classes.bytes_min();
-        let columns = self.columns.iter().map(|column| {
-            if is_free || fits(adu, &column.slot) {
-                utilities[column.class as usize] + bias.tie(column.place)
+        let Worths {
+            utilities, biased, ..
+        } = &mut self.worths;
+        let places = utilities.iter().zip(&self.places);
+        biased.clear();
+        biased.extend(places.map(|(utility, &place)| utility + bias.tie(place)));
+        let row = self.row_of.node(at);
+        if adu.only.is_none() && adu.bytes <= self.classes.bytes_min() {
+            let worths = self.class_of.iter().map(|&class| biased[class as usize]);
+            self.matching.write_row(row, worths);
+            return;
+        }
+        let slots = self.columns.iter().map(|column| &column.slot);
+        let worths = slots.zip(&self.class_of).map(|(slot, &class)| {
+            if fits(adu, slot) {
+                biased[class as usize]
             } else {
                 -UTILITY_MAX
             }
         });
-        self.matching.write_row(self.row_of.node(at), columns);
+        self.matching.write_row(row, worths);
     }
 
     /// Of an ADU that has not changed itself: looks at the slots that have.

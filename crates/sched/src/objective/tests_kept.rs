@@ -31,7 +31,7 @@ const TEXTS: [&str; 9] = [
     "objective { context { adu:a { stream_id == 4 } } goal { a::stream_seq > 2 } utility { a { a::length } } }",
 ];
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Event {
     SlotUsed(usize),
     SlotCome(u32, f64),
