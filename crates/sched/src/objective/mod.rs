@@ -15,12 +15,14 @@
 //! | `table` | what each ADU is worth in each slot by itself, and the assignment, kept from cycle to cycle |
 //! | `keyed`, `reading`, `classes` | which ADUs and slots were there before; what objectives look at; slots that are alike |
 //! | `local` | that search |
+//! | `lifetime` | slots in which an ADU would be late |
 
 pub mod assign;
 mod classes;
 pub mod correlation;
 pub mod cycle;
 mod keyed;
+mod lifetime;
 mod local;
 pub mod random_walk;
 mod reading;

@@ -8,6 +8,7 @@ use super::{
     classes::Classes,
     cycle::{Adu, Alone, Spots},
     keyed::{Keyed, Step},
+    lifetime::{self, Arrivals},
     reading::{Looks, Reading},
 };
 use crate::assign::{Matching, UTILITY_MAX, Utility, utility};
@@ -32,6 +33,8 @@ struct Row {
     /// Its index in the cycle before; `None`: it has come since.
     before: Option<u32>,
     bias: Bias,
+    /// It is in time in some slots and not in others: how much of its lifetime is left.
+    left_ms: Option<f64>,
 }
 
 /// What is added to an ADU's worth to break ties.
@@ -175,6 +178,8 @@ impl Table {
         let turns = cycle.adus.iter().map(|adu| adu.turn).max();
         let turns = Utility::from(turns.unwrap_or(0).max(1));
         self.worths.of = None;
+        let slots = self.classes.first().iter();
+        let arrivals = Arrivals::of(slots.map(|&first| &cycle.slots[first as usize]));
         // Of those in a hurry, the first of a stream is in the greatest.
         let mut age = (None, 0);
         for (at, adu) in cycle.adus.iter().enumerate() {
@@ -198,17 +203,21 @@ impl Table {
                 sent: SENT - TURN_MAX * Utility::from(adu.turn) / turns,
                 hurry,
             };
+            let left_ms = arrivals.divide(adu);
             let row = &self.rows[self.row_of.node(at)];
             let before = row.before.filter(|&before| {
-                !all && self.concerns_before.of(before as usize) == concerns
+                // Which slots are in time changes with each moment.
+                let is_alike_everywhere = left_ms.is_none() && row.left_ms.is_none();
+                !all && is_alike_everywhere
+                    && self.concerns_before.of(before as usize) == concerns
                     && looks.same(adu, &row.adu)
             });
             match before {
-                None => self.evaluate(cycle, (at, looks, bias), objectives, faults),
+                None => self.evaluate(cycle, (at, looks, bias, left_ms), objectives, faults),
                 Some(_) => self.adjust(cycle, at, bias, objectives, faults),
             }
             let row = &mut self.rows[self.row_of.node(at)];
-            (row.before, row.bias) = (Some(at as u32), bias);
+            (row.before, row.bias, row.left_ms) = (Some(at as u32), bias, left_ms);
             row.adu.clone_from(adu);
         }
         std::mem::swap(&mut self.concerns, &mut self.concerns_before);
@@ -285,6 +294,7 @@ impl Table {
                     adu: cycle.adus[item].clone(),
                     before: None,
                     bias: Bias::default(),
+                    left_ms: None,
                 });
             }
         });
@@ -294,7 +304,7 @@ impl Table {
     fn evaluate(
         &mut self,
         cycle: &Cycle,
-        (at, looks, bias): (usize, Looks, Bias),
+        (at, looks, bias, left_ms): (usize, Looks, Bias, Option<f64>),
         objectives: &Objectives,
         faults: &mut Vec<(ObjectiveId, Faults)>,
     ) {
@@ -320,6 +330,14 @@ impl Table {
         let places = utilities.iter().zip(&self.places);
         biased.clear();
         biased.extend(places.map(|(utility, &place)| utility + bias.tie(place)));
+        if let Some(left_ms) = left_ms {
+            let classes = self.classes.first().iter().zip(&self.places);
+            for (worth, (&first, &place)) in biased.iter_mut().zip(classes) {
+                if lifetime::is_late(&cycle.slots[first as usize], left_ms) {
+                    *worth = utility(lifetime::LATE) + bias.tie(place);
+                }
+            }
+        }
         let row = self.row_of.node(at);
         if adu.only.is_none() && adu.bytes <= self.classes.bytes_min() {
             let worths = self.class_of.iter().map(|&class| biased[class as usize]);

@@ -73,6 +73,34 @@ fn worth(cycle: &Cycle, objectives: &mut Objectives, slots: &Schedule) -> f64 {
 }
 
 #[test]
+fn an_adu_that_another_slot_has_in_time_does_not_go_where_it_is_late() {
+    let soon = Slot {
+        wait_ms: 50.0,
+        confidence: 0.8,
+        ..slot(1, 0, 0.05, 200.0)
+    };
+    let mut cycle = Cycle {
+        slots: vec![slot(0, 0, 0.0, 600.0), soon],
+        adus: vec![Adu {
+            deadline_ms: 800.0,
+            ..adu(3, 0)
+        }],
+        correlation: Correlation::independent(2),
+        ..Cycle::default()
+    };
+    let mut safe = objectives(X2);
+    let mut chosen = |waited_ms| {
+        cycle.adus[0].waited_ms = waited_ms;
+        plan(&mut Assign::default(), &cycle, &mut safe)[0]
+    };
+    assert_eq!(chosen(100.0), Some(0), "it loses less, and is in time");
+    // 800 ms less 200 ms are 600 ms, and less than a deviation more.
+    assert_eq!(chosen(200.0), Some(1));
+    assert_eq!(chosen(530.0), Some(1));
+    assert_eq!(chosen(700.0), Some(0), "late in both");
+}
+
+#[test]
 fn the_loss_sensitive_stream_gets_the_channel_that_loses_least() {
     let (cycle, mut both) = (cycle(), objectives(&format!("{X1}{X2}")));
     let schedule = plan(&mut Assign::default(), &cycle, &mut both);

@@ -203,6 +203,12 @@ impl World {
                 }
             }
         }
+        // Kept out of where it is late, if another slot has it in time.
+        let left_ms = cycle.adus[adu as usize].deadline_ms - cycle.adus[adu as usize].waited_ms;
+        let arrives = |slot: &Slot| slot.wait_ms + slot.round_trip_ms + slot.deviation_ms;
+        if arrives(slot) > left_ms && cycle.slots.iter().any(|slot| arrives(slot) <= left_ms) {
+            sum = -1e6;
+        }
         (cycle.fits(adu as usize, at).then(|| utility(sum)), faulty)
     }
 }

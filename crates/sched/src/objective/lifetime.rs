@@ -1,0 +1,52 @@
+//! What comes after its lifetime is of no use, whatever objectives find in the slot that carries it (deviation:
+//! assign-lifetimes).
+//!
+//! An ADU is kept out of slots in which it would be late, if another slot of its cycle, later or on another channel, has it
+//! in time. The latest fragment decides when an ADU is usable, so one that is late wastes all others; and an objective
+//! that asks for few losses alone would have it late rather than lost. One that is late everywhere is left alone:
+//! dropping it is the stream's matter.
+
+use super::{Adu, Slot};
+
+/// What a slot is worth to an ADU that would be late in it, and in time elsewhere.
+pub(super) const LATE: f64 = -1e6;
+
+/// When what is sent in the slots of a cycle may be expected.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrivals {
+    soonest_ms: f64,
+    latest_ms: f64,
+}
+
+impl Arrivals {
+    /// O(slots).
+    pub(super) fn of<'s>(slots: impl Iterator<Item = &'s Slot>) -> Self {
+        let none = Self {
+            soonest_ms: f64::INFINITY,
+            latest_ms: f64::NEG_INFINITY,
+        };
+        slots.map(arrival_ms).fold(none, |all, at| Self {
+            soonest_ms: all.soonest_ms.min(at),
+            latest_ms: all.latest_ms.max(at),
+        })
+    }
+
+    /// What is left of the ADU's lifetime, if it is in time in some slots and late in others.
+    pub(super) fn divide(self, adu: &Adu) -> Option<f64> {
+        // NaN, without a lifetime, is neither.
+        let left_ms = adu.deadline_ms - adu.waited_ms;
+        (self.soonest_ms <= left_ms && left_ms < self.latest_ms).then_some(left_ms)
+    }
+}
+
+/// Whether a fragment in this slot must be expected to arrive after its ADU's lifetime, of which so much is left: by one
+/// deviation of the round trip.
+pub(super) fn is_late(slot: &Slot, left_ms: f64) -> bool {
+    arrival_ms(slot) > left_ms
+}
+
+/// Where nothing is known, it may take for ever.
+fn arrival_ms(slot: &Slot) -> f64 {
+    let at_ms = slot.wait_ms + slot.round_trip_ms + slot.deviation_ms;
+    if at_ms.is_nan() { f64::INFINITY } else { at_ms }
+}
