@@ -101,6 +101,13 @@ pub trait Scheduler: Send + fmt::Debug {
         None
     }
 
+    /// Of a policy that plans: whether fragments in flight of this stream may be sent once more, on another channel
+    /// than the one for which they were meant, where that keeps them in time.
+    fn may_copy(&self, objectives: &Objectives, stream: StreamId) -> bool {
+        let _ = (objectives, stream);
+        false
+    }
+
     /// Of a policy that plans: when it wants to be asked again though nothing has changed.
     fn wakes_at(&self) -> Option<Instant> {
         None

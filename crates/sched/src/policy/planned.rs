@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_hose::{Objectives, Shape};
+use anabranch_hose::{AduFact, Objective, Objectives, Shape};
 
 use super::{Company, Decision, Scheduler, pgos::Pgos};
 use crate::{
@@ -265,6 +265,23 @@ fn is_among(streams: &[StreamId], stream: StreamId) -> bool {
     streams.binary_search(&stream).is_ok()
 }
 
+/// Whether the objective asks of ADUs of the stream what they cost, or which channel carries them.
+fn binds(objective: &Objective, stream: StreamId) -> bool {
+    let is_bound = |fact: &AduFact| {
+        let is_of_time = matches!(
+            fact,
+            AduFact::Loss | AduFact::Latency | AduFact::Jitter | AduFact::Late
+        );
+        fact.is_of_slot() && !is_of_time
+    };
+    let mut variables = objective.variables().iter();
+    objective.reads().iter().any(is_bound)
+        && variables.any(|variable| {
+            let streams = variable.streams();
+            streams.is_none_or(|streams| streams.contains(&stream))
+        })
+}
+
 fn entry(view: &View<'_>, adu: &Adu, channel: u32, is_alone: bool) -> Entry {
     Entry {
         channel: view.channels[channel as usize].id,
@@ -385,6 +402,14 @@ impl Scheduler for Planned {
         };
         let stream = view.streams.iter().position(may_come)?;
         Some(Company { stream, adu: None })
+    }
+
+    /// By assignment, unless an objective may keep what it is about off a channel: for what it costs, or which it is.
+    fn may_copy(&self, objectives: &Objectives, stream: StreamId) -> bool {
+        self.by_assignment
+            && !objectives
+                .iter()
+                .any(|(_, objective)| binds(objective, stream))
     }
 
     fn wakes_at(&self) -> Option<Instant> {

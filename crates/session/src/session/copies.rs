@@ -157,9 +157,14 @@ impl Session {
                         is_sooner && idle && half.spec.reliable
                     };
                     // Objectives may keep what is not promised off the other channel.
-                    let may_go =
-                        half.spec.pinned.is_none() && (is_promised || !self.planning.is_on);
-                    let helps = is_worth_it && within(by_copy) && may_go;
+                    let may_go = || {
+                        half.spec.pinned.is_none()
+                            && (is_promised
+                                || !self.planning.is_on
+                                || (self.scheduler)
+                                    .may_copy(self.objectives.in_force(), place.stream))
+                    };
+                    let helps = is_worth_it && within(by_copy) && may_go();
                     if helps {
                         found.push(Candidate {
                             member: index,

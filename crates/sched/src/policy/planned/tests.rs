@@ -270,3 +270,18 @@ proptest! {
         prop_assert_eq!(sent, run().0);
     }
 }
+
+#[test]
+fn a_stream_is_copied_unless_an_objective_may_keep_it_off_a_channel() {
+    let may = |policy: Policy, text: &str| {
+        let bench = Bench::new(policy, text, &[1, 1]);
+        [0, 1].map(|id| bench.scheduler.may_copy(&bench.objectives, StreamId(id)))
+    };
+    assert_eq!(may(Policy::Assign, QUICK), [true, true]);
+    assert_eq!(may(Policy::Assign, NOT_ON_0), [false, true]);
+    let cheap = "hose 2
+        objective { context { adu:a { length > 0 } } goal { cost(a) > 1 } utility { a { -5 } } }";
+    assert_eq!(may(Policy::Assign, cheap), [false, false]);
+    let walk = Policy::RandomWalk(Walk::PUBLISHED);
+    assert_eq!(may(walk, QUICK), [false, false], "as published");
+}
