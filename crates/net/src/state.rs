@@ -217,6 +217,8 @@ pub enum StreamEvent {
         adu: u64,
         /// The bytes of it that did arrive, ascending.
         arrived: Vec<Range<u64>>,
+        /// All others, ascending.
+        lost: Vec<Range<u64>>,
     },
     /// Its lifetime ended before it was delivered.
     Expired {
@@ -503,7 +505,11 @@ impl State {
                 stream,
                 adu,
                 arrived,
-            } => self.stream_event(session, stream, StreamEvent::Lost { adu, arrived }),
+                lost,
+            } => {
+                let event = StreamEvent::Lost { adu, arrived, lost };
+                self.stream_event(session, stream, event);
+            }
             Event::Expired {
                 session,
                 stream,

@@ -53,6 +53,8 @@ pub struct SpecText {
     pub may_split: Option<bool>,
     /// The accepting node may send on the stream, too.
     pub duplex: Option<bool>,
+    /// Of a message of which some was lost, an unreliable stream delivers the rest.
+    pub partial: Option<bool>,
     /// Every message's fate is reported.
     pub notify: Option<bool>,
     /// What is to be promised.
@@ -112,6 +114,7 @@ impl SpecText {
         spec.weight = self.weight.unwrap_or(spec.weight);
         spec.may_split = self.may_split.unwrap_or(spec.may_split);
         spec.duplex = self.duplex.unwrap_or(spec.duplex);
+        spec.partial = self.partial.unwrap_or(spec.partial);
         spec.notify = self.notify.unwrap_or(spec.notify);
         spec.label = self.label.clone().unwrap_or_default();
         if let Some(guarantee) = &self.guarantee {
@@ -129,6 +132,7 @@ impl SpecText {
                         ("cap", text_of(&self.cap))
                     }
                     SpecError::Drop => ("drop", text_of(&self.drop)),
+                    SpecError::Partial => ("partial", true.to_string()),
                     SpecError::Label(_) => ("label", spec.label),
                     SpecError::Guarantee(_) => ("guarantee", String::new()),
                 };

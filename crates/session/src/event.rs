@@ -10,13 +10,31 @@ use bytes::Bytes;
 
 use crate::promise::{Grant, Refusal};
 
-/// An application data unit, whole.
+/// An application data unit: whole, unless its stream delivers parts ([`StreamSpec::partial`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adu {
     /// Its number in its stream, from 0, as the sender counted.
     pub sequence: u64,
-    /// Its bytes.
+    /// Its bytes; zeros where some are missing.
     pub data: Bytes,
+    /// What is missing.
+    pub missing: Missing,
+}
+
+/// What is missing of an ADU that was delivered; nothing by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Bytes that are zero because they did not arrive, ascending.
+    pub ranges: Vec<Range<u64>>,
+    /// Its end is missing, too; how much that is, is not known.
+    pub is_cut: bool,
+}
+
+impl Missing {
+    /// Whether the ADU is whole.
+    pub fn is_nothing(&self) -> bool {
+        self.ranges.is_empty() && !self.is_cut
+    }
 }
 
 /// Something happened that the application may want to know.
@@ -131,8 +149,8 @@ pub enum Event {
         /// Round-trip time of that packet.
         packet_rtt: Duration,
     },
-    /// An ADU of an unreliable stream is lost (streams with `notify`). It comes when the fate of all that was
-    /// sent of it is known.
+    /// An ADU of an unreliable stream is lost, or part of it (streams with `notify`). It comes when the fate of all that
+    /// was sent of it is known. Every byte is in exactly one of `arrived` and `lost`.
     Lost {
         /// The session.
         session: SessionId,
@@ -142,6 +160,8 @@ pub enum Event {
         adu: u64,
         /// The bytes of it that did arrive at the peer's node, ascending.
         arrived: Vec<Range<u64>>,
+        /// The bytes that were lost or, but for streams with `partial`, not sent any more when others were, ascending.
+        lost: Vec<Range<u64>>,
     },
     /// An ADU outlived its lifetime before it was known to be delivered.
     Expired {

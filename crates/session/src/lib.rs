@@ -65,7 +65,7 @@ pub use anabranch_sched::{
 pub use budget::Marginal;
 pub use config::{Config, Coupling};
 pub use engine::Engine;
-pub use event::{Adu, Event, SendError, SessionCloseReason, StreamError};
+pub use event::{Adu, Event, Missing, SendError, SessionCloseReason, StreamError};
 pub use knobs::Knobs;
 pub use links::Link;
 pub use objective::{FieldValue, ObjectiveError, ObjectiveId};

@@ -120,7 +120,8 @@ pub struct StreamStats {
     pub acked_adus: u64,
     /// ADUs lost for good.
     pub lost_adus: u64,
-    /// ADUs that outlived their lifetime.
+    /// ADUs that outlived their lifetime: sent ones that were dropped here, and of unreliable streams those that were too
+    /// long on their way and were dropped when they came.
     pub expired_adus: u64,
     /// ADUs dropped before they were sent, because the stream was given more than its share.
     pub shed_adus: u64,
@@ -130,8 +131,10 @@ pub struct StreamStats {
     pub copied_bytes: u64,
     /// Bytes waiting to be sent.
     pub backlog_bytes: u64,
-    /// ADUs received whole.
+    /// ADUs received, whole or in part.
     pub received_adus: u64,
+    /// Those received in part.
+    pub partial_adus: u64,
     /// Bytes of these.
     pub received_bytes: u64,
     /// Bytes that have arrived, each counted once, those of incomplete ADUs included.

@@ -85,6 +85,9 @@ pub struct StreamSpec {
     pub may_split: bool,
     /// The accepting node may send on the stream, too.
     pub duplex: bool,
+    /// Of an ADU of which some was lost the receiving application gets the rest, with its gaps marked; what was not sent
+    /// yet when some was lost is sent all the same. Unreliable streams only.
+    pub partial: bool,
     /// Report every ADU's fate (`Acked`, `Lost`) to the sender; `Expired` is always reported.
     pub notify: bool,
     /// Words for people and for the accepting application; at most 128 bytes.
@@ -106,6 +109,7 @@ impl Default for StreamSpec {
             guarantee: None,
             may_split: true,
             duplex: false,
+            partial: false,
             notify: false,
             label: String::new(),
         }
@@ -140,6 +144,11 @@ pub enum SpecError {
          it out, or make the stream unreliable"
     )]
     Drop,
+    /// A reliable stream has no ADUs in parts.
+    #[error(
+        "partial is given, but a reliable stream delivers whole ADUs; leave it out, or make the stream unreliable"
+    )]
+    Partial,
     /// `label` is too long.
     #[error("label has {0} bytes; at most 128 fit")]
     Label(usize),
@@ -222,6 +231,9 @@ impl StreamSpec {
         }
         if self.reliable && self.drop.is_some() {
             return Err(SpecError::Drop);
+        }
+        if self.reliable && self.partial {
+            return Err(SpecError::Partial);
         }
         if self.label.len() > LABEL_BYTES_MAX {
             return Err(SpecError::Label(self.label.len()));

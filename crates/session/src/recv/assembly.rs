@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Violation;
-use crate::ranges::Ranges;
+use crate::{event::Missing, ranges::Ranges};
 
 /// Key: stream, sequence. Holds the ADU's bytes in one buffer that grows with what arrives.
 #[derive(Debug, Default)]
@@ -61,6 +61,15 @@ impl Assembly {
         Ok(self
             .length
             .is_some_and(|length| self.got_bytes == length as u64))
+    }
+
+    /// What has arrived, and what is missing of it.
+    pub(super) fn give_up(self) -> (Bytes, Missing) {
+        let missing = Missing {
+            ranges: self.got.gaps(0..self.data.len() as u64).collect(),
+            is_cut: self.length.is_none(),
+        };
+        (Bytes::from(self.data), missing)
     }
 
     /// The complete ADU.

@@ -5,12 +5,12 @@ use std::{
     sync::Arc,
 };
 
-use anabranch_base::StreamId;
+use anabranch_base::{Instant, StreamId};
 use anabranch_sched::{Order, StreamSpec};
 use bytes::Bytes;
 
-use super::assembly::Assembly;
-use crate::{ranges::Ranges, send::ADU_OVERHEAD_BYTES, wire::Fragment};
+use super::{assembly::Assembly, horizon::Horizon};
+use crate::{event::Missing, ranges::Ranges, send::ADU_OVERHEAD_BYTES, wire::Fragment};
 
 /// Gaps kept in the memory of what was received on an unreliable stream; older ADUs than the oldest
 /// gap count as received.
@@ -76,8 +76,16 @@ pub(crate) struct RecvStream {
     held_bytes: usize,
     /// Size of the latest ADU of several fragments: what the next may need.
     latest_bytes: usize,
+    /// Unreliable streams with a lifetime: what has outlived it.
+    horizon: Option<Box<Horizon>>,
+    /// What is missing of those in `ready` that are not whole.
+    missing: Option<Box<BTreeMap<u64, Missing>>>,
     /// ADUs thrown away because the application did not read (unreliable streams only).
     pub dropped_adus: u64,
+    /// ADUs thrown away because their lifetime was over (unreliable streams only).
+    pub expired_adus: u64,
+    /// ADUs of which the application gets only a part.
+    pub partial_adus: u64,
     pub received_adus: u64,
     pub received_bytes: u64,
     pub duplicate_bytes: u64,
@@ -100,7 +108,11 @@ impl RecvStream {
             granted,
             held_bytes: 0,
             latest_bytes: 0,
+            horizon: None,
+            missing: None,
             dropped_adus: 0,
+            expired_adus: 0,
+            partial_adus: 0,
             received_adus: 0,
             received_bytes: 0,
             duplicate_bytes: 0,
@@ -109,7 +121,12 @@ impl RecvStream {
 
     /// Takes in a fragment. `room` is what the session can still hold of unreliable streams; a
     /// fragment that does not fit is dropped, as if it had been lost.
-    pub(crate) fn add(&mut self, fragment: &Fragment, room: usize) -> Result<Accepted, Violation> {
+    pub(crate) fn add(
+        &mut self,
+        now: Instant,
+        fragment: &Fragment,
+        room: usize,
+    ) -> Result<Accepted, Violation> {
         let sequence = fragment.sequence;
         if self.end.is_some_and(|end| sequence >= end) {
             return Err(Violation::AfterEnd);
@@ -120,6 +137,9 @@ impl RecvStream {
         }
         if self.spec.reliable && self.done.len() > RELIABLE_GAPS_MAX {
             return Err(Violation::Gaps);
+        }
+        if self.is_expired(now, sequence) {
+            return Ok(Accepted::Ignored);
         }
         let partial = self.partial.get(&sequence).map_or(0, Assembly::held_bytes);
         let end = fragment.offset + fragment.payload.len();
@@ -162,6 +182,66 @@ impl RecvStream {
         let data = assembly.finish();
         self.latest_bytes = data.len().min(EXPECTED_BYTES_MAX);
         Ok(self.finish(sequence, data))
+    }
+
+    /// Whether the ADU has outlived its lifetime; it is given up then, as all that wait for more and have. The sender
+    /// expires what it has not sent; this is about what was too long on its way.
+    fn is_expired(&mut self, now: Instant, sequence: u64) -> bool {
+        let Some(lifetime) = self.spec.lifetime.filter(|_| !self.spec.reliable) else {
+            return false;
+        };
+        let horizon = self.horizon.get_or_insert_default();
+        let over = horizon.hear(now, sequence, lifetime);
+        while let Some(entry) = self.partial.first_entry()
+            && *entry.key() < over
+        {
+            let (late, assembly) = entry.remove_entry();
+            self.held_bytes -= assembly.held_bytes();
+            self.mark_done(late);
+            self.expired_adus += 1;
+        }
+        let is_over = sequence < over;
+        if is_over && !self.done.contains(sequence) {
+            self.mark_done(sequence);
+            self.expired_adus += 1;
+        }
+        is_over
+    }
+
+    /// The rest of an ADU will not come: where the stream says so, the application gets what has come of it. Whether the
+    /// application has something to read because of it.
+    fn give_up(&mut self, sequence: u64) -> bool {
+        let Some(assembly) = self.partial.remove(&sequence) else {
+            return false;
+        };
+        if !self.spec.partial {
+            self.held_bytes -= assembly.held_bytes();
+            self.mark_done(sequence);
+            return false;
+        }
+        let (data, missing) = assembly.give_up();
+        self.missing
+            .get_or_insert_default()
+            .insert(sequence, missing);
+        self.partial_adus += 1;
+        let accepted = self.finish(sequence, data);
+        let is_ready = self.ready.iter().any(|(ready, _)| *ready == sequence);
+        if !is_ready {
+            self.take_missing(sequence);
+        }
+        accepted == Accepted::Readable
+    }
+
+    /// What is missing of the ADU that was read last; nothing as a rule.
+    pub(crate) fn take_missing(&mut self, sequence: u64) -> Missing {
+        let Some(all) = &mut self.missing else {
+            return Missing::default();
+        };
+        let missing = all.remove(&sequence).unwrap_or_default();
+        if all.is_empty() {
+            self.missing = None;
+        }
+        missing
     }
 
     fn account(&mut self, bytes: u64) -> Result<(), Violation> {
@@ -248,8 +328,9 @@ impl RecvStream {
             if let Some((sequence, assembly)) = self.partial.pop_first() {
                 self.held_bytes -= assembly.held_bytes();
                 self.mark_done(sequence);
-            } else if let Some((_, data)) = self.ready.pop_front() {
+            } else if let Some((sequence, data)) = self.ready.pop_front() {
                 self.held_bytes -= data.len();
+                self.take_missing(sequence);
             } else {
                 return;
             }
@@ -257,14 +338,17 @@ impl RecvStream {
         }
     }
 
-    /// The ADU will never be complete. Returns credit to give back to the session, and whether the
+    /// The ADU will never be complete. Of an unreliable stream, what has come of it is handed out if the stream says so. Returns credit to give back to the session, and whether the
     /// application has something to read because of it.
     pub(crate) fn skip(
         &mut self,
         sequence: u64,
         charged_bytes: u64,
     ) -> Result<(u64, bool), Violation> {
-        if !self.spec.reliable || self.done.contains(sequence) {
+        if !self.spec.reliable {
+            return Ok((0, self.give_up(sequence)));
+        }
+        if self.done.contains(sequence) {
             return Ok((0, false));
         }
         if self.end.is_some_and(|end| sequence >= end) {
@@ -299,9 +383,17 @@ impl RecvStream {
         Ok(charged_bytes.saturating_sub(consumed))
     }
 
-    /// No ADU will follow `end - 1`.
-    pub(crate) fn set_end(&mut self, end: u64) {
+    /// No ADU will follow `end - 1`; of an unreliable stream, nothing more will come. Whether the application has
+    /// something to read because of it.
+    pub(crate) fn set_end(&mut self, end: u64) -> bool {
         self.end = Some(end);
+        let mut is_readable = false;
+        while !self.spec.reliable
+            && let Some((&sequence, _)) = self.partial.first_key_value()
+        {
+            is_readable |= self.give_up(sequence);
+        }
+        is_readable
     }
 
     /// Whether the peer has finished and everything has been read.
@@ -403,15 +495,15 @@ mod tests {
         let mut ordered = stream(true, Order::Ordered);
         let mut unordered = stream(true, Order::Unordered);
         assert_eq!(
-            ordered.add(&fragment(1, 0, 10, true), ROOM),
+            ordered.add(Instant::EPOCH, &fragment(1, 0, 10, true), ROOM),
             Ok(Accepted::Stored)
         );
         assert_eq!(
-            unordered.add(&fragment(1, 0, 10, true), ROOM),
+            unordered.add(Instant::EPOCH, &fragment(1, 0, 10, true), ROOM),
             Ok(Accepted::Readable)
         );
         assert_eq!(
-            ordered.add(&fragment(0, 0, 10, true), ROOM),
+            ordered.add(Instant::EPOCH, &fragment(0, 0, 10, true), ROOM),
             Ok(Accepted::Readable)
         );
         assert_eq!(read_all(&mut ordered), [0, 1]);
@@ -421,14 +513,14 @@ mod tests {
     #[test]
     fn a_skipped_adu_is_not_waited_for() {
         let mut s = stream(true, Order::Ordered);
-        s.add(&fragment(0, 0, 10, false), ROOM)
+        s.add(Instant::EPOCH, &fragment(0, 0, 10, false), ROOM)
             .expect("within credit");
-        s.add(&fragment(1, 0, 10, true), ROOM)
+        s.add(Instant::EPOCH, &fragment(1, 0, 10, true), ROOM)
             .expect("within credit");
         assert_eq!(s.skip(0, 52), Ok((52, true)));
         assert_eq!(read_all(&mut s), [1]);
         assert_eq!(
-            s.add(&fragment(0, 10, 10, true), ROOM),
+            s.add(Instant::EPOCH, &fragment(0, 10, 10, true), ROOM),
             Ok(Accepted::Ignored),
             "late fragments of it change nothing"
         );
@@ -438,11 +530,11 @@ mod tests {
     fn sending_beyond_the_credit_is_a_violation() {
         let mut s = stream(true, Order::Ordered);
         assert_eq!(
-            s.add(&fragment(0, 0, 9_969, true), ROOM),
+            s.add(Instant::EPOCH, &fragment(0, 0, 9_969, true), ROOM),
             Err(Violation::Credit)
         );
         let mut s = stream(true, Order::Ordered);
-        s.add(&fragment(0, 0, 9_968, true), ROOM)
+        s.add(Instant::EPOCH, &fragment(0, 0, 9_968, true), ROOM)
             .expect("fits exactly");
         assert!(s.next_grant().is_none(), "nothing was read");
         s.read().expect("one ADU");
@@ -453,7 +545,7 @@ mod tests {
     fn a_slow_reader_of_an_unreliable_stream_loses_the_oldest() {
         let mut s = stream(false, Order::Unordered);
         for sequence in 0..30 {
-            s.add(&fragment(sequence, 0, 1000, true), ROOM)
+            s.add(Instant::EPOCH, &fragment(sequence, 0, 1000, true), ROOM)
                 .expect("no credit needed");
             assert!(s.held_bytes() <= 10_000);
         }
@@ -472,7 +564,7 @@ mod tests {
     fn an_unreliable_fragment_without_room_is_dropped_before_it_is_allocated() {
         let mut s = stream(false, Order::Unordered);
         assert_eq!(
-            s.add(&fragment(0, 9_000_000, 10, false), ROOM),
+            s.add(Instant::EPOCH, &fragment(0, 9_000_000, 10, false), ROOM),
             Ok(Accepted::Ignored)
         );
         assert_eq!(s.held_bytes(), 0);
@@ -499,7 +591,7 @@ mod tests {
             let mut got = Vec::new();
             let shuffled = order.iter().map(|i| i.index(fragments.len()));
             for index in shuffled.chain(0..fragments.len()) {
-                s.add(&fragments[index], ROOM).expect("within credit");
+                s.add(Instant::EPOCH, &fragments[index], ROOM).expect("within credit");
                 while let Some((sequence, data, _)) = s.read() {
                     prop_assert_eq!(data.len(), lengths[sequence as usize]);
                     got.push(sequence);

@@ -66,8 +66,10 @@ pub(crate) enum AduFate {
     Dropped,
     /// Part of it was lost, and it is not to be sent again.
     Lost {
-        /// The bytes that did arrive; of streams with `notify` only.
+        /// The bytes that did arrive; of streams with `notify` or `partial` only.
         arrived: Vec<Range<u64>>,
+        /// All others; of the same streams.
+        lost: Vec<Range<u64>>,
     },
     /// It outlived its lifetime.
     Expired {
@@ -526,7 +528,7 @@ impl SendStream {
     ///
     /// A reliable stream will send it again; an unreliable one gives its ADU up.
     pub(crate) fn on_lost(&mut self, place: Place, length: usize) -> Option<Settled> {
-        let reliable = self.spec.reliable;
+        let (reliable, partial) = (self.spec.reliable, self.spec.partial);
         let adu = self.adu(place.sequence)?;
         if adu.done {
             return None;
@@ -542,8 +544,8 @@ impl SendStream {
             return None;
         }
         adu.lost_bytes += length as u32;
-        if !adu.broken {
-            adu.broken = true;
+        let is_first = !std::mem::replace(&mut adu.broken, true);
+        if is_first && !partial {
             // What was not sent yet is of no use without what was lost.
             let unsent = adu.unsent() as u64;
             adu.lost_bytes += unsent as u32;
@@ -570,20 +572,21 @@ impl SendStream {
     /// Ends an ADU of which something was lost: at once, or when it is known of all of it whether it
     /// arrived, if the application wants to know.
     fn settle_if_broken(&mut self, sequence: u64) -> Option<Settled> {
-        let notify = self.spec.notify;
+        let must_know = self.spec.notify || self.spec.partial;
         let adu = self.adu(sequence)?;
         if !adu.broken || adu.done {
             return None;
         }
-        let mut arrived = Vec::new();
-        if notify {
+        let (mut arrived, mut lost) = (Vec::new(), Vec::new());
+        if must_know {
             if adu.acked_bytes + u64::from(adu.lost_bytes) < adu.data.len() as u64 {
                 return None;
             }
             arrived.extend(adu.acked.iter());
+            lost.extend(adu.acked.gaps(0..adu.data.len() as u64));
         }
         self.counters.lost_adus += 1;
-        Some(self.settle(sequence, AduFate::Lost { arrived }))
+        Some(self.settle(sequence, AduFate::Lost { arrived, lost }))
     }
 
     /// Drops every ADU whose deadline has passed.

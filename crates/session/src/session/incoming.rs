@@ -67,11 +67,9 @@ impl Session {
         let seen = half.seen();
         let held = half.held_bytes();
         let room = (self.config.session_window_bytes as usize).saturating_sub(self.unreliable_held);
-        let accepted = half.add(fragment, room)?;
-        if !half.spec.reliable {
-            self.unreliable_held = (self.unreliable_held + half.held_bytes()).saturating_sub(held);
-        }
+        let accepted = half.add(now, fragment, room)?;
         self.seen += half.seen() - seen;
+        self.note_held(stream, held);
         if self.seen > self.granted {
             return Err(ProtocolError::Rule(
                 "more was sent than the session had credit for",
@@ -133,7 +131,10 @@ impl Session {
             Control::SessionCredit { bytes } => self.credit = self.credit.max(bytes),
             Control::Finish { stream, end } => {
                 if let Some(half) = self.recv.get_mut(&stream) {
-                    half.set_end(end);
+                    let held = half.held_bytes();
+                    let is_readable = half.set_end(end);
+                    self.note_held(stream, held);
+                    self.note_readable(stream, is_readable, events);
                     self.note_finished(stream, events);
                 }
             }
@@ -240,19 +241,35 @@ impl Session {
         let Some(half) = self.recv.get_mut(&stream) else {
             return Ok(());
         };
-        let (credit, readable) = half.skip(sequence, charged_bytes)?;
+        let held = half.held_bytes();
+        let (credit, is_readable) = half.skip(sequence, charged_bytes)?;
         if let Some(bytes) = half.next_grant() {
             self.control
                 .push_back(Control::StreamCredit { stream, bytes });
         }
         self.consume(credit)?;
-        if readable {
+        self.note_held(stream, held);
+        self.note_readable(stream, is_readable, events);
+        self.note_finished(stream, events);
+        Ok(())
+    }
+
+    /// A stream held `before` bytes, and may hold others now.
+    fn note_held(&mut self, stream: StreamId, before: usize) {
+        if let Some(half) = self.recv.get(&stream)
+            && !half.spec.reliable
+        {
+            self.unreliable_held =
+                (self.unreliable_held + half.held_bytes()).saturating_sub(before);
+        }
+    }
+
+    fn note_readable(&self, stream: StreamId, is_readable: bool, events: &mut VecDeque<Event>) {
+        if is_readable {
             events.push_back(Event::Readable {
                 session: self.id,
                 stream,
             });
         }
-        self.note_finished(stream, events);
-        Ok(())
     }
 }

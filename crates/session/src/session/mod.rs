@@ -641,6 +641,7 @@ impl Session {
             arrived_bytes: 0,
             duplicate_bytes: 0,
             dropped_adus: 0,
+            partial_adus: 0,
         };
         for stream in self.send.values() {
             let counters = stream.counters;
@@ -669,6 +670,8 @@ impl Session {
             entry.arrived_bytes = stream.arrived_bytes();
             entry.duplicate_bytes = stream.duplicate_bytes;
             entry.dropped_adus = stream.dropped_adus;
+            entry.expired_adus += stream.expired_adus;
+            entry.partial_adus = stream.partial_adus;
         }
         all.into_values().collect()
     }

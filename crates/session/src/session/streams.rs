@@ -215,6 +215,7 @@ impl Session {
     ) -> Option<Adu> {
         let half = self.recv.get_mut(&stream)?;
         let (sequence, data, credit) = half.read()?;
+        let missing = half.take_missing(sequence);
         if !half.spec.reliable {
             self.unreliable_held = self.unreliable_held.saturating_sub(data.len());
         }
@@ -228,16 +229,27 @@ impl Session {
                 .expect("what was read had been received within the credit");
         }
         self.note_finished(stream, events);
-        Some(Adu { sequence, data })
+        Some(Adu {
+            sequence,
+            data,
+            missing,
+        })
     }
 
     /// Hands the application what it has not read yet, because the session ends here: the peer may have
     /// been told that it was delivered.
     pub(crate) fn hand_over_remainders(&mut self, events: &mut VecDeque<Event>) {
         for (&stream, half) in &mut self.recv {
-            let adus: Vec<Adu> = std::iter::from_fn(|| half.read())
-                .map(|(sequence, data, _)| Adu { sequence, data })
-                .collect();
+            let mut next = || {
+                let (sequence, data, _) = half.read()?;
+                let missing = half.take_missing(sequence);
+                Some(Adu {
+                    sequence,
+                    data,
+                    missing,
+                })
+            };
+            let adus: Vec<Adu> = std::iter::from_fn(&mut next).collect();
             if !adus.is_empty() {
                 events.push_back(Event::Remainder {
                     session: self.id,
@@ -292,18 +304,31 @@ impl Session {
                     channel: receipt.channel,
                     packet_rtt: receipt.rtt,
                 }),
-                AduFate::Lost { arrived } if notify => events.push_back(Event::Lost {
-                    session,
-                    stream,
-                    adu,
-                    arrived,
-                }),
+                AduFate::Lost { arrived, lost } => {
+                    if half.spec.partial && !arrived.is_empty() {
+                        self.control.push_back(Control::Skip {
+                            stream,
+                            sequence: adu,
+                            charged_bytes: 0,
+                        });
+                        self.dirty = true;
+                    }
+                    if notify {
+                        events.push_back(Event::Lost {
+                            session,
+                            stream,
+                            adu,
+                            arrived,
+                            lost,
+                        });
+                    }
+                }
                 AduFate::Dropped => events.push_back(Event::Dropped {
                     session,
                     stream,
                     adu,
                 }),
-                AduFate::Acked { .. } | AduFate::Lost { .. } => {}
+                AduFate::Acked { .. } => {}
                 AduFate::Expired { skip } => {
                     events.push_back(Event::Expired {
                         session,

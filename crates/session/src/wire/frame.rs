@@ -107,7 +107,7 @@ pub enum Control {
         /// The application's reason.
         code: u32,
     },
-    /// 0x09: the ADU expired at the sender; do not wait for it.
+    /// 0x09: the ADU expired at the sender, or part of it is lost for good; do not wait for it.
     Skip {
         /// The stream.
         stream: StreamId,
@@ -244,7 +244,8 @@ impl Control {
                 out.push(
                     u8::from(spec.reliable)
                         | u8::from(spec.order == Order::Ordered) << 1
-                        | u8::from(spec.duplex) << 2,
+                        | u8::from(spec.duplex) << 2
+                        | u8::from(spec.partial) << 3,
                 );
                 varint::write(out, spec.lifetime.as_ref().map_or(0, micros));
                 out.push(spec.priority.0);
@@ -397,7 +398,7 @@ fn read_token(input: &mut Bytes) -> Result<[u8; TOKEN_BYTES], DecodeError> {
 
 fn read_spec(input: &mut Bytes) -> Result<StreamSpec, DecodeError> {
     let flags = read_u8(input)?;
-    if flags & !0x07 != 0 {
+    if flags & !0x0f != 0 {
         return Err(DecodeError::Range("stream flags"));
     }
     let lifetime = read_micros(input)?;
@@ -428,6 +429,7 @@ fn read_spec(input: &mut Bytes) -> Result<StreamSpec, DecodeError> {
         guarantee: None,
         may_split: true,
         duplex: flags & 4 != 0,
+        partial: flags & 8 != 0,
         notify: false,
         label,
     };
@@ -502,7 +504,7 @@ mod tests {
 
     fn any_spec() -> impl Strategy<Value = StreamSpec> {
         (
-            any::<[bool; 3]>(),
+            any::<[bool; 4]>(),
             prop::option::of(1_000u64..3_600_000_000),
             any::<u8>(),
             1u32..=10_000,
@@ -516,6 +518,7 @@ mod tests {
                     Order::Unordered
                 },
                 duplex: flags[2],
+                partial: flags[3] && !flags[0],
                 lifetime: lifetime.map(Duration::from_micros),
                 priority: Priority(priority),
                 weight,

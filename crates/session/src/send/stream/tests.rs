@@ -138,8 +138,8 @@ fn an_unreliable_adu_is_lost_with_its_first_fragment() {
     s.push(Instant::EPOCH, Bytes::from(vec![2; 10]), 0);
     let first = take(&mut s, 1000).expect("data");
     let settled = s.on_lost(first.place, 1000).expect("its fate is known");
-    let arrived = Vec::new();
-    assert_eq!(settled.fate, AduFate::Lost { arrived });
+    let (arrived, lost) = (Vec::new(), Vec::new());
+    assert_eq!(settled.fate, AduFate::Lost { arrived, lost });
     assert_eq!(take(&mut s, 1000).expect("next ADU").place.sequence, 1);
 }
 
@@ -162,8 +162,8 @@ fn what_arrived_of_a_lost_adu_is_told() {
     let settled = s
         .on_acked(now, pieces[2].place, 1000)
         .expect("all is known");
-    let arrived = vec![0..1000, 2000..4000];
-    assert_eq!(settled.fate, AduFate::Lost { arrived });
+    let (arrived, lost) = (vec![0..1000, 2000..4000], vec![1000..2000, 4000..5000]);
+    assert_eq!(settled.fate, AduFate::Lost { arrived, lost });
     assert!(s.is_settled());
     assert_eq!((s.held_bytes(), s.counters.lost_adus), (0, 1));
 }
@@ -478,7 +478,7 @@ proptest! {
                 is_final: piece.is_final,
                 payload: piece.data.clone(),
             };
-            prop_assert!(r.add(&fragment, 0).is_ok(), "within the credit");
+            prop_assert!(r.add(Instant::EPOCH, &fragment, 0).is_ok(), "within the credit");
             settled.extend(s.on_acked(receipt(Instant::EPOCH), piece.place, piece.data.len()));
             while let Some((sequence, data, _)) = r.read() {
                 prop_assert_eq!(data.len(), lengths[sequence as usize]);

@@ -1,0 +1,94 @@
+//! Which ADUs of an unreliable stream have outlived their lifetime, as far as their receiver can know.
+
+use std::{collections::VecDeque, time::Duration};
+
+use anabranch_base::Instant;
+
+/// Steps in which a lifetime is counted: what memory there is.
+const STEPS: u32 = 64;
+
+/// The two clocks have nothing in common. But ADUs are handed over in the order of their numbers, and what is heard of one
+/// proves that it, and so all before it, had been handed over by then. A lifetime later all of them are over: never
+/// too early; too late by what the next ADU took to come, and by a 64th of the lifetime.
+///
+/// Key: session, stream (unreliable ones with a lifetime). O(1) a fragment, amortised.
+#[derive(Debug, Default)]
+pub(super) struct Horizon {
+    /// By step, ascending.
+    heard: VecDeque<Step>,
+    /// ADUs below this are over.
+    over: u64,
+}
+
+/// What was heard in one step of time.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    from: Instant,
+    /// By then, this ADU and all before it had been handed over.
+    at: Instant,
+    last: u64,
+}
+
+impl Horizon {
+    /// A fragment of this ADU has come; numbers below the answer are over.
+    pub(super) fn hear(&mut self, now: Instant, sequence: u64, lifetime: Duration) -> u64 {
+        while let Some(step) = self.heard.front()
+            && now.since(step.at) >= lifetime
+        {
+            self.over = step.last.saturating_add(1);
+            self.heard.pop_front();
+        }
+        let news = Step {
+            from: now,
+            at: now,
+            last: sequence,
+        };
+        match self.heard.back_mut() {
+            Some(step) if sequence <= step.last => {}
+            Some(step) if now.since(step.from) * STEPS < lifetime => {
+                (step.at, step.last) = (now, sequence);
+            }
+            None if sequence < self.over => {}
+            _ => self.heard.push_back(news),
+        }
+        self.over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// An ADU is handed over every few milliseconds and arrives after any delay: none is over before its time, and
+        /// every one soon after, as long as others come.
+        #[test]
+        fn what_is_over_has_outlived_its_lifetime(
+            steps in prop::collection::vec((1u64..40, 0u64..600), 1..200),
+        ) {
+            let lifetime = Duration::from_millis(200);
+            let mut at = 0;
+            let mut arrivals: Vec<(u64, u64, u64)> = Vec::new();
+            for (sequence, (period, delay)) in (0u64..).zip(steps) {
+                at += period;
+                arrivals.push((at + delay, sequence, at));
+            }
+            let made: Vec<u64> = arrivals.iter().map(|arrival| arrival.2).collect();
+            arrivals.sort_unstable();
+            let mut horizon = Horizon::default();
+            let mut heard: Vec<(u64, u64)> = Vec::new();
+            for (now, sequence, _) in arrivals {
+                let over = horizon.hear(Instant::from_millis(now), sequence, lifetime);
+                for number in 0..over {
+                    prop_assert!(made[number as usize] + 200 <= now, "{number} at {now}");
+                }
+                // 207 ms after the first word of it, or of a later one, it is over.
+                let known = heard.iter().filter(|(at, _)| at + 207 <= now).map(|(_, last)| *last).max();
+                prop_assert!(known.is_none_or(|known| known < over), "{known:?} at {now}, {over}");
+                heard.push((now, sequence));
+                prop_assert!(horizon.heard.len() <= STEPS as usize + 1);
+            }
+        }
+    }
+}
