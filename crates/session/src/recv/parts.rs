@@ -109,7 +109,7 @@ proptest! {
         for Settled { sequence, fate } in settled {
             let length = lengths[sequence as usize] as u64;
             let (arrived, lost) = match fate {
-                AduFate::Acked { .. } => (vec![0..length], Vec::new()),
+                AduFate::Acked { .. } => (std::iter::once(0..length).collect(), Vec::new()),
                 AduFate::Lost { arrived, lost } => (arrived, lost),
                 other => return Err(TestCaseError::fail(format!("{other:?}"))),
             };

@@ -79,7 +79,7 @@ pub(crate) struct RecvStream {
     /// Unreliable streams with a lifetime: what has outlived it.
     horizon: Option<Box<Horizon>>,
     /// What is missing of those in `ready` that are not whole.
-    missing: Option<Box<BTreeMap<u64, Missing>>>,
+    missing: BTreeMap<u64, Missing>,
     /// ADUs thrown away because the application did not read (unreliable streams only).
     pub dropped_adus: u64,
     /// ADUs thrown away because their lifetime was over (unreliable streams only).
@@ -109,7 +109,7 @@ impl RecvStream {
             held_bytes: 0,
             latest_bytes: 0,
             horizon: None,
-            missing: None,
+            missing: BTreeMap::new(),
             dropped_adus: 0,
             expired_adus: 0,
             partial_adus: 0,
@@ -220,9 +220,7 @@ impl RecvStream {
             return false;
         }
         let (data, missing) = assembly.give_up();
-        self.missing
-            .get_or_insert_default()
-            .insert(sequence, missing);
+        self.missing.insert(sequence, missing);
         self.partial_adus += 1;
         let accepted = self.finish(sequence, data);
         let is_ready = self.ready.iter().any(|(ready, _)| *ready == sequence);
@@ -234,12 +232,13 @@ impl RecvStream {
 
     /// What is missing of the ADU that was read last; nothing as a rule.
     pub(crate) fn take_missing(&mut self, sequence: u64) -> Missing {
-        let Some(all) = &mut self.missing else {
+        if self.missing.is_empty() {
             return Missing::default();
-        };
-        let missing = all.remove(&sequence).unwrap_or_default();
-        if all.is_empty() {
-            self.missing = None;
+        }
+        let missing = self.missing.remove(&sequence).unwrap_or_default();
+        if self.missing.is_empty() {
+            // As `partial`.
+            self.missing = BTreeMap::new();
         }
         missing
     }
