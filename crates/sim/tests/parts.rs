@@ -1,0 +1,150 @@
+//! ADUs of which part is lost, over a link that loses packets.
+
+use std::{collections::BTreeMap, ops::Range, time::Duration};
+
+use anabranch_base::{Instant, NodeId, Rate, Seed, SessionId, StreamId};
+use anabranch_link::{Config as LinkConfig, Loss, RateSource, duplex::Configs};
+use anabranch_session::{Adu, AllowList, Config, Event, Link, Order, StreamSpec};
+use anabranch_sim::{App, Context, World};
+
+const ADUS: u64 = 200;
+const BYTES: usize = 8_000;
+const PERIOD: Duration = Duration::from_millis(20);
+
+fn byte(sequence: u64, at: usize) -> u8 {
+    (1 + (sequence as usize * 31 + at) % 255) as u8
+}
+
+/// Sends [`ADUS`] if it has a peer; notes what it is told and what arrives.
+#[derive(Default)]
+struct End {
+    peer: Option<NodeId>,
+    links: Vec<Link>,
+    open: Option<(SessionId, StreamId)>,
+    is_dialled: bool,
+    sent: u64,
+    lost: BTreeMap<u64, (Vec<Range<u64>>, Vec<Range<u64>>)>,
+    acked: u64,
+    got: Vec<Adu>,
+}
+
+impl App for End {
+    fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
+        match event {
+            Event::Connected { session, .. } if self.peer.is_some() && self.open.is_none() => {
+                let spec = StreamSpec {
+                    reliable: false,
+                    order: Order::Unordered,
+                    partial: true,
+                    notify: true,
+                    ..StreamSpec::default()
+                };
+                let stream = context.open(session, spec).expect("a good spec");
+                self.open = Some((session, stream));
+            }
+            Event::Readable { session, stream } => {
+                while let Some(adu) = context.receive(session, stream) {
+                    self.got.push(adu);
+                }
+            }
+            Event::Lost {
+                adu, arrived, lost, ..
+            } => {
+                self.lost.insert(adu, (arrived, lost));
+            }
+            Event::Acked { .. } => self.acked += 1,
+            _ => {}
+        }
+    }
+
+    fn on_wake(&mut self, context: &mut Context<'_>) {
+        if let Some(peer) = self.peer.filter(|_| !self.is_dialled) {
+            context.connect(peer, self.links.clone());
+            self.is_dialled = true;
+        }
+        let due = |sent: u64| Instant::from_secs(2) + PERIOD * sent as u32 <= context.now();
+        if let Some((session, stream)) = self.open
+            && self.sent < ADUS
+            && due(self.sent)
+        {
+            let data: Vec<u8> = (0..BYTES).map(|at| byte(self.sent, at)).collect();
+            let now = context.now();
+            let engine = context.engine();
+            engine
+                .send_with_fields(now, session, stream, data.into(), 0, &[])
+                .expect("room");
+            self.sent += 1;
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        if !self.is_dialled {
+            return self.peer.map(|_| Instant::EPOCH);
+        }
+        let next = Instant::from_secs(2) + PERIOD * self.sent as u32;
+        (self.sent < ADUS && self.open.is_some()).then_some(next)
+    }
+}
+
+#[test]
+fn what_is_left_of_a_lost_adu_is_delivered() {
+    let mut world = World::new(Seed(5));
+    let sender = End {
+        peer: Some(World::node_id(1)),
+        ..End::default()
+    };
+    let a = world.add_node(Config::default(), AllowList::default(), sender);
+    let allowed = AllowList::of([World::node_id(a)]);
+    let b = world.add_node(Config::default(), allowed, End::default());
+    let way = |loss| LinkConfig {
+        rate: RateSource::Constant(Rate::from_bps(20_000_000)),
+        delay: Duration::from_millis(20),
+        loss,
+        ..LinkConfig::default()
+    };
+    let configs = Configs {
+        forward: way(Loss::bursts(0.05, 1.5).expect("in range")),
+        backward: way(Loss::None),
+    };
+    let wire = world.add_wire(a, b, configs).expect("a valid link");
+    let link = world.link(a, wire);
+    world.app::<End>(a).links = vec![link];
+    world.with_node(a, |_| ());
+    world.run_until(Instant::from_secs(12));
+
+    let lost = std::mem::take(&mut world.app::<End>(a).lost);
+    let acked = world.app::<End>(a).acked;
+    let got = std::mem::take(&mut world.app::<End>(b).got);
+    assert_eq!(acked + lost.len() as u64, ADUS, "each has one fate");
+    let parts = got.iter().filter(|adu| !adu.missing.is_nothing()).count();
+    assert!(parts > 20, "{parts} of {} in part", lost.len());
+    for adu in &got {
+        for (at, &value) in adu.data.iter().enumerate() {
+            let mut gaps = adu.missing.ranges.iter();
+            let is_missing = gaps.any(|range| range.contains(&(at as u64)));
+            assert_eq!(
+                value,
+                if is_missing {
+                    0
+                } else {
+                    byte(adu.sequence, at)
+                }
+            );
+        }
+        let Some((_, told)) = lost.get(&adu.sequence) else {
+            assert!(adu.missing.is_nothing() && adu.data.len() == BYTES);
+            continue;
+        };
+        // What was taken for lost may have come all the same.
+        let mut gaps = adu.missing.ranges.iter();
+        assert!(gaps.all(|gap| {
+            told.iter()
+                .any(|range| range.start <= gap.start && gap.end <= range.end)
+        }));
+    }
+    let arrived = lost
+        .values()
+        .filter(|(arrived, _)| !arrived.is_empty())
+        .count();
+    assert_eq!(got.len() as u64, acked + arrived as u64);
+}
