@@ -23,7 +23,8 @@ struct End {
     open: Option<(SessionId, StreamId)>,
     is_dialled: bool,
     sent: u64,
-    lost: BTreeMap<u64, (Vec<Range<u64>>, Vec<Range<u64>>)>,
+    /// What arrived of an ADU, and what was lost.
+    lost: BTreeMap<u64, [Vec<Range<u64>>; 2]>,
     acked: u64,
     got: Vec<Adu>,
 }
@@ -50,7 +51,7 @@ impl App for End {
             Event::Lost {
                 adu, arrived, lost, ..
             } => {
-                self.lost.insert(adu, (arrived, lost));
+                self.lost.insert(adu, [arrived, lost]);
             }
             Event::Acked { .. } => self.acked += 1,
             _ => {}
@@ -131,7 +132,7 @@ fn what_is_left_of_a_lost_adu_is_delivered() {
                 }
             );
         }
-        let Some((_, told)) = lost.get(&adu.sequence) else {
+        let Some([_, told]) = lost.get(&adu.sequence) else {
             assert!(adu.missing.is_nothing() && adu.data.len() == BYTES);
             continue;
         };
@@ -144,7 +145,7 @@ fn what_is_left_of_a_lost_adu_is_delivered() {
     }
     let arrived = lost
         .values()
-        .filter(|(arrived, _)| !arrived.is_empty())
+        .filter(|[arrived, _]| !arrived.is_empty())
         .count();
     assert_eq!(got.len() as u64, acked + arrived as u64);
 }
