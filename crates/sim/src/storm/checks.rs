@@ -82,8 +82,9 @@ fn check_fates(
         ));
     }
     let delivered = book.numbers.len() as u64;
-    // Unreliable ordered streams drop what comes late, after it was acknowledged.
-    let drops_late = !load.spec.reliable && load.spec.order == Order::Ordered;
+    // Unreliable streams drop what comes too late for their order or lifetime, after it was acknowledged.
+    let drops_late =
+        !load.spec.reliable && (load.spec.order == Order::Ordered || load.spec.lifetime.is_some());
     if !drops_late && delivered < acked {
         say(format!("{acked} ADUs acknowledged, {delivered} delivered"));
     }
