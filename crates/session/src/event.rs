@@ -134,7 +134,8 @@ pub enum Event {
         /// The stream.
         stream: StreamId,
     },
-    /// An ADU is at the peer's node (streams with `notify`).
+    /// An ADU is at the peer's node (streams with `notify`). Its application gets it, but for one of an unreliable stream that
+    /// outlived its lifetime on the way, or that nobody read in time.
     Acked {
         /// The session.
         session: SessionId,

@@ -37,7 +37,8 @@ const STEADY_QUEUE_PACKETS: f64 = 6.0;
 /// Lifetime of a shortest-round-trip sample.
 const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
 /// Window of the round in which the path drains, as a share of the product of rate and shortest round trip: the rate
-/// is the largest of late, and may be more than the path has now.
+/// is the largest of late, and may be more than the path has now. Where the queue is to be short, the product itself:
+/// the window is hardly larger at any time, and a path that idles is measured to be slower.
 const DRAIN: f64 = 0.75;
 /// Loss that is taken for noise, as a fraction of packets.
 const LOSS_TOLERATED: f64 = 0.06;
@@ -164,10 +165,14 @@ impl Auto {
     /// `rate × (rtt_min + queue)`, plus what sits at the receiver waiting to be acknowledged.
     fn model_window(&self) -> f64 {
         let rate = self.rate.get();
-        if self.draining {
+        if self.draining && self.goal != QueueGoal::Short {
             return (DRAIN * rate * self.rtt_min_s).max(4.0 * self.mtu);
         }
-        let queue = self.share * self.queue_goal_s();
+        let queue = if self.draining {
+            0.0
+        } else {
+            self.share * self.queue_goal_s()
+        };
         let batch = (self.ack_packets * self.mtu).min(rate * self.ack_delay_s);
         (rate * (self.rtt_min_s + queue) + batch).max(4.0 * self.mtu)
     }

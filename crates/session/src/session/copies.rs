@@ -24,8 +24,10 @@ use crate::{
 const SCAN_MAX: usize = 256;
 /// The same while something is promised: a path that stalls holds a round trip of elastic packets, too.
 const SCAN_PROMISED_MAX: usize = 1024;
-/// A promised packet is sent again when that gains this much time.
+/// A promised packet is sent again when that gains this much time,
 const STALL: Duration = Duration::from_millis(12);
+/// and what so many packets take on the other channel: a slow one has none to spare for what gains little.
+const STALL_PACKETS: u32 = 8;
 /// Copies per run.
 const COPIES_PER_RUN: usize = 32;
 /// Budget saved up at most, in bytes.
@@ -113,6 +115,8 @@ impl Session {
             let Some((target, there)) = best else {
                 continue;
             };
+            let packet_s = there.packet_bytes as f64 / there.rate_bytes_per_s.max(1e4);
+            let stall = STALL.max(Duration::from_secs_f64(packet_s) * STALL_PACKETS);
             for packet in member.flight.iter_mut().take(scan) {
                 if packet.copied || packet.moved {
                     continue;
@@ -147,7 +151,7 @@ impl Session {
                     let is_doubtful = !within(expected + here.rtt_variation * 2);
                     // Until its loss or the channel's silence is certain, it will be too late.
                     let is_last_call = overdue && !within(by_copy + here.rtt_smoothed);
-                    let has_stalled = remaining > by_copy + STALL;
+                    let has_stalled = remaining > by_copy + stall;
                     let is_promised = half.spec.guarantee.is_some();
                     let is_worth_it = if is_promised && has_stalled {
                         true
