@@ -318,8 +318,9 @@ mod tests {
         let fair = run("round_robin", [8.0, 6.0]);
         let best = run("opt", [8.0, 6.0]);
         for stream in 0..2 {
-            assert!(fair.streams[stream].frames.met < 0.5, "{fair:?}");
-            assert_eq!(best.streams[stream].frames.met, 1.0, "{best:?}");
+            assert!(fair.streams[stream].own_phase_met < 0.5);
+            // Draining a path for a round, every ten seconds, may take a frame past the end of our window, not of its own.
+            assert_eq!(best.streams[stream].own_phase_met, 1.0);
         }
         for measured in [&fair, &best] {
             assert!(measured.goodput_bps > 0.85 * 14e6, "{measured:?}");
