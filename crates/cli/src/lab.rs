@@ -61,8 +61,8 @@ struct Run {
     /// Write NAME.json, NAME.csv and the plots to this folder, which is made.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Not in virtual time, but between two nodes on this machine over emulated paths, so long for each policy;
-    /// `telemedicine` only. --traces and --only hold as ever.
+    /// Not in virtual time, but between two nodes on this machine over emulated paths, so long for each policy, 10
+    /// to 3600 seconds; `telemedicine` only. --traces and --only hold as ever.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "60",
         value_parser = clap::value_parser!(u64).range(10..=3600))]
     live: Option<u64>,

@@ -20,7 +20,8 @@ pub(crate) struct Arguments {
 enum What {
     /// Put the objectives of a file into force, all or none.
     #[command(after_help = "\
-Objectives count under the policies assign and random_walk. Exit codes: 2 when the file has errors, with their places.")]
+Objectives count under the policies assign and random_walk, for the sessions there are, as long as these last; those for all
+sessions to come are given to the node: --objectives. Exit codes: 2 when the file has errors, with their places.")]
     Add {
         /// File of objectives; - for standard input.
         #[arg(value_name = "FILE")]

@@ -26,7 +26,7 @@ pub(super) fn sessions(host: &Host, named: Option<&str>) -> Result<Vec<SessionRe
         }
     }
     if sessions.is_empty() {
-        return Err("the node has no session; nothing is known of any path".to_owned());
+        return Err("the node has no session yet; wait for a peer, or dial one".to_owned());
     }
     Ok(sessions)
 }

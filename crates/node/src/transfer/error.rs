@@ -98,6 +98,7 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; choose a directory that this user may write to"
         }
+        io::ErrorKind::NotFound => "; make the directory first, or choose another",
         _ => "",
     }
 }
