@@ -211,6 +211,17 @@ pub enum StreamEvent {
         /// Round-trip time of that packet.
         packet_rtt: Duration,
     },
+    /// What became of one of its fragments (`StreamSpec::notify_fragments`); a byte may be in several.
+    Fragment {
+        /// Its number.
+        adu: u64,
+        /// The bytes of it.
+        bytes: Range<u64>,
+        /// The channel they went by.
+        channel: ChannelId,
+        /// Round-trip time of their packet; `None`: lost.
+        rtt: Option<Duration>,
+    },
     /// It was lost and will not be sent again.
     Lost {
         /// Its number.
@@ -497,6 +508,22 @@ impl State {
                     rtt,
                     channel,
                     packet_rtt,
+                };
+                self.stream_event(session, stream, event);
+            }
+            Event::Fragment {
+                session,
+                stream,
+                adu,
+                bytes,
+                channel,
+                rtt,
+            } => {
+                let event = StreamEvent::Fragment {
+                    adu,
+                    bytes,
+                    channel,
+                    rtt,
                 };
                 self.stream_event(session, stream, event);
             }

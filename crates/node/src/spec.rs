@@ -57,6 +57,8 @@ pub struct SpecText {
     pub partial: Option<bool>,
     /// Every message's fate is reported.
     pub notify: Option<bool>,
+    /// So is every fragment's.
+    pub notify_fragments: Option<bool>,
     /// What is to be promised.
     pub guarantee: Option<GuaranteeText>,
 }
@@ -116,6 +118,7 @@ impl SpecText {
         spec.duplex = self.duplex.unwrap_or(spec.duplex);
         spec.partial = self.partial.unwrap_or(spec.partial);
         spec.notify = self.notify.unwrap_or(spec.notify);
+        spec.notify_fragments = self.notify_fragments.unwrap_or(spec.notify_fragments);
         spec.label = self.label.clone().unwrap_or_default();
         if let Some(guarantee) = &self.guarantee {
             spec.guarantee = Some(Box::new(

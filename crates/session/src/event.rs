@@ -150,6 +150,22 @@ pub enum Event {
         /// Round-trip time of that packet.
         packet_rtt: Duration,
     },
+    /// What became of a fragment (streams with `notify_fragments`). A byte may be in several: where it was sent again or
+    /// copied, each time counts, and what was taken for lost may have come.
+    Fragment {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// Its ADU's sequence.
+        adu: u64,
+        /// Its bytes of the ADU.
+        bytes: Range<u64>,
+        /// The channel it went by.
+        channel: ChannelId,
+        /// Round-trip time of its packet; `None`: lost.
+        rtt: Option<Duration>,
+    },
     /// An ADU of an unreliable stream is lost, or part of it (streams with `notify`). It comes when the fate of all that
     /// was sent of it is known. Every byte is in exactly one of `arrived` and `lost`.
     Lost {

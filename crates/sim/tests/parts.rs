@@ -26,6 +26,9 @@ struct End {
     /// What arrived of an ADU, and what was lost.
     lost: BTreeMap<u64, [Vec<Range<u64>>; 2]>,
     acked: u64,
+    /// Bytes of each ADU whose fragments were acknowledged, and all that were told lost.
+    arrived: BTreeMap<u64, Vec<Range<u64>>>,
+    lost_bytes: u64,
     got: Vec<Adu>,
 }
 
@@ -38,6 +41,7 @@ impl App for End {
                     order: Order::Unordered,
                     partial: true,
                     notify: true,
+                    notify_fragments: true,
                     ..StreamSpec::default()
                 };
                 let stream = context.open(session, spec).expect("a good spec");
@@ -54,6 +58,16 @@ impl App for End {
                 self.lost.insert(adu, [arrived, lost]);
             }
             Event::Acked { .. } => self.acked += 1,
+            Event::Fragment {
+                adu,
+                bytes,
+                rtt: Some(rtt),
+                ..
+            } => {
+                assert!(rtt >= Duration::from_millis(40), "both ways");
+                self.arrived.entry(adu).or_default().push(bytes);
+            }
+            Event::Fragment { bytes, .. } => self.lost_bytes += bytes.end - bytes.start,
             _ => {}
         }
     }
@@ -114,6 +128,18 @@ fn what_is_left_of_a_lost_adu_is_delivered() {
     world.run_until(Instant::from_secs(12));
 
     let lost = std::mem::take(&mut world.app::<End>(a).lost);
+    // Fragments tell the same as whole ADUs, one by one.
+    let fragments = std::mem::take(&mut world.app::<End>(a).arrived);
+    let sum = |ranges: &[Range<u64>]| ranges.iter().map(|range| range.end - range.start).sum();
+    for adu in 0..ADUS {
+        let arrived: u64 = sum(fragments.get(&adu).map_or(&[], Vec::as_slice));
+        let told = lost
+            .get(&adu)
+            .map_or(BYTES as u64, |[arrived, _]| sum(arrived));
+        assert_eq!(arrived, told, "{adu}");
+    }
+    let told: u64 = lost.values().map(|[_, lost]| sum(lost)).sum();
+    assert_eq!(world.app::<End>(a).lost_bytes, told);
     let acked = world.app::<End>(a).acked;
     let got = std::mem::take(&mut world.app::<End>(b).got);
     assert_eq!(acked + lost.len() as u64, ADUS, "each has one fate");

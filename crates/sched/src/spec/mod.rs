@@ -90,6 +90,8 @@ pub struct StreamSpec {
     pub partial: bool,
     /// Report every ADU's fate (`Acked`, `Lost`) to the sender; `Expired` is always reported.
     pub notify: bool,
+    /// Report what becomes of every fragment, too, as it becomes known (`Fragment`): an event a packet [Horde §3.2].
+    pub notify_fragments: bool,
     /// Words for people and for the accepting application; at most 128 bytes.
     pub label: String,
 }
@@ -111,6 +113,7 @@ impl Default for StreamSpec {
             duplex: false,
             partial: false,
             notify: false,
+            notify_fragments: false,
             label: String::new(),
         }
     }

@@ -1,8 +1,8 @@
 //! Packets acknowledged, lost, or stuck on a silent channel.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
-use anabranch_base::{ChannelId, Instant};
+use anabranch_base::{ChannelId, Instant, SessionId};
 use anabranch_channel::{Fate, Outcome};
 
 use super::Session;
@@ -11,7 +11,7 @@ use crate::{
     flight::{Item, Packet},
     journal::{Entry, What},
     send::Receipt,
-    wire::Control,
+    wire::{Control, frame::Place},
 };
 
 impl Session {
@@ -58,7 +58,7 @@ impl Session {
             Outcome::Lost => {
                 models.lost(channel, number, now, sent_at);
                 self.measures.lost(channel, number);
-                self.on_packet_lost(&packet, events);
+                self.on_packet_lost(channel, &packet, events);
             }
         }
     }
@@ -75,6 +75,10 @@ impl Session {
                         continue;
                     };
                     half.announced = true;
+                    if half.spec.notify_fragments {
+                        let (channel, rtt) = (receipt.channel, Some(receipt.rtt));
+                        events.push_back(fragment_fate(self.id, *place, *length, channel, rtt));
+                    }
                     self.promises.acked(place.stream, *length as u64);
                     if let Some(settled) = half.on_acked(receipt, *place, *length) {
                         self.settle(place.stream, [settled], events);
@@ -105,7 +109,12 @@ impl Session {
         }
     }
 
-    fn on_packet_lost(&mut self, packet: &Packet, events: &mut VecDeque<Event>) {
+    fn on_packet_lost(
+        &mut self,
+        channel: ChannelId,
+        packet: &Packet,
+        events: &mut VecDeque<Event>,
+    ) {
         for item in packet.items() {
             match item {
                 // What was moved away is somebody else's now, except that an unreliable stream's
@@ -116,6 +125,9 @@ impl Session {
                     };
                     if packet.moved && half.spec.reliable {
                         continue;
+                    }
+                    if half.spec.notify_fragments {
+                        events.push_back(fragment_fate(self.id, *place, *length, channel, None));
                     }
                     let settled = half.on_lost(*place, *length);
                     self.active.insert(place.stream);
@@ -184,5 +196,23 @@ impl Session {
             member.suspected = false;
         }
         self.dirty = true;
+    }
+}
+
+fn fragment_fate(
+    session: SessionId,
+    place: Place,
+    length: usize,
+    channel: ChannelId,
+    rtt: Option<Duration>,
+) -> Event {
+    let from = place.offset as u64;
+    Event::Fragment {
+        session,
+        stream: place.stream,
+        adu: place.sequence,
+        bytes: from..from + length as u64,
+        channel,
+        rtt,
     }
 }

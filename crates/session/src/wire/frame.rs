@@ -69,7 +69,7 @@ pub enum Control {
     Open {
         /// The stream.
         stream: StreamId,
-        /// What it needs. `pinned`, `notify`, `guarantee`, `cap` and `drop` stay with the sender.
+        /// What it needs. `pinned`, `notify`, `notify_fragments`, `guarantee`, `cap` and `drop` stay with the sender.
         spec: StreamSpec,
     },
     /// 0x04: bytes that the stream may send in all.
@@ -431,6 +431,7 @@ fn read_spec(input: &mut Bytes) -> Result<StreamSpec, DecodeError> {
         duplex: flags & 4 != 0,
         partial: flags & 8 != 0,
         notify: false,
+        notify_fragments: false,
         label,
     };
     spec.validate()
