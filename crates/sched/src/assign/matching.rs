@@ -173,26 +173,20 @@ impl Matching {
 
     /// Finds the best place for a row that has none.
     pub(super) fn place_row(&mut self, row: usize) {
-        let Self {
-            rows,
-            columns,
-            costs,
-            search,
-            ..
-        } = self;
-        augment((Seeker::Rows, costs), rows, columns, row, search);
+        self.place(Seeker::Rows, row);
     }
 
     /// Finds the best row for a column that has none.
     pub(super) fn place_column(&mut self, column: usize) {
-        let Self {
-            rows,
-            columns,
-            costs,
-            search,
-            ..
-        } = self;
-        augment((Seeker::Columns, costs), columns, rows, column, search);
+        self.place(Seeker::Columns, column);
+    }
+
+    fn place(&mut self, seeker: Seeker, node: usize) {
+        let (side, other) = match seeker {
+            Seeker::Rows => (&mut self.rows, &mut self.columns),
+            Seeker::Columns => (&mut self.columns, &mut self.rows),
+        };
+        augment((seeker, &self.costs), side, other, node, &mut self.search);
     }
 
     /// Removes a row; its column is left alone, and returned.

@@ -17,6 +17,7 @@ const COLUMNS_EACH: usize = 4;
 const ROWS_EACH: usize = 2;
 /// Bids for each row that waits, on average, before it searches.
 const BIDS_EACH: usize = 4;
+
 impl Matching {
     /// Adds a row and returns its index. Until [`write_row`](Self::write_row) says what it is worth, nothing is known of it; until
     /// [`settle`](Self::settle), it is left out. O(1), but for memory.

@@ -17,14 +17,17 @@
 //! | `promises` | admission, and promises as windows end |
 //! | `shares` | what each stream may send: `Throttle` events, caps, what is dropped beyond them |
 
+mod builder;
 mod copies;
 mod coupling;
 mod fates;
 mod halves;
 mod incoming;
+mod limits;
 mod models;
 mod objectives;
 mod observed;
+mod outlook;
 mod planning;
 mod promises;
 mod pump;
@@ -532,7 +535,7 @@ impl Session {
     /// How long packets may gather; `None`: this session does not mind.
     pub(crate) fn patience(&self, now: Instant, endpoint: &Endpoint) -> Option<Duration> {
         let recently =
-            |at: Option<Instant>| at.is_some_and(|at| now.since(at) < pump::PRESSING_MEMORY);
+            |at: Option<Instant>| at.is_some_and(|at| now.since(at) < limits::PRESSING_MEMORY);
         if recently(self.pressing_at) || recently(self.pressing_heard_at) {
             return Some(PATIENCE_PRESSING);
         }

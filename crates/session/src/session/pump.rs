@@ -7,21 +7,24 @@
 use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_channel::{Channel, Endpoint, QueueGoal};
-use anabranch_sched::{
-    Changes, ChannelMask, ChannelView, Company, Decision, StreamView, View, arrival,
-};
+use anabranch_channel::{Channel, Endpoint};
+use anabranch_sched::{Changes, ChannelMask, ChannelView, Company, Decision, View};
 
-use super::{Session, views::Views};
+use super::{
+    Session,
+    builder::{Builder, planned_bytes},
+    limits::channel_view,
+    outlook::ChannelsOutlook,
+    views::Views,
+};
 use crate::{
     event::Event,
     flight::{Item, Packet},
     report::TIMESTAMP_PERIOD,
-    send::{Outlook, Piece, SendStream},
+    send::{Piece, SendStream},
     wire::{
-        self, Control,
-        container::{self, HEADER_BYTES_MAX},
-        frame::{Place, fragment_overhead, write_fragment},
+        self, Control, container,
+        frame::{fragment_overhead, write_fragment},
     },
 };
 
@@ -32,9 +35,7 @@ const FRAGMENT_BYTES_MIN: usize = 96;
 /// Time between two looks for what a second copy would help.
 const COPY_CHECK_PERIOD: Duration = Duration::from_millis(4);
 /// Slots are not held back any longer for promised data that is later than this.
-const EXPECTED_PATIENCE: Duration = Duration::from_millis(1);
-/// A pressing stream that has sent within this time keeps one channel's queue short.
-pub(super) const PRESSING_MEMORY: Duration = Duration::from_secs(2);
+pub(super) const EXPECTED_PATIENCE: Duration = Duration::from_millis(1);
 
 /// What a container is filled with.
 #[derive(Clone, Copy, Debug)]
@@ -50,9 +51,9 @@ struct Load {
 pub(super) struct Scratch {
     pub(super) channels: Vec<ChannelView>,
     /// For each channel view, the index of the member, and its container size.
-    places: Vec<(usize, usize)>,
+    pub(super) places: Vec<(usize, usize)>,
     /// Their ids as of the run before.
-    channels_before: Vec<ChannelId>,
+    pub(super) channels_before: Vec<ChannelId>,
     pub(super) streams: Views,
     pieces: Vec<Piece>,
     /// Indices of the streams that the container being filled carries.
@@ -332,7 +333,7 @@ impl Session {
         first_bytes
     }
 
-    fn is_sendable(&self, stream: StreamId) -> bool {
+    pub(super) fn is_sendable(&self, stream: StreamId) -> bool {
         let half = self.send.get(&stream);
         half.is_some_and(|half| self.may_send(half, self.session_credit()))
     }
@@ -652,227 +653,10 @@ impl Session {
             }
         }
     }
-
-    /// Whether something flows that should meet short queues.
-    pub(super) fn is_pressed(&self, now: Instant) -> bool {
-        self.pressing_at
-            .is_some_and(|at| now.since(at) < PRESSING_MEMORY)
-    }
-
-    /// While something pressing flows, one channel keeps its queue short: the nearest. Those that
-    /// carry promised streams keep theirs steady: what waits in a queue is late when the path slows down.
-    fn set_queue_goals(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let nearest = if self.is_pressed(now) {
-            self.members
-                .iter()
-                .filter(|member| member.connected && !member.suspected)
-                .filter_map(|member| {
-                    Some((endpoint.channel(member.id)?.stats().rtt_min, member.id))
-                })
-                .min()
-                .map(|(_, id)| id)
-        } else {
-            None
-        };
-        for member in &mut self.members {
-            let goal = if nearest == Some(member.id) {
-                QueueGoal::Short
-            } else if self.promises.is_on(member.id) {
-                QueueGoal::Steady
-            } else {
-                QueueGoal::Full
-            };
-            if goal == member.queue_goal {
-                continue;
-            }
-            if let Some(channel) = endpoint.channel(member.id) {
-                channel.set_queue_goal(goal);
-                member.queue_goal = goal;
-            }
-        }
-    }
-
-    fn view_channels(&mut self, now: Instant, endpoint: &mut Endpoint, scratch: &mut Scratch) {
-        scratch.channels.clear();
-        scratch.places.clear();
-        let mut windows = 0;
-        for (index, member) in self.members.iter().enumerate() {
-            let may_speak = self.established || self.home == Some(member.id);
-            let usable = member.connected && !member.suspected && may_speak;
-            if !usable || scratch.channels.len() >= 64 {
-                continue;
-            }
-            let Some(channel) = endpoint.channel(member.id) else {
-                continue;
-            };
-            let Some(capacity) = channel.container_bytes_max() else {
-                continue;
-            };
-            let slots = channel.slots(now);
-            let packet_bytes = capacity.saturating_sub(HEADER_BYTES_MAX + 8);
-            let view = channel_view(channel, (member.id, slots, packet_bytes));
-            windows += view.window_bytes as usize;
-            scratch.places.push((index, capacity));
-            scratch.channels.push(view);
-        }
-        let ids = || scratch.channels.iter().map(|channel| channel.id);
-        if !ids().eq(scratch.channels_before.iter().copied()) {
-            scratch.channels_before = ids().collect();
-            scratch.streams.invalidate();
-        }
-        // A buffer that holds less than what may be in flight would starve the channels.
-        self.send_buffer = self.config.send_buffer_bytes.max(2 * windows);
-    }
-
-    /// Tells the channels what limits them, and decides when to run again.
-    fn settle_limits(&mut self, endpoint: &mut Endpoint, scratch: &Scratch) {
-        let mut waiting = scratch
-            .streams
-            .all()
-            .iter()
-            .filter(|view| view.is_waiting());
-        let backlogged = waiting.any(|view| self.is_sendable(view.id));
-        let held_until = self.scheduler.held_until();
-        if let Some(at) = held_until.map(|at| at + EXPECTED_PATIENCE) {
-            self.pump_at = Some(self.pump_at.map_or(at, |earlier| earlier.min(at)));
-        }
-        for view in &scratch.channels {
-            let Some(channel) = endpoint.channel(view.id) else {
-                continue;
-            };
-            // A slot that the policy left unused is the application's limit, not the network's.
-            let is_limited = channel.set_backlogged(backlogged && view.slots == 0);
-            // One that it holds back for what comes next says as little of the rate; but the path is busy.
-            let is_held = backlogged && held_until.is_some();
-            if !is_limited && !is_held {
-                self.measures.ran_dry(view.id);
-            }
-            if backlogged
-                && view.slots == 0
-                && let Some(at) = channel.next_slot_at()
-            {
-                self.pump_at = Some(self.pump_at.map_or(at, |earlier| earlier.min(at)));
-            }
-        }
-        // Without a slot nothing was planned, and when to plan next is old news.
-        let has_slot = scratch.channels.iter().any(|view| view.slots > 0);
-        if backlogged && has_slot && self.planning.is_on {
-            let wake = self.scheduler.wakes_at();
-            self.pump_at = [self.pump_at, wake].into_iter().flatten().min();
-        }
-    }
-}
-
-/// A channel with so many slots for packets of so many application bytes.
-fn channel_view(
-    channel: &mut Channel,
-    (id, slots, packet_bytes): (ChannelId, usize, usize),
-) -> ChannelView {
-    let stats = channel.stats();
-    ChannelView {
-        id,
-        slots,
-        packet_bytes,
-        rtt_smoothed: stats.rtt_smoothed,
-        rtt_min: stats.rtt_min,
-        rtt_variation: stats.rtt_variation,
-        rate_bytes_per_s: stats.rate_delivered.as_bytes_per_s(),
-        window_bytes: stats.window_bytes,
-        in_flight_bytes: stats.in_flight_bytes,
-        loss: stats.loss_fraction(),
-    }
-}
-
-/// What the channels that a stream may use hold out to it.
-struct ChannelsOutlook<'a> {
-    channels: &'a [ChannelView],
-    stream: &'a StreamView,
-}
-
-impl<'a> ChannelsOutlook<'a> {
-    fn usable(&self) -> impl Iterator<Item = &'a ChannelView> + Clone {
-        let (channels, stream) = (self.channels, self.stream);
-        (0..channels.len())
-            .filter(|&index| stream.may_use(index))
-            .map(|index| &channels[index])
-    }
-
-    /// Bytes that may leave now.
-    fn slots_bytes(&self) -> usize {
-        self.usable()
-            .map(|channel| channel.slots * channel.packet_bytes)
-            .sum()
-    }
-}
-
-impl Outlook for ChannelsOutlook<'_> {
-    fn arrival(&self, bytes: usize) -> Option<Duration> {
-        arrival::completion(self.usable(), bytes as u64)
-    }
-
-    /// That of the round trip on the channel which the next packet would take.
-    fn error(&self) -> Duration {
-        self.usable()
-            .min_by_key(|&channel| arrival::next_arrival(channel))
-            .map_or(Duration::ZERO, |channel| channel.rtt_variation)
-    }
-}
-
-/// Bytes that a piece takes in a container, its length included.
-fn planned_bytes(piece: &Piece) -> usize {
-    fragment_overhead(piece.place, true) + piece.data.len()
 }
 
 pub(super) fn touch(touched: &mut VecDeque<ChannelId>, channel: ChannelId) {
     if !touched.contains(&channel) {
         touched.push_back(channel);
-    }
-}
-
-/// A container being filled. Fragments are planned first and written last, because only the last of
-/// them may leave out its length.
-#[derive(Debug)]
-pub(super) struct Builder {
-    pub(super) bytes: Vec<u8>,
-    capacity: usize,
-    controls: Vec<Control>,
-    /// Bytes that the planned fragments will take.
-    planned: usize,
-    /// Nothing more may be added.
-    closed: bool,
-}
-
-impl Builder {
-    fn new(bytes: Vec<u8>, capacity: usize) -> Self {
-        Self {
-            bytes,
-            capacity,
-            controls: Vec::new(),
-            planned: 0,
-            closed: false,
-        }
-    }
-
-    /// Bytes left.
-    pub(super) fn room(&self) -> usize {
-        if self.closed {
-            return 0;
-        }
-        self.capacity
-            .saturating_sub(self.bytes.len() + self.planned)
-    }
-
-    /// Plans a fragment; all but the last will carry a length.
-    fn add(&mut self, piece: &Piece) {
-        self.planned += planned_bytes(piece);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.controls.is_empty()
-    }
-
-    /// Writes a single fragment right away.
-    pub(super) fn write_only(&mut self, place: Place, is_final: bool, payload: &[u8]) {
-        write_fragment(&mut self.bytes, place, is_final, false, payload);
     }
 }

@@ -1,0 +1,42 @@
+//! When the channels will have delivered what waits.
+
+use std::time::Duration;
+
+use anabranch_sched::{ChannelView, StreamView, arrival};
+
+use crate::send::Outlook;
+
+/// What the channels that a stream may use hold out to it.
+pub(super) struct ChannelsOutlook<'a> {
+    pub(super) channels: &'a [ChannelView],
+    pub(super) stream: &'a StreamView,
+}
+
+impl<'a> ChannelsOutlook<'a> {
+    fn usable(&self) -> impl Iterator<Item = &'a ChannelView> + Clone {
+        let (channels, stream) = (self.channels, self.stream);
+        (0..channels.len())
+            .filter(|&index| stream.may_use(index))
+            .map(|index| &channels[index])
+    }
+
+    /// Bytes that may leave now.
+    pub(super) fn slots_bytes(&self) -> usize {
+        self.usable()
+            .map(|channel| channel.slots * channel.packet_bytes)
+            .sum()
+    }
+}
+
+impl Outlook for ChannelsOutlook<'_> {
+    fn arrival(&self, bytes: usize) -> Option<Duration> {
+        arrival::completion(self.usable(), bytes as u64)
+    }
+
+    /// That of the round trip on the channel which the next packet would take.
+    fn error(&self) -> Duration {
+        self.usable()
+            .min_by_key(|&channel| arrival::next_arrival(channel))
+            .map_or(Duration::ZERO, |channel| channel.rtt_variation)
+    }
+}
