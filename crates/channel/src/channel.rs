@@ -324,6 +324,18 @@ impl Channel {
         self.tap.lock().control.set_share(share);
     }
 
+    /// Congestion events since the channel opened: losses that were not forgiven, and marks.
+    pub fn congestion_events(&self) -> u64 {
+        self.tap.lock().totals.congestion_events
+    }
+
+    /// A channel that shares this one's bottleneck, and with which it is coupled, had a congestion event: what answers to
+    /// losses does so here as well, at most once a round trip.
+    pub fn partner_congested(&mut self, now: Instant) {
+        let now = self.epoch.to_std(now);
+        self.tap.lock().on_partner_congestion(now);
+    }
+
     /// An empty buffer to fill and hand to [`Channel::send`]; reused from earlier containers.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.tap.lock().buffer()

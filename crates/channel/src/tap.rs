@@ -315,6 +315,23 @@ impl Tap {
         });
     }
 
+    /// A coupled channel had a congestion event. It counts as the loss of a packet that left a round trip ago, so that
+    /// a decrease of this round trip is not made twice.
+    pub(crate) fn on_partner_congestion(&mut self, now: Instant) {
+        let sent = now.checked_sub(self.rtt_smoothed()).unwrap_or(now);
+        if self.is_forgiven(now, sent) {
+            return;
+        }
+        self.control.on_partner_congestion(&Congestion {
+            now,
+            sent,
+            is_persistent: false,
+            is_ecn: false,
+            lost_bytes: 0,
+            lost_packet_max: 0,
+        });
+    }
+
     /// QUIC is done with a container's buffer.
     fn copied(&mut self, container: u64, mut buffer: Vec<u8>) {
         if !self.unqueue(container) {

@@ -9,30 +9,15 @@ use super::{Ack, Congestion, Control, Lost, paced};
 /// Fewest bytes in flight: four small packets.
 const WINDOW_MIN_BYTES: u64 = 4 * 1_200;
 
-/// `share` scales the window that the controller believes in, and slows its clock down. As acknowledgements drive
-/// NewReno's growth, scaling the window scales that twice: a share w of AIMD(a, b) is AIMD(w²·a, b), which takes w
-/// times the rate at a given loss. CUBIC's growth is driven by time: W ∝ (C/p³)^¼, and with a window scaled by w
-/// and a clock slowed by w, C is w⁴ of what it was.
+/// A share w is one of 1/w parts of a single flow. The controller believes in the whole flow: its window is 1/w of ours, an
+/// acknowledgement counts for 1/w of them, and the parts decrease together
+/// ([`Control::on_partner_congestion`]). So 1/w channels grow and shrink as one flow does.
 #[derive(Debug)]
 struct Adapter {
     inner: Box<dyn Controller>,
     share: f64,
-    /// Since when the share has held, by our clock and by the controller's.
-    since: [Instant; 2],
-    /// When a packet last left, by our clock.
-    sent_at: Instant,
-}
-
-impl Adapter {
-    /// A moment by the controller's clock.
-    fn inner_time(&self, at: Instant) -> Instant {
-        let [ours, its] = self.since;
-        match at.checked_duration_since(ours) {
-            Some(after) => its + after.mul_f64(self.share),
-            // What was before keeps its distance.
-            None => its.checked_sub(ours - at).unwrap_or(its),
-        }
-    }
+    /// Acknowledgements that the other parts would have brought and that were not counted yet; below 1.
+    credit: f64,
 }
 
 pub(super) fn wrap(
@@ -43,15 +28,12 @@ pub(super) fn wrap(
     Box::new(Adapter {
         inner: factory.build(now, mtu),
         share: 1.0,
-        since: [now; 2],
-        sent_at: now,
+        credit: 0.0,
     })
 }
 
 impl Control for Adapter {
     fn on_sent(&mut self, now: Instant, bytes: u16, packet: u64) {
-        self.sent_at = now;
-        let now = self.inner_time(now);
         self.inner.on_packet_sent(now, bytes, packet);
         self.inner.on_sent(now, u64::from(bytes), packet);
     }
@@ -60,36 +42,42 @@ impl Control for Adapter {
         let Some(rtt) = ack.rtt else {
             return;
         };
-        self.inner.on_ack(
-            self.inner_time(ack.now),
-            self.inner_time(ack.sent),
-            ack.bytes,
-            ack.packet,
-            ack.app_limited,
-            rtt,
-        );
+        self.credit += 1.0 / self.share;
+        while self.credit >= 1.0 {
+            self.credit -= 1.0;
+            self.inner.on_ack(
+                ack.now,
+                ack.sent,
+                ack.bytes,
+                ack.packet,
+                ack.app_limited,
+                rtt,
+            );
+        }
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, max: Option<u64>) {
-        self.inner
-            .on_end_acks(self.inner_time(now), in_flight, app_limited, max);
+        self.inner.on_end_acks(now, in_flight, app_limited, max);
     }
 
     fn on_lost(&mut self, lost: &Lost) {
         let bytes = u16::try_from(lost.bytes).unwrap_or(u16::MAX);
-        let now = self.inner_time(lost.now);
-        self.inner.on_packet_lost(bytes, lost.packet, now);
+        self.inner.on_packet_lost(bytes, lost.packet, lost.now);
     }
 
     fn on_congestion(&mut self, event: &Congestion) {
         self.inner.on_congestion_event(
-            self.inner_time(event.now),
-            self.inner_time(event.sent),
+            event.now,
+            event.sent,
             event.is_persistent,
             event.is_ecn,
             event.lost_bytes,
             event.lost_packet_max,
         );
+    }
+
+    fn on_partner_congestion(&mut self, event: &Congestion) {
+        self.on_congestion(event);
     }
 
     fn on_spurious(&mut self) {
@@ -105,7 +93,6 @@ impl Control for Adapter {
     }
 
     fn set_share(&mut self, share: f64) {
-        self.since = [self.sent_at, self.inner_time(self.sent_at)];
         self.share = share.clamp(0.01, 1.0);
     }
 

@@ -6,8 +6,9 @@
 //! RFC 9002 §7: one decrease a round trip, nothing gained while the application is the limit, the smallest
 //! window on persistent congestion.
 //!
-//! In the steady state W ∝ (α/(β p))^(1/(k+l+1)) at loss rate p, so a share w of a flow is had by
-//! α' = α·w^(k+l+1).
+//! A share w is one of 1/w parts of a single flow with the window W/w: the parts decrease together
+//! ([`Control::on_partner_congestion`]), and each does w of what that flow does, so that α' = α·w^(k+1) and
+//! β' = β·w^(1−l).
 
 use std::time::Instant;
 
@@ -48,12 +49,12 @@ impl Binomial {
     }
 
     fn grow(&mut self, packets: f64) {
-        let config::Binomial { k, l, increase, .. } = self.parameters;
+        let config::Binomial { k, increase, .. } = self.parameters;
         let gained = if self.is_starting() {
             packets
         } else {
             // α/Wᵏ a round trip, in which W packets are acknowledged.
-            let increase = increase * self.share.powf(k + l + 1.0);
+            let increase = increase * self.share.powf(k + 1.0);
             increase / self.window.powf(k + 1.0) * packets
         };
         self.window = bounded(self.window + gained);
@@ -88,6 +89,7 @@ impl Control for Binomial {
         let left = if self.is_starting() {
             self.window / 2.0
         } else {
+            let decrease = decrease * self.share.powf(1.0 - l);
             self.window - decrease * self.window.powf(l)
         };
         self.threshold = bounded(left);
@@ -96,6 +98,10 @@ impl Control for Binomial {
         } else {
             self.threshold
         };
+    }
+
+    fn on_partner_congestion(&mut self, event: &Congestion) {
+        self.on_congestion(event);
     }
 
     fn on_spurious(&mut self) {
@@ -201,17 +207,22 @@ mod tests {
     }
 
     #[test]
-    fn half_a_share_grows_a_quarter_as_fast() {
-        let epoch = test_epoch();
-        let mut control = Binomial::new(config::Binomial::SQRT, 200_000, 1_000);
-        control.set_share(0.5);
-        lose(&mut control, epoch);
-        round(&mut control, epoch + Duration::from_secs(1));
-        assert!(
-            (control.window - 100.025).abs() < 1e-3,
-            "{}",
-            control.window
-        );
+    fn two_halves_grow_and_shrink_as_one() {
+        for parameters in [config::Binomial::SQRT, config::Binomial::IIAD] {
+            let epoch = test_epoch();
+            let mut one = Binomial::new(parameters, 200_000, 1_000);
+            let mut half = Binomial::new(parameters, 100_000, 1_000);
+            half.set_share(0.5);
+            for second in 0..20 {
+                let now = epoch + Duration::from_secs(second);
+                for control in [&mut one, &mut half] {
+                    round(control, now);
+                    lose(control, now);
+                }
+                let ratio = one.window / half.window;
+                assert!((ratio - 2.0).abs() < 0.02, "{ratio} after {second} s");
+            }
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub(super) struct Path {
     /// Between the first two times the application sends at the third, in bytes per second, at most.
     pub limited: (f64, f64, f64),
     pub goal: QueueGoal,
+    /// Below 1, the other parts of the flow send as much for each packet and lose at random as much of it.
     pub share: f64,
 }
 
@@ -192,6 +193,9 @@ impl Run<'_> {
                 pacing = most;
             }
             self.send(number, ack_s, app_limited);
+            if random.chance(self.path.loss * (1.0 / self.path.share - 1.0)) {
+                self.partner_lost();
+            }
             number += 1;
             next_send_s = next_send_s.max(self.now_s - 1e-3) + PACKET as f64 / pacing;
         }
@@ -217,6 +221,17 @@ impl Run<'_> {
         });
         let now = self.at(self.now_s);
         self.control.on_sent(now, PACKET as u16, number);
+    }
+
+    fn partner_lost(&mut self) {
+        self.control.on_partner_congestion(&Congestion {
+            now: self.at(self.now_s),
+            sent: self.at((self.now_s - self.rtt_smoothed_s).max(0.0)),
+            is_persistent: false,
+            is_ecn: false,
+            lost_bytes: PACKET,
+            lost_packet_max: 0,
+        });
     }
 
     fn acknowledge(&mut self) {

@@ -102,6 +102,9 @@ pub(crate) trait Control: Send + Sync + Debug {
     fn on_lost(&mut self, _lost: &Lost) {}
     /// A batch of losses, or an ECN mark, is a congestion event.
     fn on_congestion(&mut self, event: &Congestion);
+    /// A channel that is coupled with this one had a congestion event. Controllers that answer to losses decrease as
+    /// one; those that measure rates or delays see for themselves.
+    fn on_partner_congestion(&mut self, _event: &Congestion) {}
     /// The last congestion event was a mistake.
     fn on_spurious(&mut self) {}
     /// The sender had data but no room in the window.

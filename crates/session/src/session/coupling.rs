@@ -1,12 +1,13 @@
 //! Channels that share a bottleneck together take no more than one flow's share of it.
 //!
 //! Once a second, each channel is told its share: one over the number of channels that carry data and share its
-//! bottleneck, itself included. What a share does is the controller's business (`docs/congestion.md`).
+//! bottleneck, itself included. A congestion event of one is told to its partners at once, so that all answer to it
+//! as one flow would. What either does is the controller's business (`docs/congestion.md`).
 
 use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{ChannelId, Instant};
-use anabranch_channel::Endpoint;
+use anabranch_channel::{Channel, Endpoint};
 
 use super::Session;
 use crate::config::Coupling;
@@ -59,15 +60,12 @@ impl Couplings {
                 }
             }
         }
-        let lately = |id: ChannelId| self.sent.get(&id).map_or(0.0, |&(_, lately)| lately as f64);
+        let this = &*self;
+        let lately = |id: ChannelId| this.sent.get(&id).map_or(0.0, |&(_, lately)| lately as f64);
         let shares = channels.iter().map(|&(id, _)| {
             let partners = || {
-                let coupled = |other: ChannelId| {
-                    let pair = (id.min(other), id.max(other));
-                    self.found_at.contains_key(&pair)
-                };
                 let others = channels.iter().map(|&(other, _)| other);
-                others.filter(move |&other| other != id && coupled(other))
+                others.filter(move |&other| other != id && this.are_coupled(id, other))
             };
             let most = partners().map(lately).fold(lately(id), f64::max);
             let busy = partners().filter(|&other| lately(other) > IDLE * most);
@@ -77,7 +75,44 @@ impl Couplings {
     }
 }
 
+impl Couplings {
+    fn are_coupled(&self, one: ChannelId, other: ChannelId) -> bool {
+        let pair = (one.min(other), one.max(other));
+        self.found_at.contains_key(&pair)
+    }
+}
+
 impl Session {
+    /// Tells the partners of coupled channels of congestion events since the last call. O(channels), and nothing where none
+    /// is coupled.
+    pub(super) fn tell_partners(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        for index in 0..self.members.len() {
+            let member = &mut self.members[index];
+            if member.share == 1.0 {
+                member.congestion_told = None;
+                continue;
+            }
+            let id = member.id;
+            let Some(events) = endpoint.peek(id).map(Channel::congestion_events) else {
+                continue;
+            };
+            let is_new = member.congestion_told.is_some_and(|told| events > told);
+            member.congestion_told = Some(events);
+            if !is_new {
+                continue;
+            }
+            let partners = self.members.iter().filter(|partner| {
+                let is_other = partner.id != id && partner.share < 1.0;
+                is_other && self.couplings.are_coupled(id, partner.id)
+            });
+            for partner in partners {
+                if let Some(channel) = endpoint.channel(partner.id) {
+                    channel.partner_congested(now);
+                }
+            }
+        }
+    }
+
     /// Tells channels what share of a flow they may take.
     pub(super) fn couple(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if self.config.coupling == Coupling::Off || !self.couplings.is_due(now) {

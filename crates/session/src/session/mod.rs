@@ -107,6 +107,8 @@ pub(crate) struct Member {
     pub queue_goal: QueueGoal,
     /// The same of its share of a flow.
     pub share: f64,
+    /// Its congestion events that its partners were told of; kept while it is coupled.
+    pub congestion_told: Option<u64>,
     /// What the next byte on it costs.
     pub marginal: Marginal,
     pub collector: Collector,
@@ -131,6 +133,7 @@ impl Member {
             suspected: false,
             queue_goal: QueueGoal::default(),
             share: 1.0,
+            congestion_told: None,
             marginal: Marginal::FREE,
             collector: Collector::new(now),
             peer_report: None,

@@ -82,6 +82,7 @@ impl Session {
         let mut scratch = std::mem::take(&mut self.scratch);
         self.set_queue_goals(now, endpoint);
         self.couple(now, endpoint);
+        self.tell_partners(now, endpoint);
         if self.promises.is_changed() {
             scratch.streams.invalidate();
             self.hand_over_plan(now);

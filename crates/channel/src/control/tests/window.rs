@@ -98,7 +98,7 @@ fn a_phase_without_data_changes_nothing() {
     }
 }
 
-/// The share w multiplies the rate at a given loss.
+/// The share w multiplies the rate at a given loss of the whole flow.
 #[test]
 fn half_a_share_is_half_the_rate() {
     for controller in [AIMD, SQRT] {
