@@ -1,2 +1,17 @@
 //! The overlay as a graph: which ways a message should take, and how it is divided among them
 //! [Daemons §4, §5]. One algorithm a file; no clock, no sockets, no state but what the caller hands in.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`graph`] | nodes, measured links, paths |
+//! | [`mod@quickest`] | the path on which a message of a given size arrives first |
+//!
+//! A [`quickest::Finder`] is kept between calls: it holds the memory that searches work in.
+
+pub mod graph;
+pub mod quickest;
+
+pub use graph::{Builder, Estimate, Graph, Link, LinkIndex, Names, NodeIndex, Path};
+
+#[cfg(test)]
+mod testing;
