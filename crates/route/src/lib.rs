@@ -5,10 +5,12 @@
 //! |---|---|
 //! | [`graph`] | nodes, measured links, paths |
 //! | [`mod@quickest`] | the path on which a message of a given size arrives first |
+//! | [`mod@partition`] | how much of a message goes over each path, so that all finish together |
 //!
 //! A [`quickest::Finder`] is kept between calls: it holds the memory that searches work in.
 
 pub mod graph;
+pub mod partition;
 pub mod quickest;
 
 pub use graph::{Builder, Estimate, Graph, Link, LinkIndex, Names, NodeIndex, Path};
