@@ -5,11 +5,15 @@
 //! |---|---|
 //! | [`graph`] | nodes, measured links, paths |
 //! | [`mod@quickest`] | the path on which a message of a given size arrives first |
+//! | [`multiple`] | several paths on the residual graph |
 //! | [`mod@partition`] | how much of a message goes over each path, so that all finish together |
+//! | [`flow`] | what no set of paths can exceed: the maximum flow, and the quickest flow |
 //!
 //! A [`quickest::Finder`] is kept between calls: it holds the memory that searches work in.
 
+pub mod flow;
 pub mod graph;
+pub mod multiple;
 pub mod partition;
 pub mod quickest;
 

@@ -1,0 +1,280 @@
+//! Several paths for one message [Daemons §4, Figure 4, MQP].
+//!
+//! As published: find the quickest path, take its bandwidth from its links, and look again in what is left. Added are a
+//! limit on the number of paths, what relays have left for others, what is known of shared bottlenecks, and
+//! disjointness.
+//!
+//! [`Choice::Published`] asks at each step for the path on which the *whole* message would be quickest, although it is to carry a
+//! part only. [`Choice::Joint`] asks for the path that makes the whole earliest together with those chosen
+//! before; the first one is the same. It leaves out what does not help.
+
+use std::collections::BTreeSet;
+
+use anabranch_base::Rate;
+
+use crate::{
+    graph::{Graph, LinkIndex, NodeIndex, Path},
+    quickest::{Finder, Query, Target},
+};
+
+/// What the next path is to be best at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Choice {
+    /// Carrying the whole message alone [Daemons Figure 4].
+    Published,
+    /// Ending early together with the paths before; stops when no path helps any more.
+    #[default]
+    Joint,
+}
+
+/// What paths may not have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Disjoint {
+    /// They may share links and relays, as long as both have something left.
+    #[default]
+    No,
+    /// Links.
+    Links,
+    /// Links and relays: no single failure between source and sink stops two.
+    Relays,
+}
+
+/// Links that are known to share a bottleneck: together they carry no more than it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// The links; each counts once for every path over it.
+    pub links: Vec<LinkIndex>,
+    /// What they carry together.
+    pub bandwidth: Rate,
+}
+
+/// Which paths are wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Most paths.
+    pub paths_max: usize,
+    /// How the next path is chosen.
+    pub choice: Choice,
+    /// What paths may not have in common.
+    pub disjoint: Disjoint,
+    /// Whether to stop when there is no disjoint path left; otherwise, shared ones follow.
+    pub is_disjoint_only: bool,
+    /// Links that share bottlenecks; a link may be in several.
+    pub groups: &'a [Group],
+    /// Paths of less are not worth a channel, and the search ends with the first one.
+    pub bandwidth_min: Rate,
+}
+
+impl Default for Wanted<'_> {
+    /// Four paths, chosen together; any but those below 1 kbit/s.
+    fn default() -> Self {
+        Self {
+            paths_max: 4,
+            choice: Choice::default(),
+            disjoint: Disjoint::default(),
+            is_disjoint_only: false,
+            groups: &[],
+            bandwidth_min: Rate::from_kbps(1),
+        }
+    }
+}
+
+/// Several paths for one message, the quickest first. Each has the bandwidth that it takes from its
+/// links: they can be used together, with the whole of it each.
+///
+/// As many searches by [`Finder::quickest`] as there are paths, and one more; a relay's headroom counts once for
+/// each path over it. A path with several links of one group gets its part of the group only, and may
+/// then not be the best choice; one that would get nothing is tried again without the later of these links.
+///
+/// # Panics
+/// As [`Finder::quickest`]; a group with a link that is not in the graph.
+pub fn paths(
+    finder: &mut Finder,
+    graph: &Graph,
+    query: &Query<'_>,
+    wanted: &Wanted<'_>,
+) -> Vec<Path> {
+    let mut paths = Vec::new();
+    if query.from == query.to {
+        return paths;
+    }
+    let mut residual = Residual::new(finder, graph, query, wanted.groups);
+    let mut disjoint = wanted.disjoint;
+    let mut target = Target::message(query.bytes);
+    while paths.len() < wanted.paths_max {
+        let goal = match wanted.choice {
+            Choice::Published => Target::message(query.bytes),
+            Choice::Joint => target,
+        };
+        residual.offer(finder, disjoint);
+        let found = finder.search().best(graph, query, goal);
+        if !found {
+            if disjoint == Disjoint::No || wanted.is_disjoint_only {
+                break;
+            }
+            disjoint = Disjoint::No;
+            continue;
+        }
+        let path = finder.path();
+        let part = residual.part(&path);
+        let is_worth = part >= wanted.bandwidth_min.max(Rate::from_bps(1))
+            && goal.time_with(part.as_bps(), nanos(&path)) < goal.time();
+        if !is_worth {
+            // A group that the path crosses twice leaves less of it than was searched for.
+            if part < path.bandwidth && residual.part_ways(&path) {
+                continue;
+            }
+            break;
+        }
+        let path = Path {
+            bandwidth: part,
+            ..path
+        };
+        residual.take(graph, &path);
+        target.choose(path.bandwidth.as_bps(), nanos(&path));
+        paths.push(path);
+    }
+    paths
+}
+
+fn nanos(path: &Path) -> u64 {
+    u64::try_from(path.delay_min.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What is left of links, groups and relays.
+struct Residual {
+    links: Vec<u64>,
+    /// By group.
+    groups: Vec<u64>,
+    /// By node; none when relays are not limited.
+    headroom: Vec<u64>,
+    /// Where each link leads, if that is a relay.
+    relay: Vec<Option<NodeIndex>>,
+    /// Pairs of a link and a group that it is in.
+    members: Vec<(LinkIndex, usize)>,
+    used_links: BTreeSet<LinkIndex>,
+    used_relays: BTreeSet<NodeIndex>,
+}
+
+impl Residual {
+    fn new(finder: &mut Finder, graph: &Graph, query: &Query<'_>, groups: &[Group]) -> Self {
+        let search = finder.search();
+        search.prepare(graph, query);
+        let headroom = query.limits.headroom.unwrap_or(&[]);
+        let members = groups.iter().zip(0..).flat_map(|(group, number)| {
+            let links = group.links.iter();
+            links.map(move |&link| (link, number))
+        });
+        let relay = graph
+            .links()
+            .iter()
+            .map(|link| (link.to != query.to).then_some(link.to));
+        let links = search.usable.iter().zip(0..).map(|(&usable, link)| {
+            // Headroom is kept apart; a link that may not be used at all stays so.
+            if usable == 0 {
+                0
+            } else {
+                graph.bandwidth_bps(link)
+            }
+        });
+        Self {
+            links: links.collect(),
+            groups: groups
+                .iter()
+                .map(|group| group.bandwidth.as_bps())
+                .collect(),
+            headroom: headroom.iter().map(|rate| rate.as_bps()).collect(),
+            relay: relay.collect(),
+            members: members.collect(),
+            used_links: BTreeSet::new(),
+            used_relays: BTreeSet::new(),
+        }
+    }
+
+    /// Tells the finder what is left.
+    fn offer(&self, finder: &mut Finder, disjoint: Disjoint) {
+        let usable = &mut finder.search().usable;
+        usable.clone_from(&self.links);
+        for (usable, relay) in usable.iter_mut().zip(&self.relay) {
+            let Some(relay) = relay else { continue };
+            if let Some(&headroom) = self.headroom.get(relay.at()) {
+                *usable = headroom.min(*usable);
+            }
+            if disjoint == Disjoint::Relays && self.used_relays.contains(relay) {
+                *usable = 0;
+            }
+        }
+        for &(link, group) in &self.members {
+            usable[link.at()] = usable[link.at()].min(self.groups[group]);
+        }
+        if disjoint != Disjoint::No {
+            for link in &self.used_links {
+                usable[link.at()] = 0;
+            }
+        }
+    }
+
+    /// What is left to a path, groups that it crosses more than once included.
+    fn part(&self, path: &Path) -> Rate {
+        let parts = self.groups.iter().zip(0..).map(|(&left, group)| {
+            let crossings = self.crossings(path, group).max(1);
+            if crossings > 1 {
+                left / crossings
+            } else {
+                u64::MAX
+            }
+        });
+        let least = parts.min().unwrap_or(u64::MAX);
+        path.bandwidth.min(Rate::from_bps(least))
+    }
+
+    /// Takes away the later links of groups that a path crosses more than once; whether there were any.
+    fn part_ways(&mut self, path: &Path) -> bool {
+        let mut is_parted = false;
+        for group in 0..self.groups.len() {
+            let is_member = |link: &&LinkIndex| self.members.contains(&(**link, group));
+            let later: Vec<LinkIndex> = path
+                .links
+                .iter()
+                .filter(is_member)
+                .skip(1)
+                .copied()
+                .collect();
+            for link in later {
+                self.links[link.at()] = 0;
+                is_parted = true;
+            }
+        }
+        is_parted
+    }
+
+    /// How many links of the path are in a group.
+    fn crossings(&self, path: &Path, group: usize) -> u64 {
+        let members = self.members.iter().filter(|(_, number)| *number == group);
+        members
+            .filter(|(link, _)| path.links.contains(link))
+            .count() as u64
+    }
+
+    /// A path takes its bandwidth [Daemons Figure 4].
+    fn take(&mut self, graph: &Graph, path: &Path) {
+        let bps = path.bandwidth.as_bps();
+        for link in &path.links {
+            self.links[link.at()] = self.links[link.at()].saturating_sub(bps);
+            self.used_links.insert(*link);
+        }
+        for relay in path.relays(graph) {
+            if let Some(headroom) = self.headroom.get_mut(relay.at()) {
+                *headroom = headroom.saturating_sub(bps);
+            }
+            self.used_relays.insert(relay);
+        }
+        for number in 0..self.groups.len() {
+            let taken = bps.saturating_mul(self.crossings(path, number));
+            self.groups[number] = self.groups[number].saturating_sub(taken);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
