@@ -37,6 +37,7 @@ pub mod calibration;
 pub mod channels;
 pub mod corpus;
 pub mod coupling;
+pub mod daemons;
 mod experiment;
 pub mod fgs;
 pub mod future;
@@ -86,4 +87,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
     telemedicine::EXPERIMENT,
     verb::EXPERIMENT,
     coupling::EXPERIMENT,
+    daemons::TABLE1,
+    daemons::FIG6,
 ];

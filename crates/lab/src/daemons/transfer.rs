@@ -1,0 +1,88 @@
+//! One message, from one site to another, in one of several ways.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, Seed};
+use anabranch_session::{AllowList, Config, Controller};
+use anabranch_sim::{
+    Hop, World,
+    apps::{Load, Receiver, Sender},
+    topology::Topology,
+};
+
+/// Messages are cut into ADUs of so many bytes; shares are rounded to them.
+const ADU_BYTES: u64 = 10_000;
+/// Sessions are there so long before the message.
+const AHEAD: Duration = Duration::from_secs(2);
+/// A message that takes longer is given up.
+const GIVEN_UP: Duration = Duration::from_secs(3_600);
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A session, and what of the message it carries.
+pub(super) struct Part<'a> {
+    /// The sites that each of its channels visits.
+    pub(super) ways: Vec<&'a [&'static str]>,
+    pub(super) bytes: u64,
+}
+
+/// How long it takes from handing the message over at `start` to its complete arrival; `None` if it does not arrive.
+pub(super) fn run(
+    topology: &Topology,
+    controller: Controller,
+    parts: &[Part<'_>],
+    start: Duration,
+    seed: Seed,
+) -> Option<Duration> {
+    let begin = Instant::EPOCH + start;
+    let mut config = Config::default();
+    config.channel.controller = controller;
+    let mut world = World::new(seed);
+    let mut ends = Vec::new();
+    for part in parts {
+        let adus = (part.bytes + ADU_BYTES / 2) / ADU_BYTES;
+        let load = Load {
+            adu_bytes: ADU_BYTES as usize,
+            adus,
+            start: begin,
+            ..Load::bulk(0)
+        };
+        let sender = world.nodes();
+        let app = Sender::new(World::node_id(sender + 1), vec![load]);
+        world.add_node(config.clone(), AllowList::default(), app);
+        let allowed = AllowList::of([World::node_id(sender)]);
+        world.add_node(config.clone(), allowed, Receiver::new());
+        // Nothing to wait for where a share is nothing.
+        ends.push(([sender, sender + 1], adus > 0));
+    }
+    let laid = topology.lay(&mut world).ok()?;
+    for (&(nodes, _), part) in ends.iter().zip(parts) {
+        let mut links = Vec::new();
+        for way in &part.ways {
+            let hops = laid.way(way).ok()?;
+            let route = world.add_route(nodes, &hops, &Hop::reversed(&hops));
+            links.push(world.route_link(nodes[0], route));
+        }
+        let at = begin - AHEAD;
+        world.app::<Sender>(nodes[0]).dial(at, links);
+        world.with_node(nodes[0], |_| ());
+    }
+    world.run_until(begin);
+    let is_done = |world: &mut World| {
+        let mut parts = ends.iter().filter(|(_, has_load)| *has_load);
+        parts.all(|&([_, receiver], _)| {
+            let books = &world.app::<Receiver>(receiver).books;
+            books.values().any(|book| book.finished)
+        })
+    };
+    while !is_done(&mut world) {
+        if world.now().since(begin) > GIVEN_UP {
+            return None;
+        }
+        world.run_for(LOOK);
+    }
+    let last = ends.iter().filter_map(|&([_, receiver], _)| {
+        let books = &world.app::<Receiver>(receiver).books;
+        books.values().filter_map(|book| book.last_at).max()
+    });
+    Some(last.max()?.since(begin))
+}
