@@ -8,11 +8,15 @@
 //! | [`multiple`] | several paths on the residual graph |
 //! | [`mod@partition`] | how much of a message goes over each path, so that all finish together |
 //! | [`flow`] | what no set of paths can exceed: the maximum flow, and the quickest flow |
+//! | [`decline`] | whether a link has become markedly worse |
+//! | [`hysteresis`] | when to change routes |
 //!
 //! A [`quickest::Finder`] is kept between calls: it holds the memory that searches work in.
 
+pub mod decline;
 pub mod flow;
 pub mod graph;
+pub mod hysteresis;
 pub mod multiple;
 pub mod partition;
 pub mod quickest;

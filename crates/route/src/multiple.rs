@@ -137,6 +137,34 @@ pub fn paths(
     paths
 }
 
+/// The same paths by other estimates: each with what the graph leaves to it after those before, and its delay; rate
+/// zero for one that cannot be used. For judging routes in use beside new ones.
+///
+/// # Panics
+/// As [`paths`]; a path that is not of this graph.
+pub fn again(
+    finder: &mut Finder,
+    graph: &Graph,
+    query: &Query<'_>,
+    wanted: &Wanted<'_>,
+    paths: &[Path],
+) -> Vec<Path> {
+    let mut residual = Residual::new(finder, graph, query, wanted.groups);
+    let judge = |path: &Path| {
+        residual.offer(finder, Disjoint::No);
+        let usable = &finder.search().usable;
+        let least_bps = path.links.iter().map(|link| usable[link.at()]).min();
+        let mut path = Path {
+            bandwidth: Rate::from_bps(least_bps.unwrap_or(0)),
+            ..graph.path(&path.links)
+        };
+        path.bandwidth = residual.part(&path);
+        residual.take(graph, &path);
+        path
+    };
+    paths.iter().map(judge).collect()
+}
+
 fn nanos(path: &Path) -> u64 {
     u64::try_from(path.delay_min.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -181,6 +181,8 @@ proptest! {
                 let taken = over(&|path| path.links.iter().filter(|link| group.links.contains(link)).count());
                 prop_assert!(taken <= group.bandwidth.as_bps());
             }
+            // Nothing has changed.
+            prop_assert_eq!(&again(&mut Finder::new(), &graph, &query, &wanted, &found), &found);
             let legs: Vec<Leg> = found.iter().map(Leg::from).collect();
             let ends: Vec<_> = (1..=legs.len()).map(|count| finish(&legs[..count], bytes)).collect();
             if choice == Choice::Joint {

@@ -1,0 +1,137 @@
+//! Whether a link has become markedly worse than it used to be, told from the noise of its estimates.
+
+use std::time::Duration;
+
+use anabranch_base::Instant;
+
+/// When a link counts as degraded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Config {
+    /// How many times longer than usual a message must take; above 1.
+    pub factor: f64,
+    /// Estimates in sequence that must say so; at least 1.
+    pub estimates: u32,
+    /// What is usual is averaged over about this time.
+    pub memory: Duration,
+    /// A link that has been degraded for so long is no longer so: it has become usual.
+    pub patience: Duration,
+}
+
+impl Default for Config {
+    /// For estimates every 0.5 to 1 s with errors of up to 20 %, at which a message takes at most
+    /// 1.25 times as long: degraded from 1.6 times on, twice in sequence.
+    fn default() -> Self {
+        Self {
+            factor: 1.6,
+            estimates: 2,
+            memory: Duration::from_secs(20),
+            patience: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Watches one link, or one path. What is usual is the mean of the logarithm of the times while it is not
+/// degraded. `observe`: O(1).
+#[derive(Debug, Clone)]
+pub struct Decline {
+    config: Config,
+    /// Logarithm of the usual time in seconds, and when it was last averaged.
+    usual: Option<(f64, Instant)>,
+    /// Estimates in sequence that said that it takes too long, and when the first came.
+    slow: Option<(u32, Instant)>,
+}
+
+/// Shorter times are not told apart: 1 µs.
+const TIME_MIN_S: f64 = 1e-6;
+
+impl Decline {
+    /// Nothing is known yet.
+    pub const fn new(config: Config) -> Self {
+        Self {
+            config,
+            usual: None,
+            slow: None,
+        }
+    }
+
+    /// Takes a new estimate: how long a typical message takes. Whether the link is degraded.
+    pub fn observe(&mut self, now: Instant, time: Duration) -> bool {
+        let log = time.as_secs_f64().max(TIME_MIN_S).ln();
+        let Some((usual, since)) = &mut self.usual else {
+            self.usual = Some((log, now));
+            return false;
+        };
+        if log - *usual > self.config.factor.ln() {
+            let (count, first) = self.slow.unwrap_or((0, now));
+            if now.since(first) < self.config.patience {
+                self.slow = Some((count.saturating_add(1), first));
+                return self.is_degraded();
+            }
+            *usual = log;
+        } else {
+            let share = now.since(*since).as_secs_f64() / self.config.memory.as_secs_f64();
+            *usual += (log - *usual) * (1.0 - (-share).exp()).clamp(0.0, 1.0);
+        }
+        *since = now;
+        self.slow = None;
+        false
+    }
+
+    /// Whether the last estimates said so.
+    pub fn is_degraded(&self) -> bool {
+        self.slow
+            .is_some_and(|(count, _)| count >= self.config.estimates)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_base::Seed;
+
+    fn at(seconds: f64) -> Instant {
+        Instant::EPOCH + Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn a_third_is_seen_with_the_second_estimate() {
+        let mut link = Decline::new(Config::default());
+        for step in 0..30 {
+            assert!(!link.observe(at(f64::from(step)), Duration::from_secs(1)));
+        }
+        assert!(!link.observe(at(30.0), Duration::from_secs(3)));
+        assert!(link.observe(at(31.0), Duration::from_secs(3)));
+        assert!(link.is_degraded());
+        assert!(
+            !link.observe(at(32.0), Duration::from_secs(1)),
+            "it is back"
+        );
+        for step in 40..100 {
+            link.observe(at(f64::from(step)), Duration::from_secs(3));
+        }
+        assert!(link.is_degraded());
+        assert!(
+            !link.observe(at(101.0), Duration::from_secs(3)),
+            "usual by now"
+        );
+    }
+
+    /// A day of estimates with errors of ±20 %, uniform, and normal of the same deviation.
+    #[test]
+    fn noise_is_no_decline() {
+        for is_normal in [false, true] {
+            let mut random = Seed(3).stream("noise");
+            let mut link = Decline::new(Config::default());
+            let alarms = (0..86_400).filter(|&step| {
+                let error = if is_normal {
+                    random.normal(0.0, 0.2 / 3f64.sqrt())
+                } else {
+                    random.uniform(-0.2, 0.2)
+                };
+                let time = Duration::from_secs_f64(1.0 / (1.0 + error.max(-0.9)));
+                link.observe(at(f64::from(step)), time)
+            });
+            assert_eq!(alarms.count(), 0);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! When to change from the routes in use to better ones, so that routes do not flap.
+//!
+//! Estimates are noisy, and the best of many noisy candidates looks better than it is. So a change for the better
+//! needs a gain that lasts: candidates are followed one by one, each starts with no gain at all, its gain (the logarithm of
+//! the ratio of times) is averaged, and must stay above a threshold for some time. The threshold is higher where the estimates
+//! say that they know little, and the time longer after recent changes. Failures and marked declines
+//! ([`crate::decline`]) do not wait.
+
+use std::time::Duration;
+
+use anabranch_base::Instant;
+
+/// What is expected of routes now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    /// How long a typical message takes.
+    pub time: Duration,
+    /// Standard error of the time relative to it; 0 when it is not known.
+    pub error: f64,
+}
+
+/// How the routes in use are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// As usual.
+    Fine,
+    /// One of their links has markedly declined.
+    Degraded,
+    /// One of their links or relays has failed.
+    Failed,
+}
+
+/// Why routes change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// There were none.
+    First,
+    /// Those in use have failed.
+    Failed,
+    /// Those in use have declined, and the others are better now.
+    Degraded,
+    /// The others have been better for long enough.
+    Better,
+}
+
+/// When to change.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Config {
+    /// Gain for which a change is worth it: 0.15 is a message in 1/1.15 of the time.
+    pub gain_min: f64,
+    /// Standard errors of the estimates by which the gain must exceed that.
+    pub errors: f64,
+    /// A gain is averaged over about this time.
+    pub smoothing: Duration,
+    /// How long the averaged gain must last.
+    pub hold: Duration,
+    /// Least time between a change and the next one for the better. Doubles, as `hold` does, with each change for the
+    /// better, up to eightfold, and halves again with every `calm` without one.
+    pub pause: Duration,
+    /// See `pause`.
+    pub calm: Duration,
+    /// Gain for which routes that have declined are left.
+    pub urgent_gain_min: f64,
+    /// Least time between a change and the next one because of a decline.
+    pub urgent_pause: Duration,
+}
+
+impl Default for Config {
+    /// For estimates every 0.5 to 1 s with errors of up to 20 %.
+    fn default() -> Self {
+        Self {
+            gain_min: 0.15,
+            errors: 0.5,
+            smoothing: Duration::from_secs(4),
+            hold: Duration::from_secs(8),
+            pause: Duration::from_secs(10),
+            calm: Duration::from_secs(60),
+            urgent_gain_min: 0.15,
+            urgent_pause: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Candidates followed at a time; the one of least gain makes room for a new one.
+pub const CANDIDATES_MAX: usize = 4;
+/// Longest that `hold` and `pause` grow to, in doublings.
+const DOUBLINGS_MAX: u32 = 3;
+
+/// A candidate, and how it has fared.
+#[derive(Debug, Clone)]
+struct Candidate<R> {
+    routes: R,
+    /// Averaged ln(time of those in use / its time).
+    gain: f64,
+    seen: Instant,
+    /// Since when the gain has been high enough.
+    since: Option<Instant>,
+}
+
+/// Keeps routes of type `R` (the paths of one destination, say) in use until others are worth the change.
+#[derive(Debug, Clone)]
+pub struct Keeper<R> {
+    config: Config,
+    current: Option<R>,
+    candidates: Vec<Candidate<R>>,
+    /// The last change of any kind.
+    changed: Instant,
+    /// The last change for the better, and how many doublings were in force after it.
+    settled: Option<(Instant, u32)>,
+}
+
+impl<R: Clone + PartialEq> Keeper<R> {
+    /// No routes yet.
+    pub const fn new(config: Config) -> Self {
+        Self {
+            config,
+            current: None,
+            candidates: Vec::new(),
+            changed: Instant::EPOCH,
+            settled: None,
+        }
+    }
+
+    /// The routes in use.
+    pub const fn current(&self) -> Option<&R> {
+        self.current.as_ref()
+    }
+
+    /// Looks again, after new estimates; `best` are the best routes by these, and `cost` says what any routes
+    /// cost by these (`None`: they cannot be used). Returns why routes have changed to `best`, or to one that was
+    /// best before. To be called with every round of estimates: what is averaged is what is seen here. Calls `cost` up to
+    /// [`CANDIDATES_MAX`] + 2 times.
+    pub fn consider(
+        &mut self,
+        now: Instant,
+        health: Health,
+        best: &R,
+        mut cost: impl FnMut(&R) -> Option<Cost>,
+    ) -> Option<Reason> {
+        let offered = cost(best)?;
+        let Some(current) = self.current.clone() else {
+            return Some(self.change(now, best.clone(), Reason::First));
+        };
+        let used = cost(&current);
+        let Some(used) = used.filter(|_| health != Health::Failed) else {
+            // Failed, and nothing else to be had: estimates are late, and what fails is retried elsewhere.
+            return (current != *best).then(|| self.change(now, best.clone(), Reason::Failed));
+        };
+        if health == Health::Degraded
+            && current != *best
+            && gain(&used, &offered) >= self.config.urgent_gain_min.ln_1p()
+            && now.since(self.changed) >= self.config.urgent_pause
+        {
+            return Some(self.change(now, best.clone(), Reason::Degraded));
+        }
+        if current != *best {
+            self.follow(now, best);
+        }
+        let doublings = self.doublings(now);
+        let mut winner: Option<(f64, usize)> = None;
+        let config = self.config;
+        self.candidates.retain_mut(|candidate| {
+            let Some(offered) = cost(&candidate.routes) else {
+                return false;
+            };
+            candidate.observe(now, &config, &used, &offered);
+            true
+        });
+        for (at, candidate) in self.candidates.iter().enumerate() {
+            let hold = config.hold * 2u32.pow(doublings);
+            let is_held = candidate
+                .since
+                .is_some_and(|since| now.since(since) >= hold);
+            if is_held && winner.is_none_or(|(gain, _)| candidate.gain > gain) {
+                winner = Some((candidate.gain, at));
+            }
+        }
+        let (_, at) = winner?;
+        if now.since(self.changed) < config.pause * 2u32.pow(doublings) {
+            return None;
+        }
+        let routes = self.candidates.swap_remove(at).routes;
+        self.settled = Some((now, (doublings + 1).min(DOUBLINGS_MAX)));
+        Some(self.change(now, routes, Reason::Better))
+    }
+
+    fn change(&mut self, now: Instant, routes: R, reason: Reason) -> Reason {
+        self.current = Some(routes);
+        self.candidates.clear();
+        self.changed = now;
+        reason
+    }
+
+    fn follow(&mut self, now: Instant, best: &R) {
+        if self.candidates.iter().any(|known| known.routes == *best) {
+            return;
+        }
+        if self.candidates.len() == CANDIDATES_MAX {
+            let least = (0..CANDIDATES_MAX)
+                .min_by(|&a, &b| self.candidates[a].gain.total_cmp(&self.candidates[b].gain));
+            self.candidates.remove(least.unwrap_or(0));
+        }
+        self.candidates.push(Candidate {
+            routes: best.clone(),
+            gain: 0.0,
+            seen: now,
+            since: None,
+        });
+    }
+
+    /// Doublings in force.
+    fn doublings(&self, now: Instant) -> u32 {
+        self.settled.map_or(0, |(at, doublings)| {
+            let calm = self.config.calm.as_secs_f64().max(1e-3);
+            let halvings = (now.since(at).as_secs_f64() / calm) as u32;
+            doublings.saturating_sub(halvings)
+        })
+    }
+}
+
+impl<R> Candidate<R> {
+    fn observe(&mut self, now: Instant, config: &Config, used: &Cost, offered: &Cost) {
+        let elapsed = now.since(self.seen).as_secs_f64();
+        let share = 1.0 - (-elapsed / config.smoothing.as_secs_f64().max(1e-3)).exp();
+        self.gain += (gain(used, offered) - self.gain) * share;
+        self.seen = now;
+        let needed = config.gain_min.ln_1p() + config.errors * used.error.hypot(offered.error);
+        if self.gain >= needed {
+            self.since.get_or_insert(now);
+        } else {
+            self.since = None;
+        }
+    }
+}
+
+/// ln(time in use / time offered): above 0 where the offer is better.
+fn gain(used: &Cost, offered: &Cost) -> f64 {
+    let seconds = |cost: &Cost| cost.time.as_secs_f64().max(1e-9);
+    (seconds(used) / seconds(offered)).ln()
+}
+
+#[cfg(test)]
+mod tests;
