@@ -1,4 +1,25 @@
 //! The overlay: a small set of nodes that know each other by key, measure the links between them and
 //! carry each other's packets [Daemons §2].
 //!
-//! Sans-IO: what arrives goes in with the time, what should be done comes out.
+//! Sans-IO: what arrives goes in with the time, what should be done comes out. An [`Agent`] is one node's part
+//! of the overlay; it speaks to other members through sessions that its host keeps, and never sees an
+//! address except as data. It is no router: it says which ways are good, and the host opens circuits.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`agent`] | [`Agent`]: inputs, outputs, views |
+//! | [`members`] | the table of members and the ring that says who watches whom |
+//! | [`wire`] | messages: records, claims, digests (`spec/overlay.md`) |
+//! | [`keys`] | [`Keys`]: signatures, which the host makes and checks |
+//! | [`config`] | [`Config`] |
+
+pub mod agent;
+pub mod config;
+pub mod keys;
+pub mod members;
+pub mod wire;
+
+pub use agent::{Agent, Event, MemberView, Output, Refused, UnknownMember};
+pub use config::{Config, ConfigError, Member};
+pub use keys::{FakeKeys, Keys};
+pub use members::State;

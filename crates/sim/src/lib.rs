@@ -19,6 +19,7 @@
 //! | [`topology`] | networks by name, and the papers' testbeds |
 //! | [`log`] | the packet log, for people and for comparing runs |
 //! | [`epoch`] | the one place that reads a clock, for QUIC's sake |
+//! | [`overlay`] | overlay agents by the thousand, messages between them without the engine |
 //! | [`storm`] | random worlds with faults, and the checkers of what must hold in all of them |
 
 pub mod app;
@@ -27,6 +28,7 @@ pub mod epoch;
 pub mod flow;
 pub mod log;
 pub mod network;
+pub mod overlay;
 pub mod storm;
 pub mod topology;
 pub mod world;

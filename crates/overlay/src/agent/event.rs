@@ -1,0 +1,90 @@
+//! What an agent says to its host.
+
+use std::time::Duration;
+
+use anabranch_base::NodeId;
+
+use crate::members::State;
+
+/// What the host should do.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Output {
+    /// Have a session with this member, and say whether it came up; nothing to do when there is one.
+    Connect(NodeId),
+    /// The session with this member is no longer needed here.
+    Disconnect(NodeId),
+    /// Send the message over the session with `to`, on the unreliable stream of the overlay. Dropping it is
+    /// no harm.
+    Send {
+        /// To whom.
+        to: NodeId,
+        /// At most [`crate::wire::MESSAGE_BYTES_MAX`].
+        bytes: Vec<u8>,
+    },
+    /// Something changed.
+    Event(Event),
+}
+
+/// What changed.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A member came, or came back.
+    Joined(NodeId),
+    /// A member is claimed to be silent.
+    Suspected(NodeId),
+    /// A member answered the claim that it is silent.
+    Cleared(NodeId),
+    /// A member did not answer the claim that it is silent.
+    Died(NodeId),
+    /// A member said goodbye.
+    Left(NodeId),
+}
+
+impl Event {
+    pub(super) fn of_change(node: NodeId, before: State, after: State) -> Option<Self> {
+        match (before, after) {
+            (State::Suspect, State::Alive) => Some(Self::Cleared(node)),
+            (_, State::Alive) => Some(Self::Joined(node)),
+            (State::Alive, State::Suspect) => Some(Self::Suspected(node)),
+            (State::Alive | State::Suspect, State::Down) => Some(Self::Died(node)),
+            (State::Alive | State::Suspect, State::Left) => Some(Self::Left(node)),
+            _ => None,
+        }
+    }
+}
+
+/// One member, as this node sees it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MemberView {
+    /// Who.
+    pub node: NodeId,
+    /// How it is.
+    pub state: State,
+    /// Version of its record, 0 when there is none.
+    pub version: u64,
+    /// Age of its record; `None` when there is none.
+    pub record_age: Option<Duration>,
+    /// Time since it last said anything to this node itself; `None`: never.
+    pub heard: Option<Duration>,
+    /// Whether there is a session with it.
+    pub has_session: bool,
+}
+
+/// What was not believed, in messages, records or claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Refused {
+    /// Of or about nodes that are not on the list.
+    pub strangers: u64,
+    /// Messages that no node sends.
+    pub malformed: u64,
+    /// Signatures that do not hold.
+    pub forged: u64,
+    /// Older than what is known.
+    pub stale: u64,
+    /// Validly signed, but out of range.
+    pub absurd: u64,
+    /// More than a member may say in a time, or claims of one that was wrong too often.
+    pub excess: u64,
+}

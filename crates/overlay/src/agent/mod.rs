@@ -1,0 +1,292 @@
+//! One node's part in the overlay.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod` | [`Agent`]: what goes in, what comes out, what can be looked at |
+//! | `event` | [`Output`], [`Event`], views |
+//! | `peer` | what is known of the session with one member |
+//! | `sessions` | with whom a session is wanted |
+//! | `receive` | messages from members, frame by frame |
+//! | `spread` | how records and claims travel: pushed along a tree, repaired by digests |
+//! | `watch` | the tick: heartbeats, accusations, what has run out |
+//! | `publish` | this node's own record |
+
+mod event;
+mod peer;
+mod publish;
+mod receive;
+mod sessions;
+mod spread;
+mod watch;
+
+use std::{collections::VecDeque, time::Duration};
+
+use anabranch_base::{Instant, NodeId, Random, Seed};
+
+pub use event::{Event, MemberView, Output, Refused};
+
+use crate::{
+    config::{Config, ConfigError, Member},
+    keys::Keys,
+    members::{Roster, State},
+    wire::{Record, record},
+};
+use peer::Peer;
+use publish::Own;
+
+/// One node's part in the overlay: who else is in it, what everybody's links can do, which ways to take.
+///
+/// Sans-IO. The host hands in what happened, with the time, and then takes [`Output`]s until there are none:
+///
+/// ```text
+///   message from a member ──► handle_message ──┐
+///   session up or down    ──► handle_session ──┼──► poll_output until None: send, connect, tell
+///   timer                 ──► handle_timeout ──┘    poll_timeout: arm the timer
+/// ```
+///
+/// Between two members there is, on demand, one authenticated session; the agent says when it needs one
+/// ([`Output::Connect`]) and no longer does. So the agent knows who speaks, and no message of a stranger
+/// reaches it.
+pub struct Agent {
+    config: Config,
+    keys: Box<dyn Keys>,
+    roster: Roster,
+    /// By the member's place in the roster.
+    peers: Vec<Peer>,
+    /// Members with whom the ring wants a session, in the ring's order: those it monitors first.
+    neighbours: Vec<usize>,
+    own: Own,
+    outputs: VecDeque<Output>,
+    /// Members for whom frames are queued.
+    unsent: Vec<usize>,
+    random: Random,
+    refused: Refused,
+    has_left: bool,
+    /// Members came or went since the neighbours were chosen.
+    is_ring_stale: bool,
+    /// States before the present input, to tell the host what changed.
+    shown: Vec<State>,
+    started_at: Instant,
+    next_tick: Instant,
+    next_beat: Instant,
+    next_search: Instant,
+    search_gap: Duration,
+    /// When a digest may be sent again, to whomever.
+    next_digest: Instant,
+}
+
+/// Ticks in a heartbeat.
+const TICKS: u32 = 4;
+
+impl Agent {
+    /// The agent of node `me`, in the overlay of `members` (with or without `me`): the configured list. Nobody
+    /// else ever enters. `seed` spreads timers and choices.
+    ///
+    /// # Errors
+    /// A setting outside its range; two members whose keys begin alike.
+    pub fn new(
+        config: Config,
+        me: NodeId,
+        members: &[Member],
+        keys: Box<dyn Keys>,
+        seed: Seed,
+        now: Instant,
+    ) -> Result<Self, ConfigError> {
+        config.check()?;
+        let roster = Roster::new(me, members)?;
+        let mut random = seed.stream("agent");
+        let tick = config.heartbeat / TICKS;
+        let count = roster.len();
+        let phase = config.heartbeat.mul_f64(random.unit());
+        let own = Own::new(
+            config.version,
+            config.addresses.clone(),
+            config.routing.relays,
+        );
+        let mut agent = Self {
+            peers: vec![Peer::default(); count],
+            neighbours: Vec::new(),
+            own,
+            outputs: VecDeque::new(),
+            unsent: Vec::new(),
+            refused: Refused::default(),
+            has_left: false,
+            is_ring_stale: true,
+            shown: vec![State::Unknown; count],
+            started_at: now,
+            next_tick: now + tick.mul_f64(random.unit()),
+            next_beat: now + phase,
+            next_search: now,
+            search_gap: config.heartbeat,
+            next_digest: now,
+            random,
+            config,
+            keys,
+            roster,
+        };
+        agent.publish(now);
+        agent.settle(now);
+        Ok(agent)
+    }
+
+    /// Names a member that lives, to join through. The agent finds one by itself too, in the order of
+    /// the seeds and then at random.
+    ///
+    /// # Errors
+    /// [`UnknownMember`] when `via` is not on the list.
+    pub fn join(&mut self, via: NodeId, now: Instant) -> Result<(), UnknownMember> {
+        let at = self.roster.find(&via).ok_or(UnknownMember)?;
+        self.dial(at, now);
+        Ok(())
+    }
+
+    /// Says goodbye. The farewell is among the next outputs; after that, nothing more comes.
+    pub fn leave(&mut self, now: Instant) {
+        if !self.has_left {
+            self.publish_farewell(now);
+            self.has_left = true;
+        }
+    }
+
+    /// Takes a message of `from`, with whom the host has an authenticated session. What cannot be believed
+    /// is counted ([`Self::refused`]) and dropped.
+    pub fn handle_message(&mut self, from: &NodeId, message: &[u8], now: Instant) {
+        if self.has_left {
+            return;
+        }
+        match self.roster.find(from).filter(|&at| at != self.roster.me) {
+            Some(at) => self.receive(at, message, now),
+            None => self.refused.strangers += 1,
+        }
+        self.settle(now);
+    }
+
+    /// Takes that the session with `peer` is up, whoever began it, or that it is down, or could not be
+    /// had.
+    pub fn handle_session(&mut self, peer: &NodeId, is_up: bool, now: Instant) {
+        if self.has_left {
+            return;
+        }
+        match self.roster.find(peer).filter(|&at| at != self.roster.me) {
+            Some(at) if is_up => self.session_up(at, now),
+            Some(at) => self.session_down(at, now),
+            None => self.refused.strangers += 1,
+        }
+        self.settle(now);
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.has_left || now < self.next_tick {
+            return;
+        }
+        self.next_tick = now + self.config.heartbeat / TICKS;
+        self.tick(now);
+        self.settle(now);
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called next; `None` after the farewell.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        (!self.has_left).then_some(self.next_tick)
+    }
+
+    /// What the host should do next.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// This node.
+    pub fn me(&self) -> NodeId {
+        self.roster.entry(self.roster.me).node
+    }
+
+    /// Everybody on the list, this node included, in the order of their keys.
+    pub fn members(&self, now: Instant) -> impl Iterator<Item = MemberView> + '_ {
+        (0..self.roster.len()).map(move |at| self.member_at(at, now))
+    }
+
+    /// One member; `None` when it is not on the list.
+    pub fn member(&self, node: &NodeId, now: Instant) -> Option<MemberView> {
+        self.roster.find(node).map(|at| self.member_at(at, now))
+    }
+
+    fn member_at(&self, at: usize, now: Instant) -> MemberView {
+        let entry = self.roster.entry(at);
+        MemberView {
+            node: entry.node,
+            state: entry.state,
+            version: entry.version,
+            record_age: entry.record.as_ref().map(|_| entry.held(now)),
+            heard: self.peers[at].heard_at.map(|heard_at| now.since(heard_at)),
+            has_session: self.peers[at].is_up(),
+        }
+    }
+
+    /// What `node` says of itself, as it stands; `None` when nothing was heard.
+    pub fn record(&self, node: &NodeId) -> Option<Record> {
+        let entry = self.roster.entry(self.roster.find(node)?);
+        Record::decode(entry.record.as_ref()?).ok()
+    }
+
+    /// Equal in two nodes when they hold the same records and claims.
+    pub fn summary(&self) -> u32 {
+        self.roster.summary()
+    }
+
+    /// What was not believed, by reason.
+    pub fn refused(&self) -> Refused {
+        self.refused
+    }
+
+    /// After every input: choose neighbours anew when members changed, flush, tell the host.
+    fn settle(&mut self, now: Instant) {
+        for at in self.roster.take_changed() {
+            let (before, state) = (self.shown[at], self.roster.entry(at).state);
+            if before != state {
+                self.is_ring_stale |= before.is_live() != state.is_live();
+                self.shown[at] = state;
+                if at != self.roster.me {
+                    let node = self.roster.entry(at).node;
+                    self.outputs
+                        .extend(Event::of_change(node, before, state).map(Output::Event));
+                }
+            }
+        }
+        if std::mem::take(&mut self.is_ring_stale) {
+            self.choose_neighbours(now);
+        }
+        self.flush();
+    }
+
+    fn push_record_of(&self, at: usize, now: Instant, is_pushed: bool) -> Option<Vec<u8>> {
+        let entry = self.roster.entry(at);
+        let bytes = entry.record.as_ref()?;
+        let mut out = Vec::with_capacity(bytes.len() + 12);
+        let frame = crate::wire::Frame::Record {
+            held: entry.held(now),
+            is_pushed,
+            bytes,
+        };
+        frame.write(&mut out);
+        Some(out)
+    }
+
+    fn claim_frame_of(&self, at: usize) -> Option<Vec<u8>> {
+        let bytes = self.roster.entry(at).claim.as_ref()?;
+        let mut out = Vec::with_capacity(bytes.len() + 3);
+        crate::wire::Frame::Claim { bytes }.write(&mut out);
+        Some(out)
+    }
+}
+
+/// The node is not on the list of members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the node is not on the list of members; add it to the list of every member first")]
+pub struct UnknownMember;
+
+/// Refresh interval in an overlay of `live` nodes.
+fn refresh_interval(config: &Config, live: usize) -> Duration {
+    config.refresh.mul_f64((live as f64 / 50.0).max(1.0))
+}
+
+const _: () = assert!(record::RECORD_BYTES_MAX + 16 <= crate::wire::MESSAGE_BYTES_MAX);

@@ -1,0 +1,197 @@
+//! What is known of the session with one member.
+
+use std::time::Duration;
+
+use anabranch_base::Instant;
+
+use crate::wire::MESSAGE_BYTES_MAX;
+
+/// Whether there is a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Session {
+    #[default]
+    Down,
+    /// Asked for.
+    Connecting {
+        since: Instant,
+    },
+    Up,
+}
+
+/// Everything in it belongs to the pair of this node and the member.
+#[derive(Debug, Clone)]
+pub(super) struct Peer {
+    pub(super) session: Session,
+    /// This node asked for the session.
+    pub(super) is_ours: bool,
+    /// Heartbeats and records are exchanged with it.
+    pub(super) is_gossip: bool,
+    /// New records are pushed to it at once.
+    pub(super) is_eager: bool,
+    pub(super) heard_at: Option<Instant>,
+    /// Since when this node monitors it.
+    pub(super) monitored_since: Option<Instant>,
+    /// Not dialled before, after a failure.
+    pub(super) retry_at: Instant,
+    pub(super) failures: u32,
+    /// Since when nobody here needs the session.
+    pub(super) idle_since: Option<Instant>,
+    /// Heartbeats in a row whose summary differed from ours.
+    pub(super) mismatches: u32,
+    /// Not digested before; the gap grows while digests do not help.
+    pub(super) digest_at: Instant,
+    pub(super) digest_gap: Duration,
+    /// When it was last sent a heartbeat.
+    pub(super) beat_at: Instant,
+    /// Signatures of this member's messages that may still be checked; refills with time.
+    pub(super) credit: Credit,
+    /// What it may still ask for.
+    pub(super) served: Credit,
+    /// When this node wanted the member's record or claim from somebody.
+    pub(super) wanted_at: Option<Instant>,
+    /// Of the member as an accuser: claims that were refuted at once.
+    pub(super) false_claims: FalseClaims,
+    /// This node's own accusation against the member.
+    pub(super) accusation: Accusation,
+    /// Frames to go out at the next flush, and whether they can wait for company.
+    pub(super) pending: Vec<Vec<u8>>,
+    pub(super) lazy: Vec<Vec<u8>>,
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Self {
+            session: Session::Down,
+            is_ours: false,
+            is_gossip: false,
+            is_eager: false,
+            heard_at: None,
+            monitored_since: None,
+            retry_at: Instant::EPOCH,
+            failures: 0,
+            idle_since: None,
+            mismatches: 0,
+            digest_at: Instant::EPOCH,
+            digest_gap: Duration::ZERO,
+            beat_at: Instant::EPOCH,
+            credit: Credit::new(1_000.0, 100.0),
+            served: Credit::new(200.0, 100.0),
+            wanted_at: None,
+            false_claims: FalseClaims::default(),
+            accusation: Accusation::default(),
+            pending: Vec::new(),
+            lazy: Vec::new(),
+        }
+    }
+}
+
+impl Peer {
+    pub(super) fn is_up(&self) -> bool {
+        self.session == Session::Up
+    }
+
+    /// The session is gone: everything that belongs to it too.
+    pub(super) fn forget_session(&mut self) {
+        self.session = Session::Down;
+        self.is_ours = false;
+        self.is_gossip = false;
+        self.is_eager = false;
+        self.idle_since = None;
+        self.mismatches = 0;
+        self.digest_gap = Duration::ZERO;
+        self.digest_at = Instant::EPOCH;
+        self.beat_at = Instant::EPOCH;
+        self.pending.clear();
+        self.lazy.clear();
+    }
+
+    /// What is to be sent, as few messages as possible. What can wait goes along with what cannot.
+    pub(super) fn messages(&mut self) -> Vec<Vec<u8>> {
+        if self.pending.is_empty() {
+            return Vec::new();
+        }
+        let mut messages: Vec<Vec<u8>> = Vec::new();
+        for frame in self.pending.drain(..).chain(self.lazy.drain(..)) {
+            match messages.last_mut() {
+                Some(last) if last.len() + frame.len() <= MESSAGE_BYTES_MAX => {
+                    last.extend_from_slice(&frame);
+                }
+                _ => messages.push(frame),
+            }
+        }
+        messages
+    }
+}
+
+/// So many at once, so many a second.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Credit {
+    most: f64,
+    per_second: f64,
+    have: f64,
+    at: Instant,
+}
+
+impl Credit {
+    fn new(most: f64, per_second: f64) -> Self {
+        Self {
+            most,
+            per_second,
+            have: most,
+            at: Instant::EPOCH,
+        }
+    }
+
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        let gained = now.since(self.at).as_secs_f64() * self.per_second;
+        self.have = (self.have + gained).min(self.most);
+        self.at = now;
+        let has = self.have >= 1.0;
+        if has {
+            self.have -= 1.0;
+        }
+        has
+    }
+}
+
+/// How often an accuser's target proved at once that it lives. An accuser that is wrong too often is not
+/// believed for a while.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct FalseClaims {
+    /// Fades to half in [`FalseClaims::HALF`].
+    score: f64,
+    at: Instant,
+}
+
+impl FalseClaims {
+    const HALF: Duration = Duration::from_secs(120);
+    const MOST: f64 = 6.0;
+
+    fn faded(&self, now: Instant) -> f64 {
+        self.score * (-now.since(self.at).as_secs_f64() / Self::HALF.as_secs_f64()).exp2()
+    }
+
+    pub(super) fn add(&mut self, now: Instant) {
+        self.score = self.faded(now) + 1.0;
+        self.at = now;
+    }
+
+    pub(super) fn is_too_many(&self, now: Instant) -> bool {
+        self.faded(now) > Self::MOST
+    }
+}
+
+/// When this node may accuse a member again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Accusation {
+    pub(super) refuted: u32,
+    pub(super) not_before: Instant,
+}
+
+impl Accusation {
+    /// The member answered: who cannot hear it should not accuse it again and again.
+    pub(super) fn was_refuted(&mut self, now: Instant) {
+        self.refuted = (self.refuted + 1).min(6);
+        self.not_before = now + Duration::from_secs(15) * (1 << (self.refuted - 1));
+    }
+}

@@ -1,0 +1,151 @@
+//! This node's own record.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anabranch_base::{Instant, Rate};
+
+use super::{Agent, refresh_interval};
+use crate::wire::{
+    LinkState, Record,
+    record::{RATE_MAX, VERSION_MAX},
+};
+
+/// Least time between two records of changed links.
+const CHANGE_GAP: Duration = Duration::from_secs(2);
+/// Least time between two answers to claims.
+const ANSWER_GAP: Duration = Duration::from_millis(300);
+/// The same, to an accuser that was wrong too often.
+const LIAR_GAP: Duration = Duration::from_secs(30);
+
+/// What this node says of itself.
+#[derive(Debug, Clone)]
+pub(super) struct Own {
+    pub(super) version: u64,
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) headroom: Option<Rate>,
+    /// Links as last published.
+    pub(super) links: Vec<LinkState>,
+    published_at: Instant,
+    /// When the record should be published again at the latest.
+    due_at: Instant,
+}
+
+impl Own {
+    pub(super) fn new(version: u64, addresses: Vec<SocketAddr>, headroom: Option<Rate>) -> Self {
+        Self {
+            version: version.min(VERSION_MAX / 2),
+            addresses,
+            headroom,
+            links: Vec::new(),
+            published_at: Instant::EPOCH,
+            due_at: Instant::EPOCH,
+        }
+    }
+}
+
+/// Whether one rate is so much less than the other.
+pub(super) fn is_change(a: Rate, b: Rate, share: f64) -> bool {
+    let (low, high) = (a.min(b).as_bps() as f64, a.max(b).as_bps() as f64);
+    low * (1.0 + share) < high
+}
+
+impl Agent {
+    /// Tells what this node can relay for others in 95 % of the time; `None`: nothing. Published when it
+    /// differs from what was by more than [`Config::change`](crate::Config::change).
+    pub fn set_headroom(&mut self, headroom: Option<Rate>, now: Instant) {
+        let before = self.own.headroom;
+        self.own.headroom = headroom.map(|rate| rate.min(RATE_MAX));
+        let is_news = match (before, headroom) {
+            (Some(before), Some(after)) => is_change(before, after, self.config.change),
+            (before, after) => before.is_some() != after.is_some(),
+        };
+        if is_news {
+            self.publish_soon();
+            self.publish_if_due(now);
+            self.settle(now);
+        } else {
+            self.own.headroom = before;
+        }
+    }
+
+    /// Signs and spreads a record with what holds now.
+    pub(super) fn publish(&mut self, now: Instant) {
+        self.own.version = (self.own.version + 1).min(VERSION_MAX);
+        let record = Record {
+            origin: self.roster.entry(self.roster.me).short,
+            version: self.own.version,
+            leaving: false,
+            headroom: self.own.headroom,
+            addresses: self.own.addresses.clone(),
+            links: self.own.links.clone(),
+        };
+        self.spread_own(&record, now);
+    }
+
+    pub(super) fn publish_farewell(&mut self, now: Instant) {
+        self.own.version = (self.own.version + 1).min(VERSION_MAX);
+        let record = Record {
+            origin: self.roster.entry(self.roster.me).short,
+            version: self.own.version,
+            leaving: true,
+            headroom: None,
+            addresses: Vec::new(),
+            links: Vec::new(),
+        };
+        // To everybody at hand: there is no later.
+        self.peers
+            .iter_mut()
+            .for_each(|peer| peer.is_eager = peer.is_gossip);
+        self.spread_own(&record, now);
+        self.flush();
+    }
+
+    fn spread_own(&mut self, record: &Record, now: Instant) {
+        let bytes = record.encode(&*self.keys);
+        let me = self.roster.me;
+        self.roster
+            .take_record(me, record, &bytes, Duration::ZERO, now);
+        self.own.published_at = now;
+        let interval = refresh_interval(&self.config, self.roster.live());
+        self.own.due_at = now + interval.mul_f64(self.random.uniform(0.8, 1.0));
+        self.push_record(me, None, now);
+    }
+
+    /// Publishes when a refresh is due.
+    pub(super) fn publish_if_due(&mut self, now: Instant) {
+        if now >= self.own.due_at {
+            self.publish(now);
+        }
+    }
+
+    /// Asks for a record soon: links changed, but not more often than every [`CHANGE_GAP`].
+    pub(super) fn publish_soon(&mut self) {
+        self.own.due_at = self.own.due_at.min(self.own.published_at + CHANGE_GAP);
+    }
+
+    /// Somebody holds a record of ours that we do not know: speak with a version above `seen`.
+    pub(super) fn answer(&mut self, seen: u64, now: Instant) {
+        if seen >= self.own.version {
+            self.own.version = seen.min(VERSION_MAX - 1);
+            self.publish_after(ANSWER_GAP, now);
+        }
+    }
+
+    /// Somebody says that we are silent. One who says so too often is answered seldom: others have
+    /// stopped to believe it as well.
+    pub(super) fn answer_claim(&mut self, version: u64, is_liar: bool, now: Instant) {
+        if version == self.own.version {
+            let gap = if is_liar { LIAR_GAP } else { ANSWER_GAP };
+            self.publish_after(gap, now);
+        }
+    }
+
+    /// Publishes as soon as `gap` has passed since the last time.
+    fn publish_after(&mut self, gap: Duration, now: Instant) {
+        if now.since(self.own.published_at) >= gap {
+            self.publish(now);
+        } else {
+            self.own.due_at = self.own.due_at.min(self.own.published_at + gap);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! With whom a session is wanted.
+
+use std::time::Duration;
+
+use anabranch_base::Instant;
+
+use super::{
+    Agent, Output,
+    peer::{Peer, Session},
+};
+use crate::{
+    members::ring::MONITORS,
+    wire::{Frame, Want},
+};
+
+/// The host has this long to answer a [`Output::Connect`].
+const CONNECT_WITHIN: Duration = Duration::from_secs(15);
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_LAST: Duration = Duration::from_secs(60);
+/// A session that nobody needs is kept this long: neighbours change back.
+const IDLE: Duration = Duration::from_secs(20);
+/// How long a node asks what it said in an earlier life.
+const YOUTH: Duration = Duration::from_secs(60);
+/// Every absent member is tried about this often, by one node or another.
+const SEARCH: Duration = Duration::from_secs(10);
+
+impl Agent {
+    /// Asks the host for a session with member `at`, unless there is one or it was tried just now.
+    pub(super) fn dial(&mut self, at: usize, now: Instant) {
+        let peer = &mut self.peers[at];
+        if at == self.roster.me || peer.session != Session::Down || now < peer.retry_at {
+            return;
+        }
+        peer.session = Session::Connecting { since: now };
+        peer.is_ours = true;
+        self.outputs
+            .push_back(Output::Connect(self.roster.entry(at).node));
+    }
+
+    pub(super) fn session_up(&mut self, at: usize, now: Instant) {
+        let peer = &mut self.peers[at];
+        peer.session = Session::Up;
+        peer.failures = 0;
+        peer.heard_at = Some(now);
+        let is_searched = peer.is_ours && !self.roster.entry(at).state.is_live();
+        if is_searched || self.neighbours.contains(&at) {
+            self.begin_gossip(at, now);
+        }
+    }
+
+    /// Gossip with `at` begins: say what we know, and ask for our own record, in case we lived before.
+    pub(super) fn begin_gossip(&mut self, at: usize, now: Instant) {
+        let peer = &mut self.peers[at];
+        if peer.is_gossip || !peer.is_up() {
+            return;
+        }
+        peer.is_gossip = true;
+        peer.is_eager = true;
+        self.beat(at, now);
+        if now.since(self.started_at) < YOUTH {
+            let me = self.roster.entry(self.roster.me).short;
+            self.queue(at, &Frame::Want(vec![(me, Want::Record)]));
+        }
+    }
+
+    pub(super) fn session_down(&mut self, at: usize, now: Instant) {
+        let random = self.random.uniform(0.75, 1.25);
+        let peer = &mut self.peers[at];
+        if peer.session == Session::Down {
+            return;
+        }
+        // A neighbour of long standing is tried again at once: the session may have ended for reasons of
+        // its own.
+        if !peer.is_up() {
+            peer.failures = (peer.failures + 1).min(16);
+        }
+        let gap = RETRY_FIRST * (1 << peer.failures.min(6));
+        peer.retry_at = now + gap.min(RETRY_LAST).mul_f64(random);
+        peer.forget_session();
+    }
+
+    /// Chooses neighbours among the members that live now.
+    pub(super) fn choose_neighbours(&mut self, now: Instant) {
+        let roster = &self.roster;
+        let me = roster.me;
+        self.neighbours = roster
+            .ring
+            .neighbours(me, roster.live(), |at| roster.entry(at).state.is_live());
+        for at in 0..self.peers.len() {
+            let is_monitored = self
+                .neighbours
+                .iter()
+                .take(MONITORS)
+                .any(|&other| other == at);
+            let since = &mut self.peers[at].monitored_since;
+            *since = is_monitored.then(|| since.unwrap_or(now));
+        }
+        for at in self.neighbours.clone() {
+            self.dial(at, now);
+            self.begin_gossip(at, now);
+        }
+    }
+
+    /// Dials neighbours again whose time has come, gives up sessions that nobody needs, looks for members
+    /// that are away.
+    pub(super) fn tend_sessions(&mut self, now: Instant) {
+        for at in self.neighbours.clone() {
+            self.dial(at, now);
+        }
+        for at in 0..self.peers.len() {
+            match self.peers[at].session {
+                Session::Connecting { since } if now.since(since) > CONNECT_WITHIN => {
+                    self.session_down(at, now);
+                }
+                Session::Up => self.tend_session(at, now),
+                _ => {}
+            }
+        }
+        if now >= self.next_search {
+            self.search(now);
+        }
+    }
+
+    fn tend_session(&mut self, at: usize, now: Instant) {
+        let is_needed = self.neighbours.contains(&at);
+        let Peer {
+            is_ours,
+            idle_since,
+            ..
+        } = &mut self.peers[at];
+        if is_needed || !*is_ours {
+            *idle_since = None;
+            return;
+        }
+        if now.since(*idle_since.get_or_insert(now)) >= IDLE {
+            let peer = &mut self.peers[at];
+            peer.forget_session();
+            peer.retry_at = now;
+            let node = self.roster.entry(at).node;
+            self.outputs.push_back(Output::Disconnect(node));
+        }
+    }
+
+    /// Tries one member that is away. All live nodes together try each of them about every [`SEARCH`]; a
+    /// node that knows nobody tries ever more slowly.
+    fn search(&mut self, now: Instant) {
+        let absent: Vec<usize> = (0..self.roster.len())
+            .filter(|&at| {
+                !self.roster.entry(at).state.is_live() && self.peers[at].session == Session::Down
+            })
+            .collect();
+        let away = self.roster.len() - self.roster.live();
+        let is_alone = self.roster.live() <= 1;
+        let gap = if is_alone {
+            self.search_gap = (self.search_gap.mul_f64(1.5)).min(SEARCH);
+            self.search_gap
+        } else {
+            self.search_gap = self.config.heartbeat;
+            SEARCH
+                .mul_f64(self.roster.live() as f64 / away.max(1) as f64)
+                .clamp(SEARCH / 4, Duration::from_secs(600))
+        };
+        self.next_search = now + gap.mul_f64(self.random.uniform(0.5, 1.5));
+        let seed = self
+            .config
+            .seeds
+            .iter()
+            .filter_map(|seed| self.roster.find(seed))
+            .find(|at| is_alone && absent.contains(at) && now >= self.peers[*at].retry_at);
+        let pick = self.random.below(absent.len() as u64) as usize;
+        if let Some(at) = seed.or_else(|| absent.get(pick).copied()) {
+            self.dial(at, now);
+        }
+    }
+}

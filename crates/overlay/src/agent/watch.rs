@@ -1,0 +1,91 @@
+//! The tick: heartbeats, accusations, what has run out.
+
+use std::time::Duration;
+
+use anabranch_base::Instant;
+
+use super::Agent;
+use crate::{
+    members::{State, Verdict, ring::MONITORS},
+    wire::{Claim, Frame},
+};
+
+/// Neighbours that are no monitors get a heartbeat this many times less often, to compare summaries.
+const SELDOM: u32 = 10;
+/// A new monitor gives its charge this long to hear of it.
+const GRACE: Duration = Duration::from_secs(3);
+
+impl Agent {
+    pub(super) fn tick(&mut self, now: Instant) {
+        self.roster.expire(self.config.down_after, now);
+        self.accuse_silent(now);
+        if now >= self.next_beat {
+            let jitter = self.random.uniform(0.95, 1.05);
+            self.next_beat = now.max(self.next_beat + self.config.heartbeat.mul_f64(jitter));
+            self.beat_monitors(now);
+        }
+        self.publish_if_due(now);
+        self.tend_sessions(now);
+    }
+
+    /// Shows `to` that this node lives and what it knows.
+    pub(super) fn beat(&mut self, to: usize, now: Instant) {
+        self.peers[to].beat_at = now;
+        let summary = self.roster.summary();
+        self.queue(to, &Frame::Heartbeat { summary });
+    }
+
+    fn beat_monitors(&mut self, now: Instant) {
+        let roster = &self.roster;
+        let is_live = |at: usize| roster.entry(at).state.is_live();
+        let monitors: Vec<usize> = roster
+            .ring
+            .predecessors(roster.me, MONITORS, is_live)
+            .collect();
+        let seldom = self.config.heartbeat * SELDOM;
+        for at in 0..self.peers.len() {
+            let peer = &self.peers[at];
+            let is_due = peer.is_gossip && now.since(peer.beat_at) >= seldom;
+            if peer.is_up() && (monitors.contains(&at) || is_due) {
+                self.beat(at, now);
+            }
+        }
+    }
+
+    /// Accuses those that this node monitors and has not heard for too long.
+    fn accuse_silent(&mut self, now: Instant) {
+        for at in self
+            .neighbours
+            .iter()
+            .take(MONITORS)
+            .copied()
+            .collect::<Vec<_>>()
+        {
+            let (peer, entry) = (&self.peers[at], self.roster.entry(at));
+            let Some(since) = peer.monitored_since.filter(|_| entry.state == State::Alive) else {
+                continue;
+            };
+            let heard_at = peer.heard_at.unwrap_or(Instant::EPOCH).max(since + GRACE);
+            let is_silent = now.since(heard_at) >= self.config.suspect_after;
+            // What an accused member says reaches us through others: give that time as well.
+            let is_answered = now.since(entry.changed_at) < self.config.suspect_after;
+            if is_silent && !is_answered && now >= peer.accusation.not_before {
+                self.accuse(at, now);
+            }
+        }
+    }
+
+    fn accuse(&mut self, at: usize, now: Instant) {
+        let entry = self.roster.entry(at);
+        let claim = Claim {
+            accuser: self.roster.entry(self.roster.me).short,
+            target: entry.short,
+            version: entry.version,
+        };
+        if self.roster.judge_claim(at, claim.version) == Verdict::New {
+            let bytes = claim.encode(&*self.keys);
+            self.roster.take_claim(at, &bytes, now);
+            self.push_claim(at, None);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What agents say to each other (`spec/overlay.md`).
+//!
+//! | file | holds |
+//! |---|---|
+//! | `code` | numbers: variable-length integers, two-byte and one-byte floating point |
+//! | [`record`] | [`Record`]: what a node says of itself and its links, signed |
+//! | [`claim`] | [`Claim`]: that a node is silent, signed by who says so |
+//! | [`frame`] | [`Frame`]: messages are sequences of frames |
+
+pub mod claim;
+pub(crate) mod code;
+pub mod frame;
+pub mod record;
+
+use anabranch_base::NodeId;
+
+pub use claim::Claim;
+pub use code::VARINT_MAX;
+pub use frame::{DigestEntry, Frame, Reader, Want};
+pub use record::{LinkState, Record};
+
+/// Largest message, in bytes: it fits one packet of any path of the Internet.
+pub const MESSAGE_BYTES_MAX: usize = 1_100;
+
+/// Why bytes from a member are not a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// It ends too early.
+    #[error("the message ends in the middle of a field")]
+    Truncated,
+    /// A frame of an unknown type.
+    #[error("frame of unknown type {0}")]
+    UnknownType(u8),
+    /// A value outside its range, or not in its shortest form.
+    #[error("a field has a value that no node sends")]
+    Value,
+    /// More than the format allows.
+    #[error("the message is longer than {MESSAGE_BYTES_MAX} bytes, or a list in it too long")]
+    TooLong,
+}
+
+/// The first six bytes of a node's key: enough to find it in the list of members, where no two may
+/// begin alike.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ShortId(pub [u8; 6]);
+
+impl ShortId {
+    /// The least of all.
+    pub const FIRST: Self = Self([0; 6]);
+    /// The greatest of all.
+    pub const LAST: Self = Self([0xff; 6]);
+
+    /// The short id of `node`.
+    pub fn of(node: &NodeId) -> Self {
+        let key = node.public_key();
+        Self([key[0], key[1], key[2], key[3], key[4], key[5]])
+    }
+}

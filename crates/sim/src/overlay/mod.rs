@@ -1,0 +1,485 @@
+//! Many overlay agents in virtual time, without the engine between them.
+//!
+//! Messages travel as they are, with delay, jitter and loss, over sessions that come up after a round trip;
+//! so a thousand nodes and an hour take seconds. What the sessions themselves add on the wire (handshakes,
+//! acknowledgements, keep-alives) is not here; [`Traffic`] counts [`MESSAGE_OVERHEAD_BYTES`] for each
+//! message and the number of sessions that came up. For the real thing put an agent on an
+//! [`App`](crate::App).
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod` | [`Agents`]: the event queue, nodes that start, crash and leave, partitions |
+//! | [`check`] | what must hold when all is quiet |
+
+pub mod check;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    time::Duration,
+};
+
+use anabranch_base::{Instant, NodeId, Random, Seed};
+use anabranch_overlay::{Agent, Config, ConfigError, Event, FakeKeys, Member, Output};
+
+/// What carries a message: QUIC's short header, its authentication, a fragment's head, UDP, roughly.
+pub const MESSAGE_OVERHEAD_BYTES: u64 = 40;
+/// How long a host waits for an answer to a handshake.
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// A session whose other end is silent ends after this.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// What a node sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Messages.
+    pub messages: u64,
+    /// Their bytes, with [`MESSAGE_OVERHEAD_BYTES`] for each.
+    pub bytes: u64,
+    /// Sessions that this node asked for and that came up.
+    pub sessions: u64,
+}
+
+/// How messages travel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Net {
+    /// Nodes lie at random in a square of this one-way delay; two of them are as far apart as the distance says,
+    /// and a millisecond more.
+    pub span: Duration,
+    /// Exponential delay on top, on average.
+    pub jitter: Duration,
+    /// Probability that a message is lost.
+    pub loss: f64,
+}
+
+impl Default for Net {
+    fn default() -> Self {
+        Self {
+            span: Duration::from_millis(60),
+            jitter: Duration::from_millis(1),
+            loss: 0.005,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    Message {
+        to: usize,
+        from: usize,
+        life: u32,
+        bytes: Vec<u8>,
+    },
+    Session {
+        at: usize,
+        with: usize,
+        life: u32,
+        is_up: bool,
+    },
+    Timer {
+        at: usize,
+        life: u32,
+    },
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Due {
+    at: Instant,
+    order: u64,
+    what: What,
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+struct Node {
+    agent: Option<Agent>,
+    /// Counts starts, so that what was meant for an earlier life is not taken for this one.
+    life: u32,
+    place: (f64, f64),
+    island: u32,
+    timer_at: Option<Instant>,
+    traffic: Traffic,
+    events: Vec<(Instant, Event)>,
+}
+
+/// Nodes with an agent each.
+pub struct Agents {
+    now: Instant,
+    order: u64,
+    queue: BinaryHeap<Due>,
+    ids: Vec<NodeId>,
+    by_id: BTreeMap<NodeId, usize>,
+    nodes: Vec<Node>,
+    /// Sessions that are up: (lower, higher) node with their lives.
+    sessions: BTreeMap<(usize, usize), (u32, u32)>,
+    /// Ends that know that a session is up; the other may have forgotten it.
+    net: Net,
+    random: Random,
+    seed: Seed,
+    config: Config,
+    strangers: BTreeSet<usize>,
+}
+
+/// The id of the `n`-th node.
+pub fn node_id(n: usize) -> NodeId {
+    let mut key = [0; 32];
+    Seed(n as u64).stream("node id").fill(&mut key);
+    NodeId::from_public_key(key)
+}
+
+impl Agents {
+    /// `count` nodes, none of them running. `config` is what all of them run with.
+    pub fn new(count: usize, config: Config, net: Net, seed: Seed) -> Self {
+        let mut random = seed.stream("agents");
+        let ids: Vec<NodeId> = (0..count).map(node_id).collect();
+        let span = net.span.as_secs_f64();
+        let nodes = (0..count)
+            .map(|_| Node {
+                agent: None,
+                life: 0,
+                place: (random.uniform(0.0, span), random.uniform(0.0, span)),
+                island: 0,
+                timer_at: None,
+                traffic: Traffic::default(),
+                events: Vec::new(),
+            })
+            .collect();
+        Self {
+            now: Instant::EPOCH,
+            order: 0,
+            queue: BinaryHeap::new(),
+            by_id: ids.iter().enumerate().map(|(n, id)| (*id, n)).collect(),
+            ids,
+            nodes,
+            sessions: BTreeMap::new(),
+            net,
+            random,
+            seed,
+            config,
+            strangers: BTreeSet::new(),
+        }
+    }
+
+    /// Makes node `n` a stranger: it has the others on its list, they do not have it on theirs. Only before
+    /// any node starts.
+    pub fn estrange(&mut self, n: usize) {
+        self.strangers.insert(n);
+    }
+
+    /// Whether node `n` is on no list but its own.
+    pub fn is_stranger(&self, n: usize) -> bool {
+        self.strangers.contains(&n)
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The id of node `n`.
+    pub fn id(&self, n: usize) -> NodeId {
+        self.ids[n]
+    }
+
+    /// The node of that id.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn index(&self, id: &NodeId) -> usize {
+        self.by_id[id]
+    }
+
+    /// The agent of node `n`, while it runs.
+    pub fn agent(&self, n: usize) -> Option<&Agent> {
+        self.nodes[n].agent.as_ref()
+    }
+
+    /// What node `n` sent so far.
+    pub fn traffic(&self, n: usize) -> Traffic {
+        self.nodes[n].traffic
+    }
+
+    /// What the agents of node `n` told their host so far, over all its lives.
+    pub fn events(&self, n: usize) -> &[(Instant, Event)] {
+        &self.nodes[n].events
+    }
+
+    /// Sessions that are up.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Starts node `n` (again); `via` is the member that it is told of.
+    ///
+    /// # Errors
+    /// The configuration is not valid.
+    pub fn start(&mut self, n: usize, via: Option<usize>) -> Result<(), ConfigError> {
+        let members: Vec<Member> = (0..self.nodes.len())
+            .filter(|&other| other == n || !self.is_stranger(other))
+            .map(|other| Member {
+                node: self.ids[other],
+                addresses: Vec::new(),
+            })
+            .collect();
+        let mut config = self.config.clone();
+        config.seeds = via.iter().map(|&via| self.ids[via]).collect();
+        let life = self.nodes[n].life + 1;
+        let seed = self.seed.child(&format!("node {n} life {life}"));
+        let keys = Box::new(FakeKeys(self.ids[n]));
+        let agent = Agent::new(config, self.ids[n], &members, keys, seed, self.now)?;
+        let node = &mut self.nodes[n];
+        node.agent = Some(agent);
+        node.life = life;
+        node.timer_at = None;
+        self.drain(n);
+        Ok(())
+    }
+
+    /// Node `n` stops without a word; whether it comes back is open.
+    pub fn crash(&mut self, n: usize) {
+        self.nodes[n].agent = None;
+    }
+
+    /// Node `n` says goodbye and stops.
+    pub fn leave(&mut self, n: usize) {
+        let now = self.now;
+        if let Some(agent) = &mut self.nodes[n].agent {
+            agent.leave(now);
+        }
+        self.drain(n);
+        self.crash(n);
+    }
+
+    /// From now on, messages pass between nodes of the same island only.
+    pub fn partition(&mut self, island: impl Fn(usize) -> u32) {
+        for (n, node) in self.nodes.iter_mut().enumerate() {
+            node.island = island(n);
+        }
+    }
+
+    /// Changes how messages travel from now on (not where nodes lie).
+    pub fn set_loss(&mut self, loss: f64) {
+        self.net.loss = loss;
+    }
+
+    /// Lets `time` pass.
+    pub fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.queue.peek().is_some_and(|due| due.at <= end) {
+            self.step();
+        }
+        self.now = end;
+    }
+
+    /// Lets time pass until `is_done`, asked every `every`; `None` when it was not within `limit`, else how
+    /// long it took.
+    pub fn run_until(
+        &mut self,
+        limit: Duration,
+        every: Duration,
+        mut is_done: impl FnMut(&Self) -> bool,
+    ) -> Option<Duration> {
+        let begin = self.now;
+        loop {
+            if is_done(self) {
+                return Some(self.now.since(begin));
+            }
+            if self.now.since(begin) >= limit {
+                return None;
+            }
+            self.run_for(every);
+        }
+    }
+
+    /// One-way delay between two nodes, jitter aside.
+    pub fn delay(&self, a: usize, b: usize) -> Duration {
+        let (a, b) = (self.nodes[a].place, self.nodes[b].place);
+        Duration::from_secs_f64((a.0 - b.0).hypot(a.1 - b.1) + 0.001)
+    }
+
+    fn travel(&mut self, a: usize, b: usize) -> Duration {
+        let jitter = self.random.exponential(self.net.jitter.as_secs_f64());
+        self.delay(a, b) + Duration::from_secs_f64(jitter)
+    }
+
+    fn can_reach(&self, a: usize, b: usize) -> bool {
+        self.nodes[a].island == self.nodes[b].island
+    }
+
+    fn schedule(&mut self, at: Instant, what: What) {
+        self.order += 1;
+        self.queue.push(Due {
+            at,
+            order: self.order,
+            what,
+        });
+    }
+
+    fn step(&mut self) {
+        let Some(due) = self.queue.pop() else {
+            return;
+        };
+        self.now = due.at;
+        let now = self.now;
+        match due.what {
+            What::Message {
+                to,
+                from,
+                life,
+                bytes,
+            } => {
+                let from_id = self.ids[from];
+                let node = &mut self.nodes[to];
+                if let Some(agent) = node.agent.as_mut().filter(|_| node.life == life) {
+                    agent.handle_message(&from_id, &bytes, now);
+                    self.drain(to);
+                }
+            }
+            What::Session {
+                at,
+                with,
+                life,
+                is_up,
+            } => {
+                let with_id = self.ids[with];
+                let node = &mut self.nodes[at];
+                if let Some(agent) = node.agent.as_mut().filter(|_| node.life == life) {
+                    agent.handle_session(&with_id, is_up, now);
+                    self.drain(at);
+                }
+            }
+            What::Timer { at, life } => {
+                let node = &mut self.nodes[at];
+                if node.life == life && node.timer_at == Some(now) {
+                    node.timer_at = None;
+                    if let Some(agent) = &mut node.agent {
+                        agent.handle_timeout(now);
+                        self.drain(at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what the agent of `n` asks for.
+    fn drain(&mut self, n: usize) {
+        while let Some(output) = self.nodes[n].agent.as_mut().and_then(Agent::poll_output) {
+            match output {
+                Output::Connect(with) => self.connect(n, self.by_id[&with]),
+                Output::Disconnect(with) => self.disconnect(n, self.by_id[&with]),
+                Output::Send { to, bytes } => self.send(n, self.by_id[&to], bytes),
+                Output::Event(event) => self.nodes[n].events.push((self.now, event)),
+                _ => {}
+            }
+        }
+        let node = &mut self.nodes[n];
+        let wanted = node.agent.as_ref().and_then(Agent::poll_timeout);
+        if let Some(at) = wanted.filter(|&at| node.timer_at.is_none_or(|armed| at < armed)) {
+            let at = at.max(self.now);
+            node.timer_at = Some(at);
+            let life = node.life;
+            self.schedule(at, What::Timer { at: n, life });
+        }
+    }
+
+    fn tell(&mut self, at: usize, with: usize, after: Duration, is_up: bool) {
+        let life = self.nodes[at].life;
+        self.schedule(
+            self.now + after,
+            What::Session {
+                at,
+                with,
+                life,
+                is_up,
+            },
+        );
+    }
+
+    /// A handshake takes a round trip; it succeeds when both run, may reach each other, and have each other on
+    /// their lists.
+    fn connect(&mut self, from: usize, to: usize) {
+        let pair = (from.min(to), from.max(to));
+        let lives = (self.nodes[pair.0].life, self.nodes[pair.1].life);
+        let known = !self.is_stranger(from) && !self.is_stranger(to);
+        let answers = self.nodes[to].agent.is_some() && self.can_reach(from, to) && known;
+        if !answers {
+            self.tell(from, to, CONNECT_WITHIN, false);
+            return;
+        }
+        let round_trip = self.travel(from, to) + self.travel(to, from);
+        if self.sessions.insert(pair, lives) != Some(lives) {
+            self.nodes[from].traffic.sessions += 1;
+        }
+        self.tell(from, to, round_trip, true);
+        self.tell(to, from, round_trip, true);
+    }
+
+    fn disconnect(&mut self, from: usize, to: usize) {
+        if self
+            .sessions
+            .remove(&(from.min(to), from.max(to)))
+            .is_some()
+        {
+            let delay = self.travel(from, to);
+            self.tell(to, from, delay, false);
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize, bytes: Vec<u8>) {
+        assert!(bytes.len() <= anabranch_overlay::wire::MESSAGE_BYTES_MAX);
+        let traffic = &mut self.nodes[from].traffic;
+        traffic.messages += 1;
+        traffic.bytes += bytes.len() as u64 + MESSAGE_OVERHEAD_BYTES;
+        let pair = (from.min(to), from.max(to));
+        let lives = (self.nodes[pair.0].life, self.nodes[pair.1].life);
+        let Some(&session) = self.sessions.get(&pair) else {
+            return;
+        };
+        if !self.can_reach(from, to) || self.nodes[to].agent.is_none() {
+            // The host finds out when nothing has come for long enough.
+            self.sessions.remove(&pair);
+            self.tell(from, to, IDLE, false);
+            return;
+        }
+        if session != lives {
+            // The other end knows nothing of the session any more, and says so.
+            self.sessions.remove(&pair);
+            let round_trip = self.travel(from, to) + self.travel(to, from);
+            self.tell(from, to, round_trip, false);
+            return;
+        }
+        if self.random.chance(self.net.loss) {
+            return;
+        }
+        let delay = self.travel(from, to);
+        let life = self.nodes[to].life;
+        self.schedule(
+            self.now + delay,
+            What::Message {
+                to,
+                from,
+                life,
+                bytes,
+            },
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! Membership and link state of many agents, with faults.
+
+use std::time::Duration;
+
+use anabranch_base::Seed;
+use anabranch_overlay::{Config, State};
+use anabranch_sim::overlay::{Agents, Net, check};
+
+const SECOND: Duration = Duration::from_secs(1);
+const OFTEN: Duration = Duration::from_millis(100);
+
+fn agents(count: usize, seed: u64) -> Agents {
+    Agents::new(count, Config::default(), Net::default(), Seed(seed))
+}
+
+/// All nodes up, each told of node 0 only.
+fn running(count: usize, seed: u64) -> Agents {
+    let mut agents = agents(count, seed);
+    for n in 0..count {
+        agents.start(n, (n > 0).then_some(0)).unwrap();
+    }
+    settle(&mut agents, 60);
+    agents
+}
+
+fn settle(agents: &mut Agents, seconds: u32) -> Duration {
+    let took = agents.run_until(SECOND * seconds, OFTEN, |agents| {
+        check::settled(agents).is_none()
+    });
+    took.unwrap_or_else(|| panic!("{}", check::settled(agents).unwrap_or_default()))
+}
+
+#[test]
+fn all_find_each_other_through_one() {
+    for count in [2, 3, 5, 10, 50] {
+        running(count, 1);
+    }
+}
+
+#[test]
+fn a_newcomer_has_everything_soon() {
+    let mut agents = agents(30, 2);
+    for n in 0..29 {
+        agents.start(n, (n > 0).then_some(0)).unwrap();
+    }
+    settle(&mut agents, 60);
+    agents.start(29, Some(7)).unwrap();
+    let took = settle(&mut agents, 20);
+    assert!(took <= 5 * SECOND, "{took:?}");
+}
+
+#[test]
+fn who_crashes_is_out_and_who_returns_is_in() {
+    let mut agents = running(20, 3);
+    agents.crash(5);
+    agents.crash(6);
+    let took = settle(&mut agents, 40);
+    assert!(took <= 15 * SECOND, "{took:?}");
+    agents.start(5, Some(1)).unwrap();
+    let took = settle(&mut agents, 40);
+    assert!(took <= 5 * SECOND, "{took:?}");
+}
+
+#[test]
+fn who_restarts_at_once_is_never_missed() {
+    let mut agents = running(12, 4);
+    agents.crash(3);
+    agents.start(3, Some(8)).unwrap();
+    settle(&mut agents, 30);
+    agents.run_for(30 * SECOND);
+    assert_eq!(check::settled(&agents), None);
+}
+
+#[test]
+fn who_says_goodbye_is_out_at_once() {
+    let mut agents = running(20, 5);
+    agents.leave(9);
+    let took = settle(&mut agents, 20);
+    assert!(took <= 3 * SECOND, "{took:?}");
+    let left = agents
+        .agent(0)
+        .unwrap()
+        .member(&agents.id(9), agents.now())
+        .unwrap();
+    assert_eq!(left.state, State::Left);
+}
+
+#[test]
+fn a_partition_heals() {
+    let mut agents = running(16, 6);
+    agents.partition(|n| u32::from(n % 3 == 0));
+    agents.run_for(60 * SECOND);
+    let sees = |agents: &Agents, n: usize| {
+        let agent = agents.agent(n).unwrap();
+        agent
+            .members(agents.now())
+            .filter(|view| view.state == State::Alive)
+            .count()
+    };
+    assert_eq!((sees(&agents, 0), sees(&agents, 1)), (6, 10));
+    agents.partition(|_| 0);
+    let took = settle(&mut agents, 120);
+    assert!(took <= 60 * SECOND, "{took:?}");
+}
+
+#[test]
+fn nobody_is_suspected_without_reason() {
+    let mut agents = running(30, 7);
+    agents.set_loss(0.02);
+    agents.run_for(1800 * SECOND);
+    let alarms: usize = (0..30)
+        .flat_map(|n| agents.events(n))
+        .filter(|(at, event)| {
+            at.as_secs_f64() > 60.0 && matches!(event, anabranch_overlay::Event::Died(_))
+        })
+        .count();
+    assert_eq!(alarms, 0);
+    assert_eq!(check::always(&agents), None);
+}
+
+#[test]
+fn a_stranger_never_enters() {
+    let mut agents = agents(8, 8);
+    agents.estrange(7);
+    for n in 0..8 {
+        agents.start(n, (n > 0).then_some(0)).unwrap();
+    }
+    settle(&mut agents, 60);
+    assert_eq!(check::always(&agents), None);
+    let alone = agents.agent(7).unwrap();
+    assert!(
+        alone
+            .members(agents.now())
+            .filter(|view| view.state.is_live())
+            .count()
+            == 1
+    );
+}
+
+/// Random lives: crashes, goodbyes, returns, partitions, bad weather; then quiet.
+#[test]
+fn whatever_happens_all_agree_in_the_end() {
+    for seed in 0..30 {
+        let mut random = Seed(seed).stream("storm of agents");
+        let count = random.between(3, 24) as usize;
+        let mut agents = agents(count, seed);
+        for n in 0..count {
+            agents.start(n, Some((n + 1) % count)).unwrap();
+        }
+        for _ in 0..random.between(3, 25) {
+            agents.run_for(Duration::from_secs_f64(random.exponential(6.0)));
+            let n = random.below(count as u64) as usize;
+            match random.below(8) {
+                0 | 1 => agents.crash(n),
+                2 => agents.leave(n),
+                3 | 4 => {
+                    if agents.agent(n).is_none() || random.chance(0.3) {
+                        agents.crash(n);
+                        agents.start(n, Some((n + 1) % count)).unwrap();
+                    }
+                }
+                5 => {
+                    let cut = random.between(1, 3);
+                    agents.partition(|n| ((n as u64 * 7 + seed) % (cut + 1)) as u32);
+                }
+                6 => agents.partition(|_| 0),
+                _ => agents.set_loss(random.uniform(0.0, 0.3)),
+            }
+            assert_eq!(check::always(&agents), None, "seed {seed}");
+        }
+        agents.partition(|_| 0);
+        agents.set_loss(0.01);
+        if (0..count).all(|n| agents.agent(n).is_none()) {
+            continue;
+        }
+        let settled = |agents: &Agents| check::settled(agents).is_none();
+        let took = agents.run_until(SECOND * 240, SECOND, settled);
+        assert!(took.is_some(), "seed {seed}: {:?}", check::settled(&agents));
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = || {
+        let mut agents = running(10, 9);
+        agents.crash(2);
+        agents.run_for(60 * SECOND);
+        (0..10)
+            .map(|n| (agents.traffic(n), agents.events(n).to_vec()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(run(), run());
+}
