@@ -2,8 +2,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`roster`] | the table of members: states, versions, records, claims |
-//! | [`ring`] | the order of members: who monitors whom, who keeps a session with whom |
+//! | `roster` | the table of members: states, versions, records, claims |
+//! | `ring` | the order of members: who monitors whom, who keeps a session with whom |
 
 pub(crate) mod ring;
 pub(crate) mod roster;
