@@ -93,7 +93,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     };
     let answering = async {
         match &control {
-            Some(control) => control.serve(&host).await,
+            Some(control) => control.serve(&host, None).await,
             None => std::future::pending().await,
         }
     };

@@ -139,10 +139,26 @@ impl Session {
     /// # Errors
     /// The session is over.
     pub async fn accept_stream(&self) -> Result<Stream, Closed> {
+        self.accept_stream_where(|_| true).await
+    }
+
+    /// The same for streams that `is_wanted` by their specs, their labels for example; others are left to who wants them. They
+    /// wait until then, so somebody should want each.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub async fn accept_stream_where(
+        &self,
+        is_wanted: impl Fn(&StreamSpec) -> bool,
+    ) -> Result<Stream, Closed> {
         let (id, spec) = poll_fn(|cx| {
             self.poll(
                 cx,
-                |entry| entry.incoming.pop_front(),
+                |entry| {
+                    let mut waiting = entry.incoming.iter();
+                    let at = waiting.position(|(_, spec)| is_wanted(spec))?;
+                    entry.incoming.remove(at)
+                },
                 |entry, cx| {
                     entry.accepting.register(cx);
                 },

@@ -13,8 +13,10 @@ use serde::Deserialize;
 use crate::keys;
 
 mod costs;
+mod overlay;
 
 pub use costs::{CostLayer, Costs, default_ledger};
+pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer};
 
 /// One source of configuration; what it does not mention is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -42,6 +44,8 @@ pub struct Layer {
     pub ledger: Option<PathBuf>,
     /// Nodes to keep a session with.
     pub peer: Option<Vec<PeerLayer>>,
+    /// The overlay it takes part in.
+    pub overlay: OverlayLayer,
     /// Settings of sessions.
     pub session: SessionLayer,
     /// Settings of channels.
@@ -126,6 +130,8 @@ pub struct NodeConfig {
     pub costs: Costs,
     /// Nodes to keep a session with.
     pub peers: Vec<Peer>,
+    /// The overlay it takes part in; its members may open sessions, too.
+    pub overlay: Option<OverlayConfig>,
     /// File of objectives for every session.
     pub objectives: Option<PathBuf>,
     /// Settings of sessions and channels.
@@ -222,6 +228,10 @@ impl Layer {
             currency: get("CURRENCY"),
             ledger: get("LEDGER").map(Into::into),
             peer: None,
+            overlay: OverlayLayer {
+                relay: get("RELAY"),
+                ..OverlayLayer::default()
+            },
             session: SessionLayer {
                 policy: get("POLICY"),
                 objectives: get("OBJECTIVES").map(Into::into),
@@ -250,6 +260,7 @@ impl Layer {
             currency: self.currency.or(below.currency),
             ledger: self.ledger.or(below.ledger),
             peer: self.peer.or(below.peer),
+            overlay: self.overlay.over(below.overlay),
             session: SessionLayer {
                 policy: self.session.policy.or(below.session.policy),
                 objectives: self.session.objectives.or(below.session.objectives),
@@ -332,7 +343,10 @@ impl Layer {
             allow.push(peer.node);
             peers.push(peer);
         }
+        let overlay = self.overlay.resolve()?;
+        allow.extend(overlay.iter().flat_map(|overlay| overlay.sites.keys()));
         Ok(NodeConfig {
+            overlay,
             key: self.key.unwrap_or_else(|| keys::default_path(&variable)),
             locals,
             allow,
@@ -495,7 +509,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// A number of bytes: `8 MiB`, `512 kB`, `1472 B`.
-fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let wrong = || "write a number and a unit: B, kB, MB, GB, KiB, MiB or GiB".to_owned();
     let text = text.trim();
     let end = text
@@ -549,7 +563,7 @@ fn packets(text: &str) -> Result<u32, String> {
     }
 }
 
-fn address(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
+pub(crate) fn address(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
     let error = |_| {
         refused(
             key,
@@ -560,7 +574,7 @@ fn address(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
     text.parse().map_err(error)
 }
 
-fn node(key: &str, text: &str) -> Result<NodeId, ConfigError> {
+pub(crate) fn node(key: &str, text: &str) -> Result<NodeId, ConfigError> {
     let parsed: Result<NodeId, ParseNodeIdError> = text.parse();
     parsed.map_err(|error| refused(key, text, error.to_string()))
 }

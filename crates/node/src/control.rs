@@ -14,12 +14,14 @@
 //! | `explain` with `stream` | `promise`, `path`, `decision` |
 //! | `objectives` | of each session, one an objective |
 //! | `objective_add` with `text` (HOSE) | of each session `added`, one an objective |
+//! | `overlay` | `member`, `link`, `way` |
 //! | `objective_remove` with `objective` (its number) | `removed` |
 //!
-//! All but the first three take `session`, too; without it, they are about every session.
+//! All but the first three and `overlay` take `session`, too; without it, they are about every session.
 
 mod budgets;
 mod objectives;
+mod overlay;
 mod promises;
 
 use std::{
@@ -39,7 +41,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::spec::SpecText;
+use crate::{overlay::Overlay, spec::SpecText};
 
 /// Longest question: a text of objectives of 1 MiB, as a string of JSON.
 const QUESTION_BYTES_MAX: u64 = 3 << 20;
@@ -49,7 +51,7 @@ const ASKERS_MAX: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What can be asked for.
-pub const SHOWS: [&str; 8] = [
+pub const SHOWS: [&str; 9] = [
     "status",
     "paths",
     "streams",
@@ -58,6 +60,7 @@ pub const SHOWS: [&str; 8] = [
     "objectives",
     "objective_add",
     "objective_remove",
+    "overlay",
 ];
 
 /// What a running node is asked.
@@ -172,13 +175,13 @@ impl Control {
     }
 
     /// Answers until dropped.
-    pub async fn serve(&self, host: &Host) {
+    pub async fn serve(&self, host: &Host, overlay: Option<&Overlay>) {
         let mut askers = JoinSet::new();
         loop {
             tokio::select! {
                 accepted = self.listener.accept(), if askers.len() < ASKERS_MAX => match accepted {
                     Ok((stream, _)) => {
-                        askers.spawn(converse(stream, host.clone()));
+                        askers.spawn(converse(stream, host.clone(), overlay.cloned()));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "control socket");
@@ -191,7 +194,7 @@ impl Control {
     }
 }
 
-async fn converse(stream: UnixStream, host: Host) -> io::Result<()> {
+async fn converse(stream: UnixStream, host: Host, overlay: Option<Overlay>) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
@@ -202,13 +205,13 @@ async fn converse(stream: UnixStream, host: Host) -> io::Result<()> {
             Ok(Ok(count)) if count > 0 && line.ends_with('\n') => {}
             _ => return Ok(()),
         }
-        let mut text = answer(&host, &line).to_string();
+        let mut text = answer(&host, overlay.as_ref(), &line).await.to_string();
         text.push('\n');
         writer.write_all(text.as_bytes()).await?;
     }
 }
 
-fn answer(host: &Host, line: &str) -> Value {
+async fn answer(host: &Host, overlay: Option<&Overlay>, line: &str) -> Value {
     let question: Question = match serde_json::from_str(line) {
         Ok(question) => question,
         Err(error) => return json!({ "error": format!("not a question: {error}") }),
@@ -233,13 +236,17 @@ fn answer(host: &Host, line: &str) -> Value {
         ("status", None, None) if session.is_none() => Ok(status(host)),
         ("paths", None, None) if session.is_none() => Ok(paths(host)),
         ("streams", None, None) if session.is_none() => Ok(streams(host)),
+        ("overlay", None, None) if session.is_none() => match overlay {
+            Some(overlay) => Ok(overlay::rows(overlay).await),
+            None => Err("this node takes part in no overlay; list its members as [[overlay.member]] in its configuration".to_owned()),
+        },
         ("admit", Some(spec), None) => promises::admit(host, spec, session),
         ("explain", None, Some(stream)) => promises::explain(host, stream, session),
         ("admit", _, _) => Err("'admit' goes with 'spec' and, if wanted, 'session'".to_owned()),
         ("explain", _, _) => {
             Err("'explain' goes with 'stream' and, if wanted, 'session'".to_owned())
         }
-        ("status" | "paths" | "streams", _, _) => {
+        ("status" | "paths" | "streams" | "overlay", _, _) => {
             Err(format!("'{}' goes with nothing else", question.show))
         }
         (other, _, _) => {

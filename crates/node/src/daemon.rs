@@ -13,6 +13,7 @@ use crate::{
     keys::{self, KeyError},
     ledger::{Ledger, LedgerError},
     objectives::{Objectives, ObjectivesFileError},
+    overlay::{Overlay, OverlayError, Runner},
     ticket::Ticket,
     transfer::{Progress, Receiver, TransferError},
 };
@@ -44,6 +45,9 @@ pub enum DaemonError {
     /// A file of objectives cannot be used.
     #[error(transparent)]
     Objectives(#[from] ObjectivesFileError),
+    /// It cannot take part in the overlay.
+    #[error(transparent)]
+    Overlay(#[from] OverlayError),
 }
 
 /// A running node.
@@ -53,6 +57,9 @@ pub struct Daemon {
     ledger: Option<Ledger>,
     control: Control,
     receiver: Option<Arc<Receiver>>,
+    overlay: Option<Overlay>,
+    /// What runs the overlay, until it is run.
+    runner: std::sync::Mutex<Option<Runner>>,
     /// With the objectives for sessions with each.
     peers: Vec<(Peer, Option<Arc<str>>)>,
 }
@@ -73,16 +80,26 @@ impl Daemon {
             None => None,
         };
         let control = Control::open(&config.control).await?;
-        let mut host = HostConfig::new(key, AllowList::of(config.allow));
+        let mut host = HostConfig::new(key.clone(), AllowList::of(config.allow));
         host.engine = config.engine;
         host.engine.objectives = objectives.all;
         host.locals = config.locals;
         let ledger = config.costs.apply(&mut host)?;
+        let host = Host::start(host)?;
+        let (overlay, runner) = match config.overlay {
+            Some(settings) => {
+                let (overlay, runner) = Overlay::new(&host, key, settings)?;
+                (Some(overlay), Some(runner))
+            }
+            None => (None, None),
+        };
         Ok(Self {
-            host: Host::start(host)?,
+            host,
             ledger,
             control,
             receiver,
+            overlay,
+            runner: std::sync::Mutex::new(runner),
             peers: config.peers.into_iter().zip(objectives.peers).collect(),
         })
     }
@@ -90,6 +107,11 @@ impl Daemon {
     /// The node itself.
     pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    /// Its part in the overlay, if it takes part in one.
+    pub fn overlay(&self) -> Option<&Overlay> {
+        self.overlay.as_ref()
     }
 
     /// A ticket without a secret: for allowed nodes, as often as they like.
@@ -113,6 +135,11 @@ impl Daemon {
         let accepting = async {
             while let Some(session) = self.host.accept().await {
                 tracing::info!(peer = %session.peer(), "session accepted");
+                if let Some(overlay) = &self.overlay
+                    && overlay.is_member(&session.peer())
+                {
+                    overlay.accepted(session.clone()).await;
+                }
                 tasks.spawn(serve(session, self.receiver.clone()));
                 while tasks.try_join_next().is_some() {}
             }
@@ -122,7 +149,18 @@ impl Daemon {
                 ledger.keep(&self.host).await;
             }
         };
-        tokio::join!(accepting, keeping, self.control.serve(&self.host));
+        let runner = self
+            .runner
+            .lock()
+            .unwrap_or_else(|error| error.into_inner())
+            .take();
+        let relaying = async {
+            if let Some(runner) = runner {
+                runner.run().await;
+            }
+        };
+        let serving = self.control.serve(&self.host, self.overlay.as_ref());
+        tokio::join!(accepting, keeping, relaying, serving);
     }
 
     /// Tells the peers, and writes down what was used.

@@ -82,6 +82,7 @@ pub mod daemon;
 pub mod keys;
 pub mod ledger;
 pub mod objectives;
+pub mod overlay;
 pub mod spec;
 pub mod ticket;
 pub mod transfer;

@@ -9,7 +9,7 @@ pub const SIGNATURE_BYTES: usize = 64;
 /// session's authentication of the neighbour is not enough.
 ///
 /// What is signed begins with the name of what it is, so that no signature serves for anything else.
-pub trait Keys {
+pub trait Keys: Send {
     /// This node's signature of `message`.
     fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES];
 

@@ -53,7 +53,7 @@ pub mod wire;
 
 pub use anabranch_channel::{
     AllowList, CloseReason, Config as ChannelConfig, ConnectError, Controller, Liveness, Received,
-    SecretKey, Stats, Transmit,
+    SIGNATURE_BYTES, SecretKey, Stats, Transmit, verify,
 };
 pub use anabranch_hose as hose;
 pub use anabranch_sched::{

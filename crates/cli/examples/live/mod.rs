@@ -131,7 +131,9 @@ pub(crate) async fn run(
     let answering = match &arguments.control {
         Some(path) => {
             let (control, host) = (Control::open(path).await?, sender.clone());
-            Some(tokio::spawn(async move { control.serve(&host).await }))
+            Some(tokio::spawn(
+                async move { control.serve(&host, None).await },
+            ))
         }
         None => None,
     };

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     keys::KeyError,
+    overlay::LABELS,
     ticket::{ADDRESSES_MAX, SECRET_BYTES, Secret, Ticket},
 };
 
@@ -291,9 +292,10 @@ impl Receiver {
     }
 }
 
-/// The next stream, which must have this label.
+/// The next stream that is not the overlay's, which must have this label.
 async fn accept(session: &Session, label: &str) -> Result<Stream, TransferError> {
-    let stream = session.accept_stream().await?;
+    let own = session.accept_stream_where(|spec| !spec.label.starts_with(LABELS));
+    let stream = own.await?;
     if stream.spec().label != label {
         return Err(TransferError::Protocol("an unexpected stream"));
     }

@@ -1,0 +1,141 @@
+//! The overlay, as people write it.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use anabranch_base::{NodeId, Rate};
+use serde::Deserialize;
+
+use super::{ConfigError, address, missing, node, parsed, percent, refused, set, size};
+use crate::overlay::{Config, Site};
+
+/// A member of the overlay, as texts.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemberLayer {
+    /// For people.
+    pub name: String,
+    /// Its id.
+    pub node: String,
+    /// Its addresses, `IP:PORT`.
+    #[serde(default)]
+    pub addresses: Vec<String>,
+}
+
+/// The overlay that the node takes part in, as texts with units.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OverlayLayer {
+    /// Its members.
+    pub member: Option<Vec<MemberLayer>>,
+    /// What this node relays for others.
+    pub relay: Option<String>,
+    /// Names of the members asked first.
+    pub seeds: Option<Vec<String>>,
+    /// Where others reach this node.
+    pub addresses: Option<Vec<String>>,
+    /// Share of a link that test messages may take.
+    pub probes: Option<String>,
+    /// Test messages in an hour, over all links.
+    pub probes_per_hour: Option<String>,
+    /// Most ways to one node.
+    pub paths: Option<u8>,
+    /// Most links of a way.
+    pub hops: Option<u8>,
+}
+
+/// The overlay that the node takes part in; checked.
+#[derive(Clone, Debug)]
+pub struct OverlayConfig {
+    /// The members.
+    pub sites: BTreeMap<NodeId, Site>,
+    /// How it is run.
+    pub agent: Config,
+    /// What is relayed for others, all circuits together; `None`: nothing.
+    pub relay: Option<Rate>,
+}
+
+impl OverlayLayer {
+    /// This layer, with what it does not mention taken from `below`.
+    pub(super) fn over(self, below: Self) -> Self {
+        Self {
+            member: self.member.or(below.member),
+            relay: self.relay.or(below.relay),
+            seeds: self.seeds.or(below.seeds),
+            addresses: self.addresses.or(below.addresses),
+            probes: self.probes.or(below.probes),
+            probes_per_hour: self.probes_per_hour.or(below.probes_per_hour),
+            paths: self.paths.or(below.paths),
+            hops: self.hops.or(below.hops),
+        }
+    }
+
+    /// `None` when there are no members, and nothing else is said of an overlay.
+    pub(super) fn resolve(&self) -> Result<Option<OverlayConfig>, ConfigError> {
+        let Some(members) = self.member.as_ref().filter(|members| !members.is_empty()) else {
+            if *self == Self::default() {
+                return Ok(None);
+            }
+            let reason = "an overlay needs members: add a section [[overlay.member]] for each";
+            return Err(missing("overlay.member", reason));
+        };
+        let mut sites = BTreeMap::new();
+        for member in members {
+            let id = node("overlay.member.node", &member.node)?;
+            let site = Site {
+                name: member.name.clone(),
+                addresses: addresses("overlay.member.addresses", &member.addresses)?,
+            };
+            if member.name.is_empty() || sites.values().any(|other: &Site| other.name == site.name)
+            {
+                let reason = "give every member a name of its own";
+                return Err(refused("overlay.member.name", &member.name, reason));
+            }
+            if sites.insert(id, site).is_some() {
+                let reason = "this id is listed twice";
+                return Err(refused("overlay.member.node", &member.node, reason));
+            }
+        }
+        let mut agent = Config::default();
+        for name in self.seeds.iter().flatten() {
+            let found = sites.iter().find(|(_, site)| site.name == *name);
+            let reason = "no member has this name";
+            let (id, _) = found.ok_or_else(|| refused("overlay.seeds", name, reason))?;
+            agent.seeds.push(*id);
+        }
+        let own = self.addresses.as_deref().unwrap_or_default();
+        agent.addresses = addresses("overlay.addresses", own)?;
+        set(
+            &mut agent.probing.share,
+            "overlay.probes",
+            &self.probes,
+            percent,
+        )?;
+        let per_hour = &mut agent.probing.bytes_per_hour;
+        set(
+            per_hour,
+            "overlay.probes_per_hour",
+            &self.probes_per_hour,
+            size,
+        )?;
+        agent.routing.paths = self.paths.map_or(agent.routing.paths, usize::from);
+        agent.routing.hops = self.hops.map_or(agent.routing.hops, usize::from);
+        set(
+            &mut agent.routing.relays,
+            "overlay.relay",
+            &self.relay,
+            |text| parsed(text).map(Some),
+        )?;
+        agent
+            .check()
+            .map_err(|error| refused("overlay", "these values", error.to_string()))?;
+        Ok(Some(OverlayConfig {
+            relay: agent.routing.relays,
+            sites,
+            agent,
+        }))
+    }
+}
+
+fn addresses(key: &str, texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
+    texts.iter().map(|text| address(key, text)).collect()
+}
