@@ -41,6 +41,16 @@ pub struct LineFit {
     yy: f64,
 }
 
+/// What the points say of the errors of a fit by least squares.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scatter {
+    /// Standard deviation of a point around the line, in units of y.
+    pub deviation: f64,
+    /// Variance of the intercept, its covariance with the slope (negative where all x are positive), and variance of the
+    /// slope.
+    pub covariance: [f64; 3],
+}
+
 /// Fewest effective points of a fit with errors.
 const POINTS_MIN: usize = 3;
 
@@ -101,6 +111,26 @@ impl LineFit {
     /// # Errors
     /// Fewer than three points, or all of the same x.
     pub fn line(&self) -> Result<Line, EstimateError> {
+        let (slope, intercept, scatter) = self.fit()?;
+        let [intercept_variance, _, slope_variance] = scatter.covariance;
+        Ok(Line {
+            slope,
+            intercept,
+            slope_error: Some(slope_variance.sqrt()),
+            intercept_error: Some(intercept_variance.sqrt()),
+            points: self.points(),
+        })
+    }
+
+    /// How far points lie from the line, and what follows for its errors.
+    ///
+    /// # Errors
+    /// As [`LineFit::line`].
+    pub fn scatter(&self) -> Result<Scatter, EstimateError> {
+        self.fit().map(|(_, _, scatter)| scatter)
+    }
+
+    fn fit(&self) -> Result<(f64, f64, Scatter), EstimateError> {
         const WHAT: &str = "regression line";
         let points = self.points();
         // Rounding may leave three points a hair short of three.
@@ -116,15 +146,17 @@ impl LineFit {
         let residual = ((self.yy - slope * self.xy) / self.weight).max(0.0);
         let variance = residual * points / (points - 2.0).max(f64::EPSILON);
         let spread_x = self.xx / self.weight;
-        Ok(Line {
-            slope,
-            intercept,
-            slope_error: Some((variance / (points * spread_x)).sqrt()),
-            intercept_error: Some(
-                (variance / points * (1.0 + self.mean_x * self.mean_x / spread_x)).sqrt(),
-            ),
-            points,
-        })
+        let slope_variance = variance / (points * spread_x);
+        let intercept_variance = variance / points * (1.0 + self.mean_x * self.mean_x / spread_x);
+        let scatter = Scatter {
+            deviation: variance.sqrt(),
+            covariance: [
+                intercept_variance,
+                -self.mean_x * slope_variance,
+                slope_variance,
+            ],
+        };
+        Ok((slope, intercept, scatter))
     }
 
     /// The share of the variance of y that the line explains, in [0, 1].
@@ -173,6 +205,11 @@ mod tests {
             "{line:?}"
         );
         assert!((fit.explained().unwrap() - 0.6665).abs() < 1e-4);
+        // Residual standard error 1.237 on 9 degrees of freedom; the mean of x is 9.
+        let scatter = fit.scatter().unwrap();
+        assert!((scatter.deviation - 1.2366).abs() < 1e-4, "{scatter:?}");
+        let [_, both, slope] = scatter.covariance;
+        assert!((both + 9.0 * slope).abs() < 1e-12, "{scatter:?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::Rate;
 
-use super::{Line, LineFit, TheilSen};
+use super::{Line, LineFit, TheilSen, line::Scatter};
 use crate::evidence::{EstimateError, enough, within};
 
 /// Where the least delay comes from.
@@ -88,6 +88,15 @@ impl LinkEstimator {
     /// intercept with no small message measured.
     pub fn least_squares(&self) -> Result<LinkEstimate, EstimateError> {
         interpret(self.squares.line()?, self.small_min)
+    }
+
+    /// How far delays lie from the line by least squares, in seconds, and what follows for its errors: seconds, and
+    /// seconds per byte.
+    ///
+    /// # Errors
+    /// Fewer than three messages or only one size.
+    pub fn scatter(&self) -> Result<Scatter, EstimateError> {
+        self.squares.scatter()
     }
 
     /// The estimate by Theil and Sen's line. O(messages²).

@@ -12,6 +12,6 @@ pub mod line;
 pub mod link;
 pub mod theil_sen;
 
-pub use line::{Line, LineFit};
+pub use line::{Line, LineFit, Scatter};
 pub use link::{DelaySource, LinkEstimate, LinkEstimator};
 pub use theil_sen::TheilSen;
