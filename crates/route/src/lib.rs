@@ -10,10 +10,12 @@
 //! | [`flow`] | what no set of paths can exceed: the maximum flow, and the quickest flow |
 //! | [`decline`] | whether a link has become markedly worse |
 //! | [`hysteresis`] | when to change routes |
+//! | [`design`] | which links to probe how often, and with messages of which sizes |
 //!
 //! A [`quickest::Finder`] is kept between calls: it holds the memory that searches work in.
 
 pub mod decline;
+pub mod design;
 pub mod flow;
 pub mod graph;
 pub mod hysteresis;
