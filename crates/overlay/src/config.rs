@@ -121,7 +121,7 @@ impl Default for Routing {
             paths: 4,
             hops: 3,
             gain: 0.15,
-            patience: Duration::from_secs(2),
+            patience: Duration::from_secs(8),
             relays: None,
             penalty: Duration::from_secs(10),
         }

@@ -10,16 +10,22 @@
 //! | [`agent`] | [`Agent`]: inputs, outputs, views |
 //! | [`members`] | the table of members and the ring that says who watches whom |
 //! | [`wire`] | messages: records, claims, digests (`spec/overlay.md`) |
+//! | [`measure`] | what this node's own links can do: test messages, regression, budget |
+//! | [`ways`] | which ways a message should take: the graph, trust, hysteresis |
 //! | [`keys`] | [`Keys`]: signatures, which the host makes and checks |
 //! | [`config`] | [`Config`] |
 
 pub mod agent;
 pub mod config;
 pub mod keys;
+pub mod measure;
 pub mod members;
+pub mod ways;
 pub mod wire;
 
-pub use agent::{Agent, Event, MemberView, Output, Refused, UnknownMember};
+pub use agent::{Agent, Event, LinkView, MemberView, Output, Refused, Sample, UnknownMember};
 pub use config::{Config, ConfigError, Member};
 pub use keys::{FakeKeys, Keys};
+pub use measure::Source;
 pub use members::State;
+pub use ways::{Routes, Way};

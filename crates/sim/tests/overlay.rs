@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anabranch_base::Seed;
+use anabranch_base::{Rate, Seed};
 use anabranch_overlay::{Config, State};
 use anabranch_sim::overlay::{Agents, Net, check};
 
@@ -17,12 +17,21 @@ fn agents(count: usize, seed: u64) -> Agents {
 fn running(count: usize, seed: u64) -> Agents {
     let mut agents = agents(count, seed);
     for n in 0..count {
-        agents.start(n, (n > 0).then_some(0)).unwrap();
+        agents.start(n, (n > 0).then_some(0)).expect("valid");
     }
     settle(&mut agents, 60);
     agents
 }
 
+/// Until all agree on who is there.
+fn agree(agents: &mut Agents, seconds: u32) -> Duration {
+    let took = agents.run_until(SECOND * seconds, OFTEN, |agents| {
+        check::members(agents).is_none()
+    });
+    took.unwrap_or_else(|| panic!("{}", check::members(agents).unwrap_or_default()))
+}
+
+/// Until all know the same.
 fn settle(agents: &mut Agents, seconds: u32) -> Duration {
     let took = agents.run_until(SECOND * seconds, OFTEN, |agents| {
         check::settled(agents).is_none()
@@ -45,7 +54,7 @@ fn a_newcomer_has_everything_soon() {
     }
     settle(&mut agents, 60);
     agents.start(29, Some(7)).unwrap();
-    let took = settle(&mut agents, 20);
+    let took = agree(&mut agents, 20);
     assert!(took <= 5 * SECOND, "{took:?}");
 }
 
@@ -54,10 +63,10 @@ fn who_crashes_is_out_and_who_returns_is_in() {
     let mut agents = running(20, 3);
     agents.crash(5);
     agents.crash(6);
-    let took = settle(&mut agents, 40);
+    let took = agree(&mut agents, 40);
     assert!(took <= 15 * SECOND, "{took:?}");
     agents.start(5, Some(1)).unwrap();
-    let took = settle(&mut agents, 40);
+    let took = agree(&mut agents, 40);
     assert!(took <= 5 * SECOND, "{took:?}");
 }
 
@@ -75,7 +84,7 @@ fn who_restarts_at_once_is_never_missed() {
 fn who_says_goodbye_is_out_at_once() {
     let mut agents = running(20, 5);
     agents.leave(9);
-    let took = settle(&mut agents, 20);
+    let took = agree(&mut agents, 20);
     assert!(took <= 3 * SECOND, "{took:?}");
     let left = agents
         .agent(0)
@@ -99,7 +108,7 @@ fn a_partition_heals() {
     };
     assert_eq!((sees(&agents, 0), sees(&agents, 1)), (6, 10));
     agents.partition(|_| 0);
-    let took = settle(&mut agents, 120);
+    let took = agree(&mut agents, 120);
     assert!(took <= 60 * SECOND, "{took:?}");
 }
 
@@ -190,4 +199,92 @@ fn the_same_seed_gives_the_same_run() {
             .collect::<Vec<_>>()
     };
     assert_eq!(run(), run());
+}
+
+/// A small overlay whose direct link from 0 to 1 is narrow, with relays.
+fn carrying(seed: u64, noise: f64) -> (Agents, usize) {
+    let mut config = Config::default();
+    config.routing.relays = Some(Rate::from_mbps(500));
+    let net = Net {
+        noise,
+        ..Net::default()
+    };
+    let mut agents = Agents::new(7, config, net, Seed(seed));
+    for a in 0..7 {
+        for b in 0..7 {
+            agents.set_rate(a, b, Rate::from_mbps(40));
+        }
+    }
+    agents.set_rate(0, 1, Rate::from_mbps(10));
+    for n in 0..7 {
+        agents.start(n, (n > 0).then_some(0)).expect("valid");
+    }
+    agents.run_for(SECOND * 60);
+    let load = agents.carry(0, 1, 10_000_000).expect("valid");
+    agents.run_for(SECOND * 60);
+    (agents, load)
+}
+
+fn rate_at(agents: &Agents, load: usize) -> f64 {
+    agents.carried(load).last().expect("valid").rate.as_bps() as f64 / 1e6
+}
+
+#[test]
+fn several_ways_are_used_at_once() {
+    let (agents, load) = carrying(1, 0.03);
+    let used = agents.carried(load).last().unwrap();
+    assert_eq!(used.ways.len(), 4, "{used:?}");
+    assert!(used.ways.iter().all(|way| way.len() <= 1), "{used:?}");
+    assert!(rate_at(&agents, load) >= 120.0, "{used:?}");
+}
+
+#[test]
+fn a_relay_that_dies_is_replaced() {
+    let (mut agents, load) = carrying(2, 0.03);
+    let relay = agents
+        .carried(load)
+        .last()
+        .unwrap()
+        .ways
+        .iter()
+        .find_map(|way| way.first().copied());
+    agents.crash(relay.unwrap());
+    let took = agents.run_until(SECOND * 10, Duration::from_millis(50), |agents| {
+        let used = agents.carried(load).last().unwrap();
+        used.ways.iter().all(|way| !way.contains(&relay.unwrap())) && used.ways.len() == 4
+    });
+    assert!(took.is_some_and(|took| took <= 2 * SECOND), "{took:?}");
+}
+
+#[test]
+fn a_link_that_degrades_is_left() {
+    for is_own in [true, false] {
+        let (mut agents, load) = carrying(3, 0.05);
+        let used = agents.carried(load).last().unwrap().ways.clone();
+        let relay = used.iter().find_map(|way| way.first().copied()).unwrap();
+        let link = if is_own { (0, relay) } else { (relay, 1) };
+        agents.set_rate(link.0, link.1, Rate::from_mbps(4));
+        let took = agents.run_until(SECOND * 10, Duration::from_millis(50), |agents| {
+            let used = agents.carried(load).last().unwrap();
+            used.ways.iter().all(|way| !way.contains(&relay))
+        });
+        assert!(
+            took.is_some_and(|took| took <= 3 * SECOND),
+            "own link: {is_own}: {took:?}"
+        );
+    }
+}
+
+#[test]
+fn noise_of_a_fifth_changes_no_routes() {
+    // Uniform ±20 % has a standard deviation of 11.5 %.
+    let (mut agents, load) = carrying(4, 0.115);
+    let before = agents.carried(load).len();
+    agents.run_for(SECOND * 1800);
+    let history = &agents.carried(load)[before..];
+    let changes = history
+        .windows(2)
+        .filter(|pair| pair[0].ways != pair[1].ways)
+        .count();
+    assert!(changes <= 2, "{changes} changes in half an hour");
 }

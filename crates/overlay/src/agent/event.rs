@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use anabranch_base::NodeId;
+use anabranch_base::{NodeId, Rate};
+use anabranch_route::hysteresis::Reason;
 
-use crate::members::State;
+use crate::{measure::Source, members::State};
 
 /// What the host should do.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +22,16 @@ pub enum Output {
         to: NodeId,
         /// At most [`crate::wire::MESSAGE_BYTES_MAX`].
         bytes: Vec<u8>,
+    },
+    /// Send a message of `bytes`, whatever is in it, over the session with `to`, and say what became of it
+    /// ([`Agent::handle_probe`](super::Agent::handle_probe)).
+    Probe {
+        /// To whom.
+        to: NodeId,
+        /// Which.
+        id: u64,
+        /// Its size.
+        bytes: u64,
     },
     /// Something changed.
     Event(Event),
@@ -40,6 +51,15 @@ pub enum Event {
     Died(NodeId),
     /// A member said goodbye.
     Left(NodeId),
+    /// What this node's link to a member can do has changed markedly, or the link died or came back.
+    LinkChanged(NodeId),
+    /// Other ways to a wanted destination are better now.
+    RoutesChanged {
+        /// The destination.
+        to: NodeId,
+        /// Why.
+        reason: Reason,
+    },
 }
 
 impl Event {
@@ -70,6 +90,28 @@ pub struct MemberView {
     pub heard: Option<Duration>,
     /// Whether there is a session with it.
     pub has_session: bool,
+}
+
+/// One link, as this node believes it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkView {
+    /// Where it begins.
+    pub from: NodeId,
+    /// Where it ends.
+    pub to: NodeId,
+    /// EBW, as measured or published.
+    pub bandwidth: Rate,
+    /// d_min, as measured or published.
+    pub delay_min: Duration,
+    /// Standard error of the bandwidth relative to it; `None`: unknown.
+    pub deviation: Option<f64>,
+    /// Time since it was measured.
+    pub age: Duration,
+    /// Who measured it, and how.
+    pub source: Source,
+    /// What the bandwidth is multiplied with when ways are chosen, in (0, 1]: below 1 after routes carried less
+    /// than was published.
+    pub trust: f64,
 }
 
 /// What was not believed, in messages, records or claims.

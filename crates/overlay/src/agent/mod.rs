@@ -10,29 +10,40 @@
 //! | `spread` | how records and claims travel: pushed along a tree, repaired by digests |
 //! | `watch` | the tick: heartbeats, accusations, what has run out |
 //! | `publish` | this node's own record |
+//! | `probing` | which links are measured, when, and what comes of it |
+//! | `routing` | which ways are good, and what becomes of those in use |
 
 mod event;
 mod peer;
+mod probing;
 mod publish;
 mod receive;
+mod routing;
 mod sessions;
 mod spread;
 mod watch;
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use anabranch_base::{Instant, NodeId, Random, Seed};
 
-pub use event::{Event, MemberView, Output, Refused};
+pub use event::{Event, LinkView, MemberView, Output, Refused};
+pub use probing::Sample;
 
 use crate::{
     config::{Config, ConfigError, Member},
     keys::Keys,
     members::{Roster, State},
+    ways::{keep::Kept, trust::Trust},
     wire::{Record, record},
 };
 use peer::Peer;
+use probing::Probing;
 use publish::Own;
+use routing::Ways;
 
 /// One node's part in the overlay: who else is in it, what everybody's links can do, which ways to take.
 ///
@@ -42,6 +53,8 @@ use publish::Own;
 ///   message from a member ──► handle_message ──┐
 ///   session up or down    ──► handle_session ──┼──► poll_output until None: send, connect, tell
 ///   timer                 ──► handle_timeout ──┘    poll_timeout: arm the timer
+///   probe done            ──► handle_probe
+///   real traffic          ──► handle_sample, handle_way_rate, handle_way_failed
 /// ```
 ///
 /// Between two members there is, on demand, one authenticated session; the agent says when it needs one
@@ -56,6 +69,11 @@ pub struct Agent {
     /// Members with whom the ring wants a session, in the ring's order: those it monitors first.
     neighbours: Vec<usize>,
     own: Own,
+    probing: Probing,
+    trust: Trust,
+    ways: Ways,
+    /// Destinations with their routes, by place in the roster.
+    wants: BTreeMap<usize, Kept>,
     outputs: VecDeque<Output>,
     /// Members for whom frames are queued.
     unsent: Vec<usize>,
@@ -64,6 +82,7 @@ pub struct Agent {
     has_left: bool,
     /// Members came or went since the neighbours were chosen.
     is_ring_stale: bool,
+    next_choice: Instant,
     /// States before the present input, to tell the host what changed.
     shown: Vec<State>,
     started_at: Instant,
@@ -75,6 +94,8 @@ pub struct Agent {
     next_digest: Instant,
 }
 
+/// Least time between two choices of neighbours.
+const CHOICE_GAP: Duration = Duration::from_secs(1);
 /// Ticks in a heartbeat.
 const TICKS: u32 = 4;
 
@@ -107,11 +128,16 @@ impl Agent {
             peers: vec![Peer::default(); count],
             neighbours: Vec::new(),
             own,
+            probing: Probing::new(&config.probing, now),
+            trust: Trust::default(),
+            ways: Ways::default(),
+            wants: BTreeMap::new(),
             outputs: VecDeque::new(),
             unsent: Vec::new(),
             refused: Refused::default(),
             has_left: false,
             is_ring_stale: true,
+            next_choice: now,
             shown: vec![State::Unknown; count],
             started_at: now,
             next_tick: now + tick.mul_f64(random.unit()),
@@ -244,6 +270,7 @@ impl Agent {
             let (before, state) = (self.shown[at], self.roster.entry(at).state);
             if before != state {
                 self.is_ring_stale |= before.is_live() != state.is_live();
+                self.ways_stale(!matches!(state, State::Alive));
                 self.shown[at] = state;
                 if at != self.roster.me {
                     let node = self.roster.entry(at).node;
@@ -252,9 +279,15 @@ impl Agent {
                 }
             }
         }
-        if std::mem::take(&mut self.is_ring_stale) {
+        // While many come at once, each of them would move sessions; a lone node takes whom it gets.
+        let is_lone = self.neighbours.is_empty();
+        if self.is_ring_stale && (is_lone || now >= self.next_choice) {
+            self.is_ring_stale = false;
+            self.next_choice = now + CHOICE_GAP;
             self.choose_neighbours(now);
+            self.probing_is_stale();
         }
+        self.look(now);
         self.flush();
     }
 

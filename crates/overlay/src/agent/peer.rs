@@ -6,6 +6,9 @@ use anabranch_base::Instant;
 
 use crate::wire::MESSAGE_BYTES_MAX;
 
+/// A session that ended counts as lost when it is not back after this.
+const LOST_AFTER: Duration = Duration::from_millis(1_500);
+
 /// Whether there is a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Session {
@@ -34,6 +37,8 @@ pub(super) struct Peer {
     /// Not dialled before, after a failure.
     pub(super) retry_at: Instant,
     pub(super) failures: u32,
+    /// When the session ended, and not because nobody here needed it.
+    pub(super) lost_at: Option<Instant>,
     /// Since when nobody here needs the session.
     pub(super) idle_since: Option<Instant>,
     /// Heartbeats in a row whose summary differed from ours.
@@ -69,6 +74,7 @@ impl Default for Peer {
             monitored_since: None,
             retry_at: Instant::EPOCH,
             failures: 0,
+            lost_at: None,
             idle_since: None,
             mismatches: 0,
             digest_at: Instant::EPOCH,
@@ -88,6 +94,11 @@ impl Default for Peer {
 impl Peer {
     pub(super) fn is_up(&self) -> bool {
         self.session == Session::Up
+    }
+
+    /// Whether the session ended and did not come back soon: the link is not to be used.
+    pub(super) fn is_lost(&self, now: Instant) -> bool {
+        self.lost_at.is_some_and(|at| now.since(at) >= LOST_AFTER)
     }
 
     /// The session is gone: everything that belongs to it too.

@@ -71,6 +71,7 @@ impl Agent {
     /// Signs and spreads a record with what holds now.
     pub(super) fn publish(&mut self, now: Instant) {
         self.own.version = (self.own.version + 1).min(VERSION_MAX);
+        self.own.links = self.links_to_publish(now);
         let record = Record {
             origin: self.roster.entry(self.roster.me).short,
             version: self.own.version,

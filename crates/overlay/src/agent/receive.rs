@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::Instant;
 
-use super::Agent;
+use super::{Agent, publish::is_change};
 use crate::{
     members::{State, Verdict},
     wire::{Claim, DecodeError, Frame, Reader, Record, ShortId, Want, claim, record},
@@ -98,6 +98,8 @@ impl Agent {
             return Ok(());
         };
         self.note_answer(at, now);
+        self.renew_trust(at, &record);
+        self.ways_stale(false);
         self.roster.take_record(at, &record, bytes, held, now);
         self.peers[at].wanted_at = None;
         if is_pushed {
@@ -105,6 +107,31 @@ impl Agent {
         }
         self.push_record(at, Some(from), now);
         Ok(())
+    }
+
+    /// What the origin says anew of a link is believed until it proves wrong again.
+    fn renew_trust(&mut self, origin: usize, record: &Record) {
+        let entry = self.roster.entry(origin);
+        let before = entry
+            .record
+            .as_ref()
+            .and_then(|bytes| Record::decode(bytes).ok());
+        for link in &record.links {
+            let Some(to) = self.roster.find_short(link.peer) else {
+                self.refused.strangers += 1;
+                continue;
+            };
+            let known = before.iter().flat_map(|record| &record.links);
+            let mut known = known
+                .filter(|known| known.peer == link.peer)
+                .map(|known| known.bandwidth);
+            let is_new = known
+                .next_back()
+                .is_none_or(|known| is_change(known, link.bandwidth, self.config.change));
+            if is_new {
+                self.trust.renew((origin, to));
+            }
+        }
     }
 
     /// Whether the signature holds and `from` may still have signatures checked.

@@ -41,8 +41,12 @@ impl Agent {
         let peer = &mut self.peers[at];
         peer.session = Session::Up;
         peer.failures = 0;
+        let was_lost = peer.lost_at.take().is_some();
         peer.heard_at = Some(now);
         let is_searched = peer.is_ours && !self.roster.entry(at).state.is_live();
+        if was_lost {
+            self.ways_stale(false);
+        }
         if is_searched || self.neighbours.contains(&at) {
             self.begin_gossip(at, now);
         }
@@ -69,14 +73,18 @@ impl Agent {
         if peer.session == Session::Down {
             return;
         }
-        // A neighbour of long standing is tried again at once: the session may have ended for reasons of
-        // its own.
-        if !peer.is_up() {
+        let was_up = peer.is_up();
+        if was_up {
+            peer.lost_at = Some(now);
+        } else {
             peer.failures = (peer.failures + 1).min(16);
         }
-        let gap = RETRY_FIRST * (1 << peer.failures.min(6));
+        // A session that was up may have ended for reasons of its own: try at once.
+        let first = if was_up { RETRY_FIRST / 8 } else { RETRY_FIRST };
+        let gap = first * (1 << peer.failures.min(6));
         peer.retry_at = now + gap.min(RETRY_LAST).mul_f64(random);
         peer.forget_session();
+        self.ways_stale(false);
     }
 
     /// Chooses neighbours among the members that live now.
@@ -104,7 +112,8 @@ impl Agent {
     /// Dials neighbours again whose time has come, gives up sessions that nobody needs, looks for members
     /// that are away.
     pub(super) fn tend_sessions(&mut self, now: Instant) {
-        for at in self.neighbours.clone() {
+        let wanted = self.neighbours.iter().chain(&self.probing.targets);
+        for at in wanted.copied().collect::<Vec<_>>() {
             self.dial(at, now);
         }
         for at in 0..self.peers.len() {
@@ -122,7 +131,7 @@ impl Agent {
     }
 
     fn tend_session(&mut self, at: usize, now: Instant) {
-        let is_needed = self.neighbours.contains(&at);
+        let is_needed = self.neighbours.contains(&at) || self.probing.targets.contains(&at);
         let Peer {
             is_ours,
             idle_since,

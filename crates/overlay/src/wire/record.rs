@@ -168,6 +168,15 @@ pub fn peek(bytes: &[u8]) -> Result<(ShortId, u64), DecodeError> {
     head(&mut Cursor::new(bytes))
 }
 
+/// The headroom in a record, without reading the rest; `None`: it does not relay, or is no record.
+pub fn headroom(bytes: &[u8]) -> Option<Rate> {
+    let mut from = Cursor::new(bytes);
+    head(&mut from).ok()?;
+    let relays = from.u8().ok()? & RELAYS != 0;
+    let rate = from_short(from.u16().ok()?).ok()?;
+    relays.then(|| Rate::from_bps(rate))
+}
+
 /// Whether `bytes` carry the signature of `origin`.
 pub fn verify(keys: &dyn Keys, origin: &NodeId, bytes: &[u8]) -> bool {
     super::claim::is_signed(keys, origin, CONTEXT, bytes)

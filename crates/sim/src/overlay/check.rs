@@ -21,47 +21,60 @@ pub fn always(agents: &Agents) -> Option<String> {
     None
 }
 
-/// The first broken rule of those that hold when the network was whole and quiet for long enough.
+fn runs(agents: &Agents, n: usize) -> bool {
+    agents.agent(n).is_some() && !agents.is_stranger(n)
+}
+
+/// The first broken rule of those that hold when the network was whole for long enough.
 ///
-/// Every running node that is on the lists counts every other one as alive and nobody else, and all hold the
-/// same records.
-pub fn settled(agents: &Agents) -> Option<String> {
-    let runs = |n: usize| agents.agent(n).is_some() && !agents.is_stranger(n);
-    let mut first = None;
-    for n in (0..agents.len()).filter(|&n| runs(n)) {
+/// Every running node that is on the lists counts every other one as alive, and nobody else.
+pub fn members(agents: &Agents) -> Option<String> {
+    for n in (0..agents.len()).filter(|&n| runs(agents, n)) {
         let agent = agents.agent(n)?;
         for other in (0..agents.len()).filter(|&n| !agents.is_stranger(n)) {
             let state = agent
                 .member(&agents.id(other), agents.now())
                 .map(|view| view.state);
+            let is_there = runs(agents, other);
             let is_right = match state {
-                Some(State::Alive) => runs(other),
-                Some(State::Unknown | State::Down | State::Left) => !runs(other),
+                Some(State::Alive) => is_there,
+                Some(State::Unknown | State::Down | State::Left) => !is_there,
                 Some(State::Suspect) | None => false,
             };
             if !is_right {
-                let runs = runs(other);
                 return Some(format!(
-                    "node {n} holds {other} (runs: {runs}) for {state:?}"
+                    "node {n} holds {other} (runs: {is_there}) for {state:?}"
                 ));
             }
         }
-        for other in (0..agents.len()).filter(|&n| runs(n)) {
-            let held = agent.record(&agents.id(other));
-            let own = agents
-                .agent(other)
-                .and_then(|agent| agent.record(&agents.id(other)));
+    }
+    None
+}
+
+/// The first broken rule of those that hold when, besides, nobody said anything new for long enough:
+/// [`members`], and all hold the same records.
+pub fn settled(agents: &Agents) -> Option<String> {
+    if let Some(broken) = members(agents) {
+        return Some(broken);
+    }
+    for n in (0..agents.len()).filter(|&n| runs(agents, n)) {
+        let agent = agents.agent(n)?;
+        for other in (0..agents.len()).filter(|&n| runs(agents, n)) {
+            let id = agents.id(other);
+            let held = agent.record(&id);
+            let own = agents.agent(other).and_then(|agent| agent.record(&id));
             if held != own {
                 return Some(format!(
                     "node {n} holds another record of {other} than it published"
                 ));
             }
         }
-        let summary = agent.summary();
-        let (of, expected) = *first.get_or_insert((n, summary));
-        if summary != expected && (0..agents.len()).all(runs) {
-            return Some(format!("nodes {n} and {of} know different things"));
-        }
+    }
+    let all_run = (0..agents.len()).all(|n| runs(agents, n));
+    let mut summaries = (0..agents.len()).filter_map(|n| Some(agents.agent(n)?.summary()));
+    let first = summaries.next();
+    if all_run && summaries.any(|summary| Some(summary) != first) {
+        return Some("two nodes know different things".to_owned());
     }
     None
 }

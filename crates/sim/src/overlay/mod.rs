@@ -9,8 +9,10 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod` | [`Agents`]: the event queue, nodes that start, crash and leave, partitions |
+//! | [`carry`] | traffic over the ways that agents choose |
 //! | [`check`] | what must hold when all is quiet |
 
+pub mod carry;
 pub mod check;
 
 use std::{
@@ -18,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::{Instant, NodeId, Random, Seed};
+use anabranch_base::{Instant, NodeId, Random, Rate, Seed};
 use anabranch_overlay::{Agent, Config, ConfigError, Event, FakeKeys, Member, Output};
 
 /// What carries a message: QUIC's short header, its authentication, a fragment's head, UDP, roughly.
@@ -37,6 +39,8 @@ pub struct Traffic {
     pub bytes: u64,
     /// Sessions that this node asked for and that came up.
     pub sessions: u64,
+    /// Bytes of test messages.
+    pub probe_bytes: u64,
 }
 
 /// How messages travel.
@@ -49,6 +53,10 @@ pub struct Net {
     pub jitter: Duration,
     /// Probability that a message is lost.
     pub loss: f64,
+    /// Least and largest rate of a link, log-uniform between, the same both ways.
+    pub rates: (Rate, Rate),
+    /// Standard deviation of what traffic and test messages see of a link's rate, relative.
+    pub noise: f64,
 }
 
 impl Default for Net {
@@ -57,6 +65,8 @@ impl Default for Net {
             span: Duration::from_millis(60),
             jitter: Duration::from_millis(1),
             loss: 0.005,
+            rates: (Rate::from_mbps(10), Rate::from_mbps(200)),
+            noise: 0.03,
         }
     }
 }
@@ -78,6 +88,17 @@ enum What {
     Timer {
         at: usize,
         life: u32,
+    },
+    Probe {
+        at: usize,
+        to: usize,
+        life: u32,
+        id: u64,
+        took: Duration,
+    },
+    /// A host looks at the traffic that it carries.
+    Carry {
+        load: usize,
     },
 }
 
@@ -121,7 +142,9 @@ pub struct Agents {
     nodes: Vec<Node>,
     /// Sessions that are up: (lower, higher) node with their lives.
     sessions: BTreeMap<(usize, usize), (u32, u32)>,
-    /// Ends that know that a session is up; the other may have forgotten it.
+    /// Rates of directed links that were changed.
+    rates: BTreeMap<(usize, usize), Rate>,
+    loads: Vec<carry::Load>,
     net: Net,
     random: Random,
     seed: Seed,
@@ -161,6 +184,8 @@ impl Agents {
             ids,
             nodes,
             sessions: BTreeMap::new(),
+            rates: BTreeMap::new(),
+            loads: Vec::new(),
             net,
             random,
             seed,
@@ -206,6 +231,12 @@ impl Agents {
     /// There is none.
     pub fn index(&self, id: &NodeId) -> usize {
         self.by_id[id]
+    }
+
+    /// The agent of node `n`, while it runs, and the time; what it asks for is done with the next event.
+    pub fn agent_mut(&mut self, n: usize) -> Option<(&mut Agent, Instant)> {
+        let now = self.now;
+        self.nodes[n].agent.as_mut().map(|agent| (agent, now))
     }
 
     /// The agent of node `n`, while it runs.
@@ -316,6 +347,26 @@ impl Agents {
         Duration::from_secs_f64((a.0 - b.0).hypot(a.1 - b.1) + 0.001)
     }
 
+    /// Rate of the link from `a` to `b`.
+    pub fn rate(&self, a: usize, b: usize) -> Rate {
+        self.rates.get(&(a, b)).copied().unwrap_or_else(|| {
+            let name = format!("rate of {} and {}", a.min(b), a.max(b));
+            let (low, high) = self.net.rates;
+            let (low, high) = ((low.as_bps() as f64).ln(), (high.as_bps() as f64).ln());
+            Rate::from_bps(self.seed.stream(&name).uniform(low, high).exp() as u64)
+        })
+    }
+
+    /// Changes the rate of the link from `a` to `b`.
+    pub fn set_rate(&mut self, a: usize, b: usize, rate: Rate) {
+        self.rates.insert((a, b), rate);
+    }
+
+    /// What traffic sees of a rate.
+    fn noisy(&mut self, rate: Rate) -> Rate {
+        rate * self.random.normal(1.0, self.net.noise).max(0.1)
+    }
+
     fn travel(&mut self, a: usize, b: usize) -> Duration {
         let jitter = self.random.exponential(self.net.jitter.as_secs_f64());
         self.delay(a, b) + Duration::from_secs_f64(jitter)
@@ -367,6 +418,21 @@ impl Agents {
                     self.drain(at);
                 }
             }
+            What::Probe {
+                at,
+                to,
+                life,
+                id,
+                took,
+            } => {
+                let to = self.ids[to];
+                let node = &mut self.nodes[at];
+                if let Some(agent) = node.agent.as_mut().filter(|_| node.life == life) {
+                    agent.handle_probe(&to, id, Some(took), now);
+                    self.drain(at);
+                }
+            }
+            What::Carry { load } => self.look_at_load(load),
             What::Timer { at, life } => {
                 let node = &mut self.nodes[at];
                 if node.life == life && node.timer_at == Some(now) {
@@ -387,6 +453,7 @@ impl Agents {
                 Output::Connect(with) => self.connect(n, self.by_id[&with]),
                 Output::Disconnect(with) => self.disconnect(n, self.by_id[&with]),
                 Output::Send { to, bytes } => self.send(n, self.by_id[&to], bytes),
+                Output::Probe { to, id, bytes } => self.probe(n, self.by_id[&to], id, bytes),
                 Output::Event(event) => self.nodes[n].events.push((self.now, event)),
                 _ => {}
             }
@@ -431,6 +498,35 @@ impl Agents {
         }
         self.tell(from, to, round_trip, true);
         self.tell(to, from, round_trip, true);
+    }
+
+    /// A test message takes its time at the link's rate and a round trip; a lost packet costs another one.
+    fn probe(&mut self, from: usize, to: usize, id: u64, bytes: u64) {
+        self.nodes[from].traffic.probe_bytes += bytes;
+        let pair = (from.min(to), from.max(to));
+        let lives = (self.nodes[pair.0].life, self.nodes[pair.1].life);
+        let is_alive = self.sessions.get(&pair) == Some(&lives)
+            && self.nodes[to].agent.is_some()
+            && self.can_reach(from, to);
+        if !is_alive {
+            return;
+        }
+        let round_trip = self.travel(from, to) + self.travel(to, from);
+        let rate = self.rate(from, to);
+        let rate = self.noisy(rate);
+        let repairs = u32::from(self.random.chance(self.net.loss));
+        let took = rate.time_to_send(bytes) + round_trip * (1 + repairs);
+        let life = self.nodes[from].life;
+        self.schedule(
+            self.now + took,
+            What::Probe {
+                at: from,
+                to,
+                life,
+                id,
+                took,
+            },
+        );
     }
 
     fn disconnect(&mut self, from: usize, to: usize) {

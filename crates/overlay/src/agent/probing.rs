@@ -1,0 +1,340 @@
+//! Which links are measured, when, and what comes of it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anabranch_base::{Instant, NodeId, Rate};
+
+use super::{Agent, Event, Output};
+use crate::{
+    measure::{LinkEstimate, Source, Tracker, plan, tracker::Pending},
+    wire::{LinkState, ShortId},
+};
+
+/// Longest and shortest wait for the answer to a test message.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+const ANSWER_MIN: Duration = Duration::from_secs(2);
+/// Trackers of links that are no longer measured are kept this long.
+const FORGET: Duration = Duration::from_secs(1_800);
+/// A published delay changes markedly from this on.
+const DELAY_CHANGE: Duration = Duration::from_millis(3);
+
+/// This node's own links.
+#[derive(Debug)]
+pub(super) struct Probing {
+    /// By the other end's place in the roster; at most as many as members.
+    pub(super) trackers: BTreeMap<usize, Tracker>,
+    /// Links measured now.
+    pub(super) targets: Vec<usize>,
+    /// Bytes a second of each target.
+    rates: Vec<f64>,
+    /// See [`LinkState::group`], by place in the roster.
+    groups: BTreeMap<usize, u8>,
+    next_plan: Instant,
+    next_id: u64,
+    /// Bytes that may be spent now, and since when.
+    purse: (f64, Instant),
+}
+
+impl Probing {
+    pub(super) fn new(config: &crate::config::Probing, now: Instant) -> Self {
+        Self {
+            trackers: BTreeMap::new(),
+            targets: Vec::new(),
+            rates: Vec::new(),
+            groups: BTreeMap::new(),
+            next_plan: now,
+            next_id: 0,
+            purse: (purse_max(config), now),
+        }
+    }
+}
+
+/// Two minutes' worth: what a node may spend at once when it starts.
+fn purse_max(config: &crate::config::Probing) -> f64 {
+    (config.bytes_per_hour as f64 / 30.0).max(config.bytes_max as f64)
+}
+
+/// What real traffic of this node over its direct link to a peer showed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// What was acknowledged, over `window`.
+    pub rate: Rate,
+    /// 0.2 s to 10 s are good.
+    pub window: Duration,
+    /// Whether the link was the limit: the sender had something to send all the time.
+    pub is_limited: bool,
+    /// Least round trip in the window; `None`: not measured.
+    pub round_trip_min: Option<Duration>,
+}
+
+impl Agent {
+    /// Takes what became of test message `id` to `to` ([`Output::Probe`]): acknowledged whole so long after its
+    /// sending began, or lost (`None`).
+    pub fn handle_probe(&mut self, to: &NodeId, id: u64, took: Option<Duration>, now: Instant) {
+        let Some((at, tracker)) = self.roster.find(to).and_then(|at| {
+            let tracker = self.probing.trackers.get_mut(&at)?;
+            Some((at, tracker))
+        }) else {
+            return;
+        };
+        let Some(pending) = tracker.pending.filter(|pending| pending.id == id) else {
+            return;
+        };
+        tracker.pending = None;
+        let was_dead = tracker.is_dead();
+        let has_changed = match took {
+            Some(took) => tracker.observe(pending.bytes, took, now),
+            None => {
+                tracker.lose();
+                false
+            }
+        };
+        let is_dead = tracker.is_dead();
+        self.trust.renew((self.roster.me, at));
+        self.link_moved(at, has_changed || was_dead != is_dead, now);
+        self.settle(now);
+    }
+
+    /// Takes what real traffic over the direct link to `to` showed.
+    pub fn handle_sample(&mut self, to: &NodeId, sample: Sample, now: Instant) {
+        let Some(at) = self.roster.find(to).filter(|&at| at != self.roster.me) else {
+            return;
+        };
+        let memory = self.config.probing.memory;
+        let tracker = self
+            .probing
+            .trackers
+            .entry(at)
+            .or_insert_with(|| Tracker::new(memory, now));
+        if let Some(round_trip) = sample.round_trip_min {
+            tracker.note_round_trip(round_trip, now);
+        }
+        let has_changed = tracker.sample(sample.rate, sample.window, sample.is_limited, now);
+        if sample.is_limited {
+            self.trust.renew((self.roster.me, at));
+        }
+        self.link_moved(at, has_changed, now);
+        self.settle(now);
+    }
+
+    /// Tells which of this node's links share a bottleneck: one list for each. What is in no list shares
+    /// none.
+    pub fn set_groups(&mut self, groups: &[Vec<NodeId>], now: Instant) {
+        let mut by_link = BTreeMap::new();
+        for (group, number) in groups.iter().zip(1..=u8::MAX) {
+            let members = group.iter().filter_map(|node| self.roster.find(node));
+            by_link.extend(members.map(|at| (at, number)));
+        }
+        if by_link != self.probing.groups {
+            self.probing.groups = by_link;
+            self.publish_soon();
+            self.publish_if_due(now);
+            self.ways_stale(false);
+            self.settle(now);
+        }
+    }
+
+    /// Estimates of link `at` are new; `is_marked`: so different that others should know soon.
+    fn link_moved(&mut self, at: usize, is_marked: bool, now: Instant) {
+        self.ways_stale(is_marked);
+        if is_marked {
+            let node = self.roster.entry(at).node;
+            self.outputs
+                .push_back(Output::Event(Event::LinkChanged(node)));
+        }
+        if self.differs_from_published(now) {
+            self.publish_soon();
+            self.publish_if_due(now);
+        }
+    }
+
+    pub(super) fn group_of(&self, at: usize) -> u8 {
+        self.probing.groups.get(&at).copied().unwrap_or(0)
+    }
+
+    /// Plans anew at the next tick.
+    pub(super) fn probing_is_stale(&mut self) {
+        self.probing.next_plan = Instant::EPOCH;
+    }
+
+    /// Whether this node's link to `at` can be used, and how good it is.
+    pub(super) fn own_link(
+        &self,
+        at: usize,
+        now: Instant,
+    ) -> Option<(LinkEstimate, Duration, Source)> {
+        let tracker = self.probing.trackers.get(&at)?;
+        let is_gone = tracker.is_dead() || self.peers[at].is_lost(now);
+        let (estimate, age) = (tracker.estimate()?, tracker.age(now)?);
+        (!is_gone && age <= self.config.age_max).then_some((estimate, age, tracker.source()))
+    }
+
+    /// The links that this node would publish now, at most as many as it measures.
+    pub(super) fn links_to_publish(&self, now: Instant) -> Vec<LinkState> {
+        let live = |at: &usize| self.roster.entry(*at).state.is_live();
+        let known = self.probing.trackers.keys().filter(|at| live(at));
+        let mut links: Vec<(Duration, LinkState)> = known
+            .filter_map(|&at| {
+                let (estimate, age, _) = self.own_link(at, now)?;
+                let link = LinkState {
+                    peer: self.roster.entry(at).short,
+                    bandwidth: estimate.bandwidth,
+                    delay_min: estimate.delay_min,
+                    deviation: estimate.deviation,
+                    age,
+                    group: self.group_of(at),
+                };
+                Some((age, link.rounded()))
+            })
+            .collect();
+        links.sort_unstable_by_key(|(age, link)| (*age, link.peer));
+        links.truncate(self.config.probing.links);
+        links.into_iter().map(|(_, link)| link).collect()
+    }
+
+    fn differs_from_published(&self, now: Instant) -> bool {
+        let current = self.links_to_publish(now);
+        let published = &self.own.links;
+        let find = |links: &[LinkState], peer: ShortId| {
+            links.iter().find(|link| link.peer == peer).copied()
+        };
+        let change = self.config.change;
+        published.len() != current.len()
+            || current.iter().any(|link| {
+                find(published, link.peer).is_none_or(|before| {
+                    let delays = (before.delay_min, link.delay_min);
+                    let (short, long) = (delays.0.min(delays.1), delays.0.max(delays.1));
+                    before.group != link.group
+                        || super::publish::is_change(before.bandwidth, link.bandwidth, change)
+                        || long > short.mul_f64(1.0 + change) + DELAY_CHANGE
+                })
+            })
+    }
+
+    /// Sends what is due, gives up what was not answered, plans anew.
+    pub(super) fn probe(&mut self, now: Instant) {
+        if now >= self.probing.next_plan {
+            self.plan(now);
+        }
+        let (have, since) = self.probing.purse;
+        let config = &self.config.probing;
+        let gained = now.since(since).as_secs_f64() * config.bytes_per_hour as f64 / 3600.0;
+        self.probing.purse = ((have + gained).min(purse_max(config)), now);
+        for index in 0..self.probing.targets.len() {
+            let at = self.probing.targets[index];
+            self.expire_probe(at, now);
+            self.probe_link(index, at, now);
+        }
+    }
+
+    fn expire_probe(&mut self, at: usize, now: Instant) {
+        let Some(tracker) = self.probing.trackers.get_mut(&at) else {
+            return;
+        };
+        if tracker
+            .pending
+            .is_some_and(|pending| now >= pending.deadline)
+        {
+            tracker.pending = None;
+            let was_dead = tracker.is_dead();
+            tracker.lose();
+            let is_marked = tracker.is_dead() != was_dead;
+            self.link_moved(at, is_marked, now);
+        }
+    }
+
+    fn probe_link(&mut self, index: usize, at: usize, now: Instant) {
+        let config = &self.config.probing;
+        let rate = self.probing.rates.get(index).copied().unwrap_or(0.0);
+        let is_up = self.peers[at].is_up();
+        let Some(tracker) = self.probing.trackers.get_mut(&at) else {
+            return;
+        };
+        if !is_up || tracker.pending.is_some() || now < tracker.next_at {
+            return;
+        }
+        let known = tracker.estimate();
+        let round_trip = tracker.round_trip_min().unwrap_or_default();
+        // A dead link is tried with small messages.
+        let messages = if tracker.is_dead() {
+            0
+        } else {
+            tracker.messages
+        };
+        let mut bytes = plan::size(known, messages, tracker.longest, round_trip, config);
+        // A link with little of the budget is measured with smaller messages, not hardly ever.
+        let affordable = (rate * 2.0 * config.plan.as_secs_f64()) as u64;
+        if messages >= plan::FIRST_MESSAGES {
+            bytes = bytes.min(affordable.max(16 * config.bytes_min));
+        }
+        if bytes as f64 > self.probing.purse.0 {
+            return;
+        }
+        self.probing.purse.0 -= bytes as f64;
+        let id = self.probing.next_id;
+        self.probing.next_id += 1;
+        let answer = tracker.expected(bytes).map_or(ANSWER_MAX, |expected| {
+            (expected * 4).clamp(ANSWER_MIN, ANSWER_MAX)
+        });
+        tracker.pending = Some(Pending {
+            id,
+            bytes,
+            deadline: now + answer,
+        });
+        let wait = if tracker.messages < plan::FIRST_MESSAGES || tracker.is_dead() {
+            Duration::from_millis(300)
+        } else {
+            let wait = plan::wait(bytes, rate, known.map(|link| link.bandwidth), config);
+            wait.mul_f64(self.random.uniform(0.8, 1.2))
+        };
+        tracker.next_at = now + wait;
+        let to = self.roster.entry(at).node;
+        self.outputs.push_back(Output::Probe { to, id, bytes });
+    }
+
+    /// Chooses the links to measure, and divides the budget among them.
+    pub(super) fn plan(&mut self, now: Instant) {
+        let config = &self.config.probing;
+        self.probing.next_plan = now + config.plan;
+        let me = self.roster.me;
+        let is_live = |at: usize| at != me && self.roster.entry(at).state.is_live();
+        let mut targets: Vec<usize> = Vec::new();
+        let mut add = |at: usize| {
+            if is_live(at) && !targets.contains(&at) && targets.len() < config.links {
+                targets.push(at);
+            }
+        };
+        // Where messages go, and the first relays of their ways; then neighbours, whose sessions are there
+        // anyway; then who follows on the ring.
+        self.wants.keys().for_each(|&to| add(to));
+        for kept in self.wants.values() {
+            kept.current()
+                .into_iter()
+                .flatten()
+                .for_each(|way| add(way[1]));
+        }
+        self.neighbours.iter().for_each(|&at| add(at));
+        for at in self.roster.ring.successors(me, config.links, is_live) {
+            add(at);
+        }
+        let memory = config.memory;
+        for &at in &targets {
+            let trackers = &mut self.probing.trackers;
+            trackers
+                .entry(at)
+                .or_insert_with(|| Tracker::new(memory, now));
+        }
+        self.probing.trackers.retain(|at, tracker| {
+            targets.contains(at) || tracker.age(now).is_some_and(|age| age < FORGET)
+        });
+        let known: Vec<Option<LinkEstimate>> = targets
+            .iter()
+            .map(|at| self.probing.trackers[at].estimate())
+            .collect();
+        self.probing.rates = plan::divide(&known, config);
+        self.probing.targets = targets;
+        for at in self.probing.targets.clone() {
+            self.dial(at, now);
+        }
+    }
+}

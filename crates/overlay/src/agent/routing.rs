@@ -1,0 +1,342 @@
+//! Which ways are good, and what becomes of those in use.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, NodeId, Rate};
+use anabranch_route::{Estimate, quickest::Finder};
+
+use super::{Agent, Event, LinkView, Output, UnknownMember, refresh_interval};
+use crate::{
+    measure::Source,
+    members::State,
+    ways::{
+        Routes, Way,
+        keep::{Kept, Visits, divided},
+        map::{Known, Map},
+        trust::{Pair, Trust},
+    },
+    wire::Record,
+};
+
+/// Routes are looked at again this often, while any are wanted.
+const LOOK: Duration = Duration::from_millis(500);
+/// Most destinations at a time.
+const WANTS_MAX: usize = 256;
+/// Shortfalls in a row before a route's links are blamed.
+const STRIKES: u32 = 2;
+/// A route that carries less than this share of what was expected falls short.
+const SHORT: f64 = 0.7;
+/// An own link measured so lately is not to blame.
+const MEASURED_LATELY: Duration = Duration::from_secs(5);
+
+/// What this node knows of ways.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    map: Map,
+    is_stale: bool,
+    is_urgent: bool,
+    next_look: Instant,
+    finder: Finder,
+    /// Routes in use that fell short the last times.
+    strikes: std::collections::BTreeMap<Vec<usize>, u32>,
+}
+
+impl Agent {
+    /// Keeps routes to `to` for messages of about `bytes` from now on. [`Event::RoutesChanged`] tells of
+    /// changes.
+    ///
+    /// # Errors
+    /// [`UnknownMember`] when `to` is not on the list, or is this node, or 256 destinations are wanted
+    /// already.
+    pub fn want(&mut self, to: NodeId, bytes: u64, now: Instant) -> Result<(), UnknownMember> {
+        let at = self
+            .roster
+            .find(&to)
+            .filter(|&at| at != self.roster.me)
+            .ok_or(UnknownMember)?;
+        if self.wants.len() >= WANTS_MAX && !self.wants.contains_key(&at) {
+            return Err(UnknownMember);
+        }
+        let routing = &self.config.routing;
+        self.wants
+            .entry(at)
+            .or_insert_with(|| Kept::new(bytes, routing))
+            .bytes = bytes;
+        self.plan(now);
+        self.ways_stale(true);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// No more routes to `to`.
+    pub fn unwant(&mut self, to: &NodeId) {
+        if let Some(at) = self.roster.find(to) {
+            self.wants.remove(&at);
+        }
+    }
+
+    /// The routes to a wanted destination, by the present estimates; `None` while none are known or what is
+    /// known of them is gone.
+    pub fn routes(&mut self, to: &NodeId, now: Instant) -> Option<Routes> {
+        let at = self.roster.find(to)?;
+        let kept = self.wants.get(&at)?;
+        let (visits, bytes) = (kept.current()?.clone(), kept.bytes);
+        self.refresh_map(now);
+        self.show(at, bytes, &visits)
+    }
+
+    /// The best routes for one message, whatever is in use.
+    pub fn best_routes(&mut self, to: &NodeId, bytes: u64, now: Instant) -> Option<Routes> {
+        let at = self.roster.find(to)?;
+        self.refresh_map(now);
+        let pair = (self.roster.me, at);
+        let ways = &mut self.ways;
+        let visits = ways
+            .map
+            .best(&mut ways.finder, pair, bytes, &self.config.routing);
+        self.show(at, bytes, &visits)
+    }
+
+    /// A way in use has failed: its channel fell silent, or a relay refused it. Others are looked for at
+    /// once.
+    pub fn handle_way_failed(&mut self, to: &NodeId, relays: &[NodeId], now: Instant) {
+        let Some(visits) = self.visits(to, relays) else {
+            return;
+        };
+        let first = self.config.routing.penalty;
+        for &relay in &visits[1..visits.len() - 1] {
+            self.trust.relay_failed(relay, first, now);
+        }
+        if relays.is_empty() {
+            self.trust.link_failed((visits[0], visits[1]), first, now);
+        }
+        self.ways_stale(true);
+        self.settle(now);
+    }
+
+    /// A way in use carried `rate`, and could not carry more: there was something to send all the time. What
+    /// is measured so prevails over what is published.
+    pub fn handle_way_rate(&mut self, to: &NodeId, relays: &[NodeId], rate: Rate, now: Instant) {
+        let Some(visits) = self.visits(to, relays) else {
+            return;
+        };
+        self.refresh_map(now);
+        let links: Vec<Pair> = visits.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        let believed: Option<Vec<Rate>> = links
+            .iter()
+            .map(|&link| Some(self.ways.map.estimate(link)?.bandwidth))
+            .collect();
+        let Some(believed) = believed else {
+            return;
+        };
+        let expected = believed.iter().min().copied().unwrap_or(Rate::ZERO);
+        if rate > expected * SHORT {
+            self.ways.strikes.remove(&visits);
+            return;
+        }
+        if self.ways.strikes.len() >= 2 * WANTS_MAX {
+            self.ways.strikes.clear();
+        }
+        let strikes = self.ways.strikes.entry(visits).or_insert(0);
+        *strikes += 1;
+        if *strikes < STRIKES {
+            return;
+        }
+        *strikes = 0;
+        for (&link, &bandwidth) in links.iter().zip(&believed) {
+            let is_own = link.0 == self.roster.me;
+            let is_fresh = self
+                .probing
+                .trackers
+                .get(&link.1)
+                .and_then(|tracker| tracker.age(now))
+                .is_some_and(|age| age < MEASURED_LATELY);
+            if bandwidth > rate && !(is_own && is_fresh) {
+                let ratio = rate.as_bps().max(1) as f64 / bandwidth.as_bps() as f64;
+                self.trust.fell_short(link, ratio, is_own, now);
+            }
+        }
+        self.ways_stale(true);
+        self.settle(now);
+    }
+
+    /// All links that are believed now, this node's own first.
+    pub fn links(&self, now: Instant) -> Vec<LinkView> {
+        let me = self.roster.me;
+        let mut views = Vec::new();
+        for at in 0..self.roster.len() {
+            if let Some((estimate, age, source)) = self.own_link(at, now) {
+                views.push(LinkView {
+                    from: self.me(),
+                    to: self.roster.entry(at).node,
+                    bandwidth: estimate.bandwidth,
+                    delay_min: estimate.delay_min,
+                    deviation: estimate.deviation,
+                    age,
+                    source,
+                    trust: self.trust.factor((me, at), now),
+                });
+            }
+        }
+        self.each_published(now, |link, state, age| {
+            views.push(LinkView {
+                from: self.roster.entry(link.0).node,
+                to: self.roster.entry(link.1).node,
+                bandwidth: state.bandwidth,
+                delay_min: state.delay_min,
+                deviation: state.deviation,
+                age,
+                source: Source::Record,
+                trust: self.trust.factor(link, now),
+            });
+        });
+        views
+    }
+
+    /// Calls `each` with the links that other live members publish, to live members, and their ages.
+    fn each_published(
+        &self,
+        now: Instant,
+        mut each: impl FnMut(Pair, &crate::wire::LinkState, Duration),
+    ) {
+        let scale = refresh_interval(&self.config, self.roster.live()).as_secs_f64()
+            / self.config.refresh.as_secs_f64();
+        let age_max = self.config.age_max.mul_f64(scale);
+        for from in (0..self.roster.len()).filter(|&at| at != self.roster.me) {
+            let entry = self.roster.entry(from);
+            let Some(bytes) = entry.record.as_ref().filter(|_| entry.state.is_live()) else {
+                continue;
+            };
+            let Ok(record) = Record::decode(bytes) else {
+                continue;
+            };
+            let held = entry.held(now);
+            for link in &record.links {
+                let age = link.age.saturating_add(held);
+                let to = self.roster.find_short(link.peer);
+                let is_live = |to: &usize| self.roster.entry(*to).state.is_live();
+                if let Some(to) = to.filter(is_live).filter(|_| age <= age_max) {
+                    each((from, to), link, age);
+                }
+            }
+        }
+    }
+
+    /// Something that routes depend on has changed; `is_urgent`: look at once.
+    pub(super) fn ways_stale(&mut self, is_urgent: bool) {
+        self.ways.is_stale = true;
+        self.ways.is_urgent |= is_urgent;
+    }
+
+    /// Looks at all wanted routes when it is time.
+    pub(super) fn look(&mut self, now: Instant) {
+        let is_time = now >= self.ways.next_look || self.ways.is_urgent;
+        if self.wants.is_empty() || !is_time {
+            return;
+        }
+        self.ways.next_look = now + LOOK;
+        self.ways.is_urgent = false;
+        self.refresh_map(now);
+        let me = self.roster.me;
+        let mut changed = Vec::new();
+        for (&to, kept) in &mut self.wants {
+            let ways = &mut self.ways;
+            let routing = &self.config.routing;
+            if let Some(reason) = kept.look(&ways.map, &mut ways.finder, (me, to), routing, now) {
+                changed.push((to, reason));
+            }
+        }
+        for (to, reason) in changed {
+            let to = self.roster.entry(to).node;
+            self.outputs
+                .push_back(Output::Event(Event::RoutesChanged { to, reason }));
+            self.probing_is_stale();
+        }
+        // Penalties end, trust returns: not events of their own.
+        self.ways.is_stale = true;
+    }
+
+    fn refresh_map(&mut self, now: Instant) {
+        if !std::mem::take(&mut self.ways.is_stale) {
+            return;
+        }
+        let me = self.roster.me;
+        let mut known = Vec::new();
+        let mut add = |trust: &Trust, link: Pair, estimate: Estimate, group: u8| {
+            if !trust.is_left_out(link, now) {
+                let bandwidth = estimate.bandwidth * trust.factor(link, now);
+                known.push(Known {
+                    link,
+                    estimate: Estimate {
+                        bandwidth,
+                        ..estimate
+                    },
+                    group,
+                });
+            }
+        };
+        for at in 0..self.roster.len() {
+            if let Some((own, _, _)) = self.own_link(at, now) {
+                let estimate = Estimate {
+                    bandwidth: own.bandwidth,
+                    delay_min: own.delay_min,
+                    error: own.deviation.unwrap_or(0.0),
+                };
+                add(&self.trust, (me, at), estimate, self.group_of(at));
+            }
+        }
+        let mut headroom = vec![Rate::ZERO; self.roster.len()];
+        self.each_published(now, |link, state, _| {
+            let estimate = Estimate {
+                bandwidth: state.bandwidth,
+                delay_min: state.delay_min,
+                error: state.deviation.unwrap_or(0.0),
+            };
+            add(&self.trust, link, estimate, state.group);
+        });
+        for (at, headroom) in headroom.iter_mut().enumerate() {
+            let entry = self.roster.entry(at);
+            let is_good = entry.state == State::Alive && !self.trust.is_relay_left_out(at, now);
+            if let Some(bytes) = entry.record.as_ref().filter(|_| is_good) {
+                *headroom = crate::wire::record::headroom(bytes).unwrap_or(Rate::ZERO);
+            }
+        }
+        self.ways.map = Map::new(headroom, &known);
+    }
+
+    fn visits(&self, to: &NodeId, relays: &[NodeId]) -> Option<Vec<usize>> {
+        let me = std::iter::once(Some(self.roster.me));
+        let rest = relays
+            .iter()
+            .chain(std::iter::once(to))
+            .map(|node| self.roster.find(node));
+        me.chain(rest).collect()
+    }
+
+    fn show(&mut self, to: usize, bytes: u64, visits: &Visits) -> Option<Routes> {
+        let pair = (self.roster.me, to);
+        let ways = &mut self.ways;
+        let routing = &self.config.routing;
+        let (paths, division) = divided(&ways.map, &mut ways.finder, pair, bytes, routing, visits)?;
+        let ways = paths
+            .iter()
+            .zip(&division.bytes)
+            .map(|(path, &bytes)| Way {
+                relays: path
+                    .relays(&self.ways.map.graph)
+                    .map(|node| self.roster.entry(node.at()).node)
+                    .collect(),
+                bandwidth: path.bandwidth,
+                delay_min: path.delay_min,
+                deviation: path.error(&self.ways.map.graph),
+                bytes,
+            })
+            .collect();
+        Some(Routes {
+            to: self.roster.entry(to).node,
+            bytes,
+            ways,
+            finish: division.finish,
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! Routes of one destination.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, NodeId, Rate};
+use anabranch_route::{
+    Path,
+    decline::{self, Decline},
+    hysteresis::{self, Cost, Health, Keeper, Reason},
+    partition::{Leg, Partition, partition},
+    quickest::Finder,
+};
+
+use super::{map::Map, trust::Pair};
+use crate::config::Routing;
+
+/// The ways of a message to one destination, with how it is divided among them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Routes {
+    /// The destination.
+    pub to: NodeId,
+    /// The message that the division is for.
+    pub bytes: u64,
+    /// The quickest first; none has bytes that others should carry.
+    pub ways: Vec<Way>,
+    /// When the whole message is expected to have arrived, after the start.
+    pub finish: Duration,
+}
+
+/// One way to a destination.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Way {
+    /// In order; none: the direct link.
+    pub relays: Vec<NodeId>,
+    /// What it carries beside the ways before it.
+    pub bandwidth: Rate,
+    /// Sum of its links' least delays.
+    pub delay_min: Duration,
+    /// Relative standard error of its bandwidth; 0: unknown.
+    pub deviation: f64,
+    /// Its part of the message.
+    pub bytes: u64,
+}
+
+/// Ways as the nodes that they visit, by places in the roster.
+pub(crate) type Visits = Vec<Vec<usize>>;
+
+/// Everything in it belongs to one destination.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// Typical message.
+    pub(crate) bytes: u64,
+    keeper: Keeper<Visits>,
+    /// Of each way in use: that one of four ways has declined hardly shows in all of them together.
+    declines: Vec<Decline>,
+}
+
+impl Kept {
+    pub(crate) fn new(bytes: u64, config: &Routing) -> Self {
+        let settings = hysteresis::Config {
+            gain_min: config.gain,
+            hold: config.patience,
+            ..hysteresis::Config::default()
+        };
+        Self {
+            bytes,
+            keeper: Keeper::new(settings),
+            declines: Vec::new(),
+        }
+    }
+
+    pub(crate) fn current(&self) -> Option<&Visits> {
+        self.keeper.current()
+    }
+
+    /// Looks again by the present map; why routes changed, if they did.
+    pub(crate) fn look(
+        &mut self,
+        map: &Map,
+        finder: &mut Finder,
+        pair: Pair,
+        config: &Routing,
+        now: Instant,
+    ) -> Option<Reason> {
+        let best = map.best(finder, pair, self.bytes, config);
+        let used = self
+            .keeper
+            .current()
+            .map(|ways| divided(map, finder, pair, self.bytes, config, ways));
+        let health = match used {
+            None => Health::Fine,
+            Some(None) => Health::Failed,
+            Some(Some((paths, _))) => {
+                self.declines.resize_with(paths.len(), new_decline);
+                let observed = self.declines.iter_mut().zip(&paths);
+                let declined = observed
+                    .filter_map(|(decline, path)| {
+                        decline.observe(now, path.time(self.bytes)).then_some(())
+                    })
+                    .count();
+                if declined > 0 {
+                    Health::Degraded
+                } else {
+                    Health::Fine
+                }
+            }
+        };
+        let bytes = self.bytes;
+        let reason = self.keeper.consider(now, health, &best, |ways| {
+            let (paths, division) = divided(map, finder, pair, bytes, config, ways)?;
+            let widest = paths.iter().max_by_key(|path| path.bandwidth)?;
+            Some(Cost {
+                time: division.finish,
+                error: widest.error(&map.graph),
+            })
+        });
+        if reason.is_some() {
+            self.declines.clear();
+        }
+        reason
+    }
+}
+
+/// Estimates have their own guard against noise: a tracker changes markedly after two odd messages.
+fn new_decline() -> Decline {
+    Decline::new(decline::Config {
+        estimates: 1,
+        ..decline::Config::default()
+    })
+}
+
+/// The ways by the present estimates, and how a message is divided among them.
+pub(crate) fn divided(
+    map: &Map,
+    finder: &mut Finder,
+    pair: Pair,
+    bytes: u64,
+    config: &Routing,
+    ways: &Visits,
+) -> Option<(Vec<Path>, Partition)> {
+    let paths = map.judge(finder, pair, bytes, config, ways)?;
+    let legs: Vec<Leg> = paths.iter().map(Leg::from).collect();
+    let division = partition(&legs, bytes)?;
+    Some((paths, division))
+}

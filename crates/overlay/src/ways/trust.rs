@@ -1,0 +1,188 @@
+//! How far published links are believed.
+//!
+//! A record is its origin's word. What the ends of a route measure prevails: a link that carried less than
+//! its origin said counts for what it carried, and an origin whose links did so repeatedly counts for a
+//! quarter of what it says. Both fade.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anabranch_base::Instant;
+
+/// Shortfalls fade to half in this time, for the origin …
+const ORIGIN_HALF: Duration = Duration::from_secs(600);
+/// … which is believed until there were so many.
+const ORIGIN_MOST: f64 = 3.0;
+const ORIGIN_FACTOR: f64 = 0.25;
+/// A link's factor returns to 1 with this time constant.
+const LINK_MEMORY: Duration = Duration::from_secs(120);
+const FACTOR_MIN: f64 = 0.02;
+/// Longest time that what failed is left out.
+const PENALTY_MAX: Duration = Duration::from_secs(600);
+/// Links and ways remembered; the one that is over first makes room.
+const REMEMBERED: usize = 1_024;
+
+/// A directed link, by places in the roster.
+pub(crate) type Pair = (usize, usize);
+
+#[derive(Debug, Clone, Copy)]
+struct Factor {
+    factor: f64,
+    at: Instant,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Penalty {
+    until: Instant,
+    length: Duration,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Trust {
+    links: BTreeMap<Pair, Factor>,
+    /// By origin: faded number of shortfalls.
+    origins: BTreeMap<usize, (f64, Instant)>,
+    failed_links: BTreeMap<Pair, Penalty>,
+    failed_relays: BTreeMap<usize, Penalty>,
+}
+
+impl Trust {
+    /// What to multiply the published bandwidth of a link with, in (0, 1].
+    pub(crate) fn factor(&self, link: Pair, now: Instant) -> f64 {
+        let of_link = self.links.get(&link).map_or(1.0, |known| {
+            let faded = (-now.since(known.at).as_secs_f64() / LINK_MEMORY.as_secs_f64()).exp();
+            1.0 - (1.0 - known.factor) * faded
+        });
+        let is_liar = self.shortfalls(link.0, now) > ORIGIN_MOST;
+        of_link * if is_liar { ORIGIN_FACTOR } else { 1.0 }
+    }
+
+    /// A link carried `ratio` of what it was expected to; below 1. `is_own`: nobody else said so.
+    pub(crate) fn fell_short(&mut self, link: Pair, ratio: f64, is_own: bool, now: Instant) {
+        let factor = (self.factor(link, now) * ratio).clamp(FACTOR_MIN, 1.0);
+        // Until its origin says something new of the link, this is the same falsehood.
+        let is_known = self.links.contains_key(&link);
+        bound(&mut self.links, |known| known.at);
+        self.links.insert(link, Factor { factor, at: now });
+        if !is_own && !is_known {
+            let score = self.shortfalls(link.0, now) + 1.0;
+            self.origins.insert(link.0, (score, now));
+        }
+    }
+
+    /// A link is measured anew, or its origin says something else of it.
+    pub(crate) fn renew(&mut self, link: Pair) {
+        self.links.remove(&link);
+    }
+
+    fn shortfalls(&self, origin: usize, now: Instant) -> f64 {
+        self.origins.get(&origin).map_or(0.0, |&(score, at)| {
+            score * (-now.since(at).as_secs_f64() / ORIGIN_HALF.as_secs_f64()).exp2()
+        })
+    }
+
+    /// The link failed under a route: it is left out for `first`, twice as long every time.
+    pub(crate) fn link_failed(&mut self, link: Pair, first: Duration, now: Instant) {
+        penalise(&mut self.failed_links, link, first, now);
+    }
+
+    /// A route through this relay failed.
+    pub(crate) fn relay_failed(&mut self, relay: usize, first: Duration, now: Instant) {
+        penalise(&mut self.failed_relays, relay, first, now);
+    }
+
+    pub(crate) fn is_left_out(&self, link: Pair, now: Instant) -> bool {
+        self.failed_links
+            .get(&link)
+            .is_some_and(|penalty| now < penalty.until)
+    }
+
+    pub(crate) fn is_relay_left_out(&self, relay: usize, now: Instant) -> bool {
+        self.failed_relays
+            .get(&relay)
+            .is_some_and(|penalty| now < penalty.until)
+    }
+}
+
+fn penalise<K: Ord + Copy>(
+    penalties: &mut BTreeMap<K, Penalty>,
+    what: K,
+    first: Duration,
+    now: Instant,
+) {
+    let length = match penalties.get(&what) {
+        // What was said a moment ago is the same failure.
+        Some(known) if now < known.until => return,
+        // Long ago is forgiven.
+        Some(known) if now.since(known.until) < known.length * 4 => known.length * 2,
+        _ => first,
+    };
+    let length = length.min(PENALTY_MAX);
+    bound(penalties, |known| known.until);
+    let until = now + length;
+    penalties.insert(what, Penalty { until, length });
+}
+
+/// Makes room in a full table: the oldest goes.
+fn bound<K: Ord + Copy, V>(table: &mut BTreeMap<K, V>, at: impl Fn(&V) -> Instant) {
+    if table.len() >= REMEMBERED {
+        let oldest = table
+            .iter()
+            .min_by_key(|(_, value)| at(value))
+            .map(|(&key, _)| key);
+        if let Some(oldest) = oldest {
+            table.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_secs(seconds)
+    }
+
+    #[test]
+    fn what_is_measured_prevails_and_fades() {
+        let mut trust = Trust::default();
+        trust.fell_short((1, 2), 0.1, false, at(10));
+        assert!((trust.factor((1, 2), at(10)) - 0.1).abs() < 1e-9);
+        assert_eq!(
+            trust.factor((1, 3), at(10)),
+            1.0,
+            "its other links are believed"
+        );
+        assert!(trust.factor((1, 2), at(600)) > 0.95);
+    }
+
+    #[test]
+    fn who_is_wrong_repeatedly_is_believed_a_quarter() {
+        let mut trust = Trust::default();
+        for time in 0..20 {
+            trust.fell_short((1, 50), 0.9, false, at(time));
+        }
+        assert_eq!(
+            trust.factor((1, 99), at(20)),
+            1.0,
+            "one link, one falsehood"
+        );
+        for (time, peer) in (0..5).zip(2..) {
+            trust.fell_short((1, peer), 0.5, false, at(time));
+        }
+        assert_eq!(trust.factor((1, 99), at(5)), ORIGIN_FACTOR);
+        assert_eq!(trust.factor((3, 99), at(5)), 1.0);
+        assert_eq!(trust.factor((1, 99), at(5_000)), 1.0);
+    }
+
+    #[test]
+    fn what_fails_again_is_left_out_longer() {
+        let mut trust = Trust::default();
+        let first = Duration::from_secs(10);
+        trust.link_failed((1, 2), first, at(0));
+        trust.link_failed((1, 2), first, at(5));
+        assert!(trust.is_left_out((1, 2), at(9)) && !trust.is_left_out((1, 2), at(10)));
+        trust.link_failed((1, 2), first, at(12));
+        assert!(trust.is_left_out((1, 2), at(31)) && !trust.is_left_out((1, 2), at(32)));
+    }
+}

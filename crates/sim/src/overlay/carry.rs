@@ -1,0 +1,162 @@
+//! Traffic over the ways that agents choose.
+//!
+//! A node that carries traffic keeps it on the routes that its agent gives, as a host with one circuit for
+//! each way would: a way whose relay is gone is noticed after three round trips, and what ways carry is told to the
+//! agent every second.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, NodeId, Rate};
+use anabranch_overlay::{Routes, Sample, UnknownMember};
+
+use super::{Agents, What};
+
+/// How often a host looks.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often it tells what ways carry.
+const REPORT: Duration = Duration::from_secs(1);
+
+/// What a load carried at a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Carried {
+    /// When.
+    pub at: Instant,
+    /// Over all ways, as the links are.
+    pub rate: Rate,
+    /// Ways in use, as nodes, the ends left out.
+    pub ways: Vec<Vec<usize>>,
+}
+
+/// Traffic from one node to another, as much as the ways take.
+pub(super) struct Load {
+    from: usize,
+    to: usize,
+    /// Ways with the time since when each is dead.
+    ways: Vec<(Vec<usize>, Option<Instant>)>,
+    reported_at: Instant,
+    history: Vec<Carried>,
+}
+
+impl Agents {
+    /// Node `from` sends to node `to` from now on, messages of about `bytes`. Returns the number of the load.
+    ///
+    /// # Errors
+    /// The two are the same.
+    ///
+    /// # Panics
+    /// Node `from` does not run.
+    pub fn carry(&mut self, from: usize, to: usize, bytes: u64) -> Result<usize, UnknownMember> {
+        let (id, now) = (self.id(to), self.now());
+        let (agent, _) = self.agent_mut(from).expect("the source runs");
+        agent.want(id, bytes, now)?;
+        self.drain(from);
+        self.loads.push(Load {
+            from,
+            to,
+            ways: Vec::new(),
+            reported_at: now,
+            history: Vec::new(),
+        });
+        let load = self.loads.len() - 1;
+        self.schedule(now, What::Carry { load });
+        Ok(load)
+    }
+
+    /// What a load carried, every 50 ms.
+    pub fn carried(&self, load: usize) -> &[Carried] {
+        &self.loads[load].history
+    }
+
+    pub(super) fn look_at_load(&mut self, number: usize) {
+        let (from, to) = (self.loads[number].from, self.loads[number].to);
+        let now = self.now;
+        self.schedule(now + LOOK, What::Carry { load: number });
+        let to_id = self.id(to);
+        let Some(agent) = self.nodes[from].agent.as_mut() else {
+            return;
+        };
+        let routes = agent.routes(&to_id, now);
+        self.follow(number, routes.as_ref());
+        let ways = self.loads[number].ways.clone();
+        let is_report = now.since(self.loads[number].reported_at) >= REPORT;
+        let mut total = Rate::ZERO;
+        for (index, (way, dead_since)) in ways.iter().enumerate() {
+            let visits: Vec<usize> = [from].iter().chain(way).chain([&to]).copied().collect();
+            let is_dead = visits.windows(2).any(|pair| {
+                self.nodes[pair[1]].agent.is_none() || !self.can_reach(pair[0], pair[1])
+            });
+            let relays: Vec<NodeId> = way.iter().map(|&n| self.id(n)).collect();
+            if is_dead {
+                let since = dead_since.unwrap_or(now);
+                self.loads[number].ways[index].1 = Some(since);
+                let round_trip: Duration = visits
+                    .windows(2)
+                    .map(|pair| self.delay(pair[0], pair[1]) * 2)
+                    .sum();
+                if now.since(since) >= round_trip * 3 {
+                    self.with_agent(from, |agent| agent.handle_way_failed(&to_id, &relays, now));
+                }
+                continue;
+            }
+            self.loads[number].ways[index].1 = None;
+            let links = visits.windows(2).map(|pair| self.rate(pair[0], pair[1]));
+            let rate = links.min().unwrap_or(Rate::ZERO);
+            total = total + rate;
+            if is_report {
+                let seen = self.noisy(rate);
+                let round_trip = self.delay(from, to) * 2;
+                self.with_agent(from, |agent| {
+                    if relays.is_empty() {
+                        let sample = Sample {
+                            rate: seen,
+                            window: REPORT,
+                            is_limited: true,
+                            round_trip_min: Some(round_trip),
+                        };
+                        agent.handle_sample(&to_id, sample, now);
+                    } else {
+                        agent.handle_way_rate(&to_id, &relays, seen, now);
+                    }
+                });
+            }
+        }
+        let load = &mut self.loads[number];
+        if is_report {
+            load.reported_at = now;
+        }
+        let ways = ways.into_iter().map(|(way, _)| way).collect();
+        load.history.push(Carried {
+            at: now,
+            rate: total,
+            ways,
+        });
+    }
+
+    /// Keeps what is known of ways that stay.
+    fn follow(&mut self, number: usize, routes: Option<&Routes>) {
+        let Some(routes) = routes else {
+            return;
+        };
+        let wanted: Vec<Vec<usize>> = routes
+            .ways
+            .iter()
+            .map(|way| way.relays.iter().map(|id| self.index(id)).collect())
+            .collect();
+        let load = &mut self.loads[number];
+        load.ways = wanted
+            .into_iter()
+            .map(|way| {
+                let known = load.ways.iter().find(|(known, _)| *known == way);
+                let dead_since = known.and_then(|(_, since)| *since);
+                (way, dead_since)
+            })
+            .collect();
+    }
+
+    fn with_agent(&mut self, n: usize, act: impl FnOnce(&mut anabranch_overlay::Agent)) {
+        if let Some(agent) = &mut self.nodes[n].agent {
+            act(agent);
+        }
+        self.drain(n);
+    }
+}
