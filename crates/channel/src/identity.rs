@@ -57,6 +57,18 @@ impl SecretKey {
         encode_base32(&self.0)
     }
 
+    /// An Ed25519 signature of `message` (RFC 8032). What is signed must begin with the name of what it is:
+    /// the same key signs TLS handshakes, which begin with 64 spaces (RFC 8446 §4.4.3).
+    pub fn sign(&self, message: &[u8]) -> [u8; 64] {
+        let pair = ring::signature::Ed25519KeyPair::from_seed_unchecked(&self.0)
+            .expect("every seed is an Ed25519 key");
+        let signature = pair.sign(message);
+        signature
+            .as_ref()
+            .try_into()
+            .expect("an Ed25519 signature has 64 bytes")
+    }
+
     /// The key of stateless resets (RFC 9000 §10.3.2). It follows from the identity, so that a node that
     /// was restarted can tell its peers that their channels are gone; otherwise they would find out by
     /// the idle time-out only. The price (RFC 9000 §21.11): who reads a channel's packets and reaches
@@ -117,6 +129,13 @@ impl FromStr for SecretKey {
     }
 }
 
+/// Whether `signature` is that of `node` over `message` (RFC 8032); see [`SecretKey::sign`].
+pub fn is_signed(node: &NodeId, message: &[u8], signature: &[u8; 64]) -> bool {
+    ring::signature::UnparsedPublicKey::new(&ring::signature::ED25519, node.public_key())
+        .verify(message, signature)
+        .is_ok()
+}
+
 /// The Ed25519 key inside a SubjectPublicKeyInfo; `None` for any other kind of key.
 pub(crate) fn node_id_from_spki(spki: &[u8]) -> Option<NodeId> {
     let key = spki.strip_prefix(&SPKI_PREFIX)?;
@@ -132,6 +151,15 @@ pub(crate) fn spki_of(node: &NodeId) -> SubjectPublicKeyInfoDer<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn signatures_hold_for_their_key_and_message_only() {
+        let (key, other) = (SecretKey::from_seed([1; 32]), SecretKey::from_seed([2; 32]));
+        let signature = key.sign(b"a test");
+        assert!(is_signed(&key.node_id(), b"a test", &signature));
+        assert!(!is_signed(&key.node_id(), b"another", &signature));
+        assert!(!is_signed(&other.node_id(), b"a test", &signature));
+    }
 
     #[test]
     fn text_round_trips_and_debug_hides_the_secret() {
