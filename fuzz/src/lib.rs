@@ -12,6 +12,7 @@
 //! | [`link`] | the reader of link descriptions |
 //! | [`trace`] | the reader of rate traces |
 //! | [`ticket`] | the reader of tickets |
+//! | [`relay`] | a relay: requests of its members, and packets
 //! | [`objectives`] | the language of objectives: parser, checks, formatter, evaluation |
 
 mod container;
@@ -19,11 +20,13 @@ mod objectives;
 mod packet;
 mod parsers;
 mod peer;
+mod relay;
 
 pub use container::container;
 pub use objectives::objectives;
 pub use packet::packet;
 pub use parsers::{link, ticket, trace, wire};
+pub use relay::relay;
 
 /// Takes an input apart; zeros when it is used up.
 struct Input<'a>(&'a [u8]);

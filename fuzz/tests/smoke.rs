@@ -198,3 +198,36 @@ fn objectives() {
     ];
     feed("objectives", pieces, anabranch_fuzz::objectives);
 }
+
+/// Requests of `spec/relay.md`, each with its kind, source and length in front.
+#[test]
+fn relay() {
+    let open = |circuit: u8, source: u8, destination: u8, origin: &[u8]| {
+        let mut request = vec![0x01, 0, 0, 0, 0, 0, 0, 0, circuit];
+        request.extend([0, 0, 0, 0, 0, 0x98, 0x96, 0x80, 0, 0, 0x75, 0x30]);
+        request.extend_from_slice(origin);
+        request.extend([4, 192, 0, 2, destination, 0x11, 0x51, 3]);
+        for node in [source, 0, destination] {
+            request.extend([node; 32]);
+        }
+        [&[2, source, request.len() as u8], &request[..]].concat()
+    };
+    let mut steps = vec![
+        vec![2, 1, 14, 0x02, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0x75, 0x30, 1],
+        vec![2, 1, 9, 0x03, 0, 0, 0, 0, 0, 0, 0, 1],
+        vec![0, 99],
+    ];
+    for source in 1..4 {
+        for destination in 4..6 {
+            for circuit in 1..3 {
+                steps.push(open(circuit, source, destination, &[0]));
+                let exact = [4, 192, 0, 2, source, 0x11, 0x51];
+                steps.push(open(circuit, source, destination, &exact));
+            }
+        }
+        steps.push(vec![1, 0, source, 200, 3]);
+        steps.push(vec![1, 1, source + 3, 40, 30]);
+    }
+    let pieces: Vec<&[u8]> = steps.iter().map(Vec::as_slice).collect();
+    feed("relay", &pieces, anabranch_fuzz::relay);
+}

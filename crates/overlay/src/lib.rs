@@ -29,3 +29,6 @@ pub use keys::{FakeKeys, Keys};
 pub use measure::Source;
 pub use members::State;
 pub use ways::{Routes, Way};
+//! Sans-IO: what arrives goes in with the time, what should be done comes out.
+
+pub mod relay;

@@ -1,0 +1,203 @@
+//! What each source may use, and has used.
+
+use std::collections::BTreeMap;
+
+use anabranch_base::{Instant, NodeId, Rate};
+
+use crate::relay::{
+    account::Account,
+    bucket::Bucket,
+    config::{Config, Quota},
+    message::Refusal,
+};
+
+/// Sources remembered. One that has no circuit gives way when another comes and there is no room.
+const PEERS_MAX: usize = 4_096;
+
+/// One source.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) node: NodeId,
+    pub(super) quota: Quota,
+    /// Said for this source; otherwise the default.
+    has_own_quota: bool,
+    pub(super) bucket: Bucket,
+    pub(super) circuits: u32,
+    /// Sum of what its circuits were granted.
+    granted_bps: u64,
+    /// Which period [`Self::bytes`] is of.
+    period: u64,
+    bytes: u64,
+    pub(super) account: Account,
+}
+
+/// All sources.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    peers: Vec<Peer>,
+    by_node: BTreeMap<NodeId, u32>,
+    granted_bps: u64,
+}
+
+impl Peer {
+    fn new(now: Instant, node: NodeId, quota: Quota, config: &Config) -> Self {
+        Self {
+            node,
+            quota,
+            has_own_quota: false,
+            bucket: Bucket::new(now, quota.rate, config.burst_bytes(quota.rate)),
+            circuits: 0,
+            granted_bps: 0,
+            period: 0,
+            bytes: 0,
+            account: Account::default(),
+        }
+    }
+
+    /// What of the relay's capacity it holds: what its circuits were granted, but not more than it may use.
+    fn holds_bps(&self) -> u64 {
+        self.granted_bps.min(self.quota.rate.as_bps())
+    }
+
+    /// Bytes that it may still use in this period.
+    pub(super) fn bytes_left(&mut self, now: Instant, config: &Config) -> u64 {
+        let period_ns = u64::try_from(config.period.as_nanos()).unwrap_or(u64::MAX);
+        let period = now.as_nanos() / period_ns;
+        if period != self.period {
+            self.period = period;
+            self.bytes = 0;
+        }
+        self.quota.bytes_per_period.saturating_sub(self.bytes)
+    }
+
+    /// Bytes used in the current period, as of the last packet.
+    pub(super) fn bytes_in_period(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn use_bytes(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    pub(super) fn return_bytes(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+impl Peers {
+    /// What all sources hold of the relay's capacity.
+    pub(super) fn granted(&self) -> Rate {
+        Rate::from_bps(self.granted_bps)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.peers.iter()
+    }
+
+    pub(super) fn get_mut(&mut self, index: u32) -> &mut Peer {
+        &mut self.peers[index as usize]
+    }
+
+    pub(super) fn node(&self, index: u32) -> NodeId {
+        self.peers[index as usize].node
+    }
+
+    pub(super) fn has_too_many(&self, index: u32) -> bool {
+        let peer = &self.peers[index as usize];
+        peer.circuits > peer.quota.circuits
+    }
+
+    pub(super) fn bytes_left(&mut self, now: Instant, index: u32, config: &Config) -> u64 {
+        self.get_mut(index).bytes_left(now, config)
+    }
+
+    /// The source that wants one more circuit.
+    pub(super) fn enter(
+        &mut self,
+        now: Instant,
+        node: NodeId,
+        config: &Config,
+    ) -> Result<u32, Refusal> {
+        let index = self.find(now, node, config).ok_or(Refusal::Full)?;
+        let peer = self.get_mut(index);
+        if peer.circuits >= peer.quota.circuits {
+            return Err(Refusal::Circuits);
+        }
+        if peer.bytes_left(now, config) == 0 {
+            return Err(Refusal::Bytes);
+        }
+        Ok(index)
+    }
+
+    fn find(&mut self, now: Instant, node: NodeId, config: &Config) -> Option<u32> {
+        if let Some(&index) = self.by_node.get(&node) {
+            return Some(index);
+        }
+        let peer = Peer::new(now, node, config.quota, config);
+        let index = if self.peers.len() < PEERS_MAX {
+            self.peers.push(peer);
+            self.peers.len() - 1
+        } else {
+            // Whoever has used up a period's bytes must not be able to have that forgotten.
+            let is_idle = |old: &mut Peer| {
+                old.circuits == 0
+                    && !old.has_own_quota
+                    && (old.quota.bytes_per_period == u64::MAX
+                        || old.bytes_left(now, config) == old.quota.bytes_per_period)
+            };
+            let index = self.peers.iter_mut().position(is_idle)?;
+            let old = std::mem::replace(&mut self.peers[index], peer);
+            self.by_node.remove(&old.node);
+            index
+        };
+        self.by_node.insert(node, index as u32);
+        Some(index as u32)
+    }
+
+    /// What of `wanted` can be granted when the relay has `left`.
+    pub(super) fn grant(&self, index: u32, wanted: Rate, left: Rate) -> Rate {
+        let peer = &self.peers[index as usize];
+        let wanted = wanted.min(peer.quota.rate);
+        // Circuits of one source share its rate: what it holds already costs nothing more.
+        let more = peer.quota.rate.as_bps() - peer.holds_bps();
+        if more <= left.as_bps() {
+            wanted
+        } else {
+            wanted.min(left)
+        }
+    }
+
+    pub(super) fn opened(&mut self, index: u32, rate: Rate) {
+        self.change(index, |peer| {
+            peer.circuits += 1;
+            peer.granted_bps += rate.as_bps();
+        });
+    }
+
+    pub(super) fn closed(&mut self, index: u32, rate: Rate) {
+        self.change(index, |peer| {
+            peer.circuits -= 1;
+            peer.granted_bps -= rate.as_bps();
+        });
+    }
+
+    pub(super) fn set_quota(&mut self, now: Instant, node: NodeId, quota: Quota, config: &Config) {
+        let Some(index) = self.find(now, node, config) else {
+            return;
+        };
+        self.change(index, |peer| {
+            peer.quota = quota;
+            peer.has_own_quota = true;
+            let burst = config.burst_bytes(quota.rate);
+            peer.bucket.set_rate(now, quota.rate, burst);
+        });
+    }
+
+    /// Keeps the sum of what sources hold.
+    fn change(&mut self, index: u32, change: impl FnOnce(&mut Peer)) {
+        let peer = &mut self.peers[index as usize];
+        let before = peer.holds_bps();
+        change(peer);
+        self.granted_bps = self.granted_bps - before + peer.holds_bps();
+    }
+}

@@ -1,0 +1,115 @@
+//! A rate, and the burst above it: a token bucket.
+//!
+//! Kept as one instant: the moment at which the bucket was empty, had nobody taken anything since. What
+//! is in it now is what the rate has brought since then, at most the burst.
+
+use anabranch_base::{Instant, Rate};
+
+const NS_PER_S: f64 = 1e9;
+
+/// A token bucket of bytes. In any span of time `t` at most `rate · t + burst` is taken from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Bucket {
+    ns_per_byte: f64,
+    bytes_per_ns: f64,
+    /// Time that fills it.
+    depth_ns: u64,
+    empty_ns: u64,
+}
+
+impl Bucket {
+    /// Full at `now`. The rate is not zero.
+    pub(super) fn new(now: Instant, rate: Rate, burst_bytes: u64) -> Self {
+        let bytes_per_ns = rate.as_bytes_per_s().max(1.0) / NS_PER_S;
+        let depth_ns = (burst_bytes as f64 / bytes_per_ns) as u64;
+        Self {
+            ns_per_byte: 1.0 / bytes_per_ns,
+            bytes_per_ns,
+            depth_ns,
+            // Before the epoch there was nothing: a young clock starts with less than the burst.
+            empty_ns: now.as_nanos().saturating_sub(depth_ns),
+        }
+    }
+
+    /// Another rate from `now` on. What is in the bucket stays, as far as it fits.
+    pub(super) fn set_rate(&mut self, now: Instant, rate: Rate, burst_bytes: u64) {
+        let bytes = self.bytes(now).min(burst_bytes);
+        let mut changed = Self::new(now, rate, burst_bytes);
+        let filled_ns = (bytes as f64 * changed.ns_per_byte) as u64;
+        changed.empty_ns = now.as_nanos().saturating_sub(filled_ns);
+        *self = changed;
+    }
+
+    /// Bytes in it.
+    pub(super) fn bytes(&self, now: Instant) -> u64 {
+        let filled_ns = now
+            .as_nanos()
+            .saturating_sub(self.empty_ns)
+            .min(self.depth_ns);
+        (filled_ns as f64 * self.bytes_per_ns) as u64
+    }
+
+    /// Takes what [`Self::bytes`] said is in it, or less.
+    pub(super) fn take(&mut self, now: Instant, bytes: u64) {
+        let from_ns = self
+            .empty_ns
+            .max(now.as_nanos().saturating_sub(self.depth_ns));
+        self.empty_ns = from_ns + (bytes as f64 * self.ns_per_byte).ceil() as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_full_bucket_gives_its_burst_and_then_its_rate() {
+        // 1 MB/s, 10 kB.
+        let at = Instant::from_secs(1);
+        let mut bucket = Bucket::new(at, Rate::from_mbps(8), 10_000);
+        assert_eq!(bucket.bytes(at), 10_000);
+        bucket.take(at, 10_000);
+        assert_eq!(bucket.bytes(at), 0);
+        let later = Instant::from_millis(1005);
+        assert_eq!(bucket.bytes(later), 5_000);
+        assert_eq!(bucket.bytes(Instant::from_secs(9)), 10_000);
+    }
+
+    #[test]
+    fn another_rate_keeps_what_is_in_it() {
+        let at = Instant::from_secs(1);
+        let mut bucket = Bucket::new(at, Rate::from_mbps(8), 10_000);
+        bucket.take(at, 6_000);
+        bucket.set_rate(at, Rate::from_mbps(80), 10_000);
+        assert!(bucket.bytes(at).abs_diff(4_000) <= 1);
+        bucket.set_rate(at, Rate::from_mbps(1), 3_000);
+        assert!(bucket.bytes(at).abs_diff(3_000) <= 1);
+    }
+
+    proptest! {
+        /// Whoever takes whenever there is something gets no more than the rate and one burst.
+        #[test]
+        fn no_span_exceeds_rate_and_burst(
+            kbps in 64u64..10_000_000,
+            burst in 1_500u64..1_000_000,
+            steps in prop::collection::vec((0u64..3_000_000, 1u64..70_000), 1..200),
+        ) {
+            let rate = Rate::from_kbps(kbps);
+            let mut now = Instant::from_secs(100);
+            let mut bucket = Bucket::new(now, rate, burst);
+            let mut taken: Vec<(Instant, u64)> = Vec::new();
+            for (wait_ns, want) in steps {
+                now += std::time::Duration::from_nanos(wait_ns);
+                let bytes = bucket.bytes(now).min(want);
+                bucket.take(now, bytes);
+                taken.push((now, bytes));
+            }
+            for first in 0..taken.len() {
+                let sum: u64 = taken[first..].iter().map(|(_, bytes)| bytes).sum();
+                let span = now.since(taken[first].0);
+                prop_assert!(sum <= burst + rate.bytes_in(span) + 2, "{} in {:?}", sum, span);
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Relays: a node that carries packets between two others.
+//!
+//! A *circuit* is a pair of UDP ports at a relay. The source sends its packets to the port `near`; they
+//! leave from the port `far` for the next hop, byte for byte, and what the next hop answers goes the same
+//! way back (as TURN allocations, RFC 8656, without their framing). Encryption and congestion control stay
+//! between the two ends, and for the source a relayed path is a link like any other, with the remote
+//! address `near`. A way over several relays is one circuit at each, whose next hop is the next one's
+//! `near`; the source opens all of them.
+//!
+//! A relay's [`Book`] knows who has which circuits, what each may use, and where a packet goes. It opens
+//! no port and moves no byte: it says when a port is needed and which may be closed, and gives a verdict
+//! on every train of packets. Every packet is looked up by the port on which it came and the address it
+//! came from, so circuits share ports wherever their peers differ, and what comes from anyone else is
+//! dropped before anything else is looked at.
+//!
+//! ```text
+//!   request ──► Book::request ──► an answer, or "open me a port" (Book::add_port, and ask again)
+//!   packets ──► Book::admit ────► forward so many of them from that port to that address, or drop
+//!   time    ──► Book::expire ───► circuits that were not refreshed are gone
+//!               Book::unused_port: close it
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `message`, `wire` | [`Request`] and [`Answer`], and their encoding (`spec/relay.md`) |
+//! | `config` | [`Config`] and [`Quota`] |
+//! | `book` | [`Book`]: requests, expiry, reports |
+//! | `ports` | which peer is who on which port |
+//! | `bucket` | a rate and the burst above it |
+//! | `headroom` | what a relay has left, as a percentile |
+//! | `account` | what was forwarded and dropped, and why |
+
+mod account;
+mod book;
+mod bucket;
+mod config;
+mod headroom;
+mod message;
+mod ports;
+mod wire;
+
+pub use account::{Account, Dropped, Flow, Reason, Totals};
+pub use book::{
+    Book, CircuitReport, FlowId, Forward, Members, Outcome, PeerReport, Role, Train, Verdict,
+};
+pub use config::{Config, ConfigError, Quota};
+pub use message::{Answer, CircuitId, Open, Opened, Origin, ROUTE_NODES_MAX, Refusal, Request};
+pub use ports::{Family, PortId};
+pub use wire::{DecodeError, MESSAGE_BYTES_MAX};

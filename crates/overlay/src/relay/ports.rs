@@ -1,0 +1,400 @@
+//! Who is who on which port.
+//!
+//! A circuit has a peer on its near and one on its far side, and each is known by the port it sends to
+//! and the address it sends from. So one port serves any number of circuits whose peers differ, and a
+//! port of its own is needed only where two peers would be the same: a pool grows with the circuits of
+//! the busiest address, not with all circuits.
+//!
+//! Of some peers the source port is known only after their first packet. Such a peer has its IP address
+//! on that port to itself; otherwise a packet could not be told from that of another circuit.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// An address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// That of `ip`.
+    pub const fn of(ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+}
+
+/// A port of the relay. Never reused for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortId {
+    pub(super) index: u32,
+    generation: u32,
+}
+
+impl PortId {
+    /// As one number, for registering it elsewhere.
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// Reverses [`Self::to_bits`].
+    pub const fn from_bits(bits: u64) -> Self {
+        Self {
+            index: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
+}
+
+/// One of the two ends of a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Near,
+    Far,
+}
+
+/// An end of the circuit in `slot`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) slot: u32,
+    pub(super) side: Side,
+}
+
+/// What is known of a peer before it sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// All.
+    At(SocketAddr),
+    /// Its IP address; the port follows with its first packet.
+    Host(IpAddr),
+}
+
+impl Peer {
+    pub(super) fn ip(self) -> IpAddr {
+        match self {
+            Self::At(address) => address.ip(),
+            Self::Host(ip) => ip,
+        }
+    }
+
+    /// Entries are sorted by this. Port 0 stands for "to be learnt", so it comes first of its address.
+    fn key(self) -> (IpAddr, u16) {
+        match self {
+            Self::At(address) => (address.ip(), address.port()),
+            Self::Host(ip) => (ip, 0),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    ip: IpAddr,
+    /// 0: see `learnt`.
+    port: u16,
+    /// 0: nothing has come yet.
+    learnt: u16,
+    end: End,
+}
+
+#[derive(Debug)]
+struct Port {
+    generation: u32,
+    /// Where others reach it.
+    address: SocketAddr,
+    /// Sorted by address and port; at most one with port 0 for each address, and then no other.
+    entries: Vec<Entry>,
+    /// Where the last packet was found: the next one is of the same peer, most of the time.
+    recent: usize,
+}
+
+/// All ports of a relay.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    ports: Vec<Option<Port>>,
+    free: Vec<u32>,
+    generations: u32,
+    open: usize,
+    /// Nobody is on them any more.
+    unused: Vec<PortId>,
+}
+
+impl Ports {
+    /// How many are open.
+    pub(super) fn len(&self) -> usize {
+        self.open
+    }
+
+    /// A port that was opened, and can be reached at `address`. It waits to be used, or closed.
+    pub(super) fn add(&mut self, address: SocketAddr) -> PortId {
+        self.generations += 1;
+        let port = Port {
+            generation: self.generations,
+            address,
+            entries: Vec::new(),
+            recent: 0,
+        };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.ports[index as usize] = Some(port);
+                index
+            }
+            None => {
+                self.ports.push(Some(port));
+                (self.ports.len() - 1) as u32
+            }
+        };
+        self.open += 1;
+        let id = PortId {
+            index,
+            generation: self.generations,
+        };
+        self.unused.push(id);
+        id
+    }
+
+    /// Takes a port that nobody is on out of the pool, for the host to close.
+    pub(super) fn pop_unused(&mut self) -> Option<PortId> {
+        while let Some(id) = self.unused.pop() {
+            if self.get(id).is_some_and(|port| port.entries.is_empty()) {
+                self.ports[id.index as usize] = None;
+                self.free.push(id.index);
+                self.open -= 1;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Where others reach it.
+    pub(super) fn address(&self, id: PortId) -> Option<SocketAddr> {
+        self.get(id).map(|port| port.address)
+    }
+
+    /// Whether one of the ports is reached at `address`.
+    pub(super) fn is_own(&self, address: SocketAddr) -> bool {
+        self.ports
+            .iter()
+            .flatten()
+            .any(|port| port.address == address)
+    }
+
+    /// The first port of its family on which there can be `peer`. O(ports · log circuits).
+    pub(super) fn fitting(&self, peer: Peer) -> Option<PortId> {
+        self.all_fitting(peer).next()
+    }
+
+    /// As [`Self::fitting`], but not `taken`.
+    pub(super) fn fitting_beside(&self, peer: Peer, taken: PortId) -> Option<PortId> {
+        self.all_fitting(peer).find(|id| *id != taken)
+    }
+
+    fn all_fitting(&self, peer: Peer) -> impl Iterator<Item = PortId> {
+        let family = Family::of(peer.ip());
+        let numbered = self.ports.iter().enumerate();
+        numbered.filter_map(move |(index, port)| {
+            let port = port.as_ref()?;
+            let fits = Family::of(port.address.ip()) == family && port.has_room(peer);
+            fits.then_some(PortId {
+                index: index as u32,
+                generation: port.generation,
+            })
+        })
+    }
+
+    /// Puts a peer on a port that [`Self::fitting`] named.
+    pub(super) fn insert(&mut self, id: PortId, peer: Peer, end: End) {
+        let Some(port) = self.get_mut(id) else {
+            return;
+        };
+        debug_assert!(port.has_room(peer));
+        let (ip, number) = peer.key();
+        let place = port.place(ip, number);
+        let entry = Entry {
+            ip,
+            port: number,
+            learnt: 0,
+            end,
+        };
+        port.entries.insert(place, entry);
+    }
+
+    /// Takes a peer off a port.
+    pub(super) fn remove(&mut self, id: PortId, peer: Peer) {
+        let Some(port) = self.get_mut(id) else {
+            return;
+        };
+        let (ip, number) = peer.key();
+        let place = port.place(ip, number);
+        if port.is_at(place, ip, number) {
+            port.entries.remove(place);
+            if port.entries.is_empty() {
+                port.entries.shrink_to_fit();
+                self.unused.push(id);
+            }
+        }
+    }
+
+    /// Forgets what was learnt of a peer.
+    pub(super) fn relearn(&mut self, id: PortId, ip: IpAddr) {
+        let Some(port) = self.get_mut(id) else {
+            return;
+        };
+        let place = port.place(ip, 0);
+        if port.is_at(place, ip, 0) {
+            port.entries[place].learnt = 0;
+        }
+    }
+
+    /// Whose packet this is. The first of a peer whose port was unknown settles it. O(log circuits on this
+    /// port).
+    pub(super) fn find(&mut self, id: PortId, from: SocketAddr) -> Option<End> {
+        let port = self.get_mut(id)?;
+        let (ip, number) = (from.ip(), from.port());
+        if let Some(recent) = port.entries.get(port.recent)
+            && recent.ip == ip
+            && (recent.port == number || (recent.port == 0 && recent.learnt == number))
+            && number != 0
+        {
+            return Some(recent.end);
+        }
+        let first = port.place(ip, 0);
+        let place = if port.is_at(first, ip, 0) {
+            let entry = &mut port.entries[first];
+            if entry.learnt == 0 {
+                entry.learnt = number;
+            }
+            (entry.learnt == number && number != 0).then_some(first)
+        } else {
+            let place = port.place(ip, number);
+            port.is_at(place, ip, number).then_some(place)
+        }?;
+        port.recent = place;
+        Some(port.entries[place].end)
+    }
+
+    fn get(&self, id: PortId) -> Option<&Port> {
+        let port = self.ports.get(id.index as usize)?.as_ref()?;
+        (port.generation == id.generation).then_some(port)
+    }
+
+    fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
+        let port = self.ports.get_mut(id.index as usize)?.as_mut()?;
+        (port.generation == id.generation).then_some(port)
+    }
+
+    /// Peers on all ports, and ports that nobody is on.
+    #[cfg(test)]
+    pub(super) fn census(&self) -> (usize, usize) {
+        let ports = || self.ports.iter().flatten();
+        let peers = ports().map(|port| port.entries.len()).sum();
+        let empty = ports().filter(|port| port.entries.is_empty()).count();
+        (peers, empty)
+    }
+}
+
+impl Port {
+    fn place(&self, ip: IpAddr, number: u16) -> usize {
+        self.entries
+            .partition_point(|entry| (entry.ip, entry.port) < (ip, number))
+    }
+
+    fn is_at(&self, place: usize, ip: IpAddr, number: u16) -> bool {
+        let entry = self.entries.get(place);
+        entry.is_some_and(|entry| entry.ip == ip && entry.port == number)
+    }
+
+    fn has_room(&self, peer: Peer) -> bool {
+        let (ip, number) = peer.key();
+        let first = self.place(ip, 0);
+        match peer {
+            Peer::Host(_) => self.entries.get(first).is_none_or(|entry| entry.ip != ip),
+            Peer::At(_) => {
+                let place = self.place(ip, number);
+                !self.is_at(first, ip, 0) && !self.is_at(place, ip, number)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn end(slot: u32) -> End {
+        End {
+            slot,
+            side: Side::Near,
+        }
+    }
+
+    fn one_port() -> (Ports, PortId) {
+        let mut ports = Ports::default();
+        let id = ports.add(at("198.51.100.1:5000"));
+        (ports, id)
+    }
+
+    #[test]
+    fn peers_with_different_addresses_share_a_port() {
+        let (mut ports, id) = one_port();
+        let peers = ["192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1"].map(at);
+        for (slot, peer) in peers.into_iter().enumerate() {
+            assert_eq!(ports.fitting(Peer::At(peer)), Some(id));
+            ports.insert(id, Peer::At(peer), end(slot as u32));
+            assert_eq!(ports.fitting(Peer::At(peer)), None);
+        }
+        for (slot, peer) in peers.into_iter().enumerate() {
+            assert_eq!(ports.find(id, peer), Some(end(slot as u32)));
+        }
+        assert_eq!(ports.find(id, at("192.0.2.2:2")), None);
+        assert_eq!(ports.find(id, at("192.0.2.3:1")), None);
+    }
+
+    #[test]
+    fn a_peer_whose_port_is_unknown_has_its_address_to_itself() {
+        let (mut ports, id) = one_port();
+        let host = Peer::Host("192.0.2.1".parse().unwrap());
+        ports.insert(id, host, end(7));
+        assert_eq!(ports.fitting(host), None);
+        assert_eq!(ports.fitting(Peer::At(at("192.0.2.1:9"))), None);
+        assert_eq!(ports.fitting(Peer::At(at("192.0.2.2:9"))), Some(id));
+        // The first packet settles the port, and nobody takes it over.
+        assert_eq!(ports.find(id, at("192.0.2.1:9")), Some(end(7)));
+        assert_eq!(ports.find(id, at("192.0.2.1:8")), None);
+        assert_eq!(ports.find(id, at("192.0.2.1:9")), Some(end(7)));
+        ports.relearn(id, host.ip());
+        assert_eq!(ports.find(id, at("192.0.2.1:8")), Some(end(7)));
+        assert_eq!(ports.find(id, at("192.0.2.1:9")), None);
+    }
+
+    #[test]
+    fn a_closed_port_is_not_mistaken_for_its_successor() {
+        let (mut ports, id) = one_port();
+        let peer = at("192.0.2.1:1");
+        ports.insert(id, Peer::At(peer), end(0));
+        assert_eq!(ports.pop_unused(), None);
+        ports.remove(id, Peer::At(peer));
+        assert_eq!(ports.pop_unused(), Some(id));
+        assert_eq!(ports.pop_unused(), None);
+        let next = ports.add(at("198.51.100.1:5001"));
+        assert_ne!(next, id);
+        ports.insert(next, Peer::At(peer), end(1));
+        assert_eq!(ports.find(id, peer), None);
+        assert_eq!(ports.find(next, peer), Some(end(1)));
+        assert_eq!(PortId::from_bits(next.to_bits()), next);
+    }
+
+    #[test]
+    fn families_have_ports_of_their_own() {
+        let (ports, _) = one_port();
+        assert_eq!(ports.fitting(Peer::At(at("[2001:db8::1]:1"))), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! A relay, from authenticated members that ask for anything, and a network that sends anything.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anabranch_base::{Instant, NodeId};
+use anabranch_overlay::relay::{
+    Answer, Book, Config, Family, Members, Origin, Outcome, PortId, Refusal, Request, Role, Train,
+    Verdict,
+};
+
+use crate::Input;
+
+/// Whoever is asked about is on the list, and at every address but one.
+struct Anywhere;
+
+impl Members for Anywhere {
+    fn is_member(&self, node: NodeId) -> bool {
+        node.public_key()[0] != 0xee
+    }
+
+    fn is_at(&self, _: NodeId, address: SocketAddr, _: Role) -> bool {
+        address.port() != 0xeeee
+    }
+}
+
+/// The input is a list of steps: a request with its length in front, packets, or time. What decodes encodes
+/// to the same bytes; a relay keeps to its bounds whatever it is asked, forwards nothing but what belongs
+/// to a circuit, and gives every port back.
+pub fn relay(data: &[u8]) {
+    let mut config = Config::new(NodeId::from_public_key([0; 32]));
+    (config.circuits_max, config.ports_max) = (16, 8);
+    let mut book = Book::new(Instant::EPOCH, config).expect("in range");
+    let mut now = Instant::EPOCH;
+    let mut ports: Vec<(PortId, SocketAddr)> = Vec::new();
+    let mut input = Input(data);
+    while !input.is_empty() {
+        match input.byte() % 4 {
+            0 => now += Duration::from_millis(u64::from(input.byte()) * 100),
+            1 => packets(&mut book, now, &ports, &mut input),
+            _ => request(&mut book, now, &mut ports, &mut input),
+        }
+        while let Some(id) = book.unused_port() {
+            let before = ports.len();
+            ports.retain(|(open, _)| *open != id);
+            assert_eq!(ports.len() + 1, before, "closed a port that was not open");
+        }
+        assert_eq!(ports.len(), book.ports_len());
+        assert!(book.ports_len() <= 8 && book.circuits_len() <= 16);
+    }
+    book.expire(Instant::FAR_FUTURE);
+    while book.unused_port().is_some() {}
+    assert_eq!((book.ports_len(), book.circuits_len()), (0, 0));
+}
+
+fn request(
+    book: &mut Book,
+    now: Instant,
+    ports: &mut Vec<(PortId, SocketAddr)>,
+    input: &mut Input<'_>,
+) {
+    let source = input.byte() % 4;
+    let length = usize::from(input.byte());
+    let bytes = input.take(length);
+    if let Ok(answer) = Answer::decode(bytes) {
+        assert_eq!(encoded(|out| answer.encode(out)), bytes);
+    }
+    let Ok(request) = Request::decode(bytes) else {
+        return;
+    };
+    assert_eq!(encoded(|out| request.encode(out)), bytes);
+    let from = NodeId::from_public_key([source; 32]);
+    let seen = [SocketAddr::from(([192, 0, 2, source], 4433))];
+    let answer = loop {
+        match book.request(now, from, &seen, &request, &Anywhere) {
+            Outcome::Answer(answer) => break answer,
+            Outcome::NeedsPort(_) if ports.len() >= 8 => {
+                break book.refuse(request.circuit(), Refusal::Ports);
+            }
+            Outcome::NeedsPort(family) => {
+                let number = 1 + ports.iter().map(|(_, open)| open.port()).max().unwrap_or(0);
+                let address = match family {
+                    Family::V4 => SocketAddr::from(([198, 51, 100, 1], number)),
+                    Family::V6 => SocketAddr::from(([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], number)),
+                };
+                ports.push((book.add_port(address), address));
+            }
+        }
+    };
+    let bytes = encoded(|out| answer.encode(out));
+    assert_eq!(Answer::decode(&bytes), Ok(answer));
+    if let (Answer::Opened(opened), Request::Open(open)) = (answer, request) {
+        assert!(opened.near != opened.far || open.origin != Origin::Exact(open.towards));
+        assert!(ports.iter().any(|(_, port)| *port == opened.near));
+        assert!(ports.iter().any(|(_, port)| *port == opened.far));
+    }
+}
+
+fn packets(book: &mut Book, now: Instant, ports: &[(PortId, SocketAddr)], input: &mut Input<'_>) {
+    let to = usize::from(input.byte());
+    let from = SocketAddr::from(([192, 0, 2, input.byte() % 8], 4433));
+    let packet_bytes = 1 + 5 * usize::from(input.byte());
+    let train = Train {
+        remote: from,
+        local_ip: None,
+        bytes: packet_bytes * (1 + usize::from(input.byte() % 40)),
+        packet_bytes,
+    };
+    let Some((port, _)) = ports.get(to % ports.len().max(1)) else {
+        return;
+    };
+    if let Verdict::Forward(forward) = book.admit(now, *port, train) {
+        assert!((1..=40).contains(&forward.packets));
+        assert_ne!(forward.remote.port(), 0);
+        let leaves_from = ports.iter().find(|(open, _)| *open == forward.port);
+        let (_, address) = leaves_from.expect("an open port");
+        assert_eq!(address.is_ipv4(), forward.remote.is_ipv4());
+    }
+}
+
+fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&mut bytes);
+    bytes
+}
