@@ -31,6 +31,7 @@
 //! | [`bytestream`] | `AsyncRead` and `AsyncWrite` over ADUs |
 //! | `tariff` | what sending costs at local addresses, and who is told |
 //! | `links`, `watch` | which links a session tries; interfaces that come and go |
+//! | [`relay`] | forwarding between the ports of circuits
 //! | [`emulate`] | the link model between loopback sockets and between network namespaces |
 
 pub mod bytestream;
@@ -43,6 +44,7 @@ mod host;
 mod inbox;
 mod links;
 mod moderation;
+pub mod relay;
 mod session_handle;
 mod socket;
 mod state;

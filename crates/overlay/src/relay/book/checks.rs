@@ -32,7 +32,7 @@ pub(super) fn way(
     from: NodeId,
     seen: &[SocketAddr],
     open: &Open,
-    members: &impl Members,
+    members: &(impl Members + ?Sized),
 ) -> Result<Way, Refusal> {
     if !members.is_member(from) {
         return Err(Refusal::NotMember);

@@ -137,7 +137,7 @@ impl Book {
         from: NodeId,
         seen: &[SocketAddr],
         request: &Request,
-        members: &impl Members,
+        members: &(impl Members + ?Sized),
     ) -> Outcome {
         self.expire(now);
         let done = match request {
@@ -237,7 +237,7 @@ impl Book {
         from: NodeId,
         seen: &[SocketAddr],
         open: &Open,
-        members: &impl Members,
+        members: &(impl Members + ?Sized),
     ) -> Result<Result<u32, Family>, Refusal> {
         let way = checks::way(self.config.node, from, seen, open, members)?;
         if self.ports.is_own(open.towards) {
@@ -343,7 +343,7 @@ impl Book {
         id: CircuitId,
         lifetime: Duration,
         relearn: bool,
-        members: &impl Members,
+        members: &(impl Members + ?Sized),
     ) -> Result<Answer, Refusal> {
         if !members.is_member(from) {
             return Err(Refusal::NotMember);

@@ -1,0 +1,314 @@
+//! A relay on real sockets: forwards between the ports of circuits.
+//!
+//! What may be forwarded, and where to, [`Book`] decides, of which this module is the host: it opens and
+//! closes ports when the book says so, takes packets off them in batches, asks for a verdict on each
+//! train, and sends what is let through, in batches again. `docs/relays.md` has the reasons and figures.
+//!
+//! [`Relay`] is the handle. Requests come from the node's sessions, which is how the relay knows whose
+//! they are; all calls are short and may come from any thread.
+//!
+//! ```no_run
+//! # fn example(members: &impl anabranch_net::relay::Members, peer: anabranch_base::NodeId, own: anabranch_base::NodeId,
+//! #   seen: &[std::net::SocketAddr], adu: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+//! use anabranch_net::relay::{Relay, RelayConfig};
+//!
+//! let relay = Relay::start(RelayConfig::new(own, ["192.0.2.1".parse()?]))?;
+//! let answer: Vec<u8> = relay.serve(peer, seen, adu, members)?;
+//! println!("{} left for others", relay.headroom());
+//! # Ok(()) }
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `pool` | opening ports |
+//! | `ready` | which ports have packets |
+//! | `worker` | the thread |
+//! | `outbox` | packets that leave together |
+
+mod outbox;
+mod pool;
+mod ready;
+mod worker;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use anabranch_base::{NodeId, Rate};
+pub use anabranch_overlay::relay::{
+    Account, Answer, Book, CircuitId, CircuitReport, Config, ConfigError, DecodeError, Dropped,
+    Flow, Members, Open, Opened, Origin, PeerReport, Quota, Reason, Refusal, Request, Role, Totals,
+};
+use anabranch_overlay::relay::{Outcome, PortId};
+
+use self::{
+    pool::{Pool, Port},
+    ready::Ready,
+    worker::Worker,
+};
+use crate::{clock::Clock, doorbell::Doorbell};
+
+/// How a relay is set up.
+#[derive(Clone, Debug)]
+pub struct RelayConfig {
+    /// What it gives to whom.
+    pub book: Config,
+    /// Local addresses of its ports: the first IPv4 and the first IPv6 one are used, each for peers of its
+    /// family. With 0.0.0.0 or `::` all addresses of the machine.
+    pub addresses: Vec<IpAddr>,
+    /// How others reach these addresses, where that differs (a one-to-one translator); one of each family at
+    /// most.
+    pub public: Vec<IpAddr>,
+    /// Its ports; `None`: any that the kernel chooses.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// The clock of whoever else counts its time; `None`: one of its own.
+    pub clock: Option<Clock>,
+}
+
+impl RelayConfig {
+    /// Defaults (see [`Config::new`]) on these addresses.
+    pub fn new(node: NodeId, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        Self {
+            book: Config::new(node),
+            addresses: addresses.into_iter().collect(),
+            public: Vec::new(),
+            ports: None,
+            clock: None,
+        }
+    }
+}
+
+/// A relay cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RelayError {
+    /// A value is out of its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// No address was given.
+    #[error("a relay needs an address for its ports; name one")]
+    NoAddress,
+    /// The thread, or what it sleeps on, cannot be had.
+    #[error("cannot start the relay: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// All that a relay can tell of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayReport {
+    /// All circuits, by source and number.
+    pub circuits: Vec<CircuitReport>,
+    /// All sources.
+    pub peers: Vec<PeerReport>,
+    /// What it has done.
+    pub totals: Totals,
+    /// Ports open now.
+    pub ports: usize,
+    /// What it has left for others ([`Book::headroom`]).
+    pub headroom: Rate,
+    /// System calls of the data plane.
+    pub calls: Calls,
+}
+
+/// System calls of the data plane so far: how well packets are taken and sent together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Calls that received something.
+    pub received: u64,
+    /// Calls that sent.
+    pub sent: u64,
+}
+
+/// A running relay. Ends, with all circuits, when it is dropped.
+#[derive(Debug)]
+pub struct Relay {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    pool: Pool,
+    ready: Ready,
+    doorbell: Doorbell,
+    state: Mutex<State>,
+    calls_received: AtomicU64,
+    calls_sent: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    book: Book,
+    ports: BTreeMap<PortId, Arc<Port>>,
+    is_over: bool,
+}
+
+impl Relay {
+    /// Starts its thread. Ports are opened when circuits need them.
+    ///
+    /// # Errors
+    /// The config is out of range or has no address; no thread can be had.
+    pub fn start(config: RelayConfig) -> Result<Self, RelayError> {
+        let clock = config.clock.unwrap_or_else(Clock::start);
+        if config.addresses.is_empty() {
+            return Err(RelayError::NoAddress);
+        }
+        let pool = Pool::new(&config);
+        let book = Book::new(clock.now(), config.book)?;
+        let shared = Arc::new(Shared {
+            clock,
+            pool,
+            ready: Ready::new()?,
+            doorbell: Doorbell::new()?,
+            state: Mutex::new(State {
+                book,
+                ports: BTreeMap::new(),
+                is_over: false,
+            }),
+            calls_received: AtomicU64::new(0),
+            calls_sent: AtomicU64::new(0),
+        });
+        let worker = Worker::new(shared.clone());
+        let thread = std::thread::Builder::new()
+            .name("relay".to_owned())
+            .spawn(move || worker.run())?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// A request of the node `from`, which a session has authenticated and which is seen at the addresses
+    /// `seen` (remote addresses of the session's channels; the first is [`Origin::Seen`]).
+    pub fn request(
+        &self,
+        from: NodeId,
+        seen: &[SocketAddr],
+        request: &Request,
+        members: &(impl Members + ?Sized),
+    ) -> Answer {
+        let now = self.shared.clock.now();
+        let mut state = self.shared.lock();
+        let answer = loop {
+            match state.book.request(now, from, seen, request, members) {
+                Outcome::Answer(answer) => break answer,
+                Outcome::NeedsPort(family) => match self.shared.pool.open(family) {
+                    Some(port) => self.shared.add(&mut state, port),
+                    None => break state.book.refuse(request.circuit(), Refusal::Ports),
+                },
+            }
+        };
+        self.shared.close_unused(&mut state);
+        drop(state);
+        // The thread sleeps until the next expiry it knew of.
+        self.shared.doorbell.ring();
+        answer
+    }
+
+    /// [`Self::request`] for what came as an ADU; the bytes to send back.
+    ///
+    /// # Errors
+    /// It is no request. There is nothing to answer.
+    pub fn serve(
+        &self,
+        from: NodeId,
+        seen: &[SocketAddr],
+        adu: &[u8],
+        members: &(impl Members + ?Sized),
+    ) -> Result<Vec<u8>, DecodeError> {
+        let request = Request::decode(adu)?;
+        let mut answer = Vec::new();
+        self.request(from, seen, &request, members)
+            .encode(&mut answer);
+        Ok(answer)
+    }
+
+    /// Ends all circuits of a node that has left or is no longer a member.
+    pub fn close_all(&self, node: NodeId) {
+        let mut state = self.shared.lock();
+        state.book.close_all(node);
+        self.shared.close_unused(&mut state);
+    }
+
+    /// What a source may use from now on.
+    pub fn set_quota(&self, node: NodeId, quota: Quota) {
+        let now = self.shared.clock.now();
+        self.shared.lock().book.set_quota(now, node, quota);
+    }
+
+    /// What it has left, to be told to others ([`Book::headroom`]).
+    pub fn headroom(&self) -> Rate {
+        let now = self.shared.clock.now();
+        self.shared.lock().book.headroom(now)
+    }
+
+    /// What it has done.
+    pub fn totals(&self) -> Totals {
+        self.shared.lock().book.totals()
+    }
+
+    /// All that it can tell. O(circuits).
+    pub fn report(&self) -> RelayReport {
+        let now = self.shared.clock.now();
+        let mut state = self.shared.lock();
+        state.book.expire(now);
+        self.shared.close_unused(&mut state);
+        let book = &mut state.book;
+        RelayReport {
+            headroom: book.headroom(now),
+            circuits: book.circuits(now).collect(),
+            peers: book.peers().collect(),
+            totals: book.totals(),
+            ports: book.ports_len(),
+            calls: Calls {
+                received: self.shared.calls_received.load(Ordering::Relaxed),
+                sent: self.shared.calls_sent.load(Ordering::Relaxed),
+            },
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.doorbell.ring();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported there.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches a port that has been opened.
+    fn add(&self, state: &mut State, port: Port) {
+        let id = state.book.add_port(port.public);
+        let port = Arc::new(port);
+        if let Err(error) = self.ready.add(id, &port) {
+            // It carries nothing then, as if the network had lost it all; the source sees that.
+            tracing::error!(%error, "cannot watch a relay's port");
+        }
+        state.ports.insert(id, port);
+    }
+
+    fn close_unused(&self, state: &mut State) {
+        while let Some(id) = state.book.unused_port() {
+            if let Some(port) = state.ports.remove(&id) {
+                self.ready.remove(id, &port);
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Opening ports.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use anabranch_base::SocketId;
+use anabranch_overlay::relay::Family;
+
+use super::RelayConfig;
+use crate::socket::Socket;
+
+/// A port of a relay.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) socket: Socket,
+    /// Where others reach it.
+    pub(super) public: SocketAddr,
+}
+
+/// Where ports can be opened.
+#[derive(Debug)]
+pub(super) struct Pool {
+    /// Local and public address of each family.
+    homes: Vec<(IpAddr, IpAddr)>,
+    range: Option<RangeInclusive<u16>>,
+    /// Ports tried so far.
+    tried: AtomicU32,
+}
+
+impl Pool {
+    pub(super) fn new(config: &RelayConfig) -> Self {
+        let home = |family: Family| {
+            let of = |all: &[IpAddr]| all.iter().copied().find(|ip| Family::of(*ip) == family);
+            let local = of(&config.addresses)?;
+            Some((local, of(&config.public).unwrap_or(local)))
+        };
+        Self {
+            homes: [Family::V4, Family::V6]
+                .into_iter()
+                .filter_map(home)
+                .collect(),
+            range: config.ports.clone(),
+            tried: AtomicU32::new(0),
+        }
+    }
+
+    /// A new port; `None` when the relay has no address of this family, or no port is free.
+    pub(super) fn open(&self, family: Family) -> Option<Port> {
+        let home = self.homes.iter().find(|(ip, _)| Family::of(*ip) == family);
+        let &(local, public) = home?;
+        let Some(range) = &self.range else {
+            return bind(local, public, 0);
+        };
+        let ports = u32::from(*range.end()).checked_sub(u32::from(*range.start()))? + 1;
+        (0..ports).find_map(|_| {
+            let turn = self.tried.fetch_add(1, Ordering::Relaxed) % ports;
+            bind(local, public, range.start() + turn as u16)
+        })
+    }
+}
+
+fn bind(local: IpAddr, public: IpAddr, port: u16) -> Option<Port> {
+    let address = SocketAddr::new(local, port);
+    match Socket::bind(SocketId(0), address.into()) {
+        Ok(socket) => Some(Port {
+            public: SocketAddr::new(public, socket.local.port()),
+            socket,
+        }),
+        Err(error) => {
+            tracing::debug!(%error, "no port for a relay");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_base::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn a_range_is_kept_to_until_it_is_used_up() {
+        // Whatever is free now, so that two runs at once are not in each other's way.
+        let free = bind([127, 0, 0, 1].into(), [127, 0, 0, 1].into(), 0).unwrap();
+        let number = free.public.port();
+        drop(free);
+        let node = NodeId::from_public_key([0; 32]);
+        let mut config = RelayConfig::new(node, [[127, 0, 0, 1].into()]);
+        config.public = vec![[192, 0, 2, 1].into()];
+        config.ports = Some(number..=number);
+        let pool = Pool::new(&config);
+        let port = pool.open(Family::V4).unwrap();
+        assert_eq!(port.public, SocketAddr::from(([192, 0, 2, 1], number)));
+        assert!(pool.open(Family::V4).is_none());
+        assert!(pool.open(Family::V6).is_none());
+        drop(port);
+        assert!(pool.open(Family::V4).is_some());
+    }
+}
