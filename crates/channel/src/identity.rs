@@ -79,33 +79,11 @@ impl SecretKey {
         ring::hmac::Key::new(ring::hmac::HMAC_SHA256, derived.as_ref())
     }
 
-    /// The signature of `message` (RFC 8032 §5.1.6). What is signed should begin with what it is, so that it serves for
-    /// nothing else.
-    ///
-    /// # Panics
-    /// Never: every seed is a key.
-    pub fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES] {
-        let pair = ring::signature::Ed25519KeyPair::from_seed_unchecked(&self.0)
-            .expect("every seed is an Ed25519 key");
-        let signature = pair.sign(message);
-        signature.as_ref().try_into().expect("64 bytes")
-    }
-
     pub(crate) fn signing_key(&self) -> Arc<dyn SigningKey> {
         let mut der = PKCS8_PREFIX.to_vec();
         der.extend_from_slice(&self.0);
         any_eddsa_type(&PrivatePkcs8KeyDer::from(der)).expect("every seed is an Ed25519 key")
     }
-}
-
-/// Length of a signature.
-pub const SIGNATURE_BYTES: usize = 64;
-
-/// Whether `signature` is that of `node` over `message` (RFC 8032 §5.1.7).
-pub fn verify(node: &NodeId, message: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool {
-    ring::signature::UnparsedPublicKey::new(&ring::signature::ED25519, node.public_key())
-        .verify(message, signature)
-        .is_ok()
 }
 
 impl fmt::Debug for SecretKey {
@@ -187,16 +165,6 @@ mod tests {
             SecretKey::from_seed(seed).node_id(),
             NodeId::from_public_key(public)
         );
-    }
-
-    #[test]
-    fn a_signature_holds_for_its_node_and_message_only() {
-        let key = SecretKey::from_seed([7; 32]);
-        let signature = key.sign(b"record");
-        assert!(verify(&key.node_id(), b"record", &signature));
-        assert!(!verify(&key.node_id(), b"recorD", &signature));
-        let other = SecretKey::from_seed([8; 32]).node_id();
-        assert!(!verify(&other, b"record", &signature));
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub use channel::{Channel, CloseReason, Event, Transmit};
 pub use config::{Config, Controller};
 pub use control::QueueGoal;
 pub use endpoint::{ConnectError, Endpoint, Handled, Received};
-pub use identity::{SIGNATURE_BYTES, SecretKey, verify};
+pub use identity::{SecretKey, is_signed};
 pub use liveness::Liveness;
 pub use stats::Stats;
 pub use tap::{Fate, Outcome};

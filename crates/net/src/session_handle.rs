@@ -269,6 +269,18 @@ impl Session {
         });
     }
 
+    /// Offers a link to a further address of the peer, from the first local address that can reach it; `None` when none can.
+    /// For an address that serves one sender only, as a relay's circuit does.
+    pub fn add_remote(&self, remote: SocketAddr) -> Option<Link> {
+        self.inner.host.shared.command(|state, now| {
+            let link = crate::links::pair(&state.sockets, &[remote])
+                .into_iter()
+                .next()?;
+            state.engine.add_link(now, self.inner.id, link.clone());
+            Some(link)
+        })
+    }
+
     /// Takes a link out of the session.
     pub fn remove_link(&self, link: &Link) {
         self.inner.host.shared.command(|state, now| {

@@ -16,7 +16,7 @@ mod costs;
 mod overlay;
 
 pub use costs::{CostLayer, Costs, default_ledger};
-pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer};
+pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying};
 
 /// One source of configuration; what it does not mention is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

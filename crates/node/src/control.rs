@@ -14,7 +14,8 @@
 //! | `explain` with `stream` | `promise`, `path`, `decision` |
 //! | `objectives` | of each session, one an objective |
 //! | `objective_add` with `text` (HOSE) | of each session `added`, one an objective |
-//! | `overlay` | `member`, `link`, `way` |
+//! | `overlay` | `member`, `link`, `way`, `relay`, `circuit` |
+//! | `overlay_ways` with `ways` (a [`WaysText`]) | `way`, with the address to send to |
 //! | `objective_remove` with `objective` (its number) | `removed` |
 //!
 //! All but the first three and `overlay` take `session`, too; without it, they are about every session.
@@ -51,7 +52,7 @@ const ASKERS_MAX: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What can be asked for.
-pub const SHOWS: [&str; 9] = [
+pub const SHOWS: [&str; 10] = [
     "status",
     "paths",
     "streams",
@@ -61,6 +62,7 @@ pub const SHOWS: [&str; 9] = [
     "objective_add",
     "objective_remove",
     "overlay",
+    "overlay_ways",
 ];
 
 /// What a running node is asked.
@@ -81,9 +83,27 @@ pub struct Question {
     /// For `objective_remove`: its number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective: Option<String>,
+    /// For `overlay_ways`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ways: Option<WaysText>,
     /// For all that may be about one session: the session, such as `session-0` or `0`; `None`: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+}
+
+/// Who wants to use the overlay, and what for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaysText {
+    /// The member to be reached.
+    pub to: String,
+    /// A number that the asker chose at random and keeps.
+    pub user: u64,
+    /// About so much is to be sent.
+    pub bytes: u64,
+    /// Addresses answered before that turned out to be of no use.
+    #[serde(default)]
+    pub failed: Vec<std::net::SocketAddr>,
 }
 
 impl Question {
@@ -236,17 +256,19 @@ async fn answer(host: &Host, overlay: Option<&Overlay>, line: &str) -> Value {
         ("status", None, None) if session.is_none() => Ok(status(host)),
         ("paths", None, None) if session.is_none() => Ok(paths(host)),
         ("streams", None, None) if session.is_none() => Ok(streams(host)),
-        ("overlay", None, None) if session.is_none() => match overlay {
-            Some(overlay) => Ok(overlay::rows(overlay).await),
-            None => Err("this node takes part in no overlay; list its members as [[overlay.member]] in its configuration".to_owned()),
-        },
+        ("overlay" | "overlay_ways", None, None) if session.is_none() => {
+            overlay::answer(overlay, &question).await
+        }
+        (other, _, _) if question.ways.is_some() => {
+            Err(format!("'{other}' does not go with 'ways'"))
+        }
         ("admit", Some(spec), None) => promises::admit(host, spec, session),
         ("explain", None, Some(stream)) => promises::explain(host, stream, session),
         ("admit", _, _) => Err("'admit' goes with 'spec' and, if wanted, 'session'".to_owned()),
         ("explain", _, _) => {
             Err("'explain' goes with 'stream' and, if wanted, 'session'".to_owned())
         }
-        ("status" | "paths" | "streams" | "overlay", _, _) => {
+        ("status" | "paths" | "streams" | "overlay" | "overlay_ways", _, _) => {
             Err(format!("'{}' goes with nothing else", question.show))
         }
         (other, _, _) => {
@@ -476,7 +498,7 @@ mod tests {
         };
         tokio::select! {
             () = asking => {}
-            () = control.serve(&host) => {}
+            () = control.serve(&host, None) => {}
         }
         drop(control);
         assert!(!path.exists());
@@ -504,14 +526,19 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_not_json_is_told_so() {
-        assert!(answer(&host(), "hello\n")["error"].is_string());
-        assert!(answer(&host(), r#"{"show":"paths","more":1}"#)["error"].is_string());
+        assert!(answer(&host(), None, "hello\n").await["error"].is_string());
+        assert!(answer(&host(), None, r#"{"show":"paths","more":1}"#).await["error"].is_string());
         for (question, word) in [
             (r#"{"show":"paths","stream":"4"}"#, "nothing else"),
             (r#"{"show":"admit"}"#, "spec"),
             (r#"{"show":"explain"}"#, "stream"),
+            (r#"{"show":"overlay"}"#, "overlay.member"),
+            (
+                r#"{"show":"paths","ways":{"to":"a","user":1,"bytes":1}}"#,
+                "'ways'",
+            ),
         ] {
-            let answer = answer(&host(), question);
+            let answer = answer(&host(), None, question).await;
             assert!(answer["error"].as_str().unwrap().contains(word), "{answer}");
         }
     }

@@ -130,7 +130,15 @@ impl Daemon {
         let mut tasks = JoinSet::new();
         for (peer, objectives) in &self.peers {
             let (host, receiver) = (self.host.clone(), self.receiver.clone());
-            tasks.spawn(keep(host, peer.clone(), objectives.clone(), receiver));
+            let overlay = self.overlay.clone();
+            let overlay = overlay.filter(|overlay| overlay.is_member(&peer.node));
+            tasks.spawn(keep(
+                host,
+                peer.clone(),
+                objectives.clone(),
+                receiver,
+                overlay,
+            ));
         }
         let accepting = async {
             while let Some(session) = self.host.accept().await {
@@ -182,6 +190,7 @@ async fn keep(
     peer: Peer,
     objectives: Option<Arc<str>>,
     receiver: Option<Arc<Receiver>>,
+    overlay: Option<Overlay>,
 ) {
     let mut pause = RETRY_MIN;
     loop {
@@ -194,7 +203,12 @@ async fn keep(
                 {
                     tracing::warn!(peer = peer.name, %error, "objectives not injected");
                 }
-                serve(session, receiver.clone()).await;
+                let following = async {
+                    if let Some(overlay) = &overlay {
+                        overlay.follow(session.clone()).await;
+                    }
+                };
+                tokio::join!(serve(session.clone(), receiver.clone()), following);
             }
             Err(error) => tracing::warn!(peer = peer.name, %error, "no session"),
         }

@@ -4,11 +4,11 @@
 use std::{collections::BTreeMap, future::Future, net::SocketAddr, path::Path, time::Duration};
 
 use anabranch::{
-    SecretKey,
+    SecretKey, StreamSpec,
     base::NodeId,
     config::{Layer, NodeConfig},
     daemon::Daemon,
-    overlay::State,
+    overlay::{OpenWay, Overlay, State},
 };
 
 /// Kills a test that hangs.
@@ -33,12 +33,23 @@ fn addresses(count: usize) -> Vec<SocketAddr> {
 
 /// The configuration of node `n` of an overlay in which everybody knows `known`.
 fn config(folder: &Path, n: u8, at: SocketAddr, known: &BTreeMap<u8, SocketAddr>) -> NodeConfig {
+    configured(folder, n, at, known, "")
+}
+
+/// The same, with more said of the overlay.
+fn configured(
+    folder: &Path,
+    n: u8,
+    at: SocketAddr,
+    known: &BTreeMap<u8, SocketAddr>,
+    more: &str,
+) -> NodeConfig {
     let key_file = folder.join(format!("key-{n}"));
     std::fs::write(&key_file, key(n).to_text()).unwrap();
     let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&key_file, owner_only).unwrap();
     let mut text = format!(
-        "key = {key_file:?}\nlisten = [\"{at}\"]\ncontrol = {:?}\n",
+        "key = {key_file:?}\nlisten = [\"{at}\"]\ncontrol = {:?}\n[overlay]\n{more}\n",
         folder.join(format!("control-{n}"))
     );
     for (other, address) in known {
@@ -148,6 +159,61 @@ async fn a_stranger_never_gets_in() {
                 .all(|&state| state != State::Alive || outside.len() == 1),
             "{outside:?}"
         );
+    })
+    .await;
+}
+
+/// Asks for ways until one leads over a relay.
+async fn relayed(overlay: &Overlay, to: NodeId) -> OpenWay {
+    loop {
+        let ways = overlay
+            .ways(1 << 40, to, 10_000_000, Vec::new())
+            .await
+            .unwrap();
+        if let Some(way) = ways.into_iter().find(|way| way.near.is_some()) {
+            return way;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// The first node asks the second, which relays, for a circuit to the third; a session with the third goes over it alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_goes_over_a_relay() {
+    within(async {
+        let folder = tempfile::tempdir().unwrap();
+        let at = addresses(3);
+        let known: BTreeMap<u8, SocketAddr> = (1..).zip(at.iter().copied()).collect();
+        let mut daemons = Vec::new();
+        for n in 1..=3 {
+            let more = if n == 2 { "relay = \"100 Mbit/s\"" } else { "" };
+            let config = configured(folder.path(), n, known[&n], &known, more);
+            daemons.push(Daemon::start(config).await.unwrap());
+        }
+        let [first, relay, third] = &daemons[..] else {
+            unreachable!("three were started");
+        };
+        let overlay = first.overlay().unwrap();
+        let check = async {
+            let way = relayed(overlay, id(3)).await;
+            assert_eq!(way.relays, [id(2)]);
+            let host = first.host();
+            let session = host.connect(id(3), &[way.near.unwrap()]).await.unwrap();
+            let stream = session.open_stream(StreamSpec::bulk("bulk")).unwrap();
+            stream.send(vec![7; 1_000_000].into()).await.unwrap();
+            stream.finish().unwrap();
+            stream.delivered().await.unwrap();
+            let report = relay.overlay().unwrap().relayed().await.unwrap();
+            let circuit = &report.circuits[0];
+            assert_eq!((circuit.source, circuit.next), (id(1), id(3)));
+            assert!(circuit.account.outward.bytes > 1_000_000, "{circuit:?}");
+        };
+        tokio::select! {
+            () = first.run() => unreachable!(),
+            () = relay.run() => unreachable!(),
+            () = third.run() => unreachable!(),
+            () = check => {}
+        }
     })
     .await;
 }

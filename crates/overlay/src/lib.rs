@@ -11,6 +11,7 @@
 //! | [`members`] | the table of members and the ring that says who watches whom |
 //! | [`wire`] | messages: records, claims, digests (`spec/overlay.md`) |
 //! | [`measure`] | what this node's own links can do: test messages, regression, budget |
+//! | [`relay`] | a relay's book of circuits, and the requests for them (`spec/relay.md`) |
 //! | [`ways`] | which ways a message should take: the graph, trust, hysteresis |
 //! | [`keys`] | [`Keys`]: signatures, which the host makes and checks |
 //! | [`config`] | [`Config`] |
@@ -20,6 +21,7 @@ pub mod config;
 pub mod keys;
 pub mod measure;
 pub mod members;
+pub mod relay;
 pub mod ways;
 pub mod wire;
 
@@ -29,6 +31,3 @@ pub use keys::{FakeKeys, Keys};
 pub use measure::Source;
 pub use members::State;
 pub use ways::{Routes, Way};
-//! Sans-IO: what arrives goes in with the time, what should be done comes out.
-
-pub mod relay;

@@ -53,7 +53,7 @@ pub mod wire;
 
 pub use anabranch_channel::{
     AllowList, CloseReason, Config as ChannelConfig, ConnectError, Controller, Liveness, Received,
-    SIGNATURE_BYTES, SecretKey, Stats, Transmit, verify,
+    SecretKey, Stats, Transmit, is_signed,
 };
 pub use anabranch_hose as hose;
 pub use anabranch_sched::{

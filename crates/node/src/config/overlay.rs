@@ -1,8 +1,16 @@
 //! The overlay, as people write it.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
+};
 
 use anabranch_base::{NodeId, Rate};
+use anabranch_net::{
+    Host,
+    relay::{Relay, RelayConfig, RelayError},
+};
 use serde::Deserialize;
 
 use super::{ConfigError, address, missing, node, parsed, percent, refused, set, size};
@@ -29,6 +37,10 @@ pub struct OverlayLayer {
     pub member: Option<Vec<MemberLayer>>,
     /// What this node relays for others.
     pub relay: Option<String>,
+    /// The UDP ports of its circuits, `FIRST-LAST`.
+    pub relay_ports: Option<String>,
+    /// Its address as others see it, where that differs.
+    pub relay_public: Option<String>,
     /// Names of the members asked first.
     pub seeds: Option<Vec<String>>,
     /// Where others reach this node.
@@ -50,8 +62,33 @@ pub struct OverlayConfig {
     pub sites: BTreeMap<NodeId, Site>,
     /// How it is run.
     pub agent: Config,
-    /// What is relayed for others, all circuits together; `None`: nothing.
-    pub relay: Option<Rate>,
+    /// How others are relayed; `None`: they are not.
+    pub relay: Option<Relaying>,
+}
+
+/// How others are relayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relaying {
+    /// All circuits together.
+    pub capacity: Rate,
+    /// UDP ports of circuits; `None`: any.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// The node's address as others see it, where that differs from its own.
+    pub public: Option<IpAddr>,
+}
+
+impl Relaying {
+    /// Starts it, on the addresses of the host.
+    pub(crate) fn start(self, host: &Host) -> Result<Relay, RelayError> {
+        let addresses = host.addresses();
+        let addresses = addresses.iter().map(|address| address.ip());
+        let mut config = RelayConfig::new(host.node_id(), addresses);
+        config.book.capacity = self.capacity;
+        config.ports = self.ports;
+        config.public = self.public.into_iter().collect();
+        config.clock = Some(host.clock());
+        Relay::start(config)
+    }
 }
 
 impl OverlayLayer {
@@ -60,6 +97,8 @@ impl OverlayLayer {
         Self {
             member: self.member.or(below.member),
             relay: self.relay.or(below.relay),
+            relay_ports: self.relay_ports.or(below.relay_ports),
+            relay_public: self.relay_public.or(below.relay_public),
             seeds: self.seeds.or(below.seeds),
             addresses: self.addresses.or(below.addresses),
             probes: self.probes.or(below.probes),
@@ -128,11 +167,41 @@ impl OverlayLayer {
         agent
             .check()
             .map_err(|error| refused("overlay", "these values", error.to_string()))?;
+        let mut ports = None;
+        set(
+            &mut ports,
+            "overlay.relay_ports",
+            &self.relay_ports,
+            |text| range(text).map(Some),
+        )?;
+        let mut public = None;
+        set(
+            &mut public,
+            "overlay.relay_public",
+            &self.relay_public,
+            |text| parsed(text).map(Some),
+        )?;
+        let relay = agent.routing.relays.map(|capacity| Relaying {
+            capacity,
+            ports,
+            public,
+        });
         Ok(Some(OverlayConfig {
-            relay: agent.routing.relays,
+            relay,
             sites,
             agent,
         }))
+    }
+}
+
+/// `40000-40063`.
+fn range(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let wrong = || "write the first port and the last, such as 40000-40063".to_owned();
+    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+    let port = |text: &str| text.trim().parse::<u16>().ok().filter(|&port| port > 0);
+    match (port(first), port(last)) {
+        (Some(first), Some(last)) if first <= last => Ok(first..=last),
+        _ => Err(wrong()),
     }
 }
 

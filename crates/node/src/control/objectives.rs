@@ -204,7 +204,7 @@ mod tests {
         let limit = tokio::time::sleep(Duration::from_secs(60));
         tokio::select! {
             () = asking => {}
-            () = control.serve(&a) => {}
+            () = control.serve(&a, None) => {}
             () = limit => panic!("it takes too long"),
         }
     }

@@ -2,7 +2,7 @@
 
 use anabranch_base::NodeId;
 use anabranch_overlay::{Keys, keys::SIGNATURE_BYTES};
-use anabranch_session::{SecretKey, verify};
+use anabranch_session::{SecretKey, is_signed};
 
 /// Signs with the key that is the node's identity.
 pub(super) struct OwnKey(pub(super) SecretKey);
@@ -13,6 +13,6 @@ impl Keys for OwnKey {
     }
 
     fn verify(&self, node: &NodeId, message: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool {
-        verify(node, message, signature)
+        is_signed(node, message, signature)
     }
 }

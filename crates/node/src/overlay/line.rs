@@ -1,9 +1,9 @@
 //! A line: the session with one member, and the streams that the overlay has on it.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use anabranch_base::NodeId;
-use anabranch_net::{Host, Session, Stream, StreamEvent, StreamFailure};
+use anabranch_net::{ConnectError, Host, Session, Stream, StreamEvent, StreamFailure};
 use anabranch_session::{ChannelState, Order, Priority, StreamSpec};
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -18,7 +18,7 @@ const PROBES: &str = "anabranch-overlay-probes/1";
 /// The first message of a stream; nobody reads it.
 const GREETING: Bytes = Bytes::from_static(&[0]);
 
-/// How long a member may take to answer, and to open its streams.
+/// How long a member may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Gossip that waits longer is out of date.
 const GOSSIP_LIFETIME: Duration = Duration::from_secs(2);
@@ -35,17 +35,41 @@ pub(super) struct Line {
     pub(super) opener: NodeId,
 }
 
-fn spec(label: &str, reliable: bool, priority: Priority, lifetime: Duration) -> StreamSpec {
+/// Gossip goes both ways on one stream. Who was called speaks on it, too.
+fn gossip_spec() -> StreamSpec {
     StreamSpec {
-        reliable,
+        reliable: false,
         order: Order::Unordered,
-        priority,
-        lifetime: Some(lifetime),
+        priority: Priority::URGENT,
+        lifetime: Some(GOSSIP_LIFETIME),
         duplex: true,
-        notify: label == PROBES,
-        label: label.to_owned(),
+        label: GOSSIP.to_owned(),
         ..StreamSpec::default()
     }
+}
+
+/// Test messages compete as files do: what they find is what a file would. Each end has a stream of its own for them, because
+/// who opens a stream is told what became of its messages.
+fn probes_spec() -> StreamSpec {
+    StreamSpec {
+        order: Order::Unordered,
+        priority: Priority::BULK,
+        lifetime: Some(PROBE_LIFETIME),
+        notify: true,
+        label: PROBES.to_owned(),
+        ..StreamSpec::default()
+    }
+}
+
+/// A member could not be called.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DialError {
+    #[error("no answer within {} s", PATIENCE.as_secs())]
+    Silent,
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Stream(#[from] StreamFailure),
 }
 
 impl Line {
@@ -53,44 +77,31 @@ impl Line {
     pub(super) async fn dial(
         host: &Host,
         peer: NodeId,
-        addresses: &[std::net::SocketAddr],
-    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
-        let session = tokio::time::timeout(PATIENCE, host.connect(peer, addresses)).await??;
-        let gossip = session.open_stream(spec(GOSSIP, false, Priority::URGENT, GOSSIP_LIFETIME))?;
-        // Test messages compete as files do: what they find is what a file would.
-        let probes = session.open_stream(spec(PROBES, true, Priority::BULK, PROBE_LIFETIME))?;
+        addresses: &[SocketAddr],
+    ) -> Result<Self, DialError> {
+        let calling = tokio::time::timeout(PATIENCE, host.connect(peer, addresses));
+        let session = calling.await.map_err(|_| DialError::Silent)??;
+        let gossip = session.open_stream(gossip_spec())?;
         // A stream appears at the other end with its first message.
-        for stream in [&gossip, &probes] {
-            stream.send(GREETING).await?;
-        }
+        gossip.send(GREETING).await?;
         Ok(Self {
+            probes: session.open_stream(probes_spec())?,
+            opener: host.node_id(),
             session,
             gossip,
-            probes,
-            opener: host.node_id(),
         })
     }
 
-    /// Takes the streams that a member opens on a session of its own; `None` when it opens none before the
+    /// Takes a session that a member opened, if it opens the overlay's stream on it; `None` when it does not before the
     /// session ends.
     pub(super) async fn attend(session: Session) -> Option<Self> {
-        let accept = |label: &'static str| {
-            let session = session.clone();
-            async move {
-                let wanted = session.accept_stream_where(|spec| spec.label == label);
-                wanted.await.ok()
-            }
-        };
-        let gossip = accept(GOSSIP).await?;
-        let probes = tokio::time::timeout(PATIENCE, accept(PROBES))
-            .await
-            .ok()??;
-        let opener = session.peer();
+        let gossip = session.accept_stream_where(|spec| spec.label == GOSSIP);
+        let gossip = gossip.await.ok()?;
         Some(Self {
+            probes: session.open_stream(probes_spec()).ok()?,
+            opener: session.peer(),
             session,
             gossip,
-            probes,
-            opener,
         })
     }
 
@@ -148,7 +159,12 @@ impl Line {
             }
         };
         // Test messages of the member are read and thrown away.
-        let drain = async { while let Ok(Some(_)) = self.probes.recv().await {} };
+        let drain = async {
+            let is_probes = |spec: &StreamSpec| spec.label == PROBES;
+            while let Ok(stream) = self.session.accept_stream_where(is_probes).await {
+                while let Ok(Some(_)) = stream.recv().await {}
+            }
+        };
         tokio::join!(gossip, probes, drain, self.session.closed());
         inputs.send(Input::Over(peer, session)).await.ok();
     }

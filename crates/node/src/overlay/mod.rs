@@ -6,27 +6,52 @@
 //! | `mod` | [`Overlay`], what others of the node ask of it |
 //! | `runner` | hosts the agent |
 //! | `line` | the session with one member, and the overlay's streams on it |
+//! | `lease` | who uses the overlay to reach a member, and the circuits that are open for it |
+//! | `follow` | a session that uses the ways to its peer as they come and go |
+//! | `circuit` | a circuit, as its source keeps it |
+//! | `serving` | relaying for others |
 //! | `keys` | signatures |
 
+mod circuit;
+mod follow;
 mod keys;
+mod lease;
 mod line;
 mod runner;
+mod serving;
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use anabranch_base::{NodeId, Seed};
+pub use anabranch_net::relay::{RelayError, RelayReport};
 use anabranch_net::{Host, Session};
 use anabranch_overlay::{Agent, Member};
-pub use anabranch_overlay::{Config, ConfigError, MemberView, State};
+pub use anabranch_overlay::{
+    Config, ConfigError, LinkView, MemberView, Routes, Source, State, Way,
+};
 use anabranch_session::SecretKey;
 use tokio::sync::{mpsc, oneshot};
 
-use self::{keys::OwnKey, runner::Input};
+pub use self::{
+    follow::Follower,
+    lease::{LeaseError, OpenWay},
+};
+use self::{keys::OwnKey, runner::Input, serving::Serving};
 pub(crate) use self::{line::LABELS, runner::Runner};
 use crate::{config::OverlayConfig, keys::KeyError};
 
 /// Inputs that may wait; who brings more waits.
 const INPUTS_MAX: usize = 1_024;
+
+/// Routes are for messages of this size where nobody says anything else.
+const USUAL_BYTES: u64 = 10_000_000;
 
 /// A member, as the operator lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,13 +72,18 @@ pub enum OverlayError {
     /// There is no randomness.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// It cannot relay.
+    #[error("overlay.relay: {0}")]
+    Relay(#[from] RelayError),
 }
 
 /// A node's part in the overlay. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Overlay {
     inputs: mpsc::Sender<Input>,
-    members: std::sync::Arc<BTreeMap<NodeId, Site>>,
+    members: Arc<BTreeMap<NodeId, Site>>,
+    /// Users of this process have the numbers from 0 on; others choose larger ones.
+    users: Arc<AtomicU64>,
 }
 
 impl Overlay {
@@ -64,13 +94,18 @@ impl Overlay {
     pub(crate) fn new(
         host: &Host,
         key: SecretKey,
-        OverlayConfig { sites, agent, .. }: OverlayConfig,
+        OverlayConfig {
+            sites,
+            agent,
+            relay,
+        }: OverlayConfig,
     ) -> Result<(Self, Runner), OverlayError> {
         // Nodes that start together would otherwise do everything at the same moments.
         let id = host.node_id();
-        let mut seed = [0; 8];
-        getrandom::fill(&mut seed).map_err(|error| KeyError::Entropy(error.to_string()))?;
-        let seed = Seed(u64::from_le_bytes(seed));
+        let mut seed_bytes = [0; 8];
+        let entropy = |error: getrandom::Error| KeyError::Entropy(error.to_string());
+        getrandom::fill(&mut seed_bytes).map_err(entropy)?;
+        let seed = Seed(u64::from_le_bytes(seed_bytes));
         let members: Vec<Member> = (sites.iter())
             .map(|(&node, site)| Member {
                 node,
@@ -83,9 +118,17 @@ impl Overlay {
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
         let overlay = Self {
             inputs: sender.clone(),
-            members: std::sync::Arc::new(sites.clone()),
+            members: Arc::new(sites.clone()),
+            users: Arc::default(),
         };
-        let runner = Runner::new(host.clone(), agent, sites, (sender, inputs));
+        let serving = match relay {
+            Some(relay) => Some(Serving::new(id, relay.start(host)?, sites.clone())),
+            None => None,
+        };
+        // Circuits of an earlier life of this node may still be there, under small numbers.
+        let first_circuit = u64::from_le_bytes(seed_bytes) >> 1;
+        let inputs = (sender, inputs);
+        let runner = Runner::new(host.clone(), agent, sites, serving, first_circuit, inputs);
         Ok((overlay, runner))
     }
 
@@ -117,6 +160,63 @@ impl Overlay {
         });
         self.inputs.send(Input::Ask(question)).await.ok()?;
         answer.await.ok()
+    }
+
+    /// Ways to the member `to`, for a user who calls itself `user`, a number of its own, and wants to send about `bytes`.
+    /// Circuits are opened as they are needed, and closed 30 s after the user asked last; `failed` are addresses that turned
+    /// out to be of no use.
+    ///
+    /// # Errors
+    /// It is no member, or too many use the overlay.
+    pub async fn ways(
+        &self,
+        user: u64,
+        to: NodeId,
+        bytes: u64,
+        failed: Vec<SocketAddr>,
+    ) -> Result<Vec<OpenWay>, LeaseError> {
+        let ways = self.ask(move |runner, now| runner.ways(user, (to, bytes), &failed, now));
+        ways.await.unwrap_or(Err(LeaseError::Over))
+    }
+
+    /// Has `session` with a member use the ways to it, beside its own links, until it is over.
+    pub async fn follow(&self, session: Session) {
+        let (user, to) = (self.new_user(), session.peer());
+        let mut follower = Follower::new(session);
+        while let Some(failed) = follower.next().await {
+            if let Ok(ways) = self.ways(user, to, USUAL_BYTES, failed).await {
+                let near: Vec<SocketAddr> = ways.iter().filter_map(|way| way.near).collect();
+                follower.set(&near);
+            }
+        }
+    }
+
+    fn new_user(&self) -> u64 {
+        self.users.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// All links that are believed now, this node's own first.
+    pub async fn links(&self) -> Vec<LinkView> {
+        let links = self.ask(|runner, now| runner.agent.links(now));
+        links.await.unwrap_or_default()
+    }
+
+    /// What is relayed for others; `None`: nothing is.
+    pub async fn relayed(&self) -> Option<RelayReport> {
+        let report = self.ask(|runner, _| runner.serving.as_ref().map(Serving::report));
+        report.await.flatten()
+    }
+
+    /// The ways in use to each destination.
+    pub async fn routes(&self) -> Vec<Routes> {
+        let routes = self.ask(|runner, now| {
+            let mut wanted: Vec<NodeId> = runner.leases.values().map(|lease| lease.to).collect();
+            wanted.sort_unstable();
+            wanted.dedup();
+            let routes = wanted.iter().filter_map(|to| runner.agent.routes(to, now));
+            routes.collect()
+        });
+        routes.await.unwrap_or_default()
     }
 
     /// All members, this node included; empty when the runner has ended.

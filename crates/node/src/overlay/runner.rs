@@ -1,17 +1,19 @@
 //! Hosts the overlay's agent: carries what it says, tells it what happens.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, time::Duration};
 
 use anabranch_base::{Instant, NodeId, SessionId};
 use anabranch_net::{Host, Session};
-use anabranch_overlay::{Agent, Output};
+use anabranch_overlay::{Agent, Event, Output};
 use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinSet};
 
-use super::{Site, line::Line};
+use super::{Site, lease::Lease, line::Line, serving::Serving};
 
 /// Longest pause without looking at the clock.
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Time between two looks at leases and headroom.
+const HOUSEKEEPING: Duration = Duration::from_secs(2);
 
 /// What happens to a node's part in the overlay.
 pub(super) enum Input {
@@ -27,6 +29,10 @@ pub(super) enum Input {
     Probed(SessionId, u64, Option<Duration>),
     /// A member opened a session; it may be for the overlay.
     Accepted(Session),
+    /// A circuit of a lease is open: where to send.
+    CircuitUp(u64, Vec<NodeId>, SocketAddr),
+    /// A circuit of a lease could not be opened, or has ended.
+    CircuitDown(u64, Vec<NodeId>),
     /// Somebody wants to know or to do something.
     Ask(Question),
 }
@@ -42,9 +48,16 @@ pub(crate) struct Runner {
     pub(super) lines: BTreeMap<NodeId, Line>,
     /// Members being called.
     calling: Vec<NodeId>,
+    /// Test messages under way: by session and number, whose they are.
+    probes: BTreeMap<(SessionId, u64), (NodeId, u64)>,
+    pub(super) leases: BTreeMap<u64, Lease>,
+    pub(super) circuits_opened: u64,
+    /// What is relayed for others, if anything is.
+    pub(super) serving: Option<Serving>,
+    kept_house_at: Instant,
     inputs: mpsc::Receiver<Input>,
-    sender: mpsc::Sender<Input>,
-    tasks: JoinSet<()>,
+    pub(super) sender: mpsc::Sender<Input>,
+    pub(super) tasks: JoinSet<()>,
 }
 
 impl fmt::Debug for Runner {
@@ -72,9 +85,17 @@ impl Runner {
         host: Host,
         agent: Agent,
         sites: BTreeMap<NodeId, Site>,
+        serving: Option<Serving>,
+        first_circuit: u64,
         (sender, inputs): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
     ) -> Self {
         Self {
+            probes: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            // Circuits of an earlier life of this node may still be there.
+            circuits_opened: first_circuit,
+            serving,
+            kept_house_at: Instant::EPOCH,
             host,
             agent,
             sites,
@@ -92,6 +113,7 @@ impl Runner {
             self.serve_outputs();
             while self.tasks.try_join_next().is_some() {}
             let now = self.host.clock().now();
+            self.keep_house(now);
             let due = self.agent.poll_timeout();
             let pause = due.map_or(PAUSE_MAX, |due| due.since(now).min(PAUSE_MAX));
             tokio::select! {
@@ -117,8 +139,7 @@ impl Runner {
             Input::Over(peer, session) => {
                 let is_current = |line: &Line| line.session.id() == session;
                 if self.lines.get(&peer).is_some_and(is_current) {
-                    self.lines.remove(&peer);
-                    self.agent.handle_session(&peer, false, now);
+                    self.line_over(peer, now);
                 }
             }
             Input::Message(from, message) => self.agent.handle_message(&from, &message, now),
@@ -131,7 +152,42 @@ impl Runner {
                     }
                 });
             }
+            Input::CircuitUp(lease, relays, near) => self.circuit_up(lease, &relays, near),
+            Input::CircuitDown(lease, relays) => self.circuit_down(lease, &relays, now),
             Input::Ask(question) => question(self, now),
+        }
+    }
+
+    /// What is due now and then.
+    fn keep_house(&mut self, now: Instant) {
+        if now.since(self.kept_house_at) < HOUSEKEEPING {
+            return;
+        }
+        self.kept_house_at = now;
+        self.expire_leases(now);
+        if let Some(serving) = &self.serving {
+            self.agent.set_headroom(Some(serving.headroom()), now);
+        }
+    }
+
+    fn line_over(&mut self, peer: NodeId, now: Instant) {
+        if let Some(line) = self.lines.remove(&peer) {
+            self.forget_probes(&line, now);
+        }
+        if let Some(serving) = &self.serving {
+            serving.set_session(peer, None);
+        }
+        self.agent.handle_session(&peer, false, now);
+    }
+
+    /// Test messages on a session that is over are lost.
+    fn forget_probes(&mut self, line: &Line, now: Instant) {
+        let session = line.session.id();
+        let lost: Vec<u64> = (self.probes.range((session, 0)..=(session, u64::MAX)))
+            .map(|(&(_, number), _)| number)
+            .collect();
+        for number in lost {
+            self.probed(session, number, None, now);
         }
     }
 
@@ -145,43 +201,84 @@ impl Runner {
                 line.close();
                 return;
             }
+            let old = old.clone();
             old.close();
+            self.forget_probes(&old, now);
         }
         self.tasks.spawn(line.clone().listen(self.sender.clone()));
+        if let Some(serving) = &self.serving {
+            serving.set_session(peer, Some(line.session.clone()));
+            let session = line.session.clone();
+            self.tasks.spawn(serving.clone().attend(session));
+        }
         self.lines.insert(peer, line);
         self.agent.handle_session(&peer, true, now);
+        let leases: Vec<u64> = self.leases.keys().copied().collect();
+        for lease in leases {
+            self.open_circuits(lease, now);
+        }
     }
 
-    fn probed(
-        &mut self,
-        _session: SessionId,
-        _number: u64,
-        _took: Option<Duration>,
-        _now: Instant,
-    ) {
+    fn probed(&mut self, session: SessionId, number: u64, took: Option<Duration>, now: Instant) {
+        if let Some((to, id)) = self.probes.remove(&(session, number)) {
+            self.agent.handle_probe(&to, id, took, now);
+        }
+    }
+
+    fn probe(&mut self, to: NodeId, id: u64, bytes: u64) {
+        let now = self.host.clock().now();
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let line = self.lines.get(&to);
+        let sent = line.map(|line| (line.session.id(), line.probe(bytes)));
+        match sent {
+            Some((session, Ok(number))) => {
+                self.probes.insert((session, number), (to, id));
+            }
+            _ => self.agent.handle_probe(&to, id, None, now),
+        }
+    }
+
+    /// Routes to a destination are others now.
+    fn rerouted(&mut self, to: NodeId) {
+        let now = self.host.clock().now();
+        let of = |(&id, lease): (&u64, &Lease)| (lease.to == to).then_some(id);
+        let leases: Vec<u64> = self.leases.iter().filter_map(of).collect();
+        for lease in leases {
+            self.open_circuits(lease, now);
+        }
     }
 
     fn serve_outputs(&mut self) {
         while let Some(output) = self.agent.poll_output() {
             match output {
                 Output::Connect(peer) => self.call(peer),
+                // Circuits need it still; it stays until the other end, or this one, ends.
+                Output::Disconnect(peer) if self.is_relay_in_use(&peer) => {}
                 Output::Disconnect(peer) => {
                     if let Some(line) = self.lines.remove(&peer) {
                         line.close();
+                        let now = self.host.clock().now();
+                        self.forget_probes(&line, now);
                     }
                 }
+                Output::Probe { to, id, bytes } => self.probe(to, id, bytes),
                 Output::Send { to, bytes } => {
                     if let Some(line) = self.lines.get(&to) {
                         line.tell(bytes);
                     }
                 }
-                Output::Event(event) => tracing::info!(?event, "overlay"),
+                Output::Event(event) => {
+                    tracing::info!(?event, "overlay");
+                    if let Event::RoutesChanged { to, .. } = event {
+                        self.rerouted(to);
+                    }
+                }
                 _ => {}
             }
         }
     }
 
-    fn call(&mut self, peer: NodeId) {
+    pub(super) fn call(&mut self, peer: NodeId) {
         if self.lines.contains_key(&peer) {
             let now = self.host.clock().now();
             self.agent.handle_session(&peer, true, now);

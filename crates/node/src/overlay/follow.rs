@@ -1,0 +1,85 @@
+//! A session that uses the overlay's ways to its peer as they come and go.
+
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+
+use anabranch_net::Session;
+use anabranch_session::{ChannelState, Link};
+use tokio::time::Instant;
+
+/// A relayed link that did not answer for so long is of no use.
+const JOIN_MAX: Duration = Duration::from_secs(5);
+/// How often channels are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often ways are asked for again when nothing happens.
+const ASK: Duration = Duration::from_secs(2);
+
+/// The relayed links of a session.
+#[derive(Debug)]
+pub struct Follower {
+    session: Session,
+    links: BTreeMap<SocketAddr, (Link, Instant)>,
+    /// What the overlay has been told of.
+    told: Vec<SocketAddr>,
+    ask_at: Option<Instant>,
+}
+
+impl Follower {
+    /// No relayed links yet.
+    pub fn new(session: Session) -> Self {
+        Self {
+            session,
+            links: BTreeMap::new(),
+            told: Vec::new(),
+            ask_at: None,
+        }
+    }
+
+    /// Adds links to these addresses, and takes out those to all others that were added before.
+    pub fn set(&mut self, near: &[SocketAddr]) {
+        let session = &self.session;
+        self.links.retain(|remote, (link, _)| {
+            let stays = near.contains(remote);
+            if !stays {
+                session.remove_link(link);
+            }
+            stays
+        });
+        for &remote in near {
+            if !self.links.contains_key(&remote)
+                && let Some(link) = self.session.add_remote(remote)
+            {
+                self.links.insert(remote, (link, Instant::now()));
+            }
+        }
+    }
+
+    /// Addresses whose channels fell silent or never came up.
+    pub fn failed(&self) -> Vec<SocketAddr> {
+        let channels = self.session.channels();
+        let is_failed = |(&remote, (_, since)): (&SocketAddr, &(Link, Instant))| {
+            let channel = channels.iter().find(|channel| channel.remote == remote);
+            let failed = match channel.map(|channel| channel.state) {
+                Some(ChannelState::Suspected) => true,
+                Some(ChannelState::Active) => false,
+                _ => since.elapsed() > JOIN_MAX,
+            };
+            failed.then_some(remote)
+        };
+        self.links.iter().filter_map(is_failed).collect()
+    }
+
+    /// Waits until ways should be asked for: something failed, or it is time; what failed. `None` when the session is over.
+    pub async fn next(&mut self) -> Option<Vec<SocketAddr>> {
+        while self.session.close_reason().is_none() {
+            let failed = self.failed();
+            let is_news = failed.iter().any(|remote| !self.told.contains(remote));
+            if is_news || self.ask_at.is_none_or(|at| Instant::now() >= at) {
+                self.told.clone_from(&failed);
+                self.ask_at = Some(Instant::now() + ASK);
+                return Some(failed);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        None
+    }
+}

@@ -1,0 +1,202 @@
+//! Who uses the overlay to reach a member, and the circuits that are open for it.
+
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+
+use anabranch_base::{Instant, NodeId, Rate};
+use tokio::sync::oneshot;
+
+use super::{circuit, runner::Runner};
+
+/// A lease that nobody asks for again ends after this.
+const LIFETIME: Duration = Duration::from_secs(30);
+/// Most leases at a time.
+const LEASES_MAX: usize = 64;
+
+/// A way to a member that can be used now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenWay {
+    /// The relays, in order; none: the direct link.
+    pub relays: Vec<NodeId>,
+    /// Where to send so that it goes this way; `None`: as without an overlay, or a circuit is being opened.
+    pub near: Option<SocketAddr>,
+    /// What it is expected to carry beside the ways before it.
+    pub bandwidth: Rate,
+    /// The least delay of a packet.
+    pub delay_min: Duration,
+    /// Its part of the message.
+    pub bytes: u64,
+}
+
+/// The overlay cannot be used to reach a node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LeaseError {
+    /// It is not on the list.
+    #[error(
+        "node {0} is not among the members of the overlay; list it as [[overlay.member]] here and at the relays"
+    )]
+    Stranger(NodeId),
+    /// Too many use it.
+    #[error("the overlay is used by 64 sessions already; wait until one has ended")]
+    Full,
+    /// The node's part in it has ended.
+    #[error("the node has left the overlay")]
+    Over,
+}
+
+/// One user.
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) to: NodeId,
+    until: Instant,
+    circuits: BTreeMap<Vec<NodeId>, Open>,
+}
+
+/// A circuit; it ends when this is dropped.
+#[derive(Debug)]
+struct Open {
+    near: Option<SocketAddr>,
+    _stop: oneshot::Sender<()>,
+}
+
+impl Runner {
+    /// Ways to `to` for the user `lease`, who wants to send about `bytes`; `failed` are those that are of no use to it.
+    /// Asks again before [`LIFETIME`] is over, or its circuits are closed.
+    pub(super) fn ways(
+        &mut self,
+        lease: u64,
+        (to, bytes): (NodeId, u64),
+        failed: &[SocketAddr],
+        now: Instant,
+    ) -> Result<Vec<OpenWay>, LeaseError> {
+        if !self.leases.contains_key(&lease) && self.leases.len() >= LEASES_MAX {
+            return Err(LeaseError::Full);
+        }
+        let stranger = |_| LeaseError::Stranger(to);
+        let is_new = self.leases.get(&lease).is_none_or(|lease| lease.to != to);
+        if is_new {
+            self.agent.want(to, bytes, now).map_err(stranger)?;
+        }
+        let entry = self.leases.entry(lease).or_insert_with(|| Lease {
+            to,
+            until: now,
+            circuits: BTreeMap::new(),
+        });
+        entry.until = now + LIFETIME;
+        let is_failed = |open: &Open| open.near.is_some_and(|near| failed.contains(&near));
+        let lost: Vec<Vec<NodeId>> = (entry.circuits.iter())
+            .filter(|(_, open)| is_failed(open))
+            .map(|(relays, _)| relays.clone())
+            .collect();
+        for relays in lost {
+            self.circuit_down(lease, &relays, now);
+        }
+        self.open_circuits(lease, now);
+        let routes = self.agent.routes(&to, now);
+        let Some(lease) = self.leases.get(&lease) else {
+            return Ok(Vec::new());
+        };
+        let ways = routes.map(|routes| routes.ways).unwrap_or_default();
+        let open = ways.into_iter().map(|way| OpenWay {
+            near: lease.circuits.get(&way.relays).and_then(|open| open.near),
+            relays: way.relays,
+            bandwidth: way.bandwidth,
+            delay_min: way.delay_min,
+            bytes: way.bytes,
+        });
+        Ok(open.collect())
+    }
+
+    /// Opens the circuits that a lease's routes need and closes the others.
+    pub(super) fn open_circuits(&mut self, id: u64, now: Instant) {
+        let Some(to) = self.leases.get(&id).map(|lease| lease.to) else {
+            return;
+        };
+        // Nothing is known for a moment: what is open stays.
+        let Some(routes) = self.agent.routes(&to, now) else {
+            return;
+        };
+        let wanted: Vec<Vec<NodeId>> = (routes.ways.into_iter())
+            .map(|way| way.relays)
+            .filter(|relays| !relays.is_empty())
+            .collect();
+        if let Some(lease) = self.leases.get_mut(&id) {
+            lease.circuits.retain(|relays, _| wanted.contains(relays));
+        }
+        for relays in wanted {
+            let is_open = |lease: &Lease| lease.circuits.contains_key(&relays);
+            if self.leases.get(&id).is_some_and(is_open) {
+                continue;
+            }
+            let mut sessions = Vec::new();
+            for &relay in &relays {
+                match self.lines.get(&relay) {
+                    Some(line) => sessions.push(line.session.clone()),
+                    // Tried again when the session is there.
+                    None => self.call(relay),
+                }
+            }
+            if sessions.len() < relays.len() {
+                continue;
+            }
+            let (stop, stopped) = oneshot::channel();
+            let mut route = vec![self.agent.me()];
+            route.extend(&relays);
+            route.push(to);
+            self.circuits_opened += 1;
+            let order = circuit::Order {
+                lease: id,
+                relays: relays.clone(),
+                route,
+                sessions,
+                id: self.circuits_opened,
+                report: self.sender.clone(),
+                stop: stopped,
+            };
+            self.tasks.spawn(circuit::keep(order));
+            if let Some(lease) = self.leases.get_mut(&id) {
+                let open = Open {
+                    near: None,
+                    _stop: stop,
+                };
+                lease.circuits.insert(relays, open);
+            }
+        }
+    }
+
+    /// A relay has opened its part.
+    pub(super) fn circuit_up(&mut self, lease: u64, relays: &[NodeId], near: SocketAddr) {
+        let lease = self.leases.get_mut(&lease);
+        if let Some(open) = lease.and_then(|lease| lease.circuits.get_mut(relays)) {
+            open.near = Some(near);
+        }
+    }
+
+    /// A circuit is of no use: the agent looks for another way at once.
+    pub(super) fn circuit_down(&mut self, id: u64, relays: &[NodeId], now: Instant) {
+        let Some(lease) = self.leases.get_mut(&id) else {
+            return;
+        };
+        if lease.circuits.remove(relays).is_some() {
+            let to = lease.to;
+            self.agent.handle_way_failed(&to, relays, now);
+        }
+    }
+
+    /// Ends leases that nobody asks for any more.
+    pub(super) fn expire_leases(&mut self, now: Instant) {
+        let before: Vec<NodeId> = self.leases.values().map(|lease| lease.to).collect();
+        self.leases.retain(|_, lease| lease.until > now);
+        for to in before {
+            if !self.leases.values().any(|lease| lease.to == to) {
+                self.agent.unwant(&to);
+            }
+        }
+    }
+
+    /// Members whose sessions circuits need.
+    pub(super) fn is_relay_in_use(&self, node: &NodeId) -> bool {
+        let mut leases = self.leases.values();
+        leases.any(|lease| lease.circuits.keys().any(|relays| relays.contains(node)))
+    }
+}

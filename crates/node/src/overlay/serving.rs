@@ -1,0 +1,149 @@
+//! Relaying for other members.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use anabranch_base::{NodeId, Rate};
+use anabranch_net::{
+    Session, Stream,
+    relay::{Members, Relay, RelayReport, Request, Role},
+};
+use bytes::Bytes;
+
+use super::{Site, circuit::RELAYS};
+
+/// The relay of this node, and what it knows of the others. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct Serving {
+    me: NodeId,
+    relay: Arc<Relay>,
+    known: Arc<Known>,
+}
+
+/// Where members are: by the configuration, and by the sessions that there are with them.
+#[derive(Debug)]
+struct Known {
+    sites: BTreeMap<NodeId, Site>,
+    sessions: Mutex<BTreeMap<NodeId, Session>>,
+}
+
+impl Known {
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<NodeId, Session>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Addresses at which a member is for certain, those of the configuration first.
+    fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
+        let site = self.sites.get(&node);
+        let listed = site.iter().flat_map(|site| site.addresses.iter().copied());
+        let session = self.sessions().get(&node).cloned();
+        listed.chain(session.iter().flat_map(seen)).collect()
+    }
+}
+
+impl Members for Known {
+    fn is_member(&self, node: NodeId) -> bool {
+        self.sites.contains_key(&node)
+    }
+
+    fn is_at(&self, node: NodeId, address: SocketAddr, role: Role) -> bool {
+        let known = self.addresses(node);
+        match role {
+            Role::Relay => known
+                .iter()
+                .any(|own| own.ip().to_canonical() == address.ip().to_canonical()),
+            _ => known.contains(&address),
+        }
+    }
+}
+
+/// Where the peer of a session is seen.
+fn seen(session: &Session) -> Vec<SocketAddr> {
+    session
+        .channels()
+        .iter()
+        .map(|channel| channel.remote)
+        .collect()
+}
+
+impl Serving {
+    pub(super) fn new(me: NodeId, relay: Relay, sites: BTreeMap<NodeId, Site>) -> Self {
+        Self {
+            me,
+            relay: Arc::new(relay),
+            known: Arc::new(Known {
+                sites,
+                sessions: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The session with a member is this one, or there is none.
+    pub(super) fn set_session(&self, node: NodeId, session: Option<Session>) {
+        let mut sessions = self.known.sessions();
+        match session {
+            Some(session) => sessions.insert(node, session),
+            None => sessions.remove(&node),
+        };
+    }
+
+    /// What is left for others.
+    pub(super) fn headroom(&self) -> Rate {
+        self.relay.headroom()
+    }
+
+    pub(super) fn report(&self) -> RelayReport {
+        self.relay.report()
+    }
+
+    /// Answers the requests on a session of a member, until it is over.
+    pub(super) async fn attend(self, session: Session) {
+        let mut streams = tokio::task::JoinSet::new();
+        while let Ok(stream) = session
+            .accept_stream_where(|spec| spec.label == RELAYS)
+            .await
+        {
+            streams.spawn(self.clone().answer(session.clone(), stream));
+            while streams.try_join_next().is_some() {}
+        }
+    }
+
+    async fn answer(self, session: Session, stream: Stream) {
+        while let Ok(Some(adu)) = stream.recv().await {
+            let Ok(mut request) = Request::decode(&adu.data) else {
+                stream.stop(1).ok();
+                return;
+            };
+            if let Request::Open(open) = &mut request
+                && open.towards.ip().is_unspecified()
+            {
+                self.direct(open);
+            }
+            let known = &*self.known;
+            let answer = self
+                .relay
+                .request(session.peer(), &seen(&session), &request, known);
+            let mut bytes = Vec::new();
+            answer.encode(&mut bytes);
+            if stream.send(Bytes::from(bytes)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The next node, where this node knows it to be.
+    fn direct(&self, open: &mut anabranch_net::relay::Open) {
+        let own = open.route.iter().position(|&node| node == self.me);
+        let next = own.and_then(|own| open.route.get(own + 1)).copied();
+        let known = next
+            .map(|next| self.known.addresses(next))
+            .unwrap_or_default();
+        // Else the book refuses it, with the reason.
+        if let Some(&address) = known.first() {
+            open.towards = address;
+        }
+    }
+}
