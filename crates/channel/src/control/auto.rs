@@ -91,6 +91,8 @@ pub(super) struct Auto {
     /// Rate at the last check for growth, and rounds without growth since.
     start_rate: f64,
     start_stalled: u32,
+    /// Something of the running round was sent while there was more to send.
+    is_round_loaded: bool,
 
     /// Packets acknowledged and lost in the running sample, and lost in the running round.
     acked: f64,
@@ -129,6 +131,7 @@ impl Auto {
             draining: false,
             start_rate: 0.0,
             start_stalled: 0,
+            is_round_loaded: false,
             acked: 0.0,
             lost: 0.0,
             round_lost: 0.0,
@@ -246,7 +249,12 @@ impl Auto {
         self.round_samples >= ROUND_SAMPLES && self.round_rtt_s > self.rtt_min_s + threshold_s
     }
 
+    /// Rounds in which nothing but control frames was sent say nothing of the path: a channel that idles after its
+    /// handshake would end its start at the rate of these.
     fn check_start_is_over(&mut self) {
+        if !std::mem::take(&mut self.is_round_loaded) {
+            return;
+        }
         let rate = self.rate.get();
         if rate > self.start_rate * START_GROWTH {
             self.start_rate = rate;
@@ -271,6 +279,7 @@ impl Control for Auto {
             self.rtt_min_s = rtt_s;
             self.rtt_min_at = Some(ack.now);
         }
+        self.is_round_loaded |= !ack.app_limited;
         self.acked += 1.0;
         self.judge_loss();
         if let Some(rate) = ack.rate_sample

@@ -39,6 +39,19 @@ fn auto_fills_a_long_pipe_in_six_round_trips() {
     assert!(out.rate(1.8, 3.0) > 0.9 * 12.5e6, "{}", out.rate(1.8, 3.0));
 }
 
+/// A channel that has said little since its handshake, a packet in a tenth of a second, is as quick to fill its path as
+/// a fresh one.
+#[test]
+fn auto_does_not_take_idleness_for_a_slow_path() {
+    let idle = Path {
+        rtt_s: 0.1,
+        limited: (0.0, 3.0, 15e3),
+        ..path()
+    };
+    let out = run(Controller::Auto, &idle, 5.0, 1);
+    assert!(out.rate(3.6, 5.0) > 0.9 * 5e6, "{}", out.rate(3.6, 5.0));
+}
+
 /// A path that the first flight fills already: no overshoot that costs packets.
 #[test]
 fn auto_does_not_overshoot_a_slow_path() {
