@@ -20,6 +20,7 @@ mod man;
 mod meter;
 mod node;
 mod objective;
+mod overlay;
 mod recv;
 mod send;
 
@@ -60,10 +61,14 @@ enum Command {
     Explain(explain::Arguments),
     /// The objectives of a running node: add, list, remove.
     Objective(objective::Arguments),
+    /// The overlay of a running node: members, links, ways, circuits.
+    Overlay(overlay::Arguments),
     /// Emulate links, between UDP ports or between network namespaces.
     Emulate(emulate::Arguments),
     /// Show everything at work on this machine, over three emulated paths.
     Demo(demo::Arguments),
+    /// Show an overlay at work on this machine: four nodes, a transfer over two ways, a relay that is killed.
+    DemoOverlay(overlay::demo::Arguments),
     /// Objectives: check, format and evaluate them.
     Hose(hose::Arguments),
     /// Run the experiments of the lab.
@@ -107,6 +112,8 @@ async fn run(command: Command) -> Outcome {
         Command::Admit(arguments) => admit::run(arguments).await,
         Command::Explain(arguments) => explain::run(arguments).await,
         Command::Objective(arguments) => objective::run(arguments).await,
+        Command::Overlay(arguments) => overlay::run(&arguments).await,
+        Command::DemoOverlay(arguments) => overlay::demo::run(arguments).await,
         Command::Emulate(arguments) => emulate::run(arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Hose(arguments) => hose::run(&arguments),

@@ -5,6 +5,7 @@ use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 use anabranch::{
     AllowList, Explanation, Guarantee, Host, HostConfig, Session, Ticket,
     base::{Instant, duration},
+    config,
     control::{Control, ControlError},
     keys,
     ledger::Ledger,
@@ -14,7 +15,7 @@ use anabranch::{
         send_with_patience,
     },
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
     costs,
@@ -22,8 +23,12 @@ use crate::{
     guarantee,
     keygen::key_path,
     meter::{self, Direction},
+    overlay::follow::User,
     recv,
 };
+
+/// Ways are chosen for so much where the size is not known.
+const BYTES_UNKNOWN: u64 = 100_000_000;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -52,6 +57,10 @@ pub(crate) struct Arguments {
     /// `explain`.
     #[arg(long, value_name = "FILE")]
     control: Option<PathBuf>,
+    /// Use the overlay of the node that runs here, too: ways through relays to a receiver that is a member. FILE is the node's
+    /// control socket [default: $XDG_RUNTIME_DIR/anabranch.sock].
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    overlay: Option<PathBuf>,
     /// Print nothing but errors.
     #[arg(short, long)]
     quiet: bool,
@@ -148,11 +157,16 @@ async fn transfer(
         patience: arguments.retry,
         guarantee,
     };
+    let user = overlay_user(arguments).await?;
     let sending = async {
         let ticket = &arguments.ticket;
+        let mut following = JoinSet::new();
         let tell = |step: Step<'_>| {
             if let Step::Connected(session) = &step {
                 last = Some((*session).clone());
+                if let Some(user) = &user {
+                    following.spawn(user.clone().follow((*session).clone()));
+                }
             }
             // The display may have ended; the transfer goes on.
             let _ = news.send(News::of(&step));
@@ -191,6 +205,26 @@ async fn transfer(
         print_line(&account(guarantee, explained.as_ref()))?;
     }
     Ok(())
+}
+
+/// Who uses the overlay, if it is to be used.
+async fn overlay_user(arguments: &Arguments) -> Result<Option<User>, Failure> {
+    let Some(control) = arguments.overlay.clone() else {
+        return Ok(None);
+    };
+    let control = if control.as_os_str().is_empty() {
+        config::default_control(|name| std::env::var(name).ok())
+    } else {
+        control
+    };
+    // Of a directory or standard input the size is not known; routes for a large message do.
+    let bytes = std::fs::metadata(&arguments.source)
+        .ok()
+        .filter(std::fs::Metadata::is_file)
+        .map_or(BYTES_UNKNOWN, |file| file.len().max(1));
+    Ok(Some(
+        User::new(control, arguments.ticket.node, bytes).await?,
+    ))
 }
 
 /// How the promise of the stream with the data was kept, as far as it was seen.

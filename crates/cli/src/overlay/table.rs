@@ -1,0 +1,162 @@
+//! Members, links, ways and circuits as tables.
+
+use anabranch::base::Rate;
+use serde_json::Value;
+
+/// Rows of one kind.
+pub(super) fn of<'a>(rows: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    rows.iter().filter(move |row| row["kind"] == kind)
+}
+
+pub(super) fn text<'a>(row: &'a Value, key: &str) -> &'a str {
+    row[key].as_str().unwrap_or("-")
+}
+
+pub(super) fn rate(row: &Value, key: &str) -> String {
+    match row[key].as_u64() {
+        Some(bps) => Rate::from_bps(bps).to_string(),
+        None => "-".to_owned(),
+    }
+}
+
+fn number(row: &Value, key: &str, unit: &str) -> String {
+    match row[key].as_f64() {
+        Some(value) => format!("{value:.1} {unit}"),
+        None => "-".to_owned(),
+    }
+}
+
+/// Columns padded to the widest of each.
+fn table(rows: Vec<Vec<String>>) -> Vec<String> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths);
+        let padded: Vec<String> = cells
+            .map(|(cell, &width)| format!("{cell:<width$}"))
+            .collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+fn heading(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+fn section(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> Vec<String> {
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let mut all = vec![heading(head)];
+    all.extend(rows);
+    let mut lines = vec![title.to_owned()];
+    lines.extend(table(all).into_iter().map(|line| format!("  {line}")));
+    lines
+}
+
+/// The ways in use, by destination.
+pub(super) fn ways(rows: &[Value]) -> Vec<String> {
+    let cells = |row: &Value| {
+        vec![
+            text(row, "to").to_owned(),
+            text(row, "via").to_owned(),
+            rate(row, "bandwidth_bps"),
+            number(row, "delay_min_ms", "ms"),
+            number(row, "bytes", "").trim_end_matches(".0 ").to_owned(),
+        ]
+    };
+    let head = ["to", "via", "carries", "delay", "bytes of a message"];
+    section("ways", &head, of(rows, "way").map(cells).collect())
+}
+
+/// All of it.
+pub(super) fn lines(rows: &[Value]) -> Vec<String> {
+    let member = |row: &Value| {
+        vec![
+            text(row, "name").to_owned(),
+            text(row, "state").to_owned(),
+            number(row, "heard_s", "s ago"),
+            number(row, "record_age_s", "s"),
+            text(row, "node").to_owned(),
+        ]
+    };
+    let head = ["name", "state", "heard", "record", "node"];
+    let mut lines = section("members", &head, of(rows, "member").map(member).collect());
+    let link = |row: &Value| {
+        let deviation = row["deviation_fraction"].as_f64();
+        vec![
+            text(row, "from").to_owned(),
+            text(row, "to").to_owned(),
+            rate(row, "bandwidth_bps"),
+            deviation.map_or("-".to_owned(), |part| format!("±{:.0} %", 100.0 * part)),
+            number(row, "delay_min_ms", "ms"),
+            number(row, "age_s", "s"),
+            text(row, "source").to_owned(),
+        ]
+    };
+    let head = ["from", "to", "bandwidth", "", "delay", "age", "known by"];
+    lines.extend(section(
+        "links",
+        &head,
+        of(rows, "link").map(link).collect(),
+    ));
+    lines.extend(ways(rows));
+    for row in of(rows, "relay") {
+        lines.push(format!(
+            "relay: {} circuits on {} ports, {} left for others",
+            row["circuits"],
+            row["ports"],
+            rate(row, "headroom_bps")
+        ));
+    }
+    let circuit = |row: &Value| {
+        vec![
+            text(row, "source").to_owned(),
+            text(row, "to").to_owned(),
+            rate(row, "rate_bps"),
+            row["outward_bytes"].to_string(),
+            row["back_bytes"].to_string(),
+            number(row, "left_s", "s"),
+        ]
+    };
+    let head = [
+        "from",
+        "to",
+        "granted",
+        "bytes out",
+        "bytes back",
+        "expires",
+    ];
+    lines.extend(section(
+        "circuits",
+        &head,
+        of(rows, "circuit").map(circuit).collect(),
+    ));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_left_out_and_what_is_unknown_a_dash() {
+        let rows = [
+            json!({"kind": "member", "name": "studio", "state": "alive", "heard_s": null, "record_age_s": 1.5, "node": "abc"}),
+            json!({"kind": "link", "from": "here", "to": "studio", "bandwidth_bps": 8_000_000, "deviation_fraction": 0.12,
+                "delay_min_ms": 20.0, "age_s": 3.0, "source": "probes"}),
+        ];
+        let lines = lines(&rows);
+        assert_eq!(lines[0], "members");
+        assert!(lines[2].starts_with("  studio  alive  -"), "{}", lines[2]);
+        assert!(lines[5].contains("8.00 Mbit/s  ±12 %"), "{}", lines[5]);
+        assert_eq!(lines.len(), 6);
+    }
+}
