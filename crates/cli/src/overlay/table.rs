@@ -74,6 +74,47 @@ pub(super) fn ways(rows: &[Value]) -> Vec<String> {
     section("ways", &head, of(rows, "way").map(cells).collect())
 }
 
+/// What is relayed for others.
+pub(super) fn circuits(rows: &[Value]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for row in of(rows, "relay") {
+        lines.push(format!(
+            "relay: {} circuits on {} ports, {} left for others",
+            row["circuits"],
+            row["ports"],
+            rate(row, "headroom_bps")
+        ));
+    }
+    let circuit = |row: &Value| {
+        vec![
+            text(row, "source").to_owned(),
+            text(row, "to").to_owned(),
+            text(row, "near").to_owned(),
+            text(row, "towards").to_owned(),
+            rate(row, "rate_bps"),
+            row["outward_bytes"].to_string(),
+            row["back_bytes"].to_string(),
+            number(row, "left_s", "s"),
+        ]
+    };
+    let head = [
+        "from",
+        "to",
+        "by",
+        "towards",
+        "granted",
+        "bytes out",
+        "bytes back",
+        "expires",
+    ];
+    lines.extend(section(
+        "circuits",
+        &head,
+        of(rows, "circuit").map(circuit).collect(),
+    ));
+    lines
+}
+
 /// All of it.
 pub(super) fn lines(rows: &[Value]) -> Vec<String> {
     let member = |row: &Value| {
@@ -106,37 +147,7 @@ pub(super) fn lines(rows: &[Value]) -> Vec<String> {
         of(rows, "link").map(link).collect(),
     ));
     lines.extend(ways(rows));
-    for row in of(rows, "relay") {
-        lines.push(format!(
-            "relay: {} circuits on {} ports, {} left for others",
-            row["circuits"],
-            row["ports"],
-            rate(row, "headroom_bps")
-        ));
-    }
-    let circuit = |row: &Value| {
-        vec![
-            text(row, "source").to_owned(),
-            text(row, "to").to_owned(),
-            rate(row, "rate_bps"),
-            row["outward_bytes"].to_string(),
-            row["back_bytes"].to_string(),
-            number(row, "left_s", "s"),
-        ]
-    };
-    let head = [
-        "from",
-        "to",
-        "granted",
-        "bytes out",
-        "bytes back",
-        "expires",
-    ];
-    lines.extend(section(
-        "circuits",
-        &head,
-        of(rows, "circuit").map(circuit).collect(),
-    ));
+    lines.extend(circuits(rows));
     lines
 }
 

@@ -25,8 +25,6 @@ pub(super) const RELAYS: &str = "anabranch-overlay-relay/1";
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Asked for; a circuit whose source is gone ends after this.
 const LIFETIME: Duration = Duration::from_secs(60);
-/// Asked for; the relay grants what it has, up to the source's quota.
-const RATE: Rate = Rate::from_mbps(1_000);
 /// Time between two looks at the sessions with the relays.
 const LOOK: Duration = Duration::from_millis(200);
 /// Refreshed so many times in its lifetime.
@@ -55,6 +53,8 @@ pub(super) struct Order {
     /// The sessions with the relays, in order.
     pub(super) sessions: Vec<Session>,
     pub(super) id: u64,
+    /// Asked for; the relay grants what it has, up to the source's quota.
+    pub(super) rate: Rate,
     pub(super) report: mpsc::Sender<Input>,
     /// Ends the circuit when it is dropped.
     pub(super) stop: oneshot::Receiver<()>,
@@ -150,7 +150,7 @@ async fn open(order: &Order, hops: &mut Vec<Hop>) -> Result<(SocketAddr, Duratio
             route: order.route.clone(),
             origin,
             towards,
-            rate: RATE,
+            rate: order.rate,
             lifetime: LIFETIME,
         });
         let opened = hop.opened(&request).await;

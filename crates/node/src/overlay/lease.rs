@@ -9,6 +9,10 @@ use super::{circuit, runner::Runner};
 
 /// A lease that nobody asks for again ends after this.
 const LIFETIME: Duration = Duration::from_secs(30);
+/// A circuit is asked for with so many times the rate that its way is expected to carry: estimates err, and rates change …
+const RATE_FACTOR: f64 = 4.0;
+/// … and with this at least.
+const RATE_MIN: Rate = Rate::from_mbps(10);
 /// Most leases at a time.
 const LEASES_MAX: usize = 64;
 
@@ -116,14 +120,15 @@ impl Runner {
         let Some(routes) = self.agent.routes(&to, now) else {
             return;
         };
-        let wanted: Vec<Vec<NodeId>> = (routes.ways.into_iter())
-            .map(|way| way.relays)
-            .filter(|relays| !relays.is_empty())
+        let wanted: Vec<(Vec<NodeId>, Rate)> = (routes.ways.into_iter())
+            .filter(|way| !way.relays.is_empty())
+            .map(|way| (way.relays, (way.bandwidth * RATE_FACTOR).max(RATE_MIN)))
             .collect();
         if let Some(lease) = self.leases.get_mut(&id) {
-            lease.circuits.retain(|relays, _| wanted.contains(relays));
+            let is_wanted = |relays: &Vec<NodeId>| wanted.iter().any(|(way, _)| way == relays);
+            lease.circuits.retain(|relays, _| is_wanted(relays));
         }
-        for relays in wanted {
+        for (relays, rate) in wanted {
             let is_open = |lease: &Lease| lease.circuits.contains_key(&relays);
             if self.leases.get(&id).is_some_and(is_open) {
                 continue;
@@ -150,6 +155,7 @@ impl Runner {
                 route,
                 sessions,
                 id: self.circuits_opened,
+                rate,
                 report: self.sender.clone(),
                 stop: stopped,
             };

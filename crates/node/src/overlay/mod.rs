@@ -80,6 +80,7 @@ pub enum OverlayError {
 /// A node's part in the overlay. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Overlay {
+    me: NodeId,
     inputs: mpsc::Sender<Input>,
     members: Arc<BTreeMap<NodeId, Site>>,
     /// Users of this process have the numbers from 0 on; others choose larger ones.
@@ -117,6 +118,7 @@ impl Overlay {
         let agent = Agent::new(agent, id, &members, keys, seed, now)?;
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
         let overlay = Self {
+            me: id,
             inputs: sender.clone(),
             members: Arc::new(sites.clone()),
             users: Arc::default(),
@@ -137,9 +139,10 @@ impl Overlay {
         self.members.contains_key(node)
     }
 
-    /// What a member is called; the beginning of its id when it is not on the list.
+    /// What a member is called; `here` is this node, and one that is not on the list the beginning of its id.
     pub fn name(&self, node: &NodeId) -> String {
         match self.members.get(node) {
+            _ if *node == self.me => "here".to_owned(),
             Some(site) => site.name.clone(),
             None => node.to_string().chars().take(8).collect(),
         }
