@@ -188,7 +188,7 @@ impl Relay {
     }
 
     /// A request of the node `from`, which a session has authenticated and which is seen at the addresses
-    /// `seen` (remote addresses of the session's channels; the first is [`Origin::Seen`]).
+    /// `seen` (remote addresses of the session's channels, from which [`Origin::Seen`] takes packets).
     pub fn request(
         &self,
         from: NodeId,

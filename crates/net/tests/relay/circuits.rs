@@ -76,6 +76,59 @@ fn many_packets_stay_in_order_and_none_is_lost_or_doubled() {
     assert_eq!(relay.totals().account.outward.packets, 4_001);
 }
 
+/// Packets may not get larger than the way takes, nor be cut: what does not fit is dropped and counted.
+#[test]
+fn what_does_not_fit_the_next_link_is_dropped() {
+    let relay = relay();
+    let (source, destination) = (socket(V4), socket(V6));
+    let (from, towards) = (address(&source), address(&destination));
+    let opened = opened(&relay, from, open(1, from, towards));
+    greet(&source, &destination, opened);
+    // Loopback carries 65,536 bytes; the header of IPv6 takes 20 more of them.
+    source.send_to(&[7; 65_500], opened.near).unwrap();
+    until("dropped", || {
+        let account = relay.totals().account;
+        account.dropped.by(Reason::Unsendable) == 1 && account.outward.packets == 1
+    });
+    greet(&source, &destination, opened);
+}
+
+#[test]
+fn marks_of_congestion_are_carried_through() {
+    use noq_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
+    for ip in [V4, V6] {
+        let relay = relay();
+        let (source, destination, opened) = pair(&relay, 1, ip);
+        let sending = UdpSocketState::new((&source).into()).unwrap();
+        let receiving = UdpSocketState::new((&destination).into()).unwrap();
+        let marks = [
+            None,
+            Some(EcnCodepoint::Ect0),
+            Some(EcnCodepoint::Ce),
+            Some(EcnCodepoint::Ect1),
+        ];
+        for ecn in marks {
+            let transmit = Transmit {
+                destination: opened.near,
+                ecn,
+                contents: b"marked",
+                segment_size: None,
+                src_ip: None,
+            };
+            sending.try_send((&source).into(), &transmit).unwrap();
+            let mut buffer = [0; 2_000];
+            let mut metas = [RecvMeta::default()];
+            until("received", || {
+                let mut slices = [std::io::IoSliceMut::new(&mut buffer)];
+                receiving
+                    .recv((&destination).into(), &mut slices, &mut metas)
+                    .is_ok()
+            });
+            assert_eq!((metas[0].len, metas[0].ecn), (6, ecn));
+        }
+    }
+}
+
 #[test]
 fn packets_of_strangers_are_dropped_and_counted() {
     let relay = relay();

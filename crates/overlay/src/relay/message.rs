@@ -26,9 +26,10 @@ impl fmt::Display for CircuitId {
 /// Where the packets of a circuit come from, on its near side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// From the address at which the relay sees the session with the source. Translators may give
-    /// packets to another port of the relay another source port, so the port is that of the first
-    /// packet, and no other from then on.
+    /// From one of the addresses at which the relay sees the session with the source (of the family of the
+    /// first, up to eight). Which one, and from which port, the first packet tells, and none other is heard
+    /// from then on: translators may give packets to another port of the relay another source port, and a
+    /// source behind one does not know its address.
     Seen,
     /// From this address, the port as with [`Origin::Seen`].
     Host(IpAddr),
@@ -64,7 +65,7 @@ pub enum Request {
         circuit: CircuitId,
         /// As in [`Open`].
         lifetime: Duration,
-        /// Forgets the port learnt of the first packet and learns anew: the source's translator has
+        /// Forgets the address learnt of the first packet and learns anew: the source's translator has
         /// changed its mind. Means nothing with [`Origin::Exact`].
         relearn: bool,
     },

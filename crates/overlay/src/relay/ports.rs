@@ -5,7 +5,7 @@
 //! port of its own is needed only where two peers would be the same: a pool grows with the circuits of
 //! the busiest address, not with all circuits.
 //!
-//! Of some peers the source port is known only after their first packet. Such a peer has its IP address
+//! Of some peers the source port is known only after their first packet. Such a peer has its IP addresses
 //! on that port to itself; otherwise a packet could not be told from that of another circuit.
 
 use std::net::{IpAddr, SocketAddr};
@@ -66,38 +66,47 @@ pub(super) struct End {
 }
 
 /// What is known of a peer before it sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     /// All.
     At(SocketAddr),
-    /// Its IP address; the port follows with its first packet.
-    Host(IpAddr),
+    /// The IP addresses it may send from, of one family, each once; not empty. Which one, and which port,
+    /// its first packet tells.
+    Hosts(Box<[IpAddr]>),
 }
 
 impl Peer {
-    pub(super) fn ip(self) -> IpAddr {
-        match self {
-            Self::At(address) => address.ip(),
-            Self::Host(ip) => ip,
-        }
+    pub(super) fn family(&self) -> Family {
+        self.keys()
+            .next()
+            .map_or(Family::V4, |(ip, _)| Family::of(ip))
     }
 
-    /// Entries are sorted by this. Port 0 stands for "to be learnt", so it comes first of its address.
-    fn key(self) -> (IpAddr, u16) {
-        match self {
-            Self::At(address) => (address.ip(), address.port()),
-            Self::Host(ip) => (ip, 0),
-        }
+    /// Whether both can be on one port.
+    pub(super) fn goes_with(&self, other: &Self) -> bool {
+        self.keys().all(|(ip, port)| {
+            let collides = |(other_ip, other_port): (IpAddr, u16)| {
+                ip == other_ip && (port == other_port || port == 0 || other_port == 0)
+            };
+            !other.keys().any(collides)
+        })
+    }
+
+    /// Entries are sorted by these. Port 0 stands for any, so it comes first of its address.
+    fn keys(&self) -> impl Iterator<Item = (IpAddr, u16)> {
+        let (at, hosts) = match self {
+            Self::At(address) => (Some((address.ip(), address.port())), &[][..]),
+            Self::Hosts(ips) => (None, &ips[..]),
+        };
+        at.into_iter().chain(hosts.iter().map(|&ip| (ip, 0)))
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     ip: IpAddr,
-    /// 0: see `learnt`.
+    /// 0: any, as far as the port knows; the circuit knows which it was.
     port: u16,
-    /// 0: nothing has come yet.
-    learnt: u16,
     end: End,
 }
 
@@ -184,17 +193,17 @@ impl Ports {
     }
 
     /// The first port of its family on which there can be `peer`. O(ports · log circuits).
-    pub(super) fn fitting(&self, peer: Peer) -> Option<PortId> {
+    pub(super) fn fitting(&self, peer: &Peer) -> Option<PortId> {
         self.all_fitting(peer).next()
     }
 
     /// As [`Self::fitting`], but not `taken`.
-    pub(super) fn fitting_beside(&self, peer: Peer, taken: PortId) -> Option<PortId> {
+    pub(super) fn fitting_beside(&self, peer: &Peer, taken: PortId) -> Option<PortId> {
         self.all_fitting(peer).find(|id| *id != taken)
     }
 
-    fn all_fitting(&self, peer: Peer) -> impl Iterator<Item = PortId> {
-        let family = Family::of(peer.ip());
+    fn all_fitting(&self, peer: &Peer) -> impl Iterator<Item = PortId> {
+        let family = peer.family();
         let numbered = self.ports.iter().enumerate();
         numbered.filter_map(move |(index, port)| {
             let port = port.as_ref()?;
@@ -207,74 +216,64 @@ impl Ports {
     }
 
     /// Puts a peer on a port that [`Self::fitting`] named.
-    pub(super) fn insert(&mut self, id: PortId, peer: Peer, end: End) {
+    pub(super) fn insert(&mut self, id: PortId, peer: &Peer, end: End) {
         let Some(port) = self.get_mut(id) else {
             return;
         };
         debug_assert!(port.has_room(peer));
-        let (ip, number) = peer.key();
-        let place = port.place(ip, number);
-        let entry = Entry {
-            ip,
-            port: number,
-            learnt: 0,
-            end,
-        };
-        port.entries.insert(place, entry);
+        for (ip, number) in peer.keys() {
+            let place = port.place(ip, number);
+            let entry = Entry {
+                ip,
+                port: number,
+                end,
+            };
+            port.entries.insert(place, entry);
+        }
     }
 
     /// Takes a peer off a port.
-    pub(super) fn remove(&mut self, id: PortId, peer: Peer) {
+    pub(super) fn remove(&mut self, id: PortId, peer: &Peer) {
         let Some(port) = self.get_mut(id) else {
             return;
         };
-        let (ip, number) = peer.key();
-        let place = port.place(ip, number);
-        if port.is_at(place, ip, number) {
-            port.entries.remove(place);
-            if port.entries.is_empty() {
-                port.entries.shrink_to_fit();
-                self.unused.push(id);
+        for (ip, number) in peer.keys() {
+            let place = port.place(ip, number);
+            if port.is_at(place, ip, number) {
+                port.entries.remove(place);
             }
         }
-    }
-
-    /// Forgets what was learnt of a peer.
-    pub(super) fn relearn(&mut self, id: PortId, ip: IpAddr) {
-        let Some(port) = self.get_mut(id) else {
-            return;
-        };
-        let place = port.place(ip, 0);
-        if port.is_at(place, ip, 0) {
-            port.entries[place].learnt = 0;
+        if port.entries.is_empty() {
+            port.entries.shrink_to_fit();
+            self.unused.push(id);
         }
     }
 
-    /// Whose packet this is. The first of a peer whose port was unknown settles it. O(log circuits on this
+    /// Whose packet this is, or, of a peer whose port is not known here, could be. O(log circuits on this
     /// port).
     pub(super) fn find(&mut self, id: PortId, from: SocketAddr) -> Option<End> {
         let port = self.get_mut(id)?;
         let (ip, number) = (from.ip(), from.port());
+        if number == 0 {
+            return None;
+        }
         if let Some(recent) = port.entries.get(port.recent)
             && recent.ip == ip
-            && (recent.port == number || (recent.port == 0 && recent.learnt == number))
-            && number != 0
+            && (recent.port == number || recent.port == 0)
         {
             return Some(recent.end);
         }
         let first = port.place(ip, 0);
-        let place = if port.is_at(first, ip, 0) {
-            let entry = &mut port.entries[first];
-            if entry.learnt == 0 {
-                entry.learnt = number;
-            }
-            (entry.learnt == number && number != 0).then_some(first)
-        } else {
-            let place = port.place(ip, number);
-            port.is_at(place, ip, number).then_some(place)
-        }?;
+        let place = match port.is_at(first, ip, 0) {
+            true => first,
+            false => port.place(ip, number),
+        };
+        let entry = port
+            .entries
+            .get(place)
+            .filter(|entry| entry.ip == ip && (entry.port == number || entry.port == 0))?;
         port.recent = place;
-        Some(port.entries[place].end)
+        Some(entry.end)
     }
 
     fn get(&self, id: PortId) -> Option<&Port> {
@@ -308,16 +307,16 @@ impl Port {
         entry.is_some_and(|entry| entry.ip == ip && entry.port == number)
     }
 
-    fn has_room(&self, peer: Peer) -> bool {
-        let (ip, number) = peer.key();
-        let first = self.place(ip, 0);
-        match peer {
-            Peer::Host(_) => self.entries.get(first).is_none_or(|entry| entry.ip != ip),
-            Peer::At(_) => {
+    fn has_room(&self, peer: &Peer) -> bool {
+        peer.keys().all(|(ip, number)| {
+            let first = self.place(ip, 0);
+            if number == 0 {
+                self.entries.get(first).is_none_or(|entry| entry.ip != ip)
+            } else {
                 let place = self.place(ip, number);
                 !self.is_at(first, ip, 0) && !self.is_at(place, ip, number)
             }
-        }
+        })
     }
 }
 
@@ -347,9 +346,9 @@ mod tests {
         let (mut ports, id) = one_port();
         let peers = ["192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1"].map(at);
         for (slot, peer) in peers.into_iter().enumerate() {
-            assert_eq!(ports.fitting(Peer::At(peer)), Some(id));
-            ports.insert(id, Peer::At(peer), end(slot as u32));
-            assert_eq!(ports.fitting(Peer::At(peer)), None);
+            assert_eq!(ports.fitting(&Peer::At(peer)), Some(id));
+            ports.insert(id, &Peer::At(peer), end(slot as u32));
+            assert_eq!(ports.fitting(&Peer::At(peer)), None);
         }
         for (slot, peer) in peers.into_iter().enumerate() {
             assert_eq!(ports.find(id, peer), Some(end(slot as u32)));
@@ -359,34 +358,40 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_whose_port_is_unknown_has_its_address_to_itself() {
+    fn a_peer_whose_port_is_unknown_has_its_addresses_to_itself() {
         let (mut ports, id) = one_port();
-        let host = Peer::Host("192.0.2.1".parse().unwrap());
-        ports.insert(id, host, end(7));
-        assert_eq!(ports.fitting(host), None);
-        assert_eq!(ports.fitting(Peer::At(at("192.0.2.1:9"))), None);
-        assert_eq!(ports.fitting(Peer::At(at("192.0.2.2:9"))), Some(id));
-        // The first packet settles the port, and nobody takes it over.
-        assert_eq!(ports.find(id, at("192.0.2.1:9")), Some(end(7)));
-        assert_eq!(ports.find(id, at("192.0.2.1:8")), None);
-        assert_eq!(ports.find(id, at("192.0.2.1:9")), Some(end(7)));
-        ports.relearn(id, host.ip());
-        assert_eq!(ports.find(id, at("192.0.2.1:8")), Some(end(7)));
+        let ips = ["192.0.2.1", "192.0.2.3"].map(|ip| ip.parse().unwrap());
+        let hosts = Peer::Hosts(Box::new(ips));
+        ports.insert(id, &hosts, end(7));
+        assert_eq!(ports.fitting(&hosts), None);
+        for taken in ["192.0.2.1:9", "192.0.2.3:9"].map(at) {
+            assert_eq!(ports.fitting(&Peer::At(taken)), None);
+            assert!(!Peer::At(taken).goes_with(&hosts));
+            assert_eq!(ports.find(id, taken), Some(end(7)));
+        }
+        let other = Peer::At(at("192.0.2.2:9"));
+        assert!(other.goes_with(&hosts) && hosts.goes_with(&other));
+        assert_eq!(ports.fitting(&other), Some(id));
+        ports.insert(id, &other, end(8));
+        assert_eq!(ports.find(id, at("192.0.2.2:9")), Some(end(8)));
+        assert_eq!(ports.find(id, at("192.0.2.2:8")), None);
+        ports.remove(id, &hosts);
         assert_eq!(ports.find(id, at("192.0.2.1:9")), None);
+        assert_eq!(ports.census(), (1, 0));
     }
 
     #[test]
     fn a_closed_port_is_not_mistaken_for_its_successor() {
         let (mut ports, id) = one_port();
         let peer = at("192.0.2.1:1");
-        ports.insert(id, Peer::At(peer), end(0));
+        ports.insert(id, &Peer::At(peer), end(0));
         assert_eq!(ports.pop_unused(), None);
-        ports.remove(id, Peer::At(peer));
+        ports.remove(id, &Peer::At(peer));
         assert_eq!(ports.pop_unused(), Some(id));
         assert_eq!(ports.pop_unused(), None);
         let next = ports.add(at("198.51.100.1:5001"));
         assert_ne!(next, id);
-        ports.insert(next, Peer::At(peer), end(1));
+        ports.insert(next, &Peer::At(peer), end(1));
         assert_eq!(ports.find(id, peer), None);
         assert_eq!(ports.find(next, peer), Some(end(1)));
         assert_eq!(PortId::from_bits(next.to_bits()), next);
@@ -395,6 +400,6 @@ mod tests {
     #[test]
     fn families_have_ports_of_their_own() {
         let (ports, _) = one_port();
-        assert_eq!(ports.fitting(Peer::At(at("[2001:db8::1]:1"))), None);
+        assert_eq!(ports.fitting(&Peer::At(at("[2001:db8::1]:1"))), None);
     }
 }

@@ -87,7 +87,12 @@ impl Book {
         };
         let circuit = self.circuits[end.slot as usize].as_mut();
         let circuit = circuit.expect("ports name circuits that exist");
-        if now >= circuit.expires_at {
+        let is_another = end.side == Side::Near
+            && circuit
+                .near
+                .remote
+                .is_some_and(|remote| remote != train.remote);
+        if is_another || now >= circuit.expires_at {
             self.totals.foreign_packets += train.packets();
             return Verdict::Drop;
         }

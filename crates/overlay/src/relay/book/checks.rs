@@ -10,11 +10,14 @@ use anabranch_base::{NodeId, Rate};
 use super::{Members, Role};
 use crate::relay::{
     message::{Open, Origin, ROUTE_NODES_MAX, Refusal},
-    ports::Peer,
+    ports::{Family, Peer},
 };
 
+/// Addresses of a session that count as seen; the others are left out.
+const SEEN_MAX: usize = 8;
+
 /// What was asked for, checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     /// Who sends to the near port.
     pub(super) origin: Peer,
@@ -51,19 +54,26 @@ pub(super) fn way(
     if !members.is_member(next) || !members.is_at(next, open.towards, role) {
         return Err(Refusal::Towards);
     }
-    let origin = origin(open.origin, seen, |address| {
-        if before == from {
-            seen.iter().any(|seen| seen.ip() == address.ip())
-        } else {
-            members.is_member(before) && members.is_at(before, address, Role::Relay)
+    let is_there = |address: SocketAddr| match before == from {
+        true => seen.iter().any(|seen| seen.ip() == address.ip()),
+        false => members.is_member(before) && members.is_at(before, address, Role::Relay),
+    };
+    let origin = match open.origin {
+        // Only the source itself is seen.
+        Origin::Seen if before == from => Peer::Hosts(seen_ips(seen)?),
+        Origin::Seen => return Err(Refusal::Origin),
+        Origin::Host(ip) => {
+            // The port says nothing of a host.
+            check_origin(SocketAddr::new(ip, 1), is_there)?;
+            Peer::Hosts([ip].into())
         }
-    });
-    // Only the source itself is seen.
-    if before != from && open.origin == Origin::Seen {
-        return Err(Refusal::Origin);
-    }
+        Origin::Exact(address) => {
+            check_origin(address, is_there)?;
+            Peer::At(address)
+        }
+    };
     Ok(Way {
-        origin: origin?,
+        origin,
         towards: open.towards,
         next,
         wanted: open.rate,
@@ -85,22 +95,23 @@ fn place(own: NodeId, from: NodeId, route: &[NodeId]) -> Result<usize, Refusal> 
         .ok_or(Refusal::Route)
 }
 
-fn origin(
-    origin: Origin,
-    seen: &[SocketAddr],
-    is_there: impl Fn(SocketAddr) -> bool,
-) -> Result<Peer, Refusal> {
-    let (peer, address) = match origin {
-        Origin::Seen => {
-            let ip = seen.first().ok_or(Refusal::Origin)?.ip();
-            (Peer::Host(ip), SocketAddr::new(ip, 1))
+/// The addresses of a session's channels, those of the first one's family.
+fn seen_ips(seen: &[SocketAddr]) -> Result<Box<[IpAddr]>, Refusal> {
+    let family = Family::of(seen.first().ok_or(Refusal::Origin)?.ip());
+    let mut ips: Vec<IpAddr> = Vec::new();
+    for ip in seen.iter().map(SocketAddr::ip) {
+        check_address(SocketAddr::new(ip, 1))?;
+        if Family::of(ip) == family && !ips.contains(&ip) && ips.len() < SEEN_MAX {
+            ips.push(ip);
         }
-        Origin::Host(ip) => (Peer::Host(ip), SocketAddr::new(ip, 1)),
-        Origin::Exact(address) => (Peer::At(address), address),
-    };
+    }
+    Ok(ips.into())
+}
+
+fn check_origin(address: SocketAddr, is_there: impl Fn(SocketAddr) -> bool) -> Result<(), Refusal> {
     check_address(address)?;
     match is_there(address) {
-        true => Ok(peer),
+        true => Ok(()),
         false => Err(Refusal::Origin),
     }
 }

@@ -62,11 +62,11 @@ pub enum Outcome {
 }
 
 /// One end of a circuit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Hop {
     port: PortId,
     peer: Peer,
-    /// The address that packets come from, when it is known.
+    /// The address that packets come from, once it is known; no other is heard then.
     remote: Option<SocketAddr>,
     /// The relay's own address that they come to.
     local_ip: Option<IpAddr>,
@@ -252,12 +252,12 @@ impl Book {
         let owner = self.peers.enter(now, from, &self.config)?;
         let rate = self.grant(owner, open.rate)?;
         let far_peer = Peer::At(open.towards);
-        let (near_port, far_port) = match self.two_ports(way.origin, far_peer) {
+        let (near_port, far_port) = match self.two_ports(&way.origin, &far_peer) {
             Ok(ports) => ports,
             Err(family) if self.ports.len() < self.config.ports_max => return Ok(Err(family)),
             Err(_) => return Err(Refusal::Ports),
         };
-        let near = Hop::new(near_port, way.origin);
+        let near = Hop::new(near_port, way.origin.clone());
         let far = Hop::new(far_port, far_peer);
         let lifetime = open.lifetime.min(self.config.lifetime_max);
         self.generations += 1;
@@ -265,8 +265,8 @@ impl Book {
             self.circuits.push(None);
             (self.circuits.len() - 1) as u32
         });
-        for (end, side) in [(near, Side::Near), (far, Side::Far)] {
-            self.ports.insert(end.port, end.peer, End { slot, side });
+        for (end, side) in [(&near, Side::Near), (&far, Side::Far)] {
+            self.ports.insert(end.port, &end.peer, End { slot, side });
         }
         let circuit = Circuit {
             generation: self.generations,
@@ -316,24 +316,13 @@ impl Book {
     }
 
     /// Ports for both ends, the same one if it suits both.
-    fn two_ports(&self, near: Peer, far: Peer) -> Result<(PortId, PortId), Family> {
-        let of = |peer: Peer| {
-            let port = self.ports.fitting(peer);
-            port.ok_or(Family::of(peer.ip()))
+    fn two_ports(&self, near: &Peer, far: &Peer) -> Result<(PortId, PortId), Family> {
+        let near_port = self.ports.fitting(near).ok_or(near.family())?;
+        let far_port = match near.goes_with(far) {
+            true => self.ports.fitting(far),
+            false => self.ports.fitting_beside(far, near_port),
         };
-        let (near_port, far_port) = (of(near)?, of(far)?);
-        // Both on one port must not be in each other's way.
-        if near_port != far_port || near.ip() != far.ip() {
-            return Ok((near_port, far_port));
-        }
-        match (near, far) {
-            (Peer::At(near_at), Peer::At(far_at)) if near_at != far_at => Ok((near_port, far_port)),
-            _ => {
-                let other = self.ports.fitting_beside(far, near_port);
-                let other = other.ok_or(Family::of(far.ip()))?;
-                Ok((near_port, other))
-            }
-        }
+        Ok((near_port, far_port.ok_or(far.family())?))
     }
 
     fn refresh(
@@ -365,10 +354,8 @@ impl Book {
 
     fn relearn(&mut self, slot: u32) {
         let near = &mut self.circuit_mut(slot).near;
-        if let Peer::Host(ip) = near.peer {
+        if let Peer::Hosts(_) = near.peer {
             near.remote = None;
-            let port = near.port;
-            self.ports.relearn(port, ip);
         }
     }
 
@@ -433,8 +420,8 @@ impl Book {
         self.by_expiry.remove(&(circuit.expires_at, slot));
         let owner = self.peers.node(circuit.owner);
         self.by_name.remove(&(owner, circuit.id));
-        for end in [circuit.near, circuit.far] {
-            self.ports.remove(end.port, end.peer);
+        for end in [&circuit.near, &circuit.far] {
+            self.ports.remove(end.port, &end.peer);
         }
         self.peers.closed(circuit.owner, circuit.rate);
     }
@@ -442,9 +429,9 @@ impl Book {
 
 impl Hop {
     fn new(port: PortId, peer: Peer) -> Self {
-        let remote = match peer {
-            Peer::At(address) => Some(address),
-            Peer::Host(_) => None,
+        let remote = match &peer {
+            Peer::At(address) => Some(*address),
+            Peer::Hosts(_) => None,
         };
         Self {
             port,
