@@ -1,7 +1,7 @@
 //! Loops that forward from one port to another and do nothing else.
 
 use std::{
-    io::{IoSlice, IoSliceMut},
+    io::IoSliceMut,
     net::SocketAddr,
     os::fd::AsFd,
     sync::{
@@ -13,10 +13,7 @@ use std::{
 };
 
 use noq_udp::{BATCH_SIZE, RecvMeta, Transmit};
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg},
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::load::{Ends, Lines, Socket};
 
@@ -26,17 +23,24 @@ pub(crate) enum Kind {
     /// `recv_from` and `send_to`, packet by packet.
     OneByOne,
     /// `recvmmsg` and `sendmmsg`.
+    #[cfg(target_os = "linux")]
     Mmsg,
     /// `recvmmsg` with coalesced trains, each sent on at once, as it came.
     Trains,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::OneByOne, Self::Mmsg, Self::Trains];
+    pub(crate) const ALL: &[Self] = &[
+        Self::OneByOne,
+        #[cfg(target_os = "linux")]
+        Self::Mmsg,
+        Self::Trains,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::OneByOne => "recv_from/send_to",
+            #[cfg(target_os = "linux")]
             Self::Mmsg => "recvmmsg/sendmmsg",
             Self::Trains => "recvmmsg+GRO/sendmsg+GSO",
         }
@@ -128,6 +132,7 @@ impl Forwarder {
     fn turn(&mut self, kind: Kind) -> usize {
         match kind {
             Kind::OneByOne => self.one_by_one(),
+            #[cfg(target_os = "linux")]
             Kind::Mmsg => self.mmsg(),
             Kind::Trains => self.trains(),
         }
@@ -154,7 +159,12 @@ impl Forwarder {
         filled
     }
 
+    #[cfg(target_os = "linux")]
     fn mmsg(&mut self) -> usize {
+        use std::io::IoSlice;
+
+        use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
+
         let filled = self.receive(BATCH_SIZE);
         let target = SocketAddrAny::from(self.target);
         let packets: Vec<[IoSlice<'_>; 1]> = self.metas[..filled]

@@ -82,14 +82,14 @@ fn forward(rows: &mut Vec<Value>) {
             let circuits = Circuits::open(load.circuits);
             ours.push(load.run(&circuits.ends, "relay"));
             drop(circuits);
-            for (kind, runs) in Kind::ALL.into_iter().zip(&mut others) {
-                if let Some(baseline) = Baseline::start(kind, load.circuits) {
+            for (kind, runs) in Kind::ALL.iter().zip(&mut others) {
+                if let Some(baseline) = Baseline::start(*kind, load.circuits) {
                     runs.push(load.run(&baseline.ends, "baseline"));
                 }
             }
         }
         rows.push(row(what, "relay", &load, &ours));
-        for (kind, runs) in Kind::ALL.into_iter().zip(&others) {
+        for (kind, runs) in Kind::ALL.iter().zip(&others) {
             if !runs.is_empty() {
                 rows.push(row(what, kind.name(), &load, runs));
             }
