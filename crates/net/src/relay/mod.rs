@@ -44,8 +44,9 @@ use std::{
 
 use anabranch_base::{NodeId, Rate};
 pub use anabranch_overlay::relay::{
-    Account, Answer, Book, CircuitId, CircuitReport, Config, ConfigError, DecodeError, Dropped,
-    Flow, Members, Open, Opened, Origin, PeerReport, Quota, Reason, Refusal, Request, Role, Totals,
+    Account, Answer, Book, Broken, Chain, ChainSpec, CircuitId, CircuitReport, Config, ConfigError,
+    DecodeError, Dropped, Flow, Members, Open, Opened, Origin, PeerReport, Quota, Reason, Refusal,
+    Request, Role, Totals, Via,
 };
 use anabranch_overlay::relay::{Outcome, PortId};
 

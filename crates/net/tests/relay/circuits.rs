@@ -1,6 +1,6 @@
 //! Packets through circuits.
 
-use anabranch_net::relay::{Quota, Reason, Refusal};
+use anabranch_net::relay::{Chain, ChainSpec, Quota, Reason, Refusal, Via};
 
 use super::*;
 
@@ -253,26 +253,37 @@ fn what_is_closed_carries_nothing_more() {
 fn a_circuit_over_two_relays_carries_both_ways() {
     let (first, second) = (relay(), relay_with(|config| config.book.node = node(5)));
     let (source, destination) = (socket(V4), socket(V4));
-    let from = address(&source);
-    let route = [1, 0, 5, 2].map(node).to_vec();
-    // The last relay first: its near port is where the first is to send.
-    let at_second = Open {
-        route: route.clone(),
-        origin: Origin::Host(V4),
-        ..open(1, from, address(&destination))
+    let via = |number| Via {
+        node: node(number),
+        ip: V4,
     };
-    let second_hop = opened(&second, from, at_second);
-    let at_first = Open {
-        route,
-        ..open(1, from, second_hop.near)
-    };
-    let first_hop = opened(&first, from, at_first);
-    source.send_to(b"there", first_hop.near).unwrap();
-    assert_eq!(receive(&destination), (b"there".to_vec(), second_hop.far));
-    destination.send_to(b"back", second_hop.far).unwrap();
-    assert_eq!(receive(&source), (b"back".to_vec(), first_hop.near));
+    let mut chain = Chain::new(ChainSpec {
+        circuit: CircuitId(1),
+        source: node(1),
+        relays: vec![via(0), via(5)],
+        destination: node(2),
+        towards: address(&destination),
+        origin: Origin::Exact(address(&source)),
+        rate: Rate::from_mbps(100),
+        lifetime: Duration::from_secs(60),
+    })
+    .unwrap();
+    let now = anabranch_base::Instant::EPOCH;
+    while let Some((relay, request)) = chain.next(now) {
+        let at = if relay == node(0) { &first } else { &second };
+        let answer = at.request(node(1), &[address(&source)], &request, &Loopback);
+        chain.answer(now, relay, &answer);
+    }
+    let entrance = chain.entrance().expect("it stands");
+    source.send_to(b"there", entrance).unwrap();
+    let (words, last) = receive(&destination);
+    assert_eq!(words, b"there");
+    destination.send_to(b"back", last).unwrap();
+    assert_eq!(receive(&source), (b"back".to_vec(), entrance));
+    let first_hop = first.report().circuits[0].clone();
     let at_second = &second.report().circuits[0];
     assert_eq!(at_second.origin, Some(first_hop.far));
+    assert_eq!((first_hop.near, at_second.far), (entrance, last));
 }
 
 /// A thousand circuits between 20 sources and 20 destinations: at most 60 of one address, so 60 ports do.

@@ -29,10 +29,12 @@
 //! | `bucket` | a rate and the burst above it |
 //! | `headroom` | what a relay has left, as a percentile |
 //! | `account` | what was forwarded and dropped, and why |
+//! | `chain` | [`Chain`]: a way over relays, as its source opens and keeps it |
 
 mod account;
 mod book;
 mod bucket;
+mod chain;
 mod config;
 mod headroom;
 mod message;
@@ -43,6 +45,7 @@ pub use account::{Account, Dropped, Flow, Reason, Totals};
 pub use book::{
     Book, CircuitReport, FlowId, Forward, Members, Outcome, PeerReport, Role, Train, Verdict,
 };
+pub use chain::{Broken, Chain, ChainSpec, Via};
 pub use config::{Config, ConfigError, Quota};
 pub use message::{Answer, CircuitId, Open, Opened, Origin, ROUTE_NODES_MAX, Refusal, Request};
 pub use ports::{Family, PortId};
