@@ -22,7 +22,7 @@ fn greet(source: &UdpSocket, destination: &UdpSocket, opened: Opened) {
 
 #[test]
 fn a_circuit_carries_packets_of_any_size_both_ways_unchanged() {
-    for ip in [V4, V6] {
+    for ip in families() {
         let relay = relay();
         let (source, destination, opened) = pair(&relay, 1, ip);
         let sizes = [
@@ -44,6 +44,9 @@ fn a_circuit_carries_packets_of_any_size_both_ways_unchanged() {
 
 #[test]
 fn a_circuit_leads_from_one_family_to_the_other() {
+    if families().len() < 2 {
+        return;
+    }
     let relay = relay();
     let (source, destination) = (socket(V4), socket(V6));
     let (from, towards) = (address(&source), address(&destination));
@@ -79,6 +82,9 @@ fn many_packets_stay_in_order_and_none_is_lost_or_doubled() {
 /// Packets may not get larger than the way takes, nor be cut: what does not fit is dropped and counted.
 #[test]
 fn what_does_not_fit_the_next_link_is_dropped() {
+    if families().len() < 2 {
+        return;
+    }
     let relay = relay();
     let (source, destination) = (socket(V4), socket(V6));
     let (from, towards) = (address(&source), address(&destination));
@@ -96,7 +102,7 @@ fn what_does_not_fit_the_next_link_is_dropped() {
 #[test]
 fn marks_of_congestion_are_carried_through() {
     use noq_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
-    for ip in [V4, V6] {
+    for ip in families() {
         let relay = relay();
         let (source, destination, opened) = pair(&relay, 1, ip);
         let sending = UdpSocketState::new((&source).into()).unwrap();

@@ -37,6 +37,15 @@ impl Members for Loopback {
 const V4: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(std::net::Ipv6Addr::LOCALHOST);
 
+/// The families that this machine has.
+fn families() -> Vec<IpAddr> {
+    let has_v6 = UdpSocket::bind((V6, 0)).is_ok();
+    if !has_v6 {
+        eprintln!("no IPv6 on loopback here: only IPv4 is tested");
+    }
+    [V4, V6][..if has_v6 { 2 } else { 1 }].to_vec()
+}
+
 fn relay_with(change: impl FnOnce(&mut RelayConfig)) -> Relay {
     let mut config = RelayConfig::new(node(0), [V4, V6]);
     config.book.capacity = Rate::from_mbps(100_000);

@@ -13,21 +13,21 @@ pub(super) struct Bucket {
     ns_per_byte: f64,
     bytes_per_ns: f64,
     /// Time that fills it.
-    depth_ns: u64,
-    empty_ns: u64,
+    depth_ns: i64,
+    /// Before the clock began, if the bucket was full then.
+    empty_ns: i64,
 }
 
 impl Bucket {
     /// Full at `now`. The rate is not zero.
     pub(super) fn new(now: Instant, rate: Rate, burst_bytes: u64) -> Self {
         let bytes_per_ns = rate.as_bytes_per_s().max(1.0) / NS_PER_S;
-        let depth_ns = (burst_bytes as f64 / bytes_per_ns) as u64;
+        let depth_ns = (burst_bytes as f64 / bytes_per_ns) as i64;
         Self {
             ns_per_byte: 1.0 / bytes_per_ns,
             bytes_per_ns,
             depth_ns,
-            // Before the epoch there was nothing: a young clock starts with less than the burst.
-            empty_ns: now.as_nanos().saturating_sub(depth_ns),
+            empty_ns: ns(now).saturating_sub(depth_ns),
         }
     }
 
@@ -35,27 +35,29 @@ impl Bucket {
     pub(super) fn set_rate(&mut self, now: Instant, rate: Rate, burst_bytes: u64) {
         let bytes = self.bytes(now).min(burst_bytes);
         let mut changed = Self::new(now, rate, burst_bytes);
-        let filled_ns = (bytes as f64 * changed.ns_per_byte) as u64;
-        changed.empty_ns = now.as_nanos().saturating_sub(filled_ns);
+        let filled_ns = (bytes as f64 * changed.ns_per_byte) as i64;
+        changed.empty_ns = ns(now).saturating_sub(filled_ns);
         *self = changed;
     }
 
     /// Bytes in it.
     pub(super) fn bytes(&self, now: Instant) -> u64 {
-        let filled_ns = now
-            .as_nanos()
+        let filled_ns = ns(now)
             .saturating_sub(self.empty_ns)
-            .min(self.depth_ns);
+            .clamp(0, self.depth_ns);
         (filled_ns as f64 * self.bytes_per_ns) as u64
     }
 
     /// Takes what [`Self::bytes`] said is in it, or less.
     pub(super) fn take(&mut self, now: Instant, bytes: u64) {
-        let from_ns = self
-            .empty_ns
-            .max(now.as_nanos().saturating_sub(self.depth_ns));
-        self.empty_ns = from_ns + (bytes as f64 * self.ns_per_byte).ceil() as u64;
+        let from_ns = self.empty_ns.max(ns(now).saturating_sub(self.depth_ns));
+        let taken_ns = (bytes as f64 * self.ns_per_byte).ceil() as i64;
+        self.empty_ns = from_ns.saturating_add(taken_ns);
     }
+}
+
+fn ns(now: Instant) -> i64 {
+    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -74,6 +76,12 @@ mod tests {
         let later = Instant::from_millis(1005);
         assert_eq!(bucket.bytes(later), 5_000);
         assert_eq!(bucket.bytes(Instant::from_secs(9)), 10_000);
+    }
+
+    #[test]
+    fn a_bucket_is_full_when_the_clock_begins() {
+        let bucket = Bucket::new(Instant::EPOCH, Rate::from_kbps(64), 65_536);
+        assert_eq!(bucket.bytes(Instant::EPOCH), 65_536);
     }
 
     #[test]

@@ -36,7 +36,8 @@ pub struct Via {
 /// A way to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainSpec {
-    /// The number that the circuits get at their relays.
+    /// The number that the circuits get at their relays: one not used for another way, not even one that is
+    /// broken, because a relay that was lost may still have its circuit.
     pub circuit: CircuitId,
     /// The node that opens it.
     pub source: NodeId,

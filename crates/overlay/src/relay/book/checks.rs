@@ -105,6 +105,8 @@ fn seen_ips(seen: &[SocketAddr]) -> Result<Box<[IpAddr]>, Refusal> {
             ips.push(ip);
         }
     }
+    // Sessions list their channels in any order; a repeated request is to be recognised.
+    ips.sort_unstable();
     Ok(ips.into())
 }
 
