@@ -22,6 +22,8 @@
 //! | [`verb`] | congestion controllers on radio channels |
 //! | [`telemedicine`] | an ambulance's streams over six cellular paths, by scheduling algorithm |
 //! | [`coupling`] | channels that share a bottleneck |
+//! | [`probe_design`] | estimation error against probe budget |
+//! | [`quickest`] | predicted against measured finishing times over an overlay |
 //! | [`mod@recording`], [`corpus`] | recorded paths, and which of them a run uses |
 //! | [`output`] | CSV, plots, and the page of `lab report` |
 //! | [`parallel`] | independent parts on all cores |
@@ -48,6 +50,8 @@ pub mod parallel;
 pub mod path_choice;
 pub mod path_sets;
 pub mod prediction;
+pub mod probe_design;
+pub mod quickest;
 pub mod recording;
 pub mod regression;
 mod series;
@@ -89,4 +93,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
     coupling::EXPERIMENT,
     daemons::TABLE1,
     daemons::FIG6,
+    quickest::EXPERIMENT,
+    probe_design::EXPERIMENT,
 ];

@@ -10,20 +10,20 @@ use anabranch_link::{
 };
 
 /// A packet of a message, headers included.
-pub(super) const PACKET_BYTES: u64 = 1500;
+pub(crate) const PACKET_BYTES: u64 = 1500;
 
 /// A link to probe.
 #[derive(Clone, Debug)]
-pub(super) struct Case {
-    pub(super) name: &'static str,
-    pub(super) config: Config,
-    pub(super) rate: Rate,
-    pub(super) delay: Duration,
-    pub(super) cross: Option<Traffic>,
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) config: Config,
+    pub(crate) rate: Rate,
+    pub(crate) delay: Duration,
+    pub(crate) cross: Option<Traffic>,
 }
 
 impl Case {
-    fn new(name: &'static str, rate: Rate, delay: Duration) -> Self {
+    pub(crate) fn new(name: &'static str, rate: Rate, delay: Duration) -> Self {
         Self {
             name,
             config: Config {
@@ -40,19 +40,19 @@ impl Case {
     }
 
     /// Whether the truth is what was configured.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.cross.is_none() && self.config.jitter == Jitter::None
     }
 
     /// The same without losses.
-    pub(super) fn lossless(&self) -> Self {
+    pub(crate) fn lossless(&self) -> Self {
         let mut case = self.clone();
         case.config.loss = Loss::None;
         case
     }
 
     /// Ten sizes, from two packets to what takes half a second.
-    pub(super) fn sizes(&self) -> [u64; 10] {
+    pub(crate) fn sizes(&self) -> [u64; 10] {
         let largest = (self.rate.as_bytes_per_s() / 2.0) as u64;
         std::array::from_fn(|step| {
             let packets = (largest * (step as u64 + 1) / 10).div_ceil(PACKET_BYTES);
@@ -62,7 +62,7 @@ impl Case {
 }
 
 /// The simulated links.
-pub(super) fn all() -> Vec<Case> {
+pub(crate) fn all() -> Vec<Case> {
     let ms = Duration::from_millis;
     let quiet = Case::new("quiet", Rate::from_mbps(100), ms(5));
     let mut figure2 = Case::new("figure2", Rate::from_mbps(1), ms(35));
@@ -85,17 +85,17 @@ pub(super) fn all() -> Vec<Case> {
 }
 
 /// A link with what others send over it.
-pub(super) struct Probed {
+pub(crate) struct Probed {
     link: Link,
     cross: Option<std::iter::Peekable<Source>>,
     rate: Rate,
     round_trip: Duration,
     /// When the next message may begin.
-    pub(super) now: Instant,
+    pub(crate) now: Instant,
 }
 
 impl Probed {
-    pub(super) fn new(case: &Case, seed: Seed) -> Result<Self, ConfigError> {
+    pub(crate) fn new(case: &Case, seed: Seed) -> Result<Self, ConfigError> {
         let cross = match &case.cross {
             Some(traffic) => {
                 let source = Source::new(traffic, Instant::EPOCH, seed.child("cross"))?;
@@ -113,7 +113,7 @@ impl Probed {
     }
 
     /// Sends a message; its delay to the arrival of its last packet.
-    pub(super) fn message(&mut self, bytes: u64) -> Duration {
+    pub(crate) fn message(&mut self, bytes: u64) -> Duration {
         let begin = self.now;
         let mut arrived = begin;
         let mut lost = Vec::new();

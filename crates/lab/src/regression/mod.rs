@@ -1,6 +1,6 @@
 #![doc = include_str!("plan.md")]
 
-mod links;
+pub(crate) mod links;
 mod live;
 
 use std::time::Duration;

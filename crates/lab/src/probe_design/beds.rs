@@ -1,0 +1,168 @@
+//! Links to probe: on paper, and in the link model.
+
+use std::time::Duration;
+
+use anabranch_base::{Random, Rate, Seed};
+use anabranch_link::traffic::{ParetoOnOff, Sizes, Traffic};
+use anabranch_route::design;
+use anabranch_stats::regression::LineFit;
+
+use crate::regression::links::{Case, PACKET_BYTES, Probed};
+
+/// Links that leave a node, about.
+const LINKS: usize = 12;
+/// Sizes of probes on each link.
+const SIZES: usize = 5;
+/// What the largest takes.
+const LONGEST: Duration = Duration::from_millis(250);
+/// Mean pause between messages on a link.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Messages of every size from which the truth of a link with others on it is taken.
+const TRUTH: usize = 400;
+
+/// What is true of a link.
+#[derive(Debug, Clone)]
+pub(super) struct Truth {
+    pub(super) rate: Rate,
+    pub(super) intercept_s: f64,
+    pub(super) slope_s_per_byte: f64,
+    /// Standard deviation of a delay around the line.
+    pub(super) noise_s: f64,
+    pub(super) sizes: Vec<u64>,
+}
+
+/// Which links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Delays are lines with normal errors; rates of 1 to 100 Mbit/s, errors of 0.5 to 20 ms.
+    Unequal,
+    /// All of 10 Mbit/s, with errors of 3 ms: control.
+    Equal,
+    /// The link model, 1 to 100 Mbit/s with Pareto on–off traffic of up to 60 % of it.
+    Busy,
+}
+
+pub(super) const KINDS: [(&str, Kind); 3] = [
+    ("unequal", Kind::Unequal),
+    ("equal", Kind::Equal),
+    ("busy", Kind::Busy),
+];
+
+/// The links of one trial.
+pub(super) struct Bed {
+    pub(super) truth: Vec<Truth>,
+    /// Of a busy one.
+    cases: Vec<Case>,
+}
+
+/// Geometric between two values.
+fn between(random: &mut Random, least: f64, most: f64) -> f64 {
+    least * (most / least).powf(random.unit())
+}
+
+impl Bed {
+    /// Draws links. The same seed gives the same.
+    pub(super) fn draw(kind: Kind, seed: Seed) -> Self {
+        let mut random = seed.stream("links");
+        let mut bed = Self {
+            truth: Vec::new(),
+            cases: Vec::new(),
+        };
+        for number in 0..LINKS {
+            let mbps = match kind {
+                Kind::Equal => 10.0,
+                Kind::Unequal | Kind::Busy => between(&mut random, 1.0, 100.0),
+            };
+            let noise_s = match kind {
+                Kind::Equal => 3e-3,
+                Kind::Unequal | Kind::Busy => between(&mut random, 5e-4, 2e-2),
+            };
+            let rate = Rate::from_kbps((mbps * 1e3) as u64);
+            let delay = Duration::from_millis(random.between(5, 50));
+            let load = random.uniform(0.0, 0.6);
+            let packets = |bytes: u64| bytes.next_multiple_of(PACKET_BYTES);
+            let sizes = design::sizes(SIZES, PACKET_BYTES, rate, LONGEST);
+            let mut truth = Truth {
+                rate,
+                intercept_s: delay.as_secs_f64(),
+                slope_s_per_byte: 1.0 / rate.as_bytes_per_s(),
+                noise_s,
+                sizes: sizes.into_iter().map(packets).collect(),
+            };
+            if kind == Kind::Busy {
+                let mut case = Case::new("busy", rate, delay);
+                case.cross = Some(Traffic::ParetoOnOff(ParetoOnOff {
+                    sources: 8,
+                    peak: rate * (load / 4.0),
+                    on_mean: Duration::from_millis(200),
+                    off_mean: Duration::from_millis(200),
+                    shape: 1.5,
+                    sizes: Sizes::Fixed(1_000),
+                }));
+                truth.learn(&case, seed.child(&format!("truth {number}")));
+                bed.cases.push(case);
+            }
+            bed.truth.push(truth);
+        }
+        bed
+    }
+
+    /// What measures the delays of one run.
+    pub(super) fn probes(&self, seed: Seed) -> Probes<'_> {
+        let links = self.cases.iter().zip(0..).map(|(case, number)| {
+            let seed = seed.child(&format!("link {number}"));
+            Probed::new(case, seed).expect("what is drawn is in range")
+        });
+        Probes {
+            bed: self,
+            links: links.collect(),
+            random: seed.stream("delays"),
+        }
+    }
+}
+
+impl Truth {
+    /// The line through very many messages.
+    fn learn(&mut self, case: &Case, seed: Seed) {
+        let mut random = seed.stream("pauses");
+        let mut link = Probed::new(case, seed).expect("what is drawn is in range");
+        let mut fit = LineFit::new(f64::INFINITY).expect("a memory of any length");
+        for _ in 0..TRUTH {
+            for &bytes in &self.sizes {
+                link.now += PAUSE.mul_f64(random.exponential(1.0));
+                let delay_s = link.message(bytes).as_secs_f64();
+                fit.observe(bytes as f64, delay_s)
+                    .expect("delays are finite");
+            }
+        }
+        let (line, scatter) = (fit.line(), fit.scatter());
+        let (line, scatter) = (line.expect("many"), scatter.expect("many"));
+        self.intercept_s = line.intercept;
+        self.slope_s_per_byte = line.slope;
+        self.noise_s = scatter.deviation;
+    }
+
+    /// The delay of a message, on average.
+    pub(super) fn delay_s(&self, bytes: u64) -> f64 {
+        self.intercept_s + self.slope_s_per_byte * bytes as f64
+    }
+}
+
+/// Delays of one run.
+pub(super) struct Probes<'a> {
+    bed: &'a Bed,
+    links: Vec<Probed>,
+    random: Random,
+}
+
+impl Probes<'_> {
+    /// Sends a message; its delay in seconds.
+    pub(super) fn message(&mut self, link: usize, bytes: u64) -> f64 {
+        if let Some(probed) = self.links.get_mut(link) {
+            probed.now += PAUSE.mul_f64(self.random.exponential(1.0));
+            return probed.message(bytes).as_secs_f64();
+        }
+        let truth = &self.bed.truth[link];
+        truth.delay_s(bytes) + self.random.normal(0.0, truth.noise_s)
+    }
+}

@@ -1,0 +1,230 @@
+//! Many overlays on paper: how near to the earliest possible end the chosen paths come.
+
+use std::time::Duration;
+
+use anabranch_base::{Rate, Seed};
+use anabranch_route::{
+    Graph, NodeIndex, Path, flow,
+    multiple::{self, Choice, Wanted},
+    partition::{Leg, finish},
+    quickest::{Finder, Limits, Query},
+};
+use serde_json::json;
+
+use super::overlay::{self, SINK, SOURCE};
+use crate::{Options, Row, parallel};
+
+pub(super) const NODES: [u32; 6] = [3, 4, 5, 8, 12, 20];
+pub(super) const SIZES: [u64; 4] = [100_000, 1_000_000, 10_000_000, 100_000_000];
+const OVERLAYS: u64 = 200;
+/// Largest overlays of which all paths are tried, and how many at a time.
+const BRUTE_NODES: u32 = 5;
+const BRUTE_PATHS: usize = 3;
+
+/// How paths are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The link from source to sink.
+    Direct,
+    /// Up to so many paths.
+    Paths(usize, Choice),
+    /// The best of all sequences of up to three paths, each taking all that those before it leave.
+    Brute,
+}
+
+pub(super) const WAYS: [(&str, Way); 9] = [
+    ("direct", Way::Direct),
+    ("quickest", Way::Paths(1, Choice::Joint)),
+    ("published_2", Way::Paths(2, Choice::Published)),
+    ("joint_2", Way::Paths(2, Choice::Joint)),
+    ("published_4", Way::Paths(4, Choice::Published)),
+    ("joint_4", Way::Paths(4, Choice::Joint)),
+    ("published_all", Way::Paths(99, Choice::Published)),
+    ("joint_all", Way::Paths(99, Choice::Joint)),
+    ("brute_force_3", Way::Brute),
+];
+
+/// A message from the source to the sink, over anything.
+pub(super) fn message(bytes: u64) -> Query<'static> {
+    Query {
+        from: SOURCE,
+        to: SINK,
+        bytes,
+        limits: Limits::default(),
+    }
+}
+
+/// The paths of a message, chosen in this way.
+pub(super) fn paths(graph: &Graph, bytes: u64, most: usize, choice: Choice) -> Vec<Path> {
+    let wanted = Wanted {
+        paths_max: most,
+        choice,
+        ..Wanted::default()
+    };
+    multiple::paths(&mut Finder::new(), graph, &message(bytes), &wanted)
+}
+
+/// When a message is there over these paths.
+pub(super) fn end(paths: &[Path], bytes: u64) -> Option<Duration> {
+    let legs: Vec<Leg> = paths.iter().map(Leg::from).collect();
+    finish(&legs, bytes)
+}
+
+fn end_of(way: Way, graph: &Graph, bytes: u64) -> Option<Duration> {
+    match way {
+        Way::Direct => {
+            let direct = graph.find(SOURCE, SINK)?;
+            end(&[graph.path(&[direct])], bytes)
+        }
+        Way::Paths(most, choice) => end(&paths(graph, bytes, most, choice), bytes),
+        Way::Brute => brute(graph, bytes),
+    }
+}
+
+/// The earliest end of all sequences of up to [`BRUTE_PATHS`] simple paths.
+fn brute(graph: &Graph, bytes: u64) -> Option<Duration> {
+    if graph.nodes() > BRUTE_NODES as usize {
+        return None;
+    }
+    let mut all = Vec::new();
+    simple(graph, SOURCE, &mut Vec::new(), &mut all);
+    let left: Vec<u64> = graph
+        .links()
+        .iter()
+        .map(|link| link.estimate.bandwidth.as_bps())
+        .collect();
+    let mut best = None;
+    extend(&all, &left, &mut Vec::new(), bytes, &mut best);
+    best
+}
+
+fn simple(
+    graph: &Graph,
+    node: NodeIndex,
+    way: &mut Vec<anabranch_route::LinkIndex>,
+    all: &mut Vec<Path>,
+) {
+    if node == SINK {
+        all.push(graph.path(way));
+        return;
+    }
+    for link in graph.links_from(node) {
+        let next = graph.link(link).to;
+        if next != SOURCE && way.iter().all(|&before| graph.link(before).to != next) {
+            way.push(link);
+            simple(graph, next, way, all);
+            way.pop();
+        }
+    }
+}
+
+fn extend(
+    all: &[Path],
+    left: &[u64],
+    chosen: &mut Vec<Leg>,
+    bytes: u64,
+    best: &mut Option<Duration>,
+) {
+    for path in all {
+        let bps = path.links.iter().map(|link| left[link.at()]).min();
+        let Some(bps) = bps.filter(|&bps| bps > 0) else {
+            continue;
+        };
+        chosen.push(Leg {
+            bandwidth: Rate::from_bps(bps),
+            delay_min: path.delay_min,
+        });
+        if let Some(end) = finish(chosen, bytes)
+            && best.is_none_or(|best| end < best)
+        {
+            *best = Some(end);
+        }
+        if chosen.len() < BRUTE_PATHS {
+            let mut left = left.to_vec();
+            for link in &path.links {
+                left[link.at()] -= bps;
+            }
+            extend(all, &left, chosen, bytes, best);
+        }
+        chosen.pop();
+    }
+}
+
+/// The earliest end, and the part of it that each way reaches: 1 is the optimum.
+fn fractions(seed: Seed, nodes: u32, bytes: u64) -> Option<[Option<f64>; WAYS.len()]> {
+    let wires = overlay::draw(seed, nodes);
+    let graph = overlay::graph(nodes, &wires, &overlay::truth(&wires));
+    let best = flow::quickest(&graph, &message(bytes))?
+        .finish
+        .as_secs_f64();
+    Some(WAYS.map(|(_, way)| Some(best / end_of(way, &graph, bytes)?.as_secs_f64())))
+}
+
+/// A row for each number of nodes, size and way.
+pub(super) fn rows(options: &Options<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for nodes in NODES {
+        let name = format!("fluid {nodes} nodes");
+        if !options.wants(&name) {
+            continue;
+        }
+        for bytes in SIZES {
+            let seed = options.seed.child(&name);
+            let numbers: Vec<u64> = (0..OVERLAYS).collect();
+            let found = parallel::map(&numbers, |number| {
+                fractions(seed.child(&number.to_string()), nodes, bytes)
+            });
+            for ((way, _), at) in WAYS.into_iter().zip(0..) {
+                let reached = found.iter().filter_map(|found| found.as_ref()?[at]);
+                let mut reached: Vec<f64> = reached.collect();
+                if reached.is_empty() {
+                    continue;
+                }
+                reached.sort_by(f64::total_cmp);
+                let quantile = |q: f64| reached[((reached.len() - 1) as f64 * q).round() as usize];
+                let near = reached.iter().filter(|&&fraction| fraction >= 0.97).count();
+                let mut row = Row::new();
+                row.insert("kind".into(), json!("fluid"));
+                row.insert("nodes".into(), json!(nodes));
+                row.insert("bytes".into(), json!(bytes));
+                row.insert("way".into(), json!(way));
+                row.insert("overlays".into(), json!(reached.len()));
+                row.insert("of_optimum_median".into(), super::rounded(quantile(0.5)));
+                row.insert("of_optimum_p10".into(), super::rounded(quantile(0.1)));
+                row.insert("of_optimum_worst".into(), super::rounded(reached[0]));
+                let near = near as f64 / reached.len() as f64;
+                row.insert("near_optimum_fraction".into(), super::rounded(near));
+                rows.push(row);
+            }
+        }
+        (options.progress)(&format!("{name}: {OVERLAYS} overlays"));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_beats_the_flow_and_brute_force_is_no_worse_than_greedy() {
+        let at = |name: &str| {
+            WAYS.iter()
+                .position(|(way, _)| *way == name)
+                .expect("there")
+        };
+        for number in 0..40 {
+            for (nodes, bytes) in [(3, 1_000_000), (4, 100_000), (5, 10_000_000)] {
+                let found = fractions(Seed(number), nodes, bytes).expect("connected");
+                assert!(
+                    found
+                        .iter()
+                        .flatten()
+                        .all(|&fraction| fraction <= 1.0 + 1e-6)
+                );
+                let [brute, greedy] = ["brute_force_3", "joint_2"].map(|name| found[at(name)]);
+                assert!(brute.expect("small") >= greedy.expect("connected") - 1e-9);
+            }
+        }
+    }
+}
