@@ -15,7 +15,7 @@ const ORIGIN_MOST: f64 = 3.0;
 const ORIGIN_FACTOR: f64 = 0.25;
 /// A link's factor returns to 1 with this time constant.
 const LINK_MEMORY: Duration = Duration::from_secs(120);
-const FACTOR_MIN: f64 = 0.02;
+const FACTOR_MIN: f64 = 0.001;
 /// Longest time that what failed is left out.
 const PENALTY_MAX: Duration = Duration::from_secs(600);
 /// Links and ways remembered; the one that is over first makes room.

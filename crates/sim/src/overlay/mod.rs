@@ -10,10 +10,12 @@
 //! |---|---|
 //! | `mod` | [`Agents`]: the event queue, nodes that start, crash and leave, partitions |
 //! | [`carry`] | traffic over the ways that agents choose |
+//! | [`host`] | an agent over the real engine |
 //! | [`check`] | what must hold when all is quiet |
 
 pub mod carry;
 pub mod check;
+pub mod host;
 
 use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap},

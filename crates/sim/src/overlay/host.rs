@@ -1,0 +1,499 @@
+//! An agent over the real engine.
+//!
+//! A [`Host`] does what a node's host does: sessions between members, the agent's messages on an unreliable stream
+//! ("overlay"), test messages on a reliable one ("probe"), and a transfer that uses a channel for each way that the
+//! agent gives. The ways themselves ("circuits") are routes that the scenario has laid
+//! ([`World::add_route`](crate::World::add_route)); opening one is dialling it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anabranch_base::{ChannelId, Instant, NodeId, Rate, SessionId, StreamId};
+use anabranch_overlay::{Agent, Event as Told, Output, Sample};
+use anabranch_session::{Event, Link, SendError, StreamSpec};
+use bytes::Bytes;
+
+use crate::{
+    app::{App, Context},
+    apps::{make_adu, read_adu},
+};
+
+const OVERLAY: &str = "overlay";
+const PROBE: &str = "probe";
+const DATA: &str = "data";
+/// How often the agent is told what ways carry.
+const REPORT: Duration = Duration::from_secs(1);
+/// How often routes are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+const ADU_BYTES: usize = 64 << 10;
+
+/// A way to a node: its relays, in order.
+pub type Way = (NodeId, Vec<NodeId>);
+
+/// What a host carried, at a report.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// When.
+    pub at: Instant,
+    /// Confirmed by the peer since the last report, by way.
+    pub rates: Vec<(Vec<NodeId>, Rate)>,
+}
+
+struct Transfer {
+    to: NodeId,
+    session: Option<SessionId>,
+    stream: Option<StreamId>,
+    bytes: u64,
+    handed: u64,
+    is_delivered: bool,
+    /// Ways in use, the direct one always.
+    open: Vec<Vec<NodeId>>,
+    channels: BTreeMap<ChannelId, Vec<NodeId>>,
+    acked: BTreeMap<ChannelId, u64>,
+    reported_at: Instant,
+}
+
+/// A node of the overlay over the real engine.
+pub struct Host {
+    /// The agent, to look at.
+    pub agent: Agent,
+    /// What the agent told, and when.
+    pub told: Vec<(Instant, Told)>,
+    /// What the transfer carried, every second.
+    pub reports: Vec<Report>,
+    /// Numbers of the ADUs of transfers to this node, in the order of arrival, with the time.
+    pub received: Vec<(Instant, u64)>,
+    /// ADUs whose bytes are not what was sent.
+    pub corrupt: u64,
+    /// Bytes of the agent's messages.
+    pub message_bytes: u64,
+    /// The agent's messages.
+    pub messages: u64,
+    /// Ways that can be opened; the direct ones too.
+    ways: BTreeMap<Way, Link>,
+    dialled: BTreeMap<SessionId, NodeId>,
+    /// Sessions of the overlay that are up; the first is used.
+    sessions: BTreeMap<NodeId, Vec<SessionId>>,
+    peers: BTreeMap<SessionId, NodeId>,
+    streams: BTreeMap<(SessionId, &'static str), StreamId>,
+    labels: BTreeMap<(SessionId, StreamId), String>,
+    /// Test messages under way: by ADU, the agent's number.
+    probes: BTreeMap<(SessionId, u64), u64>,
+    transfer: Option<Transfer>,
+    next_look: Instant,
+}
+
+impl Host {
+    /// A host of `agent`; `ways` are the routes that were laid from this node.
+    pub fn new(agent: Agent, ways: impl IntoIterator<Item = (Way, Link)>) -> Self {
+        Self {
+            agent,
+            told: Vec::new(),
+            reports: Vec::new(),
+            received: Vec::new(),
+            corrupt: 0,
+            message_bytes: 0,
+            messages: 0,
+            ways: ways.into_iter().collect(),
+            dialled: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            probes: BTreeMap::new(),
+            transfer: None,
+            next_look: Instant::EPOCH,
+        }
+    }
+
+    /// Adds ways that were laid later.
+    pub fn add_ways(&mut self, ways: impl IntoIterator<Item = (Way, Link)>) {
+        self.ways.extend(ways);
+    }
+
+    /// Begins to send `bytes` to `to`, on the direct way first and then on what the agent gives.
+    ///
+    /// # Panics
+    /// There is no direct way to `to`, or it is no member: a mistake of the scenario.
+    pub fn send(&mut self, context: &mut Context<'_>, to: NodeId, bytes: u64) {
+        let now = context.now();
+        self.agent.want(to, bytes, now).expect("a member");
+        let direct = self.ways[&(to, Vec::new())];
+        let session = context.connect(to, vec![direct]);
+        self.transfer = Some(Transfer {
+            to,
+            session: Some(session),
+            stream: None,
+            bytes,
+            handed: 0,
+            is_delivered: false,
+            open: vec![Vec::new()],
+            channels: BTreeMap::new(),
+            acked: BTreeMap::new(),
+            reported_at: now,
+        });
+        self.work(context);
+    }
+
+    /// Whether the transfer is complete at its receiver.
+    pub fn is_delivered(&self) -> bool {
+        self.transfer
+            .as_ref()
+            .is_some_and(|transfer| transfer.is_delivered)
+    }
+
+    /// Ways that the transfer uses, the direct one first.
+    pub fn open_ways(&self) -> Vec<Vec<NodeId>> {
+        self.transfer
+            .as_ref()
+            .map_or_else(Vec::new, |transfer| transfer.open.clone())
+    }
+
+    /// ADUs of a transfer of so many bytes.
+    pub const fn adus(bytes: u64) -> u64 {
+        bytes.div_ceil(ADU_BYTES as u64)
+    }
+
+    /// Does what the agent asks for, and what the transfer needs.
+    fn work(&mut self, context: &mut Context<'_>) {
+        let now = context.now();
+        while let Some(output) = self.agent.poll_output() {
+            match output {
+                Output::Connect(peer) => self.connect(context, peer),
+                Output::Disconnect(peer) => self.disconnect(context, &peer),
+                Output::Send { to, bytes } => {
+                    self.messages += 1;
+                    self.message_bytes += bytes.len() as u64;
+                    self.send_on(context, &to, OVERLAY, Bytes::from(bytes));
+                }
+                Output::Probe { to, id, bytes } => {
+                    let body = Bytes::from(vec![0; bytes as usize]);
+                    match self.send_on(context, &to, PROBE, body) {
+                        Some(key) => {
+                            self.probes.insert(key, id);
+                        }
+                        None => self.agent.handle_probe(&to, id, None, now),
+                    }
+                }
+                Output::Event(event) => self.told.push((now, event)),
+                _ => {}
+            }
+        }
+        self.feed(context);
+    }
+
+    fn connect(&mut self, context: &mut Context<'_>, peer: NodeId) {
+        let now = context.now();
+        let is_up = self
+            .sessions
+            .get(&peer)
+            .is_some_and(|sessions| !sessions.is_empty());
+        match self.ways.get(&(peer, Vec::new())) {
+            _ if is_up => self.agent.handle_session(&peer, true, now),
+            Some(&link) => {
+                let session = context.connect(peer, vec![link]);
+                self.dialled.insert(session, peer);
+            }
+            None => self.agent.handle_session(&peer, false, now),
+        }
+    }
+
+    /// Closes the sessions that this node dialled; those of the peer are the peer's.
+    fn disconnect(&mut self, context: &mut Context<'_>, peer: &NodeId) {
+        let now = context.now();
+        for session in self.sessions.get(peer).cloned().unwrap_or_default() {
+            if self.dialled.contains_key(&session) {
+                context.engine().close(now, session, 0, "not needed");
+                self.forget(session);
+            }
+        }
+    }
+
+    fn forget(&mut self, session: SessionId) -> Option<NodeId> {
+        self.dialled.remove(&session);
+        self.streams.retain(|(of, _), _| *of != session);
+        self.labels.retain(|(of, _), _| *of != session);
+        self.probes.retain(|(of, _), _| *of != session);
+        let peer = self.peers.remove(&session)?;
+        if let Some(sessions) = self.sessions.get_mut(&peer) {
+            sessions.retain(|known| *known != session);
+        }
+        Some(peer)
+    }
+
+    fn send_on(
+        &mut self,
+        context: &mut Context<'_>,
+        to: &NodeId,
+        label: &'static str,
+        body: Bytes,
+    ) -> Option<(SessionId, u64)> {
+        let session = *self.sessions.get(to)?.first()?;
+        let stream = match self.streams.get(&(session, label)) {
+            Some(&stream) => stream,
+            None => {
+                let spec = match label {
+                    OVERLAY => StreamSpec {
+                        reliable: false,
+                        ..StreamSpec::live(OVERLAY, Duration::from_secs(5))
+                    },
+                    _ => StreamSpec {
+                        notify: true,
+                        ..StreamSpec::bulk(PROBE)
+                    },
+                };
+                let stream = context.open(session, spec).ok()?;
+                self.streams.insert((session, label), stream);
+                stream
+            }
+        };
+        let adu = context.send(session, stream, body).ok()?;
+        Some((session, adu))
+    }
+
+    /// Hands the transfer's data over as far as it goes.
+    fn feed(&mut self, context: &mut Context<'_>) {
+        let now = context.now();
+        let Some(transfer) = &mut self.transfer else {
+            return;
+        };
+        let (Some(session), Some(stream)) = (transfer.session, transfer.stream) else {
+            return;
+        };
+        while transfer.handed < Self::adus(transfer.bytes) {
+            let adu = make_adu(now, transfer.handed, ADU_BYTES);
+            match context.send(session, stream, adu) {
+                Ok(_) => transfer.handed += 1,
+                Err(SendError::Full(_)) => return,
+                Err(_) => return,
+            }
+        }
+        context.finish(session, stream);
+    }
+
+    /// Opens and closes channels so that they are those of the agent's routes and the direct one.
+    fn follow_routes(&mut self, context: &mut Context<'_>) {
+        let now = context.now();
+        let Some(transfer) = &mut self.transfer else {
+            return;
+        };
+        let Some(session) = transfer.session.filter(|_| !transfer.is_delivered) else {
+            return;
+        };
+        let Some(routes) = self.agent.routes(&transfer.to, now) else {
+            return;
+        };
+        let mut wanted = vec![Vec::new()];
+        wanted.extend(
+            routes
+                .ways
+                .into_iter()
+                .map(|way| way.relays)
+                .filter(|way| !way.is_empty()),
+        );
+        wanted.retain(|way| self.ways.contains_key(&(transfer.to, way.clone())));
+        for way in wanted.iter().filter(|way| !transfer.open.contains(way)) {
+            let link = self.ways[&(transfer.to, way.clone())];
+            context.engine().add_link(now, session, link);
+        }
+        for way in transfer.open.iter().filter(|way| !wanted.contains(way)) {
+            let link = self.ways[&(transfer.to, way.clone())];
+            context.engine().remove_link(now, session, &link);
+        }
+        transfer.open = wanted;
+    }
+
+    /// Tells the agent what ways carried since the last time.
+    fn report(&mut self, context: &mut Context<'_>) {
+        let now = context.now();
+        let Some(transfer) = &mut self.transfer else {
+            return;
+        };
+        let Some(session) = transfer.session else {
+            return;
+        };
+        let window = now.since(transfer.reported_at);
+        if window < REPORT {
+            return;
+        }
+        transfer.reported_at = now;
+        let is_backlogged = transfer.handed < Self::adus(transfer.bytes);
+        let mut rates = Vec::new();
+        for channel in context.engine().channel_stats(session) {
+            let Some(way) = transfer.channels.get(&channel.channel) else {
+                continue;
+            };
+            let before = transfer
+                .acked
+                .insert(channel.channel, channel.stats.bytes_acked);
+            // Of a channel that opened in between, or is silent, there is nothing to tell.
+            let Some(before) = before.filter(|&before| before < channel.stats.bytes_acked) else {
+                continue;
+            };
+            let rate = Rate::from_bytes_per(channel.stats.bytes_acked - before, window);
+            rates.push((way.clone(), rate, channel.stats.rtt_min));
+        }
+        let to = transfer.to;
+        for (way, rate, round_trip) in &rates {
+            if way.is_empty() {
+                let sample = Sample {
+                    rate: *rate,
+                    window,
+                    is_limited: is_backlogged,
+                    round_trip_min: Some(*round_trip).filter(|time| !time.is_zero()),
+                };
+                self.agent.handle_sample(&to, sample, now);
+            } else if is_backlogged {
+                self.agent.handle_way_rate(&to, way, *rate, now);
+            }
+        }
+        let rates = rates
+            .into_iter()
+            .map(|(way, rate, _)| (way, rate))
+            .collect();
+        self.reports.push(Report { at: now, rates });
+    }
+
+    fn read(&mut self, context: &mut Context<'_>, session: SessionId, stream: StreamId) {
+        let now = context.now();
+        let label = self
+            .labels
+            .get(&(session, stream))
+            .cloned()
+            .unwrap_or_default();
+        while let Some(adu) = context.receive(session, stream) {
+            match (label.as_str(), self.peers.get(&session)) {
+                (OVERLAY, Some(&peer)) => self.agent.handle_message(&peer, &adu.data, now),
+                (DATA, _) => match read_adu(&adu.data) {
+                    Some((_, number)) => self.received.push((now, number)),
+                    None => self.corrupt += 1,
+                },
+                _ => {}
+            }
+        }
+    }
+
+    fn way_failed(&mut self, channel: ChannelId, now: Instant) {
+        let Some(transfer) = &self.transfer else {
+            return;
+        };
+        if let Some(way) = transfer.channels.get(&channel) {
+            let (to, way) = (transfer.to, way.clone());
+            self.agent.handle_way_failed(&to, &way, now);
+        }
+    }
+
+    fn is_transfer(&self, session: SessionId) -> bool {
+        self.transfer
+            .as_ref()
+            .is_some_and(|transfer| transfer.session == Some(session))
+    }
+
+    fn session_up(&mut self, session: SessionId, peer: NodeId, now: Instant) {
+        let sessions = self.sessions.entry(peer).or_default();
+        if !sessions.contains(&session) {
+            sessions.push(session);
+            self.agent.handle_session(&peer, true, now);
+        }
+    }
+}
+
+impl App for Host {
+    fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
+        let now = context.now();
+        match event {
+            Event::Connected { session, peer, .. } => {
+                self.peers.insert(session, peer);
+                if self.dialled.contains_key(&session) {
+                    self.session_up(session, peer, now);
+                } else if self.is_transfer(session) {
+                    let stream = context.open(session, StreamSpec::bulk(DATA)).ok();
+                    if let Some(transfer) = &mut self.transfer {
+                        transfer.stream = stream;
+                    }
+                }
+            }
+            Event::Closed { session, .. } => {
+                let was_dialled = self.dialled.get(&session).copied();
+                let peer = self.forget(session).or(was_dialled);
+                if self.is_transfer(session) {
+                    if let Some(transfer) = &mut self.transfer {
+                        transfer.session = None;
+                    }
+                } else if let Some(peer) = peer {
+                    let is_left = self
+                        .sessions
+                        .get(&peer)
+                        .is_some_and(|left| !left.is_empty());
+                    if !is_left {
+                        self.agent.handle_session(&peer, false, now);
+                    }
+                }
+            }
+            Event::StreamOpened {
+                session,
+                stream,
+                spec,
+            } => {
+                // What the peer opened is a session of the overlay as soon as the overlay speaks on it.
+                let is_overlay = spec.label == OVERLAY || spec.label == PROBE;
+                if let Some(&peer) = self.peers.get(&session).filter(|_| is_overlay) {
+                    self.session_up(session, peer, now);
+                }
+                self.labels.insert((session, stream), spec.label);
+            }
+            Event::Readable { session, stream } => self.read(context, session, stream),
+            Event::Acked {
+                session, adu, rtt, ..
+            } => {
+                if let Some(id) = self.probes.remove(&(session, adu))
+                    && let Some(&peer) = self.peers.get(&session)
+                {
+                    self.agent.handle_probe(&peer, id, Some(rtt), now);
+                }
+            }
+            Event::ChannelUp {
+                session,
+                channel,
+                socket,
+                remote,
+            } if self.is_transfer(session) => {
+                let link = Link { socket, remote };
+                let way = self.ways.iter().find(|(_, known)| **known == link);
+                if let Some((((_, relays), _), transfer)) = way.zip(self.transfer.as_mut()) {
+                    transfer.channels.insert(channel, relays.clone());
+                }
+            }
+            Event::ChannelSuspected { session, channel }
+            | Event::ChannelClosed {
+                session, channel, ..
+            } if self.is_transfer(session) => {
+                self.way_failed(channel, now);
+                self.follow_routes(context);
+            }
+            Event::Delivered { session, .. } if self.is_transfer(session) => {
+                if let Some(transfer) = &mut self.transfer {
+                    transfer.is_delivered = true;
+                }
+            }
+            _ => {}
+        }
+        self.work(context);
+    }
+
+    fn on_wake(&mut self, context: &mut Context<'_>) {
+        let now = context.now();
+        self.agent.handle_timeout(now);
+        if now >= self.next_look {
+            self.next_look = now + LOOK;
+            self.report(context);
+            self.follow_routes(context);
+        }
+        self.work(context);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let timer = self.agent.poll_timeout();
+        let look = self.transfer.as_ref().map(|_| self.next_look);
+        timer.into_iter().chain(look).min()
+    }
+}
