@@ -357,6 +357,29 @@ impl World {
         result
     }
 
+    /// The same, with the application itself at hand.
+    ///
+    /// # Panics
+    /// When it is not a `T`.
+    pub fn with_app<T: 'static, R>(
+        &mut self,
+        node: NodeIndex,
+        act: impl FnOnce(&mut T, &mut Context<'_>) -> R,
+    ) -> R {
+        let state = &mut self.nodes[node];
+        let app = (*state.app)
+            .as_any()
+            .downcast_mut()
+            .expect("the scenario knows what it put there");
+        let mut context = Context {
+            now: self.now,
+            engine: &mut state.engine,
+        };
+        let result = act(app, &mut context);
+        self.settle(node);
+        result
+    }
+
     /// Changes the world `after` from now.
     pub fn schedule(&mut self, after: Duration, script: impl FnOnce(&mut Self) + 'static) {
         let number = self.scripts.len();

@@ -13,6 +13,8 @@ use crate::{
 /// Longest and shortest wait for the answer to a test message.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 const ANSWER_MIN: Duration = Duration::from_secs(2);
+/// Least time between two test messages of a link.
+const FIRST_GAP: Duration = Duration::from_millis(300);
 /// Trackers of links that are no longer measured are kept this long.
 const FORGET: Duration = Duration::from_secs(1_800);
 /// A published delay changes markedly from this on.
@@ -25,8 +27,6 @@ pub(super) struct Probing {
     pub(super) trackers: BTreeMap<usize, Tracker>,
     /// Links measured now.
     pub(super) targets: Vec<usize>,
-    /// Bytes a second of each target.
-    rates: Vec<f64>,
     /// See [`LinkState::group`], by place in the roster.
     groups: BTreeMap<usize, u8>,
     next_plan: Instant,
@@ -40,7 +40,6 @@ impl Probing {
         Self {
             trackers: BTreeMap::new(),
             targets: Vec::new(),
-            rates: Vec::new(),
             groups: BTreeMap::new(),
             next_plan: now,
             next_id: 0,
@@ -49,9 +48,12 @@ impl Probing {
     }
 }
 
-/// Two minutes' worth: what a node may spend at once when it starts.
+/// What a node may spend at once when it starts, as a part of an hour's budget; the rest comes evenly, so that
+/// no hour costs more than the budget.
+const AT_ONCE: f64 = 1.0 / 12.0;
+
 fn purse_max(config: &crate::config::Probing) -> f64 {
-    (config.bytes_per_hour as f64 / 30.0).max(config.bytes_max as f64)
+    config.bytes_per_hour as f64 * AT_ONCE
 }
 
 /// What real traffic of this node over its direct link to a peer showed.
@@ -83,7 +85,10 @@ impl Agent {
         tracker.pending = None;
         let was_dead = tracker.is_dead();
         let has_changed = match took {
-            Some(took) => tracker.observe(pending.bytes, took, now),
+            Some(took) => {
+                let most = self.config.probing.bytes_max;
+                tracker.observe(pending.bytes, took, most, now)
+            }
             None => {
                 tracker.lose();
                 false
@@ -218,12 +223,13 @@ impl Agent {
         }
         let (have, since) = self.probing.purse;
         let config = &self.config.probing;
-        let gained = now.since(since).as_secs_f64() * config.bytes_per_hour as f64 / 3600.0;
+        let gained =
+            now.since(since).as_secs_f64() * config.bytes_per_hour as f64 * (1.0 - AT_ONCE)
+                / 3600.0;
         self.probing.purse = ((have + gained).min(purse_max(config)), now);
-        for index in 0..self.probing.targets.len() {
-            let at = self.probing.targets[index];
+        for at in self.probing.targets.clone() {
             self.expire_probe(at, now);
-            self.probe_link(index, at, now);
+            self.probe_link(at, now);
         }
     }
 
@@ -243,9 +249,8 @@ impl Agent {
         }
     }
 
-    fn probe_link(&mut self, index: usize, at: usize, now: Instant) {
+    fn probe_link(&mut self, at: usize, now: Instant) {
         let config = &self.config.probing;
-        let rate = self.probing.rates.get(index).copied().unwrap_or(0.0);
         let is_up = self.peers[at].is_up();
         let Some(tracker) = self.probing.trackers.get_mut(&at) else {
             return;
@@ -253,20 +258,15 @@ impl Agent {
         if !is_up || tracker.pending.is_some() || now < tracker.next_at {
             return;
         }
-        let known = tracker.estimate();
-        let round_trip = tracker.round_trip_min().unwrap_or_default();
-        // A dead link is tried with small messages.
-        let messages = if tracker.is_dead() {
-            0
-        } else {
-            tracker.messages
+        // Small and large in turn; a dead link is tried with small ones.
+        let is_small = tracker.is_dead() || tracker.messages.is_multiple_of(2);
+        let is_new = tracker.estimate().is_none();
+        let bytes = match tracker.agenda.front() {
+            _ if is_small => config.bytes_min,
+            Some(&planned) => planned,
+            None if is_new => tracker.growth.next(tracker.messages / 2, config),
+            None => config.bytes_min,
         };
-        let mut bytes = plan::size(known, messages, tracker.longest, round_trip, config);
-        // A link with little of the budget is measured with smaller messages, not hardly ever.
-        let affordable = (rate * 2.0 * config.plan.as_secs_f64()) as u64;
-        if messages >= plan::FIRST_MESSAGES {
-            bytes = bytes.min(affordable.max(16 * config.bytes_min));
-        }
         if bytes as f64 > self.probing.purse.0 {
             return;
         }
@@ -281,13 +281,18 @@ impl Agent {
             bytes,
             deadline: now + answer,
         });
-        let wait = if tracker.messages < plan::FIRST_MESSAGES || tracker.is_dead() {
-            Duration::from_millis(300)
+        let wait = if is_new || tracker.is_dead() {
+            FIRST_GAP
         } else {
-            let wait = plan::wait(bytes, rate, known.map(|link| link.bandwidth), config);
-            wait.mul_f64(self.random.uniform(0.8, 1.2))
+            // What is planned is spread over the time of the plan, a small one before each.
+            if !is_small {
+                tracker.agenda.pop_front();
+            }
+            let left = self.probing.next_plan.since(now).max(FIRST_GAP);
+            left / (2 * tracker.agenda.len() as u32 + 1)
         };
-        tracker.next_at = now + wait;
+        let spread = wait.mul_f64(self.random.uniform(0.8, 1.2));
+        tracker.next_at = now + spread.max(FIRST_GAP);
         let to = self.roster.entry(at).node;
         self.outputs.push_back(Output::Probe { to, id, bytes });
     }
@@ -327,11 +332,28 @@ impl Agent {
         self.probing.trackers.retain(|at, tracker| {
             targets.contains(at) || tracker.age(now).is_some_and(|age| age < FORGET)
         });
-        let known: Vec<Option<LinkEstimate>> = targets
-            .iter()
-            .map(|at| self.probing.trackers[at].estimate())
-            .collect();
-        self.probing.rates = plan::divide(&known, config);
+        let (mut planned, mut subjects) = (Vec::new(), Vec::new());
+        for &at in &targets {
+            let tracker = &self.probing.trackers[&at];
+            let known = tracker.estimate().filter(|_| !tracker.is_dead());
+            if let Some(((known, scatter), age)) =
+                known.zip(tracker.scatter()).zip(tracker.age(now))
+            {
+                planned.push(at);
+                subjects.push(plan::Subject {
+                    known,
+                    scatter,
+                    age,
+                });
+            }
+        }
+        let others = targets.len() - subjects.len();
+        let agendas = plan::agenda(&subjects, others, config);
+        for (at, agenda) in planned.into_iter().zip(agendas) {
+            if let Some(tracker) = self.probing.trackers.get_mut(&at) {
+                tracker.agenda = agenda.into();
+            }
+        }
         self.probing.targets = targets;
         for at in self.probing.targets.clone() {
             self.dial(at, now);

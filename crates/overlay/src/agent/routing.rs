@@ -22,6 +22,8 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(500);
 /// Most destinations at a time.
 const WANTS_MAX: usize = 256;
+/// Rates of ways are told about this often.
+const WAY_WINDOW: Duration = Duration::from_secs(1);
 /// Shortfalls in a row before a route's links are blamed.
 const STRIKES: u32 = 2;
 /// A route that carries less than this share of what was expected falls short.
@@ -120,6 +122,12 @@ impl Agent {
         let Some(visits) = self.visits(to, relays) else {
             return;
         };
+        // What a way carried, its first link carried.
+        if let Some(tracker) = self.probing.trackers.get_mut(&visits[1])
+            && tracker.sample(rate, WAY_WINDOW, false, now)
+        {
+            self.ways_stale(true);
+        }
         self.refresh_map(now);
         let links: Vec<Pair> = visits.windows(2).map(|pair| (pair[0], pair[1])).collect();
         let believed: Option<Vec<Rate>> = links

@@ -1,139 +1,181 @@
-//! How the budget for test messages is divided among links, and which sizes are sent.
+//! Which test messages are sent.
+//!
+//! A link of which nothing is known gets ever larger messages, until one takes markedly longer than a small one.
+//! After that, every few seconds of planning time, an optimal design ([`anabranch_route::design`], A-optimality) divides the
+//! budget among all links: which get how many messages of which sizes. Small messages show the least round trip and that the
+//! link lives. Sizes of the line begin where the transport has found its rate: below, a message takes whole round
+//! trips for its first few packets, which is no matter of the link's bandwidth.
 
 use std::time::Duration;
 
 use anabranch_base::Rate;
+use anabranch_route::design::{self, Belief, Criterion, Drift, Noise, Task};
+use anabranch_stats::regression::Scatter;
 
 use super::LinkEstimate;
 use crate::config::Probing;
 
-/// Messages before a link counts as known.
-pub(crate) const FIRST_MESSAGES: u64 = 6;
 /// Large messages last about this long on the link, so that they measure its rate and not its noise.
-const LARGE_LASTS: Duration = Duration::from_millis(100);
-/// Messages of an unknown link grow until one lasts this long beyond the small ones.
-const GROW_UNTIL: Duration = Duration::from_millis(60);
+const LARGE_LASTS: Duration = Duration::from_millis(200);
+/// A message that takes so much longer than a small one has found the link's rate …
+const GROWN: Duration = Duration::from_millis(60);
+/// … if it is at least this large; and no large one is smaller.
+const LARGE_MIN_BYTES: u64 = 65_536;
+/// The first large message.
+const FIRST_BYTES: u64 = 16_384;
+/// The other size of the line is this many times smaller.
+const RATIO: u64 = 3;
+/// Message for whose delay estimates should be good.
+const INTEREST_BYTES: u64 = 10_000_000;
+/// A link's rate wanders by this share in an hour, for all that is known; so old estimates are worth less.
+const WANDER: f64 = 0.2;
 
-/// Bytes a second for each link, from what is known of it. The error of an estimate falls with the square
-/// root of the number of messages; the sum of squared relative errors is least when each link gets a share
-/// in proportion to the deviation of one message (A-optimality for equal costs, [Daemons §5]). No link gets
-/// more than `share` of its rate; what it cannot take goes to the others.
-pub(crate) fn divide(links: &[Option<LinkEstimate>], config: &Probing) -> Vec<f64> {
-    let budget = config.bytes_per_hour as f64 / 3600.0;
-    let weight = |link: &Option<LinkEstimate>| {
-        link.and_then(|link| link.deviation)
-            .map_or(0.5, |deviation| deviation.clamp(0.02, 1.0))
-    };
-    let most = |link: &Option<LinkEstimate>| {
-        link.map_or(f64::INFINITY, |link| {
-            link.bandwidth.as_bytes_per_s() * config.share
-        })
-    };
-    let mut given = vec![0.0; links.len()];
-    let mut is_full = vec![false; links.len()];
-    let mut left = budget;
-    for _ in 0..links.len() {
-        let open: f64 = links
-            .iter()
-            .zip(&is_full)
-            .filter(|(_, full)| !**full)
-            .map(|(link, _)| weight(link))
-            .sum();
-        if open <= 0.0 {
-            break;
-        }
-        let over = (0..links.len())
-            .find(|&at| !is_full[at] && left * weight(&links[at]) / open > most(&links[at]));
-        let Some(at) = over else {
-            for (at, link) in links.iter().enumerate().filter(|(at, _)| !is_full[*at]) {
-                given[at] = left * weight(link) / open;
-            }
-            break;
-        };
-        given[at] = most(&links[at]);
-        left -= given[at];
-        is_full[at] = true;
-    }
-    given
-}
-
-/// Size of the next message of a link after `messages` messages, the last large one of which took `longest`
-/// in all. Half of the messages are small and half are large, which is D-optimal for a line
-/// [Daemons §5]; a link of which nothing is known gets ever larger ones.
-pub(crate) fn size(
-    known: Option<LinkEstimate>,
-    messages: u64,
-    longest: Duration,
-    round_trip: Duration,
-    config: &Probing,
-) -> u64 {
-    if messages.is_multiple_of(2) {
-        return config.bytes_min;
-    }
-    let range = |bytes: u64| bytes.clamp(2 * config.bytes_min, config.bytes_max);
-    match known.filter(|_| messages >= FIRST_MESSAGES) {
-        Some(link) => range(link.bandwidth.bytes_in(LARGE_LASTS)),
-        None => {
-            let steps = (messages / 2).min(8) as u32;
-            let is_enough = longest > round_trip + GROW_UNTIL;
-            let grown = 16_384u64 << (2 * steps.min(4));
-            range(if is_enough { grown >> 2 } else { grown })
-        }
-    }
-}
-
-/// Time until the next message of a link that may have `bytes_per_s`, after one of `bytes`.
-pub(crate) fn wait(
+/// How far the search for the right size of messages has come.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Growth {
+    /// The last large one, 0: none yet.
     bytes: u64,
-    bytes_per_s: f64,
-    known: Option<Rate>,
-    config: &Probing,
-) -> Duration {
-    let by_budget = bytes as f64 / bytes_per_s.max(1.0);
-    let by_share = known.map_or(0.0, |rate| {
-        bytes as f64 / (rate.as_bytes_per_s() * config.share).max(1.0)
-    });
-    Duration::from_secs_f64(by_budget.max(by_share).clamp(0.2, 600.0))
+    is_done: bool,
+}
+
+impl Growth {
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// The next large message of a link that is not known yet; `step` alternates sizes.
+    pub(crate) fn next(&self, step: u64, config: &Probing) -> u64 {
+        let bytes = match (self.bytes, self.is_done) {
+            (0, _) => FIRST_BYTES,
+            (bytes, false) => bytes * 4,
+            // Three are needed for a line, and most of them may be small.
+            (bytes, true) if step % 3 < 2 => bytes / RATIO,
+            (bytes, true) => bytes,
+        };
+        bytes.clamp(2 * config.bytes_min, config.bytes_max)
+    }
+
+    /// A message arrived.
+    pub(crate) fn observe(&mut self, bytes: u64, took: Duration, round_trip: Duration, most: u64) {
+        if self.is_done || bytes < self.bytes {
+            return;
+        }
+        self.bytes = bytes;
+        self.is_done = bytes >= most || bytes >= LARGE_MIN_BYTES && took >= round_trip + GROWN;
+    }
+}
+
+/// A link to plan for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subject {
+    pub(crate) known: LinkEstimate,
+    pub(crate) scatter: Scatter,
+    pub(crate) age: Duration,
+}
+
+/// Large messages of each link for the time of `config.plan`, in the order in which to send them. No link
+/// gets more bytes than its share of the rate.
+pub(crate) fn agenda(links: &[Subject], others: usize, config: &Probing) -> Vec<Vec<u64>> {
+    let seconds = config.plan.as_secs_f64();
+    let count = (links.len() + others).max(1) as f64;
+    let budget = config.bytes_per_hour as f64 / 3600.0 * seconds * links.len() as f64 / count;
+    let tasks: Vec<Task> = links.iter().map(|link| task(link, config)).collect();
+    let plan = design::plan(&tasks, Criterion::A, budget as u64);
+    let mut agendas = vec![Vec::new(); links.len()];
+    for probe in &plan.probes {
+        let most = allowance(links[probe.task].known.bandwidth, config);
+        let agenda = &mut agendas[probe.task];
+        for _ in 0..probe.count.min(64) {
+            if agenda.iter().sum::<u64>() + probe.bytes <= most {
+                agenda.push(probe.bytes);
+            }
+        }
+    }
+    agendas
+}
+
+/// Bytes of probes that a link takes in the time of a plan.
+fn allowance(bandwidth: Rate, config: &Probing) -> u64 {
+    (bandwidth.as_bytes_per_s() * config.share * config.plan.as_secs_f64()) as u64
+}
+
+fn task(link: &Subject, config: &Probing) -> Task {
+    let known = &link.known;
+    let slope = 8.0 / known.bandwidth.as_bps().max(1) as f64;
+    let intercept = known.delay_min.as_secs_f64().max(1e-4);
+    let large = known
+        .bandwidth
+        .bytes_in(LARGE_LASTS)
+        .clamp(LARGE_MIN_BYTES, config.bytes_max.max(LARGE_MIN_BYTES))
+        .min(allowance(known.bandwidth, config))
+        .max(2 * config.bytes_min);
+    let guess = Belief::guess(intercept, slope);
+    let wandered = slope * WANDER;
+    let drift = Drift {
+        intercept_per_s: (intercept * WANDER).powi(2) / 3600.0,
+        slope_per_s: wandered * wandered / 3600.0,
+    };
+    let deviation = link.scatter.deviation.max(1e-5);
+    Task {
+        belief: Belief::fitted(&link.scatter, &guess).after(link.age, &drift),
+        noise: Noise {
+            fixed_s: deviation / std::f64::consts::SQRT_2,
+            per_byte_s: deviation / std::f64::consts::SQRT_2 / large as f64,
+        },
+        sizes: vec![large / RATIO, large],
+        overhead_bytes: config.bytes_min,
+        interest: design::interest(&[INTEREST_BYTES], intercept, slope),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn link(mbps: u64, deviation: f64) -> Option<LinkEstimate> {
-        Some(LinkEstimate {
-            bandwidth: Rate::from_mbps(mbps),
-            delay_min: Duration::from_millis(10),
-            deviation: Some(deviation),
-        })
+    fn subject(mbps: u64, deviation_s: f64) -> Subject {
+        let slope = 8e-6 / mbps as f64;
+        Subject {
+            known: LinkEstimate {
+                bandwidth: Rate::from_mbps(mbps),
+                delay_min: Duration::from_millis(10),
+                deviation: Some(0.1),
+            },
+            scatter: Scatter {
+                deviation: deviation_s,
+                covariance: [1e-6, 0.0, (0.1 * slope).powi(2)],
+            },
+            age: Duration::from_secs(60),
+        }
     }
 
     #[test]
-    fn uncertain_links_get_more_and_slow_ones_no_more_than_their_share() {
+    fn the_budget_and_every_links_share_are_kept() {
         let config = Probing::default();
-        let budget = config.bytes_per_hour as f64 / 3600.0;
-        let given = divide(&[link(100, 0.1), link(100, 0.4), link(1, 0.4)], &config);
-        assert!((given[1] / given[0] - 4.0).abs() < 1e-9, "{given:?}");
-        assert!((given[2] - 2_500.0).abs() < 1e-6, "{given:?}");
-        assert!((given.iter().sum::<f64>() - budget).abs() < 1e-6);
-        let slow = divide(&[link(1, 0.1), None], &config);
-        assert!(slow[0] <= 2_500.0 && (slow.iter().sum::<f64>() - budget).abs() < 1e-6);
-        assert!(divide(&[], &config).is_empty());
+        let links = [subject(100, 0.01), subject(100, 0.04), subject(4, 0.04)];
+        let agendas = agenda(&links, 0, &config);
+        let bytes: Vec<u64> = agendas.iter().map(|agenda| agenda.iter().sum()).collect();
+        let budget = config.bytes_per_hour * 30 / 3600;
+        assert!(bytes.iter().sum::<u64>() <= budget, "{bytes:?}");
+        assert!(bytes[2] <= 300_000, "2 % of 4 Mbit/s for 30 s: {bytes:?}");
+        assert!(bytes.iter().sum::<u64>() > budget / 2, "{bytes:?}");
+        assert_eq!(agenda(&[], 3, &config), Vec::<Vec<u64>>::new());
     }
 
     #[test]
-    fn sizes_grow_on_an_unknown_link_until_they_tell_something() {
+    fn messages_grow_until_they_tell_something() {
         let config = Probing::default();
         let round_trip = Duration::from_millis(40);
-        let sizes: Vec<u64> = (0..6)
-            .map(|n| size(None, n, round_trip, round_trip, &config))
-            .collect();
-        assert_eq!(sizes, [1_000, 16_384, 1_000, 65_536, 1_000, 262_144]);
-        let enough = size(None, 3, round_trip * 4, round_trip, &config);
-        assert_eq!(enough, 16_384);
-        assert_eq!(
-            size(link(8, 0.1), 7, round_trip, round_trip, &config),
-            100_000
-        );
+        let mut growth = Growth::default();
+        let mut sizes = Vec::new();
+        while !growth.is_done() {
+            let bytes = growth.next(1, &config);
+            sizes.push(bytes);
+            // 20 Mbit/s.
+            let took = round_trip + Rate::from_mbps(20).time_to_send(bytes);
+            growth.observe(bytes, took, round_trip, config.bytes_max);
+        }
+        assert_eq!(sizes, [16_384, 65_536, 262_144]);
+        let next = [3, 4, 5].map(|step| growth.next(step, &config));
+        assert_eq!(next, [87_381, 87_381, 262_144]);
     }
 }

@@ -2,17 +2,20 @@
 //!
 //! A test message's delay, from the start of sending to the acknowledgement of all of it, is
 //! r/EBW + d + d', where d' is the way back of the acknowledgement; the clocks of the two ends differ, so that d and d'
-//! cannot be told apart, and d_min is the intercept less half of the least round trip [Daemons §3 measures
-//! at one end too]. Real traffic is joined in: one second at a rate of b with the sender never idle says what a message of
+//! cannot be told apart, and d_min is half of the least round trip [Daemons §3 measures at one end too]. The line is
+//! fitted to large messages only (see `plan`). Real traffic is joined in: one second at a rate of b with the sender never idle says what a message of
 //! b·1 s would.
 
 use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{Instant, Rate};
-use anabranch_stats::regression::LinkEstimator;
+use anabranch_stats::regression::{LinkEstimator, Scatter};
 
+use super::plan::Growth;
 use crate::wire::record::{DELAY_MAX, RATE_MAX};
 
+/// Messages of up to this size show the least round trip, and nothing of the rate.
+pub(crate) const SMALL_BYTES: u64 = 4_096;
 /// What was observed lately, for a new beginning after a change.
 const RECENT: usize = 6;
 /// A delay this many times the expected one (or less than its inverse) is odd …
@@ -65,7 +68,9 @@ pub(crate) struct Tracker {
     lost: u32,
     /// Messages so far, for the plan.
     pub(crate) messages: u64,
-    pub(crate) longest: Duration,
+    pub(crate) growth: Growth,
+    /// Large messages that are planned.
+    pub(crate) agenda: VecDeque<u64>,
     /// The test message that is under way.
     pub(crate) pending: Option<Pending>,
     pub(crate) next_at: Instant,
@@ -94,7 +99,8 @@ impl Tracker {
             source: Source::Probes,
             lost: 0,
             messages: 0,
-            longest: Duration::ZERO,
+            growth: Growth::default(),
+            agenda: VecDeque::new(),
             pending: None,
             next_at: now,
         }
@@ -102,12 +108,29 @@ impl Tracker {
 
     /// A message of `bytes` was acknowledged whole `took` after its sending began. Returns whether the link
     /// has changed markedly.
-    pub(crate) fn observe(&mut self, bytes: u64, took: Duration, now: Instant) -> bool {
-        if bytes <= 4_096 {
+    pub(crate) fn observe(
+        &mut self,
+        bytes: u64,
+        took: Duration,
+        bytes_max: u64,
+        now: Instant,
+    ) -> bool {
+        self.messages += 1;
+        self.lost = 0;
+        if bytes <= SMALL_BYTES {
             self.note_round_trip(took, now);
-            self.estimator.observe_small(took);
+            if self.fitted.is_some() {
+                self.measured_at = Some(now);
+                self.fit();
+            }
+            return false;
         }
-        self.longest = if bytes > 4_096 { took } else { self.longest };
+        let was_growing = !self.growth.is_done();
+        let round_trip = self.round_trip_min().unwrap_or(took);
+        self.growth.observe(bytes, took, round_trip, bytes_max);
+        if was_growing && !self.growth.is_done() {
+            return false;
+        }
         self.take(bytes, took, now)
     }
 
@@ -157,7 +180,6 @@ impl Tracker {
 
     fn take(&mut self, bytes: u64, took: Duration, now: Instant) -> bool {
         self.lost = 0;
-        self.messages += 1;
         self.measured_at = Some(now);
         if self.recent.len() == RECENT {
             self.recent.pop_front();
@@ -223,11 +245,10 @@ impl Tracker {
             return;
         };
         let deviation = squares.and_then(|fit| Some(fit.line.slope_error? / fit.line.slope));
-        // Nothing arrives before half of the least round trip.
         let way = self.round_trip_min().unwrap_or(fit.delay_min) / 2;
         let estimate = LinkEstimate {
             bandwidth: fit.bandwidth.min(RATE_MAX).max(Rate::from_bps(1)),
-            delay_min: fit.delay_min.saturating_sub(way).max(way).min(DELAY_MAX),
+            delay_min: way.min(DELAY_MAX),
             deviation: deviation.filter(|deviation| deviation.is_finite()),
         };
         self.fitted = Some((fit.delay_min, estimate));
@@ -236,6 +257,11 @@ impl Tracker {
     pub(crate) fn round_trip_min(&self) -> Option<Duration> {
         let (current, before, _) = self.round_trips;
         current.into_iter().chain(before).min()
+    }
+
+    /// How the estimate's errors are, for the plan.
+    pub(crate) fn scatter(&self) -> Option<Scatter> {
+        self.estimator.scatter().ok()
     }
 
     /// The estimate; `None` while too little is known.
@@ -286,9 +312,14 @@ mod tests {
         let mut random = Seed(1).stream("probes");
         let mut link = Tracker::new(48, at(0.0));
         for step in 0..40u32 {
-            let bytes = [1_000, 200_000][step as usize % 2];
+            let bytes = [1_000, 400_000, 1_000_000][step as usize % 3];
             let noise = random.uniform(-noise, noise);
-            link.observe(bytes, took(bytes, mbps, noise), at(f64::from(step)));
+            link.observe(
+                bytes,
+                took(bytes, mbps, noise),
+                1_000_000,
+                at(f64::from(step)),
+            );
         }
         link
     }
@@ -309,9 +340,10 @@ mod tests {
         let mut link = probed(20.0, 0.2);
         let changes = (0..5_000u32)
             .filter(|&step| {
-                let bytes = [1_000, 200_000][step as usize % 2];
+                let bytes = [1_000, 400_000, 1_000_000][step as usize % 3];
                 let noise = random.uniform(-0.2, 0.2);
-                link.observe(bytes, took(bytes, 20.0, noise), at(40.0 + f64::from(step)))
+                let now = at(40.0 + f64::from(step));
+                link.observe(bytes, took(bytes, 20.0, noise), 1_000_000, now)
             })
             .count();
         assert_eq!(changes, 0);
@@ -359,7 +391,7 @@ mod tests {
         assert!(!link.is_dead());
         link.lose();
         assert!(link.is_dead());
-        link.observe(1_000, took(1_000, 30.0, 0.0), at(50.0));
+        link.observe(1_000, took(1_000, 30.0, 0.0), 1_000_000, at(50.0));
         assert!(!link.is_dead());
     }
 }

@@ -189,6 +189,8 @@ impl Host {
             .is_some_and(|sessions| !sessions.is_empty());
         match self.ways.get(&(peer, Vec::new())) {
             _ if is_up => self.agent.handle_session(&peer, true, now),
+            // It is being dialled still.
+            _ if self.dialled.values().any(|known| *known == peer) => {}
             Some(&link) => {
                 let session = context.connect(peer, vec![link]);
                 self.dialled.insert(session, peer);

@@ -10,12 +10,13 @@
 //! |---|---|
 //! | `mod` | [`Agents`]: the event queue, nodes that start, crash and leave, partitions |
 //! | [`carry`] | traffic over the ways that agents choose |
-//! | [`host`] | an agent over the real engine |
+//! | [`host`], [`mesh`] | an agent over the real engine, and a full mesh of such hosts |
 //! | [`check`] | what must hold when all is quiet |
 
 pub mod carry;
 pub mod check;
 pub mod host;
+pub mod mesh;
 
 use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap},
