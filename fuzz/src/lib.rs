@@ -13,10 +13,12 @@
 //! | [`trace`] | the reader of rate traces |
 //! | [`ticket`] | the reader of tickets |
 //! | [`relay`] | a relay: requests of its members, and packets
+//! | [`overlay`] | the overlay's agent, from members that say anything |
 //! | [`objectives`] | the language of objectives: parser, checks, formatter, evaluation |
 
 mod container;
 mod objectives;
+mod overlay;
 mod packet;
 mod parsers;
 mod peer;
@@ -24,6 +26,7 @@ mod relay;
 
 pub use container::container;
 pub use objectives::objectives;
+pub use overlay::overlay;
 pub use packet::packet;
 pub use parsers::{link, ticket, trace, wire};
 pub use relay::relay;

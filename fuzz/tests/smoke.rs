@@ -231,3 +231,25 @@ fn relay() {
     let pieces: Vec<&[u8]> = steps.iter().map(Vec::as_slice).collect();
     feed("relay", &pieces, anabranch_fuzz::relay);
 }
+
+#[test]
+fn overlay() {
+    let ids: Vec<[u8; 6]> = (1..=8).map(|n| [n; 6]).collect();
+    let mut pieces: Vec<&[u8]> = vec![
+        // An event each: peer, kind, and what it takes.
+        &[0, 1, 1, 1],
+        &[1, 2, 2, 3, 1],
+        &[2, 3, 0],
+        &[3, 4, 40],
+        &[0, 5, 20],
+        &[4, 6],
+        &[0, 7, 30],
+        // Frames.
+        &[1, 0, 0, 0, 9],
+        &[4, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 1],
+        &[5, 1],
+        &[6],
+    ];
+    pieces.extend(ids.iter().map(<[u8; 6]>::as_slice));
+    feed("overlay", &pieces, anabranch_fuzz::overlay);
+}

@@ -21,6 +21,7 @@
 //! | [`bound`] | what the best of all schedules could do, window by window |
 //! | [`verb`] | congestion controllers on radio channels |
 //! | [`telemedicine`] | an ambulance's streams over six cellular paths, by scheduling algorithm |
+//! | [`overlay_scale`], [`overlay_failures`] | the overlay's agents: traffic, convergence, recovery |
 //! | [`coupling`] | channels that share a bottleneck |
 //! | [`probe_design`] | estimation error against probe budget |
 //! | [`quickest`] | predicted against measured finishing times over an overlay |
@@ -45,6 +46,8 @@ pub mod fgs;
 pub mod future;
 pub mod horde;
 pub mod output;
+pub mod overlay_failures;
+pub mod overlay_scale;
 pub mod pairs;
 pub mod parallel;
 pub mod path_choice;
@@ -95,4 +98,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
     daemons::FIG6,
     quickest::EXPERIMENT,
     probe_design::EXPERIMENT,
+    overlay_scale::EXPERIMENT,
+    overlay_failures::EXPERIMENT,
 ];

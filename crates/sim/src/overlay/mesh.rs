@@ -61,6 +61,11 @@ pub enum MeshError {
     Agent(#[from] ConfigError),
 }
 
+/// Every two of `count` nodes, the lower one first.
+fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..count).flat_map(move |a| (a + 1..count).map(move |b| (a, b)))
+}
+
 impl Mesh {
     /// `count` nodes; `links` says what joins two of them. Agents start at time 0, each told of node 0.
     ///
@@ -91,11 +96,9 @@ impl Mesh {
             world.add_node(Config::default(), allowed, Host::new(agent, []));
         }
         let mut wires = vec![vec![0; count]; count];
-        for a in 0..count {
-            for b in a + 1..count {
-                let wire = world.add_wire(a, b, links(a, b))?;
-                (wires[a][b], wires[b][a]) = (wire, wire);
-            }
+        for (a, b) in pairs(count) {
+            let wire = world.add_wire(a, b, links(a, b))?;
+            (wires[a][b], wires[b][a]) = (wire, wire);
         }
         let mut mesh = Self {
             world,
@@ -183,12 +186,10 @@ impl Mesh {
 
     /// Cuts the wires between islands, and mends those within.
     pub fn partition(&mut self, island: impl Fn(usize) -> usize) {
-        for a in 0..self.count {
-            for b in a + 1..self.count {
-                let is_up =
-                    island(a) == island(b) && !self.dead.contains(&a) && !self.dead.contains(&b);
-                self.world.set_wire_up(self.wires[a][b], is_up);
-            }
+        for (a, b) in pairs(self.count) {
+            let is_dead = self.dead.contains(&a) || self.dead.contains(&b);
+            let is_up = island(a) == island(b) && !is_dead;
+            self.world.set_wire_up(self.wires[a][b], is_up);
         }
     }
 }

@@ -1,0 +1,164 @@
+//! The overlay's agent, from members that say anything.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, NodeId, Rate, Seed};
+use anabranch_overlay::{
+    Agent, Config, FakeKeys, Member, Output,
+    wire::{Claim, Frame, MESSAGE_BYTES_MAX, Reader, Record, ShortId, record::RATE_MAX},
+};
+
+use crate::Input;
+
+const MEMBERS: u8 = 6;
+
+fn node(n: u8) -> NodeId {
+    NodeId::from_public_key([n; 32])
+}
+
+/// What decodes encodes to the same bytes, and the agent stays within its bounds whatever members say:
+/// raw bytes, records and claims with valid signatures, session and probe events, at any time.
+pub fn overlay(data: &[u8]) {
+    frames(data);
+    agent(&mut Input(data));
+}
+
+fn frames(data: &[u8]) {
+    let Ok(mut reader) = Reader::new(data) else {
+        return;
+    };
+    for _ in 0..=data.len() {
+        let before = reader.rest();
+        let Ok(Some(frame)) = reader.next_frame() else {
+            return;
+        };
+        let mut again = Vec::new();
+        frame.write(&mut again);
+        assert_eq!(again, before[..again.len()]);
+        match frame {
+            Frame::Record { bytes, .. } => {
+                if let Ok(record) = Record::decode(bytes) {
+                    let again = record.encode(&FakeKeys(node(1)));
+                    assert_eq!(again[..again.len() - 64], bytes[..bytes.len() - 64]);
+                }
+            }
+            Frame::Claim { bytes } => {
+                let _ = Claim::decode(bytes);
+            }
+            _ => {}
+        }
+    }
+    panic!("more frames than bytes");
+}
+
+fn agent(input: &mut Input<'_>) {
+    let members: Vec<Member> = (1..=MEMBERS)
+        .map(|n| Member {
+            node: node(n),
+            addresses: Vec::new(),
+        })
+        .collect();
+    let mut config = Config::default();
+    config.routing.relays = Some(Rate::from_mbps(100));
+    let keys = Box::new(FakeKeys(node(1)));
+    let mut now = Instant::EPOCH;
+    let mut agent =
+        Agent::new(config, node(1), &members, keys, Seed(1), now).expect("the defaults are valid");
+    let _ = agent.want(node(2), 1_000_000, now);
+    let mut probes = Vec::new();
+    for _ in 0..200 {
+        if input.is_empty() {
+            break;
+        }
+        // One node in eight is a stranger.
+        let peer = node(2 + input.byte() % 8);
+        match input.byte() % 8 {
+            0 => {
+                let length = usize::from(input.byte());
+                agent.handle_message(&peer, input.take(length), now);
+            }
+            1 => agent.handle_message(&peer, &record(input), now),
+            2 => agent.handle_message(&peer, &claim(input), now),
+            3 => agent.handle_session(&peer, input.byte() % 2 == 0, now),
+            4 => {
+                if let Some((to, id)) = probes.pop() {
+                    let took = Duration::from_micros(u64::from(input.byte()) * 997);
+                    agent.handle_probe(&to, id, Some(took).filter(|t| !t.is_zero()), now);
+                }
+            }
+            5 => {
+                let rate = Rate::from_bps(1 << (input.byte() % 63));
+                agent.handle_way_rate(&node(2), &[peer], rate, now);
+            }
+            6 => agent.handle_way_failed(&node(2), &[peer], now),
+            _ => {
+                now += Duration::from_millis(u64::from(input.byte()) * 40);
+                agent.handle_timeout(now);
+            }
+        }
+        while let Some(output) = agent.poll_output() {
+            match output {
+                Output::Send { bytes, .. } => assert!(bytes.len() <= MESSAGE_BYTES_MAX),
+                Output::Probe { to, id, .. } => probes.push((to, id)),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(agent.members(now).count(), usize::from(MEMBERS));
+    for link in agent.links(now) {
+        assert!(link.bandwidth > Rate::ZERO && link.bandwidth <= RATE_MAX);
+        assert!((0.0..=1.0).contains(&link.trust));
+    }
+    if let Some(routes) = agent.routes(&node(2), now) {
+        let bytes: u64 = routes.ways.iter().map(|way| way.bytes).sum();
+        assert_eq!(bytes, routes.bytes);
+    }
+}
+
+/// A record that its origin has signed, of arbitrary content.
+fn record(input: &mut Input<'_>) -> Vec<u8> {
+    let origin = 1 + input.byte() % 8;
+    let links = (0..input.byte() % 4).map(|_| {
+        let mut link = ShortId::of(&node(1 + input.byte() % 8)).0.to_vec();
+        link.extend_from_slice(input.take(7));
+        link
+    });
+    let links: Vec<Vec<u8>> = links.collect();
+    let mut body = ShortId::of(&node(origin)).0.to_vec();
+    body.push(input.byte() & 0x3f);
+    let flags = input.byte() % 4;
+    body.push(flags);
+    if flags & 2 != 0 {
+        body.extend_from_slice(&[0x40, input.byte()]);
+    }
+    body.push(0);
+    body.push(links.len() as u8);
+    links.iter().for_each(|link| body.extend_from_slice(link));
+    let signed = [b"anabranch overlay record 1\0".as_slice(), &body].concat();
+    body.extend_from_slice(&anabranch_overlay::Keys::sign(
+        &FakeKeys(node(origin)),
+        &signed,
+    ));
+    let mut out = Vec::new();
+    let frame = Frame::Record {
+        held: Duration::from_secs(u64::from(input.byte())),
+        is_pushed: input.byte() % 2 == 0,
+        bytes: &body,
+    };
+    frame.write(&mut out);
+    out
+}
+
+/// A claim that its accuser has signed.
+fn claim(input: &mut Input<'_>) -> Vec<u8> {
+    let accuser = 1 + input.byte() % 8;
+    let claim = Claim {
+        accuser: ShortId::of(&node(accuser)),
+        target: ShortId::of(&node(1 + input.byte() % 8)),
+        version: u64::from(input.byte() & 0x3f),
+    };
+    let mut out = Vec::new();
+    let bytes = claim.encode(&FakeKeys(node(accuser)));
+    Frame::Claim { bytes: &bytes }.write(&mut out);
+    out
+}
