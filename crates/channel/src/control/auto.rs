@@ -83,9 +83,11 @@ pub(super) struct Auto {
     round_rtt_s: f64,
     round_samples: u32,
     last_round_rtt_s: f64,
-    /// Number of the running round and the `delivered` mark that ends it.
-    round: u64,
+    /// The `delivered` mark that ends the running round.
     round_ends_at: u64,
+    /// Rounds that were not held back by the application: the age of rates. What a path carries is not
+    /// forgotten while little is sent over it.
+    full_rounds: u64,
     draining: bool,
 
     /// Rate at the last check for growth, and rounds without growth since.
@@ -126,8 +128,8 @@ impl Auto {
             round_rtt_s: f64::INFINITY,
             round_samples: 0,
             last_round_rtt_s: f64::INFINITY,
-            round: 0,
             round_ends_at: 0,
+            full_rounds: 0,
             draining: false,
             start_rate: 0.0,
             start_stalled: 0,
@@ -181,14 +183,19 @@ impl Auto {
     }
 
     fn end_round(&mut self, now: Instant) {
-        self.round += 1;
         self.last_round_rtt_s = self.round_rtt_s;
         self.round_rtt_s = f64::INFINITY;
         self.round_samples = 0;
         self.round_lost = 0.0;
         self.train.restart();
+        let was_loaded = std::mem::take(&mut self.is_round_loaded);
+        self.full_rounds += u64::from(was_loaded);
         if self.starting {
-            self.check_start_is_over();
+            // Rounds in which nothing but control frames was sent say nothing of the path: a channel that idles
+            // after its handshake would end its start at the rate of these.
+            if was_loaded {
+                self.check_start_is_over();
+            }
         } else {
             // A queue goal that shrank after losses grows back slowly.
             self.goal_scale = (self.goal_scale * 1.01).min(1.0);
@@ -236,7 +243,7 @@ impl Auto {
             return;
         };
         self.rate
-            .update(passage.rate, self.round, self.rate_rounds());
+            .update(passage.rate, self.full_rounds, self.rate_rounds());
         if passage.is_stretched {
             self.starting = false;
             self.filling = true;
@@ -249,12 +256,7 @@ impl Auto {
         self.round_samples >= ROUND_SAMPLES && self.round_rtt_s > self.rtt_min_s + threshold_s
     }
 
-    /// Rounds in which nothing but control frames was sent say nothing of the path: a channel that idles after its
-    /// handshake would end its start at the rate of these.
     fn check_start_is_over(&mut self) {
-        if !std::mem::take(&mut self.is_round_loaded) {
-            return;
-        }
         let rate = self.rate.get();
         if rate > self.start_rate * START_GROWTH {
             self.start_rate = rate;
@@ -285,7 +287,7 @@ impl Control for Auto {
         if let Some(rate) = ack.rate_sample
             && (!ack.app_limited || rate > self.rate.get())
         {
-            self.rate.update(rate, self.round, self.rate_rounds());
+            self.rate.update(rate, self.full_rounds, self.rate_rounds());
         }
         if self.starting {
             self.look_at_train(ack);
@@ -345,7 +347,7 @@ impl Control for Auto {
         }
         // The rate is what the path delivers now, not what it delivered rounds ago.
         let rate = self.rate.get() * BACKOFF;
-        self.rate.reset(rate, self.round);
+        self.rate.reset(rate, self.full_rounds);
         self.window = self
             .model_window()
             .min(self.window * BACKOFF)
