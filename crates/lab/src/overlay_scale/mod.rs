@@ -28,7 +28,6 @@ const SECOND: Duration = Duration::from_secs(1);
 const OFTEN: Duration = Duration::from_millis(100);
 /// Longest wait for all to agree.
 const LIMIT: Duration = Duration::from_secs(300);
-const REST: Duration = Duration::from_secs(600);
 const MESSAGE_BYTES: u64 = 10_000_000;
 const DESTINATIONS: usize = 50;
 
@@ -68,14 +67,20 @@ fn overlay(nodes: usize, seed: Seed) -> Option<Row> {
     let mut row = Row::new();
     row.insert("nodes".into(), json!(nodes));
     row.insert("join_s".into(), agree(&mut agents));
-    agents.run_for(REST);
+    // Large ones are slow to simulate.
+    let rest = if nodes > 200 {
+        SECOND * 150
+    } else {
+        SECOND * 600
+    };
+    agents.run_for(rest);
     let before = traffic(&agents);
-    agents.run_for(REST);
+    agents.run_for(rest);
     let after = traffic(&agents);
     let per_s = |field: fn(&Traffic) -> u64| -> Vec<f64> {
         let pairs = before.iter().zip(&after);
         pairs
-            .map(|(before, after)| (field(after) - field(before)) as f64 / REST.as_secs_f64())
+            .map(|(before, after)| (field(after) - field(before)) as f64 / rest.as_secs_f64())
             .collect()
     };
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;

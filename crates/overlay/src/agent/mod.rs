@@ -24,7 +24,7 @@ mod spread;
 mod watch;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -66,6 +66,8 @@ pub struct Agent {
     roster: Roster,
     /// By the member's place in the roster.
     peers: Vec<Peer>,
+    /// Those with a session, or one asked for: the only ones that ticks look at.
+    active: BTreeSet<usize>,
     /// Members with whom the ring wants a session, in the ring's order: those it monitors first.
     neighbours: Vec<usize>,
     own: Own,
@@ -126,6 +128,7 @@ impl Agent {
         );
         let mut agent = Self {
             peers: vec![Peer::default(); count],
+            active: BTreeSet::new(),
             neighbours: Vec::new(),
             own,
             probing: Probing::new(&config.probing, now),

@@ -32,6 +32,7 @@ impl Agent {
             return;
         }
         peer.session = Session::Connecting { since: now };
+        self.active.insert(at);
         peer.is_ours = true;
         self.outputs
             .push_back(Output::Connect(self.roster.entry(at).node));
@@ -40,6 +41,7 @@ impl Agent {
     pub(super) fn session_up(&mut self, at: usize, now: Instant) {
         let peer = &mut self.peers[at];
         peer.session = Session::Up;
+        self.active.insert(at);
         peer.failures = 0;
         let was_lost = peer.lost_at.take().is_some();
         peer.heard_at = Some(now);
@@ -84,6 +86,7 @@ impl Agent {
         let gap = first * (1 << peer.failures.min(6));
         peer.retry_at = now + gap.min(RETRY_LAST).mul_f64(random);
         peer.forget_session();
+        self.active.remove(&at);
         self.ways_stale(false);
     }
 
@@ -116,7 +119,7 @@ impl Agent {
         for at in wanted.copied().collect::<Vec<_>>() {
             self.dial(at, now);
         }
-        for at in 0..self.peers.len() {
+        for at in self.active.iter().copied().collect::<Vec<_>>() {
             match self.peers[at].session {
                 Session::Connecting { since } if now.since(since) > CONNECT_WITHIN => {
                     self.session_down(at, now);
@@ -145,6 +148,7 @@ impl Agent {
             let peer = &mut self.peers[at];
             peer.forget_session();
             peer.retry_at = now;
+            self.active.remove(&at);
             let node = self.roster.entry(at).node;
             self.outputs.push_back(Output::Disconnect(node));
         }

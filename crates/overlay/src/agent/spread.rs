@@ -54,7 +54,7 @@ impl Agent {
         let Some(bytes) = self.push_record_of(at, now, true) else {
             return;
         };
-        for to in 0..self.peers.len() {
+        for to in self.active.iter().copied().collect::<Vec<_>>() {
             if self.peers[to].is_eager && Some(to) != from && to != at {
                 self.queue_bytes(to, bytes.clone());
             }
@@ -66,7 +66,7 @@ impl Agent {
         let Some(bytes) = self.claim_frame_of(at) else {
             return;
         };
-        for to in 0..self.peers.len() {
+        for to in self.active.iter().copied().collect::<Vec<_>>() {
             if self.peers[to].is_gossip && Some(to) != from {
                 self.queue_bytes(to, bytes.clone());
             }

@@ -44,7 +44,7 @@ impl Agent {
             .predecessors(roster.me, MONITORS, is_live)
             .collect();
         let seldom = self.config.heartbeat * SELDOM;
-        for at in 0..self.peers.len() {
+        for at in self.active.iter().copied().collect::<Vec<_>>() {
             let peer = &self.peers[at];
             let is_due = peer.is_gossip && now.since(peer.beat_at) >= seldom;
             if peer.is_up() && (monitors.contains(&at) || is_due) {
