@@ -56,6 +56,10 @@ build: ## the program, optimised: target/release/anabranch
 demo: build ## streams and a file over three emulated paths, one of which fails (about 20 s, no root)
 	$(CARGO) run --release --locked -q -p anabranch-cli -- demo
 
+.PHONY: demo-overlay
+demo-overlay: build ## four nodes on emulated links, a transfer over two ways, a relay that is killed (about a minute, no root)
+	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-overlay
+
 .PHONY: pairs
 pairs: build ## the path pairs of docs/performance.md in virtual time, as JSON
 	$(CARGO) run --release --locked -q -p anabranch-cli -- lab run pairs --json
