@@ -8,6 +8,8 @@ mod disk;
 #[path = "../../../net/tests/netns/namespace.rs"]
 #[expect(dead_code, reason = "shared with tests that do more with them")]
 mod namespace;
+#[cfg(target_os = "linux")]
+mod overlay;
 mod process;
 mod restart;
 mod setting;

@@ -1,8 +1,8 @@
 //! The overlay, as people write it.
 
 use std::{
-    collections::BTreeMap,
-    net::{IpAddr, SocketAddr},
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     ops::RangeInclusive,
 };
 
@@ -80,9 +80,19 @@ pub struct Relaying {
 impl Relaying {
     /// Starts it, on the addresses of the host.
     pub(crate) fn start(self, host: &Host) -> Result<Relay, RelayError> {
-        let addresses = host.addresses();
-        let addresses = addresses.iter().map(|address| address.ip());
-        let mut config = RelayConfig::new(host.node_id(), addresses);
+        let own: BTreeSet<IpAddr> = host.addresses().iter().map(SocketAddr::ip).collect();
+        let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = own.iter().partition(|ip| ip.is_ipv4());
+        // Of several addresses, one reaches the source and another one the next hop.
+        let of = |ips: &[IpAddr], all: IpAddr| match ips {
+            [] => None,
+            [only] => Some(*only),
+            _ => Some(all),
+        };
+        let addresses = [
+            of(&v4, Ipv4Addr::UNSPECIFIED.into()),
+            of(&v6, Ipv6Addr::UNSPECIFIED.into()),
+        ];
+        let mut config = RelayConfig::new(host.node_id(), addresses.into_iter().flatten());
         config.book.capacity = self.capacity;
         config.ports = self.ports;
         config.public = self.public.into_iter().collect();
