@@ -7,6 +7,7 @@
 //! | [`mod@quickest`] | the path on which a message of a given size arrives first |
 //! | [`multiple`] | several paths on the residual graph |
 //! | [`mod@partition`] | how much of a message goes over each path, so that all finish together |
+//! | [`start`] | what a fresh channel loses while it finds the rate of its path |
 //! | [`flow`] | what no set of paths can exceed: the maximum flow, and the quickest flow |
 //! | [`decline`] | whether a link has become markedly worse |
 //! | [`hysteresis`] | when to change routes |
@@ -22,6 +23,7 @@ pub mod hysteresis;
 pub mod multiple;
 pub mod partition;
 pub mod quickest;
+pub mod start;
 
 pub use graph::{Builder, Estimate, Graph, Link, LinkIndex, Names, NodeIndex, Path};
 

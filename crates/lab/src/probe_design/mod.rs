@@ -32,8 +32,9 @@ const ROUNDS: [u64; 5] = [4, 8, 16, 32, 64];
 /// Part of the budget after which an optimal design that does not know the noise plans anew.
 const PILOT: f64 = 0.25;
 const TRIALS: u64 = 200;
-/// Trials on the link model, which takes longer.
-const TRIALS_BUSY: u64 = 40;
+/// Trials on the link model, and how many of the budgets: it takes longer.
+const TRIALS_BUSY: u64 = 16;
+const ROUNDS_BUSY: usize = 3;
 /// Overhead that makes all probes cost the same, to count probes instead of bytes.
 const FLAT_BYTES: u64 = 1 << 40;
 /// A relative error beyond this is no estimate.
@@ -175,20 +176,19 @@ fn run(options: &Options<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, kind) in KINDS.into_iter().filter(|(name, _)| options.wants(name)) {
         let seed = options.seed.child(name);
-        let trials = if kind == Kind::Busy {
-            TRIALS_BUSY
-        } else {
-            TRIALS
+        let (trials, budgets) = match kind {
+            Kind::Busy => (TRIALS_BUSY, &ROUNDS[..ROUNDS_BUSY]),
+            Kind::Unequal | Kind::Equal => (TRIALS, &ROUNDS[..]),
         };
         let trials: Vec<u64> = (0..trials).collect();
         let found = parallel::map(&trials, |number| {
             let seed = seed.child(&number.to_string());
-            trial(&Bed::draw(kind, seed), seed)
+            trial(&Bed::draw(kind, seed), budgets, seed)
         });
         for ((cost, _), c) in COSTS.into_iter().zip(0..) {
             for ((way, _), w) in WAYS.into_iter().zip(0..) {
-                for (&rounds, r) in ROUNDS.iter().zip(0..) {
-                    let mean = |value: &dyn Fn(&Spent) -> f64| {
+                for (&rounds, r) in budgets.iter().zip(0..) {
+                    let mean = |value: &dyn Fn(&Spent) -> f64| -> f64 {
                         let sum: f64 = found.iter().map(|trial| value(&trial[c][w][r])).sum();
                         sum / found.len() as f64
                     };
@@ -217,22 +217,23 @@ fn run(options: &Options<'_>) -> Vec<Row> {
 }
 
 /// What a budget gave.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Spent {
     budget_bytes: f64,
     square: f64,
     probes: f64,
 }
 
-type Trial = [[[Spent; ROUNDS.len()]; WAYS.len()]; COSTS.len()];
+/// By cost, design and budget.
+type Trial = [[Vec<Spent>; WAYS.len()]; COSTS.len()];
 
-fn trial(bed: &Bed, seed: Seed) -> Trial {
+fn trial(bed: &Bed, budgets: &[u64], seed: Seed) -> Trial {
     COSTS.map(|(_, overhead_bytes)| {
         let tasks = tasks(bed, overhead_bytes);
         let sizes = tasks.iter().flat_map(|task| task.sizes.iter());
         let round: u64 = sizes.map(|bytes| bytes + overhead_bytes).sum();
         WAYS.map(|(name, way)| {
-            ROUNDS.map(|rounds| {
+            let spent = budgets.iter().map(|&rounds| {
                 let seed = seed.child(&format!("{name} {rounds}"));
                 let (square, probes) = spend(way, bed, &tasks, round * rounds, seed);
                 let flat = overhead_bytes * rounds * (tasks.len() * tasks[0].sizes.len()) as u64;
@@ -241,7 +242,8 @@ fn trial(bed: &Bed, seed: Seed) -> Trial {
                     square,
                     probes: probes as f64,
                 }
-            })
+            });
+            spent.collect()
         })
     })
 }

@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use anabranch_base::{Rate, Seed};
-use anabranch_route::{Estimate, Graph, Path, multiple::Choice};
+use anabranch_route::{
+    Estimate, Graph, Path,
+    multiple::Choice,
+    start::{Sample, Start},
+};
 use anabranch_sim::Hop;
 use anabranch_stats::regression::LinkEstimator;
 use serde_json::json;
@@ -37,7 +41,7 @@ enum Regime {
 
 pub(super) const REGIMES: [&str; 2] = ["first", "later"];
 /// What predicts: rates and delays of the wires; messages timed over the transport; these, with the start of a path
-/// as a whole (see [`Start`]).
+/// as a whole.
 pub(super) const ESTIMATES: [&str; 3] = ["nominal", "transport", "transport_start"];
 /// A message that is one packet.
 const SMALL_BYTES: u64 = 1_000;
@@ -74,16 +78,8 @@ fn span(bytes: u64, rate: Rate) -> Duration {
     rate.time_to_send(bytes) * 2 + Duration::from_secs(8)
 }
 
-/// What is known of a wire.
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    line: Estimate,
-    /// Delay of a message of one packet.
-    small_s: f64,
-}
-
 /// Times messages over a wire, each twice the one before until they are long; a line through the longest.
-fn estimate(seed: Seed, wire: &Wire, regime: Regime) -> Option<Known> {
+fn estimate(seed: Seed, wire: &Wire, regime: Regime) -> Option<Sample> {
     let small = probe(seed, wire, SMALL_BYTES, regime)?;
     let mut timed: Vec<(u64, Duration)> = Vec::new();
     let mut bytes = PROBE_FIRST_BYTES;
@@ -101,50 +97,25 @@ fn estimate(seed: Seed, wire: &Wire, regime: Regime) -> Option<Known> {
     }
     estimator.observe_small(small);
     let line = estimator.least_squares().ok()?;
-    Some(Known {
-        line: Estimate {
-            bandwidth: line.bandwidth,
-            delay_min: line.delay_min,
-            error: line.line.slope_error? / line.line.slope,
-        },
-        small_s: small.as_secs_f64(),
+    Some(Sample {
+        bandwidth: line.bandwidth,
+        delay_min: line.delay_min,
+        delay_small: small,
     })
 }
 
-/// How long a channel takes to find the rate of its path, in round trips: log(b·RTT)/log(growth) + c. For links, it is
-/// what d_min exceeds the delay of a small message by, which gives c; paths have longer round trips, so
-/// that the sum over their links is too little.
-#[derive(Debug, Clone, Copy)]
-struct Start(f64);
-
-impl Start {
-    /// The median of what the links say.
-    fn learn(known: &[Known]) -> Self {
-        let constants = known.iter().map(|link| {
-            let rounds = (link.line.delay_min.as_secs_f64() - link.small_s) / (2.0 * link.small_s);
-            rounds - Self::growth(link.line.bandwidth, link.small_s)
-        });
-        let mut constants: Vec<f64> = constants.collect();
-        constants.sort_by(f64::total_cmp);
-        Self(constants[constants.len() / 2])
+/// The path with a start of its own, in the place of those of its links.
+fn started(start: Option<Start>, mut path: Path, bed: &Bed<'_>) -> Path {
+    let smalls = path.links.iter().filter_map(|&link| {
+        let ends = [bed.graph.link(link).from, bed.graph.link(link).to];
+        let is_same = |wire: &Wire| wire.ends == ends || wire.ends == [ends[1], ends[0]];
+        Some(bed.known[bed.wires.iter().position(is_same)?].delay_small)
+    });
+    let small = smalls.sum();
+    if let Some(start) = start {
+        path.delay_min = start.delay_min(path.bandwidth, small);
     }
-
-    fn growth(bandwidth: Rate, delay_s: f64) -> f64 {
-        (bandwidth.as_bytes_per_s() * 2.0 * delay_s).ln() / GROWTH.ln()
-    }
-
-    /// The path, with its own start in the place of those of its links.
-    fn of(self, mut path: Path, graph: &Graph, wires: &[Wire], known: &[Known]) -> Path {
-        let delays = path.links.iter().filter_map(|&link| {
-            let ends = [graph.link(link).from, graph.link(link).to];
-            let is_same = |wire: &Wire| wire.ends == ends || wire.ends == [ends[1], ends[0]];
-            Some(known[wires.iter().position(is_same)?].small_s)
-        });
-        let delay_s: f64 = delays.sum();
-        let rounds = (Self::growth(path.bandwidth, delay_s) + self.0).max(0.0);
-        path.delay_min = Duration::from_secs_f64(delay_s * (1.0 + 2.0 * rounds));
-        path
-    }
+    path
 }
 
 fn measure(seed: Seed, nodes: u32) -> Option<Vec<Measured>> {
@@ -154,13 +125,18 @@ fn measure(seed: Seed, nodes: u32) -> Option<Vec<Measured>> {
     let mut beds = Vec::new();
     for regime in [Regime::First, Regime::Later] {
         let known = wires.iter().map(|wire| estimate(seed, wire, regime));
-        let known: Vec<Known> = known.collect::<Option<_>>()?;
-        let lines: Vec<Estimate> = known.iter().map(|known| known.line).collect();
+        let known: Vec<Sample> = known.collect::<Option<_>>()?;
+        let line = |sample: &Sample| Estimate {
+            bandwidth: sample.bandwidth,
+            delay_min: sample.delay_min,
+            error: 0.0,
+        };
+        let lines: Vec<Estimate> = known.iter().map(line).collect();
         beds.push(Bed {
             seed,
             regime,
             graph: overlay::graph(nodes, &wires, &lines),
-            start: Start::learn(&known),
+            start: Start::learn(GROWTH, &known),
             known,
             wires: &wires,
         });
@@ -188,8 +164,8 @@ struct Bed<'a> {
     seed: Seed,
     regime: Regime,
     graph: Graph,
-    start: Start,
-    known: Vec<Known>,
+    start: Option<Start>,
+    known: Vec<Sample>,
     wires: &'a [Wire],
 }
 
@@ -202,8 +178,7 @@ impl Bed<'_> {
         let nominal = choose(ideal);
         let chosen = choose(&self.graph);
         let whole = chosen.iter().cloned();
-        let whole = whole.map(|path| self.start.of(path, &self.graph, self.wires, &self.known));
-        let whole: Vec<Path> = whole.collect();
+        let whole: Vec<Path> = whole.map(|path| started(self.start, path, self)).collect();
         let time = self.transfer(&chosen, bytes);
         [
             (end_s(&nominal), self.transfer(&nominal, bytes)),
