@@ -29,7 +29,12 @@ pub(super) struct Truth {
     /// Standard deviation of a delay around the line.
     pub(super) noise_s: f64,
     pub(super) sizes: Vec<u64>,
+    /// Messages whose delays are to be predicted, and their mean delays.
+    pub(super) messages: Vec<(u64, f64)>,
 }
+
+/// What is to be predicted where delays are lines.
+const MESSAGES: [u64; 3] = [100_000, 1_000_000, 10_000_000];
 
 /// Which links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +93,7 @@ impl Bed {
                 slope_s_per_byte: 1.0 / rate.as_bytes_per_s(),
                 noise_s,
                 sizes: sizes.into_iter().map(packets).collect(),
+                messages: Vec::new(),
             };
             if kind == Kind::Busy {
                 let mut case = Case::new("busy", rate, delay);
@@ -101,6 +107,9 @@ impl Bed {
                 }));
                 truth.learn(&case, seed.child(&format!("truth {number}")));
                 bed.cases.push(case);
+            } else {
+                let line = MESSAGES.map(|bytes| (bytes, truth.delay_s(bytes)));
+                truth.messages = line.into();
             }
             bed.truth.push(truth);
         }
@@ -122,28 +131,27 @@ impl Bed {
 }
 
 impl Truth {
-    /// The line through very many messages.
+    /// Means and noise of very many messages: they need not lie on a line.
     fn learn(&mut self, case: &Case, seed: Seed) {
         let mut random = seed.stream("pauses");
         let mut link = Probed::new(case, seed).expect("what is drawn is in range");
         let mut fit = LineFit::new(f64::INFINITY).expect("a memory of any length");
+        let mut sums = vec![0.0; self.sizes.len()];
         for _ in 0..TRUTH {
-            for &bytes in &self.sizes {
+            for (&bytes, sum) in self.sizes.iter().zip(&mut sums) {
                 link.now += PAUSE.mul_f64(random.exponential(1.0));
                 let delay_s = link.message(bytes).as_secs_f64();
+                *sum += delay_s / TRUTH as f64;
                 fit.observe(bytes as f64, delay_s)
                     .expect("delays are finite");
             }
         }
-        let (line, scatter) = (fit.line(), fit.scatter());
-        let (line, scatter) = (line.expect("many"), scatter.expect("many"));
-        self.intercept_s = line.intercept;
-        self.slope_s_per_byte = line.slope;
-        self.noise_s = scatter.deviation;
+        self.noise_s = fit.scatter().expect("many").deviation;
+        self.messages = self.sizes.iter().copied().zip(sums).collect();
     }
 
-    /// The delay of a message, on average.
-    pub(super) fn delay_s(&self, bytes: u64) -> f64 {
+    /// The delay of a message by the line, on average.
+    fn delay_s(&self, bytes: u64) -> f64 {
         self.intercept_s + self.slope_s_per_byte * bytes as f64
     }
 }

@@ -25,8 +25,6 @@ pub const EXPERIMENT: Experiment = Experiment {
     plots,
 };
 
-/// Sizes of the messages whose delays are to be predicted.
-const MESSAGES: [u64; 3] = [100_000, 1_000_000, 10_000_000];
 /// Budgets, in rounds of one probe of every size on every link.
 const ROUNDS: [u64; 5] = [4, 8, 16, 32, 64];
 /// Part of the budget after which an optimal design that does not know the noise plans anew.
@@ -68,6 +66,7 @@ const COSTS: [(&str, u64); 2] = [("bytes", 0), ("probes", FLAT_BYTES)];
 fn tasks(bed: &Bed, overhead_bytes: u64) -> Vec<Task> {
     let task = |truth: &Truth| {
         let slope = 1.0 / truth.rate.as_bytes_per_s();
+        let messages: Vec<u64> = truth.messages.iter().map(|(bytes, _)| *bytes).collect();
         Task {
             // Almost nothing is known.
             belief: Belief::guess(1.0, 100.0 * slope),
@@ -77,7 +76,7 @@ fn tasks(bed: &Bed, overhead_bytes: u64) -> Vec<Task> {
             },
             sizes: truth.sizes.clone(),
             overhead_bytes,
-            interest: design::interest(&MESSAGES, 0.03, slope),
+            interest: design::interest(&messages, 0.03, slope),
         }
     };
     bed.truth.iter().map(task).collect()
@@ -87,6 +86,8 @@ fn tasks(bed: &Bed, overhead_bytes: u64) -> Vec<Task> {
 struct Fits<'a> {
     probes: Probes<'a>,
     lines: Vec<LineFit>,
+    /// By link: sizes and delays in seconds.
+    timed: Vec<Vec<(u64, f64)>>,
     sent: u64,
 }
 
@@ -96,6 +97,7 @@ impl<'a> Fits<'a> {
         Self {
             probes: bed.probes(seed),
             lines: vec![line; bed.truth.len()],
+            timed: vec![Vec::new(); bed.truth.len()],
             sent: 0,
         }
     }
@@ -115,24 +117,49 @@ impl<'a> Fits<'a> {
             self.lines[link]
                 .observe(bytes as f64, delay_s)
                 .expect("delays are finite");
+            self.timed[link].push((bytes, delay_s));
             self.sent += 1;
         }
+    }
+
+    /// How much delays on a link are off by, from their distances to the line: of its smallest messages, and what
+    /// its largest are off by more. Looks at nothing but what was timed.
+    fn noise(&self, link: usize) -> Option<Noise> {
+        let line = self.lines[link].line().ok()?;
+        let timed = &self.timed[link];
+        let all = self.lines[link].scatter().ok()?.deviation.max(1e-5);
+        let of = |bytes: u64| {
+            let same = timed.iter().filter(|(size, _)| *size == bytes);
+            let squares = same.map(|(size, delay_s)| (delay_s - line.at(*size as f64)).powi(2));
+            let squares: Vec<f64> = squares.collect();
+            // Few say little: joined with all, as four more.
+            let sum = squares.iter().sum::<f64>() + 4.0 * all * all;
+            (sum / (squares.len() + 4) as f64).sqrt()
+        };
+        let small = timed.iter().map(|(bytes, _)| *bytes).min()?;
+        let large = timed.iter().map(|(bytes, _)| *bytes).max()?;
+        let fixed_s = of(small);
+        let more = (of(large).powi(2) - fixed_s * fixed_s).max(0.0).sqrt();
+        Some(Noise {
+            fixed_s,
+            per_byte_s: more / large as f64,
+        })
     }
 
     /// Mean squared relative error of the predicted delays.
     fn error(&self, bed: &Bed) -> f64 {
         let links = self.lines.iter().zip(&bed.truth);
         let squares = links.flat_map(|(fit, truth)| {
-            let line = fit.line();
-            MESSAGES.map(|bytes| {
-                let true_s = truth.delay_s(bytes);
+            let line = fit.line().ok();
+            truth.messages.iter().map(move |&(bytes, true_s)| {
                 let error = line
                     .as_ref()
                     .map_or(ERROR_MAX, |line| (line.at(bytes as f64) - true_s) / true_s);
                 error.clamp(-ERROR_MAX, ERROR_MAX).powi(2)
             })
         });
-        squares.sum::<f64>() / (self.lines.len() * MESSAGES.len()) as f64
+        let squares: Vec<f64> = squares.collect();
+        squares.iter().sum::<f64>() / squares.len() as f64
     }
 }
 
@@ -158,11 +185,13 @@ fn spend(way: Way, bed: &Bed, tasks: &[Task], budget: u64, seed: Seed) -> (f64, 
     fits.send(&first.probes, &mut random);
     if let Way::Optimal(criterion) = way {
         let mut again = tasks.to_vec();
-        for (task, fit) in again.iter_mut().zip(&fits.lines) {
+        for (task, link) in again.iter_mut().zip(0..) {
             // Where the pilot says nothing, what was guessed stands; the true noise is not looked at.
-            let scatter = fit.scatter().ok();
-            task.noise.fixed_s = scatter.map_or(5e-3, |scatter| scatter.deviation.max(1e-5));
-            if let Some(scatter) = scatter {
+            task.noise = fits.noise(link).unwrap_or(Noise {
+                fixed_s: 5e-3,
+                per_byte_s: 0.0,
+            });
+            if let Ok(scatter) = fits.lines[link].scatter() {
                 task.belief = Belief::fitted(&scatter, &task.belief);
             }
         }
