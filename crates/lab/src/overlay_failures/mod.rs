@@ -66,11 +66,13 @@ fn row(case: Case, nodes: usize, seen: &Seen) -> Row {
     row
 }
 
-/// The largest of a field over the rows of a case; `None` when it is missing in one of them.
+/// The largest of a field over the rows of a case; `None` when it is missing in one of them. With five nodes all
+/// relays are in use, so that there is nothing better than a link that has degraded.
 fn worst(rows: &[Row], cases: &[&str], field: &str) -> Option<f64> {
     let values = rows
         .iter()
         .filter(|row| cases.iter().any(|case| row["case"] == *case))
+        .filter(|row| field != "left_ms" || row["nodes"] != 5)
         .map(|row| row[field].as_f64());
     let values: Option<Vec<f64>> = values.collect();
     values?.into_iter().max_by(f64::total_cmp)
