@@ -61,10 +61,7 @@ const ROOMS: &[Room] = &[
     engine("overlay", &["base", "stats", "route"]),
     engine("sched", &["base", "stats", "hose"]),
     engine("channel", &["base", "stats"]),
-    engine(
-        "session",
-        &["base", "stats", "hose", "sched", "channel"],
-    ),
+    engine("session", &["base", "stats", "hose", "sched", "channel"]),
     engine("sim", &["session", "link", "overlay"]),
     host("net", &["session", "link", "overlay"]),
     host("node", &["net"]),

@@ -224,10 +224,10 @@ async fn serve(session: Session, receiver: Option<Arc<Receiver>>) {
             session.closed().await;
             break;
         };
-        match receiver
-            .receive_when_offered(&session, &Progress::default())
-            .await
-        {
+        let progress = Progress::default();
+        match receiver.receive_when_offered(&session, &progress).await {
+            // Nothing was offered any more.
+            Err(TransferError::Interrupted(_)) if progress.snapshot().name.is_empty() => {}
             Ok(done) => tracing::info!(name = done.name, bytes = done.bytes, "received"),
             Err(error) => tracing::warn!(%error, peer = %session.peer(), "not received"),
         }
