@@ -276,7 +276,7 @@ impl Session {
             let link = crate::links::pair(&state.sockets, &[remote])
                 .into_iter()
                 .next()?;
-            state.engine.add_link(now, self.inner.id, link.clone());
+            state.engine.add_link(now, self.inner.id, link);
             Some(link)
         })
     }

@@ -27,7 +27,7 @@ fn number(row: &Value, key: &str, unit: &str) -> String {
 }
 
 /// Columns padded to the widest of each.
-fn table(rows: Vec<Vec<String>>) -> Vec<String> {
+fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -55,7 +55,7 @@ fn section(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> Vec<String> {
     let mut all = vec![heading(head)];
     all.extend(rows);
     let mut lines = vec![title.to_owned()];
-    lines.extend(table(all).into_iter().map(|line| format!("  {line}")));
+    lines.extend(table(&all).into_iter().map(|line| format!("  {line}")));
     lines
 }
 

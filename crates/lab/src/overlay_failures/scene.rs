@@ -77,13 +77,16 @@ impl Scene {
         config.routing.relays = Some(Rate::from_mbps(200));
         config.routing.hops = 2;
         let mut random = seed.stream("round trips");
-        let mut round_trips = vec![vec![Duration::ZERO; nodes]; nodes];
+        let mut round_trips: Vec<Vec<Duration>> = Vec::new();
         for a in 0..nodes {
-            for b in 0..a {
+            let mut row = Vec::new();
+            for before in &mut round_trips {
                 let round_trip = Duration::from_secs_f64(random.uniform(0.02, 0.08));
-                round_trips[a][b] = round_trip;
-                round_trips[b][a] = round_trip;
+                row.push(round_trip);
+                before.push(round_trip);
             }
+            row.resize(a + 1, Duration::ZERO);
+            round_trips.push(row);
         }
         let links = |a: usize, b: usize| {
             let mbps = if (a, b) == (SOURCE, SINK) { 10 } else { 20 };
