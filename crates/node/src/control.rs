@@ -253,14 +253,14 @@ async fn answer(host: &Host, overlay: Option<&Overlay>, line: &str) -> Value {
         (other, _, _) if question.text.is_some() || question.objective.is_some() => {
             Err(format!("'{other}' does not go with 'text' or 'objective'"))
         }
+        (other, _, _) if question.ways.is_some() && other != "overlay_ways" => {
+            Err(format!("'{other}' does not go with 'ways'"))
+        }
         ("status", None, None) if session.is_none() => Ok(status(host)),
         ("paths", None, None) if session.is_none() => Ok(paths(host)),
         ("streams", None, None) if session.is_none() => Ok(streams(host)),
         ("overlay" | "overlay_ways", None, None) if session.is_none() => {
             overlay::answer(overlay, &question).await
-        }
-        (other, _, _) if question.ways.is_some() => {
-            Err(format!("'{other}' does not go with 'ways'"))
         }
         ("admit", Some(spec), None) => promises::admit(host, spec, session),
         ("explain", None, Some(stream)) => promises::explain(host, stream, session),
