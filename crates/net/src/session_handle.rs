@@ -269,15 +269,15 @@ impl Session {
         });
     }
 
-    /// Offers a link to a further address of the peer, from the first local address that can reach it; `None` when none can.
-    /// For an address that serves one sender only, as a relay's circuit does.
-    pub fn add_remote(&self, remote: SocketAddr) -> Option<Link> {
+    /// Offers links to a further address of the peer, from every local address that may reach it; the links. What serves one
+    /// sender only, as a relay's circuit does, becomes a channel from one of them.
+    pub fn add_remote(&self, remote: SocketAddr) -> Vec<Link> {
         self.inner.host.shared.command(|state, now| {
-            let link = crate::links::pair(&state.sockets, &[remote])
-                .into_iter()
-                .next()?;
-            state.engine.add_link(now, self.inner.id, link);
-            Some(link)
+            let links = crate::links::pair(&state.sockets, &[remote]);
+            for &link in &links {
+                state.engine.add_link(now, self.inner.id, link);
+            }
+            links
         })
     }
 

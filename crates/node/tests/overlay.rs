@@ -177,17 +177,23 @@ async fn relayed(overlay: &Overlay, to: NodeId) -> OpenWay {
     }
 }
 
-/// The first node asks the second, which relays, for a circuit to the third; a session with the third goes over it alone.
+/// The first and the third node cannot reach each other; the second one relays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_goes_over_a_relay() {
     within(async {
         let folder = tempfile::tempdir().unwrap();
-        let at = addresses(3);
-        let known: BTreeMap<u8, SocketAddr> = (1..).zip(at.iter().copied()).collect();
+        let at = addresses(4);
+        let nowhere = at[3];
+        let known: BTreeMap<u8, SocketAddr> = (1..=3).zip(at.iter().copied()).collect();
         let mut daemons = Vec::new();
         for n in 1..=3 {
             let more = if n == 2 { "relay = \"100 Mbit/s\"" } else { "" };
-            let config = configured(folder.path(), n, known[&n], &known, more);
+            let mut known = known.clone();
+            if n != 2 {
+                // Nobody is there.
+                known.insert(4 - n, nowhere);
+            }
+            let config = configured(folder.path(), n, at[usize::from(n) - 1], &known, more);
             daemons.push(Daemon::start(config).await.unwrap());
         }
         let [first, relay, third] = &daemons[..] else {

@@ -4,7 +4,10 @@
 
 use std::{fs, path::Path};
 
-use anabranch::{SecretKey, Ticket};
+use anabranch::{
+    SecretKey, Ticket,
+    control::{self, Question, WaysText},
+};
 use serde_json::Value;
 
 use crate::{
@@ -16,12 +19,13 @@ use crate::{
 const NODES: [&str; 4] = ["lab", "clinic", "relay", "spare"];
 const PORT: u16 = 4433;
 /// Ends, name and description of each link; the k-th is the network 10.96.k.0/24.
-const LINKS: [(usize, usize, &str); 5] = [
-    (0, 1, "direct: rate=8 Mbit/s, delay=15 ms"),
+const LINKS: [(usize, usize, &str); 6] = [
+    (0, 1, "direct: rate=2 Mbit/s, delay=15 ms"),
     (0, 2, "lab-relay: rate=20 Mbit/s, delay=5 ms"),
     (2, 1, "relay-clinic: rate=10 Mbit/s, delay=8 ms"),
     (0, 3, "lab-spare: rate=20 Mbit/s, delay=5 ms"),
     (3, 1, "spare-clinic: rate=10 Mbit/s, delay=10 ms"),
+    (2, 3, "relay-spare: rate=20 Mbit/s, delay=5 ms"),
 ];
 
 fn key(node: usize) -> SecretKey {
@@ -147,6 +151,27 @@ fn a_transfer_over_relays_survives_a_killed_relay_and_a_cut_link() {
             && is_known("spare", "clinic")
     });
 
+    let wanted = Question {
+        ways: Some(WaysText {
+            to: key(1).node_id().to_string(),
+            user: 1 << 40,
+            bytes: 10_000_000,
+            failed: Vec::new(),
+        }),
+        ..Question::show("overlay_ways")
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    until("a way over a relay", || {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let answer = runtime.block_on(control::ask(&setting.path("lab.control"), &wanted));
+        let answer = answer.unwrap();
+        let mut ways = answer["rows"].as_array().unwrap().iter();
+        ways.any(|way| way["near"].is_string())
+    });
+
     let ticket = Ticket {
         node: key(1).node_id(),
         secret: None,
@@ -169,7 +194,11 @@ fn a_transfer_over_relays_survives_a_killed_relay_and_a_cut_link() {
     // Either relay will do; it is the one in use that is killed.
     let mut used = 0;
     until("a relay in use", || {
-        assert!(transfer.is_running(), "the transfer has ended");
+        assert!(
+            transfer.is_running(),
+            "it has ended: {:?}",
+            rows(&folder, 0, "way")
+        );
         used = [2, 3]
             .into_iter()
             .find(|&node| relayed(&folder, node) > 200_000)

@@ -17,7 +17,7 @@ const ASK: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Follower {
     session: Session,
-    links: BTreeMap<SocketAddr, (Link, Instant)>,
+    links: BTreeMap<SocketAddr, (Vec<Link>, Instant)>,
     /// What the overlay has been told of.
     told: Vec<SocketAddr>,
     ask_at: Option<Instant>,
@@ -37,18 +37,17 @@ impl Follower {
     /// Adds links to these addresses, and takes out those to all others that were added before.
     pub fn set(&mut self, near: &[SocketAddr]) {
         let session = &self.session;
-        self.links.retain(|remote, (link, _)| {
+        self.links.retain(|remote, (links, _)| {
             let stays = near.contains(remote);
             if !stays {
-                session.remove_link(link);
+                links.iter().for_each(|link| session.remove_link(link));
             }
             stays
         });
         for &remote in near {
-            if !self.links.contains_key(&remote)
-                && let Some(link) = self.session.add_remote(remote)
-            {
-                self.links.insert(remote, (link, Instant::now()));
+            if !self.links.contains_key(&remote) {
+                let links = self.session.add_remote(remote);
+                self.links.insert(remote, (links, Instant::now()));
             }
         }
     }
@@ -56,12 +55,13 @@ impl Follower {
     /// Addresses whose channels fell silent or never came up.
     pub fn failed(&self) -> Vec<SocketAddr> {
         let channels = self.session.channels();
-        let is_failed = |(&remote, (_, since)): (&SocketAddr, &(Link, Instant))| {
-            let channel = channels.iter().find(|channel| channel.remote == remote);
-            let failed = match channel.map(|channel| channel.state) {
-                Some(ChannelState::Suspected) => true,
-                Some(ChannelState::Active) => false,
-                _ => since.elapsed() > JOIN_MAX,
+        let is_failed = |(&remote, (_, since)): (&SocketAddr, &(Vec<Link>, Instant))| {
+            let of = channels.iter().filter(|channel| channel.remote == remote);
+            let states: Vec<ChannelState> = of.map(|channel| channel.state).collect();
+            let failed = if states.contains(&ChannelState::Active) {
+                false
+            } else {
+                states.contains(&ChannelState::Suspected) || since.elapsed() > JOIN_MAX
             };
             failed.then_some(remote)
         };

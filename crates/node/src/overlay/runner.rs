@@ -48,8 +48,8 @@ pub(crate) struct Runner {
     pub(super) lines: BTreeMap<NodeId, Line>,
     /// Members being called.
     calling: Vec<NodeId>,
-    /// Test messages under way: by session and number, whose they are.
-    probes: BTreeMap<(SessionId, u64), (NodeId, u64)>,
+    /// Test messages under way: by session and number, whose they are, and their size.
+    probes: BTreeMap<(SessionId, u64), (NodeId, u64, u64)>,
     pub(super) leases: BTreeMap<u64, Lease>,
     pub(super) circuits_opened: u64,
     /// What is relayed for others, if anything is.
@@ -182,13 +182,22 @@ impl Runner {
 
     /// Test messages on a session that is over are lost.
     fn forget_probes(&mut self, line: &Line, now: Instant) {
-        let session = line.session.id();
-        let lost: Vec<u64> = (self.probes.range((session, 0)..=(session, u64::MAX)))
-            .map(|(&(_, number), _)| number)
-            .collect();
-        for number in lost {
-            self.probed(session, number, None, now);
+        for (to, id, _) in self.take_probes(line) {
+            self.agent.handle_probe(&to, id, None, now);
         }
+    }
+
+    /// Test messages under way on a session.
+    fn take_probes(&mut self, line: &Line) -> Vec<(NodeId, u64, u64)> {
+        let session = line.session.id();
+        let mut taken = Vec::new();
+        self.probes.retain(|&(of, _), &mut probe| {
+            if of == session {
+                taken.push(probe);
+            }
+            of != session
+        });
+        taken
     }
 
     /// A session is there. When both ends called each other, the one that the smaller id opened stays, unless
@@ -196,6 +205,7 @@ impl Runner {
     fn up(&mut self, line: Line, now: Instant) {
         let peer = line.peer();
         self.calling.retain(|&other| other != peer);
+        let mut again = Vec::new();
         if let Some(old) = self.lines.get(&peer) {
             if old.is_heard() && old.opener < line.opener {
                 line.close();
@@ -203,7 +213,8 @@ impl Runner {
             }
             let old = old.clone();
             old.close();
-            self.forget_probes(&old, now);
+            // Nothing is wrong with the link: what was under way is sent again.
+            again = self.take_probes(&old);
         }
         self.tasks.spawn(line.clone().listen(self.sender.clone()));
         if let Some(serving) = &self.serving {
@@ -212,6 +223,9 @@ impl Runner {
             self.tasks.spawn(serving.clone().attend(session));
         }
         self.lines.insert(peer, line);
+        for (to, id, bytes) in again {
+            self.probe(to, id, bytes);
+        }
         self.agent.handle_session(&peer, true, now);
         let leases: Vec<u64> = self.leases.keys().copied().collect();
         for lease in leases {
@@ -220,19 +234,19 @@ impl Runner {
     }
 
     fn probed(&mut self, session: SessionId, number: u64, took: Option<Duration>, now: Instant) {
-        if let Some((to, id)) = self.probes.remove(&(session, number)) {
+        if let Some((to, id, _)) = self.probes.remove(&(session, number)) {
             self.agent.handle_probe(&to, id, took, now);
         }
     }
 
     fn probe(&mut self, to: NodeId, id: u64, bytes: u64) {
         let now = self.host.clock().now();
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
         let line = self.lines.get(&to);
-        let sent = line.map(|line| (line.session.id(), line.probe(bytes)));
+        let sent = line.map(|line| (line.session.id(), line.probe(length)));
         match sent {
             Some((session, Ok(number))) => {
-                self.probes.insert((session, number), (to, id));
+                self.probes.insert((session, number), (to, id, bytes));
             }
             _ => self.agent.handle_probe(&to, id, None, now),
         }
