@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use anabranch_base::{Instant, NodeId, Rate};
+use anabranch_net::relay::CircuitId;
 use tokio::sync::oneshot;
 
 use super::{circuit, runner::Runner};
@@ -65,7 +66,7 @@ struct Open {
 
 impl Runner {
     /// Ways to `to` for the user `lease`, who wants to send about `bytes`; `failed` are those that are of no use to it.
-    /// Asks again before [`LIFETIME`] is over, or its circuits are closed.
+    /// Who does not ask again before [`LIFETIME`] is over has its circuits closed.
     pub(super) fn ways(
         &mut self,
         lease: u64,
@@ -76,9 +77,12 @@ impl Runner {
         if !self.leases.contains_key(&lease) && self.leases.len() >= LEASES_MAX {
             return Err(LeaseError::Full);
         }
-        let stranger = |_| LeaseError::Stranger(to);
-        let is_new = self.leases.get(&lease).is_none_or(|lease| lease.to != to);
-        if is_new {
+        // A user who wants something else has ended its first lease.
+        if self.leases.get(&lease).is_some_and(|lease| lease.to != to) {
+            self.leases.remove(&lease);
+        }
+        if !self.leases.contains_key(&lease) {
+            let stranger = |_| LeaseError::Stranger(to);
             self.agent.want(to, bytes, now).map_err(stranger)?;
         }
         let entry = self.leases.entry(lease).or_insert_with(|| Lease {
@@ -145,17 +149,15 @@ impl Runner {
                 continue;
             }
             let (stop, stopped) = oneshot::channel();
-            let mut route = vec![self.agent.me()];
-            route.extend(&relays);
-            route.push(to);
             self.circuits_opened += 1;
             let order = circuit::Order {
                 lease: id,
-                relays: relays.clone(),
-                route,
+                source: self.agent.me(),
                 sessions,
-                id: self.circuits_opened,
+                destination: to,
+                circuit: CircuitId(self.circuits_opened),
                 rate,
+                clock: self.host.clock(),
                 report: self.sender.clone(),
                 stop: stopped,
             };

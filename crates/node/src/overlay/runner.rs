@@ -1,6 +1,11 @@
 //! Hosts the overlay's agent: carries what it says, tells it what happens.
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::SocketAddr,
+    time::Duration,
+};
 
 use anabranch_base::{Instant, NodeId, SessionId};
 use anabranch_net::{Host, Session};
@@ -42,12 +47,14 @@ pub(super) type Question = Box<dyn FnOnce(&mut Runner, Instant) + Send>;
 
 /// A node's part in the overlay, as long as it runs.
 pub(crate) struct Runner {
-    host: Host,
+    pub(super) host: Host,
     pub(super) agent: Agent,
     pub(super) sites: BTreeMap<NodeId, Site>,
     pub(super) lines: BTreeMap<NodeId, Line>,
     /// Members being called.
     calling: Vec<NodeId>,
+    /// Members with whom the agent needs no session any more.
+    unneeded: BTreeSet<NodeId>,
     /// Test messages under way: by session and number, whose they are, and their size.
     probes: BTreeMap<(SessionId, u64), (NodeId, u64, u64)>,
     pub(super) leases: BTreeMap<u64, Lease>,
@@ -90,6 +97,7 @@ impl Runner {
         (sender, inputs): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
     ) -> Self {
         Self {
+            unneeded: BTreeSet::new(),
             probes: BTreeMap::new(),
             leases: BTreeMap::new(),
             // Circuits of an earlier life of this node may still be there.
@@ -139,7 +147,8 @@ impl Runner {
             Input::Over(peer, session) => {
                 let is_current = |line: &Line| line.session.id() == session;
                 if self.lines.get(&peer).is_some_and(is_current) {
-                    self.line_over(peer, now);
+                    self.remove_line(peer, now);
+                    self.agent.handle_session(&peer, false, now);
                 }
             }
             Input::Message(from, message) => self.agent.handle_message(&from, &message, now),
@@ -165,19 +174,27 @@ impl Runner {
         }
         self.kept_house_at = now;
         self.expire_leases(now);
+        // Those that circuits need stay for as long as they do.
+        for peer in self.unneeded.clone() {
+            if !self.is_relay_in_use(&peer) {
+                self.unneeded.remove(&peer);
+                self.remove_line(peer, now);
+            }
+        }
         if let Some(serving) = &self.serving {
             self.agent.set_headroom(Some(serving.headroom()), now);
         }
     }
 
-    fn line_over(&mut self, peer: NodeId, now: Instant) {
+    /// There is no session with this member any more.
+    fn remove_line(&mut self, peer: NodeId, now: Instant) {
         if let Some(line) = self.lines.remove(&peer) {
+            line.close();
             self.forget_probes(&line, now);
         }
         if let Some(serving) = &self.serving {
             serving.set_session(peer, None);
         }
-        self.agent.handle_session(&peer, false, now);
     }
 
     /// Test messages on a session that is over are lost.
@@ -205,6 +222,7 @@ impl Runner {
     fn up(&mut self, line: Line, now: Instant) {
         let peer = line.peer();
         self.calling.retain(|&other| other != peer);
+        self.unneeded.remove(&peer);
         let mut again = Vec::new();
         if let Some(old) = self.lines.get(&peer) {
             if old.is_heard() && old.opener < line.opener {
@@ -265,15 +283,12 @@ impl Runner {
     fn serve_outputs(&mut self) {
         while let Some(output) = self.agent.poll_output() {
             match output {
-                Output::Connect(peer) => self.call(peer),
-                // Circuits need it still; it stays until the other end, or this one, ends.
-                Output::Disconnect(peer) if self.is_relay_in_use(&peer) => {}
+                Output::Connect(peer) => {
+                    self.unneeded.remove(&peer);
+                    self.call(peer);
+                }
                 Output::Disconnect(peer) => {
-                    if let Some(line) = self.lines.remove(&peer) {
-                        line.close();
-                        let now = self.host.clock().now();
-                        self.forget_probes(&line, now);
-                    }
+                    self.unneeded.insert(peer);
                 }
                 Output::Probe { to, id, bytes } => self.probe(to, id, bytes),
                 Output::Send { to, bytes } => {
