@@ -4,6 +4,7 @@
 //! of one mean probe for each candidate. Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the
 //! median of several runs with the least and the most.
 
+#[path = "../../sched/benches/common/mod.rs"]
 mod common;
 
 use std::{

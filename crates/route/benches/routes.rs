@@ -6,6 +6,7 @@
 //! median, the least and the most of several runs, each the mean over source–sink pairs and sizes; and of the slowest
 //! single call.
 
+#[path = "../../sched/benches/common/mod.rs"]
 mod common;
 
 use std::{

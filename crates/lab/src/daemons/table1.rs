@@ -15,6 +15,8 @@ use crate::{
     Experiment, Options, Row,
     output::{Axis, Curve, Mark, Plot, Published},
     parallel,
+    series::quantile,
+    streams::show::rounded,
 };
 
 /// The experiment.
@@ -141,17 +143,13 @@ fn row(mb: u64, index: usize, options: &Options<'_>) -> Option<Row> {
         ("two_s", two_s),
         ("predicted_s", predicted_s),
     ] {
-        row.insert(name.into(), json!(digits(value)));
+        row.insert(name.into(), rounded(value));
     }
     let direct = own.link(ENDS)?.bandwidth.as_bps();
     let second = own.link(LINKS[2])?.bandwidth.as_bps();
     row.insert("direct_bps".into(), json!(direct));
     row.insert("second_bps".into(), json!(second));
     Some(row)
-}
-
-fn digits(value: f64) -> f64 {
-    (value * 1e4).round() / 1e4
 }
 
 /// When `bits` could have crossed with all that the users leave on both paths if none of their packets is dropped for ours, headers
@@ -187,16 +185,12 @@ fn earliest(topology: &Topology, seed: anabranch_base::Seed, bits: f64) -> Optio
 
 fn values(rows: &[Row], field: &str) -> Vec<f64> {
     let all = rows.iter().filter_map(|row| row.get(field)?.as_f64());
-    let mut all: Vec<f64> = all.collect();
-    all.sort_by(f64::total_cmp);
-    all
+    all.collect()
 }
 
+/// Least, median and most.
 fn spread(values: &[f64]) -> String {
-    let at = |q: f64| {
-        let index = (q * values.len().saturating_sub(1) as f64).round() as usize;
-        values.get(index).copied().unwrap_or(f64::NAN)
-    };
+    let at = |p| quantile(values.iter().copied(), p).unwrap_or(f64::NAN);
     format!("{:.2} / {:.2} / {:.2}", at(0.0), at(0.5), at(1.0))
 }
 
@@ -208,8 +202,7 @@ fn mbps(rows: &[Row], field: &str) -> String {
 fn compare(rows: &[Row]) -> Vec<Published> {
     let source = "Daemons Table 1";
     let published = |pick: fn(&(u64, f64, f64)) -> f64| {
-        let mut all: Vec<f64> = TABLE.iter().map(pick).collect();
-        all.sort_by(f64::total_cmp);
+        let all: Vec<f64> = TABLE.iter().map(pick).collect();
         spread(&all)
     };
     let near = rows.iter().filter(|row| {

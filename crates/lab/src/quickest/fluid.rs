@@ -12,7 +12,7 @@ use anabranch_route::{
 use serde_json::json;
 
 use super::overlay::{self, SINK, SOURCE};
-use crate::{Options, Row, parallel};
+use crate::{Options, Row, parallel, streams::show::rounded};
 
 pub(super) const NODES: [u32; 6] = [3, 4, 5, 8, 12, 20];
 pub(super) const SIZES: [u64; 4] = [100_000, 1_000_000, 10_000_000, 100_000_000];
@@ -189,11 +189,11 @@ pub(super) fn rows(options: &Options<'_>) -> Vec<Row> {
                 row.insert("bytes".into(), json!(bytes));
                 row.insert("way".into(), json!(way));
                 row.insert("overlays".into(), json!(reached.len()));
-                row.insert("of_optimum_median".into(), super::rounded(quantile(0.5)));
-                row.insert("of_optimum_p10".into(), super::rounded(quantile(0.1)));
-                row.insert("of_optimum_worst".into(), super::rounded(reached[0]));
+                row.insert("of_optimum_median".into(), rounded(quantile(0.5)));
+                row.insert("of_optimum_p10".into(), rounded(quantile(0.1)));
+                row.insert("of_optimum_worst".into(), rounded(reached[0]));
                 let near = near as f64 / reached.len() as f64;
-                row.insert("near_optimum_fraction".into(), super::rounded(near));
+                row.insert("near_optimum_fraction".into(), rounded(near));
                 rows.push(row);
             }
         }

@@ -17,7 +17,7 @@ use super::{
     overlay::{self, Wire},
     transfer::{self, ADU_BYTES},
 };
-use crate::{Options, Row, parallel};
+use crate::{Options, Row, parallel, streams::show::rounded};
 
 const NODES: [u32; 6] = [3, 4, 5, 6, 7, 8];
 /// Overlays of each number of nodes.
@@ -229,9 +229,9 @@ pub(super) fn rows(options: &Options<'_>) -> Vec<Row> {
                     row.insert("estimates".into(), json!(estimates));
                     row.insert("paths".into(), json!(measured.paths));
                     row.insert("links_max".into(), json!(measured.links));
-                    row.insert("predicted_s".into(), super::rounded(predicted));
-                    row.insert("measured_s".into(), json!(time.map(super::rounded)));
-                    row.insert("optimum_s".into(), super::rounded(measured.optimum_s));
+                    row.insert("predicted_s".into(), rounded(predicted));
+                    row.insert("measured_s".into(), json!(time.map(rounded)));
+                    row.insert("optimum_s".into(), rounded(measured.optimum_s));
                     rows.push(row);
                 }
             }

@@ -30,10 +30,6 @@ fn run(options: &Options<'_>) -> Vec<Row> {
     rows
 }
 
-fn rounded(value: f64) -> serde_json::Value {
-    serde_json::json!((value * 1e4).round() / 1e4)
-}
-
 fn number(row: &Row, field: &str) -> Option<f64> {
     row.get(field)?.as_f64()
 }
