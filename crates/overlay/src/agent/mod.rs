@@ -10,10 +10,12 @@
 //! | `spread` | how records and claims travel: pushed along a tree, repaired by digests |
 //! | `watch` | the tick: heartbeats, accusations, what has run out |
 //! | `publish` | this node's own record |
+//! | `interest` | where others send to, so that relays know their links there |
 //! | `probing` | which links are measured, when, and what comes of it |
 //! | `routing` | which ways are good, and what becomes of those in use |
 
 mod event;
+mod interest;
 mod peer;
 mod probing;
 mod publish;

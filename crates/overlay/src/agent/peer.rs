@@ -48,6 +48,8 @@ pub(super) struct Peer {
     pub(super) digest_gap: Duration,
     /// When it was last sent a heartbeat.
     pub(super) beat_at: Instant,
+    /// Not told before where this node sends to.
+    pub(super) interest_at: Instant,
     /// Signatures of this member's messages that may still be checked; refills with time.
     pub(super) credit: Credit,
     /// What it may still ask for.
@@ -80,6 +82,7 @@ impl Default for Peer {
             digest_at: Instant::EPOCH,
             digest_gap: Duration::ZERO,
             beat_at: Instant::EPOCH,
+            interest_at: Instant::EPOCH,
             credit: Credit::new(1_000.0, 100.0),
             served: Credit::new(200.0, 100.0),
             wanted_at: None,
@@ -112,6 +115,7 @@ impl Peer {
         self.digest_gap = Duration::ZERO;
         self.digest_at = Instant::EPOCH;
         self.beat_at = Instant::EPOCH;
+        self.interest_at = Instant::EPOCH;
         self.pending.clear();
         self.lazy.clear();
     }

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{Instant, NodeId, Rate};
 
-use super::{Agent, Event, Output};
+use super::{
+    Agent, Event, Output,
+    interest::{Asked, links_max},
+};
 use crate::{
     measure::{LinkEstimate, Source, Tracker, plan, tracker::Pending},
     wire::{LinkState, ShortId},
@@ -27,6 +30,8 @@ pub(super) struct Probing {
     pub(super) trackers: BTreeMap<usize, Tracker>,
     /// Links measured now.
     pub(super) targets: Vec<usize>,
+    /// Links that others asked for.
+    pub(super) asked: Asked,
     /// See [`LinkState::group`], by place in the roster.
     groups: BTreeMap<usize, u8>,
     next_plan: Instant,
@@ -40,6 +45,7 @@ impl Probing {
         Self {
             trackers: BTreeMap::new(),
             targets: Vec::new(),
+            asked: Asked::default(),
             groups: BTreeMap::new(),
             next_plan: now,
             next_id: 0,
@@ -174,7 +180,7 @@ impl Agent {
         (!is_gone && age <= self.config.age_max).then_some((estimate, age, tracker.source()))
     }
 
-    /// The links that this node would publish now, at most as many as it measures.
+    /// The links that this node would publish now.
     pub(super) fn links_to_publish(&self, now: Instant) -> Vec<LinkState> {
         let live = |at: &usize| self.roster.entry(*at).state.is_live();
         let known = self.probing.trackers.keys().filter(|at| live(at));
@@ -193,7 +199,7 @@ impl Agent {
             })
             .collect();
         links.sort_unstable_by_key(|(age, link)| (*age, link.peer));
-        links.truncate(self.config.probing.links);
+        links.truncate(links_max(self.config.probing.links));
         links.into_iter().map(|(_, link)| link).collect()
     }
 
@@ -299,6 +305,7 @@ impl Agent {
 
     /// Chooses the links to measure, and divides the budget among them.
     pub(super) fn plan(&mut self, now: Instant) {
+        self.probing.asked.expire(now);
         let config = &self.config.probing;
         self.probing.next_plan = now + config.plan;
         let me = self.roster.me;
@@ -321,6 +328,11 @@ impl Agent {
         self.neighbours.iter().for_each(|&at| add(at));
         for at in self.roster.ring.successors(me, config.links, is_live) {
             add(at);
+        }
+        for at in self.probing.asked.places() {
+            if is_live(at) && !targets.contains(&at) && targets.len() < links_max(config.links) {
+                targets.push(at);
+            }
         }
         let memory = config.memory;
         for &at in &targets {

@@ -45,6 +45,7 @@ impl Agent {
                 } => self.receive_digest(from, (lowest, to), &entries, now),
                 Frame::Want(wants) => self.receive_wants(from, &wants, now),
                 Frame::Prune => self.peers[from].is_eager = false,
+                Frame::Interest(ids) => self.receive_interest(from, &ids, now),
             }
         }
         Ok(())

@@ -59,6 +59,9 @@ impl Agent {
         if self.wants.len() >= WANTS_MAX && !self.wants.contains_key(&at) {
             return Err(UnknownMember);
         }
+        if !self.wants.contains_key(&at) {
+            self.interest_is_new();
+        }
         let routing = &self.config.routing;
         self.wants
             .entry(at)

@@ -27,6 +27,7 @@ impl Agent {
         self.publish_if_due(now);
         self.tend_sessions(now);
         self.probe(now);
+        self.tell_interest(now);
     }
 
     /// Shows `to` that this node lives and what it knows.

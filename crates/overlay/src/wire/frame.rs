@@ -7,6 +7,7 @@
 //! DIGEST    4 { from 6 bytes, to 6 bytes, count varint, of each: id 6 bytes, version·2 + is_accused varint }
 //! WANT      5 { count varint, of each: id 6 bytes, what 8 bits: 1 record, 2 claim, 3 both }
 //! PRUNE     6 { }
+//! INTEREST  7 { count varint, of each: id 6 bytes }
 //! ```
 
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub enum Frame<'a> {
     Want(Vec<(ShortId, Want)>),
     /// "I get records sooner from others: push me none."
     Prune,
+    /// "I send to these: measure your links to them, and I may send through you."
+    Interest(Vec<ShortId>),
 }
 
 /// What a digest says of one member.
@@ -81,6 +84,7 @@ const CLAIM: u8 = 3;
 const DIGEST: u8 = 4;
 const WANT: u8 = 5;
 const PRUNE: u8 = 6;
+const INTEREST: u8 = 7;
 
 /// Most entries of a digest or a list of wants.
 pub const ENTRIES_MAX: usize = 120;
@@ -133,6 +137,11 @@ impl Frame<'_> {
                 }
             }
             Self::Prune => out.push(PRUNE),
+            Self::Interest(ids) => {
+                out.push(INTEREST);
+                put_varint(out, ids.len() as u64);
+                ids.iter().for_each(|id| out.extend_from_slice(&id.0));
+            }
         }
     }
 }
@@ -217,6 +226,7 @@ impl<'a> Reader<'a> {
                 Ok((id, want))
             })?),
             PRUNE => Frame::Prune,
+            INTEREST => Frame::Interest(many(from, |from| Ok(ShortId(from.array()?)))?),
             other => return Err(DecodeError::UnknownType(other)),
         };
         Ok(Some(frame))
@@ -288,6 +298,7 @@ mod tests {
             },
             Frame::Want(vec![(id(3), Want::Record), (id(4), Want::Claim)]),
             Frame::Prune,
+            Frame::Interest(vec![id(9), id(2)]),
         ];
         let mut message = Vec::new();
         frames.iter().for_each(|frame| frame.write(&mut message));
