@@ -23,7 +23,9 @@ As root, with --tun, every link is a pair of TUN devices between two network nam
 
     anabranch emulate --tun left:10.9.1.1/24,right:10.9.1.2/24 --path 'lte'
 
-On standard input, `down NAME` cuts a path and `up NAME` joins it again.")]
+On standard input, `down NAME` cuts a path, `up NAME` joins it again, and `set NAME LINK` changes it:
+
+    set path1 rate=2 Mbit/s, delay=80 ms, loss=3 %")]
 pub(crate) struct Arguments {
     /// A link, or NAME: LINK; may be repeated.
     #[arg(long = "path", value_name = "LINK", required = true)]
@@ -187,19 +189,41 @@ async fn watch(paths: &[Path], every: u64) -> Outcome {
 }
 
 fn obey(paths: &[Path], line: &str) -> Outcome {
-    let known = || paths.iter().map(Path::name).collect::<Vec<_>>().join(", ");
-    match line.trim().split_once(' ') {
-        Some((verb @ ("up" | "down"), name)) => {
-            match paths.iter().find(|path| path.name() == name.trim()) {
-                Some(path) => {
-                    path.set_up(verb == "up");
-                    print_line(&format!("{} is {verb}", path.name()))
-                }
-                None => print_line(&format!("there is no path '{name}'; there are {}", known())),
-            }
+    if line.trim().is_empty() {
+        return Ok(());
+    }
+    let done = command(paths, line.trim());
+    print_line(&done.unwrap_or_else(|refused| refused))
+}
+
+/// Does what a line asks for; what was done, or why not.
+fn command(paths: &[Path], line: &str) -> Result<String, String> {
+    let usage = "say `down NAME`, `up NAME` or `set NAME LINK`";
+    let (verb, rest) = line.split_once(' ').ok_or(usage)?;
+    let (name, link) = match verb {
+        "up" | "down" => (rest.trim(), None),
+        "set" => {
+            let (name, link) = rest.trim().split_once(' ').ok_or(usage)?;
+            (name, Some(link))
         }
-        _ if line.trim().is_empty() => Ok(()),
-        _ => print_line("say `down NAME` or `up NAME`"),
+        _ => return Err(usage.to_owned()),
+    };
+    let known = || paths.iter().map(Path::name).collect::<Vec<_>>().join(", ");
+    let path = (paths.iter().find(|path| path.name() == name))
+        .ok_or_else(|| format!("there is no path '{name}'; there are {}", known()))?;
+    match link {
+        Some(link) => {
+            let refused = |error: String| format!("'{link}': {error}; {name} stays as it was");
+            let configs = parse_both(link, &mut load_trace);
+            let configs = configs.map_err(|error| refused(error.to_string()))?;
+            path.set(&configs)
+                .map_err(|error| refused(error.to_string()))?;
+            Ok(format!("{name} is now {}", link.trim()))
+        }
+        None => {
+            path.set_up(verb == "up");
+            Ok(format!("{name} is {verb}"))
+        }
     }
 }
 

@@ -52,6 +52,16 @@ impl Duplex {
         Self::new(Configs::symmetric(config), seed)
     }
 
+    /// Changes both directions, see [`Link::set_config`].
+    ///
+    /// # Errors
+    /// One of the configs has a value outside its range; both directions stay as they were.
+    pub fn set_configs(&mut self, now: Instant, configs: &Configs) -> Result<(), ConfigError> {
+        configs.backward.validate()?;
+        self.forward.set_config(now, &configs.forward)?;
+        self.backward.set_config(now, &configs.backward)
+    }
+
     /// Switches both directions on or off, see [`Link::set_up`].
     pub fn set_up(&mut self, now: Instant, up: bool) {
         self.forward.set_up(now, up);
@@ -81,6 +91,30 @@ mod tests {
             (0..64).map(offer).collect()
         };
         assert_ne!(fates(&mut duplex.forward), fates(&mut duplex.backward));
+    }
+
+    #[test]
+    fn both_directions_change_or_none() {
+        let with = |delay_s| Config {
+            delay: std::time::Duration::from_secs(delay_s),
+            ..Config::default()
+        };
+        let mut duplex = Duplex::symmetric(with(1), Seed(1)).unwrap();
+        let bad = Configs {
+            forward: with(2),
+            backward: with(1_000_000),
+        };
+        assert!(duplex.set_configs(Instant::EPOCH, &bad).is_err());
+        assert_eq!(duplex.forward.config(), &with(1));
+        let good = Configs {
+            forward: with(2),
+            backward: with(3),
+        };
+        duplex.set_configs(Instant::EPOCH, &good).unwrap();
+        assert_eq!(
+            (duplex.forward.config(), duplex.backward.config()),
+            (&with(2), &with(3))
+        );
     }
 
     #[test]

@@ -215,6 +215,27 @@ impl Link {
         Ok(())
     }
 
+    /// Changes everything but the planned outages, for packets offered from now on: see the setters of the parts. What
+    /// stays the same goes on undisturbed.
+    ///
+    /// # Errors
+    /// A value is outside its range; the link stays as it was.
+    pub fn set_config(&mut self, now: Instant, config: &Config) -> Result<(), ConfigError> {
+        config.validate()?;
+        if config.rate != self.config.rate {
+            self.set_rate(now, config.rate.clone())?;
+        }
+        if config.jitter != self.config.jitter {
+            self.set_jitter(config.jitter)?;
+        }
+        if config.loss != self.config.loss {
+            self.set_loss(config.loss)?;
+        }
+        self.set_delay(config.delay)?;
+        self.set(|own| own.mtu_bytes = config.mtu_bytes)?;
+        self.set_queue(config.queue)
+    }
+
     /// The config with the changes made since.
     pub fn config(&self) -> &Config {
         &self.config

@@ -130,6 +130,17 @@ impl Path {
         self.shared.note_change();
     }
 
+    /// Changes what the path is made of, for packets that enter it from now on; planned outages stay.
+    ///
+    /// # Errors
+    /// A value is outside its range; the path stays as it was.
+    pub fn set(&self, configs: &Configs) -> Result<(), ConfigError> {
+        let now = self.now();
+        self.shared.lock().links[self.index].set_configs(now, configs)?;
+        self.shared.note_change();
+        Ok(())
+    }
+
     /// Whether it carries packets now.
     pub fn is_up(&self) -> bool {
         let now = self.now();
