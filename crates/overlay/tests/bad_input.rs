@@ -269,7 +269,7 @@ fn what_ends_measure_prevails_over_what_is_published() {
     assert_eq!(best.ways.len(), 4);
     // Node 2 lies: its link carries a hundredth.
     for second in 10..14 {
-        agent.handle_way_rate(&node(9), &[node(2)], Rate::from_mbps(9), at(second));
+        agent.handle_way_rate(&node(9), &[node(2)], (Rate::from_mbps(9), true), at(second));
     }
     let believed = agent
         .links(at(14))

@@ -119,9 +119,15 @@ impl Agent {
         self.settle(now);
     }
 
-    /// A way in use carried `rate`, and could not carry more: there was something to send all the time. What
-    /// is measured so prevails over what is published.
-    pub fn handle_way_rate(&mut self, to: &NodeId, relays: &[NodeId], rate: Rate, now: Instant) {
+    /// A way in use carried `rate`; `is_limited`: it could not carry more, there was something to send all the time. What
+    /// is measured so prevails over what is published: upwards always, downwards when the way was the limit.
+    pub fn handle_way_rate(
+        &mut self,
+        to: &NodeId,
+        relays: &[NodeId],
+        (rate, is_limited): (Rate, bool),
+        now: Instant,
+    ) {
         let Some(visits) = self.visits(to, relays) else {
             return;
         };
@@ -140,6 +146,12 @@ impl Agent {
         let Some(believed) = believed else {
             return;
         };
+        for &link in links.iter().filter(|link| link.0 != self.roster.me) {
+            self.trust.carried(link, rate, now);
+        }
+        if !is_limited {
+            return;
+        }
         let expected = believed.iter().min().copied().unwrap_or(Rate::ZERO);
         if rate > expected * SHORT {
             self.ways.strikes.remove(&visits);
@@ -276,6 +288,9 @@ impl Agent {
         let mut add = |trust: &Trust, link: Pair, estimate: Estimate, group: u8| {
             if !trust.is_left_out(link, now) {
                 let bandwidth = estimate.bandwidth * trust.factor(link, now);
+                let bandwidth = trust
+                    .seen(link, now)
+                    .map_or(bandwidth, |seen| seen.max(bandwidth));
                 known.push(Known {
                     link,
                     estimate: Estimate {

@@ -2,11 +2,11 @@
 //!
 //! A record is its origin's word. What the ends of a route measure prevails: a link that carried less than
 //! its origin said counts for what it carried, and an origin whose links did so repeatedly counts for a
-//! quarter of what it says. Both fade.
+//! quarter of what it says. Both fade. A link that was seen to carry more than its origin said counts for that, for a while.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anabranch_base::Instant;
+use anabranch_base::{Instant, Rate};
 
 /// Shortfalls fade to half in this time, for the origin …
 const ORIGIN_HALF: Duration = Duration::from_secs(600);
@@ -16,6 +16,8 @@ const ORIGIN_FACTOR: f64 = 0.25;
 /// A link's factor returns to 1 with this time constant.
 const LINK_MEMORY: Duration = Duration::from_secs(120);
 const FACTOR_MIN: f64 = 0.001;
+/// What a link was seen to carry holds for this long.
+const SEEN: Duration = Duration::from_secs(60);
 /// Longest time that what failed is left out.
 const PENALTY_MAX: Duration = Duration::from_secs(600);
 /// Links and ways remembered; the one that is over first makes room.
@@ -39,6 +41,8 @@ struct Penalty {
 #[derive(Debug, Default)]
 pub(crate) struct Trust {
     links: BTreeMap<Pair, Factor>,
+    /// What links were seen to carry, and when.
+    seen: BTreeMap<Pair, (Rate, Instant)>,
     /// By origin: faded number of shortfalls.
     origins: BTreeMap<usize, (f64, Instant)>,
     failed_links: BTreeMap<Pair, Penalty>,
@@ -56,11 +60,26 @@ impl Trust {
         of_link * if is_liar { ORIGIN_FACTOR } else { 1.0 }
     }
 
+    /// A link carried `rate`, or more.
+    pub(crate) fn carried(&mut self, link: Pair, rate: Rate, now: Instant) {
+        if self.seen(link, now).is_none_or(|known| rate >= known) {
+            bound(&mut self.seen, |&(_, at)| at);
+            self.seen.insert(link, (rate, now));
+        }
+    }
+
+    /// The most that a link was seen to carry lately.
+    pub(crate) fn seen(&self, link: Pair, now: Instant) -> Option<Rate> {
+        let (rate, at) = self.seen.get(&link)?;
+        (now.since(*at) < SEEN).then_some(*rate)
+    }
+
     /// A link carried `ratio` of what it was expected to; below 1. `is_own`: nobody else said so.
     pub(crate) fn fell_short(&mut self, link: Pair, ratio: f64, is_own: bool, now: Instant) {
         let factor = (self.factor(link, now) * ratio).clamp(FACTOR_MIN, 1.0);
         // Until its origin says something new of the link, this is the same falsehood.
         let is_known = self.links.contains_key(&link);
+        self.seen.remove(&link);
         bound(&mut self.links, |known| known.at);
         self.links.insert(link, Factor { factor, at: now });
         if !is_own && !is_known {
@@ -154,6 +173,18 @@ mod tests {
             "its other links are believed"
         );
         assert!(trust.factor((1, 2), at(600)) > 0.95);
+    }
+
+    #[test]
+    fn what_was_seen_holds_until_it_falls_short() {
+        let mut trust = Trust::default();
+        trust.carried((1, 2), Rate::from_mbps(9), at(10));
+        trust.carried((1, 2), Rate::from_mbps(5), at(20));
+        assert_eq!(trust.seen((1, 2), at(69)), Some(Rate::from_mbps(9)));
+        assert_eq!(trust.seen((1, 2), at(70)), None, "it is long ago");
+        trust.carried((1, 2), Rate::from_mbps(5), at(80));
+        trust.fell_short((1, 2), 0.5, false, at(81));
+        assert_eq!(trust.seen((1, 2), at(82)), None);
     }
 
     #[test]

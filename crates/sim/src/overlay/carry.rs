@@ -115,7 +115,7 @@ impl Agents {
                         };
                         agent.handle_sample(&to_id, sample, now);
                     } else {
-                        agent.handle_way_rate(&to_id, &relays, seen, now);
+                        agent.handle_way_rate(&to_id, &relays, (seen, true), now);
                     }
                 });
             }

@@ -345,7 +345,7 @@ impl Host {
                 };
                 self.agent.handle_sample(&to, sample, now);
             } else if is_backlogged {
-                self.agent.handle_way_rate(&to, way, *rate, now);
+                self.agent.handle_way_rate(&to, way, (*rate, true), now);
             }
         }
         let rates = rates
