@@ -8,7 +8,7 @@ use anabranch::{
     base::NodeId,
     config::{Layer, NodeConfig},
     daemon::Daemon,
-    overlay::{OpenWay, Overlay, State},
+    overlay::{News, OpenWay, Overlay, State},
 };
 
 /// Kills a test that hangs.
@@ -167,7 +167,7 @@ async fn a_stranger_never_gets_in() {
 async fn relayed(overlay: &Overlay, to: NodeId) -> OpenWay {
     loop {
         let ways = overlay
-            .ways(1 << 40, to, 10_000_000, Vec::new())
+            .ways(1 << 40, to, 10_000_000, News::default())
             .await
             .unwrap();
         if let Some(way) = ways.into_iter().find(|way| way.near.is_some()) {

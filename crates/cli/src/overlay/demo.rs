@@ -365,7 +365,7 @@ async fn settled(lab: &Node, to: NodeId, bytes: u64) -> Result<(Vec<Value>, usiz
             to: to.to_string(),
             user: 1 << 40,
             bytes,
-            failed: Vec::new(),
+            ..WaysText::default()
         }),
         ..Question::show("overlay_ways")
     };

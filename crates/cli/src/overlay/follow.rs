@@ -6,7 +6,7 @@ use anabranch::{
     Session,
     base::NodeId,
     control::{self, ControlError, Question, WaysText},
-    overlay::Follower,
+    overlay::{Follower, News},
 };
 
 use crate::{control::rows, exit::Failure};
@@ -35,20 +35,23 @@ impl User {
             to,
             bytes,
         };
-        user.ways(Vec::new()).await.map_err(|error| match error {
-            ControlError::Connect { .. } => Failure::unreachable(error),
-            _ => Failure::other(error),
-        })?;
+        user.ways(News::default())
+            .await
+            .map_err(|error| match error {
+                ControlError::Connect { .. } => Failure::unreachable(error),
+                _ => Failure::other(error),
+            })?;
         Ok(user)
     }
 
-    async fn ways(&self, failed: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, ControlError> {
+    async fn ways(&self, news: News) -> Result<Vec<SocketAddr>, ControlError> {
         let question = Question {
             ways: Some(WaysText {
                 to: self.to.to_string(),
                 user: self.number,
                 bytes: self.bytes,
-                failed,
+                failed: news.failed,
+                used: news.used,
             }),
             ..Question::show("overlay_ways")
         };
@@ -62,8 +65,8 @@ impl User {
     /// Has a session use the ways as they come and go, until it is over.
     pub(crate) async fn follow(self, session: Session) {
         let mut follower = Follower::new(session);
-        while let Some(failed) = follower.next().await {
-            match self.ways(failed).await {
+        while let Some(news) = follower.next().await {
+            match self.ways(news).await {
                 Ok(near) => follower.set(&near),
                 Err(error) => tracing::warn!(%error, "the overlay is not used any more for now"),
             }

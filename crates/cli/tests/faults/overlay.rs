@@ -1,4 +1,4 @@
-//! Sites in namespaces, relays between them: a relay is killed and a link cut under a transfer. Needs root; without it,
+//! Sites in namespaces, relays between them: a link goes bad, a relay is killed and another link cut under a transfer. Needs root; without it,
 //! the test says so in one line and passes.
 #![cfg(target_os = "linux")]
 
@@ -18,6 +18,7 @@ use crate::{
 
 const NODES: [&str; 4] = ["lab", "clinic", "relay", "spare"];
 const PORT: u16 = 4433;
+const REEL_BYTES: u32 = 24_000_000;
 /// Ends, name and description of each link; the k-th is the network 10.96.k.0/24.
 const LINKS: [(usize, usize, &str); 6] = [
     (0, 1, "direct: rate=2 Mbit/s, delay=15 ms"),
@@ -124,6 +125,11 @@ fn a_transfer_over_relays_survives_a_killed_relay_and_a_cut_link() {
         said().matches("joins").count() == LINKS.len()
     });
 
+    // Long enough for all that happens to it.
+    let reel: Vec<u8> = (0..REEL_BYTES)
+        .map(|n| (n.wrapping_mul(31) + n / 251) as u8)
+        .collect();
+    fs::write(setting.path("reel"), &reel).unwrap();
     let sender = SecretKey::from_seed([9; 32]);
     write_key(&folder, "s.key", &sender);
     let mut nodes = Vec::new();
@@ -156,7 +162,7 @@ fn a_transfer_over_relays_survives_a_killed_relay_and_a_cut_link() {
             to: key(1).node_id().to_string(),
             user: 1 << 40,
             bytes: 10_000_000,
-            failed: Vec::new(),
+            ..WaysText::default()
         }),
         ..Question::show("overlay_ways")
     };
@@ -187,7 +193,7 @@ fn a_transfer_over_relays_survives_a_killed_relay_and_a_cut_link() {
         "--key",
         "s.key",
         "--overlay=lab.control",
-        "film",
+        "reel",
         &ticket.to_string(),
     ];
     let mut transfer = Process::start_in(Some(sites[0].name()), &folder, &arguments, None);
@@ -205,6 +211,20 @@ fn a_transfer_over_relays_survives_a_killed_relay_and_a_cut_link() {
             .unwrap_or(0);
         used > 0
     });
+    // The link to it becomes bad. Its estimate falls, by what the transfer shows of it or by test messages.
+    let name = NODES[used];
+    let estimate = || {
+        let links = rows(&folder, 0, "link");
+        let link = |row: &&Value| row["from"] == "here" && row["to"] == name;
+        let found = links.iter().find(link)?;
+        Some(found["bandwidth_bps"].as_f64()? * found["trust"].as_f64()?)
+    };
+    emulator.say(&format!("set lab-{name} rate=500 kbit/s, delay=40 ms"));
+    until("a lower estimate of the bad link", || {
+        assert!(transfer.is_running(), "it has ended: {:?}", estimate());
+        estimate().is_none_or(|bps| bps < 3e6)
+    });
+    emulator.say(&format!("set lab-{name} rate=20 Mbit/s, delay=5 ms"));
     nodes[used].signal("KILL");
     emulator.say("down direct");
     let other = 5 - used;
@@ -213,7 +233,12 @@ fn a_transfer_over_relays_survives_a_killed_relay_and_a_cut_link() {
     });
     emulator.say("up direct");
     transfer.ended().is(0, &[]);
-    setting.is_complete();
+    assert!(fs::read(setting.path("in/reel")).unwrap() == reel);
+    assert_eq!(
+        fs::read_dir(setting.path("in")).unwrap().count(),
+        1,
+        "nothing else is left"
+    );
     emulator.signal("INT");
     emulator.ended().is(0, &[]);
 }

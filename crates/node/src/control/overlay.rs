@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Question, ms};
-use crate::overlay::{LinkView, MemberView, Overlay, Source, State};
+use crate::overlay::{LinkView, MemberView, News, Overlay, Source, State};
 
 /// Askers' numbers begin here; those below are the node's own.
 const USERS_FROM: u64 = 1 << 32;
@@ -27,7 +27,11 @@ pub(super) async fn answer(
                     "'user' is below {USERS_FROM}; choose a larger number"
                 ));
             }
-            let open = overlay.ways(ways.user, to, ways.bytes, ways.failed.clone());
+            let news = News {
+                failed: ways.failed.clone(),
+                used: ways.used.clone(),
+            };
+            let open = overlay.ways(ways.user, to, ways.bytes, news);
             let open = open.await.map_err(|error| error.to_string())?;
             let row = |way: &crate::overlay::OpenWay| {
                 json!({

@@ -6,7 +6,9 @@ use anabranch_base::{Instant, NodeId, Rate};
 use anabranch_net::relay::CircuitId;
 use tokio::sync::oneshot;
 
-use super::{circuit, runner::Runner};
+use anabranch_overlay::Sample;
+
+use super::{circuit, follow::News, runner::Runner, usage::WayUse};
 
 /// A lease that nobody asks for again ends after this.
 const LIFETIME: Duration = Duration::from_secs(30);
@@ -55,6 +57,8 @@ pub(super) struct Lease {
     pub(super) to: NodeId,
     until: Instant,
     circuits: BTreeMap<Vec<NodeId>, Open>,
+    /// First nodes of ways that share a bottleneck, as its user found.
+    groups: Vec<Vec<NodeId>>,
 }
 
 /// A circuit; it ends when this is dropped.
@@ -65,13 +69,13 @@ struct Open {
 }
 
 impl Runner {
-    /// Ways to `to` for the user `lease`, who wants to send about `bytes`; `failed` are those that are of no use to it.
+    /// Ways to `to` for the user `lease`, who wants to send about `bytes` and has seen `news` of the ways it has.
     /// Who does not ask again before [`LIFETIME`] is over has its circuits closed.
     pub(super) fn ways(
         &mut self,
         lease: u64,
         (to, bytes): (NodeId, u64),
-        failed: &[SocketAddr],
+        news: &News,
         now: Instant,
     ) -> Result<Vec<OpenWay>, LeaseError> {
         if !self.leases.contains_key(&lease) && self.leases.len() >= LEASES_MAX {
@@ -89,9 +93,10 @@ impl Runner {
             to,
             until: now,
             circuits: BTreeMap::new(),
+            groups: Vec::new(),
         });
         entry.until = now + LIFETIME;
-        let is_failed = |open: &Open| open.near.is_some_and(|near| failed.contains(&near));
+        let is_failed = |open: &Open| open.near.is_some_and(|near| news.failed.contains(&near));
         let lost: Vec<Vec<NodeId>> = (entry.circuits.iter())
             .filter(|(_, open)| is_failed(open))
             .map(|(relays, _)| relays.clone())
@@ -99,6 +104,7 @@ impl Runner {
         for relays in lost {
             self.circuit_down(lease, &relays, now);
         }
+        self.learn(lease, &news.used, now);
         self.open_circuits(lease, now);
         let routes = self.agent.routes(&to, now);
         let Some(lease) = self.leases.get(&lease) else {
@@ -113,6 +119,52 @@ impl Runner {
             bytes: way.bytes,
         });
         Ok(open.collect())
+    }
+
+    /// Tells the agent what a user's traffic showed.
+    fn learn(&mut self, id: u64, used: &[WayUse], now: Instant) {
+        let Some(lease) = self.leases.get_mut(&id).filter(|_| !used.is_empty()) else {
+            return;
+        };
+        let to = lease.to;
+        let relays_of = |way: &WayUse| match way.near {
+            None => Some(Vec::new()),
+            Some(near) => (lease.circuits.iter())
+                .find(|(_, open)| open.near == Some(near))
+                .map(|(relays, _)| relays.clone()),
+        };
+        let ways: Vec<(&WayUse, Vec<NodeId>)> = (used.iter())
+            .filter_map(|way| Some((way, relays_of(way)?)))
+            .collect();
+        let mut groups: BTreeMap<u8, Vec<NodeId>> = BTreeMap::new();
+        for (way, relays) in ways.iter().filter(|(way, _)| way.group > 0) {
+            let first = relays.first().copied().unwrap_or(to);
+            groups.entry(way.group).or_default().push(first);
+        }
+        lease.groups = groups.into_values().collect();
+        for (way, relays) in &ways {
+            if relays.is_empty() {
+                let sample = Sample {
+                    rate: way.rate(),
+                    window: way.window(),
+                    is_limited: way.limited,
+                    round_trip_min: way.rtt_min(),
+                };
+                self.agent.handle_sample(&to, sample, now);
+            } else {
+                let seen = (way.rate(), way.limited);
+                self.agent.handle_way_rate(&to, relays, seen, now);
+            }
+        }
+        self.tell_groups(now);
+    }
+
+    /// Which of this node's links share a bottleneck, as all users found.
+    fn tell_groups(&mut self, now: Instant) {
+        let groups: Vec<Vec<NodeId>> = (self.leases.values())
+            .flat_map(|lease| lease.groups.iter().cloned())
+            .collect();
+        self.agent.set_groups(&groups, now);
     }
 
     /// Opens the circuits that a lease's routes need and closes the others.
@@ -200,6 +252,7 @@ impl Runner {
                 self.agent.unwant(&to);
             }
         }
+        self.tell_groups(now);
     }
 
     /// Members whose sessions circuits need.

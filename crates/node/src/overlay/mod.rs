@@ -9,6 +9,7 @@
 //! | `lease` | who uses the overlay to reach a member, and the circuits that are open for it |
 //! | `follow` | a session that uses the ways to its peer as they come and go |
 //! | `circuit` | a circuit, as its source keeps it |
+//! | `usage` | what a session's traffic shows of its ways |
 //! | `serving` | relaying for others |
 //! | `keys` | signatures |
 
@@ -19,6 +20,7 @@ mod lease;
 mod line;
 mod runner;
 mod serving;
+mod usage;
 
 use std::{
     collections::BTreeMap,
@@ -40,8 +42,9 @@ use anabranch_session::SecretKey;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::{
-    follow::Follower,
+    follow::{Follower, News},
     lease::{LeaseError, OpenWay},
+    usage::WayUse,
 };
 use self::{keys::OwnKey, runner::Input, serving::Serving};
 pub(crate) use self::{line::LABELS, runner::Runner};
@@ -166,8 +169,8 @@ impl Overlay {
     }
 
     /// Ways to the member `to`, for a user who calls itself `user`, a number of its own, and wants to send about `bytes`.
-    /// Circuits are opened as they are needed, and closed 30 s after the user asked last; `failed` are addresses that turned
-    /// out to be of no use.
+    /// Circuits are opened as they are needed, and closed 30 s after the user asked last. `news` is what the user has seen of
+    /// the ways it got before.
     ///
     /// # Errors
     /// It is no member, or too many use the overlay.
@@ -176,9 +179,9 @@ impl Overlay {
         user: u64,
         to: NodeId,
         bytes: u64,
-        failed: Vec<SocketAddr>,
+        news: News,
     ) -> Result<Vec<OpenWay>, LeaseError> {
-        let ways = self.ask(move |runner, now| runner.ways(user, (to, bytes), &failed, now));
+        let ways = self.ask(move |runner, now| runner.ways(user, (to, bytes), &news, now));
         ways.await.unwrap_or(Err(LeaseError::Over))
     }
 
@@ -186,8 +189,8 @@ impl Overlay {
     pub async fn follow(&self, session: Session) {
         let (user, to) = (self.new_user(), session.peer());
         let mut follower = Follower::new(session);
-        while let Some(failed) = follower.next().await {
-            if let Ok(ways) = self.ways(user, to, USUAL_BYTES, failed).await {
+        while let Some(news) = follower.next().await {
+            if let Ok(ways) = self.ways(user, to, USUAL_BYTES, news).await {
                 let near: Vec<SocketAddr> = ways.iter().filter_map(|way| way.near).collect();
                 follower.set(&near);
             }
