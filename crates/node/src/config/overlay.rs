@@ -9,7 +9,7 @@ use std::{
 use anabranch_base::{NodeId, Rate};
 use anabranch_net::{
     Host,
-    relay::{Relay, RelayConfig, RelayError},
+    relay::{Quota, Relay, RelayConfig, RelayError},
 };
 use serde::Deserialize;
 
@@ -27,6 +27,31 @@ pub struct MemberLayer {
     /// Its addresses, `IP:PORT`.
     #[serde(default)]
     pub addresses: Vec<String>,
+    /// The rate of all that this node relays for it.
+    pub relay_rate: Option<String>,
+    /// Circuits that it may have here at a time.
+    pub relay_circuits: Option<u32>,
+    /// What this node relays for it in a day.
+    pub relay_per_day: Option<String>,
+}
+
+impl MemberLayer {
+    /// What this node does for it, where that is not as for all.
+    fn quota(&self) -> Result<Option<Quota>, ConfigError> {
+        let usual = Quota::default();
+        let mut quota = usual;
+        let rate = &mut quota.rate;
+        set(rate, "overlay.member.relay_rate", &self.relay_rate, parsed)?;
+        let bytes = &mut quota.bytes_per_period;
+        set(
+            bytes,
+            "overlay.member.relay_per_day",
+            &self.relay_per_day,
+            size,
+        )?;
+        quota.circuits = self.relay_circuits.unwrap_or(quota.circuits);
+        Ok((quota != usual).then_some(quota))
+    }
 }
 
 /// The overlay that the node takes part in, as texts with units.
@@ -75,6 +100,8 @@ pub struct Relaying {
     pub ports: Option<RangeInclusive<u16>>,
     /// The node's address as others see it, where that differs from its own.
     pub public: Option<IpAddr>,
+    /// Of members that are given more or less than usual.
+    pub quotas: BTreeMap<NodeId, Quota>,
 }
 
 impl Relaying {
@@ -97,7 +124,11 @@ impl Relaying {
         config.ports = self.ports;
         config.public = self.public.into_iter().collect();
         config.clock = Some(host.clock());
-        Relay::start(config)
+        let relay = Relay::start(config)?;
+        for (node, quota) in self.quotas {
+            relay.set_quota(node, quota);
+        }
+        Ok(relay)
     }
 }
 
@@ -127,7 +158,7 @@ impl OverlayLayer {
             let reason = "an overlay needs members: add a section [[overlay.member]] for each";
             return Err(missing("overlay.member", reason));
         };
-        let mut sites = BTreeMap::new();
+        let (mut sites, mut quotas) = (BTreeMap::new(), BTreeMap::new());
         for member in members {
             let id = node("overlay.member.node", &member.node)?;
             let site = Site {
@@ -142,6 +173,13 @@ impl OverlayLayer {
             if sites.insert(id, site).is_some() {
                 let reason = "this id is listed twice";
                 return Err(refused("overlay.member.node", &member.node, reason));
+            }
+            if let Some(quota) = member.quota()? {
+                if self.relay.is_none() {
+                    let reason = "this node relays nothing; say how much in [overlay] relay";
+                    return Err(refused("overlay.member.name", &member.name, reason));
+                }
+                quotas.insert(id, quota);
             }
         }
         let mut agent = Config::default();
@@ -195,6 +233,7 @@ impl OverlayLayer {
             capacity,
             ports,
             public,
+            quotas,
         });
         Ok(Some(OverlayConfig {
             relay,
@@ -217,4 +256,115 @@ fn range(text: &str) -> Result<RangeInclusive<u16>, String> {
 
 fn addresses(key: &str, texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
     texts.iter().map(|text| address(key, text)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_session::SecretKey;
+
+    use super::*;
+    use crate::config::Layer;
+
+    fn member(name: &str, key: u8, more: &str) -> String {
+        let node = SecretKey::from_seed([key; 32]).node_id();
+        format!("[[overlay.member]]\nname = \"{name}\"\nnode = \"{node}\"\n{more}\n")
+    }
+
+    fn resolve(text: &str) -> Result<Option<OverlayConfig>, String> {
+        let layer = Layer::from_toml(text).map_err(|error| error.to_string())?;
+        let config = layer.resolve(|_| None).map_err(|error| error.to_string())?;
+        Ok(config.overlay)
+    }
+
+    #[test]
+    fn a_member_has_a_quota_of_its_own() {
+        let text = "[overlay]\nrelay = \"100 Mbit/s\"\nrelay_ports = \"40000-40003\"\n".to_owned()
+            + &member(
+                "studio",
+                1,
+                "relay_rate = \"20 Mbit/s\"\nrelay_circuits = 8\nrelay_per_day = \"50 GB\"",
+            )
+            + &member("van", 2, "");
+        let relay = resolve(&text).unwrap().unwrap().relay.unwrap();
+        assert_eq!(relay.ports, Some(40_000..=40_003));
+        let studio = SecretKey::from_seed([1; 32]).node_id();
+        let quota = Quota {
+            circuits: 8,
+            rate: Rate::from_mbps(20),
+            bytes_per_period: 50_000_000_000,
+        };
+        assert_eq!(relay.quotas, BTreeMap::from([(studio, quota)]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let studio = member("studio", 1, "");
+        let cases = [
+            (
+                "[overlay]\nrelay = \"1 Mbit/s\"\n".to_owned(),
+                "needs members",
+            ),
+            (
+                studio.clone() + &member("studio", 2, ""),
+                "a name of its own",
+            ),
+            (member("", 1, ""), "a name of its own"),
+            (studio.clone() + &member("van", 1, ""), "listed twice"),
+            (
+                studio.clone().replace("node = \"", "node = \"x"),
+                "overlay.member.node",
+            ),
+            (
+                member("studio", 1, "addresses = [\"studio.example\"]"),
+                "overlay.member.addresses",
+            ),
+            (
+                member("studio", 1, "relay_circuits = 8"),
+                "this node relays nothing",
+            ),
+            (
+                "[overlay]\nrelay = \"1 Mbit/s\"\n".to_owned()
+                    + &member("studio", 1, "relay_rate = \"fast\""),
+                "relay_rate",
+            ),
+            (
+                "[overlay]\nseeds = [\"van\"]\n".to_owned() + &studio,
+                "no member has this name",
+            ),
+            (
+                "[overlay]\nrelay = \"lots\"\n".to_owned() + &studio,
+                "overlay.relay",
+            ),
+            (
+                "[overlay]\nrelay_ports = \"50-40\"\n".to_owned() + &studio,
+                "the first port and the last",
+            ),
+            (
+                "[overlay]\nrelay_ports = \"0-40\"\n".to_owned() + &studio,
+                "the first port and the last",
+            ),
+            (
+                "[overlay]\nrelay_public = \"here\"\n".to_owned() + &studio,
+                "overlay.relay_public",
+            ),
+            ("[overlay]\nhops = 9\n".to_owned() + &studio, "1 to 8"),
+            ("[overlay]\npaths = 0\n".to_owned() + &studio, "1 to 8"),
+            (
+                "[overlay]\nprobes = \"90 %\"\n".to_owned() + &studio,
+                "probing.share",
+            ),
+            (
+                "[overlay]\nprobes_per_hour = \"-1\"\n".to_owned() + &studio,
+                "overlay.probes_per_hour",
+            ),
+            ("[overlay]\nroute = 1\n".to_owned() + &studio, "route"),
+        ];
+        for (text, reason) in cases {
+            let error = resolve(&text).expect_err(&text);
+            assert!(
+                error.contains(reason),
+                "{text}\n{error}\nshould say {reason}"
+            );
+        }
+    }
 }
