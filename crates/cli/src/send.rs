@@ -59,8 +59,8 @@ pub(crate) struct Arguments {
     control: Option<PathBuf>,
     /// Use the overlay of the node that runs here, too: ways through relays to a receiver that is a member. FILE is the node's
     /// control socket [default: $XDG_RUNTIME_DIR/anabranch.sock].
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    overlay: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    overlay: Option<Option<PathBuf>>,
     /// Print nothing but errors.
     #[arg(short, long)]
     quiet: bool,
@@ -212,11 +212,8 @@ async fn overlay_user(arguments: &Arguments) -> Result<Option<User>, Failure> {
     let Some(control) = arguments.overlay.clone() else {
         return Ok(None);
     };
-    let control = if control.as_os_str().is_empty() {
-        config::default_control(|name| std::env::var(name).ok())
-    } else {
-        control
-    };
+    let usual = || config::default_control(|name| std::env::var(name).ok());
+    let control = control.unwrap_or_else(usual);
     // Of a directory or standard input the size is not known; routes for a large message do.
     let bytes = std::fs::metadata(&arguments.source)
         .ok()

@@ -69,6 +69,16 @@ fn receiver(folder: &Path, arguments: &[&str]) -> (Child, BufReader<impl Read + 
     (child, out, ticket.trim().to_owned())
 }
 
+/// Asks a command to end as Ctrl-C does; waits until it has.
+#[track_caller]
+fn interrupt(child: &mut Child) {
+    let pid = child.id().to_string();
+    // `timeout` passes it on.
+    let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(sent.success());
+    child.wait().unwrap();
+}
+
 #[test]
 fn a_file_goes_from_one_to_the_other() {
     let folder = tempfile::tempdir().unwrap();
@@ -181,6 +191,53 @@ fn mistakes_are_explained_and_have_their_codes() {
         &["nowhere", "--data"],
     );
     fails(folder, &["frobnicate"], 2, &["frobnicate"]);
+}
+
+#[test]
+fn an_overlay_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("x"), "x").unwrap();
+    let nobody = format!("anabranch1:{}::127.0.0.1:9", "a".repeat(52));
+    let no_node: &[&str] = &["no node answers", "anabranch.sock", "anabranch node"];
+    fails(folder, &["overlay"], 3, no_node);
+    fails(folder, &["send", "--overlay", "x", &nobody], 3, no_node);
+    let named = ["send", "--overlay=lab.sock", "x", &nobody];
+    fails(folder, &named, 3, &["no node answers", "lab.sock"]);
+    fails(
+        folder,
+        &["overlay", "--json", "--dot"],
+        2,
+        &["cannot be used"],
+    );
+
+    // A node that takes part in none.
+    let node = [
+        "node",
+        "--key",
+        "node.key",
+        "--control",
+        "c.sock",
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let mut child = anabranch(folder).args(node).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let takes_no_part: &[&str] = &["takes part in no overlay", "[[overlay.member]]"];
+    fails(
+        folder,
+        &["overlay", "--control", "c.sock"],
+        1,
+        takes_no_part,
+    );
+    fails(
+        folder,
+        &["send", "--overlay=c.sock", "x", &nobody],
+        1,
+        takes_no_part,
+    );
+    interrupt(&mut child);
 }
 
 #[test]
