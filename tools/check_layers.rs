@@ -57,6 +57,7 @@ const ROOMS: &[Room] = &[
     engine("link", &["base"]),
     engine("stats", &["base"]),
     engine("hose", &["base"]),
+    engine("media", &["base"]),
     engine("route", &["base", "stats"]),
     engine("overlay", &["base", "stats", "route"]),
     engine("sched", &["base", "stats", "hose"]),

@@ -1,0 +1,93 @@
+//! Chunks: runs of groups of pictures of about the same length, the unit of fragments and of HLS segments.
+
+use std::{ops::Range, time::Duration};
+
+use crate::index::{Index, time};
+
+/// A chunk is cut without a key when it gets this many times as long as it should be.
+const STRETCH_MAX: u32 = 4;
+/// A chunk is cut when its pictures have this many bytes.
+const CHUNK_BYTES_MAX: u64 = 64 << 20;
+
+/// Longest chunk that can be asked for.
+pub const CHUNK_LENGTH_MAX: Duration = Duration::from_secs(60);
+
+/// A part of the film: of every track, samples that follow each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// From 0.
+    pub number: u32,
+    /// When it begins.
+    pub start: Duration,
+    /// How long it plays.
+    pub duration: Duration,
+    /// Whether decoding can begin here: false only where a film has no key for long.
+    pub is_independent: bool,
+    /// Samples of each track of the index, by place; may be empty for all but the first track with pictures.
+    pub samples: Vec<Range<usize>>,
+}
+
+/// The chunks of a film, each at least `length` long (but the last; at most [`CHUNK_LENGTH_MAX`] is taken),
+/// beginning with a key. A pure function of the index and `length`: every sample is in one chunk. O(samples).
+pub fn chunks(index: &Index, length: Duration) -> Vec<Chunk> {
+    let length = length.min(CHUNK_LENGTH_MAX);
+    let place = index.video();
+    let video = &index.tracks[place];
+    let shown = |sample: usize| {
+        let units = video.presentation_time(&video.samples[sample]);
+        time(units.max(0) as u64, video.timescale)
+    };
+    // Where chunks begin in the video track.
+    let mut starts = vec![0];
+    let mut bytes = 0;
+    let mut begun = Duration::ZERO;
+    for (at, sample) in video.samples.iter().enumerate() {
+        let now = shown(at);
+        let is_due = sample.is_sync && now >= begun.saturating_add(length);
+        let is_long = now >= begun.saturating_add(length.saturating_mul(STRETCH_MAX));
+        let is_heavy = bytes + u64::from(sample.size) > CHUNK_BYTES_MAX;
+        if at > 0 && now > begun && (is_due || is_long || is_heavy) {
+            starts.push(at);
+            begun = now;
+            bytes = 0;
+        }
+        bytes += u64::from(sample.size);
+    }
+    let mut begins: Vec<Duration> = starts.iter().map(|&at| shown(at)).collect();
+    begins[0] = Duration::ZERO;
+    let end = index
+        .tracks
+        .iter()
+        .filter_map(|track| {
+            let last = track.samples.last()?;
+            Some(track.decode_start(last) + time(u64::from(last.duration), track.timescale))
+        })
+        .max()
+        .unwrap_or_default();
+    let mut next = vec![0; index.tracks.len()];
+    let mut chunks = Vec::with_capacity(starts.len());
+    for (number, &start) in starts.iter().enumerate() {
+        let until = begins.get(number + 1).copied();
+        let samples = index.tracks.iter().enumerate().map(|(track, content)| {
+            let from = next[track];
+            let to = match (starts.get(number + 1), until) {
+                (Some(&to), _) if track == place => to,
+                (_, Some(until)) => {
+                    let rest = &content.samples[from..];
+                    from + rest.partition_point(|sample| content.decode_start(sample) < until)
+                }
+                _ => content.samples.len(),
+            };
+            next[track] = to;
+            from..to
+        });
+        chunks.push(Chunk {
+            number: number as u32,
+            start: begins[number],
+            samples: samples.collect(),
+            duration: until.unwrap_or(end).saturating_sub(begins[number]),
+            is_independent: video.samples[start].is_sync,
+        });
+    }
+    chunks
+}

@@ -1,0 +1,338 @@
+//! The stored form of an index: beside the file, and on the way to a proxy.
+//!
+//! ```text
+//! "ANBI" | version 1 | body | first 16 bytes of BLAKE3 over all before
+//!
+//! body   := file_bytes tracks track*
+//! track  := id timescale codec language[3] delay media_time kind width|channels height|sample_rate entry
+//!           samples first_decode_time column*
+//! column := offsets (RLE of the distance from the end of the sample before)
+//!           sizes
+//!           durations (RLE)
+//!           pauses (RLE of the time between a sample's end and the next)
+//!           composition offsets (RLE)
+//!           types (pictures: a byte each; sound: none)
+//! ```
+//! Numbers are LEB128; signed ones in zigzag; RLE is pairs of count and value; texts and bytes have a length before them.
+//! About 4 to 6 bytes a picture and 2 a frame of sound.
+
+use bytes::Bytes;
+
+use crate::{
+    error::IndexError,
+    index::{FrameType, Index, Sample, Track, TrackKind},
+    read::{self, SAMPLES_MAX, TRACKS_MAX},
+};
+
+const MAGIC: [u8; 4] = *b"ANBI";
+const VERSION: u8 = 1;
+const HASH_BYTES: usize = 16;
+const CODEC_BYTES_MAX: usize = 64;
+
+impl Index {
+    /// The stored form. The same index gives the same bytes. O(samples).
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = Writer(MAGIC.to_vec());
+        w.0.push(VERSION);
+        w.number(self.file_bytes);
+        w.number(self.tracks.len() as u64);
+        for track in &self.tracks {
+            w.track(track);
+        }
+        let hash = blake3::hash(&w.0);
+        w.0.extend_from_slice(&hash.as_bytes()[..HASH_BYTES]);
+        w.0
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// [`IndexError::Stored`] when the bytes are of another version, cut short or changed, or say what no file says; any
+    /// error of [`Index::read`] about limits. Memory is at most 32 times that of the bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, IndexError> {
+        let stored = |what| IndexError::Stored { what };
+        let split = bytes.len().checked_sub(HASH_BYTES);
+        let (body, hash) = bytes.split_at(split.ok_or(stored("it is cut short"))?);
+        let Some(rest) = body.strip_prefix(&MAGIC) else {
+            return Err(stored("it is none"));
+        };
+        if rest.first() != Some(&VERSION) {
+            return Err(stored("it is of another version"));
+        }
+        if blake3::hash(body).as_bytes()[..HASH_BYTES] != *hash {
+            return Err(stored("its bytes were changed or cut short"));
+        }
+        let mut r = Reader(&rest[1..]);
+        let index = r.index().ok_or(stored("it contradicts itself"))?;
+        if !r.0.is_empty() {
+            return Err(stored("something follows it"));
+        }
+        read::check(&index)?;
+        Ok(index)
+    }
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn number(&mut self, mut value: u64) {
+        while value >= 128 {
+            self.0.push(value as u8 | 128);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn runs(&mut self, values: impl Iterator<Item = u64>) {
+        let mut run: Option<(u64, u64)> = None;
+        for value in values {
+            match &mut run {
+                Some((count, same)) if *same == value => *count += 1,
+                _ => {
+                    if let Some((count, same)) = run.replace((1, value)) {
+                        self.number(count);
+                        self.number(same);
+                    }
+                }
+            }
+        }
+        if let Some((count, same)) = run {
+            self.number(count);
+            self.number(same);
+        }
+    }
+
+    fn track(&mut self, track: &Track) {
+        self.number(u64::from(track.id));
+        self.number(u64::from(track.timescale));
+        self.bytes(track.codec.as_bytes());
+        self.0.extend_from_slice(&track.language);
+        self.number(track.delay);
+        self.number(track.media_time);
+        let (kind, first, second) = match track.kind {
+            TrackKind::Video { width, height } => (0, width, u32::from(height)),
+            TrackKind::Audio {
+                channels,
+                sample_rate,
+            } => (1, channels, sample_rate),
+        };
+        self.0.push(kind);
+        self.number(u64::from(first));
+        self.number(u64::from(second));
+        self.bytes(&track.entry);
+        let samples = &track.samples;
+        self.number(samples.len() as u64);
+        self.number(samples.first().map_or(0, |first| first.decode_time));
+        let ends = std::iter::once(0).chain(samples.iter().map(Sample::end));
+        self.runs(
+            samples
+                .iter()
+                .zip(ends)
+                .map(|(sample, end)| zigzag(sample.offset.wrapping_sub(end) as i64)),
+        );
+        for sample in samples {
+            self.number(u64::from(sample.size));
+        }
+        self.runs(samples.iter().map(|sample| u64::from(sample.duration)));
+        self.runs(samples.windows(2).map(|pair| {
+            let end = pair[0].decode_time + u64::from(pair[0].duration);
+            zigzag(pair[1].decode_time.wrapping_sub(end) as i64)
+        }));
+        self.runs(
+            samples
+                .iter()
+                .map(|s| zigzag(i64::from(s.composition_offset))),
+        );
+        if track.is_video() {
+            for sample in samples {
+                let flags = u8::from(sample.is_sync) << 3 | u8::from(sample.is_referenced) << 4;
+                self.0.push(sample.frame as u8 | flags);
+            }
+        }
+    }
+}
+
+const fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
+}
+
+const fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+/// Takes the stored form apart; `None` when it contradicts itself.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(byte)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 127);
+            if shift == 63 && bits > 1 || byte == 0 && shift > 0 {
+                return None;
+            }
+            value |= bits << shift;
+            if byte & 128 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.number()?.try_into().ok()
+    }
+
+    fn take(&mut self, bytes: usize) -> Option<&[u8]> {
+        let (taken, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn bytes(&mut self, most: usize) -> Option<&[u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        (length <= most).then_some(())?;
+        self.take(length)
+    }
+
+    /// Runs over exactly `count` samples; `put` gets each place and value.
+    fn runs(&mut self, count: usize, mut put: impl FnMut(usize, u64) -> Option<()>) -> Option<()> {
+        let mut at = 0;
+        while at < count {
+            let run = usize::try_from(self.number()?).ok()?;
+            let value = self.number()?;
+            if run == 0 || run > count - at {
+                return None;
+            }
+            for place in at..at + run {
+                put(place, value)?;
+            }
+            at += run;
+        }
+        Some(())
+    }
+
+    fn index(&mut self) -> Option<Index> {
+        let file_bytes = self.number()?;
+        let count = usize::try_from(self.number()?).ok()?;
+        if count > TRACKS_MAX {
+            return None;
+        }
+        let mut tracks = Vec::new();
+        let mut held = 0;
+        for _ in 0..count {
+            let track = self.track(SAMPLES_MAX as usize - held)?;
+            held += track.samples.len();
+            tracks.push(track);
+        }
+        Some(Index::of(tracks, file_bytes))
+    }
+
+    fn track(&mut self, samples_max: usize) -> Option<Track> {
+        let id = self.u32()?;
+        let timescale = self.u32()?;
+        let codec = std::str::from_utf8(self.bytes(CODEC_BYTES_MAX)?)
+            .ok()?
+            .to_owned();
+        let language = self.take(3)?.try_into().ok()?;
+        let delay = self.number()?;
+        let media_time = self.number()?;
+        let kind = match self.byte()? {
+            0 => TrackKind::Video {
+                width: self.u32()?.try_into().ok()?,
+                height: self.u32()?.try_into().ok()?,
+            },
+            1 => TrackKind::Audio {
+                channels: self.u32()?.try_into().ok()?,
+                sample_rate: self.u32()?,
+            },
+            _ => return None,
+        };
+        let entry = self.bytes(read::ENTRY_BYTES_MAX as usize)?;
+        let entry = Bytes::copy_from_slice(entry);
+        let mut track = Track {
+            id,
+            timescale,
+            codec,
+            kind,
+            language,
+            delay,
+            media_time,
+            entry,
+            samples: Vec::new(),
+        };
+        self.samples(&mut track, samples_max)?;
+        Some(track)
+    }
+
+    fn samples(&mut self, track: &mut Track, samples_max: usize) -> Option<()> {
+        let count = usize::try_from(self.number()?).ok()?;
+        // Each has a byte of size at least.
+        if count > samples_max || count > self.0.len() {
+            return None;
+        }
+        let first_decode_time = self.number()?;
+        let is_video = track.is_video();
+        let blank = Sample {
+            offset: 0,
+            decode_time: first_decode_time,
+            size: 0,
+            duration: 0,
+            composition_offset: 0,
+            frame: FrameType::Audio,
+            is_sync: true,
+            is_referenced: false,
+        };
+        let mut samples = vec![blank; count];
+        // Distances first; places when the sizes are known.
+        self.runs(count, |at, value| {
+            samples[at].offset = value;
+            Some(())
+        })?;
+        let mut end = 0u64;
+        for sample in &mut samples {
+            sample.size = self.u32()?;
+            sample.offset = end.checked_add_signed(unzigzag(sample.offset))?;
+            end = sample.offset.checked_add(u64::from(sample.size))?;
+        }
+        self.runs(count, |at, value| {
+            samples[at].duration = value.try_into().ok()?;
+            Some(())
+        })?;
+        self.runs(count.saturating_sub(1), |at, value| {
+            let before = samples[at];
+            let end = before.decode_time.checked_add(u64::from(before.duration))?;
+            samples[at + 1].decode_time = end.checked_add_signed(unzigzag(value))?;
+            Some(())
+        })?;
+        self.runs(count, |at, value| {
+            samples[at].composition_offset = unzigzag(value).try_into().ok()?;
+            Some(())
+        })?;
+        if is_video {
+            for sample in &mut samples {
+                let byte = self.byte()?;
+                if byte >> 5 != 0 {
+                    return None;
+                }
+                sample.frame = *FrameType::ALL.get(usize::from(byte & 7))?;
+                sample.is_sync = byte & 8 != 0;
+                sample.is_referenced = byte & 16 != 0;
+            }
+        }
+        track.samples = samples;
+        Some(())
+    }
+}

@@ -1,0 +1,106 @@
+//! What must hold of every index, from a file or from its stored form, so that nothing after it can go wrong.
+
+use std::time::Duration;
+
+use crate::{
+    chunk::{CHUNK_LENGTH_MAX, chunks},
+    error::{IndexError, corrupt},
+    index::{FrameType, Index, Track},
+};
+
+/// Bytes of one sample. A picture of 8K without compression has 50 million.
+const SAMPLE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of the longest chunk, all tracks together.
+const CHUNK_BYTES_MAX: u64 = 512 << 20;
+/// Longest film: a year.
+const DURATION_MAX: Duration = Duration::from_secs(366 * 86_400);
+
+/// Checks an index.
+pub(crate) fn check(index: &Index) -> Result<(), IndexError> {
+    if !index.tracks.iter().any(Track::is_video) {
+        return Err(IndexError::NoVideo);
+    }
+    for (place, track) in index.tracks.iter().enumerate() {
+        let before = &index.tracks[..place];
+        if track.id == 0 || before.iter().any(|other| other.id == track.id) {
+            return Err(corrupt(*b"tkhd", "a track id is zero or not unique"));
+        }
+        check_track(track, index.file_bytes)?;
+    }
+    for chunk in chunks(index, CHUNK_LENGTH_MAX) {
+        let tracks = index.tracks.iter().zip(&chunk.samples);
+        let bytes = tracks.flat_map(|(track, range)| &track.samples[range.clone()]);
+        let bytes: u64 = bytes.map(|sample| u64::from(sample.size)).sum();
+        if bytes > CHUNK_BYTES_MAX {
+            return Err(IndexError::TooLarge {
+                what: "bytes in a minute of film",
+                found: bytes,
+                limit: CHUNK_BYTES_MAX,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_track(track: &Track, file_bytes: u64) -> Result<(), IndexError> {
+    if track.timescale == 0 {
+        return Err(corrupt(*b"mdhd", "its timescale is zero"));
+    }
+    if track.samples.is_empty() {
+        return Err(corrupt(*b"stbl", "a track has no samples"));
+    }
+    let is_code = track.language.iter().all(u8::is_ascii_lowercase);
+    // It goes into playlists between quotation marks.
+    let is_name = track
+        .codec
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
+    if !is_code || !is_name {
+        return Err(corrupt(
+            *b"mdhd",
+            "a name has characters that it must not have",
+        ));
+    }
+    let limit = u64::from(track.timescale).saturating_mul(DURATION_MAX.as_secs());
+    let mut before = 0;
+    let mut bytes = 0u64;
+    for sample in &track.samples {
+        if sample.decode_time < before {
+            return Err(corrupt(*b"tfdt", "time goes back"));
+        }
+        before = sample
+            .decode_time
+            .saturating_add(u64::from(sample.duration));
+        if before > limit {
+            return Err(IndexError::TooLarge {
+                what: "seconds of film",
+                found: before / u64::from(track.timescale),
+                limit: DURATION_MAX.as_secs(),
+            });
+        }
+        let size = u64::from(sample.size);
+        if size > SAMPLE_BYTES_MAX {
+            return Err(IndexError::TooLarge {
+                what: "bytes of one frame",
+                found: size,
+                limit: SAMPLE_BYTES_MAX,
+            });
+        }
+        bytes += size;
+        let end = sample.offset.saturating_add(size);
+        if end > file_bytes || bytes > file_bytes {
+            return Err(IndexError::Truncated {
+                what: "a sample",
+                end,
+                len: file_bytes,
+            });
+        }
+        if (sample.frame == FrameType::Audio) == track.is_video() {
+            return Err(corrupt(*b"hdlr", "pictures and sound in one track"));
+        }
+    }
+    if track.delay > limit || track.media_time > limit {
+        return Err(corrupt(*b"elst", "it shifts the film out of sight"));
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! Sample entries ('stsd'): which codec a track has, and what its decoder needs.
+
+use super::boxes::{Header, find};
+use crate::{
+    codec::{av1, h265, sound},
+    error::{IndexError, corrupt, name},
+    index::TrackKind,
+    source::Source,
+};
+
+/// Bytes of one sample entry: codec settings, colour, a few boxes more.
+pub(crate) const ENTRY_BYTES_MAX: u64 = 256 << 10;
+
+/// What classification of a track's samples needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Config {
+    /// Bytes of the length before each NAL unit.
+    H264 {
+        length_bytes: usize,
+    },
+    /// The same.
+    H265 {
+        length_bytes: usize,
+    },
+    Av1,
+    Sound,
+}
+
+/// A track's first sample entry.
+pub(super) struct Entry {
+    /// How many entries there are.
+    pub(super) count: u32,
+    pub(super) bytes: Vec<u8>,
+    pub(super) codec: String,
+    pub(super) kind: TrackKind,
+    pub(super) config: Config,
+}
+
+/// Where the boxes of a visual and of an audio entry begin, from its body.
+const VISUAL_BYTES: u64 = 78;
+const AUDIO_BYTES: u64 = 28;
+
+/// Reads 'stsd'; `None` for a track that is only shown beside the film (a cover picture).
+pub(super) fn read(
+    source: &mut Source<'_>,
+    stsd: &Header,
+    track: u32,
+    is_video: bool,
+) -> Result<Option<Entry>, IndexError> {
+    stsd.need(8)?;
+    let count = source.u32(stsd.body + 4)?;
+    let Some(header) = Header::read(source, stsd.body + 8, stsd.end)? else {
+        return Err(corrupt(stsd.kind, "it has no entry"));
+    };
+    if header.end - header.start > ENTRY_BYTES_MAX {
+        return Err(IndexError::TooLarge {
+            what: "bytes of codec settings",
+            found: header.end - header.start,
+            limit: ENTRY_BYTES_MAX,
+        });
+    }
+    let fixed = if is_video { VISUAL_BYTES } else { AUDIO_BYTES };
+    header.need(fixed)?;
+    let mut bytes = vec![0; (header.end - header.start) as usize];
+    source.fill(header.start, &mut bytes, "codec settings")?;
+    let body = (header.body - header.start) as usize;
+    // Data reference 1: the file that we write.
+    bytes[body + 6..body + 8].copy_from_slice(&[0, 1]);
+    let word = |at: usize| u16::from_be_bytes([bytes[body + at], bytes[body + at + 1]]);
+    let kind = if is_video {
+        TrackKind::Video {
+            width: word(24),
+            height: word(26),
+        }
+    } else {
+        if word(8) != 0 {
+            return Err(IndexError::Unsupported {
+                what: "a QuickTime description of sound",
+            });
+        }
+        TrackKind::Audio {
+            channels: word(16),
+            sample_rate: u32::from(word(24)),
+        }
+    };
+    let boxes = header.children_from(source, header.body + fixed)?;
+    let entry = Settings {
+        bytes: &bytes,
+        header,
+        boxes: &boxes,
+    };
+    let Some((codec, config, kind)) = entry.codec(track, kind)? else {
+        return Ok(None);
+    };
+    Ok(Some(Entry {
+        count,
+        bytes,
+        codec,
+        kind,
+        config,
+    }))
+}
+
+/// A sample entry taken apart.
+struct Settings<'a> {
+    bytes: &'a [u8],
+    header: Header,
+    boxes: &'a [Header],
+}
+
+impl Settings<'_> {
+    /// The body of a box, at least `least` bytes.
+    fn body(&self, kind: &[u8; 4], least: usize) -> Result<&[u8], IndexError> {
+        let inner = find(self.boxes, kind)
+            .ok_or_else(|| corrupt(self.header.kind, "its codec settings are missing"))?;
+        inner.need(least as u64)?;
+        let start = (inner.body - self.header.start) as usize;
+        let end = (inner.end - self.header.start) as usize;
+        Ok(&self.bytes[start..end])
+    }
+
+    fn codec(
+        self,
+        track: u32,
+        kind: TrackKind,
+    ) -> Result<Option<(String, Config, TrackKind)>, IndexError> {
+        let four = self.header.kind;
+        let is_video = matches!(kind, TrackKind::Video { .. });
+        let (codec, config) = match &four {
+            b"avc1" | b"avc3" if is_video => {
+                let avcc = self.body(b"avcC", 7)?;
+                let length_bytes = length_bytes(avcc[4])?;
+                let [profile, compatible, level] = [avcc[1], avcc[2], avcc[3]];
+                let codec = format!("{}.{profile:02x}{compatible:02x}{level:02x}", name(four));
+                (codec, Config::H264 { length_bytes })
+            }
+            b"hvc1" | b"hev1" if is_video => {
+                let hvcc = self.body(b"hvcC", 23)?;
+                let length_bytes = length_bytes(hvcc[21])?;
+                let codec = h265::codec(&name(four), hvcc);
+                (codec, Config::H265 { length_bytes })
+            }
+            b"av01" if is_video => (av1::codec(self.body(b"av1C", 4)?), Config::Av1),
+            // Cover pictures and chapter stills come as tracks of their own.
+            b"jpeg" | b"mjpa" | b"mjpb" | b"png " if is_video => return Ok(None),
+            b"mp4a" if !is_video => {
+                let settings = self.body(b"esds", 4)?;
+                let sound = sound::esds(&settings[4..])
+                    .ok_or_else(|| corrupt(*b"esds", "it cannot be understood"))?;
+                let kind = match (sound.settings, kind) {
+                    (Some((rate, channels)), TrackKind::Audio { .. }) => TrackKind::Audio {
+                        channels,
+                        sample_rate: rate,
+                    },
+                    (_, kind) => kind,
+                };
+                return Ok(Some((sound.codec, Config::Sound, kind)));
+            }
+            b"Opus" if !is_video => {
+                self.body(b"dOps", 11)?;
+                ("opus".to_owned(), Config::Sound)
+            }
+            b"fLaC" if !is_video => ("fLaC".to_owned(), Config::Sound),
+            b"ac-3" | b"ec-3" if !is_video => (name(four), Config::Sound),
+            b"encv" | b"enca" | b"enct" | b"encs" => {
+                return Err(IndexError::Encrypted {
+                    track,
+                    kind: name(four),
+                });
+            }
+            _ => {
+                return Err(IndexError::UnknownCodec {
+                    track,
+                    kind: name(four),
+                });
+            }
+        };
+        Ok(Some((codec, config, kind)))
+    }
+}
+
+/// The two low bits say how many bytes a NAL unit's length has.
+fn length_bytes(byte: u8) -> Result<usize, IndexError> {
+    match byte & 3 {
+        2 => Err(corrupt(*b"stsd", "lengths of three bytes do not exist")),
+        bits => Ok(usize::from(bits) + 1),
+    }
+}

@@ -1,0 +1,107 @@
+//! From an MP4 file to an index: boxes, tables, fragments, then the frame types out of the samples themselves.
+
+pub(crate) mod boxes;
+mod check;
+mod classify;
+mod entry;
+mod fragments;
+mod movie;
+mod samples;
+mod table;
+
+use boxes::{Header, TOP_MAX, find};
+
+pub(crate) use check::check;
+pub(crate) use entry::ENTRY_BYTES_MAX;
+
+use crate::{
+    error::IndexError,
+    index::{Index, Track},
+    source::{ReadAt, Source},
+};
+
+/// Samples of one file: 38 hours of 60 pictures a second, 256 MiB of memory.
+pub(crate) const SAMPLES_MAX: u64 = 1 << 23;
+
+/// Tracks of one file that are kept.
+pub(crate) const TRACKS_MAX: usize = 64;
+
+impl Index {
+    /// Reads the index of a file of `len` bytes: the boxes, and of every picture the headers of its slices;
+    /// never the pictures themselves. Tracks that hold neither pictures nor sound are left out.
+    ///
+    /// # Errors
+    /// [`IndexError`] says what is wrong with the file and what to do about it.
+    ///
+    /// # Complexity
+    /// O(samples) time, one or a few reads of 64 bytes each picture; 32 bytes of memory each sample.
+    pub fn read(file: &mut impl ReadAt, len: u64) -> Result<Self, IndexError> {
+        let mut source = Source::new(file, len);
+        let (moov, moofs) = top(&mut source)?;
+        let movie = movie::read(&mut source, &moov)?;
+        let mut tracks = movie.tracks;
+        if !moofs.is_empty() {
+            fragments::read(&mut source, &moofs, &mut tracks, &movie.defaults)?;
+        }
+        movie::shift_edits(&mut tracks, movie.timescale)?;
+        let mut kept: Vec<Track> = Vec::new();
+        for mut draft in tracks {
+            if draft.track.samples.is_empty() {
+                continue;
+            }
+            classify::classify(&mut source, &draft.config, &mut draft.track.samples)?;
+            kept.push(draft.track);
+        }
+        let index = Self::of(kept, len);
+        check(&index)?;
+        Ok(index)
+    }
+}
+
+/// The movie box and the fragments of a file.
+fn top(source: &mut Source<'_>) -> Result<(Header, Vec<Header>), IndexError> {
+    let mut moov = None;
+    let mut moofs = Vec::new();
+    let mut seen = Vec::new();
+    let mut at = 0;
+    let len = source.len();
+    let mut boxes = 0;
+    loop {
+        let header = match Header::read(source, at, len) {
+            Ok(Some(header)) => header,
+            Ok(None) => break,
+            // Noise has sizes too. A file whose first box is none is not cut short, it is something else.
+            Err(IndexError::Truncated { .. } | IndexError::Corrupt { .. }) if seen.is_empty() => {
+                return Err(IndexError::NotMp4);
+            }
+            Err(error) => return Err(error),
+        };
+        boxes += 1;
+        if boxes > TOP_MAX {
+            return Err(IndexError::TooLarge {
+                what: "boxes",
+                found: boxes as u64,
+                limit: TOP_MAX as u64,
+            });
+        }
+        match &header.kind {
+            b"moov" if moov.is_none() => moov = Some(header),
+            b"moof" => moofs.push(header),
+            _ => {}
+        }
+        if seen.len() < 8 {
+            seen.push(header);
+        }
+        at = header.end;
+    }
+    match moov {
+        Some(moov) => Ok((moov, moofs)),
+        // The index of an unfinished recording is written last.
+        None if find(&seen, b"ftyp").is_some() && find(&seen, b"mdat").is_some() => {
+            Err(IndexError::Unsupported {
+                what: "a file without a 'moov' box (a recording that was not finished)",
+            })
+        }
+        None => Err(IndexError::NotMp4),
+    }
+}

@@ -1,0 +1,423 @@
+//! Fragments: 'moof' and 'mdat' of one chunk, with the frames that are there.
+//!
+//! The time of a frame that is left out goes to the one before it in decode order, so that the film's time
+//! holds. In the [`Layout::Stable`] form a fragment has the same size whatever is missing, and every sample
+//! keeps its place: there are zeros where the others were, which no table names, and the room that the
+//! tables do not need is a 'free' box. So byte ranges and lengths of a whole file are known before any of it
+//! arrived.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::boxes::Writer;
+use crate::{
+    chunk::Chunk,
+    depend::{Chain, Dependents, chain_start},
+    index::{FrameType, Index, Sample, Track},
+};
+
+/// The frames that are there.
+pub trait Frames {
+    /// The bytes of a sample (track and sample by place); `None` if they did not arrive. Bytes of another length
+    /// than the index says count as missing.
+    fn get(&self, track: usize, sample: usize) -> Option<Bytes>;
+}
+
+impl<F: Fn(usize, usize) -> Option<Bytes>> Frames for F {
+    fn get(&self, track: usize, sample: usize) -> Option<Bytes> {
+        self(track, sample)
+    }
+}
+
+/// How the bytes of a fragment lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Layout {
+    /// Nothing but what is there: for HLS, where a player takes a fragment as a whole.
+    #[default]
+    Compact,
+    /// The same size and the same places whatever is missing: for a progressive file with byte ranges.
+    Stable,
+}
+
+/// How to write fragments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// How the bytes lie.
+    pub layout: Layout,
+    /// What becomes of frames that need a missing one.
+    pub dependents: Dependents,
+}
+
+/// Samples by type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts([u32; FrameType::ALL.len()]);
+
+impl Counts {
+    /// Samples of one type.
+    pub const fn of(&self, frame: FrameType) -> u32 {
+        self.0[frame as usize]
+    }
+
+    /// All samples.
+    pub fn total(&self) -> u32 {
+        self.0.iter().sum()
+    }
+
+    /// Counts one more.
+    pub const fn add(&mut self, frame: FrameType) {
+        self.0[frame as usize] += 1;
+    }
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, rhs: Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(rhs.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+/// Bytes that follow each other in a fragment, behind its head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece {
+    /// A sample: track and sample by place, and its size.
+    Sample(usize, usize, u32),
+    /// So many zeros.
+    Zeros(u64),
+}
+
+/// A fragment without its samples: what to write, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// 'moof', and 'mdat' up to its first byte of data.
+    pub head: Bytes,
+    /// What follows.
+    pub pieces: Vec<Piece>,
+    /// Size of the whole fragment.
+    pub bytes: u64,
+    /// Samples that did not arrive.
+    pub missing: Counts,
+    /// Samples that are not in the fragment: the missing ones, and those left out because of them.
+    pub left_out: Counts,
+}
+
+/// A fragment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fragment {
+    /// 'moof' and 'mdat'.
+    pub bytes: Bytes,
+    /// Samples that did not arrive.
+    pub missing: Counts,
+    /// Samples that are not in it: the missing ones, and those left out because of them.
+    pub left_out: Counts,
+}
+
+/// The fragment of some tracks (by place) in one chunk, with what is there of it. The same frames give the same bytes.
+/// O(bytes), and O(samples of the two groups of pictures before the chunk).
+pub fn fragment(
+    index: &Index,
+    tracks: &[usize],
+    chunk: &Chunk,
+    frames: &dyn Frames,
+    options: Options,
+) -> Fragment {
+    let get = |track: usize, sample: usize| {
+        let size = index.tracks[track].samples[sample].size as usize;
+        frames
+            .get(track, sample)
+            .filter(|bytes| bytes.len() == size)
+    };
+    let plan = plan(index, tracks, chunk, &|t, s| get(t, s).is_some(), options);
+    let mut bytes = Vec::with_capacity(plan.bytes as usize);
+    bytes.extend_from_slice(&plan.head);
+    for piece in plan.pieces {
+        let zeros = match piece {
+            Piece::Sample(track, sample, size) => match get(track, sample) {
+                Some(data) => {
+                    bytes.extend_from_slice(&data);
+                    0
+                }
+                None => u64::from(size),
+            },
+            Piece::Zeros(count) => count,
+        };
+        bytes.resize(bytes.len() + zeros as usize, 0);
+    }
+    Fragment {
+        bytes: bytes.into(),
+        missing: plan.missing,
+        left_out: plan.left_out,
+    }
+}
+
+/// Size of a fragment with every frame, from the index alone; in the stable layout, of any.
+pub fn fragment_bytes(index: &Index, tracks: &[usize], chunk: &Chunk, layout: Layout) -> u64 {
+    let mut bytes = MOOF_BYTES + MDAT_BYTES;
+    for &place in tracks {
+        let track = &index.tracks[place];
+        let range = chunk.samples[place].clone();
+        let count = range.len() as u64;
+        let shape = Shape::of(track);
+        bytes += TRAF_BYTES;
+        if count > 0 {
+            bytes += TRUN_BYTES + shape.entry_bytes * count;
+        }
+        if layout == Layout::Stable {
+            bytes += shape.spare(count);
+        }
+        bytes += data(track, range);
+    }
+    if layout == Layout::Stable {
+        bytes += FREE_BYTES;
+    }
+    bytes
+}
+
+/// What to write of a chunk when the samples that `is_there` (track and sample by place) are there.
+pub fn plan(
+    index: &Index,
+    tracks: &[usize],
+    chunk: &Chunk,
+    is_there: &dyn Fn(usize, usize) -> bool,
+    options: Options,
+) -> Plan {
+    let mut missing = Counts::default();
+    let mut left_out = Counts::default();
+    let mut runs = Vec::with_capacity(tracks.len());
+    for &place in tracks {
+        let track = &index.tracks[place];
+        let range = chunk.samples[place].clone();
+        let mut kept = Vec::with_capacity(range.len());
+        let mut chain = Chain::new(options.dependents);
+        for sample in chain_start(track, range.start)..range.end {
+            let there = is_there(place, sample);
+            let is_usable = chain.next(track, sample, there);
+            if sample < range.start {
+                continue;
+            }
+            let frame = track.samples[sample].frame;
+            if !there {
+                missing.add(frame);
+            }
+            if is_usable {
+                kept.push(sample);
+            } else {
+                left_out.add(frame);
+            }
+        }
+        runs.push(Run { place, range, kept });
+    }
+    let mut plan = write(index, chunk, &runs, options.layout);
+    plan.missing = missing;
+    plan.left_out = left_out;
+    plan
+}
+
+/// The samples of one track in a fragment.
+struct Run {
+    place: usize,
+    range: Range<usize>,
+    kept: Vec<usize>,
+}
+
+const MOOF_BYTES: u64 = 8 + 16;
+/// 'traf', 'tfhd' with default flags, 'tfdt'.
+const TRAF_BYTES: u64 = 8 + 20 + 20;
+const TRUN_BYTES: u64 = 20;
+const MDAT_BYTES: u64 = 8;
+const FREE_BYTES: u64 = 8;
+
+/// What a track's tables say of each sample.
+struct Shape {
+    entry_bytes: u64,
+    flags: u32,
+}
+
+impl Shape {
+    const fn of(track: &Track) -> Self {
+        if track.is_video() {
+            // Data offset; duration, size, flags, composition offset.
+            Self {
+                entry_bytes: 16,
+                flags: 0xf01,
+            }
+        } else {
+            Self {
+                entry_bytes: 8,
+                flags: 0x301,
+            }
+        }
+    }
+
+    /// What tables with gaps may need beyond those without: a sample that is left out saves an entry, and costs
+    /// another 'trun' if samples on both sides of it are there.
+    const fn spare(&self, count: u64) -> u64 {
+        (TRUN_BYTES - self.entry_bytes) * (count.saturating_sub(1) / 2)
+    }
+}
+
+fn data(track: &Track, range: Range<usize>) -> u64 {
+    let samples = track.samples[range].iter();
+    samples.map(|sample| u64::from(sample.size)).sum()
+}
+
+fn write(index: &Index, chunk: &Chunk, runs: &[Run], layout: Layout) -> Plan {
+    let is_stable = layout == Layout::Stable;
+    let tracks: Vec<usize> = runs.iter().map(|run| run.place).collect();
+    let complete = fragment_bytes(index, &tracks, chunk, layout);
+    let stable_data: u64 = runs
+        .iter()
+        .map(|run| data(&index.tracks[run.place], run.range.clone()))
+        .sum();
+    let mut pieces = Vec::new();
+    // Gaps that are data in the stable layout: 'trun's begin behind them.
+    let groups: Vec<Vec<Range<usize>>> = runs
+        .iter()
+        .map(|run| groups(&run.kept, is_stable))
+        .collect();
+    let moof_bytes = MOOF_BYTES
+        + runs
+            .iter()
+            .zip(&groups)
+            .map(|(run, groups)| {
+                let shape = Shape::of(&index.tracks[run.place]);
+                TRAF_BYTES
+                    + TRUN_BYTES * groups.len() as u64
+                    + shape.entry_bytes * run.kept.len() as u64
+            })
+            .sum::<u64>();
+    let head_bytes = if is_stable {
+        complete - stable_data
+    } else {
+        moof_bytes + MDAT_BYTES
+    };
+    let mut offset = head_bytes;
+    let mut w = Writer::default();
+    w.boxed(b"moof", |w| {
+        w.full(b"mfhd", 0, 0, |w| w.u32(chunk.number + 1));
+        for (run, groups) in runs.iter().zip(&groups) {
+            let track = &index.tracks[run.place];
+            // In the stable layout the place of a sample counts all before it.
+            let mut at = run.range.start;
+            traf(w, track, run, groups, &mut |kept| {
+                if is_stable {
+                    offset += data(track, at..kept[0]);
+                    at = kept[kept.len() - 1] + 1;
+                }
+                let place = offset;
+                let sizes = kept
+                    .iter()
+                    .map(|&sample| u64::from(track.samples[sample].size));
+                offset += sizes.sum::<u64>();
+                place as u32
+            });
+            if is_stable {
+                offset += data(track, at..run.range.end);
+            }
+        }
+    });
+    debug_assert_eq!(w.0.len() as u64, moof_bytes);
+    if is_stable {
+        let free = head_bytes - MDAT_BYTES - moof_bytes;
+        w.boxed(b"free", |w| w.zeros(free as usize - 8));
+    }
+    for run in runs {
+        let track = &index.tracks[run.place];
+        let mut kept = run.kept.iter().copied().peekable();
+        for sample in run.range.clone() {
+            let size = track.samples[sample].size;
+            if kept.next_if_eq(&sample).is_some() {
+                pieces.push(Piece::Sample(run.place, sample, size));
+            } else if is_stable {
+                match pieces.last_mut() {
+                    Some(Piece::Zeros(count)) => *count += u64::from(size),
+                    _ => pieces.push(Piece::Zeros(u64::from(size))),
+                }
+            }
+        }
+    }
+    let body: u64 = pieces
+        .iter()
+        .map(|piece| match piece {
+            Piece::Sample(_, _, size) => u64::from(*size),
+            Piece::Zeros(count) => *count,
+        })
+        .sum();
+    w.u32((MDAT_BYTES + body) as u32);
+    w.bytes(b"mdat");
+    let bytes = w.0.len() as u64 + body;
+    debug_assert!(!is_stable || bytes == complete);
+    Plan {
+        head: w.0.into(),
+        pieces,
+        bytes,
+        missing: Counts::default(),
+        left_out: Counts::default(),
+    }
+}
+
+/// Ranges of `kept` that one 'trun' describes: all, or those without a gap.
+fn groups(kept: &[usize], is_split: bool) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    for (at, &sample) in kept.iter().enumerate() {
+        match groups.last_mut() {
+            Some(group) if !is_split || kept[group.end - 1] + 1 == sample => group.end = at + 1,
+            _ => groups.push(at..at + 1),
+        }
+    }
+    groups
+}
+
+/// One track's part of 'moof'. `place` gives the data offset of samples that lie together.
+fn traf(
+    w: &mut Writer,
+    track: &Track,
+    run: &Run,
+    groups: &[Range<usize>],
+    place: &mut dyn FnMut(&[usize]) -> u32,
+) {
+    let shape = Shape::of(track);
+    let first = run.kept.first().copied().unwrap_or(run.range.start);
+    let first_time = track.decode_end(first);
+    w.boxed(b"traf", |w| {
+        // Offsets count from 'moof'; default flags.
+        w.full(b"tfhd", 0, 0x2_0020, |w| {
+            w.u32(track.id);
+            w.u32(SYNC);
+        });
+        w.full(b"tfdt", 1, 0, |w| w.u64(first_time + track.delay));
+        for group in groups {
+            let kept = &run.kept[group.clone()];
+            w.full(b"trun", 1, shape.flags, |w| {
+                w.u32(kept.len() as u32);
+                w.u32(place(kept));
+                for at in group.clone() {
+                    let sample = &track.samples[run.kept[at]];
+                    // Until the next that is there, or to the end of the chunk.
+                    let next = run.kept.get(at + 1).copied().unwrap_or(run.range.end);
+                    let duration = track.decode_end(next) - sample.decode_time;
+                    w.u32(u32::try_from(duration).unwrap_or(u32::MAX));
+                    w.u32(sample.size);
+                    if track.is_video() {
+                        w.u32(flags(sample));
+                        w.u32(sample.composition_offset as u32);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Depends on nothing.
+const SYNC: u32 = 0x0200_0000;
+
+/// Flags of a sample: what it depends on, whether others depend on it, whether decoding can begin.
+const fn flags(sample: &Sample) -> u32 {
+    let depended_on = if sample.is_referenced { 1 } else { 2 } << 22;
+    if sample.is_sync {
+        SYNC | depended_on
+    } else {
+        0x0101_0000 | depended_on
+    }
+}

@@ -1,0 +1,12 @@
+//! What players get: fragmented MP4 (ISO/IEC 14496-12, CMAF), with frames left out that did not arrive.
+
+mod boxes;
+mod fragment;
+mod init;
+mod progressive;
+
+pub use fragment::{
+    Counts, Fragment, Frames, Layout, Options, Piece, Plan, fragment, fragment_bytes, plan,
+};
+pub use init::init_segment;
+pub use progressive::Progressive;
