@@ -52,7 +52,8 @@ pub struct Sample {
     pub size: u32,
     /// Decode time of the next sample minus its own.
     pub duration: u32,
-    /// Composition time minus decode time.
+    /// Composition time minus decode time; zero or more in what [`Index::read`] gives (a file's negative
+    /// offsets are lifted, and its edit list with them).
     pub composition_offset: i32,
     /// What it is.
     pub frame: FrameType,

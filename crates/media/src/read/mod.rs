@@ -49,6 +49,7 @@ impl Index {
             if draft.track.samples.is_empty() {
                 continue;
             }
+            movie::lift_offsets(&mut draft.track)?;
             classify::classify(&mut source, &draft.config, &mut draft.track.samples)?;
             kept.push(draft.track);
         }

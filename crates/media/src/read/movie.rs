@@ -231,6 +231,20 @@ fn edits(source: &mut Source<'_>, edts: &Header) -> Result<(u64, u64), IndexErro
     Ok((delay, start.unwrap_or(0)))
 }
 
+/// Makes all composition offsets of a track zero or more, by the same shift in offsets and edit list: what is
+/// presented when stays the same, and readers that guess at negative offsets have nothing to guess.
+pub(super) fn lift_offsets(track: &mut Track) -> Result<(), IndexError> {
+    let least = track.samples.iter().map(|s| s.composition_offset).min();
+    let lift = least.unwrap_or(0).min(0).unsigned_abs();
+    for sample in &mut track.samples {
+        let offset = i64::from(sample.composition_offset) + i64::from(lift);
+        sample.composition_offset = i32::try_from(offset)
+            .map_err(|_| corrupt(*b"ctts", "its offsets are too far apart"))?;
+    }
+    track.media_time = track.media_time.saturating_add(u64::from(lift));
+    Ok(())
+}
+
 /// Puts empty edits into each track's timescale, now that the movie's is known.
 pub(super) fn shift_edits(tracks: &mut [Draft], timescale: u32) -> Result<(), IndexError> {
     for draft in tracks {

@@ -1,9 +1,15 @@
 //! Files to read: the one beside the tests, and those that ffmpeg makes.
 #![allow(dead_code, reason = "every test program uses a part")]
 
-use std::{path::Path, process::Command};
+use std::{path::Path, process::Command, time::Duration};
 
-use anabranch_media::Index;
+use anabranch_media::{
+    Index,
+    chunk::chunks,
+    depend::Dependents,
+    write::{Counts, Layout, Options, Progressive, fragment, fragment_bytes, init_segment},
+};
+use bytes::Bytes;
 
 pub(crate) const BIKES: &[u8] = include_bytes!("../data/bikes.mp4");
 
@@ -45,35 +51,106 @@ pub(crate) fn ffmpeg(arguments: &str, output: &Path) -> bool {
     result.status.success()
 }
 
-/// What ffmpeg says while it decodes everything, and how many pictures it gets.
-pub(crate) fn decode(path: &Path) -> (String, usize) {
+/// What ffmpeg says while it decodes everything.
+pub(crate) fn decode(path: &Path) -> String {
     let result = Command::new("ffmpeg")
-        .args(["-v", "warning", "-nostdin", "-i"])
+        .args(["-v", "warning", "-nostdin", "-threads", "1", "-i"])
         .arg(path)
         .args(["-map", "0", "-f", "null", "-"])
         .output()
         .expect("ffmpeg runs");
     let text = String::from_utf8_lossy(&result.stderr).into_owned();
     assert!(result.status.success(), "{}: {text}", path.display());
-    (text, pictures(path).len())
+    text
 }
 
-/// The type letters of the decoded pictures, in the order in which they are shown.
-pub(crate) fn pictures(path: &Path) -> Vec<(char, f64)> {
+/// What ffprobe finds in a file.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Probe {
+    /// Type letter and time of the decoded pictures, in the order in which they are shown.
+    pub(crate) pictures: Vec<(char, f64)>,
+    /// Of each stream: size and key of its packets, in decode order.
+    pub(crate) packets: Vec<Vec<(u32, bool)>>,
+}
+
+pub(crate) fn probe(path: &Path) -> Probe {
+    let entries = "packet=stream_index,size,flags:frame=media_type,pict_type,pts_time";
     let result = Command::new("ffprobe")
-        .args(["-v", "error", "-select_streams", "v:0", "-of", "csv=p=0"])
-        .args(["-show_entries", "frame=pict_type,pts_time"])
+        .args([
+            "-v",
+            "error",
+            "-threads",
+            "1",
+            "-show_packets",
+            "-show_frames",
+        ])
+        .args(["-show_entries", entries, "-of", "compact"])
         .arg(path)
         .output()
         .expect("ffprobe runs");
-    let text = String::from_utf8_lossy(&result.stdout).into_owned();
-    let lines = text.lines().filter(|line| !line.is_empty());
-    lines
-        .map(|line| {
-            let mut fields = line.split(',');
-            let time = fields.next().and_then(|field| field.parse().ok());
-            let letter = fields.next().and_then(|field| field.chars().next());
-            (letter.unwrap_or('?'), time.unwrap_or(f64::NAN))
-        })
-        .collect()
+    let mut probe = Probe::default();
+    for line in String::from_utf8_lossy(&result.stdout).lines() {
+        let field = |name: &str| {
+            let mut fields = line.split('|').filter_map(|field| field.split_once('='));
+            fields.find(|(key, _)| *key == name).map(|(_, value)| value)
+        };
+        if line.starts_with("packet|") {
+            let stream: usize = field("stream_index")
+                .expect("a stream")
+                .parse()
+                .expect("a number");
+            let size = field("size").expect("a size").parse().expect("a number");
+            let is_key = field("flags").expect("flags").starts_with('K');
+            if probe.packets.len() <= stream {
+                probe.packets.resize(stream + 1, Vec::new());
+            }
+            probe.packets[stream].push((size, is_key));
+        } else if field("media_type") == Some("video") {
+            let letter = field("pict_type").and_then(|letters| letters.chars().next());
+            let time = field("pts_time").and_then(|time| time.parse().ok());
+            let picture = (letter.unwrap_or('?'), time.unwrap_or(f64::NAN));
+            probe.pictures.push(picture);
+        }
+    }
+    probe
+}
+
+/// A whole progressive file of the samples that are there, and what was left out.
+pub(crate) fn merged(
+    index: &Index,
+    data: &[u8],
+    layout: Layout,
+    dependents: Dependents,
+    is_there: &dyn Fn(usize, usize) -> bool,
+) -> (Vec<u8>, Counts) {
+    let tracks: Vec<usize> = (0..index.tracks.len()).collect();
+    let chunks = chunks(index, Duration::from_secs(2));
+    let places = Progressive::new(index, &tracks, &chunks);
+    let mut file = match layout {
+        Layout::Stable => places.head().to_vec(),
+        Layout::Compact => init_segment(index, &tracks).to_vec(),
+    };
+    let get = |track: usize, sample: usize| {
+        let sample_at = &index.tracks[track].samples[sample];
+        let range = sample_at.offset as usize..sample_at.end() as usize;
+        is_there(track, sample).then(|| Bytes::copy_from_slice(&data[range]))
+    };
+    let mut left_out = Counts::default();
+    for (number, chunk) in chunks.iter().enumerate() {
+        let fragment = fragment(index, &tracks, chunk, &get, Options { layout, dependents });
+        if layout == Layout::Stable {
+            let place = places.place(number);
+            assert_eq!(place.start, file.len() as u64);
+            assert_eq!(place.end - place.start, fragment.bytes.len() as u64);
+        } else if fragment.left_out.total() == 0 {
+            let bytes = fragment_bytes(index, &tracks, chunk, Layout::Compact);
+            assert_eq!(bytes, fragment.bytes.len() as u64);
+        }
+        left_out += fragment.left_out;
+        file.extend_from_slice(&fragment.bytes);
+    }
+    if layout == Layout::Stable {
+        assert_eq!(file.len() as u64, places.bytes());
+    }
+    (file, left_out)
 }
