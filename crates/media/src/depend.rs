@@ -31,14 +31,16 @@ pub enum Role {
 /// Which frames are left out because of others that are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dependents {
-    /// Those that the table of this module names. An anchor may refer to a frame between the anchors before
-    /// it, and then shows traces of its loss until the next key.
+    /// Any that could depend on a missing frame: when a referenced one is missing, the film stands still until
+    /// the next key. Decoders never meet a reference that is not there.
     #[default]
     LeaveOut,
-    /// Any that could depend on a missing frame: nothing but sound frames is shown, and whatever referenced
-    /// frame is missing, the film stands still until the next key.
-    Strict,
-    /// None: everything that arrived is passed on, and decoders conceal what they miss.
+    /// Those that the table of this module names: when a frame between anchors is missing, the next anchor is
+    /// shown again. An anchor may refer to that frame, and then shows traces of its loss until the next key.
+    /// ffmpeg goes on; Chromium's video element gives up where an H.264 stream names the missing frame
+    /// in a marking command, as x264's pyramids do.
+    LeaveOutNear,
+    /// None: everything that arrived is passed on, and decoders conceal what they miss, if they can.
     Keep,
 }
 
@@ -155,7 +157,7 @@ impl Chain {
             Role::Between if !is_usable => {
                 self.is_torn = true;
                 // A leading picture's own loss ends with the leading pictures.
-                if self.dependents == Dependents::Strict && !is_leading {
+                if self.dependents == Dependents::LeaveOut && !is_leading {
                     self.is_broken = true;
                 }
             }
