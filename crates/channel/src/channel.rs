@@ -244,8 +244,9 @@ impl Channel {
         let room = tap.control.window().saturating_sub(in_flight) as f64;
         let rtt = tap.rtt_smoothed();
         let rate = tap.control.pacing_rate(rtt.as_secs_f64());
+        let is_even = tap.control.is_even();
         drop(tap);
-        self.pacer.set_quantum(self.queue_goal, rtt);
+        self.pacer.set_quantum(self.queue_goal, rtt, is_even);
         let released = self.pacer.available(now, rate, packet) - self.queued_bytes as f64;
         let slots = (room.min(released).max(0.0) / packet) as usize;
         let Some(allowance) = self.allowance else {
@@ -288,6 +289,7 @@ impl Channel {
         let full = tap.control.window() < tap.in_flight + packet;
         // A full window limits by itself, whether or not more data waits behind it.
         tap.app_limited = !backlogged && !full;
+        tap.control.on_backlog(backlogged);
         if full && backlogged {
             tap.control.on_window_limited();
         }
@@ -322,6 +324,12 @@ impl Channel {
     /// (`docs/congestion.md`).
     pub fn set_share(&mut self, share: f64) {
         self.tap.lock().control.set_share(share);
+    }
+
+    /// Holds this rate from now on: the target of `ctcp`, the rate of `fixed`, in bytes of UDP payload. False where the
+    /// controller holds none, or the rate is zero.
+    pub fn set_rate(&mut self, rate: Rate) -> bool {
+        rate > Rate::ZERO && self.tap.lock().control.set_rate(rate)
     }
 
     /// Congestion events since the channel opened: losses that were not forgiven, and marks.

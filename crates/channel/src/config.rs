@@ -4,16 +4,19 @@
 //! |---|---|
 //! | `controller` | [`Controller`]: congestion controllers by name, and their text form |
 //! | `binomial` | [`Aimd`], [`Binomial`]: parameters of the window-based ones |
+//! | `ctcp` | [`Ctcp`]: those of the one with a target rate |
 //! | `verb` | [`Verb`]: parameters of the rate-based one with plateaus |
 
 mod binomial;
 mod controller;
+mod ctcp;
 mod verb;
 
 use std::time::Duration;
 
 pub use binomial::{Aimd, Binomial};
 pub use controller::{Controller, ParseControllerError};
+pub use ctcp::{Ctcp, Inner};
 pub use verb::{Plateaus, Step, Verb};
 
 /// Settings of a channel; the defaults suit Internet paths from 1 Mbit/s to 10 Gbit/s and 1 ms to

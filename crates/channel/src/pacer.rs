@@ -2,7 +2,8 @@
 //!
 //! A token bucket that releases a *quantum* of traffic per wake-up: long enough that one wake-up
 //! releases many packets, short enough that a burst does not fill a queue. A channel that keeps its
-//! queue short for something urgent has a shorter quantum than one that carries bulk.
+//! queue short for something urgent has a shorter quantum than one that carries bulk. Where packets are to leave
+//! evenly the bucket holds one packet, and what a short quantum adds.
 
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ pub(crate) struct Pacer {
     tokens: f64,
     refilled_at: Instant,
     quantum_s: f64,
+    packets_min: f64,
 }
 
 impl Pacer {
@@ -33,12 +35,15 @@ impl Pacer {
             tokens: f64::MAX,
             refilled_at: now,
             quantum_s: QUANTUM_SHORT.as_secs_f64(),
+            packets_min: BURST_PACKETS_MIN,
         }
     }
 
-    /// Chooses the quantum for a channel with this queue goal and smoothed round trip.
-    pub(crate) fn set_quantum(&mut self, goal: QueueGoal, rtt: Duration) {
+    /// Chooses the quantum for a channel with this queue goal and smoothed round trip, whose packets leave evenly or not.
+    pub(crate) fn set_quantum(&mut self, goal: QueueGoal, rtt: Duration, is_even: bool) {
+        self.packets_min = if is_even { 1.0 } else { BURST_PACKETS_MIN };
         let quantum = match goal {
+            _ if is_even => QUANTUM_SHORT,
             QueueGoal::Short | QueueGoal::Steady => QUANTUM_SHORT,
             QueueGoal::Full => (rtt / 6).clamp(QUANTUM_SHORT, QUANTUM_FULL),
         };
@@ -51,7 +56,7 @@ impl Pacer {
     }
 
     fn depth(&self, rate: f64, packet: f64) -> f64 {
-        (rate * self.quantum_s * QUANTA_MAX + packet).max(BURST_PACKETS_MIN * packet)
+        (rate * self.quantum_s * QUANTA_MAX + packet).max(self.packets_min * packet)
     }
 
     /// Bytes that may leave now at `rate` bytes per second, in packets of `packet` bytes.

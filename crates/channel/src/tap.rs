@@ -141,6 +141,7 @@ impl Tap {
     pub(crate) fn seed_rtt(&mut self, rtt: Duration) {
         if self.rtt.smoothed().is_none() {
             self.rtt.observe(rtt);
+            self.control.seed_rtt(rtt);
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// File of objectives that every session has from its beginning.
     #[arg(long, value_name = "FILE")]
     objectives: Option<PathBuf>,
-    /// Congestion controller: auto, cubic, newreno, bbr3, aimd:a,b, binomial:sqrt, verb:lte, "fixed 10 Mbit/s".
+    /// Congestion controller: auto, cubic, newreno, bbr3, aimd:a,b, binomial:sqrt, verb:lte, "ctcp:1.5 Mbit/s", "fixed 10 Mbit/s".
     #[arg(long)]
     controller: Option<String>,
     /// What every path is expected to do, where the policy follows objectives: auto, generic, cellular, satellite.

@@ -4,12 +4,12 @@ use std::{fmt, str::FromStr};
 
 use anabranch_base::{Rate, rate::ParseRateError};
 
-use super::{Aimd, Binomial, Verb};
+use super::{Aimd, Binomial, Ctcp, Verb};
 
 /// A congestion controller, by name.
 ///
 /// As text: the name; where it has parameters, a colon and these, as in `aimd:1,0.5`, `binomial:sqrt`,
-/// `verb:lte`, `fixed:10 Mbit/s` (or `fixed 10 Mbit/s`). What it prints, it reads.
+/// `verb:lte`, `ctcp:1.5 Mbit/s`, `fixed:10 Mbit/s` (or `fixed 10 Mbit/s`). What it prints, it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub enum Controller {
     /// Ours: holds the bottleneck's queue short and tolerates random loss; yields to flows that fill
@@ -29,6 +29,8 @@ pub enum Controller {
     Binomial(Binomial),
     /// A rate on plateaus, backing off when round trips grow [Horde §7.4.1].
     Verb(Verb),
+    /// A window that a target rate caps [Two-flow §4.1].
+    Ctcp(Ctcp),
     /// A constant rate without any response to congestion; only for a pipe that is provisioned for
     /// it [Two-flow §4.2].
     Fixed(Rate),
@@ -40,7 +42,7 @@ pub enum Controller {
 pub enum ParseControllerError {
     /// Unknown name.
     #[error(
-        "'{0}' is not a congestion controller; choose auto, cubic, newreno, bbr3, aimd (such as aimd:1,0.5), binomial (binomial:sqrt, binomial:iiad, or binomial:k,l,α,β), verb (verb:cdma2000, verb:lte, verb:5g, verb:satellite), or fixed with a rate such as \"fixed 10 Mbit/s\""
+        "'{0}' is not a congestion controller; choose auto, cubic, newreno, bbr3, aimd (such as aimd:1,0.5), binomial (binomial:sqrt, binomial:iiad, or binomial:k,l,α,β), verb (verb:cdma2000, verb:lte, verb:5g, verb:satellite), ctcp with a target rate such as ctcp:1.5 Mbit/s, or fixed with a rate such as \"fixed 10 Mbit/s\""
     )]
     Unknown(String),
     /// A controller without parameters was given some.
@@ -93,6 +95,7 @@ impl fmt::Display for Controller {
             Self::Aimd(aimd) => aimd.fmt(f),
             Self::Binomial(binomial) => binomial.fmt(f),
             Self::Verb(verb) => verb.fmt(f),
+            Self::Ctcp(ctcp) => ctcp.fmt(f),
             Self::Fixed(rate) => write!(f, "fixed {} bit/s", rate.as_bps()),
         }
     }
@@ -124,6 +127,7 @@ impl FromStr for Controller {
             "aimd" => Aimd::parse(parameters).map(Self::Aimd),
             "binomial" => Binomial::parse(parameters).map(Self::Binomial),
             "verb" => Verb::parse(parameters).map(Self::Verb),
+            "ctcp" => Ctcp::parse(parameters).map(Self::Ctcp),
             "fixed" => match parameters.parse::<Rate>()? {
                 Rate::ZERO => Err(ParseControllerError::ZeroRate),
                 rate => Ok(Self::Fixed(rate)),
@@ -156,6 +160,9 @@ mod tests {
             "verb:satellite",
             "verb:lte,last=40000000 bit/s,rise=80 ms",
             "verb:cdma2000,step=x1.5,period=3000 ms",
+            "ctcp:1500000 bit/s",
+            "ctcp:1500000 bit/s,newreno",
+            "ctcp:64000 bit/s,newreno,500 ms",
         ] {
             let controller: Controller = text.parse().expect(text);
             assert_eq!(controller.to_string(), text);
@@ -171,6 +178,8 @@ mod tests {
             ("binomial", "binomial 0.5, 0.5, 1, 0.6666666666666666"),
             ("verb", "verb:cdma2000"),
             ("verb:lte", " verb lte "),
+            ("ctcp:1.5 Mbit/s", "ctcp 1500 kbit/s, auto, 8 s"),
+            ("ctcp:1 Mbit/s,newreno,2 s", "ctcp:1 Mbit/s,2 s,newreno"),
         ] {
             assert_eq!(text.parse::<Controller>(), same.parse(), "{text}");
         }
@@ -183,6 +192,13 @@ mod tests {
             ("auto:3", ["auto", "'3'"]),
             ("fixed", ["fixed", "rate"]),
             ("fixed 0 bit/s", ["fixed", "above zero"]),
+            ("ctcp", ["''", "ctcp:1.5 Mbit/s"]),
+            ("ctcp:0 bit/s", ["target is 0", "above zero"]),
+            ("ctcp:1 Mbit/s,vegas", ["'vegas'", "newreno"]),
+            (
+                "ctcp:1 Mbit/s,1 ms",
+                ["interval is 1.00 ms", "100 ms to 10 min"],
+            ),
             ("aimd:1", ["'1'", "aimd:1,0.5"]),
             ("aimd:1,x", ["'1,x'", "aimd:1,0.5"]),
             ("aimd:1,1", ["decrease is 1", "below 1"]),

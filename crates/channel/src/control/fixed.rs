@@ -32,6 +32,15 @@ impl Control for Fixed {
 
     fn on_mtu(&mut self, _mtu: u16) {}
 
+    fn set_rate(&mut self, rate: Rate) -> bool {
+        self.bytes_per_s = rate.as_bytes_per_s().max(1.0);
+        true
+    }
+
+    fn is_even(&self) -> bool {
+        true
+    }
+
     fn window(&self) -> u64 {
         (self.bytes_per_s * RTT_MAX_S) as u64 + 65_536
     }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anabranch_base::Seed;
+use anabranch_base::{Rate, Seed};
 
 use super::{Ack, Congestion, Control, Lost, QueueGoal, build, test_epoch};
 use crate::config::{Config, Controller};
@@ -30,6 +30,8 @@ pub(super) struct Path {
     /// Between the first two times the application sends at the third, in bytes per second, at most.
     pub limited: (f64, f64, f64),
     pub goal: QueueGoal,
+    /// From this time on the rate to hold is this, for controllers that hold one.
+    pub change: Option<(f64, Rate)>,
     /// Below 1, the other parts of the flow send as much for each packet and lose at random as much of it.
     pub share: f64,
 }
@@ -46,6 +48,7 @@ impl Path {
             blackout: (0.0, 0.0),
             limited: (0.0, 0.0, 0.0),
             goal: QueueGoal::Full,
+            change: None,
             share: 1.0,
         }
     }
@@ -130,6 +133,7 @@ pub(super) fn run(controller: Controller, path: &Path, seconds: f64, seed: u64) 
     };
     run.control.set_queue_goal(path.goal);
     run.control.set_share(path.share);
+    run.control.seed_rtt(Duration::from_secs_f64(path.rtt_s));
     run.go(seconds, Seed(seed));
     run.outcome
 }
@@ -143,7 +147,11 @@ impl Run<'_> {
         let mut random = seed.stream("loss");
         let (mut link_free_s, mut next_send_s, mut number) = (0.0_f64, 0.0_f64, 0);
         let (from, to) = self.path.pause;
+        let mut change = self.path.change;
         loop {
+            if let Some((_, rate)) = change.take_if(|(at_s, _)| *at_s <= self.now_s) {
+                assert!(self.control.set_rate(rate), "holds no rate");
+            }
             let window = self.control.window();
             self.outcome.window_least = self.outcome.window_least.min(window);
             self.outcome.window_most = self.outcome.window_most.max(window);
@@ -220,6 +228,7 @@ impl Run<'_> {
             app_limited,
         });
         let now = self.at(self.now_s);
+        self.control.on_backlog(!app_limited);
         self.control.on_sent(now, PACKET as u16, number);
     }
 

@@ -8,6 +8,7 @@ mod aimd;
 mod auto;
 mod bbr3;
 mod binomial;
+mod ctcp;
 mod filter;
 mod fixed;
 #[cfg(test)]
@@ -17,9 +18,13 @@ mod tests;
 mod train;
 mod verb;
 
-use std::{fmt::Debug, sync::Arc, time::Instant};
+use std::{
+    fmt::Debug,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use anabranch_base::Seed;
+use anabranch_base::{Rate, Seed};
 use noq_proto::RttEstimator;
 
 use crate::config::{Config, Controller};
@@ -109,6 +114,10 @@ pub(crate) trait Control: Send + Sync + Debug {
     fn on_spurious(&mut self) {}
     /// The sender had data but no room in the window.
     fn on_window_limited(&mut self) {}
+    /// Whether the sender has more to send than it had slots for; told after every run of the pump.
+    fn on_backlog(&mut self, _is_backlogged: bool) {}
+    /// The round trip of the handshake, before the first of a packet.
+    fn seed_rtt(&mut self, _rtt: Duration) {}
     /// The size of a full packet changed.
     fn on_mtu(&mut self, mtu: u16);
     /// How long the queue may be from now on.
@@ -116,10 +125,18 @@ pub(crate) trait Control: Send + Sync + Debug {
     /// From now on, take this share of what one flow would take: 1 for a flow of its own, 1/n for each of
     /// n that share a bottleneck. Above 0, at most 1.
     fn set_share(&mut self, _share: f64) {}
+    /// Holds this rate, above zero, from now on; false where the controller holds none.
+    fn set_rate(&mut self, _rate: Rate) -> bool {
+        false
+    }
     /// Bytes that may be in flight.
     fn window(&self) -> u64;
     /// Bytes per second at which packets may leave.
     fn pacing_rate(&self, rtt_smoothed_s: f64) -> f64;
+    /// Whether packets are to leave one by one, at that rate and not in small bursts.
+    fn is_even(&self) -> bool {
+        false
+    }
     /// Whether the window is still searching for the capacity of the path.
     fn is_starting(&self) -> bool;
 }
@@ -132,6 +149,7 @@ pub(crate) fn build(config: &Config, seed: Seed, now: Instant, mtu: u16) -> Box<
         Controller::Aimd(aimd) => Box::new(aimd::new(aimd, window, mtu)),
         Controller::Binomial(binomial) => Box::new(binomial::Binomial::new(binomial, window, mtu)),
         Controller::Verb(verb) => Box::new(verb::Verb::new(verb, window, mtu)),
+        Controller::Ctcp(ctcp) => Box::new(ctcp::Ctcp::new(ctcp, config, (seed, now, mtu))),
         Controller::Fixed(rate) => Box::new(fixed::Fixed::new(rate)),
         Controller::Cubic => {
             let mut cubic = noq_proto::congestion::CubicConfig::default();

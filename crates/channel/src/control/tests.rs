@@ -1,6 +1,7 @@
 //! What every controller that models the path must do on one link, in virtual time.
 
 mod rated;
+mod target;
 mod window;
 
 use proptest::prelude::*;
