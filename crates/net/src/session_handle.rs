@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use anabranch_base::{NodeId, SessionId, StreamId};
+use anabranch_base::{NodeId, Rate, SessionId, StreamId};
 use anabranch_session::{
     Callback, ChannelReport, Explanation, Grant, Link, ObjectiveError, ObjectiveId, Policy,
     SessionCloseReason, SessionStats, StreamSpec, StreamStats,
@@ -218,6 +218,18 @@ impl Session {
             .host
             .shared
             .command(|state, _| Ok(state.engine.set_policy(self.inner.id, policy)?))
+    }
+
+    /// Lets each channel hold this rate from now on, the target of `ctcp` and the rate of `fixed`; see
+    /// [`Engine::set_channel_rate`](anabranch_session::Engine::set_channel_rate).
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn set_channel_rate(&self, rate: Rate) -> Result<(), StreamFailure> {
+        self.inner
+            .host
+            .shared
+            .command(|state, _| Ok(state.engine.set_channel_rate(self.inner.id, rate)?))
     }
 
     /// Lets `callback` decide which ADU of this side takes which slot, until a policy is set. It is called under the

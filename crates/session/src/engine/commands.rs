@@ -1,6 +1,6 @@
 //! What applications ask of the engine.
 
-use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId, StreamId};
+use anabranch_base::{ChannelId, Instant, NodeId, Rate, SessionId, SocketId, StreamId};
 use anabranch_channel::ConnectError;
 use anabranch_sched::{Callback, Guarantee, Policy, Scheduler, StreamSpec};
 use bytes::Bytes;
@@ -348,6 +348,20 @@ impl Engine {
     /// No such session.
     pub fn set_policy(&mut self, session: SessionId, policy: Policy) -> Result<(), StreamError> {
         self.session(session)?.set_policy(policy);
+        Ok(())
+    }
+
+    /// From now on each channel of the session holds this rate if its controller holds one: it is the target of `ctcp` and the rate of
+    /// `fixed`, in bytes of UDP payload, whatever is configured. It holds for channels that open later, too; other
+    /// controllers take no notice. Below 1 kbit/s it is 1 kbit/s.
+    ///
+    /// Where a session has several channels, each is held at the whole rate; what they carry together is what streams offer.
+    ///
+    /// # Errors
+    /// No such session.
+    pub fn set_channel_rate(&mut self, session: SessionId, rate: Rate) -> Result<(), StreamError> {
+        let rate = rate.max(anabranch_sched::spec::CAP_MIN);
+        self.session(session)?.set_channel_rate(rate);
         Ok(())
     }
 

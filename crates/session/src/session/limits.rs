@@ -56,6 +56,21 @@ impl Session {
         }
     }
 
+    /// Tells channels the rate that the application wants held, those that joined since included.
+    pub(super) fn set_rates(&mut self, endpoint: &mut Endpoint) {
+        let Some(rate) = self.rate else {
+            return;
+        };
+        for member in &mut self.members {
+            if member.rate != Some(rate)
+                && let Some(channel) = endpoint.channel(member.id)
+            {
+                channel.set_rate(rate);
+                member.rate = Some(rate);
+            }
+        }
+    }
+
     pub(super) fn view_channels(
         &mut self,
         now: Instant,

@@ -43,7 +43,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::{ChannelId, Instant, NodeId, Seed, SessionId, SocketId, StreamId};
+use anabranch_base::{ChannelId, Instant, NodeId, Rate, Seed, SessionId, SocketId, StreamId};
 use anabranch_channel::{CloseReason, Endpoint, QueueGoal};
 use anabranch_sched::{Policy, Scheduler, StreamSpec};
 
@@ -105,6 +105,8 @@ pub(crate) struct Member {
     pub suspected: bool,
     /// What its channel was told last.
     pub queue_goal: QueueGoal,
+    /// The same of the rate to hold.
+    pub rate: Option<Rate>,
     /// The same of its share of a flow.
     pub share: f64,
     /// Its congestion events that its partners were told of; kept while it is coupled.
@@ -132,6 +134,7 @@ impl Member {
             connected: false,
             suspected: false,
             queue_goal: QueueGoal::default(),
+            rate: None,
             share: 1.0,
             congestion_told: None,
             marginal: Marginal::FREE,
@@ -165,6 +168,8 @@ pub(crate) struct Session {
     pub members: Vec<Member>,
     policy: Policy,
     scheduler: Box<dyn Scheduler>,
+    /// What channels are to hold whose controllers hold a rate; `None`: as they are configured.
+    rate: Option<Rate>,
 
     send: Halves,
     /// Sending halves with something to send, to give up or to announce; others may linger until the
@@ -248,6 +253,7 @@ impl Session {
             is_initiator: parts.is_initiator,
             policy: parts.config.policy,
             scheduler: parts.config.policy.build(parts.seed),
+            rate: None,
             objectives: objectives::Standing::default(),
             planning: planning::Planning::default(),
             seed: parts.seed,
@@ -426,6 +432,11 @@ impl Session {
                 link.set_up(now, up);
             }
         }
+    }
+
+    pub(crate) fn set_channel_rate(&mut self, rate: Rate) {
+        self.rate = Some(rate);
+        self.dirty = true;
     }
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {

@@ -81,6 +81,7 @@ impl Session {
 
         let mut scratch = std::mem::take(&mut self.scratch);
         self.set_queue_goals(now, endpoint);
+        self.set_rates(endpoint);
         self.couple(now, endpoint);
         self.tell_partners(now, endpoint);
         if self.promises.is_changed() {

@@ -1,0 +1,126 @@
+//! Channels whose controllers hold a rate: `ctcp` and `fixed`, through the whole engine.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, Rate, Seed};
+use anabranch_link::{Config as LinkConfig, Queue, RateSource, duplex::Configs};
+use anabranch_session::{Config, StreamError};
+use anabranch_sim::{Flow, FlowPlan, Hop, World, apps::Sender};
+
+/// What is sent in packets of the engine beyond the application's bytes: heads and tags, of UDP payload.
+const OVERHEAD: f64 = 0.05;
+
+fn secs(secs: u64) -> Instant {
+    Instant::from_secs(secs)
+}
+
+/// A wire of 2 Mbit/s, 40 ms one way with 50 ms of queue, and flows over it from the beginning.
+fn world(controllers: &[&str]) -> (World, Vec<Flow>, usize) {
+    let mut world = World::new(Seed(3));
+    let wire = Configs::symmetric(LinkConfig {
+        rate: RateSource::Constant(Rate::from_mbps(2)),
+        delay: Duration::from_millis(40),
+        queue: Queue::time(Duration::from_millis(50)),
+        ..LinkConfig::default()
+    });
+    let wire = world.add_trunk(wire).expect("in range");
+    let flows = controllers
+        .iter()
+        .map(|text| {
+            let plan = FlowPlan::greedy(text.parse().expect(text), Instant::EPOCH);
+            world.add_flow(&[Hop::forward(wire)], &plan)
+        })
+        .collect();
+    (world, flows, wire)
+}
+
+fn sent(world: &mut World, flow: &Flow) -> (u64, u64) {
+    let session = world.app::<Sender>(flow.sender).session().expect("dialled");
+    let reports = world.engine(flow.sender).channel_stats(session);
+    let stats = &reports.first().expect("a channel").stats;
+    (stats.bytes_sent, stats.packets_lost)
+}
+
+fn set(world: &mut World, flow: &Flow, rate: Rate) {
+    let session = world.app::<Sender>(flow.sender).session().expect("dialled");
+    world.with_node(flow.sender, |context| {
+        let set = context.engine().set_channel_rate(session, rate);
+        assert_eq!(set, Ok(()));
+    });
+}
+
+/// Every interval of eight seconds after the first within 2 % of its target, without a loss, although the wire has
+/// no more than both take together.
+#[test]
+fn two_targets_are_held_in_every_interval() {
+    for inner in ["auto", "newreno"] {
+        let texts = [
+            format!("ctcp:1.2 Mbit/s,{inner}"),
+            format!("ctcp:700 kbit/s,{inner}"),
+        ];
+        let (mut world, flows, wire) = world(&texts.each_ref().map(String::as_str));
+        world.run_until(secs(8));
+        let mut before = [sent(&mut world, &flows[0]).0, sent(&mut world, &flows[1]).0];
+        for interval in 1..10 {
+            world.run_until(secs(8 * (interval + 1)));
+            for (index, target) in [1.2e6, 0.7e6].into_iter().enumerate() {
+                let (now, lost) = sent(&mut world, &flows[index]);
+                let rate = (now - before[index]) as f64 * 8.0 / 8.0;
+                assert!(
+                    (rate / target - 1.0).abs() < 0.02,
+                    "{inner} {index}: {rate}"
+                );
+                assert_eq!(lost, 0, "{inner}");
+                before[index] = now;
+            }
+        }
+        let dropped = world.wire(wire).one_way(true).stats().dropped_total();
+        assert_eq!(dropped.packets, 0, "{inner}");
+        let goodput = flows[0].goodput_bps(&mut world, secs(8), secs(80));
+        assert!(goodput > (1.0 - OVERHEAD) * 1.2e6, "{inner}: {goodput}");
+    }
+}
+
+#[test]
+fn the_rate_changes_while_they_run() {
+    let (mut world, flows, _) = world(&["ctcp:1 Mbit/s", "fixed 600 kbit/s"]);
+    world.run_until(secs(5));
+    set(&mut world, &flows[0], Rate::from_kbps(400));
+    set(&mut world, &flows[1], Rate::from_kbps(900));
+    world.run_until(secs(6));
+    let before = [0, 1].map(|index| sent(&mut world, &flows[index]).0);
+    world.run_until(secs(26));
+    let rates = [0, 1].map(|index| {
+        let now = sent(&mut world, &flows[index]).0;
+        (now - before[index]) as f64 * 8.0 / 20.0
+    });
+    assert!((rates[0] / 4e5 - 1.0).abs() < 0.02, "{rates:?}");
+    assert!((rates[1] / 9e5 - 1.0).abs() < 0.02, "{rates:?}");
+}
+
+#[test]
+fn a_controller_without_a_rate_takes_no_notice() {
+    let (mut world, flows, _) = world(&["auto"]);
+    world.run_until(secs(2));
+    set(&mut world, &flows[0], Rate::from_kbps(100));
+    world.run_until(secs(10));
+    assert!(flows[0].goodput_bps(&mut world, secs(3), secs(10)) > 1.7e6);
+}
+
+#[test]
+fn a_session_that_is_none_is_refused() {
+    let mut world = World::new(Seed(1));
+    let node = world.add_node(
+        Config::default(),
+        Default::default(),
+        anabranch_sim::apps::Receiver::new(),
+    );
+    let session = anabranch_base::SessionId(7);
+    let refused = world
+        .engine(node)
+        .set_channel_rate(session, Rate::from_mbps(1));
+    assert!(
+        matches!(refused, Err(StreamError::UnknownSession(_))),
+        "{refused:?}"
+    );
+}
