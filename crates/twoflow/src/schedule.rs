@@ -1,0 +1,149 @@
+//! Which segment of which flow travels when [Two-flow §3, Figure 2].
+//!
+//! ```text
+//!   plays             │ segment 0   │ segment 1   │ segment 2   │
+//!   enhanced travels  │     0       │     1       │     2       │   in real time
+//!   essential travels │     1       │     2       │             │   has a segment's time, lost packets included
+//!   prefix: essential 0, at the proxy beforehand
+//! ```
+
+use std::time::Duration;
+
+use anabranch_base::Rate;
+
+use crate::{rate, segments::Segments};
+
+/// What travels while a segment plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The segment that plays, and whose enhanced part travels.
+    pub segment: usize,
+    /// From when, since the beginning of the film.
+    pub from: Duration,
+    /// Until when: the deadline of the essential part.
+    pub until: Duration,
+    /// Bytes of the next segment's essential part; 0 during the last segment.
+    pub essential_bytes: u64,
+    /// The rate that they need.
+    pub essential_rate: Rate,
+    /// Bytes of this segment's enhanced part.
+    pub enhanced_bytes: u64,
+    /// Their constant rate.
+    pub enhanced_rate: Rate,
+}
+
+impl Step {
+    /// Both flows.
+    pub fn rate(&self) -> Rate {
+        Rate::from_bps(self.essential_rate.as_bps() + self.enhanced_rate.as_bps())
+    }
+}
+
+/// The steps of a film.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    steps: Vec<Step>,
+    length: Duration,
+    prefix_bytes: u64,
+}
+
+impl Schedule {
+    /// The staggered schedule, with room for the share `retransmitted` of essential packets to be sent again
+    /// ([`rate::RETRANSMITTED`]). O(segments).
+    pub fn new(segments: &Segments, retransmitted: f64) -> Self {
+        let all = segments.all();
+        let step = |(index, segment): (usize, &crate::Segment)| {
+            let essential_bytes = all.get(index + 1).map_or(0, |next| next.essential_bytes);
+            Step {
+                segment: index,
+                from: segment.start,
+                until: segment.end(),
+                essential_bytes,
+                essential_rate: rate::target(essential_bytes, segment.length, retransmitted),
+                enhanced_bytes: segment.enhanced_bytes,
+                enhanced_rate: rate::target(segment.enhanced_bytes, segment.length, 0.0),
+            }
+        };
+        Self {
+            steps: all.iter().enumerate().map(step).collect(),
+            length: segments.length(),
+            prefix_bytes: all.first().map_or(0, |first| first.essential_bytes),
+        }
+    }
+
+    /// The steps, in order; as many as segments.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The step of this moment of the film; `None` after its end. O(1).
+    pub fn at(&self, time: Duration) -> Option<&Step> {
+        let index = usize::try_from(time.as_nanos() / self.length.as_nanos()).ok()?;
+        self.steps.get(index).filter(|step| time < step.until)
+    }
+
+    /// Bytes of the first segment's essential part, which nothing brings in time: they must be at the proxy when the
+    /// film begins.
+    pub fn prefix_bytes(&self) -> u64 {
+        self.prefix_bytes
+    }
+
+    /// The most that both flows together take in any step: what admission reckons with.
+    pub fn rate_max(&self) -> Rate {
+        let rates = self.steps.iter().map(Step::rate);
+        rates.max().unwrap_or_default()
+    }
+
+    /// The same of the essential flow alone.
+    pub fn essential_rate_max(&self) -> Rate {
+        let rates = self.steps.iter().map(|step| step.essential_rate);
+        rates.max().unwrap_or_default()
+    }
+
+    /// And of the enhanced one.
+    pub fn enhanced_rate_max(&self) -> Rate {
+        let rates = self.steps.iter().map(|step| step.enhanced_rate);
+        rates.max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Class, Frame};
+
+    #[test]
+    fn essential_segments_travel_one_ahead() {
+        // Two frames a segment of 10 s: essential 1000, 2000, 3000 bytes, enhanced 100 each.
+        let frames: Vec<Frame> = (0..3)
+            .flat_map(|k: u32| {
+                let at = Duration::from_secs(10 * u64::from(k));
+                [
+                    (1_000 * (k + 1), Class::Essential),
+                    (100, Class::Enhanced { rank: 0 }),
+                ]
+                .map(|(bytes, class)| Frame { bytes, at, class })
+            })
+            .collect();
+        let length = Duration::from_secs(10);
+        let segments = Segments::new(&frames, 3 * length, length).unwrap();
+        let schedule = Schedule::new(&segments, 0.0);
+        assert_eq!(schedule.prefix_bytes(), 1_000);
+        let bytes: Vec<_> = schedule
+            .steps()
+            .iter()
+            .map(|step| {
+                (
+                    step.essential_bytes,
+                    step.enhanced_bytes,
+                    step.until.as_secs(),
+                )
+            })
+            .collect();
+        assert_eq!(bytes, [(2_000, 100, 10), (3_000, 100, 20), (0, 100, 30)]);
+        assert_eq!(schedule.rate_max(), Rate::from_bps(2_400 + 80));
+        assert_eq!(schedule.essential_rate_max(), Rate::from_bps(2_400));
+        assert_eq!(schedule.at(length).map(|step| step.segment), Some(1));
+        assert_eq!(schedule.at(3 * length), None);
+    }
+}
