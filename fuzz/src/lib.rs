@@ -14,6 +14,7 @@
 //! | [`ticket`] | the reader of tickets |
 //! | [`relay`] | a relay: requests of its members, and packets
 //! | [`overlay`] | the overlay's agent, from members that say anything |
+//! | [`parts`] | the heads of parts of enhanced frames, and the count of what is missing |
 //! | [`objectives`] | the language of objectives: parser, checks, formatter, evaluation |
 
 mod container;
@@ -21,6 +22,7 @@ mod objectives;
 mod overlay;
 mod packet;
 mod parsers;
+mod parts;
 mod peer;
 mod relay;
 
@@ -29,6 +31,7 @@ pub use objectives::objectives;
 pub use overlay::overlay;
 pub use packet::packet;
 pub use parsers::{link, ticket, trace, wire};
+pub use parts::parts;
 pub use relay::relay;
 
 /// Takes an input apart; zeros when it is used up.

@@ -253,3 +253,28 @@ fn overlay() {
     pieces.extend(ids.iter().map(<[u8; 6]>::as_slice));
     feed("overlay", &pieces, anabranch_fuzz::overlay);
 }
+
+/// Heads of parts, each with its length in front: near numbers, far ones, and one that is no head.
+#[test]
+fn parts() {
+    let head = |sequence: u16| {
+        let header = anabranch_twoflow::Header {
+            sequence,
+            timestamp: 90_000,
+            flow: 1,
+            frame: 2,
+            offset: 0,
+            is_last: sequence % 2 == 0,
+        };
+        let mut piece = vec![22];
+        piece.extend(header.encode());
+        piece.extend(b"xy");
+        piece
+    };
+    let mut pieces: Vec<Vec<u8>> = [0, 1, 2, 3, 65_535, 1_030, 2_900, 40_000]
+        .map(head)
+        .to_vec();
+    pieces.push(vec![3, 0x80, 0x60, 0]);
+    let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+    feed("parts", &pieces, anabranch_fuzz::parts);
+}
