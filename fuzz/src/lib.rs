@@ -15,9 +15,11 @@
 //! | [`relay`] | a relay: requests of its members, and packets
 //! | [`overlay`] | the overlay's agent, from members that say anything |
 //! | [`parts`] | the heads of parts of enhanced frames, and the count of what is missing |
+//! | [`media`] | stored video: files, stored indexes, and what is made of them |
 //! | [`objectives`] | the language of objectives: parser, checks, formatter, evaluation |
 
 mod container;
+mod media;
 mod objectives;
 mod overlay;
 mod packet;
@@ -27,6 +29,7 @@ mod peer;
 mod relay;
 
 pub use container::container;
+pub use media::media;
 pub use objectives::objectives;
 pub use overlay::overlay;
 pub use packet::packet;

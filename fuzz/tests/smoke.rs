@@ -277,4 +277,27 @@ fn parts() {
     pieces.push(vec![3, 0x80, 0x60, 0]);
     let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
     feed("parts", &pieces, anabranch_fuzz::parts);
+#[test]
+fn media() {
+    let pieces: &[&[u8]] = &[
+        // What the bytes are: a file, a stored index, changes in a film's tables, in a fragmented one's.
+        &[0],
+        &[1, 0],
+        &[1, 1, 3],
+        &[2, 7],
+        &[3, 7],
+        // A change: a place, how many bytes, which.
+        &[0x01, 0x40, 0, 0xff],
+        &[0x80, 0x18, 3, 0, 0, 0, 1],
+        // Boxes.
+        b"\0\0\0\x18ftypisom\0\0\0\0iso6mp41",
+        b"\0\0\0\x08moov",
+        b"\0\0\0\x10moof\0\0\0\x08traf",
+        b"\0\0\0\x10stsz\0\0\0\0\0\0\0\x01\0\0\0\x02",
+        b"\0\0\0\0mdat",
+        // Of a stored index: bytes of the file, tracks, an id, a timescale, a codec.
+        &[0x80, 0x01, 1, 1, 0x80, 0x64, 4, b'a', b'v', b'c', b'1'],
+        b"und",
+    ];
+    feed("media", pieces, anabranch_fuzz::media);
 }
