@@ -12,7 +12,7 @@
 //! | [`link`] | the reader of link descriptions |
 //! | [`trace`] | the reader of rate traces |
 //! | [`ticket`] | the reader of tickets |
-//! | [`relay`] | a relay: requests of its members, and packets
+//! | [`relay`] | a relay: requests of its members, and packets |
 //! | [`overlay`] | the overlay's agent, from members that say anything |
 //! | [`parts`] | the heads of parts of enhanced frames, and the count of what is missing |
 //! | [`media`] | stored video: files, stored indexes, and what is made of them |

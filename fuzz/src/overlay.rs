@@ -88,7 +88,8 @@ fn agent(input: &mut Input<'_>) {
             }
             5 => {
                 let rate = Rate::from_bps(1 << (input.byte() % 63));
-                agent.handle_way_rate(&node(2), &[peer], rate, now);
+                let is_limited = input.byte().is_multiple_of(2);
+                agent.handle_way_rate(&node(2), &[peer], (rate, is_limited), now);
             }
             6 => agent.handle_way_failed(&node(2), &[peer], now),
             _ => {

@@ -277,6 +277,8 @@ fn parts() {
     pieces.push(vec![3, 0x80, 0x60, 0]);
     let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
     feed("parts", &pieces, anabranch_fuzz::parts);
+}
+
 #[test]
 fn media() {
     let pieces: &[&[u8]] = &[
