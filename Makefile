@@ -20,9 +20,10 @@ help: ## list the tasks
 test: setup format layers clippy doc tests ## everything a merge needs: format, layers, lints, docs, all tests
 
 .PHONY: setup
-setup: ## add what the stock toolchain may lack (clippy, rustfmt)
+setup: ## add what the stock toolchain may lack (clippy, rustfmt), and players for the video tests
 	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
 	@$(CARGO) fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+	@tools/players
 
 .PHONY: format
 format: ## check the format (`cargo fmt --all` repairs it)
