@@ -1,0 +1,12 @@
+//! Stored video in two flows: an origin with the videos, a proxy near the viewers, any player on plain HTTP.
+//!
+//! The origin divides every video into what must arrive (essential: key frames and sound, in a reliable stream) and
+//! what makes it good (enhanced: the other frames, in an unreliable stream with a deadline). The proxy puts both
+//! together again, keeps what it can use again on disk, and leaves out frames that did not come in time, so that
+//! players play on. [Two-flow §3]; user's guide in `docs/video.md`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`store`] | the proxy's cache on disk |
+
+pub mod store;
