@@ -8,5 +8,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`store`] | the proxy's cache on disk |
+//! | [`wire`] | what proxy and origin say to each other |
 
 pub mod store;
+pub mod wire;

@@ -1,0 +1,353 @@
+//! Messages of the control stream.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::WireError;
+
+/// Longest message of the control stream.
+pub const MESSAGE_BYTES_MAX: usize = 256 << 10;
+/// Longest name of a video.
+pub const NAME_BYTES_MAX: usize = 512;
+/// Most videos in one `Catalogue`; with the longest names it stays below [`MESSAGE_BYTES_MAX`].
+pub(crate) const ENTRIES_MAX: usize = 100;
+
+/// A video of the catalogue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its name: folders joined by `/`, without the file's extension.
+    pub name: String,
+    /// Changes whenever the file does.
+    pub version: String,
+    /// Size of the file.
+    pub bytes: u64,
+}
+
+/// Why something is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalKind {
+    /// The ticket is not good.
+    Ticket,
+    /// There is no video of this name.
+    NotFound,
+    /// The file cannot be served as video.
+    Unusable,
+    /// The file is not what it was when it was opened.
+    Changed,
+    /// There is no room for another play now.
+    Full,
+    /// Something else.
+    Failed,
+}
+
+/// Why something is refused, for programs and for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{reason}")]
+pub struct Refusal {
+    /// The kind.
+    pub kind: RefusalKind,
+    /// In words.
+    pub reason: String,
+    /// When asking again makes sense, in seconds from now; `None`: when something has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_s: Option<u32>,
+}
+
+impl Refusal {
+    /// Without a time.
+    pub fn new(kind: RefusalKind, reason: impl ToString) -> Self {
+        Self {
+            kind,
+            reason: reason.to_string(),
+            retry_after_s: None,
+        }
+    }
+}
+
+/// From the proxy. `id` comes back in the answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Request {
+    /// The first message.
+    Hello {
+        /// The ticket's secret in base 32.
+        secret: String,
+    },
+    /// What there is, from the first name after `after` on.
+    List {
+        /// Of the request.
+        id: u32,
+        /// The last name known.
+        after: String,
+    },
+    /// The index of a video.
+    Open {
+        /// Of the request.
+        id: u32,
+        /// The video.
+        name: String,
+    },
+    /// Send a video in two flows.
+    Play {
+        /// Of the request.
+        id: u32,
+        /// Number of the play in this session; the proxy chooses it.
+        play: u32,
+        /// The video.
+        name: String,
+        /// Its version, as opened.
+        version: String,
+        /// Where to begin.
+        #[serde(flatten)]
+        from: From,
+    },
+    /// Go on with a play elsewhere.
+    Seek {
+        /// The play.
+        play: u32,
+        /// Where.
+        #[serde(flatten)]
+        from: From,
+    },
+    /// End a play.
+    Stop {
+        /// The play.
+        play: u32,
+    },
+    /// All of one chunk's data, reliably: the essential or the enhanced part.
+    Fetch {
+        /// Of the request; its pieces carry it.
+        id: u32,
+        /// The video.
+        name: String,
+        /// Its version, as opened.
+        version: String,
+        /// The chunk.
+        chunk: u32,
+        /// The enhanced part rather than the essential one.
+        is_enhanced: bool,
+    },
+}
+
+/// Where a play begins, and what the proxy has already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct From {
+    /// The first chunk whose essential part is to be sent.
+    pub essential: u32,
+    /// The first chunk whose enhanced part is to be sent.
+    pub enhanced: u32,
+    /// How far the enhanced flow may get ahead of real time, in milliseconds; it is sent faster until it is.
+    pub lead_ms: u32,
+}
+
+/// From the origin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Reply {
+    /// To a good `Hello`.
+    Welcome,
+    /// No, and why. `id` 0 answers the `Hello`.
+    Refused {
+        /// Of the request.
+        id: u32,
+        /// Why.
+        #[serde(flatten)]
+        refusal: Refusal,
+    },
+    /// Videos in the order of their names.
+    Catalogue {
+        /// Of the request.
+        id: u32,
+        /// At most 100.
+        videos: Vec<Entry>,
+        /// No name follows.
+        is_last: bool,
+    },
+    /// The video's index follows in pieces under the request's id.
+    Opened {
+        /// Of the request.
+        id: u32,
+        /// The video's version.
+        version: String,
+        /// What is essential, as `Policy` is written.
+        policy: String,
+        /// Length of chunks that was aimed at, in milliseconds.
+        chunk_ms: u32,
+        /// Size of the index.
+        index_bytes: u64,
+    },
+    /// The play begins.
+    Playing {
+        /// Of the request.
+        id: u32,
+    },
+    /// A play ended before the video did.
+    Ended {
+        /// The play.
+        play: u32,
+        /// Why.
+        #[serde(flatten)]
+        refusal: Refusal,
+    },
+}
+
+fn encode(message: &impl Serialize) -> Bytes {
+    let text = serde_json::to_vec(message);
+    text.expect("these messages have text keys only").into()
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
+    if bytes.len() > MESSAGE_BYTES_MAX {
+        return Err(WireError(format!(
+            "{} bytes in one message, at most {MESSAGE_BYTES_MAX} are read",
+            bytes.len()
+        )));
+    }
+    serde_json::from_slice(bytes).map_err(|error| WireError(error.to_string()))
+}
+
+fn check_name(name: &str) -> Result<(), WireError> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(WireError(format!("a name of {} bytes", name.len())));
+    }
+    Ok(())
+}
+
+impl Request {
+    /// As sent.
+    pub fn encode(&self) -> Bytes {
+        encode(self)
+    }
+
+    /// As received.
+    ///
+    /// # Errors
+    /// It is too long, or no request.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        let request = decode(bytes)?;
+        match &request {
+            Self::Open { name, .. }
+            | Self::Play { name, .. }
+            | Self::Fetch { name, .. }
+            | Self::List { after: name, .. } => check_name(name)?,
+            Self::Hello { .. } | Self::Seek { .. } | Self::Stop { .. } => {}
+        }
+        Ok(request)
+    }
+}
+
+impl Reply {
+    /// As sent.
+    pub fn encode(&self) -> Bytes {
+        encode(self)
+    }
+
+    /// As received.
+    ///
+    /// # Errors
+    /// It is too long, or no reply.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        let reply = decode(bytes)?;
+        if let Self::Catalogue { videos, .. } = &reply {
+            if videos.len() > ENTRIES_MAX {
+                return Err(WireError(format!("{} videos at once", videos.len())));
+            }
+            for video in videos {
+                check_name(&video.name)?;
+            }
+        }
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn messages_round_trip() {
+        let from = From {
+            essential: 3,
+            enhanced: 2,
+            lead_ms: 8_000,
+        };
+        let (name, version) = ("a/b".to_owned(), "v".to_owned());
+        let requests = [
+            Request::Hello {
+                secret: "abc".to_owned(),
+            },
+            Request::List {
+                id: 1,
+                after: String::new(),
+            },
+            Request::Open {
+                id: 2,
+                name: name.clone(),
+            },
+            Request::Play {
+                id: 3,
+                play: 9,
+                name: name.clone(),
+                version: version.clone(),
+                from,
+            },
+            Request::Seek { play: 9, from },
+            Request::Stop { play: 9 },
+            Request::Fetch {
+                id: 4,
+                name,
+                version,
+                chunk: 7,
+                is_enhanced: true,
+            },
+        ];
+        for request in requests {
+            assert_eq!(Request::decode(&request.encode()), Ok(request));
+        }
+        let refused = Reply::Refused {
+            id: 3,
+            refusal: Refusal {
+                kind: RefusalKind::Full,
+                reason: "no room".to_owned(),
+                retry_after_s: Some(20),
+            },
+        };
+        assert_eq!(Reply::decode(&refused.encode()), Ok(refused));
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused() {
+        let long = Request::Open {
+            id: 1,
+            name: "x".repeat(NAME_BYTES_MAX + 1),
+        };
+        assert!(Request::decode(&long.encode()).is_err());
+        assert!(Request::decode(&vec![b' '; MESSAGE_BYTES_MAX + 1]).is_err());
+        let entry = Entry {
+            name: "x".repeat(NAME_BYTES_MAX),
+            version: "v".repeat(64),
+            bytes: u64::MAX,
+        };
+        let reply = |count| Reply::Catalogue {
+            id: u32::MAX,
+            videos: vec![entry.clone(); count],
+            is_last: false,
+        };
+        assert!(
+            Reply::decode(&reply(ENTRIES_MAX).encode()).is_ok(),
+            "the most fits"
+        );
+        assert!(Reply::decode(&reply(ENTRIES_MAX + 1).encode()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn rubbish_is_refused_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Request::decode(&bytes);
+            let _ = Reply::decode(&bytes);
+        }
+    }
+}
