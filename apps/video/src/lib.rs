@@ -7,8 +7,13 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`video`] | a video as both see it: chunks, and what of them is essential |
+//! | [`origin`] | the library, and the pump that sends what is due |
 //! | [`store`] | the proxy's cache on disk |
 //! | [`wire`] | what proxy and origin say to each other |
 
+pub mod origin;
+mod priority;
 pub mod store;
+pub mod video;
 pub mod wire;

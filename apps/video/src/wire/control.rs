@@ -139,6 +139,9 @@ pub struct From {
     pub enhanced: u32,
     /// How far the enhanced flow may get ahead of real time, in milliseconds; it is sent faster until it is.
     pub lead_ms: u32,
+    /// How far the essential flow may get ahead of the enhanced one, in milliseconds; the origin goes no further than the
+    /// end of the next segment anyway.
+    pub ahead_ms: u32,
 }
 
 /// From the origin.
@@ -174,6 +177,8 @@ pub enum Reply {
         policy: String,
         /// Length of chunks that was aimed at, in milliseconds.
         chunk_ms: u32,
+        /// Length of segments, in milliseconds.
+        segment_ms: u32,
         /// Size of the index.
         index_bytes: u64,
     },
@@ -273,6 +278,7 @@ mod tests {
             essential: 3,
             enhanced: 2,
             lead_ms: 8_000,
+            ahead_ms: u32::MAX,
         };
         let (name, version) = ("a/b".to_owned(), "v".to_owned());
         let requests = [

@@ -1,0 +1,97 @@
+//! The origin: a library of videos, and the plays that proxies ask for.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `library` | the directory: what there is, indexes, bytes of chunks |
+//! | `serve` | one proxy's session: requests and answers |
+//! | `pump` | the task that paces all plays of a session by one timer |
+//! | `play` | one play: what is due when |
+
+pub mod library;
+mod play;
+mod pump;
+mod serve;
+
+use std::{path::Path, sync::Arc};
+
+use anabranch::{
+    Host, SecretKey, Ticket,
+    base::ids::encode_base32,
+    ticket::{ADDRESSES_MAX, SECRET_BYTES, Secret},
+};
+use tokio::task::JoinSet;
+
+pub use self::library::{Library, LibraryError};
+
+/// Proxies served at a time.
+const SESSIONS_MAX: usize = 256;
+
+/// An origin: serves a library to those who hold its ticket.
+#[derive(Debug)]
+pub struct Origin {
+    library: Arc<Library>,
+    secret: Secret,
+}
+
+impl Origin {
+    /// The origin of a library, run by the node with this key. Its ticket stays the same for as long as the key does, so that
+    /// proxies find an origin again that was restarted.
+    pub fn new(library: Library, key: &SecretKey) -> Self {
+        let context = "anabranch 2026-11 video origin ticket";
+        let derived = blake3::derive_key(context, key.to_text().as_bytes());
+        let mut secret = [0; SECRET_BYTES];
+        secret.copy_from_slice(&derived[..SECRET_BYTES]);
+        Self {
+            library: Arc::new(library),
+            secret: Secret(secret),
+        }
+    }
+
+    /// The port at which to listen where nobody chose one: the same for the same key and library, so that a ticket
+    /// leads to an origin that was restarted, too. In the range for private use (RFC 6335 §6).
+    pub fn port(key: &SecretKey, library: &Path) -> u16 {
+        const FIRST: u16 = 49_152;
+        let mut hasher = blake3::Hasher::new_derive_key("anabranch 2026-11 video origin port");
+        hasher.update(key.node_id().public_key());
+        let library = library.canonicalize();
+        let library = library.as_deref().unwrap_or(Path::new(""));
+        hasher.update(library.as_os_str().as_encoded_bytes());
+        let [high, low, ..] = *hasher.finalize().as_bytes();
+        FIRST | (u16::from_be_bytes([high, low]) & !FIRST)
+    }
+
+    /// The library.
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// What a proxy needs to reach this origin at `host`.
+    pub fn ticket(&self, host: &Host) -> Ticket {
+        let mut addresses = host.addresses();
+        addresses.truncate(ADDRESSES_MAX);
+        Ticket {
+            node: host.node_id(),
+            secret: Some(self.secret),
+            addresses,
+        }
+    }
+
+    /// Serves every proxy that calls, until the host shuts down or this is dropped.
+    pub async fn serve(&self, host: &Host) {
+        let secret = encode_base32(&self.secret.0);
+        let mut running = JoinSet::new();
+        loop {
+            tokio::select! {
+                session = host.accept() => {
+                    let Some(session) = session else { return };
+                    if running.len() >= SESSIONS_MAX {
+                        session.close(1, "this origin serves as many proxies as it can");
+                        continue;
+                    }
+                    running.spawn(serve::serve(session, self.library.clone(), secret.clone()));
+                }
+                Some(_) = running.join_next() => {}
+            }
+        }
+    }
+}

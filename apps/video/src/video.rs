@@ -1,0 +1,250 @@
+//! A video as origin and proxy both see it: its index, its chunks, and which bytes of them travel in which flow.
+//!
+//! Everything here is a pure function of the index, the policy and the chunks' length, so that both sides agree
+//! without a word about single frames.
+
+use std::{ops::Range, str::FromStr, time::Duration};
+
+use anabranch::base::Rate;
+use anabranch_media::{
+    Chunk, FrameType, Index, IndexError, Part, Partition, Policy,
+    chunk::chunks,
+    segment::{self, Segments},
+    write::Progressive,
+};
+
+/// Length of chunks that is aimed at; a chunk begins with a key frame, so that they follow those of the video.
+pub const CHUNK_LENGTH: Duration = Duration::from_secs(4);
+
+/// What a video is divided by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Division {
+    /// What is essential.
+    pub policy: Policy,
+    /// Length of chunks that is aimed at.
+    pub chunk: Duration,
+    /// Length of segments; `None`: by the length of the video ([`segment::default_length`]).
+    pub segment: Option<Duration>,
+}
+
+impl Default for Division {
+    /// Key frames and sound; chunks of four seconds.
+    fn default() -> Self {
+        Self {
+            policy: Policy::IntraAudio,
+            chunk: CHUNK_LENGTH,
+            segment: None,
+        }
+    }
+}
+
+/// The text names no policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' does not say what is essential; choose intra, intra+audio, intra+referenced, or a rate such as '500 kbit/s'"
+)]
+pub struct ParsePolicyError(String);
+
+/// Reads a policy as people write it.
+///
+/// # Errors
+/// It is none.
+pub fn parse_policy(text: &str) -> Result<Policy, ParsePolicyError> {
+    match text.trim() {
+        "intra" => Ok(Policy::Intra),
+        "intra+audio" => Ok(Policy::IntraAudio),
+        "intra+referenced" => Ok(Policy::IntraReferenced),
+        rate => match Rate::from_str(rate) {
+            Ok(rate) if rate > Rate::ZERO => Ok(Policy::Budget(rate)),
+            _ => Err(ParsePolicyError(text.to_owned())),
+        },
+    }
+}
+
+/// A policy as [`parse_policy`] reads it.
+pub fn policy_text(policy: Policy) -> String {
+    match policy {
+        Policy::Intra => "intra".to_owned(),
+        Policy::IntraReferenced => "intra+referenced".to_owned(),
+        Policy::Budget(rate) => format!("{} bit/s", rate.as_bps()),
+        _ => "intra+audio".to_owned(),
+    }
+}
+
+/// A frame of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameId {
+    /// Place of its track in the index.
+    pub track: usize,
+    /// Its place in the track.
+    pub sample: usize,
+}
+
+/// A video.
+#[derive(Debug)]
+pub struct Video {
+    /// Its name in the catalogue.
+    pub name: String,
+    /// Changes whenever the file does.
+    pub version: String,
+    /// Its frames.
+    pub index: Index,
+    /// What is essential.
+    pub partition: Partition,
+    /// What it was divided by.
+    pub division: Division,
+    /// Its chunks.
+    pub chunks: Vec<Chunk>,
+    /// Its segments.
+    pub segments: Segments,
+    /// The progressive file with all tracks.
+    pub progressive: Progressive,
+    essential_bytes: Vec<u64>,
+    enhanced_bytes: Vec<u64>,
+}
+
+impl Video {
+    /// Divides a video. O(samples · log samples).
+    pub fn new(name: &str, version: &str, index: Index, division: Division) -> Self {
+        let partition = Partition::new(&index, division.policy);
+        let chunks = chunks(&index, division.chunk);
+        let length = division
+            .segment
+            .unwrap_or_else(|| segment::default_length(&index));
+        let segments = Segments::new(&index, &partition, length);
+        let tracks: Vec<usize> = (0..index.tracks.len()).collect();
+        let progressive = Progressive::new(&index, &tracks, &chunks);
+        let mut video = Self {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            partition,
+            division,
+            chunks,
+            segments,
+            progressive,
+            essential_bytes: Vec::new(),
+            enhanced_bytes: Vec::new(),
+            index,
+        };
+        let bytes = |part| {
+            let sum = |chunk| {
+                let frames = video.frames(chunk, part);
+                frames.map(|frame| u64::from(video.size(frame))).sum()
+            };
+            (0..video.count()).map(sum).collect()
+        };
+        let (essential, enhanced) = (bytes(Part::Essential), bytes(Part::Enhanced));
+        video.essential_bytes = essential;
+        video.enhanced_bytes = enhanced;
+        video
+    }
+
+    /// The same from an index as [`Index::encode`] wrote it.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn decode(
+        name: &str,
+        version: &str,
+        index: &[u8],
+        division: Division,
+    ) -> Result<Self, IndexError> {
+        Ok(Self::new(name, version, Index::decode(index)?, division))
+    }
+
+    /// Number of chunks; at least one.
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.chunks.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Frames of one part of a chunk, in the order in which their bytes travel and are kept: by track, then by place.
+    ///
+    /// # Panics
+    /// There is no such chunk.
+    pub fn frames(&self, chunk: u32, part: Part) -> impl Iterator<Item = FrameId> + '_ {
+        let tracks = self.chunks[chunk as usize].samples.iter().enumerate();
+        tracks.flat_map(move |(track, samples): (usize, &Range<usize>)| {
+            let samples = samples.clone();
+            let chosen =
+                samples.filter(move |&sample| self.partition.part(track, sample) == part);
+            chosen.map(move |sample| FrameId { track, sample })
+        })
+    }
+
+    /// Bytes of a frame.
+    pub fn size(&self, frame: FrameId) -> u32 {
+        self.index.tracks[frame.track].samples[frame.sample].size
+    }
+
+    /// Its type.
+    pub fn kind(&self, frame: FrameId) -> FrameType {
+        self.index.tracks[frame.track].samples[frame.sample].frame
+    }
+
+    /// When its decoding begins.
+    pub fn decode_start(&self, frame: FrameId) -> Duration {
+        let track = &self.index.tracks[frame.track];
+        track.decode_start(&track.samples[frame.sample])
+    }
+
+    /// Bytes of one part of a chunk.
+    ///
+    /// # Panics
+    /// There is no such chunk.
+    pub fn bytes(&self, chunk: u32, part: Part) -> u64 {
+        match part {
+            Part::Essential => self.essential_bytes[chunk as usize],
+            Part::Enhanced => self.enhanced_bytes[chunk as usize],
+        }
+    }
+
+    /// When a chunk begins; the end of the video beyond the last.
+    pub fn start(&self, chunk: u32) -> Duration {
+        match self.chunks.get(chunk as usize) {
+            Some(chunk) => chunk.start,
+            None => self
+                .chunks
+                .last()
+                .map_or(Duration::ZERO, |last| last.start + last.duration),
+        }
+    }
+
+    /// The chunks of the first `time` of the video: those that begin within it, at least one.
+    pub fn prefix(&self, time: Duration) -> u32 {
+        let count = self.chunks.partition_point(|chunk| chunk.start < time);
+        u32::try_from(count).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Where the segment after that of `chunk` ends, as a chunk: the essential flow sends up to there while this one's
+    /// enhanced data plays [Two-flow §3].
+    pub fn essential_until(&self, chunk: u32) -> u32 {
+        let length = self.segments.length;
+        let number = self.start(chunk).as_nanos() / length.as_nanos().max(1);
+        let end = u32::try_from(number + 2).map_or(Duration::MAX, |n| length.saturating_mul(n));
+        let until = self.chunks.partition_point(|chunk| chunk.start < end);
+        u32::try_from(until)
+            .unwrap_or(u32::MAX)
+            .max(chunk.saturating_add(1))
+            .min(self.count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_read_as_they_are_written() {
+        for text in ["intra", "intra+audio", "intra+referenced", "500000 bit/s"] {
+            assert_eq!(policy_text(parse_policy(text).unwrap()), text);
+        }
+        assert_eq!(
+            parse_policy("1 Mbit/s"),
+            Ok(Policy::Budget(Rate::from_mbps(1)))
+        );
+        for text in ["", "all", "0 bit/s"] {
+            let error = parse_policy(text).unwrap_err().to_string();
+            assert!(error.contains("intra+audio"), "{error}");
+        }
+    }
+}
