@@ -69,8 +69,10 @@ const ROOMS: &[Room] = &[
     host("node", &["net"]),
     host("lab", &["sim", "net", "twoflow"]),
     host("cli", &["node", "lab", "hose"]),
+    host("lab", &["sim", "net"]),
+    host("cli", &["node", "lab", "hose", "video"]),
     guest("transfer", &["node"]),
-    guest("video", &["node"]),
+    guest("video", &["node", "media"]),
     guest("gateway", &["node"]),
     guest("python", &["node", "stats", "hose", "sim"]),
 ];

@@ -9,11 +9,13 @@
 //! |---|---|
 //! | [`video`] | a video as both see it: chunks, and what of them is essential |
 //! | [`origin`] | the library, and the pump that sends what is due |
+//! | [`proxy`] | the cache near the viewers, and HTTP |
 //! | [`store`] | the proxy's cache on disk |
 //! | [`wire`] | what proxy and origin say to each other |
 
 pub mod origin;
 mod priority;
+pub mod proxy;
 pub mod store;
 pub mod video;
 pub mod wire;

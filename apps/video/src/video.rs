@@ -165,8 +165,7 @@ impl Video {
         let tracks = self.chunks[chunk as usize].samples.iter().enumerate();
         tracks.flat_map(move |(track, samples): (usize, &Range<usize>)| {
             let samples = samples.clone();
-            let chosen =
-                samples.filter(move |&sample| self.partition.part(track, sample) == part);
+            let chosen = samples.filter(move |&sample| self.partition.part(track, sample) == part);
             chosen.map(move |sample| FrameId { track, sample })
         })
     }

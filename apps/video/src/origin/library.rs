@@ -301,7 +301,8 @@ impl Opened {
         // Frames that lie side by side in the file are read together.
         let mut run: Option<(u64, usize)> = None;
         for frame in self.video.frames(chunk, part) {
-            let sample: &index::Sample = &self.video.index.tracks[frame.track].samples[frame.sample];
+            let sample: &index::Sample =
+                &self.video.index.tracks[frame.track].samples[frame.sample];
             let size = sample.size as usize;
             run = match run {
                 Some((offset, length)) if offset + length as u64 == sample.offset => {

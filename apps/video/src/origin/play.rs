@@ -67,7 +67,6 @@ pub(super) struct Play {
 
 /// Where one flow is, and the data that are there for it.
 struct Lane {
-    part: Part,
     chunk: u32,
     /// Bytes sent of the chunk.
     offset: usize,
@@ -76,9 +75,8 @@ struct Lane {
 }
 
 impl Lane {
-    fn new(part: Part, chunk: u32) -> Self {
+    fn new(chunk: u32) -> Self {
         Self {
-            part,
             chunk,
             offset: 0,
             loaded: BTreeMap::new(),
@@ -89,9 +87,8 @@ impl Lane {
     /// Chunks before `until` that should be fetched from the disk now.
     fn wanted(&mut self, until: u32) -> Option<u32> {
         let near = self.chunk..until.min(self.chunk.saturating_add(LOADED as u32));
-        let missing = |chunk: &u32| {
-            !self.loaded.contains_key(chunk) && !self.loading.contains_key(chunk)
-        };
+        let missing =
+            |chunk: &u32| !self.loaded.contains_key(chunk) && !self.loading.contains_key(chunk);
         let chunk = near.into_iter().find(missing)?;
         self.loading.insert(chunk, ());
         Some(chunk)
@@ -113,8 +110,8 @@ impl Play {
             position: Duration::ZERO,
             lead: Duration::ZERO,
             ahead: Duration::ZERO,
-            essential: Lane::new(Part::Essential, 0),
-            enhanced: Lane::new(Part::Enhanced, 0),
+            essential: Lane::new(0),
+            enhanced: Lane::new(0),
             credit: 0.0,
             frames: VecDeque::new(),
             sent_of_frame: 0,
@@ -136,8 +133,8 @@ impl Play {
         self.elapsed = Duration::ZERO;
         self.lead = Duration::from_millis(from.lead_ms.into());
         self.ahead = Duration::from_millis(from.ahead_ms.into());
-        self.essential = Lane::new(Part::Essential, from.essential.min(video.count()));
-        self.enhanced = Lane::new(Part::Enhanced, enhanced);
+        self.essential = Lane::new(from.essential.min(video.count()));
+        self.enhanced = Lane::new(enhanced);
         self.credit = 0.0;
         self.begin_chunk();
         self.epoch += 1;
@@ -154,7 +151,10 @@ impl Play {
         let count = self.opened.video.count();
         let until = self.essential_until();
         // What is needed first comes first.
-        let enhanced = self.enhanced.wanted(count).map(|chunk| (chunk, Part::Enhanced));
+        let enhanced = self
+            .enhanced
+            .wanted(count)
+            .map(|chunk| (chunk, Part::Enhanced));
         enhanced.or_else(|| Some((self.essential.wanted(until)?, Part::Essential)))
     }
 
@@ -223,7 +223,9 @@ impl Play {
             };
             let left = data.len() - lane.offset;
             // Small pieces at a small rate, so that they leave evenly.
-            let piece = left.min(PIECE_BYTES_MAX).min((self.credit as usize).max(1_000));
+            let piece = left
+                .min(PIECE_BYTES_MAX)
+                .min((self.credit as usize).max(1_000));
             if self.credit < piece as f64 && left > 0 {
                 return;
             }

@@ -56,6 +56,7 @@ pub struct Refusal {
 
 impl Refusal {
     /// Without a time.
+    #[expect(clippy::needless_pass_by_value, reason = "fits `map_err` as it is")]
     pub fn new(kind: RefusalKind, reason: impl ToString) -> Self {
         Self {
             kind,

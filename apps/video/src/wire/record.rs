@@ -282,10 +282,10 @@ mod tests {
         fn rubbish_is_refused_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let bytes = Bytes::from(bytes);
             if let Ok(record) = Essential::decode(bytes.clone()) {
-                prop_assert_eq!(record.encode(), bytes.clone());
+                prop_assert_eq!(&record.encode(), &bytes);
             }
             if let Ok(piece) = Piece::decode(bytes.clone()) {
-                prop_assert_eq!(piece.encode(), bytes.clone());
+                prop_assert_eq!(&piece.encode(), &bytes);
             }
             if let Ok(frame) = Enhanced::decode(bytes.clone()) {
                 prop_assert_eq!(frame.encode(), bytes);

@@ -15,6 +15,7 @@ mod relay;
 pub mod tun;
 pub mod udp;
 
+pub use anabranch_link as link;
 pub use control::{EmulateError, Path};
 pub use line::LineStats;
 pub use udp::{Emulator, PathSpec};

@@ -1,0 +1,259 @@
+//! What the origin has, and the beginnings of its videos.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anabranch::base::NodeId;
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use super::{Shared, content::Content, title::Title};
+use crate::{
+    store::{Class, Part},
+    video::{Division, parse_policy, policy_text},
+    wire::{Entry, Refusal},
+};
+
+/// The catalogue is asked for this often.
+const EVERY: Duration = Duration::from_secs(10);
+/// Not more often than this, however many ask for a video that is not in it.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Its copy in the cache folder, for when the origin is away.
+const FILE: &str = "catalogue.json";
+/// A larger copy is not ours.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Prefixes may fill this share of the cache.
+const PREFIX_SHARE: u64 = 2;
+
+/// The videos by name.
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    path: PathBuf,
+    origin: NodeId,
+    state: Mutex<State>,
+    asking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    videos: BTreeMap<String, Entry>,
+    asked: Option<Instant>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Copy {
+    origin: String,
+    videos: Vec<Entry>,
+}
+
+impl Catalogue {
+    /// What an earlier run knew of the same origin.
+    pub(super) fn restore(folder: &Path, origin: NodeId) -> Self {
+        let path = folder.join(FILE);
+        let is_small = fs::metadata(&path).is_ok_and(|found| found.len() <= FILE_BYTES_MAX);
+        let text = is_small.then(|| fs::read(&path).ok()).flatten();
+        let copy: Option<Copy> = text.and_then(|text| serde_json::from_slice(&text).ok());
+        let copy = copy.filter(|copy| copy.origin == origin.to_string());
+        let videos = copy.map(|copy| copy.videos).unwrap_or_default();
+        let videos = videos.into_iter().map(|entry| (entry.name.clone(), entry));
+        Self {
+            path,
+            origin,
+            state: Mutex::new(State {
+                videos: videos.collect(),
+                asked: None,
+            }),
+            asking: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(super) fn version(&self, name: &str) -> Option<String> {
+        Some(self.lock().videos.get(name)?.version.clone())
+    }
+
+    pub(super) fn list(&self) -> Vec<Entry> {
+        self.lock().videos.values().cloned().collect()
+    }
+
+    /// A video was opened, and has this version.
+    pub(super) fn note(&self, name: &str, version: &str) {
+        if let Some(entry) = self.lock().videos.get_mut(name) {
+            entry.version = version.to_owned();
+        }
+    }
+
+    /// Asks the origin, unless that was done a moment ago or it is away. Videos that have changed or gone are forgotten.
+    pub(super) async fn refresh(&self, shared: &Arc<Shared>) {
+        let _asking = self.asking.lock().await;
+        if self.lock().asked.is_some_and(|at| at.elapsed() < PAUSE) {
+            return;
+        }
+        let Some(line) = shared.pipe.line_now() else {
+            return;
+        };
+        let videos = match line.list().await {
+            Ok(videos) => videos,
+            Err(error) => {
+                tracing::info!(%error, "the catalogue is not known");
+                return;
+            }
+        };
+        let fresh: BTreeMap<_, _> = videos
+            .into_iter()
+            .map(|entry| (entry.name.clone(), entry))
+            .collect();
+        let before = {
+            let mut state = self.lock();
+            state.asked = Some(Instant::now());
+            std::mem::replace(&mut state.videos, fresh.clone())
+        };
+        if before == fresh {
+            return;
+        }
+        for (name, old) in &before {
+            if fresh.get(name).is_none_or(|new| new.version != old.version) {
+                let key = crate::store::VideoKey::of(self.origin, name, &old.version);
+                shared.forget_version(name, &old.version, key);
+            }
+        }
+        let copy = Copy {
+            origin: self.origin.to_string(),
+            videos: fresh.into_values().collect(),
+        };
+        let path = self.path.clone();
+        let written = tokio::task::spawn_blocking(move || {
+            let temporary = path.with_extension("tmp");
+            let text = serde_json::to_vec(&copy).unwrap_or_default();
+            fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, &path))
+        });
+        if let Ok(Err(error)) = written.await {
+            tracing::warn!(%error, "the catalogue is not kept");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    fn forget_version(self: &Arc<Self>, name: &str, version: &str, key: crate::store::VideoKey) {
+        let title = {
+            let mut titles = self.titles();
+            match titles.get(name) {
+                Some((_, title)) if title.video.version == version => {
+                    titles.remove(name).map(|(_, title)| title)
+                }
+                _ => None,
+            }
+        };
+        if let Some(title) = title {
+            self.forget(&title);
+        } else {
+            let store = self.store.clone();
+            tokio::task::spawn_blocking(move || store.forget(key));
+        }
+    }
+}
+
+/// Keeps the catalogue and the prefixes up to date; does not end.
+pub(super) async fn keep(shared: &Arc<Shared>) {
+    let mut lines = shared.pipe.watch();
+    loop {
+        shared.catalogue.refresh(shared).await;
+        if shared.config.prefix > Duration::ZERO {
+            for entry in shared.catalogue.list() {
+                if let Err(error) = fetch_prefix(shared, &entry.name).await {
+                    tracing::debug!(video = entry.name, %error, "no prefix");
+                }
+                if shared.pipe.line_now().is_none() {
+                    break;
+                }
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(EVERY) => {}
+            () = shared.pipe.changed(&mut lines) => {}
+        }
+    }
+}
+
+/// Fetches what is missing of the first seconds of a video, so that it begins at once when somebody wants it.
+async fn fetch_prefix(shared: &Arc<Shared>, name: &str) -> Result<(), Refusal> {
+    let stats = shared.store.stats();
+    if stats.prefix_bytes > stats.limit_bytes / PREFIX_SHARE || !shared.is_disk_usable() {
+        return Ok(());
+    }
+    let title = shared.title(name).await?;
+    for chunk in 0..title
+        .video
+        .prefix(shared.config.prefix)
+        .min(title.video.count())
+    {
+        let holds = |part| shared.store.holds(title.key, part);
+        if !holds(Part::Essential(chunk)) || !holds(Part::Enhanced(chunk)) {
+            fetch_chunk(shared, &title, chunk).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn fetch_chunk(shared: &Arc<Shared>, title: &Title, chunk: u32) -> Result<(), Refusal> {
+    let line = shared.pipe.line(EVERY).await?;
+    let (name, version) = (&title.video.name, &title.video.version);
+    let essential = line.fetch(name, version, chunk, false).await?;
+    let enhanced = line.fetch(name, version, chunk, true).await?;
+    let video = title.video.clone();
+    let Some(content) = Content::complete(video, chunk, essential, enhanced) else {
+        return Ok(());
+    };
+    let (key, class) = (title.key, Class::Prefix);
+    let essential = content.essential().clone();
+    shared
+        .keep(key, Part::Essential(chunk), class, essential)
+        .await;
+    let enhanced = content.stored();
+    shared
+        .keep(key, Part::Enhanced(chunk), class, enhanced)
+        .await;
+    Ok(())
+}
+
+/// Before an index in the store: how the video is divided, in JSON, and the length of that.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    policy: String,
+    chunk_ms: u64,
+    segment_ms: Option<u64>,
+}
+
+pub(super) fn pack_index(division: &Division, index: &Bytes) -> Bytes {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let head = Head {
+        policy: policy_text(division.policy),
+        chunk_ms: millis(division.chunk),
+        segment_ms: division.segment.map(millis),
+    };
+    let head = serde_json::to_vec(&head).unwrap_or_default();
+    let mut out = BytesMut::with_capacity(4 + head.len() + index.len());
+    out.put_u32(u32::try_from(head.len()).unwrap_or(0));
+    out.put_slice(&head);
+    out.put_slice(index);
+    out.freeze()
+}
+
+pub(super) fn unpack_index(stored: &Bytes) -> Option<(Division, Bytes)> {
+    let length = u32::from_be_bytes(stored.get(..4)?.try_into().ok()?) as usize;
+    let head: Head = serde_json::from_slice(stored.get(4..4 + length)?).ok()?;
+    let division = Division {
+        policy: parse_policy(&head.policy).ok()?,
+        chunk: Duration::from_millis(head.chunk_ms),
+        segment: head.segment_ms.map(Duration::from_millis),
+    };
+    Some((division, stored.slice(4 + length..)))
+}

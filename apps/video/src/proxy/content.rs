@@ -1,0 +1,282 @@
+//! What there is of one chunk, and how it comes together.
+
+use std::sync::Arc;
+
+use anabranch_media::{Frames, Part, write::Counts};
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::{
+    video::{FrameId, Video},
+    wire::Enhanced,
+};
+
+/// A chunk as it is served: all essential frames, and those enhanced ones that came in time.
+#[derive(Debug)]
+pub(crate) struct Content {
+    video: Arc<Video>,
+    pub(crate) chunk: u32,
+    essential: Bytes,
+    enhanced: Bytes,
+    /// Every frame of the chunk in the order of its place, and where its bytes are.
+    places: Vec<(FrameId, Option<(Part, usize)>)>,
+    /// Enhanced frames that are not there.
+    pub(crate) missing: Counts,
+}
+
+impl Content {
+    /// `enhanced` holds the bytes of the frames for which `is_there` says so, in the order of [`Video::frames`].
+    fn new(
+        video: Arc<Video>,
+        chunk: u32,
+        essential: Bytes,
+        enhanced: Bytes,
+        is_there: impl Fn(usize) -> bool,
+    ) -> Self {
+        let mut places = Vec::new();
+        let mut missing = Counts::default();
+        let mut at = 0;
+        for frame in video.frames(chunk, Part::Essential) {
+            places.push((frame, Some((Part::Essential, at))));
+            at += video.size(frame) as usize;
+        }
+        at = 0;
+        for (number, frame) in video.frames(chunk, Part::Enhanced).enumerate() {
+            if is_there(number) {
+                places.push((frame, Some((Part::Enhanced, at))));
+                at += video.size(frame) as usize;
+            } else {
+                places.push((frame, None));
+                missing.add(video.kind(frame));
+            }
+        }
+        places.sort_by_key(|(frame, _)| (frame.track, frame.sample));
+        Self {
+            video,
+            chunk,
+            essential,
+            enhanced,
+            places,
+            missing,
+        }
+    }
+
+    /// From a complete essential part and an enhanced part as [`Content::stored`] wrote it; `None` when it is of another
+    /// chunk.
+    pub(crate) fn restore(
+        video: Arc<Video>,
+        chunk: u32,
+        essential: Bytes,
+        stored: &Bytes,
+    ) -> Option<Self> {
+        if essential.len() as u64 != video.bytes(chunk, Part::Essential) {
+            return None;
+        }
+        let frames: Vec<FrameId> = video.frames(chunk, Part::Enhanced).collect();
+        let map_bytes = frames.len().div_ceil(8);
+        let map = stored.get(..map_bytes)?.to_vec();
+        let data = stored.slice(map_bytes..);
+        let is_there = |n: usize| map[n / 8] >> (n % 8) & 1 == 1;
+        let sizes = frames.iter().enumerate();
+        let sizes = sizes.filter(|&(n, _)| is_there(n));
+        let bytes: u64 = sizes.map(|(_, &frame)| u64::from(video.size(frame))).sum();
+        if bytes != data.len() as u64 {
+            return None;
+        }
+        Some(Self::new(video, chunk, essential, data, is_there))
+    }
+
+    /// From both parts, complete.
+    pub(crate) fn complete(
+        video: Arc<Video>,
+        chunk: u32,
+        essential: Bytes,
+        enhanced: Bytes,
+    ) -> Option<Self> {
+        let is_whole = essential.len() as u64 == video.bytes(chunk, Part::Essential)
+            && enhanced.len() as u64 == video.bytes(chunk, Part::Enhanced);
+        is_whole.then(|| Self::new(video, chunk, essential, enhanced, |_| true))
+    }
+
+    /// The enhanced part as it is kept: a bit for each frame, then the bytes of those that are there.
+    pub(crate) fn stored(&self) -> Bytes {
+        let frames: Vec<_> = self.video.frames(self.chunk, Part::Enhanced).collect();
+        let mut map = vec![0_u8; frames.len().div_ceil(8)];
+        for (n, &frame) in frames.iter().enumerate() {
+            if self.place(frame).is_some() {
+                map[n / 8] |= 1 << (n % 8);
+            }
+        }
+        let mut out = BytesMut::with_capacity(map.len() + self.enhanced.len());
+        out.put_slice(&map);
+        out.put_slice(&self.enhanced);
+        out.freeze()
+    }
+
+    /// The essential part.
+    pub(crate) fn essential(&self) -> &Bytes {
+        &self.essential
+    }
+
+    /// The video.
+    pub(crate) fn video(&self) -> &Arc<Video> {
+        &self.video
+    }
+
+    fn place(&self, frame: FrameId) -> Option<(Part, usize)> {
+        let key = (frame.track, frame.sample);
+        let found = self
+            .places
+            .binary_search_by_key(&key, |(f, _)| (f.track, f.sample));
+        self.places[found.ok()?].1
+    }
+}
+
+impl Frames for Content {
+    fn get(&self, track: usize, sample: usize) -> Option<Bytes> {
+        let frame = FrameId { track, sample };
+        let (part, at) = self.place(frame)?;
+        let end = at + self.video.size(frame) as usize;
+        Some(match part {
+            Part::Essential => self.essential.slice(at..end),
+            Part::Enhanced => self.enhanced.slice(at..end),
+        })
+    }
+}
+
+/// A chunk that is arriving.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    video: Arc<Video>,
+    chunk: u32,
+    essential: BytesMut,
+    /// Room for all enhanced data; nothing until the first has come.
+    enhanced: Vec<u8>,
+    frames: Vec<Arriving>,
+    adus: u32,
+}
+
+#[derive(Debug)]
+struct Arriving {
+    id: FrameId,
+    at: usize,
+    size: usize,
+    /// Where parts begin that have come, and how long they are.
+    parts: Vec<(u32, u32)>,
+}
+
+impl Arriving {
+    fn is_whole(&self) -> bool {
+        let bytes: u64 = self.parts.iter().map(|&(_, bytes)| u64::from(bytes)).sum();
+        bytes == self.size as u64
+    }
+}
+
+impl Assembly {
+    pub(crate) fn new(video: Arc<Video>, chunk: u32) -> Self {
+        let mut at = 0;
+        let arriving = |id| {
+            let size = video.size(id) as usize;
+            at += size;
+            Arriving {
+                id,
+                at: at - size,
+                size,
+                parts: Vec::new(),
+            }
+        };
+        let frames = video.frames(chunk, Part::Enhanced).map(arriving).collect();
+        Self {
+            video,
+            chunk,
+            essential: BytesMut::new(),
+            enhanced: Vec::new(),
+            frames,
+            adus: 0,
+        }
+    }
+
+    /// Takes a piece of the essential part; false when it does not follow what is there.
+    pub(crate) fn put_essential(&mut self, offset: u32, total: u32, data: &[u8]) -> bool {
+        let is_next = offset as usize == self.essential.len()
+            && u64::from(total) == self.video.bytes(self.chunk, Part::Essential);
+        if is_next {
+            self.essential.extend_from_slice(data);
+        }
+        is_next
+    }
+
+    /// Takes a part of an enhanced frame; false when the index knows no such frame, or it has come before.
+    pub(crate) fn put_enhanced(&mut self, adu: &Enhanced) -> bool {
+        let key = (usize::from(adu.track), adu.sample as usize);
+        let found = self
+            .frames
+            .binary_search_by_key(&key, |f| (f.id.track, f.id.sample));
+        let Ok(found) = found else { return false };
+        let frame = &mut self.frames[found];
+        let (offset, bytes) = (adu.offset as usize, adu.data.len());
+        let clashes = |&(from, length): &(u32, u32)| {
+            let (from, length) = (from as usize, length as usize);
+            from < offset + bytes && offset < from + length
+        };
+        if offset + bytes > frame.size || frame.parts.iter().any(clashes) {
+            return false;
+        }
+        frame.parts.push((adu.offset, bytes as u32));
+        if self.enhanced.is_empty() {
+            let all = self.video.bytes(self.chunk, Part::Enhanced);
+            self.enhanced = vec![0; usize::try_from(all).unwrap_or(0)];
+        }
+        let at = frame.at + offset;
+        self.enhanced[at..at + bytes].copy_from_slice(&adu.data);
+        self.adus += 1;
+        true
+    }
+
+    /// ADUs of its enhanced part that have come.
+    pub(crate) fn adus(&self) -> u32 {
+        self.adus
+    }
+
+    /// The essential part, once it is complete.
+    pub(crate) fn essential(&self) -> Option<&[u8]> {
+        let is_whole = self.essential.len() as u64 == self.video.bytes(self.chunk, Part::Essential);
+        is_whole.then_some(&self.essential[..])
+    }
+
+    /// Lets go of the essential part, which is kept elsewhere.
+    pub(crate) fn drop_essential(&mut self) {
+        self.essential = BytesMut::new();
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.essential.len() + self.enhanced.len()
+    }
+
+    /// What there is, without what has not come; `essential` in place of its own, if that was let go of.
+    pub(crate) fn finish(self, essential: Option<Bytes>) -> Option<Content> {
+        let essential = essential.unwrap_or_else(|| self.essential.freeze());
+        if essential.len() as u64 != self.video.bytes(self.chunk, Part::Essential) {
+            return None;
+        }
+        let there: Vec<bool> = self.frames.iter().map(Arriving::is_whole).collect();
+        let enhanced = if there.iter().all(|&is_there| is_there) {
+            self.enhanced.into()
+        } else {
+            let mut kept = BytesMut::with_capacity(self.enhanced.len());
+            for frame in self.frames.iter().filter(|frame| frame.is_whole()) {
+                let end = frame.at + frame.size;
+                // Of an empty frame nothing needs to come.
+                kept.extend_from_slice(self.enhanced.get(frame.at..end).unwrap_or_default());
+            }
+            kept.freeze()
+        };
+        Some(Content::new(
+            self.video,
+            self.chunk,
+            essential,
+            enhanced,
+            |n| there[n],
+        ))
+    }
+}

@@ -1,0 +1,332 @@
+//! One play of a video at the origin, as it arrives: two streams become chunks.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anabranch::{Stream, StreamFailure};
+use anabranch_media as media;
+use bytes::Bytes;
+
+use super::{
+    content::Assembly,
+    pipe::{News, Play},
+    title::Title,
+};
+use crate::{
+    store::{Class, Part},
+    wire::{Enhanced, Essential, Flow, From, Refusal, RefusalKind},
+};
+
+/// After the last of a chunk's enhanced data was sent, what has not come by then is lost: the time that it may live, and
+/// some for the way.
+const GRACE: Duration = Duration::from_millis(800);
+/// Waiting is looked at this often.
+const LOOK: Duration = Duration::from_millis(50);
+/// A flow ends when the store holds so many chunks that follow.
+const HELD_ENOUGH: u32 = 8;
+/// Bytes of arriving chunks in memory; beyond, the reliable stream waits.
+const MEMORY_BYTES_MAX: usize = 3 << 20;
+/// How far ahead essential data is taken while nothing can be kept on disk.
+const AHEAD_WITHOUT_DISK: Duration = Duration::from_secs(8);
+/// How long the origin may be away before a flow gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Brings chunks from `chunk` on, for as long as viewers want them.
+pub(super) async fn run(title: Arc<Title>, number: u64, chunk: u32) {
+    let refusal = flow(&title, number, chunk).await.err();
+    if let Some(refusal) = &refusal {
+        tracing::info!(video = %title.video.name, error = %refusal, "a flow ends");
+    }
+    title.ended(number, refusal);
+}
+
+async fn flow(title: &Arc<Title>, number: u64, chunk: u32) -> Result<(), Refusal> {
+    let shared = &title.shared;
+    let line = shared.pipe.line(PATIENCE).await?;
+    let count = title.video.count();
+    let first_missing =
+        (chunk..count).find(|&c| !shared.store.holds(title.key, Part::Essential(c)));
+    let from = From {
+        essential: first_missing.unwrap_or(count),
+        enhanced: chunk,
+        lead_ms: millis(shared.config.lead),
+        ahead_ms: millis(ahead(title)),
+    };
+    let _place = shared.admit(title)?;
+    let play = line
+        .play(&title.video.name, &title.video.version, from)
+        .await?;
+    shared.stats.plays.add(1);
+    let mut collector = Collector {
+        title: title.clone(),
+        number,
+        next: chunk,
+        essential_next: from.essential,
+        arriving: BTreeMap::new(),
+        sent: BTreeMap::new(),
+        passed: None,
+        is_disk_used: shared.is_disk_usable(),
+    };
+    collector.run(play).await
+}
+
+/// How far ahead the essential flow may be.
+fn ahead(title: &Title) -> Duration {
+    if title.shared.is_disk_usable() {
+        Duration::from_millis(u32::MAX.into())
+    } else {
+        AHEAD_WITHOUT_DISK
+    }
+}
+
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// Puts chunks together.
+struct Collector {
+    title: Arc<Title>,
+    number: u64,
+    /// The first chunk that is not finished.
+    next: u32,
+    /// The chunk whose essential part comes next.
+    essential_next: u32,
+    arriving: BTreeMap<u32, Assembly>,
+    /// Chunks whose enhanced data was sent: ADUs, and when that was heard.
+    sent: BTreeMap<u32, (u32, Instant)>,
+    /// When enhanced data of a chunk after `next` came first.
+    passed: Option<Instant>,
+    is_disk_used: bool,
+}
+
+impl Collector {
+    async fn run(&mut self, mut play: Play) -> Result<(), Refusal> {
+        let (mut essential, mut enhanced): (Option<Stream>, Option<Stream>) = (None, None);
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let is_room = self.bytes() < MEMORY_BYTES_MAX;
+            tokio::select! {
+                news = play.news.recv() => match news {
+                    Some(News::Stream(Flow::Essential, stream)) => essential = Some(stream),
+                    Some(News::Stream(Flow::Enhanced, stream)) => enhanced = Some(stream),
+                    Some(News::Ended(refusal)) => return Err(refusal),
+                    None => return Err(broken("the origin is gone")),
+                },
+                record = next(essential.as_ref()), if is_room => match record.map_err(broken)? {
+                    Some(record) => {
+                        let record = Essential::decode(record).map_err(broken)?;
+                        self.take_essential(record).await?;
+                    }
+                    None => essential = None,
+                },
+                adu = next(enhanced.as_ref()) => match adu.map_err(broken)? {
+                    Some(adu) => self.take_enhanced(&Enhanced::decode(adu).map_err(broken)?),
+                    None => enhanced = None,
+                },
+                _ = look.tick() => {}
+            }
+            let demand = self.title.demand(self.number, self.next);
+            if demand.is_to_end {
+                return Ok(());
+            }
+            while self.is_due(demand.deadline) {
+                if !self.finish().await? {
+                    break;
+                }
+                if self.is_enough() {
+                    return Ok(());
+                }
+            }
+            let is_disk_usable = self.title.shared.is_disk_usable();
+            if std::mem::replace(&mut self.is_disk_used, is_disk_usable) && !is_disk_usable {
+                // From here on less is taken ahead.
+                let from = From {
+                    essential: self.next,
+                    enhanced: self.next,
+                    lead_ms: millis(self.title.shared.config.lead),
+                    ahead_ms: millis(ahead(&self.title)),
+                };
+                self.arriving.clear();
+                self.sent.clear();
+                self.passed = None;
+                self.essential_next = self.next;
+                play.seek(from).await?;
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.arriving.values().map(Assembly::bytes).sum()
+    }
+
+    fn assembly(&mut self, chunk: u32) -> &mut Assembly {
+        let video = &self.title.video;
+        let new = || Assembly::new(video.clone(), chunk);
+        self.arriving.entry(chunk).or_insert_with(new)
+    }
+
+    async fn take_essential(&mut self, record: Essential) -> Result<(), Refusal> {
+        match record {
+            Essential::Sent { chunk, adus, .. } => {
+                if chunk >= self.next && chunk < self.title.video.count() {
+                    self.sent.insert(chunk, (adus, Instant::now()));
+                }
+                Ok(())
+            }
+            Essential::Data {
+                chunk,
+                offset,
+                total,
+                data,
+            } => {
+                if chunk != self.essential_next || chunk >= self.title.video.count() {
+                    // Of before a seek.
+                    return Ok(());
+                }
+                self.title
+                    .shared
+                    .stats
+                    .essential_bytes
+                    .add(data.len() as u64);
+                let assembly = self.assembly(chunk);
+                if !assembly.put_essential(offset, total, &data) {
+                    return Ok(());
+                }
+                if let Some(whole) = assembly.essential() {
+                    let whole = Bytes::copy_from_slice(whole);
+                    self.essential_next += 1;
+                    self.keep_essential(chunk, whole).await;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps a chunk's essential part on disk; from memory it goes unless it is needed soon.
+    async fn keep_essential(&mut self, chunk: u32, whole: Bytes) {
+        let title = &self.title;
+        let class = title.class(chunk);
+        let part = Part::Essential(chunk);
+        let is_kept = title.shared.keep(title.key, part, class, whole).await;
+        if is_kept
+            && chunk > self.next + 1
+            && let Some(assembly) = self.arriving.get_mut(&chunk)
+        {
+            assembly.drop_essential();
+        }
+    }
+
+    fn take_enhanced(&mut self, adu: &Enhanced) {
+        let stats = &self.title.shared.stats;
+        stats.enhanced_bytes.add(adu.data.len() as u64);
+        if adu.chunk < self.next {
+            stats.late_adus.add(1);
+            return;
+        }
+        if adu.chunk >= self.title.video.count() {
+            return;
+        }
+        if adu.chunk > self.next {
+            self.passed.get_or_insert_with(Instant::now);
+        }
+        self.assembly(adu.chunk).put_enhanced(adu);
+    }
+
+    /// Whether the chunk is to be finished now.
+    fn is_due(&self, deadline: Option<Instant>) -> bool {
+        if self.next >= self.title.video.count() {
+            return false;
+        }
+        let assembly = self.arriving.get(&self.next);
+        let has_essential = assembly.is_some_and(|assembly| assembly.essential().is_some())
+            || self.essential_next > self.next;
+        if !has_essential {
+            return false;
+        }
+        let now = Instant::now();
+        let is_late = |at: Instant| now.duration_since(at) >= GRACE;
+        let is_all_there = self
+            .sent
+            .get(&self.next)
+            .is_some_and(|&(adus, at)| assembly.map_or(0, Assembly::adus) >= adus || is_late(at));
+        is_all_there || self.passed.is_some_and(is_late) || deadline.is_some_and(|at| now >= at)
+    }
+
+    /// Finishes the chunk; false when its essential part is nowhere, and was asked for again.
+    async fn finish(&mut self) -> Result<bool, Refusal> {
+        let chunk = self.next;
+        let title = self.title.clone();
+        let shared = &title.shared;
+        let has_own = self
+            .arriving
+            .get(&chunk)
+            .is_some_and(|assembly| assembly.essential().is_some());
+        let essential = if has_own {
+            None
+        } else {
+            match shared.load(title.key, Part::Essential(chunk)).await {
+                Some(essential) => Some(essential),
+                // Given up or damaged in between.
+                None => {
+                    let line = shared.pipe.line(PATIENCE).await?;
+                    let (name, version) = (&title.video.name, &title.video.version);
+                    Some(line.fetch(name, version, chunk, false).await?)
+                }
+            }
+        };
+        let new = || Assembly::new(title.video.clone(), chunk);
+        let assembly = self.arriving.remove(&chunk).unwrap_or_else(new);
+        let Some(content) = assembly.finish(essential) else {
+            return Err(broken("the origin sent another chunk than was asked for"));
+        };
+        let frames = &shared.stats.frames;
+        for part in [media::Part::Essential, media::Part::Enhanced] {
+            for frame in title.video.frames(chunk, part) {
+                frames.sent(title.video.kind(frame), 1);
+            }
+        }
+        frames.lost(&content.missing);
+        self.sent.retain(|&sent, _| sent > chunk);
+        self.next = chunk + 1;
+        let later = self.arriving.range(self.next + 1..);
+        self.passed = later
+            .into_iter()
+            .any(|(_, assembly)| assembly.adus() > 0)
+            .then(Instant::now);
+        let (class, stored) = (title.class(chunk), content.stored());
+        if class == Class::Body || content.missing.total() == 0 {
+            shared
+                .keep(title.key, Part::Enhanced(chunk), class, stored)
+                .await;
+        }
+        title.finished(self.number, content);
+        Ok(true)
+    }
+
+    /// Whether what follows is there already, or nothing follows.
+    fn is_enough(&self) -> bool {
+        let count = self.title.video.count();
+        let following = self.next..count.min(self.next.saturating_add(HELD_ENOUGH));
+        let mut following = following.into_iter();
+        following.all(|chunk| self.title.is_at_hand(chunk))
+    }
+}
+
+fn broken(error: impl ToString) -> Refusal {
+    Refusal {
+        retry_after_s: Some(5),
+        ..Refusal::new(RefusalKind::Failed, error)
+    }
+}
+
+/// The next ADU of a stream that may not be there yet.
+async fn next(stream: Option<&Stream>) -> Result<Option<Bytes>, StreamFailure> {
+    match stream {
+        Some(stream) => Ok(stream.recv().await?.map(|adu| adu.data)),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,338 @@
+//! What players and people see.
+//!
+//! | address | what |
+//! |---|---|
+//! | `/` | the catalogue, with a player |
+//! | `/stats.json` | what the proxy did so far |
+//! | `/v/NAME.mp4` | the video as one fragmented MP4, with byte ranges |
+//! | `/v/NAME/master.m3u8` | the video as HLS |
+//! | `/v/NAME/TRACK/index.m3u8` | a track's playlist |
+//! | `/v/NAME/TRACK/init.mp4`, `/v/NAME/TRACK/N.m4s` | its segments, CMAF |
+//!
+//! Names are looked up in the catalogue of the origin; no path of the file system is ever made of an address.
+
+mod answer;
+mod page;
+mod progressive;
+mod range;
+
+use std::{hash::Hasher, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use anabranch_media::{
+    hls::{master_playlist, media_playlist},
+    write::{Layout, Options, fragment, init_segment},
+};
+use axum::{
+    Router,
+    body::Body,
+    extract::{ConnectInfo, Request, State},
+    http::{Method, StatusCode, Uri, header},
+    response::Response,
+};
+use tokio::net::TcpListener;
+
+use self::answer::{Answer, refused};
+use super::{Shared, title::Title};
+use crate::wire::{NAME_BYTES_MAX, Refusal, RefusalKind};
+
+/// How long responses may go on after the proxy was told to stop.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Serves until `stop` is ready.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let router = Router::new().fallback(answer).with_state(shared);
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    let (stopping, stopped) = tokio::sync::oneshot::channel();
+    let stop = async move {
+        stop.await;
+        // Whoever waits for it may be gone.
+        let _ = stopping.send(());
+    };
+    let serving = axum::serve(listener, service).with_graceful_shutdown(stop);
+    tokio::select! {
+        served = async { serving.await } => served,
+        () = async {
+            if stopped.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(FAREWELL).await;
+        } => Ok(()),
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Target {
+    Page,
+    Stats,
+    Progressive(String),
+    Master(String),
+    Playlist(String, usize),
+    Init(String, usize),
+    Segment(String, usize, u32),
+}
+
+/// `None`: there is nothing at this address, whatever the catalogue says.
+fn target(uri: &Uri) -> Option<Target> {
+    let path = decode(uri.path())?;
+    match path.as_str() {
+        "/" => return Some(Target::Page),
+        "/stats.json" => return Some(Target::Stats),
+        _ => {}
+    }
+    let rest = path.strip_prefix("/v/")?;
+    let is_name = |name: &str| !name.is_empty() && name.len() <= NAME_BYTES_MAX;
+    if let Some(name) = rest.strip_suffix("/master.m3u8") {
+        return is_name(name).then(|| Target::Master(name.to_owned()));
+    }
+    let (before, file) = rest.rsplit_once('/').unwrap_or(("", rest));
+    let in_track = before.rsplit_once('/').and_then(|(name, track)| {
+        let track: usize = number(track)?;
+        let name = is_name(name).then(|| name.to_owned())?;
+        match file {
+            "index.m3u8" => Some(Target::Playlist(name, track)),
+            "init.mp4" => Some(Target::Init(name, track)),
+            _ => Some(Target::Segment(
+                name,
+                track,
+                number(file.strip_suffix(".m4s")?)?,
+            )),
+        }
+    });
+    in_track.or_else(|| {
+        let name = rest.strip_suffix(".mp4")?;
+        is_name(name).then(|| Target::Progressive(name.to_owned()))
+    })
+}
+
+/// A number in plain digits.
+fn number<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
+    let number: T = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+/// A path without percent signs; `None` when what they stand for is no text, or holds what no name does.
+fn decode(path: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut bytes = path.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let digits = [bytes.next()?, bytes.next()?];
+        let digits = std::str::from_utf8(&digits).ok()?;
+        if !digits.bytes().all(|c| c.is_ascii_hexdigit()) {
+            return None;
+        }
+        out.push(u8::from_str_radix(digits, 16).ok()?);
+    }
+    let text = String::from_utf8(out).ok()?;
+    (!text.chars().any(char::is_control)).then_some(text)
+}
+
+/// A name as a part of an address.
+fn encode(name: &str) -> String {
+    let mut out = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
+                out.push(byte.into());
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// A viewer, as well as it can be told from another.
+fn viewer(peer: SocketAddr, request: &Request) -> u64 {
+    let agent = request.headers().get(header::USER_AGENT);
+    let mut hasher = std::hash::DefaultHasher::new();
+    std::hash::Hash::hash(&peer.ip(), &mut hasher);
+    hasher.write(agent.map_or(&[], |agent| agent.as_bytes()));
+    hasher.finish()
+}
+
+async fn answer(
+    State(shared): State<Arc<Shared>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+) -> Response<Body> {
+    let answer = Answer::new(&request);
+    shared.stats.responses.add(1);
+    match *request.method() {
+        Method::GET | Method::HEAD => {}
+        Method::OPTIONS => return answer.options(),
+        _ => {
+            return answer.words(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "only GET and HEAD are answered",
+            );
+        }
+    }
+    let Some(target) = target(request.uri()) else {
+        return answer.words(StatusCode::NOT_FOUND, "there is nothing at this address");
+    };
+    let viewer = viewer(peer, &request);
+    match respond(&shared, &answer, target, viewer).await {
+        Ok(response) => response,
+        Err(refusal) => refused(&answer, &refusal),
+    }
+}
+
+async fn respond(
+    shared: &Arc<Shared>,
+    answer: &Answer,
+    target: Target,
+    viewer: u64,
+) -> Result<Response<Body>, Refusal> {
+    match target {
+        Target::Page => Ok(answer.whole("text/html; charset=utf-8", &page::page(shared).into())),
+        Target::Stats => Ok(answer.whole("application/json", &page::stats(shared).into())),
+        Target::Progressive(name) => {
+            let title = shared.title(&name).await?;
+            progressive::respond(answer, title, viewer).await
+        }
+        Target::Master(name) => {
+            let title = shared.title(&name).await?;
+            let video = &title.video;
+            let uri = |track: usize| format!("{track}/index.m3u8");
+            let text = master_playlist(&video.index, &video.chunks, &uri);
+            Ok(answer.whole("application/vnd.apple.mpegurl", &text.into()))
+        }
+        Target::Playlist(name, track) => {
+            let title = title_with_track(shared, &name, track).await?;
+            let video = &title.video;
+            let uri = |chunk: u32| format!("{chunk}.m4s");
+            let text = media_playlist(&video.index, track, &video.chunks, "init.mp4", &uri);
+            Ok(answer.whole("application/vnd.apple.mpegurl", &text.into()))
+        }
+        Target::Init(name, track) => {
+            let title = title_with_track(shared, &name, track).await?;
+            let bytes = init_segment(&title.video.index, &[track]);
+            Ok(answer.whole(mime(&title, track), &bytes))
+        }
+        Target::Segment(name, track, chunk) => {
+            let title = title_with_track(shared, &name, track).await?;
+            segment(shared, answer, &title, (track, chunk), viewer).await
+        }
+    }
+}
+
+async fn segment(
+    shared: &Arc<Shared>,
+    answer: &Answer,
+    title: &Arc<Title>,
+    (track, chunk): (usize, u32),
+    viewer: u64,
+) -> Result<Response<Body>, Refusal> {
+    if chunk >= title.video.count() {
+        let words = format!("the video has {} segments", title.video.count());
+        return Err(Refusal::new(RefusalKind::NotFound, words));
+    }
+    let mime = mime(title, track);
+    if answer.is_head {
+        // How long it will be depends on what arrives; nothing is fetched to find out.
+        return Ok(answer.head_only(mime));
+    }
+    let asked = std::time::Instant::now();
+    let content = title.content(chunk, viewer).await?;
+    let video = content.video();
+    let options = Options {
+        layout: Layout::Compact,
+        ..Options::default()
+    };
+    let place = &video.chunks[chunk as usize];
+    let fragment = fragment(&video.index, &[track], place, &*content, options);
+    shared.stats.left_out.add(fragment.left_out.total().into());
+    shared.stats.response_bytes.add(fragment.bytes.len() as u64);
+    let mut response = answer.whole(mime, &fragment.bytes);
+    let is_video = video.index.tracks[track].is_video();
+    let said = answer::Said {
+        is_video,
+        duration: place.duration,
+        bytes: fragment.bytes.len() as u64,
+        waited: asked.elapsed(),
+        left_out: fragment.left_out.total(),
+    };
+    said.put(response.headers_mut());
+    Ok(response)
+}
+
+async fn title_with_track(
+    shared: &Arc<Shared>,
+    name: &str,
+    track: usize,
+) -> Result<Arc<Title>, Refusal> {
+    let title = shared.title(name).await?;
+    if track >= title.video.index.tracks.len() {
+        let words = format!("the video has {} tracks", title.video.index.tracks.len());
+        return Err(Refusal::new(RefusalKind::NotFound, words));
+    }
+    Ok(title)
+}
+
+fn mime(title: &Title, track: usize) -> &'static str {
+    if title.video.index.tracks[track].is_video() {
+        "video/mp4"
+    } else {
+        "audio/mp4"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(path: &str) -> Option<Target> {
+        target(&path.parse().unwrap())
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        let name = || "films/a b".to_owned();
+        assert_eq!(at("/"), Some(Target::Page));
+        assert_eq!(at("/v/films/a%20b.mp4"), Some(Target::Progressive(name())));
+        assert_eq!(
+            at("/v/films/a%20b/master.m3u8"),
+            Some(Target::Master(name()))
+        );
+        assert_eq!(
+            at("/v/films/a%20b/1/index.m3u8"),
+            Some(Target::Playlist(name(), 1))
+        );
+        assert_eq!(
+            at("/v/films/a%20b/0/init.mp4"),
+            Some(Target::Init(name(), 0))
+        );
+        assert_eq!(
+            at("/v/films/a%20b/0/17.m4s"),
+            Some(Target::Segment(name(), 0, 17))
+        );
+        assert_eq!(encode("films/ä b"), "films/%C3%A4%20b");
+    }
+
+    #[test]
+    fn what_is_no_address_leads_nowhere() {
+        for path in [
+            "/v",
+            "/v/",
+            "/v/.mp4",
+            "/x",
+            "/v/a/0/017.m4s",
+            "/v/a/0/-1.m4s",
+            "/v/a%00.mp4",
+            "/v/a%zz.mp4",
+            "/v/a%ff.mp4",
+            "/v/a%0a.mp4",
+            "/v/a%2",
+        ] {
+            assert_eq!(at(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A video as one file: its layout is known before any of it has arrived, so that players can ask for any part.
+
+use std::{
+    ops::Range,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use anabranch_media::write::{Layout, Options, fragment};
+use axum::{
+    body::{Body, HttpBody},
+    response::Response,
+};
+use bytes::Bytes;
+use http_body::Frame;
+use tokio::sync::mpsc;
+
+use super::answer::Answer;
+use crate::{proxy::title::Title, wire::Refusal};
+
+/// What is handed to the connection at a time.
+const PORTION_BYTES: usize = 64 << 10;
+
+/// Answers with the part of the file that was asked for.
+pub(super) async fn respond(
+    answer: &Answer,
+    title: Arc<Title>,
+    viewer: u64,
+) -> Result<Response<Body>, Refusal> {
+    let total = title.video.progressive.bytes();
+    let Some(range) = answer.range(total) else {
+        return Ok(answer.not_satisfiable(total));
+    };
+    let mut response = answer.begin("video/mp4", total, &range);
+    if answer.is_head {
+        return Ok(response);
+    }
+    let mut reader = Reader {
+        title,
+        viewer,
+        range,
+    };
+    // What cannot begin is refused; later it can only be cut off.
+    let first = reader.next().await?;
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut next = Ok(first);
+        loop {
+            match next {
+                Ok(Some(bytes)) => {
+                    for start in (0..bytes.len()).step_by(PORTION_BYTES) {
+                        let end = bytes.len().min(start + PORTION_BYTES);
+                        if sender.send(Ok(bytes.slice(start..end))).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+                Ok(None) => return,
+                Err(refusal) => {
+                    let video = &reader.title.video.name;
+                    tracing::info!(video, error = %refusal, "a response is cut off");
+                    // The viewer may be gone.
+                    let _ = sender.send(Err(refusal)).await;
+                    return;
+                }
+            }
+            next = tokio::select! {
+                next = reader.next() => next,
+                () = sender.closed() => return,
+            };
+        }
+    });
+    *response.body_mut() = Body::new(Portions(receiver));
+    Ok(response)
+}
+
+/// Reads a file that is put together while it is read.
+struct Reader {
+    title: Arc<Title>,
+    viewer: u64,
+    /// What is left to be read.
+    range: Range<u64>,
+}
+
+impl Reader {
+    /// The next bytes, up to the end of a fragment; `None` at the end of the range.
+    async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
+        if self.range.is_empty() {
+            return Ok(None);
+        }
+        let video = self.title.video.clone();
+        let layout = &video.progressive;
+        let (bytes, begins) = match layout.chunk_at(self.range.start) {
+            None => (layout.head().clone(), 0),
+            Some(chunk) => {
+                let number = u32::try_from(chunk).unwrap_or(u32::MAX);
+                let content = self.title.content(number, self.viewer).await?;
+                let tracks: Vec<usize> = (0..video.index.tracks.len()).collect();
+                let options = Options {
+                    layout: Layout::Stable,
+                    ..Options::default()
+                };
+                let place = &video.chunks[chunk];
+                let fragment = fragment(&video.index, &tracks, place, &*content, options);
+                let stats = &self.title.shared.stats;
+                let begins = layout.place(chunk).start;
+                if begins == self.range.start {
+                    stats.left_out.add(fragment.left_out.total().into());
+                }
+                (fragment.bytes, begins)
+            }
+        };
+        let from = self.range.start - begins;
+        let to = (self.range.end - begins).min(bytes.len() as u64);
+        let part = bytes.slice(from as usize..to as usize);
+        self.range.start = begins + to;
+        self.title
+            .shared
+            .stats
+            .response_bytes
+            .add(part.len() as u64);
+        Ok(Some(part))
+    }
+}
+
+/// A body that comes in portions; the next is asked for when the last has left.
+struct Portions(mpsc::Receiver<Result<Bytes, Refusal>>);
+
+impl HttpBody for Portions {
+    type Data = Bytes;
+    type Error = Refusal;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Refusal>>> {
+        let polled = self.0.poll_recv(cx);
+        polled.map(|portion| portion.map(|portion| portion.map(Frame::data)))
+    }
+}

@@ -1,0 +1,402 @@
+//! The proxy: near the viewers, with a cache, on plain HTTP.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `pipe` | the session with the origin, called again when it ends |
+//! | `title` | a video that is watched: who waits for which chunk, which flow brings it |
+//! | `flow` | one play at the origin: two streams become chunks |
+//! | `content` | a chunk that arrives, and a chunk that is served |
+//! | `catalogue` | what the origin has; beginnings of all videos are fetched ahead |
+//! | `http` | what players and people see |
+//! | `stats` | counters |
+
+mod catalogue;
+mod content;
+mod flow;
+mod http;
+mod pipe;
+mod stats;
+mod title;
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anabranch::{Host, Ticket, base::Rate};
+use bytes::Bytes;
+use tokio::net::TcpListener;
+
+use self::{catalogue::Catalogue, pipe::Pipe, stats::Stats, title::Title};
+use crate::{
+    store::{Class, Part, Store, StoreError, VideoKey},
+    video::Division,
+    wire::{Refusal, RefusalKind},
+};
+
+/// Videos whose index is in memory, unless more are watched.
+const TITLES_MAX: usize = 64;
+/// After the disk was found full it is tried again this much later.
+const DISK_PAUSE: Duration = Duration::from_secs(30);
+
+/// Settings of a proxy.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Folder of the disk store.
+    pub cache: PathBuf,
+    /// Most bytes in it.
+    pub cache_bytes: u64,
+    /// The longest that a viewer's player is held up before a chunk is served without the frames that have not come.
+    pub start_delay: Duration,
+    /// How far the enhanced flow runs ahead of the viewer.
+    pub lead: Duration,
+    /// How much of the beginning of every video is kept ready; zero: nothing is fetched ahead.
+    pub prefix: Duration,
+    /// What the pipe carries, where that is known; `None`: no play is refused for want of room.
+    pub capacity: Option<Rate>,
+}
+
+impl Config {
+    /// The defaults, for a pipe of some tens of milliseconds.
+    pub fn new(cache: PathBuf) -> Self {
+        Self {
+            cache,
+            cache_bytes: 10 << 30,
+            start_delay: Duration::from_secs(2),
+            lead: Duration::from_secs(8),
+            prefix: Duration::from_secs(8),
+            capacity: None,
+        }
+    }
+}
+
+/// The proxy cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProxyError {
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The address for HTTP cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Serving HTTP failed.
+    #[error("HTTP failed: {0}")]
+    Http(io::Error),
+}
+
+/// A proxy that listens.
+#[derive(Debug)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// What all parts of a proxy use.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) origin: anabranch::base::NodeId,
+    pub(crate) pipe: Arc<Pipe>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) stats: Stats,
+    pub(crate) catalogue: Catalogue,
+    titles: Mutex<HashMap<String, (Instant, Arc<Title>)>>,
+    /// Rates of the plays that run.
+    admitted: Mutex<Vec<Rate>>,
+    /// Until when nothing is written to the disk, because it was full.
+    disk_full_until: Mutex<Option<Instant>>,
+}
+
+impl Proxy {
+    /// Opens the cache and listens on `http`.
+    ///
+    /// # Errors
+    /// The cache or the address cannot be used.
+    pub async fn open(
+        config: Config,
+        http: SocketAddr,
+        ticket: &Ticket,
+    ) -> Result<Self, ProxyError> {
+        let store = Store::open(&config.cache, config.cache_bytes)?;
+        let listen = |source| ProxyError::Listen {
+            address: http,
+            source,
+        };
+        let listener = TcpListener::bind(http).await.map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let shared = Shared {
+            origin: ticket.node,
+            pipe: Pipe::new(),
+            store: Arc::new(store),
+            stats: Stats::default(),
+            catalogue: Catalogue::restore(&config.cache, ticket.node),
+            titles: Mutex::default(),
+            admitted: Mutex::default(),
+            disk_full_until: Mutex::default(),
+            config,
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            listener,
+            address,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` is ready; then lets responses that are under way go on for a moment, and writes down what is to be
+    /// kept.
+    ///
+    /// # Errors
+    /// HTTP cannot be served any more.
+    pub async fn run(
+        self,
+        host: &Host,
+        ticket: &Ticket,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), ProxyError> {
+        let shared = self.shared.clone();
+        let served = tokio::select! {
+            served = http::serve(shared.clone(), self.listener, stop) => served.map_err(ProxyError::Http),
+            () = shared.pipe.keep(host, ticket) => Ok(()),
+            () = catalogue::keep(&shared) => Ok(()),
+        };
+        let store = shared.store.clone();
+        let saved = tokio::task::spawn_blocking(move || store.save()).await;
+        if let Ok(Err(error)) = saved {
+            tracing::warn!(%error, "what is popular is not kept");
+        }
+        served
+    }
+}
+
+impl Shared {
+    /// A video by name.
+    ///
+    /// # Errors
+    /// There is no such video, or the origin must be asked and is away.
+    pub(crate) async fn title(self: &Arc<Self>, name: &str) -> Result<Arc<Title>, Refusal> {
+        let not_found = || {
+            let words = format!("there is no video '{name}'");
+            Refusal::new(RefusalKind::NotFound, words)
+        };
+        let version = match self.catalogue.version(name) {
+            Some(version) => version,
+            None => {
+                self.catalogue.refresh(self).await;
+                self.catalogue.version(name).ok_or_else(not_found)?
+            }
+        };
+        {
+            let mut titles = self.titles();
+            if let Some((used, title)) = titles.get_mut(name)
+                && title.video.version == version
+            {
+                *used = Instant::now();
+                return Ok(title.clone());
+            }
+        }
+        let title = self.open_title(name, &version).await?;
+        let mut titles = self.titles();
+        // Somebody else may have been quicker.
+        if let Some((_, known)) = titles.get(name)
+            && known.video.version == title.video.version
+        {
+            return Ok(known.clone());
+        }
+        if titles.len() >= TITLES_MAX {
+            let idle = titles.iter().filter(|(_, (_, title))| title.is_idle());
+            let oldest = idle.min_by_key(|(_, (used, _))| *used);
+            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+                titles.remove(&oldest);
+            }
+        }
+        let before = titles.insert(name.to_owned(), (Instant::now(), title.clone()));
+        drop(titles);
+        if let Some((_, before)) = before {
+            self.forget(&before);
+        }
+        Ok(title)
+    }
+
+    async fn open_title(
+        self: &Arc<Self>,
+        name: &str,
+        version: &str,
+    ) -> Result<Arc<Title>, Refusal> {
+        let key = VideoKey::of(self.origin, name, version);
+        if let Some(stored) = self.load(key, Part::Index).await
+            && let Some((division, index)) = catalogue::unpack_index(&stored)
+            && let Ok(title) = self.make(name, version, key, index, division).await
+        {
+            return Ok(title);
+        }
+        let patience = Duration::from_secs(10);
+        let line = self.pipe.line(patience).await?;
+        let opened = line.open(name).await?;
+        let key = VideoKey::of(self.origin, name, &opened.version);
+        let index = opened.index.clone();
+        let title = self
+            .make(name, &opened.version, key, index, opened.division)
+            .await?;
+        self.catalogue.note(name, &opened.version);
+        let packed = catalogue::pack_index(&opened.division, &opened.index);
+        self.keep(key, Part::Index, Class::Prefix, packed).await;
+        Ok(title)
+    }
+
+    async fn make(
+        self: &Arc<Self>,
+        name: &str,
+        version: &str,
+        key: VideoKey,
+        index: Bytes,
+        division: Division,
+    ) -> Result<Arc<Title>, Refusal> {
+        let (name, version) = (name.to_owned(), version.to_owned());
+        let made = tokio::task::spawn_blocking(move || {
+            crate::video::Video::decode(&name, &version, &index, division)
+        });
+        let video = made
+            .await
+            .map_err(|error| Refusal::new(RefusalKind::Failed, error))?;
+        let video = video.map_err(|error| Refusal::new(RefusalKind::Unusable, error))?;
+        Ok(Title::new(video, key, self.clone()))
+    }
+
+    /// A video has another version now.
+    pub(crate) fn forget(&self, title: &Title) {
+        let words = format!(
+            "the video '{}' has changed; load it again",
+            title.video.name
+        );
+        title.replaced(Refusal::new(RefusalKind::Changed, words));
+        let (store, key) = (self.store.clone(), title.key);
+        tokio::task::spawn_blocking(move || store.forget(key));
+    }
+
+    /// Room in the pipe for one more play; given back when the result is dropped.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn admit(self: &Arc<Self>, title: &Title) -> Result<Place, Refusal> {
+        let segments = &title.video.segments;
+        let wanted = segments.rate_max(anabranch_media::Part::Essential)
+            + segments.rate_max(anabranch_media::Part::Enhanced);
+        let mut admitted = self.admitted();
+        if let Some(capacity) = self.config.capacity {
+            let used: u64 = admitted.iter().map(|rate| rate.as_bps()).sum();
+            let free = Rate::from_bps(capacity.as_bps().saturating_sub(used));
+            if wanted > free {
+                self.stats.refused.add(1);
+                let words = format!(
+                    "the pipe to the origin is full: this video needs {wanted}, {free} of {capacity} are free"
+                );
+                return Err(Refusal {
+                    retry_after_s: Some(10),
+                    ..Refusal::new(RefusalKind::Full, words)
+                });
+            }
+        }
+        admitted.push(wanted);
+        Ok(Place {
+            shared: self.clone(),
+            rate: wanted,
+        })
+    }
+
+    /// Reads from the store; `None` when it is not there, or the disk fails.
+    pub(crate) async fn load(&self, key: VideoKey, part: Part) -> Option<Bytes> {
+        if !self.store.holds(key, part) {
+            return None;
+        }
+        let store = self.store.clone();
+        let found = tokio::task::spawn_blocking(move || store.get(key, part)).await;
+        match found {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the cache cannot be read");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Writes to the store; false when it is not kept, whatever the reason: playing goes on.
+    pub(crate) async fn keep(&self, key: VideoKey, part: Part, class: Class, data: Bytes) -> bool {
+        if !self.is_disk_usable() {
+            return false;
+        }
+        let store = self.store.clone();
+        let put = move || store.put(key, part, class, &data);
+        match tokio::task::spawn_blocking(put).await {
+            Ok(Ok(is_kept)) => is_kept,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "not cached");
+                *self.disk_full() = Some(Instant::now() + DISK_PAUSE);
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Whether the disk takes anything now.
+    pub(crate) fn is_disk_usable(&self) -> bool {
+        self.disk_full().is_none_or(|until| Instant::now() >= until)
+    }
+
+    /// The videos that are open, and their flows.
+    pub(crate) fn watched(&self) -> Vec<(String, usize)> {
+        let titles = self.titles();
+        let mut all: Vec<_> = titles
+            .iter()
+            .map(|(name, (_, title))| (name.clone(), title.flows()))
+            .collect();
+        all.sort();
+        all
+    }
+
+    fn titles(&self) -> MutexGuard<'_, HashMap<String, (Instant, Arc<Title>)>> {
+        self.titles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn admitted(&self) -> MutexGuard<'_, Vec<Rate>> {
+        self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn disk_full(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.disk_full_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Room in the pipe.
+#[derive(Debug)]
+pub(crate) struct Place {
+    shared: Arc<Shared>,
+    rate: Rate,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut admitted = self.shared.admitted();
+        if let Some(at) = admitted.iter().position(|rate| *rate == self.rate) {
+            admitted.swap_remove(at);
+        }
+    }
+}

@@ -1,0 +1,562 @@
+//! The session with the origin: it is called again for as long as it takes.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anabranch::{
+    Host, Session, Stream, StreamFailure, StreamSpec, Ticket, base::ids::encode_base32,
+};
+use bytes::{Bytes, BytesMut};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::{
+    priority,
+    video::{Division, parse_policy},
+    wire::{
+        CONTROL_LABEL, Entry, FETCH_LABEL, Flow, From, Piece, Refusal, RefusalKind, Reply, Request,
+        WireError,
+    },
+};
+
+/// First pause before the origin is called again, doubled up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How long one call may take; QUIC's handshakes back off, a fresh one finds an origin that is back sooner.
+const CALL_MAX: Duration = Duration::from_secs(5);
+/// How long an answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// An origin that is silent on all paths for this long is called anew: it may have been restarted.
+const SILENCE_MAX: Duration = Duration::from_secs(4);
+/// Longest index or part of a chunk that is taken.
+const FETCHED_BYTES_MAX: u64 = 1 << 30;
+/// Videos of a catalogue.
+const CATALOGUE_MAX: usize = 100_000;
+
+/// The way to the origin.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    line: watch::Sender<Option<Arc<Line>>>,
+    /// Why there is no line, for people.
+    trouble: Mutex<String>,
+    connected: AtomicU64,
+}
+
+/// A session that is up.
+#[derive(Debug)]
+pub(crate) struct Line {
+    session: Session,
+    control: Stream,
+    next: AtomicU32,
+    waiting: Mutex<HashMap<u32, Waiting>>,
+    plays: Mutex<HashMap<u32, mpsc::UnboundedSender<News>>>,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Reply(oneshot::Sender<Result<Reply, Refusal>>),
+    Pieces {
+        opened: Option<Reply>,
+        data: BytesMut,
+        done: oneshot::Sender<Result<(Option<Reply>, Bytes), Refusal>>,
+    },
+}
+
+/// What a play hears of.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// One of its streams has come.
+    Stream(Flow, Stream),
+    /// The origin ended it.
+    Ended(Refusal),
+}
+
+/// A play at the origin; stopped when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Play {
+    line: Arc<Line>,
+    number: u32,
+    pub(crate) news: mpsc::UnboundedReceiver<News>,
+}
+
+/// A video as the origin opened it.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    pub(crate) version: String,
+    pub(crate) division: Division,
+    pub(crate) index: Bytes,
+}
+
+/// Why a session ended.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error(transparent)]
+    Stream(#[from] StreamFailure),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error("{0}")]
+    Refused(Refusal),
+    #[error("{0}")]
+    Words(String),
+}
+
+fn away(reason: impl ToString) -> Refusal {
+    Refusal {
+        retry_after_s: Some(5),
+        ..Refusal::new(RefusalKind::Failed, reason)
+    }
+}
+
+impl Pipe {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            line: watch::Sender::new(None),
+            trouble: Mutex::new("the origin has not answered yet".to_owned()),
+            connected: AtomicU64::new(0),
+        })
+    }
+
+    /// Keeps a session with the origin up; does not end.
+    pub(crate) async fn keep(&self, host: &Host, ticket: &Ticket) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let calling = host.connect(ticket.node, &ticket.addresses);
+            let end = match tokio::time::timeout(CALL_MAX, calling).await {
+                Ok(Ok(session)) => {
+                    pause = PAUSE_MIN;
+                    self.converse(session, ticket).await
+                }
+                Ok(Err(error)) => End::Words(error.to_string()),
+                Err(_) => End::Words("the origin does not answer".to_owned()),
+            };
+            let before = self.line.send_replace(None);
+            if before.is_some() {
+                tracing::warn!(error = %end, "the origin is gone; it is called again");
+            } else {
+                tracing::info!(error = %end, "no origin");
+            }
+            if let Some(line) = before {
+                line.give_up(&away(format!("the origin is gone: {end}")));
+            }
+            *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = end.to_string();
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+    }
+
+    async fn converse(&self, session: Session, ticket: &Ticket) -> End {
+        let line = match greet(session, ticket).await {
+            Ok(line) => Arc::new(line),
+            Err(end) => return end,
+        };
+        self.connected.fetch_add(1, Ordering::Relaxed);
+        self.line.send_replace(Some(line.clone()));
+        let result = tokio::select! {
+            result = line.hear() => result,
+            result = line.take_streams() => result,
+            () = silence(&line.session) => Err(End::Words("no path to the origin answers".to_owned())),
+        };
+        match result {
+            Ok(()) => End::Words("the origin has ended the session".to_owned()),
+            Err(end) => end,
+        }
+    }
+
+    /// The session with the origin, as soon as there is one.
+    ///
+    /// # Errors
+    /// There is none within `patience`.
+    pub(crate) async fn line(&self, patience: Duration) -> Result<Arc<Line>, Refusal> {
+        let mut lines = self.line.subscribe();
+        let waiting = lines.wait_for(Option::is_some);
+        let found = tokio::time::timeout(patience, waiting).await;
+        if let Ok(Ok(line)) = found
+            && let Some(line) = &*line
+        {
+            return Ok(line.clone());
+        }
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        Err(away(format!("the origin is away: {trouble}")))
+    }
+
+    /// The session with the origin, if there is one now.
+    pub(crate) fn line_now(&self) -> Option<Arc<Line>> {
+        self.line.borrow().clone()
+    }
+
+    /// Waits until the session with the origin is another one.
+    pub(crate) async fn changed(&self, watcher: &mut watch::Receiver<Option<Arc<Line>>>) {
+        // The sender is here.
+        let _ = watcher.changed().await;
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Option<Arc<Line>>> {
+        self.line.subscribe()
+    }
+
+    /// Sessions so far.
+    pub(crate) fn connected(&self) -> u64 {
+        self.connected.load(Ordering::Relaxed)
+    }
+}
+
+/// Ends when no path has answered for a while.
+async fn silence(session: &Session) {
+    const LOOK: Duration = Duration::from_millis(250);
+    let mut silent = Duration::ZERO;
+    while silent < SILENCE_MAX {
+        tokio::time::sleep(LOOK).await;
+        let active = session.stats().map_or(0, |stats| stats.channels_active);
+        silent = if active > 0 {
+            Duration::ZERO
+        } else {
+            silent + LOOK
+        };
+    }
+}
+
+async fn greet(session: Session, ticket: &Ticket) -> Result<Line, End> {
+    let control = session.open_stream(StreamSpec {
+        priority: priority::FETCH,
+        duplex: true,
+        label: CONTROL_LABEL.to_owned(),
+        ..StreamSpec::default()
+    })?;
+    let secret = ticket.secret.map(|secret| encode_base32(&secret.0));
+    let hello = Request::Hello {
+        secret: secret.unwrap_or_default(),
+    };
+    control.send(hello.encode()).await?;
+    let answer = tokio::time::timeout(ANSWER_MAX, control.recv()).await;
+    let answer = answer.map_err(|_| End::Words("the origin does not answer".to_owned()))??;
+    let answer = answer.ok_or_else(|| End::Words("the origin has hung up".to_owned()))?;
+    match Reply::decode(&answer.data)? {
+        Reply::Welcome => Ok(Line {
+            session,
+            control,
+            next: AtomicU32::new(1),
+            waiting: Mutex::default(),
+            plays: Mutex::default(),
+        }),
+        Reply::Refused { refusal, .. } => Err(End::Refused(refusal)),
+        _ => Err(End::Words(
+            "the origin said something else than welcome".to_owned(),
+        )),
+    }
+}
+
+impl Line {
+    /// What is measured on the session.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    async fn hear(&self) -> Result<(), End> {
+        while let Some(message) = self.control.recv().await? {
+            let reply = Reply::decode(&message.data)?;
+            match reply {
+                Reply::Welcome => {}
+                Reply::Refused { id, refusal } => {
+                    match self.waiting().remove(&id) {
+                        Some(Waiting::Reply(done)) => {
+                            let _ = done.send(Err(refusal));
+                        }
+                        Some(Waiting::Pieces { done, .. }) => {
+                            let _ = done.send(Err(refusal));
+                        }
+                        None => {}
+                    };
+                }
+                Reply::Ended { play, refusal } => {
+                    if let Some(news) = self.plays().get(&play) {
+                        let _ = news.send(News::Ended(refusal));
+                    }
+                }
+                Reply::Opened { id, .. } => {
+                    self.note_opened(id, reply);
+                }
+                Reply::Catalogue { id, .. } | Reply::Playing { id } => {
+                    if let Some(Waiting::Reply(done)) = self.waiting().remove(&id) {
+                        let _ = done.send(Ok(reply));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn take_streams(&self) -> Result<(), End> {
+        let mut fetching = None;
+        loop {
+            let fetched = async {
+                match &fetching {
+                    Some(stream) => Stream::recv(stream).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                piece = fetched => {
+                    let Some(piece) = piece? else { return Ok(()) };
+                    self.take_piece(&Piece::decode(piece.data)?)?;
+                }
+                stream = self.session.accept_stream() => {
+                    let stream = stream.map_err(StreamFailure::from)?;
+                    let label = &stream.spec().label;
+                    if label == FETCH_LABEL {
+                        fetching = Some(stream);
+                    } else if let Some((flow, play)) = Flow::of_label(label)
+                        && let Some(news) = self.plays().get(&play)
+                    {
+                        // What nobody wants any more is stopped by being dropped.
+                        let _ = news.send(News::Stream(flow, stream));
+                    }
+                }
+            }
+        }
+    }
+
+    fn note_opened(&self, id: u32, reply: Reply) {
+        let mut waiting = self.waiting();
+        if let Some(Waiting::Pieces { opened, .. }) = waiting.get_mut(&id) {
+            *opened = Some(reply);
+        }
+        drop(waiting);
+        self.complete(id, None);
+    }
+
+    fn take_piece(&self, piece: &Piece) -> Result<(), End> {
+        if piece.total > FETCHED_BYTES_MAX {
+            return Err(WireError(format!("{} bytes at once", piece.total)).into());
+        }
+        let id = piece.id;
+        {
+            let mut waiting = self.waiting();
+            // Nobody may wait for it any more.
+            let Some(Waiting::Pieces { data, .. }) = waiting.get_mut(&id) else {
+                return Ok(());
+            };
+            if data.len() as u64 != piece.offset {
+                return Err(WireError("pieces out of order".to_owned()).into());
+            }
+            data.extend_from_slice(&piece.data);
+            if (data.len() as u64) < piece.total {
+                return Ok(());
+            }
+        }
+        self.complete(id, Some(piece.total));
+        Ok(())
+    }
+
+    /// Hands over what was asked for, if all of it is there: `total` bytes, or as many as the answer said.
+    fn complete(&self, id: u32, total: Option<u64>) {
+        let mut waiting = self.waiting();
+        let Some(Waiting::Pieces { opened, data, .. }) = waiting.get(&id) else {
+            return;
+        };
+        let announced = match opened {
+            Some(Reply::Opened { index_bytes, .. }) => Some(*index_bytes),
+            _ => total,
+        };
+        if announced.is_none_or(|bytes| (data.len() as u64) < bytes) {
+            return;
+        }
+        if let Some(Waiting::Pieces { opened, data, done }) = waiting.remove(&id) {
+            let _ = done.send(Ok((opened, data.freeze())));
+        }
+    }
+
+    /// Nobody will be answered any more.
+    fn give_up(&self, refusal: &Refusal) {
+        for (_, waiting) in self.waiting().drain() {
+            match waiting {
+                Waiting::Reply(done) => drop(done.send(Err(refusal.clone()))),
+                Waiting::Pieces { done, .. } => drop(done.send(Err(refusal.clone()))),
+            }
+        }
+        for (_, news) in self.plays().drain() {
+            let _ = news.send(News::Ended(refusal.clone()));
+        }
+    }
+
+    async fn ask(&self, id: u32, request: Request) -> Result<Reply, Refusal> {
+        let (done, answer) = oneshot::channel();
+        self.waiting().insert(id, Waiting::Reply(done));
+        let _forget = Forget { line: self, id };
+        self.control.send(request.encode()).await.map_err(away)?;
+        answered(answer).await
+    }
+
+    async fn ask_for_pieces(
+        &self,
+        id: u32,
+        request: Request,
+    ) -> Result<(Option<Reply>, Bytes), Refusal> {
+        let (done, answer) = oneshot::channel();
+        let waiting = Waiting::Pieces {
+            opened: None,
+            data: BytesMut::new(),
+            done,
+        };
+        self.waiting().insert(id, waiting);
+        let _forget = Forget { line: self, id };
+        self.control.send(request.encode()).await.map_err(away)?;
+        answered(answer).await
+    }
+
+    fn id(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// All videos.
+    pub(crate) async fn list(&self) -> Result<Vec<Entry>, Refusal> {
+        let mut all: Vec<Entry> = Vec::new();
+        loop {
+            let id = self.id();
+            let after = all.last().map(|last| last.name.clone());
+            let after = after.unwrap_or_default();
+            let reply = self.ask(id, Request::List { id, after }).await?;
+            let Reply::Catalogue {
+                videos, is_last, ..
+            } = reply
+            else {
+                return Err(away("the origin answered something else"));
+            };
+            let is_stuck = videos.is_empty() && !is_last;
+            all.extend(videos);
+            if is_last || is_stuck || all.len() > CATALOGUE_MAX {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Opens a video.
+    pub(crate) async fn open(&self, name: &str) -> Result<Opened, Refusal> {
+        let id = self.id();
+        let name = name.to_owned();
+        match self.ask_for_pieces(id, Request::Open { id, name }).await? {
+            (
+                Some(Reply::Opened {
+                    version,
+                    policy,
+                    chunk_ms,
+                    segment_ms,
+                    ..
+                }),
+                index,
+            ) => Ok(Opened {
+                version,
+                division: Division {
+                    policy: parse_policy(&policy).map_err(away)?,
+                    chunk: Duration::from_millis(chunk_ms.into()),
+                    segment: Some(Duration::from_millis(segment_ms.into())),
+                },
+                index,
+            }),
+            _ => Err(away("the origin answered something else")),
+        }
+    }
+
+    /// All of one part of a chunk.
+    pub(crate) async fn fetch(
+        &self,
+        name: &str,
+        version: &str,
+        chunk: u32,
+        is_enhanced: bool,
+    ) -> Result<Bytes, Refusal> {
+        let id = self.id();
+        let request = Request::Fetch {
+            id,
+            name: name.to_owned(),
+            version: version.to_owned(),
+            chunk,
+            is_enhanced,
+        };
+        Ok(self.ask_for_pieces(id, request).await?.1)
+    }
+
+    /// Begins a play.
+    pub(crate) async fn play(
+        self: &Arc<Self>,
+        name: &str,
+        version: &str,
+        from: From,
+    ) -> Result<Play, Refusal> {
+        let id = self.id();
+        let (sender, news) = mpsc::unbounded_channel();
+        self.plays().insert(id, sender);
+        let play = Play {
+            line: self.clone(),
+            number: id,
+            news,
+        };
+        let request = Request::Play {
+            id,
+            play: id,
+            name: name.to_owned(),
+            version: version.to_owned(),
+            from,
+        };
+        // A session that ended before it was known here will not tell it.
+        if self.session.close_reason().is_some() {
+            return Err(away("the origin is gone"));
+        }
+        match self.ask(id, request).await? {
+            Reply::Playing { .. } => Ok(play),
+            _ => Err(away("the origin answered something else")),
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u32, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn plays(&self) -> MutexGuard<'_, HashMap<u32, mpsc::UnboundedSender<News>>> {
+        self.plays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes a request off the list when nobody waits for it any more.
+struct Forget<'a> {
+    line: &'a Line,
+    id: u32,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.line.waiting().remove(&self.id);
+    }
+}
+
+async fn answered<T>(answer: oneshot::Receiver<Result<T, Refusal>>) -> Result<T, Refusal> {
+    match tokio::time::timeout(ANSWER_MAX, answer).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(away("the origin is gone")),
+        Err(_) => Err(away("the origin does not answer")),
+    }
+}
+
+impl Play {
+    /// Goes on elsewhere.
+    pub(crate) async fn seek(&self, from: From) -> Result<(), Refusal> {
+        let play = self.number;
+        let request = Request::Seek { play, from };
+        let sent = self.line.control.send(request.encode()).await;
+        sent.map(|_| ()).map_err(away)
+    }
+}
+
+impl Drop for Play {
+    fn drop(&mut self) {
+        self.line.plays().remove(&self.number);
+        let stop = Request::Stop { play: self.number };
+        // Where there is no room or no session, its streams are stopped by being dropped.
+        let _ = self.line.control.try_send(stop.encode());
+    }
+}

@@ -1,0 +1,85 @@
+//! What the proxy did so far.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anabranch_media::{FrameType, write::Counts};
+use serde_json::{Value, json};
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Frames by type.
+#[derive(Debug, Default)]
+pub(crate) struct FrameCounters {
+    sent: [Counter; FrameType::ALL.len()],
+    lost: [Counter; FrameType::ALL.len()],
+}
+
+impl FrameCounters {
+    pub(crate) fn sent(&self, frame: FrameType, count: u64) {
+        self.sent[frame as usize].add(count);
+    }
+
+    pub(crate) fn lost(&self, counts: &Counts) {
+        for frame in FrameType::ALL {
+            self.lost[frame as usize].add(counts.of(frame).into());
+        }
+    }
+
+    fn json(&self) -> Value {
+        let of = |frame: FrameType| {
+            let (sent, lost) = (&self.sent[frame as usize], &self.lost[frame as usize]);
+            let counts = json!({ "sent": sent.get(), "lost": lost.get() });
+            (frame.letter().to_string(), counts)
+        };
+        FrameType::ALL
+            .into_iter()
+            .map(of)
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    }
+}
+
+/// Counters of a proxy.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) plays: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) essential_bytes: Counter,
+    pub(crate) enhanced_bytes: Counter,
+    /// ADUs of enhanced frames that came after their chunk was finished.
+    pub(crate) late_adus: Counter,
+    /// Frames of chunks that came from the origin.
+    pub(crate) frames: FrameCounters,
+    /// Frames that were not in what viewers got, whether lost or useless without a lost one.
+    pub(crate) left_out: Counter,
+    pub(crate) responses: Counter,
+    pub(crate) response_bytes: Counter,
+}
+
+impl Stats {
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "plays": self.plays.get(),
+            "refused": self.refused.get(),
+            "essential_bytes": self.essential_bytes.get(),
+            "enhanced_bytes": self.enhanced_bytes.get(),
+            "late_adus": self.late_adus.get(),
+            "frames": self.frames.json(),
+            "left_out_frames": self.left_out.get(),
+            "responses": self.responses.get(),
+            "response_bytes": self.response_bytes.get(),
+        })
+    }
+}

@@ -1,0 +1,221 @@
+//! Origin, emulated pipe and proxy in one process, and a film.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anabranch::{
+    AllowList, Host, HostConfig, Ticket,
+    base::Seed,
+    keys,
+    net::emulate::{Emulator, PathSpec, link::describe::parse_both},
+};
+use anabranch_video::{
+    origin::{Library, Origin},
+    proxy::{Config, Proxy},
+    video::Division,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::oneshot,
+    task::JoinHandle,
+};
+
+/// Longest that anything may take; nothing is asserted about how long it takes within it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A pipe without losses.
+pub(crate) const GOOD: &str = "rate=20 Mbit/s, delay=10 ms, queue=200 ms";
+
+/// An origin that runs.
+pub(crate) struct RunningOrigin {
+    pub(crate) host: Host,
+    pub(crate) ticket: Ticket,
+    task: JoinHandle<()>,
+}
+
+impl RunningOrigin {
+    pub(crate) fn start(library: &Path, key: &anabranch::SecretKey, bind: SocketAddr) -> Self {
+        let config = HostConfig::new(key.clone(), AllowList::everyone()).bind([bind]);
+        let host = Host::start(config).unwrap();
+        let library = Library::open(library, Division::default()).unwrap();
+        let origin = Origin::new(library, key);
+        let ticket = origin.ticket(&host);
+        let serving = host.clone();
+        let task = tokio::spawn(async move { origin.serve(&serving).await });
+        Self { host, ticket, task }
+    }
+
+    pub(crate) async fn stop(self) {
+        self.host.shutdown().await;
+        self.task.abort();
+    }
+}
+
+/// A proxy that runs.
+pub(crate) struct RunningProxy {
+    pub(crate) address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl RunningProxy {
+    pub(crate) async fn start(config: Config, ticket: &Ticket) -> Self {
+        let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let own = HostConfig::new(keys::generate().unwrap(), AllowList::default());
+        let host = Host::start(own.bind([loopback])).unwrap();
+        let proxy = Proxy::open(config, loopback, ticket).await.unwrap();
+        let address = proxy.address();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let ticket = ticket.clone();
+        let task = tokio::spawn(async move {
+            let until = async move {
+                let _ = stopped.await;
+            };
+            proxy.run(&host, &ticket, until).await.unwrap();
+            host.shutdown().await;
+        });
+        Self {
+            address,
+            stop,
+            task,
+        }
+    }
+
+    pub(crate) async fn stop(self) {
+        let _ = self.stop.send(());
+        tokio::time::timeout(PATIENCE, self.task)
+            .await
+            .expect("the proxy stops")
+            .unwrap();
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) async fn stats(&self) -> Value {
+        let answer = get(self.address, "/stats.json", "").await;
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+}
+
+/// Everything, with one pipe.
+pub(crate) struct Setting {
+    pub(crate) folder: TempDir,
+    pub(crate) key: anabranch::SecretKey,
+    pub(crate) origin: Option<RunningOrigin>,
+    pub(crate) emulator: Emulator,
+    pub(crate) ticket: Ticket,
+}
+
+impl Setting {
+    /// A library with the film, behind a pipe.
+    pub(crate) fn new(film: &Path, pipe: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("library");
+        std::fs::create_dir(&library).unwrap();
+        std::fs::copy(film, library.join("film.mp4")).unwrap();
+        let key = keys::generate().unwrap();
+        let origin = RunningOrigin::start(&library, &key, ([127, 0, 0, 1], 0).into());
+        let mut none = |name: &str| Err(format!("no trace {name}"));
+        let links = parse_both(pipe, &mut none).unwrap();
+        let spec = PathSpec {
+            name: "pipe".to_owned(),
+            listen: ([127, 0, 0, 1], 0).into(),
+            target: origin.host.addresses()[0],
+            links,
+        };
+        let emulator = Emulator::start(vec![spec], Seed(1)).unwrap();
+        let mut ticket = origin.ticket.clone();
+        ticket.addresses = emulator.addresses().to_vec();
+        Self {
+            folder,
+            key,
+            origin: Some(origin),
+            emulator,
+            ticket,
+        }
+    }
+
+    pub(crate) fn library(&self) -> PathBuf {
+        self.folder.path().join("library")
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        Config {
+            cache_bytes: 1 << 30,
+            ..Config::new(self.folder.path().join("cache"))
+        }
+    }
+
+    pub(crate) async fn proxy(&self) -> RunningProxy {
+        RunningProxy::start(self.config(), &self.ticket).await
+    }
+}
+
+/// What came of a request.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+/// One GET on a connection of its own. `headers`: further lines, each with its line break.
+pub(crate) async fn get(address: SocketAddr, path: &str, headers: &str) -> Answer {
+    ask(address, "GET", path, headers).await
+}
+
+pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
+    let asking = async {
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut all = Vec::new();
+        // A response that is cut off is what it is.
+        let _ = connection.read_to_end(&mut all).await;
+        let end = all.windows(4).position(|four| four == b"\r\n\r\n");
+        let end = end.expect("a head");
+        let head = String::from_utf8(all[..end].to_vec()).unwrap();
+        Answer {
+            status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+            head,
+            body: all[end + 4..].to_vec(),
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking)
+        .await
+        .expect("an answer")
+}
+
+/// Waits until the proxy knows the film.
+pub(crate) async fn ready(proxy: &RunningProxy) {
+    let waiting = async {
+        loop {
+            let page = get(proxy.address, "/", "").await;
+            if String::from_utf8_lossy(&page.body).contains("/v/film.mp4") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting)
+        .await
+        .expect("the catalogue");
+}
