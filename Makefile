@@ -61,6 +61,10 @@ demo: build ## streams and a file over three emulated paths, one of which fails 
 demo-overlay: build ## four nodes on emulated links, a transfer over two ways, a relay that is killed (about a minute, no root)
 	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-overlay
 
+.PHONY: demo-video
+demo-video: build ## a film in two flows over a pipe that loses packets, to a player (about 10 s, no root)
+	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-video
+
 .PHONY: pairs
 pairs: build ## the path pairs of docs/performance.md in virtual time, as JSON
 	$(CARGO) run --release --locked -q -p anabranch-cli -- lab run pairs --json

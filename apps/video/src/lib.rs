@@ -13,6 +13,8 @@
 //! | [`store`] | the proxy's cache on disk |
 //! | [`wire`] | what proxy and origin say to each other |
 
+pub use anabranch_media as media;
+
 pub mod origin;
 mod priority;
 pub mod proxy;

@@ -23,6 +23,7 @@ mod objective;
 mod overlay;
 mod recv;
 mod send;
+mod video;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -69,6 +70,10 @@ enum Command {
     Demo(demo::Arguments),
     /// Show an overlay at work on this machine: four nodes, a transfer over two ways, a relay that is killed.
     DemoOverlay(overlay::demo::Arguments),
+    /// Stored video in two flows: origin, proxy, plain HTTP for players.
+    Video(Box<video::Arguments>),
+    /// Show video at work on this machine: an origin, a pipe that loses packets, a proxy, a player.
+    DemoVideo(video::demo::Arguments),
     /// Objectives: check, format and evaluate them.
     Hose(hose::Arguments),
     /// Run the experiments of the lab.
@@ -116,6 +121,8 @@ async fn run(command: Command) -> Outcome {
         Command::DemoOverlay(arguments) => overlay::demo::run(arguments).await,
         Command::Emulate(arguments) => emulate::run(arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
+        Command::Video(arguments) => video::run(*arguments).await,
+        Command::DemoVideo(arguments) => video::demo::run(arguments).await,
         Command::Hose(arguments) => hose::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments).await,
         Command::Completions { shell } => {

@@ -15,7 +15,7 @@ mod serve;
 use std::{path::Path, sync::Arc};
 
 use anabranch::{
-    Host, SecretKey, Ticket,
+    Host, HostConfig, SecretKey, Ticket,
     base::ids::encode_base32,
     ticket::{ADDRESSES_MAX, SECRET_BYTES, Secret},
 };
@@ -23,6 +23,8 @@ use tokio::task::JoinSet;
 
 pub use self::library::{Library, LibraryError};
 
+/// Bytes of a stream that wait to be sent or acknowledged.
+const SEND_BUFFER_BYTES: usize = 1 << 20;
 /// Proxies served at a time.
 const SESSIONS_MAX: usize = 256;
 
@@ -58,6 +60,12 @@ impl Origin {
         hasher.update(library.as_os_str().as_encoded_bytes());
         let [high, low, ..] = *hasher.finalize().as_bytes();
         FIRST | (u16::from_be_bytes([high, low]) & !FIRST)
+    }
+
+    /// `config` as an origin wants it: little waits to be sent, because what waits is late.
+    pub fn host_config(mut config: HostConfig) -> HostConfig {
+        config.engine.send_buffer_bytes = SEND_BUFFER_BYTES;
+        config
     }
 
     /// The library.

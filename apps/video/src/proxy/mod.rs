@@ -35,7 +35,7 @@ use self::{catalogue::Catalogue, pipe::Pipe, stats::Stats, title::Title};
 use crate::{
     store::{Class, Part, Store, StoreError, VideoKey},
     video::Division,
-    wire::{Refusal, RefusalKind},
+    wire::{Entry, Refusal, RefusalKind},
 };
 
 /// Videos whose index is in memory, unless more are watched.
@@ -89,6 +89,12 @@ pub enum ProxyError {
         /// What the system said.
         source: io::Error,
     },
+    /// The origin does not answer.
+    #[error("{0}")]
+    Unreachable(Refusal),
+    /// The origin answers with no.
+    #[error("{0}")]
+    Refused(Refusal),
     /// Serving HTTP failed.
     #[error("HTTP failed: {0}")]
     Http(io::Error),
@@ -116,6 +122,23 @@ pub(crate) struct Shared {
     admitted: Mutex<Vec<Rate>>,
     /// Until when nothing is written to the disk, because it was full.
     disk_full_until: Mutex<Option<Instant>>,
+}
+
+/// The videos of an origin.
+///
+/// # Errors
+/// It does not answer, or refuses.
+pub async fn list(host: &Host, ticket: &Ticket) -> Result<Vec<Entry>, ProxyError> {
+    let patience = Duration::from_secs(10);
+    let pipe = Pipe::new();
+    let asking = async {
+        let line = pipe.line(patience).await.map_err(ProxyError::Unreachable)?;
+        line.list().await.map_err(ProxyError::Refused)
+    };
+    tokio::select! {
+        listed = asking => listed,
+        () = pipe.keep(host, ticket) => unreachable!("it is kept until it is dropped"),
+    }
 }
 
 impl Proxy {

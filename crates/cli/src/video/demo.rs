@@ -1,0 +1,329 @@
+//! `anabranch demo-video`: an origin, a pipe that loses packets, a proxy, and a player, on this machine.
+//!
+//! Origin and proxy are processes of their own, `anabranch video origin` and `anabranch video proxy`: what a user would
+//! run. Only the pipe is emulated, in this process.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use anabranch::{
+    Ticket,
+    base::Seed,
+    net::emulate::{Emulator, PathSpec},
+};
+use anabranch_link::describe::parse_both;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+    process::{Child, Command},
+};
+
+use crate::{
+    emulate::load_trace,
+    exit::{Failure, Outcome, print_line},
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The video; any MP4 with H.264, H.265 or AV1.
+    #[arg(long, value_name = "FILE", default_value = "data/bikes.mp4")]
+    film: PathBuf,
+    /// The pipe between origin and proxy, as `anabranch emulate` describes links.
+    #[arg(
+        long,
+        value_name = "LINK",
+        default_value = "rate=8 Mbit/s, delay=20 ms, queue=200 ms, loss=2 %"
+    )]
+    pipe: String,
+    /// Where the player's copy goes.
+    #[arg(long, value_name = "FILE", default_value = "demo-video.mp4")]
+    out: PathBuf,
+    /// Leave everything running after that, until Ctrl-C, to watch it in a browser.
+    #[arg(long)]
+    stay: bool,
+    /// Same seed, same losses.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print the result as JSON, and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long a process may take to say where it is, and the proxy to find the video.
+const STARTED: Duration = Duration::from_secs(30);
+/// How long the player may take.
+const PLAYED: Duration = Duration::from_secs(900);
+const LOOK: Duration = Duration::from_millis(100);
+
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    tokio::select! {
+        outcome = show(&arguments) => outcome,
+        _ = tokio::signal::ctrl_c() => Err(Failure::ctrl_c("stopped")),
+    }
+}
+
+async fn show(arguments: &Arguments) -> Outcome {
+    let say = |line: &str| {
+        if arguments.json {
+            Ok(())
+        } else {
+            print_line(line)
+        }
+    };
+    let folder = tempfile::tempdir().map_err(Failure::file)?;
+    let library = folder.path().join("library");
+    std::fs::create_dir(&library).map_err(Failure::file)?;
+    let copied = std::fs::copy(&arguments.film, library.join("film.mp4"));
+    copied.map_err(|error| {
+        Failure::file(format!(
+            "cannot read {}: {error}; run this in the repository, or name a video with --film",
+            arguments.film.display()
+        ))
+    })?;
+
+    let (_origin, ticket) = origin(folder.path(), &library).await?;
+    let mut ticket: Ticket = ticket.parse().map_err(Failure::other)?;
+    let links = parse_both(&arguments.pipe, &mut load_trace).map_err(Failure::usage)?;
+    let spec = PathSpec {
+        name: "pipe".to_owned(),
+        listen: ([127, 0, 0, 1], 0).into(),
+        target: ticket.addresses[0],
+        links,
+    };
+    let emulator = Emulator::start(vec![spec], Seed(arguments.seed)).map_err(Failure::other)?;
+    ticket.addresses = emulator.addresses().to_vec();
+    let (_proxy, page) = proxy(folder.path(), &ticket).await?;
+    let address: SocketAddr = page
+        .trim_start_matches("http://")
+        .trim_end_matches('/')
+        .parse()
+        .map_err(Failure::other)?;
+    say(&format!("origin   {}", ticket.node))?;
+    say(&format!("pipe     {}", arguments.pipe))?;
+    say(&format!("proxy    {page}"))?;
+    let url = format!("{page}v/film.mp4");
+    say(&format!("video    {url}, {page}v/film/master.m3u8"))?;
+    known(address).await?;
+
+    say("\nthe player plays …")?;
+    let (player, complaints) = play(&url, address, &arguments.out).await?;
+    let stats = stats(address).await?;
+    let (forward, backward) = emulator.paths()[0].stats();
+    let report = json!({
+        "player": player,
+        "out": arguments.out,
+        "complaints": complaints,
+        "counters": stats["counters"],
+        "pipe": {
+            "packets": forward.offered.packets + backward.offered.packets,
+            "lost": forward.loss.packets + backward.loss.packets,
+            "queue_full": forward.queue_full.packets + backward.queue_full.packets,
+        },
+    });
+    if arguments.json {
+        print_line(&report.to_string())?;
+    } else {
+        for line in lines(&report) {
+            print_line(&line)?;
+        }
+    }
+    if arguments.stay {
+        say(&format!("\nOpen {page} in a browser; Ctrl-C ends it."))?;
+        std::future::pending::<()>().await;
+    }
+    let lost = &report["counters"]["frames"]["I"]["lost"];
+    if lost.as_u64() != Some(0) {
+        return Err(Failure::other("key frames were lost, which must not be"));
+    }
+    Ok(())
+}
+
+fn lines(report: &Value) -> Vec<String> {
+    let counters = &report["counters"];
+    let mut lines = vec![
+        String::new(),
+        "frames   brought over the pipe      lost".to_owned(),
+    ];
+    let names = [
+        ("I", "key"),
+        ("P", "predicted"),
+        ("B", "bidirectional"),
+        ("A", "sound"),
+        ("?", "other"),
+    ];
+    for (letter, name) in names {
+        let counts = &counters["frames"][letter];
+        if counts["sent"].as_u64() != Some(0) {
+            lines.push(format!(
+                "{letter}  {name:<14}  {:>13}  {:>8}",
+                counts["sent"], counts["lost"]
+            ));
+        }
+    }
+    lines.push(format!(
+        "parts of frames that came too late: {}; frames left out of what the player got: {}",
+        counters["late_adus"], counters["left_out_frames"]
+    ));
+    let pipe = &report["pipe"];
+    lines.push(format!(
+        "the pipe lost {} of {} packets at random and {} for want of room",
+        pipe["lost"], pipe["packets"], pipe["queue_full"]
+    ));
+    lines.push(format!(
+        "{} wrote {} and complained {} times",
+        report["player"].as_str().unwrap_or_default(),
+        report["out"].as_str().unwrap_or_default(),
+        report["complaints"]
+    ));
+    lines
+}
+
+async fn start(command: &mut Command) -> Result<(Child, String), Failure> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(Failure::other)?;
+    let out = child.stdout.take();
+    let out = out.ok_or_else(|| Failure::other("a process has no output"))?;
+    let mut lines = BufReader::new(out).lines();
+    let line = tokio::time::timeout(STARTED, lines.next_line()).await;
+    let line = line.map_err(|_| Failure::other("a process did not start"))?;
+    let line = line.map_err(Failure::other)?;
+    let line = line.ok_or_else(|| Failure::other("a process ended at its start"))?;
+    Ok((child, line))
+}
+
+fn own() -> Result<Command, Failure> {
+    let program = std::env::current_exe().map_err(Failure::other)?;
+    let mut command = Command::new(program);
+    command.args(["video"]);
+    Ok(command)
+}
+
+async fn origin(folder: &Path, library: &Path) -> Result<(Child, String), Failure> {
+    let mut command = own()?;
+    command.args(["origin", "--quiet", "--listen", "127.0.0.1:0"]);
+    command.arg("--library").arg(library);
+    command.arg("--key").arg(folder.join("origin.key"));
+    start(&mut command).await
+}
+
+async fn proxy(folder: &Path, ticket: &Ticket) -> Result<(Child, String), Failure> {
+    let mut command = own()?;
+    command.args(["proxy", "--quiet", "--http", "127.0.0.1:0"]);
+    command.args(["--bind", "127.0.0.1:0", "--prefix", "0 s"]);
+    command.arg("--origin").arg(ticket.to_string());
+    command.arg("--cache").arg(folder.join("cache"));
+    command.arg("--key").arg(folder.join("proxy.key"));
+    start(&mut command).await
+}
+
+/// Waits until the proxy knows the video.
+async fn known(address: SocketAddr) -> Outcome {
+    let waiting = async {
+        loop {
+            let head = fetch(address, "HEAD", "/v/film.mp4", &mut tokio::io::sink()).await?;
+            if head.starts_with("HTTP/1.1 200") {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    let waited = tokio::time::timeout(STARTED, waiting).await;
+    waited.map_err(|_| Failure::unreachable("the proxy does not find the origin"))?
+}
+
+/// Plays into a file: the player's name, and how many complaints it had.
+async fn play(url: &str, address: SocketAddr, out: &Path) -> Result<(String, u64), Failure> {
+    // A copy of what came, and everything decoded.
+    let player = Command::new("ffmpeg")
+        .args([
+            "-hide_banner",
+            "-nostdin",
+            "-loglevel",
+            "error",
+            "-y",
+            "-i",
+            url,
+        ])
+        .args(["-map", "0", "-c", "copy"])
+        .arg(out)
+        .args(["-map", "0", "-f", "null", "-"])
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    match tokio::time::timeout(PLAYED, player).await {
+        Err(_) => Err(Failure::other("the player does not come to an end")),
+        Ok(Ok(done)) if done.status.success() => {
+            let complaints = String::from_utf8_lossy(&done.stderr).lines().count();
+            Ok(("ffmpeg".to_owned(), complaints as u64))
+        }
+        Ok(Ok(done)) => Err(Failure::other(format!(
+            "ffmpeg failed: {}",
+            String::from_utf8_lossy(&done.stderr).trim()
+        ))),
+        Ok(Err(_)) => {
+            let file = tokio::fs::File::create(out).await;
+            let mut file = file.map_err(Failure::file)?;
+            let head = fetch(address, "GET", "/v/film.mp4", &mut file).await?;
+            if head.starts_with("HTTP/1.1 200") {
+                Ok(("a plain download (there is no ffmpeg here)".to_owned(), 0))
+            } else {
+                Err(Failure::other(head))
+            }
+        }
+    }
+}
+
+async fn stats(address: SocketAddr) -> Result<Value, Failure> {
+    let mut text = Vec::new();
+    fetch(address, "GET", "/stats.json", &mut text).await?;
+    serde_json::from_slice(&text).map_err(Failure::other)
+}
+
+/// One HTTP request; its body goes to `out`, its head is returned.
+async fn fetch(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    out: &mut (impl tokio::io::AsyncWrite + Unpin),
+) -> Result<String, Failure> {
+    const HEAD_BYTES_MAX: usize = 16 << 10;
+    let mut connection = TcpStream::connect(address)
+        .await
+        .map_err(Failure::unreachable)?;
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let sent = connection.write_all(request.as_bytes()).await;
+    sent.map_err(Failure::unreachable)?;
+    let mut head = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    let end = loop {
+        let count = connection
+            .read(&mut buffer)
+            .await
+            .map_err(Failure::unreachable)?;
+        head.extend_from_slice(&buffer[..count]);
+        if let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end;
+        }
+        if count == 0 || head.len() > HEAD_BYTES_MAX + buffer.len() {
+            return Err(Failure::unreachable("the proxy hung up"));
+        }
+    };
+    out.write_all(&head[end + 4..])
+        .await
+        .map_err(Failure::file)?;
+    head.truncate(end);
+    let body = tokio::io::copy(&mut connection, out).await;
+    body.map_err(Failure::unreachable)?;
+    out.flush().await.map_err(Failure::file)?;
+    String::from_utf8(head).map_err(Failure::other)
+}

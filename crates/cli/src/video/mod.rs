@@ -1,0 +1,149 @@
+//! `anabranch video`
+
+pub(crate) mod demo;
+mod index;
+mod ls;
+mod origin;
+mod proxy;
+
+use std::time::Duration;
+
+use anabranch::base::duration;
+use anabranch_video::{
+    origin::LibraryError,
+    proxy::ProxyError,
+    video::{CHUNK_LENGTH, Division, parse_policy},
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::exit::{Failure, Outcome};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Serve a directory of videos to proxies; prints a ticket for them.
+    Origin(origin::Arguments),
+    /// Serve an origin's videos to players on plain HTTP, with a cache.
+    Proxy(proxy::Arguments),
+    /// What a video file holds, and how it is divided into two flows.
+    Index(index::Arguments),
+    /// The videos of an origin.
+    Ls(ls::Arguments),
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    match arguments.command {
+        Command::Origin(arguments) => origin::run(&arguments).await,
+        Command::Proxy(arguments) => proxy::run(arguments).await,
+        Command::Index(arguments) => index::run(&arguments),
+        Command::Ls(arguments) => ls::run(&arguments).await,
+    }
+}
+
+/// How videos are divided, as flags say it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Dividing {
+    /// What must arrive: `intra` (key frames), `intra+audio`, `intra+referenced` (all but disposable frames), or as much as a
+    /// rate holds, such as `500 kbit/s`, the most important frames first.
+    #[arg(long, value_name = "POLICY", default_value = "intra+audio")]
+    essential: String,
+    /// Length of chunks that is aimed at, such as `4 s`; each begins with a key frame.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "4 s")]
+    chunk: Duration,
+    /// Length of segments: essential data is sent one ahead [default: a 24th of the video, from 4 to 256 s].
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    segment: Option<Duration>,
+}
+
+impl Dividing {
+    fn division(&self) -> Result<Division, Failure> {
+        let at_least = Duration::from_millis(500);
+        for (name, length) in [("chunk", Some(self.chunk)), ("segment", self.segment)] {
+            if length.is_some_and(|length| length < at_least) {
+                return Err(Failure::usage(format!(
+                    "--{name} is less than 500 ms; {} is a good length",
+                    duration::format(CHUNK_LENGTH)
+                )));
+            }
+        }
+        Ok(Division {
+            policy: parse_policy(&self.essential).map_err(Failure::usage)?,
+            chunk: self.chunk,
+            segment: self.segment,
+        })
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|error| error.to_string())
+}
+
+/// Reads a number of bytes with its unit, as `10 GB`.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let at = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let factor = match unit.trim() {
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "TB" => 1e12,
+        "MiB" => 1_048_576.0,
+        "GiB" => 1_073_741_824.0,
+        _ => 0.0,
+    };
+    let number: f64 = number.parse().unwrap_or(0.0);
+    let bytes = number * factor;
+    if !(1e6..=1e18).contains(&bytes) {
+        return Err(format!(
+            "'{text}' is not a size from 1 MB on; write a number and MB, GB, TB, MiB or GiB"
+        ));
+    }
+    Ok(bytes as u64)
+}
+
+/// Ready when the program is told to end: Ctrl-C, or the signal that a service manager sends.
+async fn told_to_end() -> Result<(), Failure> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::other)?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result.map_err(Failure::other),
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+impl From<LibraryError> for Failure {
+    fn from(error: LibraryError) -> Self {
+        Self::file(error)
+    }
+}
+
+impl From<ProxyError> for Failure {
+    fn from(error: ProxyError) -> Self {
+        match &error {
+            ProxyError::Store(_) => Self::file(error),
+            ProxyError::Refused(_) => Self::refused(error),
+            ProxyError::Unreachable(_) => Self::unreachable(error),
+            _ => Self::other(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_a_unit() {
+        assert_eq!(parse_bytes("10 GB"), Ok(10_000_000_000));
+        assert_eq!(parse_bytes("1.5GiB"), Ok(1_610_612_736));
+        for text in ["", "10", "10 kB", "GB", "-1 GB", "1e9 GB", "99999999999 TB"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `anabranch video proxy`
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use anabranch::{AllowList, HostConfig, Ticket, base::Rate, keys};
+use anabranch_video::proxy::{Config, Proxy};
+
+use super::{parse_bytes, parse_duration, told_to_end};
+use crate::{
+    exit::{Failure, Outcome, print_line},
+    keygen::key_path,
+    recv,
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Players open http://ADDRESS/v/NAME.mp4 or http://ADDRESS/v/NAME/master.m3u8; http://ADDRESS/ lists the videos, \
+http://ADDRESS/stats.json tells what was sent, lost and left out.")]
+pub(crate) struct Arguments {
+    /// The ticket that `anabranch video origin` printed.
+    #[arg(long, value_name = "TICKET", env = "ANABRANCH_ORIGIN")]
+    origin: Ticket,
+    /// Folder of the cache; made if missing.
+    #[arg(long, value_name = "DIR")]
+    cache: PathBuf,
+    /// Most that the cache may take, such as `10 GB`.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "10 GB")]
+    cache_size: u64,
+    /// Where players connect.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
+    http: SocketAddr,
+    /// How long a player may have to wait before a chunk is served without the frames that have not come.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "2 s")]
+    start_delay: Duration,
+    /// How far ahead of the viewer the origin sends the frames that may be lost.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "8 s")]
+    lead: Duration,
+    /// How much of the beginning of every video is fetched beforehand, so that it starts at once; `0 s`: nothing.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "8 s")]
+    prefix: Duration,
+    /// What the pipe to the origin carries, such as `20 Mbit/s`: viewers for whom there is no room are told so
+    /// [default: nobody is refused].
+    #[arg(long, value_name = "RATE")]
+    capacity: Option<Rate>,
+    /// Addresses to call the origin from, IP:PORT with port 0 for any; may be repeated [default: all interfaces].
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Vec<SocketAddr>,
+    /// Key file [default: ~/.config/anabranch/key, made if missing].
+    #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
+    key: Option<PathBuf>,
+    /// Print only the address.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Origins on this machine are reached from loopback, all others from the interfaces.
+pub(super) fn host(
+    bind: &[SocketAddr],
+    key: Option<&PathBuf>,
+    origin: &Ticket,
+) -> Result<anabranch::Host, Failure> {
+    let mut bind = bind.to_vec();
+    let addresses = &origin.addresses;
+    if bind.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()) {
+        bind.push(SocketAddr::new(addresses[0].ip(), 0));
+    }
+    let key = keys::load_or_create(&key_path(key))?;
+    let config = HostConfig::new(key, AllowList::default());
+    Ok(recv::host(&bind, 0, config)?)
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    let host = host(&arguments.bind, arguments.key.as_ref(), &arguments.origin)?;
+    let config = Config {
+        cache_bytes: arguments.cache_size,
+        start_delay: arguments.start_delay,
+        lead: arguments.lead,
+        prefix: arguments.prefix,
+        capacity: arguments.capacity,
+        ..Config::new(arguments.cache)
+    };
+    let proxy = Proxy::open(config, arguments.http, &arguments.origin).await?;
+    let address = proxy.address();
+    if arguments.quiet {
+        print_line(&format!("http://{address}/"))?;
+    } else {
+        print_line(&format!("Players find the videos at http://{address}/"))?;
+    }
+    let stop = async {
+        // Where no signal can be heard, it runs until it is killed.
+        if told_to_end().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let served = proxy.run(&host, &arguments.origin, stop).await;
+    host.shutdown().await;
+    Ok(served?)
+}
