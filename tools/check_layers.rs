@@ -68,11 +68,9 @@ const ROOMS: &[Room] = &[
     host("net", &["session", "link", "overlay"]),
     host("node", &["net"]),
     host("lab", &["sim", "net", "twoflow"]),
-    host("cli", &["node", "lab", "hose"]),
-    host("lab", &["sim", "net"]),
     host("cli", &["node", "lab", "hose", "video"]),
     guest("transfer", &["node"]),
-    guest("video", &["node", "media"]),
+    guest("video", &["node", "media", "twoflow"]),
     guest("gateway", &["node"]),
     guest("python", &["node", "stats", "hose", "sim"]),
 ];
