@@ -129,9 +129,10 @@ fn use_it(index: &Index, input: &mut Input<'_>) {
         } else {
             Layout::Compact
         },
-        dependents: match input.byte() % 3 {
+        dependents: match input.byte() % 4 {
             0 => Dependents::LeaveOut,
             1 => Dependents::LeaveOutNear,
+            2 => Dependents::PassOn,
             _ => Dependents::Keep,
         },
     };

@@ -1,6 +1,6 @@
 //! Writes a film as players get it when some of its enhanced frames are missing: a progressive file and HLS.
 //!
-//! `cargo run -p anabranch-media --example merge -- FILE FOLDER [LOSS_PERCENT [SEED]]`
+//! `cargo run -p anabranch-media --example merge -- FILE FOLDER [LOSS_PERCENT [SEED [near|out|on|keep]]]`
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -13,6 +13,7 @@ use anabranch_base::Seed;
 use anabranch_media::{
     FrameType, Index, Part, Partition, Policy,
     chunk::chunks,
+    depend::Dependents,
     hls,
     write::{Counts, Layout, Options, Progressive, fragment, init_segment},
 };
@@ -21,10 +22,17 @@ use bytes::Bytes;
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [input, output, rest @ ..] = &arguments[..] else {
-        return Err("usage: merge FILE FOLDER [LOSS_PERCENT [SEED]]".into());
+        return Err("usage: merge FILE FOLDER [LOSS_PERCENT [SEED [near|out|on|keep]]]".into());
     };
     let loss: f64 = rest.first().map_or(Ok(0.0), |text| text.parse())?;
     let seed: u64 = rest.get(1).map_or(Ok(1), |text| text.parse())?;
+    let dependents = match rest.get(2).map_or("near", String::as_str) {
+        "near" => Dependents::LeaveOutNear,
+        "out" => Dependents::LeaveOut,
+        "on" => Dependents::PassOn,
+        "keep" => Dependents::Keep,
+        other => return Err(format!("'{other}' is none of near, out, on, keep").into()),
+    };
     let folder = Path::new(output);
     fs::create_dir_all(folder)?;
 
@@ -60,15 +68,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let chunks = chunks(&index, Duration::from_secs(4));
     let mut missing = Counts::default();
     let mut left_out = Counts::default();
+    let mut replaced = Counts::default();
     let options = Options {
         layout: Layout::Stable,
-        ..Options::default()
+        dependents,
     };
     let mut film = Progressive::new(&index, &tracks, &chunks).head().to_vec();
     for chunk in &chunks {
         let written = fragment(&index, &tracks, chunk, &get, options);
         missing += written.missing;
         left_out += written.left_out;
+        replaced += written.replaced;
         film.extend_from_slice(&written.bytes);
     }
     fs::write(folder.join("progressive.mp4"), film)?;
@@ -82,21 +92,29 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::write(folder.join(format!("{track}.m3u8")), list)?;
         fs::write(folder.join(init), init_segment(&index, &[track]))?;
         for chunk in &chunks {
-            let written = fragment(&index, &[track], chunk, &get, Options::default());
+            let layout = Layout::Compact;
+            let written = fragment(
+                &index,
+                &[track],
+                chunk,
+                &get,
+                Options { layout, dependents },
+            );
             fs::write(folder.join(uri(chunk.number)), written.bytes)?;
         }
     }
     for frame in FrameType::ALL {
         println!(
-            "{}: {} missing, {} left out of {}",
+            "{}: of {} {} missing, {} left out, {} of them replaced",
             frame.letter(),
-            missing.of(frame),
-            left_out.of(frame),
             index
                 .tracks
                 .iter()
                 .map(|track| track.count(frame))
                 .sum::<usize>(),
+            missing.of(frame),
+            left_out.of(frame),
+            replaced.of(frame),
         );
     }
     Ok(())

@@ -28,19 +28,23 @@ pub enum Role {
     Disposable,
 }
 
-/// Which frames are left out because of others that are missing.
+/// What becomes of frames that need others which are missing.
+///
+/// A referenced frame that is missing or left out is replaced by its stand-in ([`StandIns`](crate::StandIns)), so that the
+/// decoder meets no gap. Where it has none (H.265, AV1, H.264 with fields) all is left out to the next key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dependents {
-    /// Any that could depend on a missing frame: when a referenced one is missing, the film stands still until
-    /// the next key. Decoders never meet a reference that is not there.
+    /// Those that the table of this module names are left out. A lost frame between anchors costs its
+    /// neighbours; an anchor may refer to it, and then shows traces of its loss until the next key.
     #[default]
-    LeaveOut,
-    /// Those that the table of this module names: when a frame between anchors is missing, the next anchor is
-    /// shown again. An anchor may refer to that frame, and then shows traces of its loss until the next key.
-    /// ffmpeg goes on; Chromium's video element gives up where an H.264 stream names the missing frame
-    /// in a marking command, as x264's pyramids do.
     LeaveOutNear,
-    /// None: everything that arrived is passed on, and decoders conceal what they miss, if they can.
+    /// All that could depend on a missing frame are left out: whatever referenced frame is missing, the film
+    /// stands still until the next key. Nothing false is ever shown.
+    LeaveOut,
+    /// None is left out: the film goes on, with traces of the loss until the next key.
+    PassOn,
+    /// None is left out and none replaced: decoders get what arrived, gaps and all. ffmpeg conceals them;
+    /// Chromium's video element ends with a decoding error.
     Keep,
 }
 
@@ -89,10 +93,11 @@ pub fn roles(track: &Track) -> Vec<Role> {
         .collect()
 }
 
-/// How many frames depend on each frame of a track, itself not counted: 0 for those that nobody needs. Complexity
-/// O(samples).
+/// How many frames cannot be shown when one of a track is missing, itself not counted: 0 for those that nobody needs.
+/// Complexity O(samples).
 pub fn dependents(track: &Track) -> Vec<u32> {
     let roles = roles(track);
+    let has_stand_ins = !track.stand_ins.is_empty();
     let mut counts = vec![0; roles.len()];
     // Where the next key and the next key or anchor stand.
     let mut key = roles.len();
@@ -100,7 +105,9 @@ pub fn dependents(track: &Track) -> Vec<u32> {
     for (sample, &role) in roles.iter().enumerate().rev() {
         let end = match role {
             Role::Key | Role::Anchor => key,
-            Role::Between => anchor,
+            // Without a stand-in the decoder must get nothing until the next key.
+            Role::Between if has_stand_ins => anchor,
+            Role::Between => key,
             Role::Disposable => sample + 1,
         };
         counts[sample] = (end - sample - 1) as u32;
@@ -113,15 +120,30 @@ pub fn dependents(track: &Track) -> Vec<u32> {
     counts
 }
 
-/// Follows the samples of one track in decode order and says which can be shown with what arrived.
+/// What becomes of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is there.
+    Whole,
+    /// Its stand-in is there.
+    StandIn,
+    /// Nothing is there.
+    Out,
+}
+
+/// Follows the samples of one track in decode order and says what becomes of each, given what arrived.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     dependents: Dependents,
     roles: Roles,
-    is_broken: bool,
+    /// An anchor is missing: nothing can be shown until the next key.
+    is_frozen: bool,
     /// A frame between the anchors is missing.
     is_torn: bool,
-    /// The group before the last key ended broken.
+    /// A referenced frame is missing and has no stand-in: the decoder must get nothing until the next key.
+    is_broken: bool,
+    /// How the group before the last key ended.
+    was_torn: bool,
     was_broken: bool,
 }
 
@@ -130,40 +152,60 @@ impl Chain {
         Self {
             dependents,
             roles: Roles::default(),
-            is_broken: false,
+            is_frozen: false,
             is_torn: false,
+            is_broken: false,
+            was_torn: false,
             was_broken: false,
         }
     }
 
-    /// Whether the next sample is usable, given that it arrived or not.
-    pub(crate) fn next(&mut self, track: &Track, sample: usize, is_there: bool) -> bool {
+    /// What becomes of the next sample, given whether it arrived and has a stand-in that fits.
+    pub(crate) fn next(
+        &mut self,
+        track: &Track,
+        sample: usize,
+        is_there: bool,
+        has_stand_in: bool,
+    ) -> Fate {
         if !track.is_video() || self.dependents == Dependents::Keep {
-            return is_there;
+            return if is_there { Fate::Whole } else { Fate::Out };
         }
         let (role, is_leading) = self.roles.next(track, sample);
         if role == Role::Key {
-            self.was_broken = self.is_broken || self.is_torn;
-            self.is_broken = !is_there;
+            self.was_torn = self.is_frozen || self.is_torn;
+            self.was_broken = self.is_broken;
             self.is_torn = false;
-            return is_there;
+            self.is_frozen = !is_there;
+            self.is_broken = !is_there;
+            return if is_there { Fate::Whole } else { Fate::Out };
         }
-        let needs_lost =
-            self.is_broken || is_leading && self.was_broken || self.is_torn && role != Role::Anchor;
-        let is_usable = is_there && !needs_lost;
-        match role {
-            Role::Anchor if is_usable => self.is_torn = false,
-            Role::Anchor => self.is_broken = true,
-            Role::Between if !is_usable => {
-                self.is_torn = true;
-                // A leading picture's own loss ends with the leading pictures.
-                if self.dependents == Dependents::LeaveOut && !is_leading {
-                    self.is_broken = true;
-                }
+        let is_cut = self.is_broken || is_leading && self.was_broken;
+        let needs_lost = self.dependents != Dependents::PassOn
+            && (self.is_frozen
+                || is_leading && self.was_torn
+                || self.is_torn && role != Role::Anchor);
+        if is_there && !needs_lost && !is_cut {
+            if role == Role::Anchor {
+                self.is_torn = false;
             }
-            _ => {}
+            return Fate::Whole;
         }
-        is_usable
+        if role == Role::Disposable {
+            return Fate::Out;
+        }
+        let fate = if has_stand_in && !is_cut {
+            Fate::StandIn
+        } else {
+            Fate::Out
+        };
+        // The loss of a leading picture ends with the leading pictures.
+        let is_lasting = !is_leading;
+        self.is_torn = true;
+        self.is_frozen |= role == Role::Anchor
+            || is_lasting && (self.dependents == Dependents::LeaveOut || fate == Fate::Out);
+        self.is_broken |= is_lasting && fate == Fate::Out;
+        fate
     }
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::stand_ins::StandIns;
+
 /// What kind of frame a sample is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FrameType {
@@ -116,6 +118,8 @@ pub struct Track {
     pub entry: Bytes,
     /// In decode order; decode times never fall.
     pub samples: Vec<Sample>,
+    /// What can take the place of frames that are missing.
+    pub stand_ins: StandIns,
 }
 
 impl Track {
@@ -172,7 +176,8 @@ impl Track {
     }
 }
 
-/// What a file holds. Memory: 32 bytes a sample.
+/// What a file holds. Memory: 32 bytes a sample, and about 20 more for a referenced frame of
+/// H.264.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
     /// Pictures and sound; at least one track has pictures, and every track has samples.

@@ -13,6 +13,7 @@
 //! | `read` | MP4 boxes to samples, fragmented or not |
 //! | `codec` | frame types of H.264, H.265 and AV1; RFC 6381 names |
 //! | [`depend`] | which frames need which: importance, and what a lost frame takes with it |
+//! | [`StandIns`] | what takes the place of a frame that others need |
 //! | [`partition`] | [`Policy`], [`Partition`]: essential and enhanced |
 //! | [`segment`] | segments of equal time, their sizes and rates |
 //! | [`chunk`] | [`Chunk`]: runs of groups of pictures, the unit of fragments |
@@ -33,6 +34,7 @@ pub mod partition;
 mod read;
 pub mod segment;
 pub mod source;
+mod stand_ins;
 pub mod write;
 
 pub use chunk::Chunk;
@@ -40,4 +42,5 @@ pub use error::IndexError;
 pub use index::{FrameType, Index, Sample, Track, TrackKind};
 pub use partition::{Part, Partition, Policy};
 pub use source::ReadAt;
+pub use stand_ins::StandIns;
 pub use write::{Fragment, Frames};

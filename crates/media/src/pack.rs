@@ -12,9 +12,10 @@
 //!           pauses (RLE of the time between a sample's end and the next)
 //!           composition offsets (RLE)
 //!           types (pictures: a byte each; sound: none)
+//!           stand-ins (pictures: 0 or 1; if 1, of each referenced sample that is no key, as bytes)
 //! ```
 //! Numbers are LEB128; signed ones in zigzag; RLE is pairs of count and value; texts and bytes have a length before them.
-//! About 4 to 6 bytes a picture and 2 a frame of sound.
+//! About 6 bytes a picture, 14 more for one that has a stand-in, and 2 a frame of sound.
 
 use bytes::Bytes;
 
@@ -22,6 +23,7 @@ use crate::{
     error::IndexError,
     index::{FrameType, Index, Sample, Track, TrackKind},
     read::{self, SAMPLES_MAX, TRACKS_MAX},
+    stand_ins::{self, StandIns},
 };
 
 const MAGIC: [u8; 4] = *b"ANBI";
@@ -153,8 +155,21 @@ impl Writer {
                 let flags = u8::from(sample.is_sync) << 3 | u8::from(sample.is_referenced) << 4;
                 self.0.push(sample.frame as u8 | flags);
             }
+            self.0.push(u8::from(!track.stand_ins.is_empty()));
+            if !track.stand_ins.is_empty() {
+                for (at, sample) in samples.iter().enumerate() {
+                    if can_stand_in(sample) {
+                        self.bytes(track.stand_ins.get(at).unwrap_or_default());
+                    }
+                }
+            }
         }
     }
+}
+
+/// Whether a sample may have a stand-in.
+const fn can_stand_in(sample: &Sample) -> bool {
+    sample.is_referenced && !sample.is_sync
 }
 
 const fn zigzag(value: i64) -> u64 {
@@ -272,6 +287,7 @@ impl Reader<'_> {
             media_time,
             entry,
             samples: Vec::new(),
+            stand_ins: StandIns::default(),
         };
         self.samples(&mut track, samples_max)?;
         Some(track)
@@ -332,7 +348,28 @@ impl Reader<'_> {
                 sample.is_referenced = byte & 16 != 0;
             }
         }
+        if is_video {
+            track.stand_ins = self.stand_ins(&samples)?;
+        }
         track.samples = samples;
         Some(())
+    }
+
+    fn stand_ins(&mut self, samples: &[Sample]) -> Option<StandIns> {
+        let mut stand_ins = StandIns::default();
+        match self.byte()? {
+            0 => return Some(stand_ins),
+            1 => {}
+            _ => return None,
+        }
+        for sample in samples {
+            if can_stand_in(sample) {
+                let bytes = self.bytes(stand_ins::BYTES_MAX)?;
+                stand_ins.push(bytes);
+            } else {
+                stand_ins.push(&[]);
+            }
+        }
+        (!stand_ins.is_empty()).then_some(stand_ins)
     }
 }

@@ -112,7 +112,7 @@ fn importance_falls_along_a_group() {
 fn stored_form_is_the_same_index() {
     let index = bikes();
     let bytes = index.encode();
-    assert!(bytes.len() < 250 * 8 + 400, "{}", bytes.len());
+    assert!(bytes.len() < 250 * 16 + 400, "{}", bytes.len());
     assert_eq!(Index::decode(&bytes).expect("valid"), index);
     for cut in 0..bytes.len() {
         assert!(Index::decode(&bytes[..cut]).is_err(), "{cut}");

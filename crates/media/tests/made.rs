@@ -36,9 +36,9 @@ fn check_named(arguments: &str, name: &str) -> Option<Index> {
     let is_there = &|_, _| true;
     let path = folder.path().join("merged.mp4");
     for layout in [Layout::Compact, Layout::Stable] {
-        let (file, left_out) = merged(&index, &bytes, layout, Dependents::LeaveOut, is_there);
-        assert_eq!(left_out.total(), 0, "{arguments}");
-        std::fs::write(&path, file).expect("written");
+        let whole = merged(&index, &bytes, layout, Dependents::default(), is_there);
+        assert_eq!(whole.left_out.total(), 0, "{arguments}");
+        std::fs::write(&path, whole.file).expect("written");
         // Both layouts name the same bytes.
         if layout == Layout::Compact {
             assert_eq!(decode(&path), "", "{arguments}");

@@ -58,6 +58,17 @@ impl<'a> Bits<'a> {
         let rest = self.take(zeros)?;
         Some(((1u64 << zeros) - 1) as u32 + rest)
     }
+
+    /// se(v) (H.264 §9.1.1).
+    pub(crate) fn signed(&mut self) -> Option<i32> {
+        let code = i64::from(self.golomb()?);
+        let value = if code & 1 == 1 {
+            (code + 1) / 2
+        } else {
+            -(code / 2)
+        };
+        i32::try_from(value).ok()
+    }
 }
 
 #[cfg(test)]

@@ -4,60 +4,105 @@ use super::entry::Config;
 use crate::{
     codec::{Picture, h264, h265},
     error::IndexError,
-    index::{FrameType, Sample},
+    index::{FrameType, Sample, Track},
     source::Source,
+    stand_ins::StandIns,
 };
 
-/// Bytes read at the beginning of a NAL unit: its header and what a slice header begins with.
-const HEAD_BYTES: usize = 48;
+/// Bytes read at the beginning of a NAL unit: its header and a slice header, with tables of weights.
+const HEAD_BYTES: usize = 124;
 /// NAL units of one picture that are looked at.
 const UNITS_MAX: usize = 512;
 
-/// Fills in the types and references of a track's samples.
+/// Fills in the types and references of a track's samples, and their stand-ins.
 pub(super) fn classify(
     source: &mut Source<'_>,
-    config: &Config,
-    samples: &mut [Sample],
+    config: Config,
+    track: &mut Track,
 ) -> Result<(), IndexError> {
-    let h265 = match config {
-        Config::H265 { .. } => samples.len(),
-        _ => 0,
-    };
-    let mut layers: Vec<u8> = Vec::with_capacity(h265);
-    for sample in &mut *samples {
-        match config {
-            Config::Sound => {
+    let samples = &mut track.samples;
+    match config {
+        Config::Sound => {
+            for sample in samples {
                 sample.frame = FrameType::Audio;
                 sample.is_sync = true;
                 sample.is_referenced = false;
             }
-            Config::Av1 => {
+            return Ok(());
+        }
+        Config::Av1 => {
+            for sample in &mut *samples {
                 sample.frame = if sample.is_sync {
                     FrameType::Intra
                 } else {
                     FrameType::Predicted
                 };
             }
-            Config::H264 { length_bytes } => {
-                let picture = units(source, sample, *length_bytes, h264::slice)?;
-                apply(sample, picture);
+        }
+        Config::H264 {
+            length_bytes,
+            stand_ins,
+        } => h264(source, track, length_bytes, stand_ins.map(|writer| *writer))?,
+        Config::H265 { length_bytes } => h265(source, samples, length_bytes)?,
+    }
+    for sample in &mut track.samples {
+        sample.is_referenced |= sample.is_sync;
+    }
+    Ok(())
+}
+
+fn h264(
+    source: &mut Source<'_>,
+    track: &mut Track,
+    length_bytes: usize,
+    mut writer: Option<h264::StandIns>,
+) -> Result<(), IndexError> {
+    let mut stand_ins = StandIns::default();
+    for sample in &mut track.samples {
+        let mut reference = None;
+        let mut slice = |unit: &[u8]| {
+            let picture = h264::slice(unit)?;
+            if let Some(writer) = &writer
+                && picture.is_referenced
+                && reference.is_none()
+            {
+                reference = Some(writer.reference(unit));
             }
-            Config::H265 { length_bytes } => {
-                let picture = units(source, sample, *length_bytes, h265::slice)?;
-                layers.push(picture.map_or(0, |picture| picture.layer));
-                apply(sample, picture);
+            Some(picture)
+        };
+        let picture = units(source, sample, length_bytes, &mut slice)?;
+        apply(sample, picture);
+        let mut stand_in = None;
+        if let Some(writer) = &mut writer {
+            let shown = sample.decode_time as i64 + i64::from(sample.composition_offset);
+            match reference {
+                Some(Some(reference)) => stand_in = writer.next(&reference, shown),
+                Some(None) => writer.lose(),
+                None => {}
             }
         }
+        let stand_in = stand_in.filter(|_| !sample.is_sync && sample.is_referenced);
+        stand_ins.push(&stand_in.unwrap_or_default());
+    }
+    track.stand_ins = stand_ins.finish();
+    Ok(())
+}
+
+fn h265(
+    source: &mut Source<'_>,
+    samples: &mut [Sample],
+    length_bytes: usize,
+) -> Result<(), IndexError> {
+    let mut layers: Vec<u8> = Vec::with_capacity(samples.len());
+    for sample in &mut *samples {
+        let picture = units(source, sample, length_bytes, &mut h265::slice)?;
+        layers.push(picture.map_or(0, |picture| picture.layer));
+        apply(sample, picture);
     }
     let layer_max = layers.iter().copied().max();
     for (sample, layer) in samples.iter_mut().zip(&layers) {
         // A higher layer may need what its own does not.
         sample.is_referenced |= Some(*layer) != layer_max;
-    }
-    if *config != Config::Sound {
-        for sample in samples {
-            sample.is_referenced |= sample.is_sync;
-        }
     }
     Ok(())
 }
@@ -82,7 +127,7 @@ fn units(
     source: &mut Source<'_>,
     sample: &Sample,
     length_bytes: usize,
-    slice: fn(&[u8]) -> Option<Picture>,
+    slice: &mut dyn FnMut(&[u8]) -> Option<Picture>,
 ) -> Result<Option<Picture>, IndexError> {
     let mut found: Option<Picture> = None;
     let mut at = sample.offset;

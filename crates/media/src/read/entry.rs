@@ -2,7 +2,7 @@
 
 use super::boxes::{Header, find};
 use crate::{
-    codec::{av1, h265, sound},
+    codec::{av1, h264, h265, sound},
     error::{IndexError, corrupt, name},
     index::TrackKind,
     source::Source,
@@ -12,11 +12,13 @@ use crate::{
 pub(crate) const ENTRY_BYTES_MAX: u64 = 256 << 10;
 
 /// What classification of a track's samples needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum Config {
     /// Bytes of the length before each NAL unit.
     H264 {
         length_bytes: usize,
+        /// Where stand-ins can be made.
+        stand_ins: Option<Box<h264::StandIns>>,
     },
     /// The same.
     H265 {
@@ -63,7 +65,13 @@ pub(super) fn read(
     header.need(fixed)?;
     let mut bytes = vec![0; (header.end - header.start) as usize];
     source.fill(header.start, &mut bytes, "codec settings")?;
-    let body = (header.body - header.start) as usize;
+    if header.body - header.start != 8 {
+        return Err(corrupt(header.kind, "its size takes 64 bits"));
+    }
+    // A size of 0 reaches to the end of the box around.
+    let size = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&size.to_be_bytes());
+    let body = 8;
     // Data reference 1: the file that we write.
     bytes[body + 6..body + 8].copy_from_slice(&[0, 1]);
     let word = |at: usize| u16::from_be_bytes([bytes[body + at], bytes[body + at + 1]]);
@@ -89,9 +97,26 @@ pub(super) fn read(
         header,
         boxes: &boxes,
     };
-    let Some((codec, config, kind)) = entry.codec(track, kind)? else {
+    let Some((codec, mut config, kind)) = entry.codec(track, kind)? else {
         return Ok(None);
     };
+    // Settings inside the stream ('avc3') could replace those here.
+    if let Config::H264 { stand_ins, .. } = &mut config
+        && header.kind == *b"avc1"
+        && let Some(avcc) = find(&boxes, b"avcC")
+    {
+        let place = |at: u64| (at - header.start) as usize;
+        let (start, end) = (place(avcc.start), place(avcc.end));
+        if let Some((writer, settings)) = h264::StandIns::new(&bytes[place(avcc.body)..end]) {
+            let mut new = (settings.len() as u32 + 8).to_be_bytes().to_vec();
+            new.extend_from_slice(b"avcC");
+            new.extend_from_slice(&settings);
+            bytes.splice(start..end, new);
+            let size = bytes.len() as u32;
+            bytes[..4].copy_from_slice(&size.to_be_bytes());
+            *stand_ins = Some(Box::new(writer));
+        }
+    }
     Ok(Some(Entry {
         count,
         bytes,
@@ -132,7 +157,14 @@ impl Settings<'_> {
                 let length_bytes = length_bytes(avcc[4])?;
                 let [profile, compatible, level] = [avcc[1], avcc[2], avcc[3]];
                 let codec = format!("{}.{profile:02x}{compatible:02x}{level:02x}", name(four));
-                (codec, Config::H264 { length_bytes })
+                let stand_ins = None;
+                (
+                    codec,
+                    Config::H264 {
+                        length_bytes,
+                        stand_ins,
+                    },
+                )
             }
             b"hvc1" | b"hev1" if is_video => {
                 let hvcc = self.body(b"hvcC", 23)?;

@@ -50,7 +50,7 @@ impl Index {
                 continue;
             }
             movie::lift_offsets(&mut draft.track)?;
-            classify::classify(&mut source, &draft.config, &mut draft.track.samples)?;
+            classify::classify(&mut source, draft.config, &mut draft.track)?;
             kept.push(draft.track);
         }
         let index = Self::of(kept, len);

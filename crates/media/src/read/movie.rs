@@ -10,6 +10,7 @@ use crate::{
     error::{IndexError, corrupt},
     index::{Track, TrackKind},
     source::Source,
+    stand_ins::StandIns,
 };
 
 /// What a track's fragments leave unsaid ('trex').
@@ -150,6 +151,7 @@ fn track(source: &mut Source<'_>, trak: &Header, held: usize) -> Result<Option<D
             media_time,
             entry: entry.bytes.into(),
             samples,
+            stand_ins: StandIns::default(),
         },
         config: entry.config,
         delay,

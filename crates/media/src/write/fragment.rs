@@ -1,19 +1,22 @@
 //! Fragments: 'moof' and 'mdat' of one chunk, with the frames that are there.
 //!
 //! The time of a frame that is left out goes to the one before it in decode order, so that the film's time
-//! holds. In the [`Layout::Stable`] form a fragment has the same size whatever is missing, and every sample
-//! keeps its place: there are zeros where the others were, which no table names, and the room that the
-//! tables do not need is a 'free' box. So byte ranges and lengths of a whole file are known before any of it
-//! arrived.
+//! holds; a referenced one is replaced by its stand-in, where it has one. In the [`Layout::Stable`] form a fragment has the
+//! same size whatever is missing, and every sample keeps its place: where others were there is filler, which decoders
+//! skip, and the room that the tables do not need is a 'free' box. So byte ranges and lengths of a whole file are
+//! known before any of it arrived.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::boxes::Writer;
+use super::{
+    boxes::Writer,
+    filler::{self, Filler},
+};
 use crate::{
     chunk::Chunk,
-    depend::{Chain, Dependents, chain_start},
+    depend::{Chain, Dependents, Fate, chain_start},
     index::{FrameType, Index, Sample, Track},
 };
 
@@ -79,10 +82,12 @@ impl std::ops::AddAssign for Counts {
 }
 
 /// Bytes that follow each other in a fragment, behind its head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
     /// A sample: track and sample by place, and its size.
     Sample(usize, usize, u32),
+    /// These bytes: the stand-in of a sample, or filler.
+    Data(Bytes),
     /// So many zeros.
     Zeros(u64),
 }
@@ -100,6 +105,8 @@ pub struct Plan {
     pub missing: Counts,
     /// Samples that are not in the fragment: the missing ones, and those left out because of them.
     pub left_out: Counts,
+    /// Those of them that a stand-in has replaced.
+    pub replaced: Counts,
 }
 
 /// A fragment.
@@ -111,6 +118,8 @@ pub struct Fragment {
     pub missing: Counts,
     /// Samples that are not in it: the missing ones, and those left out because of them.
     pub left_out: Counts,
+    /// Those of them that a stand-in has replaced.
+    pub replaced: Counts,
 }
 
 /// The fragment of some tracks (by place) in one chunk, with what is there of it. The same frames give the same bytes.
@@ -140,6 +149,10 @@ pub fn fragment(
                 }
                 None => u64::from(size),
             },
+            Piece::Data(data) => {
+                bytes.extend_from_slice(&data);
+                0
+            }
             Piece::Zeros(count) => count,
         };
         bytes.resize(bytes.len() + zeros as usize, 0);
@@ -148,6 +161,7 @@ pub fn fragment(
         bytes: bytes.into(),
         missing: plan.missing,
         left_out: plan.left_out,
+        replaced: plan.replaced,
     }
 }
 
@@ -184,6 +198,7 @@ pub fn plan(
 ) -> Plan {
     let mut missing = Counts::default();
     let mut left_out = Counts::default();
+    let mut replaced = Counts::default();
     let mut runs = Vec::with_capacity(tracks.len());
     for &place in tracks {
         let track = &index.tracks[place];
@@ -192,7 +207,14 @@ pub fn plan(
         let mut chain = Chain::new(options.dependents);
         for sample in chain_start(track, range.start)..range.end {
             let there = is_there(place, sample);
-            let is_usable = chain.next(track, sample, there);
+            let size = u64::from(track.samples[sample].size);
+            // The layouts show the same pictures: a stand-in must leave room for filler.
+            let stand_in = track.stand_ins.get(sample);
+            let fits = stand_in.is_some_and(|bytes| {
+                let length = bytes.len() as u64;
+                length == size || length + filler::BYTES_MIN <= size
+            });
+            let fate = chain.next(track, sample, there, fits);
             if sample < range.start {
                 continue;
             }
@@ -200,25 +222,75 @@ pub fn plan(
             if !there {
                 missing.add(frame);
             }
-            if is_usable {
-                kept.push(sample);
-            } else {
+            if fate != Fate::Whole {
                 left_out.add(frame);
             }
+            let stand_in = match fate {
+                Fate::Whole => None,
+                Fate::StandIn => stand_in.map(Bytes::copy_from_slice),
+                Fate::Out => continue,
+            };
+            if stand_in.is_some() {
+                replaced.add(frame);
+            }
+            kept.push(Kept {
+                sample,
+                size: stand_in.as_ref().map_or(size, |bytes| bytes.len() as u64) as u32,
+                stand_in,
+                filler: None,
+                is_last: false,
+            });
+        }
+        if options.layout == Layout::Stable {
+            fill(track, &mut kept);
         }
         runs.push(Run { place, range, kept });
     }
-    let mut plan = write(index, chunk, &runs, options.layout);
+    let mut plan = write(index, chunk, runs, options.layout);
     plan.missing = missing;
     plan.left_out = left_out;
+    plan.replaced = replaced;
     plan
+}
+
+/// What a fragment has of a sample.
+struct Kept {
+    sample: usize,
+    size: u32,
+    /// What is there instead of it.
+    stand_in: Option<Bytes>,
+    /// What follows it, which `size` counts.
+    filler: Option<Bytes>,
+    /// Nothing that is described in the same table follows it.
+    is_last: bool,
+}
+
+/// Fills the gaps between samples, so that all are described by one table: readers exist that lose their place among
+/// several after a seek (Chromium 156).
+fn fill(track: &Track, kept: &mut [Kept]) {
+    let codec = Filler::of(track);
+    for at in 1..kept.len() {
+        let room = data(track, kept[at - 1].sample..kept[at].sample);
+        let before = &mut kept[at - 1];
+        let gap = room - u64::from(before.size);
+        if gap == 0 {
+            continue;
+        }
+        match codec.and_then(|codec| codec.bytes(gap)) {
+            Some(bytes) => {
+                before.size += gap as u32;
+                before.filler = Some(bytes.into());
+            }
+            None => before.is_last = true,
+        }
+    }
 }
 
 /// The samples of one track in a fragment.
 struct Run {
     place: usize,
     range: Range<usize>,
-    kept: Vec<usize>,
+    kept: Vec<Kept>,
 }
 
 const MOOF_BYTES: u64 = 8 + 16;
@@ -262,7 +334,7 @@ fn data(track: &Track, range: Range<usize>) -> u64 {
     samples.map(|sample| u64::from(sample.size)).sum()
 }
 
-fn write(index: &Index, chunk: &Chunk, runs: &[Run], layout: Layout) -> Plan {
+fn write(index: &Index, chunk: &Chunk, runs: Vec<Run>, layout: Layout) -> Plan {
     let is_stable = layout == Layout::Stable;
     let tracks: Vec<usize> = runs.iter().map(|run| run.place).collect();
     let complete = fragment_bytes(index, &tracks, chunk, layout);
@@ -271,11 +343,7 @@ fn write(index: &Index, chunk: &Chunk, runs: &[Run], layout: Layout) -> Plan {
         .map(|run| data(&index.tracks[run.place], run.range.clone()))
         .sum();
     let mut pieces = Vec::new();
-    // Gaps that are data in the stable layout: 'trun's begin behind them.
-    let groups: Vec<Vec<Range<usize>>> = runs
-        .iter()
-        .map(|run| groups(&run.kept, is_stable))
-        .collect();
+    let groups: Vec<Vec<Range<usize>>> = runs.iter().map(|run| groups(&run.kept)).collect();
     let moof_bytes = MOOF_BYTES
         + runs
             .iter()
@@ -302,14 +370,13 @@ fn write(index: &Index, chunk: &Chunk, runs: &[Run], layout: Layout) -> Plan {
             let mut at = run.range.start;
             traf(w, track, run, groups, &mut |kept| {
                 if is_stable {
-                    offset += data(track, at..kept[0]);
-                    at = kept[kept.len() - 1] + 1;
+                    offset += data(track, at..kept[0].sample);
+                    at = kept[0].sample;
                 }
                 let place = offset;
-                let sizes = kept
-                    .iter()
-                    .map(|&sample| u64::from(track.samples[sample].size));
-                offset += sizes.sum::<u64>();
+                if !is_stable {
+                    offset += kept.iter().map(|kept| u64::from(kept.size)).sum::<u64>();
+                }
                 place as u32
             });
             if is_stable {
@@ -324,23 +391,29 @@ fn write(index: &Index, chunk: &Chunk, runs: &[Run], layout: Layout) -> Plan {
     }
     for run in runs {
         let track = &index.tracks[run.place];
-        let mut kept = run.kept.iter().copied().peekable();
-        for sample in run.range.clone() {
-            let size = track.samples[sample].size;
-            if kept.next_if_eq(&sample).is_some() {
-                pieces.push(Piece::Sample(run.place, sample, size));
-            } else if is_stable {
-                match pieces.last_mut() {
-                    Some(Piece::Zeros(count)) => *count += u64::from(size),
-                    _ => pieces.push(Piece::Zeros(u64::from(size))),
-                }
+        let mut at = run.range.start;
+        let mut written = 0;
+        for kept in run.kept {
+            if is_stable {
+                push_zeros(&mut pieces, data(track, at..kept.sample) - written);
             }
+            at = kept.sample;
+            written = u64::from(kept.size);
+            pieces.push(match kept.stand_in {
+                Some(bytes) => Piece::Data(bytes),
+                None => Piece::Sample(run.place, at, track.samples[at].size),
+            });
+            pieces.extend(kept.filler.map(Piece::Data));
+        }
+        if is_stable {
+            push_zeros(&mut pieces, data(track, at..run.range.end) - written);
         }
     }
     let body: u64 = pieces
         .iter()
         .map(|piece| match piece {
             Piece::Sample(_, _, size) => u64::from(*size),
+            Piece::Data(bytes) => bytes.len() as u64,
             Piece::Zeros(count) => *count,
         })
         .sum();
@@ -354,15 +427,24 @@ fn write(index: &Index, chunk: &Chunk, runs: &[Run], layout: Layout) -> Plan {
         bytes,
         missing: Counts::default(),
         left_out: Counts::default(),
+        replaced: Counts::default(),
     }
 }
 
-/// Ranges of `kept` that one 'trun' describes: all, or those without a gap.
-fn groups(kept: &[usize], is_split: bool) -> Vec<Range<usize>> {
+fn push_zeros(pieces: &mut Vec<Piece>, count: u64) {
+    match pieces.last_mut() {
+        _ if count == 0 => {}
+        Some(Piece::Zeros(zeros)) => *zeros += count,
+        _ => pieces.push(Piece::Zeros(count)),
+    }
+}
+
+/// Ranges of `kept` that one 'trun' describes.
+fn groups(kept: &[Kept]) -> Vec<Range<usize>> {
     let mut groups: Vec<Range<usize>> = Vec::new();
-    for (at, &sample) in kept.iter().enumerate() {
+    for at in 0..kept.len() {
         match groups.last_mut() {
-            Some(group) if !is_split || kept[group.end - 1] + 1 == sample => group.end = at + 1,
+            Some(group) if !kept[at - 1].is_last => group.end = at + 1,
             _ => groups.push(at..at + 1),
         }
     }
@@ -375,10 +457,10 @@ fn traf(
     track: &Track,
     run: &Run,
     groups: &[Range<usize>],
-    place: &mut dyn FnMut(&[usize]) -> u32,
+    place: &mut dyn FnMut(&[Kept]) -> u32,
 ) {
     let shape = Shape::of(track);
-    let first = run.kept.first().copied().unwrap_or(run.range.start);
+    let first = run.kept.first().map_or(run.range.start, |kept| kept.sample);
     let first_time = track.decode_end(first);
     w.boxed(b"traf", |w| {
         // Offsets count from 'moof'; default flags.
@@ -393,12 +475,16 @@ fn traf(
                 w.u32(kept.len() as u32);
                 w.u32(place(kept));
                 for at in group.clone() {
-                    let sample = &track.samples[run.kept[at]];
+                    let kept = &run.kept[at];
+                    let sample = &track.samples[kept.sample];
                     // Until the next that is there, or to the end of the chunk.
-                    let next = run.kept.get(at + 1).copied().unwrap_or(run.range.end);
+                    let next = run
+                        .kept
+                        .get(at + 1)
+                        .map_or(run.range.end, |kept| kept.sample);
                     let duration = track.decode_end(next) - sample.decode_time;
                     w.u32(u32::try_from(duration).unwrap_or(u32::MAX));
-                    w.u32(sample.size);
+                    w.u32(kept.size);
                     if track.is_video() {
                         w.u32(flags(sample));
                         w.u32(sample.composition_offset as u32);

@@ -1,6 +1,7 @@
 //! What players get: fragmented MP4 (ISO/IEC 14496-12, CMAF), with frames left out that did not arrive.
 
 mod boxes;
+mod filler;
 mod fragment;
 mod init;
 mod progressive;

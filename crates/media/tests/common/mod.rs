@@ -115,6 +115,13 @@ pub(crate) fn probe(path: &Path) -> Probe {
     probe
 }
 
+/// A film as it was written.
+pub(crate) struct Merged {
+    pub(crate) file: Vec<u8>,
+    pub(crate) left_out: Counts,
+    pub(crate) replaced: Counts,
+}
+
 /// A whole progressive file of the samples that are there, and what was left out.
 pub(crate) fn merged(
     index: &Index,
@@ -122,7 +129,7 @@ pub(crate) fn merged(
     layout: Layout,
     dependents: Dependents,
     is_there: &dyn Fn(usize, usize) -> bool,
-) -> (Vec<u8>, Counts) {
+) -> Merged {
     let tracks: Vec<usize> = (0..index.tracks.len()).collect();
     let chunks = chunks(index, Duration::from_secs(2));
     let places = Progressive::new(index, &tracks, &chunks);
@@ -136,6 +143,7 @@ pub(crate) fn merged(
         is_there(track, sample).then(|| Bytes::copy_from_slice(&data[range]))
     };
     let mut left_out = Counts::default();
+    let mut replaced = Counts::default();
     for (number, chunk) in chunks.iter().enumerate() {
         let fragment = fragment(index, &tracks, chunk, &get, Options { layout, dependents });
         if layout == Layout::Stable {
@@ -147,10 +155,15 @@ pub(crate) fn merged(
             assert_eq!(bytes, fragment.bytes.len() as u64);
         }
         left_out += fragment.left_out;
+        replaced += fragment.replaced;
         file.extend_from_slice(&fragment.bytes);
     }
     if layout == Layout::Stable {
         assert_eq!(file.len() as u64, places.bytes());
     }
-    (file, left_out)
+    Merged {
+        file,
+        left_out,
+        replaced,
+    }
 }

@@ -1,6 +1,6 @@
 //! H.264: type and reference flag of a slice (ITU-T H.264 §7.3.1, §7.3.3).
 
-use super::{Picture, bits::Bits};
+use crate::codec::{Picture, bits::Bits};
 use crate::index::FrameType;
 
 /// What a NAL unit says about its picture, if it is a slice; it may be cut off after some bytes.

@@ -1,0 +1,9 @@
+//! H.264: what slices say, and stand-ins for frames that are missing.
+
+mod parameters;
+mod reference;
+mod slice;
+mod stand_in;
+
+pub(crate) use slice::slice;
+pub(crate) use stand_in::Writer as StandIns;
