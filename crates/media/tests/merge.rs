@@ -7,9 +7,11 @@
 
 mod common;
 
+use std::{collections::BTreeMap, path::Path, process::Command};
+
 use anabranch_media::{
     Sample,
-    depend::Dependents,
+    depend::{self, Dependents, Role},
     write::{Counts, Layout},
 };
 use common::{BIKES, bikes, decode, has_ffmpeg, merged, probe};
@@ -83,6 +85,82 @@ fn decoders_go_on_when_enhanced_frames_are_missing() {
             let what = format!("{seed} {layout:?} {dependents:?}");
             assert_eq!(decode(&path), "", "{what}");
             assert_eq!(probe(&path).pictures.len(), kept, "{what}");
+        }
+    }
+}
+
+/// Of each picture, when it is shown (in 1/12,800 s) and a hash of what it shows.
+fn hashes(path: &Path) -> BTreeMap<i64, String> {
+    let result = Command::new("ffmpeg")
+        .args(["-v", "error", "-nostdin", "-threads", "1", "-i"])
+        .arg(path)
+        .args([
+            "-fps_mode",
+            "passthrough",
+            "-enc_time_base",
+            "1:12800",
+            "-f",
+            "framemd5",
+            "-",
+        ])
+        .output()
+        .expect("ffmpeg runs");
+    let text = String::from_utf8_lossy(&result.stdout).into_owned();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+            (fields[2].parse().expect("a time"), fields[5].to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn a_stand_in_repeats_the_picture_before() {
+    if !has_ffmpeg() {
+        return;
+    }
+    let index = bikes();
+    let track = &index.tracks[0];
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("film.mp4");
+    std::fs::write(&path, BIKES).expect("written");
+    let whole = hashes(&path);
+    assert_eq!(whole.len(), 250);
+    let roles = depend::roles(track);
+    for role in [Role::Anchor, Role::Between] {
+        // One in the middle of a group, of each role.
+        let lost = (60..250)
+            .find(|&at| roles[at] == role)
+            .expect("there are some");
+        let shown = track.presentation_time(&track.samples[lost]);
+        let film = merged(
+            &index,
+            BIKES,
+            Layout::Stable,
+            Dependents::PassOn,
+            &|_, at| at != lost,
+        );
+        assert_eq!((film.left_out.total(), film.replaced.total()), (1, 1));
+        std::fs::write(&path, &film.file).expect("written");
+        let lossy = hashes(&path);
+        assert_eq!(lossy.len(), 250);
+        // What was decoded before it and shown before it, the last.
+        let before = (0..lost)
+            .filter(|&at| track.samples[at].is_referenced)
+            .map(|at| track.presentation_time(&track.samples[at]))
+            .filter(|&at| at < shown)
+            .max()
+            .expect("the film has begun");
+        assert_eq!(lossy[&shown], whole[&before], "{role:?}");
+        assert_ne!(lossy[&shown], whole[&shown], "{role:?}");
+        // Nothing before its group is touched, nor after it.
+        let next = (lost..250).find(|&at| roles[at] == Role::Key);
+        let key = track.presentation_time(&track.samples[next.expect("a later group")]);
+        for (time, hash) in &whole {
+            if *time < before || *time >= key {
+                assert_eq!(lossy[time], *hash, "{role:?} at {time}");
+            }
         }
     }
 }
