@@ -85,3 +85,26 @@ fn sparse_sequences() {
     ];
     container(&input(&f, 0));
 }
+
+/// A stand-in whose frame could not be filled up divided a table where no sample was missing, and the tables
+/// outgrew the room that a fragment's size leaves for them.
+#[test]
+fn media_tables_outgrow_their_room() {
+    anabranch_fuzz::media(&[
+        93, 241, 122, 217, 50, 192, 249, 28, 198, 252, 108, 221, 228, 252, 58, 56, 8, 11, 217, 2,
+        14, 156, 76, 97,
+    ]);
+}
+
+/// A stored index in which two runs of the same value followed each other was read, and written again as one.
+#[test]
+fn media_runs_of_the_same_value() {
+    anabranch_fuzz::media(&[
+        45, 195, 113, 62, 83, 176, 40, 97, 65, 182, 106, 29, 213, 119, 159, 204, 15, 89, 253, 75,
+        162, 95, 230, 34, 87, 100, 166, 170, 152, 198, 83, 131, 120, 98, 74, 161, 250, 200, 15, 76,
+        207, 186, 187, 247, 240, 6, 219, 140, 0, 211, 133, 218, 8, 75, 180, 47, 229, 251, 217, 137,
+        5, 204, 19, 142, 99, 92, 61, 141, 227, 71, 220, 128, 18, 29, 28, 226, 208, 226, 252, 13,
+        83, 127, 104, 210, 44, 216, 16, 163, 195, 220, 216, 44, 54, 11, 18, 245, 22, 137, 110, 75,
+        117, 6, 35, 139, 178, 33, 130, 241, 242, 28, 59, 139, 28, 138, 29, 241, 23, 31, 87, 154,
+    ]);
+}

@@ -225,12 +225,15 @@ impl Reader<'_> {
     /// Runs over exactly `count` samples; `put` gets each place and value.
     fn runs(&mut self, count: usize, mut put: impl FnMut(usize, u64) -> Option<()>) -> Option<()> {
         let mut at = 0;
+        let mut before = None;
         while at < count {
             let run = usize::try_from(self.number()?).ok()?;
             let value = self.number()?;
-            if run == 0 || run > count - at {
+            // Runs of the same value would be one.
+            if run == 0 || run > count - at || before == Some(value) {
                 return None;
             }
+            before = Some(value);
             for place in at..at + run {
                 put(place, value)?;
             }

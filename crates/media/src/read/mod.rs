@@ -34,7 +34,8 @@ impl Index {
     /// [`IndexError`] says what is wrong with the file and what to do about it.
     ///
     /// # Complexity
-    /// O(samples) time, one or a few reads of 64 bytes each picture; 32 bytes of memory each sample.
+    /// O(samples) time, one or a few reads of 128 bytes each picture; 32 bytes of memory each sample and 20 more
+    /// each stand-in.
     pub fn read(file: &mut impl ReadAt, len: u64) -> Result<Self, IndexError> {
         let mut source = Source::new(file, len);
         let (moov, moofs) = top(&mut source)?;

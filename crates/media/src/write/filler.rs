@@ -3,9 +3,14 @@
 use crate::index::Track;
 
 /// Fewest bytes of filler in any codec.
-pub(super) const BYTES_MIN: u64 = 7;
+const BYTES_MIN: u64 = 7;
 /// Most bytes behind one sample: decoders in hardware have buffers of limited size.
-pub(super) const BYTES_MAX: u64 = 256 << 10;
+const BYTES_MAX: u64 = 1 << 20;
+
+/// Whether so many bytes can be filler.
+pub(super) const fn fits(count: u64) -> bool {
+    count >= BYTES_MIN && count <= BYTES_MAX
+}
 
 /// How a codec says that bytes mean nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +47,7 @@ impl Filler {
 
     /// So many bytes, if they can be.
     pub(super) fn bytes(self, count: u64) -> Option<Vec<u8>> {
-        if !(BYTES_MIN..=BYTES_MAX).contains(&count) {
+        if !fits(count) {
             return None;
         }
         let length = (count as u32 - 4).to_be_bytes();

@@ -204,15 +204,17 @@ pub fn plan(
         let track = &index.tracks[place];
         let range = chunk.samples[place].clone();
         let mut kept = Vec::with_capacity(range.len());
+        let codec = Filler::of(track);
         let mut chain = Chain::new(options.dependents);
         for sample in chain_start(track, range.start)..range.end {
             let there = is_there(place, sample);
             let size = u64::from(track.samples[sample].size);
-            // The layouts show the same pictures: a stand-in must leave room for filler.
+            // The layouts show the same pictures: what a stand-in leaves must be filled. So tables are divided only
+            // where a sample is missing.
             let stand_in = track.stand_ins.get(sample);
             let fits = stand_in.is_some_and(|bytes| {
                 let length = bytes.len() as u64;
-                length == size || length + filler::BYTES_MIN <= size
+                length == size || codec.is_some() && size >= length && filler::fits(size - length)
             });
             let fate = chain.next(track, sample, there, fits);
             if sample < range.start {
