@@ -55,15 +55,14 @@ pub fn chunks(index: &Index, length: Duration) -> Vec<Chunk> {
     }
     let mut begins: Vec<Duration> = starts.iter().map(|&at| shown(at)).collect();
     begins[0] = Duration::ZERO;
-    let end = index
-        .tracks
-        .iter()
-        .filter_map(|track| {
-            let last = track.samples.last()?;
-            Some(track.decode_start(last) + time(u64::from(last.duration), track.timescale))
+    // What is shown last need not be decoded last.
+    let ends = index.tracks.iter().flat_map(|track| {
+        track.samples.iter().map(|sample| {
+            let shown = track.presentation_time(sample).max(0) as u64;
+            time(shown + u64::from(sample.duration), track.timescale)
         })
-        .max()
-        .unwrap_or_default();
+    });
+    let end = ends.max().unwrap_or_default();
     let mut next = vec![0; index.tracks.len()];
     let mut chunks = Vec::with_capacity(starts.len());
     for (number, &start) in starts.iter().enumerate() {

@@ -5,7 +5,11 @@ mod common;
 
 use std::io;
 
-use anabranch_media::{Index, IndexError};
+use anabranch_media::{
+    Index, IndexError,
+    depend::Dependents,
+    write::{Layout, init_segment},
+};
 use common::BIKES;
 use proptest::prelude::*;
 
@@ -196,4 +200,47 @@ proptest! {
             prop_assert_eq!(index.encode(), bytes);
         }
     }
+}
+
+/// A film behind five gigabytes of something else.
+#[test]
+fn places_beyond_four_gigabytes() {
+    const HOLE: u64 = 5 << 30;
+    let index = common::bikes();
+    let film = common::merged(
+        &index,
+        BIKES,
+        Layout::Compact,
+        Dependents::default(),
+        &|_, _| true,
+    );
+    let head = init_segment(&index, &[0]).len() as u64;
+    // A 'free' box whose size takes 64 bits.
+    let mut free = [&1u32.to_be_bytes()[..], b"free"].concat();
+    free.extend_from_slice(&(HOLE).to_be_bytes());
+    let mut read = 0;
+    let mut file = |offset: u64, into: &mut [u8]| {
+        read += into.len();
+        for (at, byte) in (offset..).zip(into) {
+            *byte = match at {
+                at if at < head => film.file[at as usize],
+                at if at < head + HOLE => free.get((at - head) as usize).copied().unwrap_or(0),
+                at => film.file[(at - HOLE) as usize],
+            };
+        }
+        Ok(())
+    };
+    let len = film.file.len() as u64 + HOLE;
+    let again = Index::read(&mut file, len).expect("a film");
+    assert_eq!(again.tracks[0].samples.len(), 250);
+    for (new, old) in again.tracks[0].samples.iter().zip(&index.tracks[0].samples) {
+        assert!(new.offset > HOLE);
+        let place = (new.offset - HOLE) as usize;
+        assert_eq!(
+            film.file[place..place + new.size as usize],
+            BIKES[old.offset as usize..old.end() as usize]
+        );
+    }
+    assert!(read < BIKES.len() / 2, "{read}");
+    assert_eq!(Index::decode(&again.encode()).expect("valid"), again);
 }
