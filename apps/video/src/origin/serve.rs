@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anabranch::{Session, Stream, StreamFailure, StreamSpec};
+use anabranch::{Session, Stream, StreamFailure, StreamSpec, base::Rate};
 use anabranch_media::Part;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
@@ -25,6 +25,8 @@ use crate::{
 
 /// A proxy that says nothing for this long after connecting is sent away.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
+/// What is asked for besides plays is sent no faster, so that it does not push what plays out of queues on the way.
+const FETCH_RATE_MAX: Rate = Rate::from_mbps(12);
 /// Requests of one session that are worked on at a time; others wait.
 const REQUESTS_MAX: usize = 8;
 /// Requests that wait, too; more end the session.
@@ -94,6 +96,7 @@ async fn converse(session: &Session, library: Arc<Library>, secret: &str) -> Res
     control.send(Reply::Welcome.encode()).await?;
     let fetch = session.open_stream(StreamSpec {
         priority: priority::FETCH,
+        cap: Some(FETCH_RATE_MAX),
         label: FETCH_LABEL.to_owned(),
         ..StreamSpec::default()
     })?;
@@ -232,6 +235,22 @@ impl Clerk {
                     Err(refusal) => self.refuse(id, refusal).await,
                 }
             }
+            Request::Repair {
+                id,
+                name,
+                version,
+                chunk,
+                frames,
+            } => {
+                let found = match self.open_version(name, &version).await {
+                    Ok(opened) => read_frames(opened, chunk, frames).await,
+                    Err(refusal) => Err(refusal),
+                };
+                match found {
+                    Ok(data) => self.send_pieces(id, &data).await,
+                    Err(refusal) => self.refuse(id, refusal).await,
+                }
+            }
             Request::Play {
                 id,
                 play,
@@ -306,6 +325,27 @@ pub(super) async fn read(opened: Arc<Opened>, chunk: u32, part: Part) -> Result<
         return Err(Refusal::new(RefusalKind::NotFound, words));
     }
     Ok(blocking(move || opened.read(chunk, part)).await?)
+}
+
+/// Single enhanced frames of a chunk, by their numbers, one after the other.
+async fn read_frames(opened: Arc<Opened>, chunk: u32, frames: Vec<u32>) -> Result<Bytes, Refusal> {
+    let all = read(opened.clone(), chunk, Part::Enhanced).await?;
+    let video = &opened.video;
+    let mut wanted = frames.into_iter().peekable();
+    let mut out = BytesMut::new();
+    let mut at = 0;
+    for (number, frame) in (0..).zip(video.frames(chunk, Part::Enhanced)) {
+        let end = at + video.size(frame) as usize;
+        if wanted.next_if_eq(&number).is_some() {
+            out.extend_from_slice(&all[at..end]);
+        }
+        at = end;
+    }
+    if wanted.next().is_some() {
+        let words = "the chunk has no such frame";
+        return Err(Refusal::new(RefusalKind::NotFound, words));
+    }
+    Ok(out.freeze())
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

@@ -27,6 +27,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const FILE: &str = "catalogue.json";
 /// A larger copy is not ours.
 const FILE_BYTES_MAX: u64 = 64 << 20;
+/// While somebody watches, it is looked this often whether prefixes can be fetched.
+const BUSY: Duration = Duration::from_millis(500);
 /// Prefixes may fill this share of the cache.
 const PREFIX_SHARE: u64 = 2;
 
@@ -197,6 +199,10 @@ async fn fetch_prefix(shared: &Arc<Shared>, name: &str) -> Result<(), Refusal> {
     {
         let holds = |part| shared.store.holds(title.key, part);
         if !holds(Part::Essential(chunk)) || !holds(Part::Enhanced(chunk)) {
+            // Viewers go first.
+            while shared.is_busy() {
+                tokio::time::sleep(BUSY).await;
+            }
             fetch_chunk(shared, &title, chunk).await?;
         }
     }

@@ -222,14 +222,57 @@ impl Assembly {
             return false;
         }
         frame.parts.push((adu.offset, bytes as u32));
+        let at = frame.at + offset;
+        self.make_room();
+        self.enhanced[at..at + bytes].copy_from_slice(&adu.data);
+        self.adus += 1;
+        true
+    }
+
+    /// Enhanced frames that are not whole, by number, with their bytes and how many others need each; the most needed
+    /// first.
+    pub(crate) fn missing(&self) -> Vec<(u32, u64)> {
+        let numbered = (0..).zip(&self.frames);
+        let missing = numbered.filter(|(_, frame)| !frame.is_whole());
+        let mut missing: Vec<_> = missing
+            .map(|(number, frame)| {
+                let partition = &self.video.partition;
+                let importance = partition.importance(frame.id.track, frame.id.sample);
+                (std::cmp::Reverse(importance), number, frame.size as u64)
+            })
+            .collect();
+        missing.sort_unstable();
+        let plain = missing.into_iter();
+        plain.map(|(_, number, size)| (number, size)).collect()
+    }
+
+    /// Takes whole frames, by number and one after the other; false when the bytes are not theirs.
+    pub(crate) fn put_frames(&mut self, numbers: &[u32], data: &[u8]) -> bool {
+        let sizes = numbers
+            .iter()
+            .map(|&n| self.frames.get(n as usize).map(|frame| frame.size));
+        let Some(sizes) = sizes.collect::<Option<Vec<_>>>() else {
+            return false;
+        };
+        if sizes.iter().sum::<usize>() != data.len() {
+            return false;
+        }
+        self.make_room();
+        let mut from = 0;
+        for (&number, size) in numbers.iter().zip(sizes) {
+            let frame = &mut self.frames[number as usize];
+            frame.parts = vec![(0, size as u32)];
+            self.enhanced[frame.at..frame.at + size].copy_from_slice(&data[from..from + size]);
+            from += size;
+        }
+        true
+    }
+
+    fn make_room(&mut self) {
         if self.enhanced.is_empty() {
             let all = self.video.bytes(self.chunk, Part::Enhanced);
             self.enhanced = vec![0; usize::try_from(all).unwrap_or(0)];
         }
-        let at = frame.at + offset;
-        self.enhanced[at..at + bytes].copy_from_slice(&adu.data);
-        self.adus += 1;
-        true
     }
 
     /// ADUs of its enhanced part that have come.

@@ -9,6 +9,7 @@ use std::{
 use anabranch::{Stream, StreamFailure};
 use anabranch_media as media;
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use super::{
     content::Assembly,
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     store::{Class, Part},
-    wire::{Enhanced, Essential, Flow, From, Refusal, RefusalKind},
+    wire::{Enhanced, Essential, Flow, From, REPAIRED_MAX, Refusal, RefusalKind},
 };
 
 /// After the last of a chunk's enhanced data was sent, what has not come by then is lost: the time that it may live, and
@@ -31,6 +32,10 @@ const HELD_ENOUGH: u32 = 8;
 const MEMORY_BYTES_MAX: usize = 3 << 20;
 /// How far ahead essential data is taken while nothing can be kept on disk.
 const AHEAD_WITHOUT_DISK: Duration = Duration::from_secs(8);
+/// Lost frames are asked for again up to this part of a chunk's enhanced data.
+const REPAIRED_SHARE: u64 = 5;
+/// How long that may take.
+const REPAIR_MAX: Duration = Duration::from_secs(2);
 /// How long the origin may be away before a flow gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -68,6 +73,7 @@ async fn flow(title: &Arc<Title>, number: u64, chunk: u32) -> Result<(), Refusal
         arriving: BTreeMap::new(),
         sent: BTreeMap::new(),
         passed: None,
+        repair: Repair::Open,
         is_disk_used: shared.is_disk_usable(),
     };
     collector.run(play).await
@@ -99,7 +105,19 @@ struct Collector {
     sent: BTreeMap<u32, (u32, Instant)>,
     /// When enhanced data of a chunk after `next` came first.
     passed: Option<Instant>,
+    /// What of the chunk `next` was asked for again.
+    repair: Repair,
     is_disk_used: bool,
+}
+
+/// How it is with the lost frames of a chunk.
+enum Repair {
+    /// Nothing was asked for.
+    Open,
+    /// These were, and have not come yet.
+    Asked(Vec<u32>, oneshot::Receiver<Bytes>),
+    /// They came, or will not.
+    Done,
 }
 
 impl Collector {
@@ -127,6 +145,7 @@ impl Collector {
                     Some(adu) => self.take_enhanced(&Enhanced::decode(adu).map_err(broken)?),
                     None => enhanced = None,
                 },
+                repaired = answer(&mut self.repair) => self.take_repaired(repaired),
                 _ = look.tick() => {}
             }
             let demand = self.title.demand(self.number, self.next);
@@ -134,6 +153,10 @@ impl Collector {
                 return Ok(());
             }
             while self.is_due(demand.deadline) {
+                let is_urgent = demand.deadline.is_some_and(|at| Instant::now() >= at);
+                if !is_urgent && self.repairs() {
+                    break;
+                }
                 if !self.finish().await? {
                     break;
                 }
@@ -153,6 +176,7 @@ impl Collector {
                 self.arriving.clear();
                 self.sent.clear();
                 self.passed = None;
+                self.repair = Repair::Open;
                 self.essential_next = self.next;
                 play.seek(from).await?;
             }
@@ -256,6 +280,59 @@ impl Collector {
         is_all_there || self.passed.is_some_and(is_late) || deadline.is_some_and(|at| now >= at)
     }
 
+    /// Whether lost frames of the chunk are on their way again; asks for them when they can be had.
+    fn repairs(&mut self) -> bool {
+        match &self.repair {
+            Repair::Asked(..) => return true,
+            Repair::Done => return false,
+            Repair::Open => {}
+        }
+        self.repair = Repair::Done;
+        let title = &self.title;
+        let (Some(assembly), Some(line)) =
+            (self.arriving.get(&self.next), title.shared.pipe.line_now())
+        else {
+            return false;
+        };
+        // A pipe that loses much has no room for more.
+        let mut left = title.video.bytes(self.next, media::Part::Enhanced) / REPAIRED_SHARE;
+        let mut frames = Vec::new();
+        for (number, bytes) in assembly.missing() {
+            let Some(rest) = left.checked_sub(bytes) else {
+                break;
+            };
+            left = rest;
+            frames.push(number);
+        }
+        frames.truncate(REPAIRED_MAX);
+        if frames.is_empty() || !title.shared.config.repairs {
+            return false;
+        }
+        frames.sort_unstable();
+        let (done, coming) = oneshot::channel();
+        let (video, chunk, wanted) = (title.video.clone(), self.next, frames.clone());
+        tokio::spawn(async move {
+            let asking = line.repair(&video.name, &video.version, chunk, wanted);
+            if let Ok(Ok(data)) = tokio::time::timeout(REPAIR_MAX, asking).await {
+                // Nobody may wait for it any more.
+                let _ = done.send(data);
+            }
+        });
+        self.repair = Repair::Asked(frames, coming);
+        true
+    }
+
+    fn take_repaired(&mut self, data: Option<Bytes>) {
+        let before = std::mem::replace(&mut self.repair, Repair::Done);
+        if let (Repair::Asked(frames, _), Some(data)) = (before, data)
+            && let Some(assembly) = self.arriving.get_mut(&self.next)
+            && assembly.put_frames(&frames, &data)
+        {
+            let repaired = &self.title.shared.stats.repaired;
+            repaired.add(frames.len() as u64);
+        }
+    }
+
     /// Finishes the chunk; false when its essential part is nowhere, and was asked for again.
     async fn finish(&mut self) -> Result<bool, Refusal> {
         let chunk = self.next;
@@ -292,6 +369,7 @@ impl Collector {
         frames.lost(&content.missing);
         self.sent.retain(|&sent, _| sent > chunk);
         self.next = chunk + 1;
+        self.repair = Repair::Open;
         let later = self.arriving.range(self.next + 1..);
         self.passed = later
             .into_iter()
@@ -320,6 +398,14 @@ fn broken(error: impl ToString) -> Refusal {
     Refusal {
         retry_after_s: Some(5),
         ..Refusal::new(RefusalKind::Failed, error)
+    }
+}
+
+/// What was asked for again, when it comes; `None`: it will not.
+async fn answer(repair: &mut Repair) -> Option<Bytes> {
+    match repair {
+        Repair::Asked(_, coming) => coming.await.ok(),
+        Repair::Open | Repair::Done => std::future::pending().await,
     }
 }
 

@@ -56,6 +56,8 @@ pub struct Config {
     pub lead: Duration,
     /// How much of the beginning of every video is kept ready; zero: nothing is fetched ahead.
     pub prefix: Duration,
+    /// Frames that were lost are asked for again while there is time for it.
+    pub repairs: bool,
     /// What the pipe carries, where that is known; `None`: no play is refused for want of room.
     pub capacity: Option<Rate>,
 }
@@ -69,6 +71,7 @@ impl Config {
             start_delay: Duration::from_secs(2),
             lead: Duration::from_secs(8),
             prefix: Duration::from_secs(8),
+            repairs: true,
             capacity: None,
         }
     }
@@ -340,6 +343,11 @@ impl Shared {
             shared: self.clone(),
             rate: wanted,
         })
+    }
+
+    /// Whether anything plays.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.admitted().is_empty()
     }
 
     /// Reads from the store; `None` when it is not there, or the disk fails.

@@ -200,6 +200,12 @@ impl Pipe {
         self.line.subscribe()
     }
 
+    /// Why there is no session, or was none before this one.
+    pub(crate) fn trouble(&self) -> String {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.clone()
+    }
+
     /// Sessions so far.
     pub(crate) fn connected(&self) -> u64 {
         self.connected.load(Ordering::Relaxed)
@@ -477,6 +483,25 @@ impl Line {
             version: version.to_owned(),
             chunk,
             is_enhanced,
+        };
+        Ok(self.ask_for_pieces(id, request).await?.1)
+    }
+
+    /// Single enhanced frames of a chunk, by their numbers, one after the other.
+    pub(crate) async fn repair(
+        &self,
+        name: &str,
+        version: &str,
+        chunk: u32,
+        frames: Vec<u32>,
+    ) -> Result<Bytes, Refusal> {
+        let id = self.id();
+        let request = Request::Repair {
+            id,
+            name: name.to_owned(),
+            version: version.to_owned(),
+            chunk,
+            frames,
         };
         Ok(self.ask_for_pieces(id, request).await?.1)
     }

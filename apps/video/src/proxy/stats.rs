@@ -62,6 +62,8 @@ pub(crate) struct Stats {
     pub(crate) late_adus: Counter,
     /// Frames of chunks that came from the origin.
     pub(crate) frames: FrameCounters,
+    /// Frames that were lost and came in time when they were asked for again.
+    pub(crate) repaired: Counter,
     /// Frames that were not in what viewers got, whether lost or useless without a lost one.
     pub(crate) left_out: Counter,
     pub(crate) responses: Counter,
@@ -77,6 +79,7 @@ impl Stats {
             "enhanced_bytes": self.enhanced_bytes.get(),
             "late_adus": self.late_adus.get(),
             "frames": self.frames.json(),
+            "repaired_frames": self.repaired.get(),
             "left_out_frames": self.left_out.get(),
             "responses": self.responses.get(),
             "response_bytes": self.response_bytes.get(),

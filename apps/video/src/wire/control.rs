@@ -12,6 +12,9 @@ pub const NAME_BYTES_MAX: usize = 512;
 /// Most videos in one `Catalogue`; with the longest names it stays below [`MESSAGE_BYTES_MAX`].
 pub(crate) const ENTRIES_MAX: usize = 100;
 
+/// Most frames in one `Repair`.
+pub(crate) const REPAIRED_MAX: usize = 1_000;
+
 /// A video of the catalogue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
@@ -129,6 +132,19 @@ pub enum Request {
         /// The enhanced part rather than the essential one.
         is_enhanced: bool,
     },
+    /// Single enhanced frames of a chunk, reliably, one after the other: what was lost, where there is time.
+    Repair {
+        /// Of the request; its pieces carry it.
+        id: u32,
+        /// The video.
+        name: String,
+        /// Its version, as opened.
+        version: String,
+        /// The chunk.
+        chunk: u32,
+        /// Their numbers among the chunk's enhanced frames, ascending; at most 1,000.
+        frames: Vec<u32>,
+    },
 }
 
 /// Where a play begins, and what the proxy has already.
@@ -236,8 +252,14 @@ impl Request {
             Self::Open { name, .. }
             | Self::Play { name, .. }
             | Self::Fetch { name, .. }
+            | Self::Repair { name, .. }
             | Self::List { after: name, .. } => check_name(name)?,
             Self::Hello { .. } | Self::Seek { .. } | Self::Stop { .. } => {}
+        }
+        if let Self::Repair { frames, .. } = &request
+            && (frames.len() > REPAIRED_MAX || !frames.is_sorted_by(|a, b| a < b))
+        {
+            return Err(WireError("frames out of order, or too many".to_owned()));
         }
         Ok(request)
     }

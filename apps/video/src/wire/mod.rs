@@ -17,6 +17,7 @@
 //!        ◄────────────────── Playing | Refused
 //!        ◄── essential: Data … , Sent         chunks ahead; what was sent of a chunk's enhanced data
 //!        ◄── enhanced: part of a frame …      in real time
+//!   Repair ────────────────────────►          single frames in pieces, where there is time
 //!   Seek, Stop ────────────────────►
 //! ```
 //!
@@ -25,7 +26,7 @@
 mod control;
 mod record;
 
-pub(crate) use control::ENTRIES_MAX;
+pub(crate) use control::{ENTRIES_MAX, REPAIRED_MAX};
 pub use control::{
     Entry, From, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, Refusal, RefusalKind, Reply, Request,
 };

@@ -1,6 +1,9 @@
 //! Origin, emulated pipe, proxy and real players.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 
+mod faults;
 mod film;
+mod http;
 mod play;
 mod setting;

@@ -1,8 +1,10 @@
 //! Origin, emulated pipe and proxy in one process, and a film.
 
 use std::{
+    fmt,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -10,7 +12,10 @@ use anabranch::{
     AllowList, Host, HostConfig, Ticket,
     base::Seed,
     keys,
-    net::emulate::{Emulator, PathSpec, link::describe::parse_both},
+    net::emulate::{
+        Emulator, PathSpec,
+        link::{Trace, describe::parse_both},
+    },
 };
 use anabranch_video::{
     origin::{Library, Origin},
@@ -31,6 +36,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A pipe without losses.
 pub(crate) const GOOD: &str = "rate=20 Mbit/s, delay=10 ms, queue=200 ms";
+
+/// A rate that falls below that of the film after 6 s.
+const HALVED: &str = "t_s,bandwidth_bps\n0,2000000\n6,600000\n600,600000\n";
 
 /// An origin that runs.
 pub(crate) struct RunningOrigin {
@@ -123,8 +131,11 @@ impl Setting {
         std::fs::copy(film, library.join("film.mp4")).unwrap();
         let key = keys::generate().unwrap();
         let origin = RunningOrigin::start(&library, &key, ([127, 0, 0, 1], 0).into());
-        let mut none = |name: &str| Err(format!("no trace {name}"));
-        let links = parse_both(pipe, &mut none).unwrap();
+        let mut load = |name: &str| {
+            let trace = Trace::from_csv(name, HALVED);
+            trace.map(Arc::new).map_err(|error| error.to_string())
+        };
+        let links = parse_both(pipe, &mut load).unwrap();
         let spec = PathSpec {
             name: "pipe".to_owned(),
             listen: ([127, 0, 0, 1], 0).into(),
@@ -160,11 +171,17 @@ impl Setting {
 }
 
 /// What came of a request.
-#[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
+}
+
+impl fmt::Debug for Answer {
+    /// Without the body, which may be a film.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} and {} bytes", self.head, self.body.len())
+    }
 }
 
 impl Answer {

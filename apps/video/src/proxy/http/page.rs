@@ -51,6 +51,7 @@ pub(super) fn stats(shared: &Shared) -> String {
         "origin": {
             "is_connected": line.is_some(),
             "sessions": shared.pipe.connected(),
+            "trouble": shared.pipe.trouble(),
             "channels": channels,
         },
         "videos": videos,

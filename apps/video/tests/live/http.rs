@@ -1,0 +1,119 @@
+//! What HTTP says.
+
+use anabranch::base::Rate;
+
+use super::{
+    film::film,
+    setting::{GOOD, RunningProxy, Setting, ask, get, ready},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_are_those_that_players_expect() {
+    let setting = Setting::new(&film(20), GOOD);
+    let proxy = setting.proxy().await;
+    ready(&proxy).await;
+    let at = proxy.address;
+
+    let head = ask(at, "HEAD", "/v/film.mp4", "").await;
+    assert_eq!(head.status, 200);
+    assert_eq!(head.header("content-type"), Some("video/mp4"));
+    assert_eq!(head.header("accept-ranges"), Some("bytes"));
+    assert_eq!(head.header("access-control-allow-origin"), Some("*"));
+    assert!(head.body.is_empty());
+    let total: usize = head.header("content-length").unwrap().parse().unwrap();
+    let whole = get(at, "/v/film.mp4", "").await;
+    assert_eq!((whole.status, whole.body.len()), (200, total));
+    for (from, to) in [(0, 99), (50_000, 70_000), (total - 5, total - 1)] {
+        let part = get(at, "/v/film.mp4", &format!("Range: bytes={from}-{to}\r\n")).await;
+        assert_eq!(part.status, 206);
+        let said = format!("bytes {from}-{to}/{total}");
+        assert_eq!(part.header("content-range"), Some(said.as_str()));
+        assert!(part.body == whole.body[from..=to], "bytes {from} to {to}");
+    }
+    let beyond = get(at, "/v/film.mp4", &format!("Range: bytes={total}-\r\n")).await;
+    assert_eq!(beyond.status, 416);
+    assert_eq!(
+        beyond.header("content-range"),
+        Some(format!("bytes */{total}").as_str())
+    );
+
+    let master = get(at, "/v/film/master.m3u8", "").await;
+    assert_eq!(
+        master.header("content-type"),
+        Some("application/vnd.apple.mpegurl")
+    );
+    assert!(String::from_utf8_lossy(&master.body).contains("0/index.m3u8"));
+    let list = get(at, "/v/film/0/index.m3u8", "").await;
+    assert!(String::from_utf8_lossy(&list.body).contains("init.mp4"));
+    let init = get(at, "/v/film/0/init.mp4", "").await;
+    assert_eq!(&init.body[4..8], b"ftyp");
+    let segment = get(at, "/v/film/0/0.m4s", "").await;
+    assert_eq!(segment.header("content-type"), Some("video/mp4"));
+    assert_eq!(&segment.body[4..8], b"moof");
+    let said = segment.header("cmsd-dynamic").unwrap();
+    assert!(said.contains("org.anabranch-left-out=0"), "{said}");
+    assert!(segment.header("cmsd-static").unwrap().starts_with("ot=v,"));
+    let part = get(at, "/v/film/0/0.m4s", "Range: bytes=4-7\r\n").await;
+    assert_eq!((part.status, &part.body[..]), (206, &b"moof"[..]));
+    let preflight = ask(at, "OPTIONS", "/v/film/0/0.m4s", "").await;
+    assert_eq!(preflight.status, 204);
+    assert_eq!(ask(at, "POST", "/v/film.mp4", "").await.status, 405);
+    proxy.stop().await;
+}
+
+/// Nothing but the catalogue's videos can be reached, and nothing is read for what is not there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_addresses_lead_nowhere() {
+    let setting = Setting::new(&film(20), GOOD);
+    std::fs::write(setting.library().join("secret.txt"), b"secret").unwrap();
+    std::fs::write(setting.folder.path().join("outside.mp4"), b"secret").unwrap();
+    std::os::unix::fs::symlink("../outside.mp4", setting.library().join("link.mp4")).unwrap();
+    let proxy = setting.proxy().await;
+    ready(&proxy).await;
+    for path in [
+        "/v/../library/film.mp4",
+        "/v/..%2f..%2foutside.mp4",
+        "/v/%2e%2e/outside.mp4",
+        "/v/link.mp4",
+        "/v/secret.txt",
+        "/v/secret.mp4",
+        "/v//film.mp4",
+        "/v/film/9/index.m3u8",
+        "/v/film/0/99999.m4s",
+        "/v/film/0/4294967295.m4s",
+        "/v/film/0/4294967296.m4s",
+        "/v/film/18446744073709551615/init.mp4",
+        "/v/film%00.mp4",
+        "/v/film%ff.mp4",
+        "/etc/passwd",
+        "/v/etc/passwd",
+        "/..",
+    ] {
+        let answer = get(proxy.address, path, "").await;
+        assert_eq!(answer.status, 404, "{path}: {answer:?}");
+        assert!(!String::from_utf8_lossy(&answer.body).contains("secret\n"));
+    }
+    let long = format!("/v/{}.mp4", "x".repeat(5_000));
+    assert_eq!(get(proxy.address, &long, "").await.status, 404);
+    proxy.stop().await;
+}
+
+/// A viewer for whom there is no room is told so, and when to come back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_pipe_is_a_clear_answer() {
+    let setting = Setting::new(&film(20), GOOD);
+    let mut config = setting.config();
+    config.capacity = Some(Rate::from_kbps(100));
+    config.prefix = std::time::Duration::ZERO;
+    let proxy = RunningProxy::start(config, &setting.ticket).await;
+    ready(&proxy).await;
+    for path in ["/v/film/0/1.m4s", "/v/film.mp4"] {
+        // The head of the file needs no pipe; its data does.
+        let answer = get(proxy.address, path, "Range: bytes=200000-\r\n").await;
+        assert_eq!(answer.status, 503, "{path}");
+        assert!(answer.header("retry-after").is_some());
+        let words = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(words.contains("100 kbit/s"), "{words}");
+    }
+    proxy.stop().await;
+}
