@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anabranch::{DropOrder, Session, Stream, StreamFailure, StreamSpec};
+use anabranch::{DropOrder, Order, Session, Stream, StreamFailure, StreamSpec};
 use anabranch_media::Part;
 use bytes::Bytes;
 use tokio::{
@@ -182,7 +182,7 @@ impl Running {
         from: From,
     ) -> Result<Self, StreamFailure> {
         let essential = session.open_stream(StreamSpec {
-            priority: priority::ESSENTIAL,
+            weight: priority::ESSENTIAL_WEIGHT,
             label: Flow::Essential.label(play),
             ..StreamSpec::default()
         })?;
@@ -229,9 +229,11 @@ impl Running {
 /// What the enhanced flow asks of the session: no repair, nothing late, the least important frames dropped first.
 fn enhanced_spec() -> StreamSpec {
     StreamSpec {
-        priority: priority::ENHANCED,
+        weight: priority::ENHANCED_WEIGHT,
         reliable: false,
+        order: Order::Unordered,
+        lifetime: Some(LIFETIME),
         drop: Some(DropOrder::LeastImportant),
-        ..StreamSpec::live("", LIFETIME)
+        ..StreamSpec::default()
     }
 }

@@ -95,7 +95,7 @@ async fn converse(session: &Session, library: Arc<Library>, secret: &str) -> Res
     }
     control.send(Reply::Welcome.encode()).await?;
     let fetch = session.open_stream(StreamSpec {
-        priority: priority::FETCH,
+        weight: priority::FETCH_WEIGHT,
         cap: Some(FETCH_RATE_MAX),
         label: FETCH_LABEL.to_owned(),
         ..StreamSpec::default()

@@ -229,7 +229,7 @@ async fn silence(session: &Session) {
 
 async fn greet(session: Session, ticket: &Ticket) -> Result<Line, End> {
     let control = session.open_stream(StreamSpec {
-        priority: priority::FETCH,
+        weight: priority::CONTROL_WEIGHT,
         duplex: true,
         label: CONTROL_LABEL.to_owned(),
         ..StreamSpec::default()
