@@ -177,7 +177,9 @@ async fn players_that_stop_leave_nothing_running() {
     }
     until(&proxy, "the flows have ended", |stats| {
         let videos = stats["videos"].as_array().unwrap();
-        videos.iter().all(|video| video["flows"] == Value::from(0))
+        videos
+            .iter()
+            .all(|video| video["flows"].as_u64() == Some(0))
     })
     .await;
     // One that reads on gets the rest.

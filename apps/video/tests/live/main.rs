@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 
+mod browser;
 mod faults;
 mod film;
 mod http;
