@@ -60,7 +60,7 @@ async fn flow(title: &Arc<Title>, number: u64, chunk: u32) -> Result<(), Refusal
         lead_ms: millis(shared.config.lead),
         ahead_ms: millis(ahead(title)),
     };
-    let _place = shared.admit(title)?;
+    let _place = shared.admit(title, chunk)?;
     let play = line
         .play(&title.video.name, &title.video.version, from)
         .await?;

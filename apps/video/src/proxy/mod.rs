@@ -23,11 +23,18 @@ use std::{
     io,
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use anabranch::{Host, Ticket, base::Rate};
+use anabranch::{
+    Host, Ticket,
+    base::{self, Rate},
+};
+use anabranch_twoflow::admission::{Capacity, Gate};
 use bytes::Bytes;
 use tokio::net::TcpListener;
 
@@ -40,6 +47,8 @@ use crate::{
 
 /// Videos whose index is in memory, unless more are watched.
 const TITLES_MAX: usize = 64;
+/// Nobody is told to come back later than this: viewers leave before their films end.
+const RETRY_MAX_S: u32 = 60;
 /// After the disk was found full it is tried again this much later.
 const DISK_PAUSE: Duration = Duration::from_secs(30);
 
@@ -121,8 +130,11 @@ pub(crate) struct Shared {
     pub(crate) stats: Stats,
     pub(crate) catalogue: Catalogue,
     titles: Mutex<HashMap<String, (Instant, Arc<Title>)>>,
-    /// Rates of the plays that run.
-    admitted: Mutex<Vec<Rate>>,
+    /// Who is in the pipe.
+    gate: Mutex<Gate>,
+    /// Number of the next play in the gate.
+    next_play: AtomicU64,
+    started: Instant,
     /// Until when nothing is written to the disk, because it was full.
     disk_full_until: Mutex<Option<Instant>>,
 }
@@ -168,7 +180,12 @@ impl Proxy {
             stats: Stats::default(),
             catalogue: Catalogue::restore(&config.cache, ticket.node),
             titles: Mutex::default(),
-            admitted: Mutex::default(),
+            // Without a capacity nobody is asked.
+            gate: Mutex::new(Gate::new(Capacity::Known(
+                config.capacity.unwrap_or(Rate::from_bps(u64::MAX)),
+            ))),
+            next_play: AtomicU64::new(0),
+            started: Instant::now(),
             disk_full_until: Mutex::default(),
             config,
         };
@@ -315,39 +332,39 @@ impl Shared {
         tokio::task::spawn_blocking(move || store.forget(key));
     }
 
-    /// Room in the pipe for one more play; given back when the result is dropped.
+    /// Room in the pipe for one more play from `chunk` on; given back when the result is dropped.
     ///
     /// # Errors
     /// There is none.
-    pub(crate) fn admit(self: &Arc<Self>, title: &Title) -> Result<Place, Refusal> {
-        let segments = &title.video.segments;
-        let wanted = segments.rate_max(anabranch_media::Part::Essential)
-            + segments.rate_max(anabranch_media::Part::Enhanced);
-        let mut admitted = self.admitted();
-        if let Some(capacity) = self.config.capacity {
-            let used: u64 = admitted.iter().map(|rate| rate.as_bps()).sum();
-            let free = Rate::from_bps(capacity.as_bps().saturating_sub(used));
-            if wanted > free {
-                self.stats.refused.add(1);
-                let words = format!(
-                    "the pipe to the origin is full: this video needs {wanted}, {free} of {capacity} are free"
-                );
-                return Err(Refusal {
-                    retry_after_s: Some(10),
-                    ..Refusal::new(RefusalKind::Full, words)
-                });
+    pub(crate) fn admit(self: &Arc<Self>, title: &Title, chunk: u32) -> Result<Place, Refusal> {
+        let video = &title.video;
+        let wanted = video.segments.rate_max(anabranch_media::Part::Essential)
+            + video.segments.rate_max(anabranch_media::Part::Enhanced);
+        let now = base::Instant::EPOCH + self.started.elapsed();
+        let rest = video.start(u32::MAX).saturating_sub(video.start(chunk));
+        let number = self.next_play.fetch_add(1, Ordering::Relaxed);
+        let admitted = self
+            .gate()
+            .admit(now, number, (wanted, Some(now + rest)), &[]);
+        admitted.map_err(|refusal| {
+            self.stats.refused.add(1);
+            let fits = refusal.fits.map(|rate| format!("; up to {rate} would fit"));
+            let words = format!("{refusal}{}", fits.unwrap_or_default());
+            let seconds = refusal.retry.map(|time| time.as_secs_f64().ceil() as u32);
+            Refusal {
+                retry_after_s: seconds.map(|seconds| seconds.clamp(1, RETRY_MAX_S)),
+                ..Refusal::new(RefusalKind::Full, words)
             }
-        }
-        admitted.push(wanted);
+        })?;
         Ok(Place {
             shared: self.clone(),
-            rate: wanted,
+            number,
         })
     }
 
     /// Whether anything plays.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.admitted().is_empty()
+        !self.gate().is_empty()
     }
 
     /// Reads from the store; `None` when it is not there, or the disk fails.
@@ -405,8 +422,8 @@ impl Shared {
         self.titles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn admitted(&self) -> MutexGuard<'_, Vec<Rate>> {
-        self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn disk_full(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -420,14 +437,11 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Place {
     shared: Arc<Shared>,
-    rate: Rate,
+    number: u64,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut admitted = self.shared.admitted();
-        if let Some(at) = admitted.iter().position(|rate| *rate == self.rate) {
-            admitted.swap_remove(at);
-        }
+        self.shared.gate().release(self.number);
     }
 }

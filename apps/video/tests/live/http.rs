@@ -101,19 +101,41 @@ async fn hostile_addresses_lead_nowhere() {
 /// A viewer for whom there is no room is told so, and when to come back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_pipe_is_a_clear_answer() {
-    let setting = Setting::new(&film(20), GOOD);
-    let mut config = setting.config();
-    config.capacity = Some(Rate::from_kbps(100));
-    config.prefix = std::time::Duration::ZERO;
-    let proxy = RunningProxy::start(config, &setting.ticket).await;
-    ready(&proxy).await;
-    for path in ["/v/film/0/1.m4s", "/v/film.mp4"] {
-        // The head of the file needs no pipe; its data does.
-        let answer = get(proxy.address, path, "Range: bytes=200000-\r\n").await;
-        assert_eq!(answer.status, 503, "{path}");
-        assert!(answer.header("retry-after").is_some());
-        let words = String::from_utf8_lossy(&answer.body).into_owned();
-        assert!(words.contains("100 kbit/s"), "{words}");
+    let film = film(60);
+    let setting = Setting::new(&film, GOOD);
+    let start = async |capacity| {
+        let mut config = setting.config();
+        config.capacity = Some(capacity);
+        config.prefix = std::time::Duration::ZERO;
+        let proxy = RunningProxy::start(config, &setting.ticket).await;
+        ready(&proxy).await;
+        proxy
+    };
+    let proxy = start(Rate::from_kbps(50)).await;
+    let answer = get(proxy.address, "/v/film/0/1.m4s", "").await;
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.header("retry-after"), None, "it will never fit");
+    let words = String::from_utf8_lossy(&answer.body).into_owned();
+    assert!(words.contains("50.0 kbit/s"), "{words}");
+    proxy.stop().await;
+
+    if film.ends_with("bikes.mp4") {
+        return;
     }
+    // Room for one viewer, not for another one elsewhere in the film.
+    let proxy = start(Rate::from_kbps(1_600)).await;
+    let one = get(proxy.address, "/v/film/0/1.m4s", "User-Agent: one\r\n").await;
+    assert_eq!(one.status, 200);
+    for path in ["/v/film/0/9.m4s", "/v/film.mp4"] {
+        let ask = "User-Agent: two\r\nRange: bytes=4000000-\r\n";
+        let answer = get(proxy.address, path, ask).await;
+        let words = String::from_utf8_lossy(&answer.body).into_owned();
+        assert_eq!(answer.status, 503, "{path}: {words}");
+        assert!(answer.header("retry-after").is_some(), "{answer:?}");
+        assert!(words.contains("no room"), "{words}");
+    }
+    // A second viewer at the same place shares the flow.
+    let same = get(proxy.address, "/v/film/0/2.m4s", "User-Agent: three\r\n").await;
+    assert_eq!(same.status, 200);
     proxy.stop().await;
 }

@@ -136,8 +136,9 @@ pub(super) fn refused(answer: &Answer, refusal: &Refusal) -> Response<Body> {
         }
     };
     let mut response = answer.words(status, &refusal.reason);
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        let seconds = refusal.retry_after_s.unwrap_or(10);
+    if status == StatusCode::SERVICE_UNAVAILABLE
+        && let Some(seconds) = refusal.retry_after_s
+    {
         response
             .headers_mut()
             .insert(header::RETRY_AFTER, seconds.into());
