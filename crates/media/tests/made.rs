@@ -227,5 +227,8 @@ fn av1() {
 
 #[test]
 fn quicktime() {
-    check_named(&format!("{PICTURES} {H264} -bf 2"), "made.mov");
+    let made = format!("{PICTURES} {SOUND} {H264} -bf 2 -c:a aac");
+    if let Some(index) = check_named(&made, "made.mov") {
+        assert_eq!(index.tracks[1].codec, "mp4a.40.2");
+    }
 }

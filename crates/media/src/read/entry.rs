@@ -82,9 +82,22 @@ pub(super) fn read(
         }
     } else {
         if word(8) != 0 {
-            return Err(IndexError::Unsupported {
-                what: "a QuickTime description of sound",
-            });
+            let Some(entry) = plain(source, &header, &bytes)? else {
+                return Err(IndexError::Unsupported {
+                    what: "this QuickTime description of sound",
+                });
+            };
+            // As if it had stood in the file.
+            let stsd = [&[0; 4][..], &count.to_be_bytes(), &entry].concat();
+            let end = stsd.len() as u64;
+            let mut file = &stsd[..];
+            let header = Header {
+                kind: *b"stsd",
+                start: 0,
+                body: 0,
+                end,
+            };
+            return read(&mut Source::new(&mut file, end), &header, track, is_video);
         }
         TrackKind::Audio {
             channels: word(16),
@@ -124,6 +137,38 @@ pub(super) fn read(
         kind,
         config,
     }))
+}
+
+/// QuickTime's description of AAC (version 1, settings in a box 'wave') as other files have it; `None` for what is
+/// not that.
+fn plain(
+    source: &mut Source<'_>,
+    header: &Header,
+    bytes: &[u8],
+) -> Result<Option<Vec<u8>>, IndexError> {
+    const QUICKTIME_BYTES: u64 = AUDIO_BYTES + 16;
+    let version = u16::from_be_bytes([bytes[16], bytes[17]]);
+    if header.kind != *b"mp4a" || version != 1 || header.len() < QUICKTIME_BYTES {
+        return Ok(None);
+    }
+    let mut boxes = header.children_from(source, header.body + QUICKTIME_BYTES)?;
+    if let Some(wave) = find(&boxes, b"wave") {
+        boxes.extend(wave.children(source)?);
+    }
+    let Some(esds) = find(&boxes, b"esds") else {
+        return Ok(None);
+    };
+    let place = |at: u64| (at - header.start) as usize;
+    let settings = &bytes[place(esds.start)..place(esds.end)];
+    let mut entry = vec![0; 8 + AUDIO_BYTES as usize];
+    entry[4..8].copy_from_slice(b"mp4a");
+    // Channels, bits, sample rate.
+    entry[24..28].copy_from_slice(&bytes[24..28]);
+    entry[32..36].copy_from_slice(&bytes[32..36]);
+    entry.extend_from_slice(settings);
+    let size = entry.len() as u32;
+    entry[..4].copy_from_slice(&size.to_be_bytes());
+    Ok(Some(entry))
 }
 
 /// A sample entry taken apart.
