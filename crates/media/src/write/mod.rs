@@ -5,9 +5,9 @@ mod filler;
 mod fragment;
 mod init;
 mod progressive;
+mod types;
 
-pub use fragment::{
-    Counts, Fragment, Frames, Layout, Options, Piece, Plan, fragment, fragment_bytes, plan,
-};
+pub use fragment::{fragment, fragment_bytes, plan};
 pub use init::init_segment;
 pub use progressive::Progressive;
+pub use types::{Counts, Fragment, Frames, Layout, Options, Piece, Plan};
