@@ -10,7 +10,7 @@ mod common;
 use std::path::Path;
 
 use anabranch_media::{FrameType, Index, TrackKind, depend::Dependents, write::Layout};
-use common::{Probe, decode, ffmpeg, has_ffmpeg, merged, probe};
+use common::{Probe, decode, ffmpeg, has_ffmpeg, hashes, merged, probe};
 
 const PICTURES: &str = "-f lavfi -i testsrc2=size=192x112:rate=25:duration=2";
 const SOUND: &str = "-f lavfi -i sine=frequency=440:sample_rate=44100:duration=2";
@@ -36,6 +36,7 @@ fn check_named(arguments: &str, name: &str) -> Option<Index> {
     let before = probe(&path);
     compare(&index, &before, arguments);
     let is_there = &|_, _| true;
+    let original = path;
     let path = folder.path().join("merged.mp4");
     for layout in [Layout::Compact, Layout::Stable] {
         let whole = merged(&index, &bytes, layout, Dependents::default(), is_there);
@@ -57,6 +58,7 @@ fn check_named(arguments: &str, name: &str) -> Option<Index> {
         }
     }
     lose(&index, &bytes, &path, arguments);
+    lose_disposable(&index, &bytes, &path, &original, arguments);
     Some(index)
 }
 
@@ -82,6 +84,34 @@ fn lose(index: &Index, bytes: &[u8], path: &Path, made: &str) {
         shown as usize,
         "{made}, with losses"
     );
+}
+
+/// Loses every frame that nobody is said to need: the others are the same, to the bit.
+fn lose_disposable(index: &Index, bytes: &[u8], path: &Path, whole: &Path, made: &str) {
+    let is_there = |track: usize, at: usize| {
+        let sample = &index.tracks[track].samples[at];
+        sample.is_referenced || sample.frame == FrameType::Audio
+    };
+    let film = merged(
+        index,
+        bytes,
+        Layout::Compact,
+        Dependents::default(),
+        &is_there,
+    );
+    assert_eq!(film.replaced.total(), 0, "{made}");
+    std::fs::write(path, &film.file).expect("written");
+    // ffmpeg shows fragments with negative offsets at other times.
+    if made.contains("negative_cts") || made.contains("cmaf") {
+        return;
+    }
+    let (before, after) = (hashes(whole), hashes(path));
+    let video = &index.tracks[index.video()];
+    let disposable = video.samples.iter().filter(|s| s.is_disposable()).count();
+    assert_eq!(after.len(), before.len() - disposable, "{made}");
+    for (time, hash) in &after {
+        assert_eq!(before.get(time), Some(hash), "{made}, {time}");
+    }
 }
 
 /// Types in the order in which pictures are shown; sizes and keys of packets in decode order.

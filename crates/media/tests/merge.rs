@@ -7,14 +7,12 @@
 
 mod common;
 
-use std::{collections::BTreeMap, path::Path, process::Command};
-
 use anabranch_media::{
     Sample,
     depend::{self, Dependents, Role},
     write::{Counts, Layout},
 };
-use common::{BIKES, bikes, decode, has_ffmpeg, merged, probe};
+use common::{BIKES, bikes, decode, has_ffmpeg, hashes, merged, probe};
 
 /// A coin for each sample, the same on every run.
 fn coin(seed: u64, sample: usize) -> u64 {
@@ -87,32 +85,6 @@ fn decoders_go_on_when_enhanced_frames_are_missing() {
             assert_eq!(probe(&path).pictures.len(), kept, "{what}");
         }
     }
-}
-
-/// Of each picture, when it is shown (in 1/12,800 s) and a hash of what it shows.
-fn hashes(path: &Path) -> BTreeMap<i64, String> {
-    let result = Command::new("ffmpeg")
-        .args(["-v", "error", "-nostdin", "-threads", "1", "-i"])
-        .arg(path)
-        .args([
-            "-fps_mode",
-            "passthrough",
-            "-enc_time_base",
-            "1:12800",
-            "-f",
-            "framemd5",
-            "-",
-        ])
-        .output()
-        .expect("ffmpeg runs");
-    let text = String::from_utf8_lossy(&result.stdout).into_owned();
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .map(|line| {
-            let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-            (fields[2].parse().expect("a time"), fields[5].to_owned())
-        })
-        .collect()
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! AV1: the codec's name. Its frame types come from sync samples and from what the file says of dependence
-//! ('sdtp', flags of fragments): a sample is a temporal unit, which may hold several frames, hidden ones too.
+//! AV1: the codec's name, and the frames of a sample. Types come from sync samples and from what the file says of
+//! dependence ('sdtp', flags of fragments). A sample is a temporal unit, which may hold several frames, hidden ones too;
+//! what files say is about the one that is shown, so a sample with hidden frames counts as referenced.
 
 /// `av01.P.LLT.DD` (AV1 Codec ISO Media File Format Binding §5). `settings` is the body of 'av1C', at least 4 bytes.
 pub(crate) fn codec(settings: &[u8]) -> String {
@@ -16,9 +17,48 @@ pub(crate) fn codec(settings: &[u8]) -> String {
     format!("av01.{profile}.{level:02}{tier}.{depth:02}")
 }
 
+/// One OBU at the beginning of some bytes: its type, and bytes from its start to its end; `None` for what is no OBU
+/// or has no size (AV1 §5.3).
+pub(crate) fn unit(bytes: &[u8]) -> Option<(u8, u64)> {
+    let (&header, mut rest) = bytes.split_first()?;
+    let has_size = header & 2 != 0;
+    if header & 0x80 != 0 || !has_size {
+        return None;
+    }
+    let mut taken = 1;
+    if header & 4 != 0 {
+        rest = rest.get(1..)?;
+        taken += 1;
+    }
+    let mut size = 0u64;
+    for (place, &byte) in rest.iter().take(8).enumerate() {
+        size |= u64::from(byte & 127) << (7 * place);
+        taken += 1;
+        if byte & 128 == 0 {
+            return Some((header >> 3 & 15, taken + size));
+        }
+    }
+    None
+}
+
+/// Whether an OBU begins a frame: a frame header, or a frame.
+pub(crate) const fn begins_frame(kind: u8) -> bool {
+    matches!(kind, 3 | 6)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn units_of_a_temporal_unit() {
+        // A temporal delimiter, a frame of 300 bytes, one without a size.
+        assert_eq!(unit(&[0x12, 0]), Some((2, 2)));
+        assert_eq!(unit(&[0x32, 0xac, 0x02, 9]), Some((6, 303)));
+        assert_eq!(unit(&[0x30, 0xac]), None);
+        assert_eq!(unit(&[0x32, 0x80]), None);
+        assert!(begins_frame(6) && !begins_frame(4));
+    }
 
     #[test]
     fn names() {

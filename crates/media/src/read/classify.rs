@@ -2,7 +2,7 @@
 
 use super::entry::Config;
 use crate::{
-    codec::{Picture, h264, h265},
+    codec::{Picture, av1, h264, h265},
     error::IndexError,
     index::{FrameType, Sample, Track},
     source::Source,
@@ -37,6 +37,9 @@ pub(super) fn classify(
                 } else {
                     FrameType::Predicted
                 };
+                if !sample.is_referenced {
+                    sample.is_referenced = !is_single(source, sample)?;
+                }
             }
         }
         Config::H264 {
@@ -49,6 +52,29 @@ pub(super) fn classify(
         sample.is_referenced |= sample.is_sync;
     }
     Ok(())
+}
+
+/// Whether a temporal unit of AV1 holds one frame and no more, as far as can be told.
+fn is_single(source: &mut Source<'_>, sample: &Sample) -> Result<bool, IndexError> {
+    let mut frames = 0;
+    let mut at = sample.offset;
+    let mut head = [0; 10];
+    for _ in 0..UNITS_MAX {
+        let left = sample.end() - at;
+        if left == 0 {
+            return Ok(frames == 1);
+        }
+        let bytes = left.min(head.len() as u64) as usize;
+        source.fill(at, &mut head[..bytes], "a sample")?;
+        match av1::unit(&head[..bytes]) {
+            Some((kind, size)) if size <= left => {
+                frames += u32::from(av1::begins_frame(kind));
+                at += size;
+            }
+            _ => return Ok(false),
+        }
+    }
+    Ok(false)
 }
 
 fn h264(

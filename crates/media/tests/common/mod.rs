@@ -1,7 +1,7 @@
 //! Files to read: the one beside the tests, and those that ffmpeg makes.
 #![allow(dead_code, reason = "every test program uses a part")]
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{collections::BTreeMap, path::Path, process::Command, time::Duration};
 
 use anabranch_media::{
     Index,
@@ -166,4 +166,31 @@ pub(crate) fn merged(
         left_out,
         replaced,
     }
+}
+
+/// Of each picture, when it is shown (in 1/12,800 s) and a hash of what it shows.
+pub(crate) fn hashes(path: &Path) -> BTreeMap<i64, String> {
+    let result = Command::new("ffmpeg")
+        .args(["-v", "error", "-nostdin", "-threads", "1", "-copyts", "-i"])
+        .arg(path)
+        .args(["-map", "0:v:0"])
+        .args([
+            "-fps_mode",
+            "passthrough",
+            "-enc_time_base",
+            "1:12800",
+            "-f",
+            "framemd5",
+            "-",
+        ])
+        .output()
+        .expect("ffmpeg runs");
+    let text = String::from_utf8_lossy(&result.stdout).into_owned();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+            (fields[2].parse().expect("a time"), fields[5].to_owned())
+        })
+        .collect()
 }
