@@ -395,18 +395,29 @@ impl Channel {
         packets_max: NonZeroUsize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        self.tap.lock().transmitting = true;
+        let mut tap = self.tap.lock();
+        tap.transmitting = true;
+        let before = tap.totals.bytes_sent;
+        drop(tap);
         let transmit = self
             .connection
             .poll_transmit(self.epoch.to_std(now), packets_max, buffer);
-        self.tap.lock().transmitting = false;
+        let mut tap = self.tap.lock();
+        tap.transmitting = false;
+        // A rate that is held is that of packets that carry something; acknowledgements that leave alone are not held back
+        // and take nothing of it.
+        let carried = tap
+            .control
+            .is_even()
+            .then(|| tap.totals.bytes_sent - before);
+        drop(tap);
         let Some(transmit) = transmit else {
             self.queued_bytes = 0;
             return None;
         };
         let size = transmit.size as u64;
         self.queued_bytes = self.queued_bytes.saturating_sub(size);
-        self.pacer.spend(size as f64);
+        self.pacer.spend(carried.unwrap_or(size) as f64);
         Some(Transmit {
             socket: self.socket,
             remote: transmit.destination,

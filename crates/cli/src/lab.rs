@@ -95,6 +95,10 @@ struct Traces {
     /// loss. Without this: those in ../shared/data if it is there, else the few that travel with the program.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     traces: Vec<PathBuf>,
+    /// The film to stream, for the `twoflow-` experiments: CSV with a header naming bytes and pts_s, and type where it
+    /// is not IBBPBBPBBPBB. Without this: Star Wars of ../shared/data if it is there, else a generated one.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 impl Traces {
@@ -103,6 +107,10 @@ impl Traces {
         let corpus = experiment
             .corpus(&self.traces, &default)
             .map_err(Failure::file)?;
+        let corpus = Corpus {
+            film: self.trace.clone(),
+            ..corpus
+        };
         let is_without = corpus.recordings.is_empty();
         if is_without && self.traces.is_empty() && !experiment.needs_traces() {
             return Ok(corpus);
@@ -169,6 +177,15 @@ impl Run {
                 "'{}' runs on no recordings; leave out --traces",
                 self.name
             )));
+        }
+        if let Some(film) = &self.traces.trace {
+            if !experiment.takes_film() {
+                return Err(Failure::usage(format!(
+                    "'{}' streams no film; leave out --trace, or give recordings of paths with --traces",
+                    self.name
+                )));
+            }
+            anabranch_lab::twoflow::check_film(film).map_err(Failure::file)?;
         }
         if self.live.is_some() && experiment.name != telemedicine::EXPERIMENT.name {
             return Err(Failure::usage(format!(

@@ -41,6 +41,8 @@ pub struct Corpus {
     pub recordings: Vec<Recording>,
     /// Files in folders that are no recordings, with the reason.
     pub skipped: Vec<String>,
+    /// The trace of a film's frames, for experiments that stream one; `None`: the published one where it is at hand.
+    pub film: Option<PathBuf>,
 }
 
 /// A kind and a group for a file, as an index tells.
@@ -67,6 +69,7 @@ impl Corpus {
         Self {
             recordings,
             skipped: Vec::new(),
+            film: None,
         }
     }
 

@@ -85,6 +85,11 @@ impl Experiment {
         !self.folders.is_empty()
     }
 
+    /// Whether it streams a film, [`Corpus::film`](crate::corpus::Corpus::film).
+    pub fn takes_film(&self) -> bool {
+        self.name.starts_with("twoflow-")
+    }
+
     /// Whether it runs on nothing else.
     pub fn needs_traces(&self) -> bool {
         self.takes_traces() && self.folders != WHEN_NAMED

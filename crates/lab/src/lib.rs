@@ -21,6 +21,7 @@
 //! | [`bound`] | what the best of all schedules could do, window by window |
 //! | [`verb`] | congestion controllers on radio channels |
 //! | [`telemedicine`] | an ambulance's streams over six cellular paths, by scheduling algorithm |
+//! | [`twoflow`] | stored video in two flows through a pipe |
 //! | [`overlay_scale`], [`overlay_failures`] | the overlay's agents: traffic, convergence, recovery |
 //! | [`coupling`] | channels that share a bottleneck |
 //! | [`probe_design`] | estimation error against probe budget |
@@ -62,6 +63,7 @@ pub mod smartpointer;
 pub mod sources;
 pub mod streams;
 pub mod telemedicine;
+pub mod twoflow;
 pub mod verb;
 pub mod violation_bound;
 
@@ -94,6 +96,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
     telemedicine::EXPERIMENT,
     verb::EXPERIMENT,
     coupling::EXPERIMENT,
+    twoflow::RATES,
+    twoflow::SESSION,
+    twoflow::SESSIONS,
+    twoflow::ARRIVALS,
+    twoflow::PREFIX,
+    twoflow::LOSSES,
+    twoflow::ADAPT,
     daemons::TABLE1,
     daemons::FIG6,
     quickest::EXPERIMENT,

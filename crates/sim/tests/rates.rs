@@ -15,7 +15,7 @@ fn secs(secs: u64) -> Instant {
 }
 
 /// A wire of 2 Mbit/s, 40 ms one way with 50 ms of queue, and flows over it from the beginning.
-fn world(controllers: &[&str]) -> (World, Vec<Flow>, usize) {
+fn world(controllers: &[&str]) -> (World, Vec<Flow>) {
     let mut world = World::new(Seed(3));
     let wire = Configs::symmetric(LinkConfig {
         rate: RateSource::Constant(Rate::from_mbps(2)),
@@ -31,7 +31,7 @@ fn world(controllers: &[&str]) -> (World, Vec<Flow>, usize) {
             world.add_flow(&[Hop::forward(wire)], &plan)
         })
         .collect();
-    (world, flows, wire)
+    (world, flows)
 }
 
 fn sent(world: &mut World, flow: &Flow) -> (u64, u64) {
@@ -58,9 +58,11 @@ fn two_targets_are_held_in_every_interval() {
             format!("ctcp:1.2 Mbit/s,{inner}"),
             format!("ctcp:700 kbit/s,{inner}"),
         ];
-        let (mut world, flows, wire) = world(&texts.each_ref().map(String::as_str));
+        let (mut world, flows) = world(&texts.each_ref().map(String::as_str));
         world.run_until(secs(8));
         let mut before = [sent(&mut world, &flows[0]).0, sent(&mut world, &flows[1]).0];
+        // Probes for the largest packet come on top of the targets, in the first interval.
+        let lost_first = [0, 1].map(|index| sent(&mut world, &flows[index]).1);
         for interval in 1..10 {
             world.run_until(secs(8 * (interval + 1)));
             for (index, target) in [1.2e6, 0.7e6].into_iter().enumerate() {
@@ -70,12 +72,11 @@ fn two_targets_are_held_in_every_interval() {
                     (rate / target - 1.0).abs() < 0.02,
                     "{inner} {index}: {rate}"
                 );
-                assert_eq!(lost, 0, "{inner}");
+                assert_eq!(lost, lost_first[index], "{inner}");
+                assert!(lost <= 2, "{inner}: {lost}");
                 before[index] = now;
             }
         }
-        let dropped = world.wire(wire).one_way(true).stats().dropped_total();
-        assert_eq!(dropped.packets, 0, "{inner}");
         let goodput = flows[0].goodput_bps(&mut world, secs(8), secs(80));
         assert!(goodput > (1.0 - OVERHEAD) * 1.2e6, "{inner}: {goodput}");
     }
@@ -83,7 +84,7 @@ fn two_targets_are_held_in_every_interval() {
 
 #[test]
 fn the_rate_changes_while_they_run() {
-    let (mut world, flows, _) = world(&["ctcp:1 Mbit/s", "fixed 600 kbit/s"]);
+    let (mut world, flows) = world(&["ctcp:1 Mbit/s", "fixed 600 kbit/s"]);
     world.run_until(secs(5));
     set(&mut world, &flows[0], Rate::from_kbps(400));
     set(&mut world, &flows[1], Rate::from_kbps(900));
@@ -100,7 +101,7 @@ fn the_rate_changes_while_they_run() {
 
 #[test]
 fn a_controller_without_a_rate_takes_no_notice() {
-    let (mut world, flows, _) = world(&["auto"]);
+    let (mut world, flows) = world(&["auto"]);
     world.run_until(secs(2));
     set(&mut world, &flows[0], Rate::from_kbps(100));
     world.run_until(secs(10));

@@ -34,8 +34,11 @@ const ROOM_PACKETS: f64 = 2.0;
 const BASE_INTERVALS: usize = 8;
 /// Seconds over which what is owed is made up for.
 const REPAY_S: f64 = 2.0;
-/// Highest rate of doing so, in target rates; with losses it is the inverse of [`MEAN_OF_SAWTOOTH`].
-const REPAY_MAX: f64 = 1.1;
+/// Highest rate of doing so, in target rates. A pipe that all targets together just fill has no more, and what is sent
+/// faster there is lost again, and owed again.
+const REPAY_MAX: f64 = 1.05;
+/// What is owed or was sent too early by no more than these packets is the pacer's rounding.
+const ROUNDING_PACKETS: f64 = 2.0;
 /// What the inner window may hold beyond the ceiling: one halving does not cost the target.
 const RESERVE: f64 = 2.0;
 
@@ -55,7 +58,7 @@ pub(super) struct Ctcp {
     is_lossy: bool,
     was_lossy: bool,
     rtt: Rtt,
-    /// Bytes that the target would have sent and something held back.
+    /// Bytes that the target would have sent and something held back; slightly negative after a packet that left early.
     owed: f64,
     last_sent: Option<Instant>,
     is_backlogged: bool,
@@ -168,7 +171,9 @@ impl Ctcp {
         }
         self.interval_ends = Some(now + self.interval);
         self.was_lossy = std::mem::take(&mut self.is_lossy);
-        if self.inner.window() as f64 > self.ceiling.unwrap_or(f64::INFINITY) && self.owed == 0.0 {
+        if self.inner.window() as f64 > self.ceiling.unwrap_or(f64::INFINITY)
+            && self.owed <= ROUNDING_PACKETS * self.mtu
+        {
             self.rtt.end_interval();
         }
         self.adjust();
@@ -182,12 +187,8 @@ impl Ctcp {
 
     /// The rate that makes up for what is owed.
     fn wanted(&self) -> f64 {
-        let most = if self.is_lossy || self.was_lossy {
-            1.0 / MEAN_OF_SAWTOOTH
-        } else {
-            REPAY_MAX
-        };
-        (self.target + self.owed / REPAY_S).min(most * self.target)
+        let owed = (self.owed - ROUNDING_PACKETS * self.mtu).max(0.0);
+        (self.target + owed / REPAY_S).min(REPAY_MAX * self.target)
     }
 }
 
@@ -196,11 +197,8 @@ impl Control for Ctcp {
         if let Some(last) = self.last_sent.filter(|_| self.gap_counts) {
             let due = self.target * now.saturating_duration_since(last).as_secs_f64();
             let most = self.target * self.interval.as_secs_f64();
-            self.owed = (self.owed + due - f64::from(bytes)).clamp(0.0, most);
-            // A fraction of a packet is the pacer's rounding.
-            if self.owed < 1.0 {
-                self.owed = 0.0;
-            }
+            let owed = self.owed + due - f64::from(bytes);
+            self.owed = owed.clamp(-ROUNDING_PACKETS * self.mtu, most);
         }
         self.last_sent = Some(now);
         self.gap_counts = self.is_backlogged;

@@ -180,7 +180,7 @@ mod tests {
         recordings.push(recording("link-up", "car", 600));
         let corpus = Corpus {
             recordings,
-            skipped: Vec::new(),
+            ..Corpus::default()
         };
         let sets = choose(&corpus, Seed(3));
         let kinds = USUAL.together.iter().chain(USUAL.apart);
@@ -212,7 +212,7 @@ mod tests {
         let recordings = vec![recording("a", "", 600), recording("b", "", 600)];
         let corpus = Corpus {
             recordings,
-            skipped: Vec::new(),
+            ..Corpus::default()
         };
         let sets = choose(&corpus, Seed(1));
         assert_eq!(sets.len(), 1);

@@ -81,9 +81,9 @@ fn what_an_outage_took_is_made_up_for() {
     let out = of(Inner::Auto, &dark, 80.0);
     assert!(out.rate(20.0, 21.0) < 0.2 * TARGET_BYTES);
     let mean = out.rate(8.0, 80.0) / TARGET_BYTES;
-    assert!((mean - 1.0).abs() < 0.005, "{mean}");
+    assert!((mean - 1.0).abs() < 0.01, "{mean}");
     let most = out.tenths.windows(20).map(|w| w.iter().sum::<u64>()).max();
-    assert!(most.unwrap_or_default() as f64 / 2.0 < 1.36 * TARGET_BYTES);
+    assert!(most.unwrap_or_default() as f64 / 2.0 < 1.07 * TARGET_BYTES);
 }
 
 /// A target that the path cannot hold: the inner controller decides, and the ceiling bounds the queue.
