@@ -9,6 +9,7 @@ CARGO ?= cargo
 SEEDS ?= 200
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := wire container packet link trace ticket objectives relay overlay parts media
+FUZZ_TARGETS := video wire container packet link trace ticket objectives relay overlay parts
 
 .PHONY: help
 help: ## list the tasks

@@ -13,6 +13,8 @@
 //! | [`trace`] | the reader of rate traces |
 //! | [`ticket`] | the reader of tickets |
 //! | [`relay`] | a relay: requests of its members, and packets |
+//! | [`video`] | what origin and proxy of stored video say to each other |
+//! | [`relay`] | a relay: requests of its members, and packets
 //! | [`overlay`] | the overlay's agent, from members that say anything |
 //! | [`parts`] | the heads of parts of enhanced frames, and the count of what is missing |
 //! | [`media`] | stored video: files, stored indexes, and what is made of them |
@@ -27,6 +29,7 @@ mod parsers;
 mod parts;
 mod peer;
 mod relay;
+mod video;
 
 pub use container::container;
 pub use media::media;
@@ -36,6 +39,7 @@ pub use packet::packet;
 pub use parsers::{link, ticket, trace, wire};
 pub use parts::parts;
 pub use relay::relay;
+pub use video::video;
 
 /// Takes an input apart; zeros when it is used up.
 struct Input<'a>(&'a [u8]);

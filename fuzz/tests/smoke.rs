@@ -302,4 +302,20 @@ fn media() {
         b"und",
     ];
     feed("media", pieces, anabranch_fuzz::media);
+/// Messages between origin and proxy, each with the byte of its decoder in front.
+#[test]
+fn video() {
+    let pieces: Vec<&[u8]> = vec![
+        &b"\x00{\"type\":\"hello\",\"secret\":\"abc\"}"[..],
+        b"\x00{\"type\":\"play\",\"id\":1,\"play\":2,\"name\":\"a\",\"version\":\"b\",\"essential\":0,\"enhanced\":1,\"lead_ms\":2,\"ahead_ms\":3}",
+        b"\x00{\"type\":\"repair\",\"id\":1,\"name\":\"a\",\"version\":\"b\",\"chunk\":4,\"frames\":[1,2]}",
+        b"\x01{\"type\":\"refused\",\"id\":1,\"kind\":\"full\",\"reason\":\"no\",\"retry_after_s\":3}",
+        b"\x01{\"type\":\"catalogue\",\"id\":1,\"videos\":[],\"is_last\":true}",
+        b"\x02\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x04data",
+        b"\x03\0\0\0\0\x01\0\0\0\0\0\0\0\x04data",
+        b"\x03\x01\0\0\0\x01\0\0\0\x02\0\0\0\x03",
+        b"\x04\0\0\0\x01\0\0\0\x02\0\0\0\x03\x04\0\0\0\x05\0\0\0\x06d",
+        b"\x05anabranch-video-enhanced/1 7",
+    ];
+    feed("video", &pieces, anabranch_fuzz::video);
 }
