@@ -42,6 +42,9 @@ pub(crate) struct Arguments {
     /// [default: nobody is refused].
     #[arg(long, value_name = "RATE")]
     capacity: Option<Rate>,
+    /// Do not ask again for frames that were lost.
+    #[arg(long)]
+    no_repair: bool,
     /// Addresses to call the origin from, IP:PORT with port 0 for any; may be repeated [default: all interfaces].
     #[arg(long, value_name = "ADDRESS")]
     bind: Vec<SocketAddr>,
@@ -76,6 +79,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         start_delay: arguments.start_delay,
         lead: arguments.lead,
         prefix: arguments.prefix,
+        repairs: !arguments.no_repair,
         capacity: arguments.capacity,
         ..Config::new(arguments.cache)
     };
