@@ -8,8 +8,7 @@ CARGO ?= cargo
 # Seeds of `make storm`, seconds per target of `make fuzz`, output folder of `make pairs` and `make bench`.
 SEEDS ?= 200
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS := wire container packet link trace ticket objectives relay overlay parts media
-FUZZ_TARGETS := video wire container packet link trace ticket objectives relay overlay parts
+FUZZ_TARGETS := wire container packet link trace ticket objectives relay overlay parts media video
 
 .PHONY: help
 help: ## list the tasks

@@ -14,7 +14,6 @@
 //! | [`ticket`] | the reader of tickets |
 //! | [`relay`] | a relay: requests of its members, and packets |
 //! | [`video`] | what origin and proxy of stored video say to each other |
-//! | [`relay`] | a relay: requests of its members, and packets
 //! | [`overlay`] | the overlay's agent, from members that say anything |
 //! | [`parts`] | the heads of parts of enhanced frames, and the count of what is missing |
 //! | [`media`] | stored video: files, stored indexes, and what is made of them |
