@@ -302,6 +302,8 @@ fn media() {
         b"und",
     ];
     feed("media", pieces, anabranch_fuzz::media);
+}
+
 /// Messages between origin and proxy, each with the byte of its decoder in front.
 #[test]
 fn video() {
