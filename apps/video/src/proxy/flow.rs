@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::{
     content::Assembly,
     pipe::{News, Play},
+    room::Place,
     title::Title,
 };
 use crate::{
@@ -60,7 +61,7 @@ async fn flow(title: &Arc<Title>, number: u64, chunk: u32) -> Result<(), Refusal
         lead_ms: millis(shared.config.lead),
         ahead_ms: millis(ahead(title)),
     };
-    let _place = shared.admit(title, chunk)?;
+    let place = shared.admit(title, chunk)?;
     let play = line
         .play(&title.video.name, &title.video.version, from)
         .await?;
@@ -68,6 +69,7 @@ async fn flow(title: &Arc<Title>, number: u64, chunk: u32) -> Result<(), Refusal
     let mut collector = Collector {
         title: title.clone(),
         number,
+        place,
         next: chunk,
         essential_next: from.essential,
         arriving: BTreeMap::new(),
@@ -96,6 +98,7 @@ fn millis(time: Duration) -> u32 {
 struct Collector {
     title: Arc<Title>,
     number: u64,
+    place: Place,
     /// The first chunk that is not finished.
     next: u32,
     /// The chunk whose essential part comes next.
@@ -357,6 +360,10 @@ impl Collector {
         };
         let new = || Assembly::new(title.video.clone(), chunk);
         let assembly = self.arriving.remove(&chunk).unwrap_or_else(new);
+        if let Some(&(sent, _)) = self.sent.get(&chunk) {
+            let packets = (sent, assembly.adus());
+            self.place.finished(&title, chunk, packets);
+        }
         let Some(content) = assembly.finish(essential) else {
             return Err(broken("the origin sent another chunk than was asked for"));
         };

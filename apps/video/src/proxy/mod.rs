@@ -8,6 +8,7 @@
 //! | `content` | a chunk that arrives, and a chunk that is served |
 //! | `catalogue` | what the origin has; beginnings of all videos are fetched ahead |
 //! | `http` | what players and people see |
+//! | `room` | who may play: room in the pipe |
 //! | `stats` | counters |
 
 mod catalogue;
@@ -15,6 +16,7 @@ mod content;
 mod flow;
 mod http;
 mod pipe;
+mod room;
 mod stats;
 mod title;
 
@@ -23,22 +25,16 @@ use std::{
     io,
     net::SocketAddr,
     path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use anabranch::{
-    Host, Ticket,
-    base::{self, Rate},
-};
-use anabranch_twoflow::admission::{Capacity, Gate};
+use anabranch::{Host, Ticket};
 use bytes::Bytes;
 use tokio::net::TcpListener;
 
-use self::{catalogue::Catalogue, pipe::Pipe, stats::Stats, title::Title};
+pub use self::room::Admission;
+use self::{catalogue::Catalogue, pipe::Pipe, room::Room, stats::Stats, title::Title};
 use crate::{
     store::{Class, Part, Store, StoreError, VideoKey},
     video::Division,
@@ -47,8 +43,6 @@ use crate::{
 
 /// Videos whose index is in memory, unless more are watched.
 const TITLES_MAX: usize = 64;
-/// Nobody is told to come back later than this: viewers leave before their films end.
-const RETRY_MAX_S: u32 = 60;
 /// After the disk was found full it is tried again this much later.
 const DISK_PAUSE: Duration = Duration::from_secs(30);
 
@@ -67,8 +61,8 @@ pub struct Config {
     pub prefix: Duration,
     /// Frames that were lost are asked for again while there is time for it.
     pub repairs: bool,
-    /// What the pipe carries, where that is known; `None`: no play is refused for want of room.
-    pub capacity: Option<Rate>,
+    /// Who is refused for want of room in the pipe.
+    pub admission: Admission,
 }
 
 impl Config {
@@ -81,7 +75,7 @@ impl Config {
             lead: Duration::from_secs(8),
             prefix: Duration::from_secs(8),
             repairs: true,
-            capacity: None,
+            admission: Admission::Open,
         }
     }
 }
@@ -130,11 +124,7 @@ pub(crate) struct Shared {
     pub(crate) stats: Stats,
     pub(crate) catalogue: Catalogue,
     titles: Mutex<HashMap<String, (Instant, Arc<Title>)>>,
-    /// Who is in the pipe.
-    gate: Mutex<Gate>,
-    /// Number of the next play in the gate.
-    next_play: AtomicU64,
-    started: Instant,
+    room: Room,
     /// Until when nothing is written to the disk, because it was full.
     disk_full_until: Mutex<Option<Instant>>,
 }
@@ -180,12 +170,7 @@ impl Proxy {
             stats: Stats::default(),
             catalogue: Catalogue::restore(&config.cache, ticket.node),
             titles: Mutex::default(),
-            // Without a capacity nobody is asked.
-            gate: Mutex::new(Gate::new(Capacity::Known(
-                config.capacity.unwrap_or(Rate::from_bps(u64::MAX)),
-            ))),
-            next_play: AtomicU64::new(0),
-            started: Instant::now(),
+            room: Room::new(config.admission),
             disk_full_until: Mutex::default(),
             config,
         };
@@ -332,39 +317,9 @@ impl Shared {
         tokio::task::spawn_blocking(move || store.forget(key));
     }
 
-    /// Room in the pipe for one more play from `chunk` on; given back when the result is dropped.
-    ///
-    /// # Errors
-    /// There is none.
-    pub(crate) fn admit(self: &Arc<Self>, title: &Title, chunk: u32) -> Result<Place, Refusal> {
-        let video = &title.video;
-        let wanted = video.segments.rate_max(anabranch_media::Part::Essential)
-            + video.segments.rate_max(anabranch_media::Part::Enhanced);
-        let now = base::Instant::EPOCH + self.started.elapsed();
-        let rest = video.start(u32::MAX).saturating_sub(video.start(chunk));
-        let number = self.next_play.fetch_add(1, Ordering::Relaxed);
-        let admitted = self
-            .gate()
-            .admit(now, number, (wanted, Some(now + rest)), &[]);
-        admitted.map_err(|refusal| {
-            self.stats.refused.add(1);
-            let fits = refusal.fits.map(|rate| format!("; up to {rate} would fit"));
-            let words = format!("{refusal}{}", fits.unwrap_or_default());
-            let seconds = refusal.retry.map(|time| time.as_secs_f64().ceil() as u32);
-            Refusal {
-                retry_after_s: seconds.map(|seconds| seconds.clamp(1, RETRY_MAX_S)),
-                ..Refusal::new(RefusalKind::Full, words)
-            }
-        })?;
-        Ok(Place {
-            shared: self.clone(),
-            number,
-        })
-    }
-
     /// Whether anything plays.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.gate().is_empty()
+        !self.room.is_empty()
     }
 
     /// Reads from the store; `None` when it is not there, or the disk fails.
@@ -422,26 +377,9 @@ impl Shared {
         self.titles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn gate(&self) -> MutexGuard<'_, Gate> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn disk_full(&self) -> MutexGuard<'_, Option<Instant>> {
         self.disk_full_until
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Room in the pipe.
-#[derive(Debug)]
-pub(crate) struct Place {
-    shared: Arc<Shared>,
-    number: u64,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.shared.gate().release(self.number);
     }
 }

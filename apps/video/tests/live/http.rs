@@ -1,6 +1,7 @@
 //! What HTTP says.
 
 use anabranch::base::Rate;
+use anabranch_video::proxy::Admission;
 
 use super::{
     film::film,
@@ -103,15 +104,15 @@ async fn hostile_addresses_lead_nowhere() {
 async fn a_full_pipe_is_a_clear_answer() {
     let film = film(60);
     let setting = Setting::new(&film, GOOD);
-    let start = async |capacity| {
+    let start = async |admission| {
         let mut config = setting.config();
-        config.capacity = Some(capacity);
+        config.admission = admission;
         config.prefix = std::time::Duration::ZERO;
         let proxy = RunningProxy::start(config, &setting.ticket).await;
         ready(&proxy).await;
         proxy
     };
-    let proxy = start(Rate::from_kbps(50)).await;
+    let proxy = start(Admission::Known(Rate::from_kbps(50))).await;
     let answer = get(proxy.address, "/v/film/0/1.m4s", "").await;
     assert_eq!(answer.status, 503);
     assert_eq!(answer.header("retry-after"), None, "it will never fit");
@@ -123,7 +124,7 @@ async fn a_full_pipe_is_a_clear_answer() {
         return;
     }
     // Room for one viewer, not for another one elsewhere in the film.
-    let proxy = start(Rate::from_kbps(1_600)).await;
+    let proxy = start(Admission::Known(Rate::from_kbps(1_600))).await;
     let one = get(proxy.address, "/v/film/0/1.m4s", "User-Agent: one\r\n").await;
     assert_eq!(one.status, 200);
     for path in ["/v/film/0/9.m4s", "/v/film.mp4"] {
@@ -137,5 +138,17 @@ async fn a_full_pipe_is_a_clear_answer() {
     // A second viewer at the same place shares the flow.
     let same = get(proxy.address, "/v/film/0/2.m4s", "User-Agent: three\r\n").await;
     assert_eq!(same.status, 200);
+    proxy.stop().await;
+
+    // Nothing is known of the pipe: who joins is measured before another may.
+    let proxy = start(Admission::Measured).await;
+    let one = get(proxy.address, "/v/film/0/1.m4s", "User-Agent: one\r\n").await;
+    assert_eq!(one.status, 200);
+    let two = get(proxy.address, "/v/film/0/9.m4s", "User-Agent: two\r\n").await;
+    let words = String::from_utf8_lossy(&two.body).into_owned();
+    assert_eq!(two.status, 503, "{words}");
+    assert!(words.contains("has not been measured yet"), "{words}");
+    let retry: u32 = two.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=8).contains(&retry), "{retry}");
     proxy.stop().await;
 }

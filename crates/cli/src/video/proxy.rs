@@ -2,8 +2,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use anabranch::{AllowList, HostConfig, Ticket, base::Rate, keys};
-use anabranch_video::proxy::{Config, Proxy};
+use anabranch::{AllowList, HostConfig, Ticket, keys};
+use anabranch_video::proxy::{Admission, Config, Proxy};
 
 use super::{parse_bytes, parse_duration, told_to_end};
 use crate::{
@@ -38,10 +38,10 @@ pub(crate) struct Arguments {
     /// How much of the beginning of every video is fetched beforehand, so that it starts at once; `0 s`: nothing.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "8 s")]
     prefix: Duration,
-    /// What the pipe to the origin carries, such as `20 Mbit/s`: viewers for whom there is no room are told so
-    /// [default: nobody is refused].
+    /// What the pipe to the origin carries, such as `20 Mbit/s`, or `measured`: viewers for whom there is no room, or while others
+    /// get less than they need, are told so [default: nobody is refused].
     #[arg(long, value_name = "RATE")]
-    capacity: Option<Rate>,
+    capacity: Option<Admission>,
     /// Do not ask again for frames that were lost.
     #[arg(long)]
     no_repair: bool,
@@ -80,7 +80,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         lead: arguments.lead,
         prefix: arguments.prefix,
         repairs: !arguments.no_repair,
-        capacity: arguments.capacity,
+        admission: arguments.capacity.unwrap_or_default(),
         ..Config::new(arguments.cache)
     };
     let proxy = Proxy::open(config, arguments.http, &arguments.origin).await?;

@@ -1,0 +1,268 @@
+//! Room in the pipe: who may play, by what it is known to carry, or by how the plays in it fare [Two-flow §6].
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    str::FromStr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anabranch::base::{self, Rate, rate::ParseRateError};
+use anabranch_media::Part;
+use anabranch_twoflow::admission::{Capacity, Gate, Measured, Thresholds};
+
+use super::{Shared, title::Title};
+use crate::wire::{Refusal, RefusalKind};
+
+/// Nobody is told to come back later than this: viewers leave before their films end.
+const RETRY_MAX_S: u32 = 60;
+/// A play is judged by its last chunks, so many.
+const CHUNKS: usize = 2;
+
+/// Who is refused for want of room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Admission {
+    /// Nobody.
+    #[default]
+    Open,
+    /// Whoever takes more than others leave of this, at the most that each of them ever takes.
+    Known(Rate),
+    /// Everybody while any play falls short of its target rate or loses half of what is tolerated, and for 8 s after somebody
+    /// has joined, who is not measured yet.
+    Measured,
+}
+
+impl FromStr for Admission {
+    type Err = ParseRateError;
+
+    /// A rate, or `measured`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim() {
+            "measured" => Ok(Self::Measured),
+            rate => rate.parse().map(Self::Known),
+        }
+    }
+}
+
+impl Admission {
+    fn capacity(self) -> Capacity {
+        match self {
+            Self::Open => Capacity::Known(Rate::from_bps(u64::MAX)),
+            Self::Known(rate) => Capacity::Known(rate),
+            Self::Measured => Capacity::Measured(Thresholds::default()),
+        }
+    }
+}
+
+/// Keeps account of the pipe.
+#[derive(Debug)]
+pub(super) struct Room {
+    inside: Mutex<Inside>,
+    since: Instant,
+}
+
+#[derive(Debug)]
+struct Inside {
+    gate: Gate,
+    /// Plays as they were measured last.
+    measured: BTreeMap<u64, Measured>,
+    next: u64,
+}
+
+impl Room {
+    pub(super) fn new(admission: Admission) -> Self {
+        let inside = Inside {
+            gate: Gate::new(admission.capacity()),
+            measured: BTreeMap::new(),
+            next: 0,
+        };
+        Self {
+            inside: Mutex::new(inside),
+            since: Instant::now(),
+        }
+    }
+
+    /// Whether anything plays.
+    pub(super) fn is_empty(&self) -> bool {
+        self.inside().gate.is_empty()
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place in the pipe; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    shared: Arc<Shared>,
+    number: u64,
+    fares: Fares,
+}
+
+impl Shared {
+    /// Room for one more play from `chunk` on.
+    ///
+    /// # Errors
+    /// There is none; with the reason, and when to ask again.
+    pub(crate) fn admit(self: &Arc<Self>, title: &Title, chunk: u32) -> Result<Place, Refusal> {
+        let video = &title.video;
+        let wanted =
+            video.segments.rate_max(Part::Essential) + video.segments.rate_max(Part::Enhanced);
+        let now = base::Instant::EPOCH + self.room.since.elapsed();
+        let rest = video.start(u32::MAX).saturating_sub(video.start(chunk));
+        let mut inside = self.room.inside();
+        let number = inside.next;
+        let flows: Vec<Measured> = inside.measured.values().copied().collect();
+        let admitted = inside
+            .gate
+            .admit(now, number, (wanted, Some(now + rest)), &flows);
+        if let Err(refusal) = admitted {
+            self.stats.refused.add(1);
+            let fits = refusal.fits.map(|rate| format!("; up to {rate} would fit"));
+            let words = format!("{refusal}{}", fits.unwrap_or_default());
+            let seconds = refusal.retry.map(|time| time.as_secs_f64().ceil() as u32);
+            return Err(Refusal {
+                retry_after_s: seconds.map(|seconds| seconds.clamp(1, RETRY_MAX_S)),
+                ..Refusal::new(RefusalKind::Full, words)
+            });
+        }
+        inside.next += 1;
+        Ok(Place {
+            shared: self.clone(),
+            number,
+            fares: Fares::default(),
+        })
+    }
+}
+
+impl Place {
+    /// A chunk of the play is finished: `sent` packets of its enhanced part were sent, `arrived` came.
+    pub(super) fn finished(&mut self, title: &Title, chunk: u32, (sent, arrived): (u32, u32)) {
+        let video = &title.video;
+        let lasts = video.start(chunk + 1).saturating_sub(video.start(chunk));
+        let bytes = video.bytes(chunk, Part::Essential) + video.bytes(chunk, Part::Enhanced);
+        let fares = &mut self.fares;
+        fares.add(Instant::now(), lasts, bytes, (sent, arrived));
+        if let Some(measured) = fares.measured() {
+            let mut inside = self.shared.room.inside();
+            inside.measured.insert(self.number, measured);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut inside = self.shared.room.inside();
+        inside.gate.release(self.number);
+        inside.measured.remove(&self.number);
+    }
+}
+
+/// How a play fares: its last chunks.
+#[derive(Debug, Default)]
+struct Fares {
+    finished_at: Option<Instant>,
+    chunks: VecDeque<Finished>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Finished {
+    took: Duration,
+    lasts: Duration,
+    bytes: u64,
+    sent: u32,
+    arrived: u32,
+}
+
+impl Fares {
+    fn add(&mut self, now: Instant, lasts: Duration, bytes: u64, (sent, arrived): (u32, u32)) {
+        // How long the first one took is not known: it was asked for with whatever was there before.
+        let Some(before) = self.finished_at.replace(now) else {
+            return;
+        };
+        if self.chunks.len() == CHUNKS {
+            self.chunks.pop_front();
+        }
+        self.chunks.push_back(Finished {
+            took: now.saturating_duration_since(before),
+            lasts,
+            bytes,
+            sent,
+            arrived: arrived.min(sent),
+        });
+    }
+
+    /// The play over its last chunks: its target is what they hold in the time that they last; it falls short when they take
+    /// longer to come, or do not come whole.
+    fn measured(&self) -> Option<Measured> {
+        if self.chunks.len() < CHUNKS {
+            return None;
+        }
+        let seconds = |of: fn(&Finished) -> Duration| {
+            self.chunks.iter().map(of).sum::<Duration>().as_secs_f64()
+        };
+        let (took_s, lasts_s) = (seconds(|one| one.took), seconds(|one| one.lasts));
+        let bytes: u64 = self.chunks.iter().map(|one| one.bytes).sum();
+        let sent: u32 = self.chunks.iter().map(|one| one.sent).sum();
+        let arrived: u32 = self.chunks.iter().map(|one| one.arrived).sum();
+        let loss = f64::from(sent - arrived) / f64::from(sent.max(1));
+        let target = Rate::from_bytes_per(bytes, Duration::from_secs_f64(lasts_s.max(1e-3)));
+        let in_time = (lasts_s / took_s.max(1e-3)).min(1.0);
+        Some(Measured {
+            target,
+            rate: target * (in_time * (1.0 - loss)),
+            loss,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(fares: &mut Fares, took_s: &[u64], packets: (u32, u32)) {
+        let mut at = Instant::now();
+        for took_s in took_s {
+            at += Duration::from_secs(*took_s);
+            fares.add(at, Duration::from_secs(4), 500_000, packets);
+        }
+    }
+
+    #[test]
+    fn a_play_that_keeps_pace_has_its_target() {
+        let mut fares = Fares::default();
+        after(&mut fares, &[1, 2], (100, 100));
+        assert!(
+            fares.measured().is_none(),
+            "one chunk, whose time is known, is not enough"
+        );
+        after(&mut fares, &[1, 3, 3], (100, 100));
+        let measured = fares.measured().unwrap();
+        assert_eq!((measured.target, measured.loss), (Rate::from_mbps(1), 0.0));
+        assert_eq!(
+            measured.rate, measured.target,
+            "what comes ahead of its time is no more than the target"
+        );
+    }
+
+    #[test]
+    fn a_play_that_is_late_or_loses_falls_short() {
+        let mut fares = Fares::default();
+        after(&mut fares, &[1, 5, 5], (100, 90));
+        let measured = fares.measured().unwrap();
+        assert!((measured.loss - 0.1).abs() < 1e-9);
+        let part = measured.rate.as_bps() as f64 / measured.target.as_bps() as f64;
+        assert!((part - 0.8 * 0.9).abs() < 1e-3, "{part}");
+    }
+
+    #[test]
+    fn admission_is_read() {
+        assert_eq!("measured".parse(), Ok(Admission::Measured));
+        assert_eq!(
+            "20 Mbit/s".parse(),
+            Ok(Admission::Known(Rate::from_mbps(20)))
+        );
+        assert!("much".parse::<Admission>().is_err());
+    }
+}
