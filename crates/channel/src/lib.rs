@@ -41,7 +41,7 @@ mod tap;
 mod tls;
 
 pub use channel::{Channel, CloseReason, Event, Transmit};
-pub use config::{Config, Controller};
+pub use config::{Config, Controller, Ctcp};
 pub use control::QueueGoal;
 pub use endpoint::{ConnectError, Endpoint, Handled, Received};
 pub use identity::{SecretKey, is_signed};

@@ -94,9 +94,9 @@ pub use anabranch_net::{
     PromiseEvent, Session, SessionEvent, StartError, Stream, StreamEvent, StreamFailure, Tariff,
 };
 pub use anabranch_session::{
-    AllowList, Callback, Demand, DropOrder, Explanation, FieldValue, Grade, Grant, Guarantee,
-    GuaranteeError, Knobs, ObjectiveError, ObjectiveId, Offer, Order, Policy, Priority, Reason,
-    Reduction, Refusal, SecretKey, StreamSpec, Term, Walk, objective,
+    AllowList, Callback, Controller, Ctcp, Demand, DropOrder, Explanation, FieldValue, Grade,
+    Grant, Guarantee, GuaranteeError, Knobs, ObjectiveError, ObjectiveId, Offer, Order, Policy,
+    Priority, Reason, Reduction, Refusal, SecretKey, StreamSpec, Term, Walk, objective,
     promise::{Account, Note},
 };
 pub use ticket::Ticket;

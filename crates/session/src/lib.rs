@@ -52,8 +52,8 @@ mod token;
 pub mod wire;
 
 pub use anabranch_channel::{
-    AllowList, CloseReason, Config as ChannelConfig, ConnectError, Controller, Liveness, Received,
-    SecretKey, Stats, Transmit, is_signed,
+    AllowList, CloseReason, Config as ChannelConfig, ConnectError, Controller, Ctcp, Liveness,
+    Received, SecretKey, Stats, Transmit, is_signed,
 };
 pub use anabranch_hose as hose;
 pub use anabranch_sched::{

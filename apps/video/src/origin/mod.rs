@@ -15,8 +15,8 @@ mod serve;
 use std::{path::Path, sync::Arc};
 
 use anabranch::{
-    Host, HostConfig, SecretKey, Ticket,
-    base::ids::encode_base32,
+    Controller, Ctcp, Host, HostConfig, SecretKey, Ticket,
+    base::{Rate, ids::encode_base32},
     ticket::{ADDRESSES_MAX, SECRET_BYTES, Secret},
 };
 use tokio::task::JoinSet;
@@ -25,6 +25,8 @@ pub use self::library::{Library, LibraryError};
 
 /// Bytes of a stream that wait to be sent or acknowledged.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
+/// Of a pipe's rate, what packets may take without the headers of IP and UDP, and what leaves beside them.
+const HELD: f64 = 0.96;
 /// Proxies served at a time.
 const SESSIONS_MAX: usize = 256;
 
@@ -62,9 +64,14 @@ impl Origin {
         FIRST | (u16::from_be_bytes([high, low]) & !FIRST)
     }
 
-    /// `config` as an origin wants it: little waits to be sent, because what waits is late.
-    pub fn host_config(mut config: HostConfig) -> HostConfig {
+    /// `config` as an origin wants it: little waits to be sent, because what waits is late. Where it is known what the pipe to
+    /// each proxy carries, every path of it is held to that rate, so that what the origin sends never fills the queue
+    /// before it [Two-flow §4.1].
+    pub fn host_config(mut config: HostConfig, pipe: Option<Rate>) -> HostConfig {
         config.engine.send_buffer_bytes = SEND_BUFFER_BYTES;
+        if let Some(rate) = pipe {
+            config.engine.channel.controller = Controller::Ctcp(Ctcp::at(rate * HELD));
+        }
         config
     }
 

@@ -2,6 +2,8 @@
 
 use std::{path::Path, process::Stdio};
 
+use anabranch::base::Rate;
+
 use super::{
     film::{Seen, film, has, probe},
     setting::{GOOD, PATIENCE, RunningProxy, Setting, get, ready},
@@ -49,6 +51,32 @@ async fn ffmpeg_plays_every_frame() {
         assert_eq!(Seen { sound, ..seen }, expected, "{path}; {stats}");
         assert!(seen.sound <= expected.sound + 1);
     }
+    proxy.stop().await;
+}
+
+/// An origin that knows what a narrow pipe carries fills no queue: nothing is dropped, although chunks ahead, essential data and
+/// enhanced data share it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_known_pipe_drops_nothing() {
+    if !can_probe() {
+        return;
+    }
+    let film = film(20);
+    let pipe = "rate=4 Mbit/s, delay=10 ms, queue=100 ms";
+    let setting = Setting::held(&film, pipe, Some(Rate::from_mbps(4)));
+    let proxy = setting.proxy().await;
+    ready(&proxy).await;
+    let expected = probe(film.to_str().unwrap()).await;
+    let seen = probe(&proxy.url("/v/film.mp4")).await;
+    let stats = proxy.stats().await.to_string();
+    check_essential(&seen, &expected, &stats);
+    let (forward, backward) = setting.emulator.paths()[0].stats();
+    assert_eq!(
+        (forward.dropped_total(), backward.dropped_total()),
+        (Default::default(), Default::default()),
+        "{stats}"
+    );
+    assert!(backward.delivered.bytes > 500_000, "{backward:?}");
     proxy.stop().await;
 }
 

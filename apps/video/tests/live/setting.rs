@@ -10,7 +10,7 @@ use std::{
 
 use anabranch::{
     AllowList, Host, HostConfig, Ticket,
-    base::Seed,
+    base::{Rate, Seed},
     keys,
     net::emulate::{
         Emulator, PathSpec,
@@ -49,7 +49,18 @@ pub(crate) struct RunningOrigin {
 
 impl RunningOrigin {
     pub(crate) fn start(library: &Path, key: &anabranch::SecretKey, bind: SocketAddr) -> Self {
+        Self::held(library, key, bind, None)
+    }
+
+    /// One that knows what the pipe carries.
+    pub(crate) fn held(
+        library: &Path,
+        key: &anabranch::SecretKey,
+        bind: SocketAddr,
+        pipe: Option<Rate>,
+    ) -> Self {
         let config = HostConfig::new(key.clone(), AllowList::everyone()).bind([bind]);
+        let config = Origin::host_config(config, pipe);
         let host = Host::start(config).unwrap();
         let library = Library::open(library, Division::default()).unwrap();
         let origin = Origin::new(library, key);
@@ -125,12 +136,17 @@ pub(crate) struct Setting {
 impl Setting {
     /// A library with the film, behind a pipe.
     pub(crate) fn new(film: &Path, pipe: &str) -> Self {
+        Self::held(film, pipe, None)
+    }
+
+    /// With an origin that knows what the pipe carries.
+    pub(crate) fn held(film: &Path, pipe: &str, rate: Option<Rate>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("library");
         std::fs::create_dir(&library).unwrap();
         std::fs::copy(film, library.join("film.mp4")).unwrap();
         let key = keys::generate().unwrap();
-        let origin = RunningOrigin::start(&library, &key, ([127, 0, 0, 1], 0).into());
+        let origin = RunningOrigin::held(&library, &key, ([127, 0, 0, 1], 0).into(), rate);
         let mut load = |name: &str| {
             let trace = Trace::from_csv(name, HALVED);
             trace.map(Arc::new).map_err(|error| error.to_string())

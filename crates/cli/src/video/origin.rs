@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use anabranch::{AllowList, HostConfig, StartError, keys};
+use anabranch::{AllowList, HostConfig, StartError, base::Rate, keys};
 use anabranch_video::origin::{Library, Origin};
 
 use super::{Dividing, told_to_end};
@@ -28,6 +28,10 @@ pub(crate) struct Arguments {
     /// Key file [default: ~/.config/anabranch/key, made if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
+    /// What the pipe to a proxy carries, such as `20 Mbit/s`, where it is leased and known: every path is held to it, so that
+    /// nothing is lost for want of room [default: found out].
+    #[arg(long, value_name = "RATE")]
+    capacity: Option<Rate>,
     /// Print only the ticket.
     #[arg(short, long)]
     quiet: bool,
@@ -39,7 +43,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     let library = Library::open(&arguments.library, arguments.dividing.division()?)?;
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
     let open = |port| {
-        let config = Origin::host_config(HostConfig::new(key.clone(), AllowList::everyone()));
+        let config = HostConfig::new(key.clone(), AllowList::everyone());
+        let config = Origin::host_config(config, arguments.capacity);
         recv::host(&arguments.listen, port, config)
     };
     // The port it had before, so that a ticket still leads here after a restart; any, if that is taken.
