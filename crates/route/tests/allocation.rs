@@ -1,4 +1,7 @@
 //! A finder allocates nothing but the path that it returns, once it has seen a graph of that size.
+//!
+//! Without the test harness, whose threads would be counted, too.
+#![allow(clippy::print_stdout, reason = "it says itself what the harness would")]
 
 use std::{alloc::System, time::Duration};
 
@@ -13,8 +16,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-#[test]
-fn one_allocation_a_path() {
+fn main() {
     let mut random = Seed(1).stream("overlay");
     let links = (0..2_000).map(|_| {
         let from = random.below(100);
@@ -52,4 +54,5 @@ fn one_allocation_a_path() {
         (legs.len(), 0),
         "a path is one vector of links"
     );
+    println!("test one_allocation_a_path ... ok");
 }
