@@ -187,7 +187,8 @@ async fn a_session_goes_over_a_relay() {
         let known: BTreeMap<u8, SocketAddr> = (1..=3).zip(at.iter().copied()).collect();
         let mut daemons = Vec::new();
         for n in 1..=3 {
-            let more = if n == 2 { "relay = \"100 Mbit/s\"" } else { "" };
+            // Less than loopback carries: the circuit is granted all of it.
+            let more = if n == 2 { "relay = \"30 Mbit/s\"" } else { "" };
             let mut known = known.clone();
             if n != 2 {
                 // Nobody is there.
@@ -213,6 +214,14 @@ async fn a_session_goes_over_a_relay() {
             let circuit = &report.circuits[0];
             assert_eq!((circuit.source, circuit.next), (id(1), id(3)));
             assert!(circuit.account.outward.bytes > 1_000_000, "{circuit:?}");
+            // What the circuit was granted is no longer free, and the relay says so; the way stays.
+            for _ in 0..20 {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                let ways = overlay.ways(1 << 40, id(3), 10_000_000, News::default());
+                let ways = ways.await.unwrap();
+                let near = ways.iter().find(|way| way.relays == [id(2)]);
+                assert!(near.is_some_and(|way| way.near.is_some()), "{ways:?}");
+            }
         };
         tokio::select! {
             () = first.run() => unreachable!(),

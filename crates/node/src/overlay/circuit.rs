@@ -157,9 +157,10 @@ pub(super) async fn keep(mut order: Order) {
                 chain.lost(relay);
             }
         }
-        if let Some(near) = chain.entrance().filter(|_| !stands) {
+        let granted = chain.entrance().zip(chain.rate());
+        if let Some(granted) = granted.filter(|_| !stands) {
             stands = true;
-            let up = Input::CircuitUp(order.lease, relays.clone(), near);
+            let up = Input::CircuitUp(order.lease, relays.clone(), granted);
             order.report.send(up).await.ok();
         }
         if let Some(why) = chain.broken().filter(|_| !is_broken) {

@@ -65,6 +65,8 @@ pub(super) struct Lease {
 #[derive(Debug)]
 struct Open {
     near: Option<SocketAddr>,
+    /// What was granted; until it is known, what was asked for.
+    rate: Rate,
     _stop: oneshot::Sender<()>,
 }
 
@@ -217,19 +219,44 @@ impl Runner {
             if let Some(lease) = self.leases.get_mut(&id) {
                 let open = Open {
                     near: None,
+                    rate,
                     _stop: stop,
                 };
                 lease.circuits.insert(relays, open);
             }
         }
+        self.tell_held(now);
     }
 
-    /// A relay has opened its part.
-    pub(super) fn circuit_up(&mut self, lease: u64, relays: &[NodeId], near: SocketAddr) {
+    /// All relays have opened their parts.
+    pub(super) fn circuit_up(
+        &mut self,
+        lease: u64,
+        relays: &[NodeId],
+        (near, rate): (SocketAddr, Rate),
+        now: Instant,
+    ) {
         let lease = self.leases.get_mut(&lease);
         if let Some(open) = lease.and_then(|lease| lease.circuits.get_mut(relays)) {
             open.near = Some(near);
+            open.rate = rate;
+            self.tell_held(now);
         }
+    }
+
+    /// What this node's circuits hold at relays.
+    fn tell_held(&mut self, now: Instant) {
+        let mut held: BTreeMap<NodeId, Rate> = BTreeMap::new();
+        for lease in self.leases.values() {
+            for (relays, open) in &lease.circuits {
+                for relay in relays {
+                    let sum = held.entry(*relay).or_insert(Rate::ZERO);
+                    *sum = *sum + open.rate;
+                }
+            }
+        }
+        let held: Vec<(NodeId, Rate)> = held.into_iter().collect();
+        self.agent.set_held(&held, now);
     }
 
     /// A circuit is of no use: the agent looks for another way at once.
@@ -239,6 +266,7 @@ impl Runner {
         };
         if lease.circuits.remove(relays).is_some() {
             let to = lease.to;
+            self.tell_held(now);
             self.agent.handle_way_failed(&to, relays, now);
         }
     }
@@ -253,6 +281,7 @@ impl Runner {
             }
         }
         self.tell_groups(now);
+        self.tell_held(now);
     }
 
     /// Members whose sessions circuits need.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::{Instant, NodeId, SessionId};
+use anabranch_base::{Instant, NodeId, Rate, SessionId};
 use anabranch_net::{Host, Session};
 use anabranch_overlay::{Agent, Event, Output};
 use bytes::Bytes;
@@ -35,7 +35,7 @@ pub(super) enum Input {
     /// A member opened a session; it may be for the overlay.
     Accepted(Session),
     /// A circuit of a lease is open: where to send.
-    CircuitUp(u64, Vec<NodeId>, SocketAddr),
+    CircuitUp(u64, Vec<NodeId>, (SocketAddr, Rate)),
     /// A circuit of a lease could not be opened, or has ended.
     CircuitDown(u64, Vec<NodeId>),
     /// Somebody wants to know or to do something.
@@ -161,7 +161,9 @@ impl Runner {
                     }
                 });
             }
-            Input::CircuitUp(lease, relays, near) => self.circuit_up(lease, &relays, near),
+            Input::CircuitUp(lease, relays, granted) => {
+                self.circuit_up(lease, &relays, granted, now);
+            }
             Input::CircuitDown(lease, relays) => self.circuit_down(lease, &relays, now),
             Input::Ask(question) => question(self, now),
         }

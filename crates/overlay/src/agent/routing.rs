@@ -39,6 +39,8 @@ pub(super) struct Ways {
     is_urgent: bool,
     next_look: Instant,
     finder: Finder,
+    /// By relay: what this node's circuits were granted there.
+    held: std::collections::BTreeMap<usize, Rate>,
     /// Routes in use that fell short the last times.
     strikes: std::collections::BTreeMap<Vec<usize>, u32>,
 }
@@ -183,6 +185,20 @@ impl Agent {
         self.settle(now);
     }
 
+    /// Tells what this node holds at relays: what its circuits there were granted, together. It has that much there whatever the
+    /// relay publishes, which counts these grants as taken.
+    pub fn set_held(&mut self, held: &[(NodeId, Rate)], now: Instant) {
+        let places = held
+            .iter()
+            .filter_map(|(relay, rate)| Some((self.roster.find(relay)?, *rate)));
+        let held = places.collect();
+        if self.ways.held != held {
+            self.ways.held = held;
+            self.ways_stale(false);
+            self.settle(now);
+        }
+    }
+
     /// All links that are believed now, this node's own first.
     pub fn links(&self, now: Instant) -> Vec<LinkView> {
         let me = self.roster.me;
@@ -324,7 +340,9 @@ impl Agent {
             let entry = self.roster.entry(at);
             let is_good = entry.state == State::Alive && !self.trust.is_relay_left_out(at, now);
             if let Some(bytes) = entry.record.as_ref().filter(|_| is_good) {
-                *headroom = crate::wire::record::headroom(bytes).unwrap_or(Rate::ZERO);
+                let published = crate::wire::record::headroom(bytes).unwrap_or(Rate::ZERO);
+                let held = self.ways.held.get(&at).copied().unwrap_or(Rate::ZERO);
+                *headroom = published.max(held);
             }
         }
         self.ways.map = Map::new(headroom, &known);
