@@ -242,6 +242,7 @@ impl Tracker {
         let squares = self.estimator.least_squares().ok();
         let robust = self.estimator.robust().ok();
         let Some(fit) = robust.or(squares) else {
+            self.fit_through_round_trip();
             return;
         };
         let deviation = squares.and_then(|fit| Some(fit.line.slope_error? / fit.line.slope));
@@ -252,6 +253,27 @@ impl Tracker {
             deviation: deviation.filter(|deviation| deviation.is_finite()),
         };
         self.fitted = Some((fit.delay_min, estimate));
+    }
+
+    /// Where sizes make less of a difference than noise does, no line rises through the messages, and nothing would ever be known of
+    /// a quick link at a busy node. Small messages show where the line begins.
+    fn fit_through_round_trip(&mut self) {
+        let Some(round_trip) = self.round_trip_min() else {
+            return;
+        };
+        if self.recent.len() < RECENT || self.fitted.is_some() {
+            return;
+        }
+        let bytes = self.recent.iter().map(|&(bytes, _)| bytes).sum();
+        let over = |&(_, took): &(u64, Duration)| took.saturating_sub(round_trip);
+        let sending: Duration = self.recent.iter().map(over).sum();
+        let bandwidth = Rate::from_bytes_per(bytes, sending.max(Duration::from_micros(1)));
+        let estimate = LinkEstimate {
+            bandwidth: bandwidth.min(RATE_MAX).max(Rate::from_bps(1)),
+            delay_min: (round_trip / 2).min(DELAY_MAX),
+            deviation: None,
+        };
+        self.fitted = Some((round_trip, estimate));
     }
 
     pub(crate) fn round_trip_min(&self) -> Option<Duration> {
@@ -393,5 +415,36 @@ mod tests {
         assert!(link.is_dead());
         link.observe(1_000, took(1_000, 30.0, 0.0), 1_000_000, at(50.0));
         assert!(!link.is_dead());
+    }
+
+    /// A busy node, where the larger messages happen to be the quicker ones.
+    #[test]
+    fn a_link_without_a_slope_is_known_by_its_round_trip() {
+        let mut tracker = Tracker::new(64, Instant::EPOCH);
+        tracker.observe(
+            64,
+            Duration::from_millis(2),
+            1_000_000,
+            Instant::from_secs(1),
+        );
+        for second in 2..30 {
+            let (bytes, took_ms) = if second % 2 == 0 {
+                (1_000_000, 30)
+            } else {
+                (500_000, 60)
+            };
+            tracker.observe(
+                bytes,
+                Duration::from_millis(took_ms),
+                1_000_000,
+                Instant::from_secs(second),
+            );
+        }
+        let known = tracker.estimate().unwrap();
+        assert_eq!(known.delay_min, Duration::from_millis(1));
+        assert!(
+            (50..400).contains(&(known.bandwidth.as_bps() / 1_000_000)),
+            "{known:?}"
+        );
     }
 }
