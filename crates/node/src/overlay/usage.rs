@@ -82,8 +82,8 @@ impl Counters {
 pub(super) struct Usage(BTreeMap<ChannelId, Counters>);
 
 impl Usage {
-    /// What the active channels carried since the last look, `elapsed` ago: by way, where `near` says which address
-    /// belongs to a relayed one. Channels that are new since are left out.
+    /// What the active channels carried since the last look, `elapsed` ago: by way, where `is_relayed` says whether an
+    /// address belongs to a relayed one. Channels that are new since are left out.
     pub(super) fn look(
         &mut self,
         channels: &[ChannelReport],

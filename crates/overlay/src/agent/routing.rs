@@ -1,6 +1,6 @@
 //! Which ways are good, and what becomes of those in use.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{Instant, NodeId, Rate};
 use anabranch_route::{Estimate, quickest::Finder};
@@ -40,9 +40,9 @@ pub(super) struct Ways {
     next_look: Instant,
     finder: Finder,
     /// By relay: what this node's circuits were granted there.
-    held: std::collections::BTreeMap<usize, Rate>,
+    held: BTreeMap<usize, Rate>,
     /// Routes in use that fell short the last times.
-    strikes: std::collections::BTreeMap<Vec<usize>, u32>,
+    strikes: BTreeMap<Vec<usize>, u32>,
 }
 
 impl Agent {
@@ -121,7 +121,7 @@ impl Agent {
         self.settle(now);
     }
 
-    /// A way in use carried `rate`; `is_limited`: it could not carry more, there was something to send all the time. What
+    /// A way in use carried `rate`, in a second or so; `is_limited`: it could not carry more, there was something to send all the time. What
     /// is measured so prevails over what is published: upwards always, downwards when the way was the limit.
     pub fn handle_way_rate(
         &mut self,
