@@ -85,7 +85,8 @@ impl Runner {
         }
         // A user who wants something else has ended its first lease.
         if self.leases.get(&lease).is_some_and(|lease| lease.to != to) {
-            self.leases.remove(&lease);
+            let before = self.leases.remove(&lease);
+            before.into_iter().for_each(|lease| self.unwant(lease.to));
         }
         if !self.leases.contains_key(&lease) {
             let stranger = |_| LeaseError::Stranger(to);
@@ -275,13 +276,16 @@ impl Runner {
     pub(super) fn expire_leases(&mut self, now: Instant) {
         let before: Vec<NodeId> = self.leases.values().map(|lease| lease.to).collect();
         self.leases.retain(|_, lease| lease.until > now);
-        for to in before {
-            if !self.leases.values().any(|lease| lease.to == to) {
-                self.agent.unwant(&to);
-            }
-        }
+        before.into_iter().for_each(|to| self.unwant(to));
         self.tell_groups(now);
         self.tell_held(now);
+    }
+
+    /// A lease to this member has ended: no routes are kept to it, unless for others.
+    fn unwant(&mut self, to: NodeId) {
+        if !self.leases.values().any(|lease| lease.to == to) {
+            self.agent.unwant(&to);
+        }
     }
 
     /// Members whose sessions circuits need.
