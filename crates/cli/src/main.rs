@@ -67,13 +67,13 @@ enum Command {
     /// Emulate links, between UDP ports or between network namespaces.
     Emulate(emulate::Arguments),
     /// Show everything at work on this machine, over three emulated paths.
-    Demo(demo::Arguments),
+    Demo(demo::paths::Arguments),
     /// Show an overlay at work on this machine: four nodes, a transfer over two ways, a relay that is killed.
-    DemoOverlay(overlay::demo::Arguments),
+    DemoOverlay(demo::overlay::Arguments),
     /// Stored video in two flows: origin, proxy, plain HTTP for players.
     Video(Box<video::Arguments>),
     /// Show video at work on this machine: an origin, a pipe that loses packets, a proxy, a player.
-    DemoVideo(video::demo::Arguments),
+    DemoVideo(demo::video::Arguments),
     /// Objectives: check, format and evaluate them.
     Hose(hose::Arguments),
     /// Run the experiments of the lab.
@@ -118,11 +118,11 @@ async fn run(command: Command) -> Outcome {
         Command::Explain(arguments) => explain::run(arguments).await,
         Command::Objective(arguments) => objective::run(arguments).await,
         Command::Overlay(arguments) => overlay::run(&arguments).await,
-        Command::DemoOverlay(arguments) => overlay::demo::run(arguments).await,
+        Command::DemoOverlay(arguments) => demo::overlay::run(arguments).await,
         Command::Emulate(arguments) => emulate::run(arguments).await,
-        Command::Demo(arguments) => demo::run(arguments).await,
+        Command::Demo(arguments) => demo::paths::run(arguments).await,
         Command::Video(arguments) => video::run(*arguments).await,
-        Command::DemoVideo(arguments) => video::demo::run(arguments).await,
+        Command::DemoVideo(arguments) => demo::video::run(arguments).await,
         Command::Hose(arguments) => hose::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments).await,
         Command::Completions { shell } => {

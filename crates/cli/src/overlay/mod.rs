@@ -1,9 +1,8 @@
 //! `anabranch overlay`, and how `anabranch send` uses it.
 
-pub(crate) mod demo;
 pub(crate) mod follow;
 mod graph;
-mod table;
+pub(crate) mod table;
 
 use anabranch::control::Question;
 

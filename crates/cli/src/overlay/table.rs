@@ -4,15 +4,15 @@ use anabranch::base::Rate;
 use serde_json::Value;
 
 /// Rows of one kind.
-pub(super) fn of<'a>(rows: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+pub(crate) fn of<'a>(rows: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
     rows.iter().filter(move |row| row["kind"] == kind)
 }
 
-pub(super) fn text<'a>(row: &'a Value, key: &str) -> &'a str {
+pub(crate) fn text<'a>(row: &'a Value, key: &str) -> &'a str {
     row[key].as_str().unwrap_or("-")
 }
 
-pub(super) fn rate(row: &Value, key: &str) -> String {
+pub(crate) fn rate(row: &Value, key: &str) -> String {
     match row[key].as_u64() {
         Some(bps) => Rate::from_bps(bps).to_string(),
         None => "-".to_owned(),
@@ -60,7 +60,7 @@ fn section(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> Vec<String> {
 }
 
 /// The ways in use, by destination.
-pub(super) fn ways(rows: &[Value]) -> Vec<String> {
+pub(crate) fn ways(rows: &[Value]) -> Vec<String> {
     let cells = |row: &Value| {
         vec![
             text(row, "to").to_owned(),
@@ -75,7 +75,7 @@ pub(super) fn ways(rows: &[Value]) -> Vec<String> {
 }
 
 /// What is relayed for others.
-pub(super) fn circuits(rows: &[Value]) -> Vec<String> {
+pub(crate) fn circuits(rows: &[Value]) -> Vec<String> {
     let mut lines = Vec::new();
     for row in of(rows, "relay") {
         lines.push(format!(
@@ -116,7 +116,7 @@ pub(super) fn circuits(rows: &[Value]) -> Vec<String> {
 }
 
 /// All of it.
-pub(super) fn lines(rows: &[Value]) -> Vec<String> {
+pub(crate) fn lines(rows: &[Value]) -> Vec<String> {
     let member = |row: &Value| {
         vec![
             text(row, "name").to_owned(),

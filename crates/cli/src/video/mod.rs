@@ -1,6 +1,5 @@
 //! `anabranch video`
 
-pub(crate) mod demo;
 mod index;
 mod ls;
 mod origin;

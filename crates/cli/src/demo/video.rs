@@ -23,6 +23,7 @@ use tokio::{
     process::{Child, Command},
 };
 
+use super::stage::{Teller, program, until_ctrl_c};
 use crate::{
     emulate::load_trace,
     exit::{Failure, Outcome, print_line},
@@ -61,20 +62,11 @@ const PLAYED: Duration = Duration::from_secs(900);
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
-    tokio::select! {
-        outcome = show(&arguments) => outcome,
-        _ = tokio::signal::ctrl_c() => Err(Failure::ctrl_c("stopped")),
-    }
+    until_ctrl_c(show(&arguments)).await
 }
 
 async fn show(arguments: &Arguments) -> Outcome {
-    let say = |line: &str| {
-        if arguments.json {
-            Ok(())
-        } else {
-            print_line(line)
-        }
-    };
+    let teller = Teller::new(arguments.json);
     let folder = tempfile::tempdir().map_err(Failure::file)?;
     let library = folder.path().join("library");
     std::fs::create_dir(&library).map_err(Failure::file)?;
@@ -103,14 +95,14 @@ async fn show(arguments: &Arguments) -> Outcome {
         .trim_end_matches('/')
         .parse()
         .map_err(Failure::other)?;
-    say(&format!("origin   {}", ticket.node))?;
-    say(&format!("pipe     {}", arguments.pipe))?;
-    say(&format!("proxy    {page}"))?;
+    teller.say(format!("origin   {}", ticket.node))?;
+    teller.say(format!("pipe     {}", arguments.pipe))?;
+    teller.say(format!("proxy    {page}"))?;
     let url = format!("{page}v/film.mp4");
-    say(&format!("video    {url}, {page}v/film/master.m3u8"))?;
+    teller.say(format!("video    {url}, {page}v/film/master.m3u8"))?;
     known(address).await?;
 
-    say("\nthe player plays …")?;
+    teller.say("\nthe player plays …")?;
     let (player, complaints) = play(&url, address, &arguments.out).await?;
     let stats = stats(address).await?;
     let (forward, backward) = emulator.paths()[0].stats();
@@ -128,12 +120,10 @@ async fn show(arguments: &Arguments) -> Outcome {
     if arguments.json {
         print_line(&report.to_string())?;
     } else {
-        for line in lines(&report) {
-            print_line(&line)?;
-        }
+        teller.say_all(lines(&report))?;
     }
     if arguments.stay {
-        say(&format!("\nOpen {page} in a browser; Ctrl-C ends it."))?;
+        teller.say(format!("\nOpen {page} in a browser; Ctrl-C ends it."))?;
         std::future::pending::<()>().await;
     }
     let lost = &report["counters"]["frames"]["I"]["lost"];
@@ -185,9 +175,7 @@ fn lines(report: &Value) -> Vec<String> {
 
 async fn start(command: &mut Command) -> Result<(Child, String), Failure> {
     let mut child = command
-        .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .kill_on_drop(true)
         .spawn()
         .map_err(Failure::other)?;
     let out = child.stdout.take();
@@ -200,24 +188,17 @@ async fn start(command: &mut Command) -> Result<(Child, String), Failure> {
     Ok((child, line))
 }
 
-fn own() -> Result<Command, Failure> {
-    let program = std::env::current_exe().map_err(Failure::other)?;
-    let mut command = Command::new(program);
-    command.args(["video"]);
-    Ok(command)
-}
-
 async fn origin(folder: &Path, library: &Path) -> Result<(Child, String), Failure> {
-    let mut command = own()?;
-    command.args(["origin", "--quiet", "--listen", "127.0.0.1:0"]);
+    let mut command = program()?;
+    command.args(["video", "origin", "--quiet", "--listen", "127.0.0.1:0"]);
     command.arg("--library").arg(library);
     command.arg("--key").arg(folder.join("origin.key"));
     start(&mut command).await
 }
 
 async fn proxy(folder: &Path, ticket: &Ticket) -> Result<(Child, String), Failure> {
-    let mut command = own()?;
-    command.args(["proxy", "--quiet", "--http", "127.0.0.1:0"]);
+    let mut command = program()?;
+    command.args(["video", "proxy", "--quiet", "--http", "127.0.0.1:0"]);
     command.args(["--bind", "127.0.0.1:0", "--prefix", "0 s"]);
     command.arg("--origin").arg(ticket.to_string());
     command.arg("--cache").arg(folder.join("cache"));

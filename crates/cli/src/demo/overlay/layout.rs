@@ -1,0 +1,212 @@
+//! The nodes and the links between them.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anabranch::{
+    Ticket,
+    base::{NodeId, Seed},
+    control::{self, Question},
+    keys,
+    net::emulate::{Emulator, PathSpec},
+};
+use anabranch_link::describe::parse_both;
+use serde_json::Value;
+use tokio::process::Child;
+
+use super::super::stage::program;
+use crate::{
+    control::rows,
+    emulate::load_trace,
+    exit::{Failure, Outcome},
+};
+
+/// The nodes; the first sends, the second receives, the others relay.
+pub(super) const NODES: [&str; 4] = ["lab", "clinic", "relay", "spare"];
+pub(super) const LAB: usize = 0;
+pub(super) const CLINIC: usize = 1;
+pub(super) const RELAYS: [usize; 2] = [2, 3];
+/// Rate and delay of the links between them.
+pub(super) const LINKS: [([usize; 2], &str); 6] = [
+    ([0, 1], "rate=8 Mbit/s, delay=20 ms, queue=100 ms"),
+    ([0, 2], "rate=20 Mbit/s, delay=8 ms, queue=100 ms"),
+    ([2, 1], "rate=8 Mbit/s, delay=12 ms, queue=100 ms"),
+    ([0, 3], "rate=20 Mbit/s, delay=10 ms, queue=100 ms"),
+    ([3, 1], "rate=6 Mbit/s, delay=15 ms, queue=100 ms"),
+    ([2, 3], "rate=20 Mbit/s, delay=10 ms, queue=100 ms"),
+];
+/// Ports that a relay has for circuits. All that it sees here comes from one address, so that circuits can share none.
+const PORTS: u16 = 12;
+/// How long a node may take to start.
+const STARTED: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A running node; killed when this is dropped.
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    address: SocketAddr,
+    config: PathBuf,
+    pub(super) control: PathBuf,
+    process: Option<Child>,
+}
+
+/// Addresses of loopback that are free now.
+fn free(count: usize) -> Result<Vec<SocketAddr>, Failure> {
+    let sockets: Result<Vec<_>, _> = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0")).collect();
+    let of = |socket: &UdpSocket| socket.local_addr();
+    let addresses: Result<Vec<_>, _> = sockets.map_err(Failure::other)?.iter().map(of).collect();
+    addresses.map_err(Failure::other)
+}
+
+/// So many ports in a row that are free now, on loopback and where the others see the relay.
+fn free_range(public: IpAddr) -> Result<u16, Failure> {
+    for first in (20_000..30_000).step_by(32) {
+        let first = first + (std::process::id() % 16) as u16;
+        let is_free = |port| {
+            [IpAddr::V4(Ipv4Addr::LOCALHOST), public]
+                .iter()
+                .all(|&ip| UdpSocket::bind((ip, port)).is_ok())
+        };
+        if (first..first + PORTS).all(is_free) {
+            return Ok(first);
+        }
+    }
+    Err(Failure::other("no ports are free on 127.0.0.1"))
+}
+
+/// Keys, configurations and emulated links; and where the receiver is reached.
+pub(super) fn lay_out(folder: &Path, seed: u64) -> Result<(Vec<Node>, Emulator, Ticket), Failure> {
+    let addresses = free(NODES.len())?;
+    let mut nodes = Vec::new();
+    for (name, &address) in NODES.iter().zip(&addresses) {
+        let key = keys::create(&folder.join(format!("{name}.key")))?;
+        nodes.push(Node {
+            id: key.node_id(),
+            address,
+            config: folder.join(format!("{name}.toml")),
+            control: folder.join(format!("{name}.control")),
+            process: None,
+        });
+    }
+    let sender = keys::create(&folder.join("sender.key"))?;
+    std::fs::create_dir(folder.join("received")).map_err(Failure::file)?;
+    let mut specs = Vec::new();
+    // By the index of the link and its direction: where the end that calls finds the other one.
+    let mut doors: Vec<([usize; 2], usize)> = Vec::new();
+    for (ends, text) in LINKS {
+        let links = parse_both(text, &mut load_trace).map_err(Failure::other)?;
+        for [from, to] in [ends, [ends[1], ends[0]]] {
+            doors.push(([from, to], specs.len()));
+            specs.push(PathSpec {
+                name: format!("{}-{}", NODES[from], NODES[to]),
+                listen: ([127, 0, 0, 1], 0).into(),
+                target: nodes[to].address,
+                links: links.clone(),
+            });
+        }
+    }
+    // What the lab sends to a relay's circuits goes over the link between them, too: as if the relay stood behind a translator.
+    let mut public = Vec::new();
+    for (number, relay) in RELAYS.into_iter().enumerate() {
+        let seen = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2 + number as u8));
+        let first = free_range(seen)?;
+        public.push((seen, first));
+        let (_, text) = LINKS[doors
+            .iter()
+            .position(|(ends, _)| *ends == [LAB, relay])
+            .unwrap_or(0)
+            / 2];
+        for port in first..first + PORTS {
+            specs.push(PathSpec {
+                name: format!("{} circuits {port}", NODES[relay]),
+                listen: (seen, port).into(),
+                target: (Ipv4Addr::LOCALHOST, port).into(),
+                links: parse_both(text, &mut load_trace).map_err(Failure::other)?,
+            });
+        }
+    }
+    let emulator = Emulator::start(specs, Seed(seed)).map_err(Failure::other)?;
+    let door = |from: usize, to: usize| {
+        let found = doors.iter().find(|(ends, _)| *ends == [from, to]);
+        found.map(|&(_, index)| emulator.addresses()[index])
+    };
+    for (own, node) in nodes.iter().enumerate() {
+        let mut text = format!(
+            "key = {:?}\nlisten = [\"{}\"]\ncontrol = {:?}\n",
+            folder.join(format!("{}.key", NODES[own])),
+            node.address,
+            node.control
+        );
+        if own == CLINIC {
+            text += &format!(
+                "allow = [\"{}\"]\nreceive = {:?}\n",
+                sender.node_id(),
+                folder.join("received")
+            );
+        }
+        text += "[overlay]\npaths = 2\n";
+        if let Some(number) = RELAYS.iter().position(|&relay| relay == own) {
+            let (seen, first) = public[number];
+            let last = first + PORTS - 1;
+            text += &format!(
+                "relay = \"50 Mbit/s\"\nrelay_public = \"{seen}\"\nrelay_ports = \"{first}-{last}\"\n"
+            );
+        }
+        for (other, site) in nodes.iter().enumerate().filter(|(other, _)| *other != own) {
+            let Some(address) = door(own, other) else {
+                continue;
+            };
+            text += &format!(
+                "[[overlay.member]]\nname = \"{}\"\nnode = \"{}\"\naddresses = [\"{address}\"]\n",
+                NODES[other], site.id
+            );
+        }
+        std::fs::write(&node.config, text).map_err(Failure::file)?;
+    }
+    let ticket = Ticket {
+        node: nodes[CLINIC].id,
+        secret: None,
+        addresses: door(LAB, CLINIC).into_iter().collect(),
+    };
+    Ok((nodes, emulator, ticket))
+}
+
+impl Node {
+    pub(super) async fn start(&mut self) -> Outcome {
+        let process = program()?
+            .arg("node")
+            .arg("--config")
+            .arg(&self.config)
+            .spawn();
+        self.process = Some(process.map_err(Failure::other)?);
+        let deadline = tokio::time::Instant::now() + STARTED;
+        while control::ask(&self.control, &Question::show("status"))
+            .await
+            .is_err()
+        {
+            if tokio::time::Instant::now() > deadline {
+                return Err(Failure::other(
+                    "a node does not start; is a port of it taken?",
+                ));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().await.ok();
+        }
+    }
+
+    pub(super) async fn overlay(&self) -> Vec<Value> {
+        match control::ask(&self.control, &Question::show("overlay")).await {
+            Ok(answer) => rows(&answer).to_vec(),
+            Err(_) => Vec::new(),
+        }
+    }
+}

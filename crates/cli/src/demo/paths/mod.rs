@@ -1,0 +1,308 @@
+//! `anabranch demo`: two nodes on this machine, three emulated paths, three streams.
+
+mod report;
+mod streams;
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path as FilePath, PathBuf},
+    time::Duration,
+};
+
+use anabranch::{
+    AllowList, Host, HostConfig, Session, SessionEvent,
+    base::{ChannelId, Seed},
+    keys,
+    net::{
+        Clock,
+        emulate::{Emulator, Path, PathSpec},
+        session::Link,
+    },
+};
+use anabranch_link::describe::parse_both;
+
+use self::{
+    report::{PathRow, Report},
+    streams::Tally,
+};
+use super::stage::{Teller, until_ctrl_c};
+use crate::{
+    emulate::load_trace,
+    exit::{Failure, Outcome, print_line},
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Folder with the recorded traces and the film.
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    data: PathBuf,
+    /// About how long to send.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=600))]
+    seconds: u64,
+    /// Same seed, same losses.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print the result as JSON, and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Name, recorded rate, and what else makes the path what it is.
+const PATHS: [(&str, &str, &str); 3] = [
+    (
+        "3g",
+        "hsdpa-bus.csv",
+        "delay=45 ms, queue=300 ms, jitter=4 ms",
+    ),
+    (
+        "satellite",
+        "starlink-up.csv",
+        "delay=30 ms, queue=120 ms, jitter=3 ms, loss=0.2 %",
+    ),
+    ("fixed", "fixed.csv", "delay=12 ms, queue=150 ms"),
+];
+/// The path that is cut in the middle.
+const CUT: usize = 1;
+/// Time between two lines of progress.
+const EVERY: Duration = Duration::from_secs(1);
+/// Bytes of the file for each second: about what the paths carry beside the other streams.
+const FILE_BYTES_PER_S: u64 = 2_000_000;
+
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    until_ctrl_c(show(&arguments)).await
+}
+
+async fn show(arguments: &Arguments) -> Outcome {
+    let film = arguments.data.join("bikes.mp4");
+    let film = std::fs::read(&film).map_err(|error| {
+        Failure::file(format!(
+            "cannot read {}: {error}; run this in the repository, or name its data folder with --data",
+            film.display()
+        ))
+    })?;
+    let teller = Teller::new(arguments.json);
+
+    let (sender_key, receiver_key) = (keys::generate()?, keys::generate()?);
+    let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
+    let admitted = AllowList::of([sender_key.node_id()]);
+    let receiver = Host::start(HostConfig::new(receiver_key, admitted).bind([loopback]))?;
+    let locals = [loopback; PATHS.len()];
+    let sender = Host::start(HostConfig::new(sender_key, AllowList::default()).bind(locals))?;
+    let emulator = emulate(
+        &arguments.data,
+        receiver.addresses()[0],
+        Seed(arguments.seed),
+    )?;
+    teller.say(format!(
+        "receiver {}, sender {}",
+        receiver.node_id(),
+        sender.node_id()
+    ))?;
+    for (path, address) in emulator.paths().iter().zip(emulator.addresses()) {
+        let rate = path
+            .rates()
+            .0
+            .map(|rate| rate.to_string())
+            .unwrap_or_default();
+        teller.say(format!(
+            "path {:<10} {address}, {rate} at first",
+            path.name()
+        ))?;
+    }
+
+    // A socket of its own for each path, as a machine with three modems has.
+    let pairs = sender.sockets().into_iter().zip(emulator.addresses());
+    let links = pairs.map(|(socket, &remote)| Link {
+        socket: socket.id,
+        remote,
+    });
+    let calling = sender.connect_over(receiver.node_id(), links.collect());
+    let (outgoing, incoming) = tokio::join!(calling, receiver.accept());
+    let outgoing = outgoing?;
+    let incoming = incoming.ok_or_else(|| Failure::other("the receiver did not start"))?;
+
+    let clock = Clock::start();
+    let time = Duration::from_secs(arguments.seconds);
+    let tally = Tally::default();
+    let plan = streams::Plan {
+        film: film.into(),
+        file_bytes: FILE_BYTES_PER_S * arguments.seconds,
+        time,
+        clock,
+        seed: arguments.seed,
+    };
+    let mut watch = Watch::new(&outgoing, &emulator);
+    let hash = {
+        let sending = streams::send_all(&outgoing, &plan, &tally);
+        let receiving = streams::receive_all(incoming, clock, tally.clone());
+        let cutting = cut(&emulator.paths()[CUT], time);
+        let watching = watch.run(&tally, clock, plan.file_bytes, teller);
+        tokio::select! {
+            both = async { tokio::try_join!(sending, receiving) } => both?,
+            () = cutting => unreachable!("the cutter waits for ever"),
+            never = watching => return never,
+        }
+    };
+    watch.sample();
+    let report = Report {
+        streams: tally.rows(),
+        paths: watch.rows(),
+        events: watch.events,
+        file_is_intact: hash.0 == hash.1,
+        seed: arguments.seed,
+    };
+    if arguments.json {
+        print_line(&report.json())?;
+    } else {
+        teller.say_all(report.lines())?;
+    }
+    tokio::join!(sender.shutdown(), receiver.shutdown());
+    if report.file_is_intact {
+        Ok(())
+    } else {
+        Err(Failure::other("the file did not arrive as it was sent"))
+    }
+}
+
+fn emulate(data: &FilePath, target: SocketAddr, seed: Seed) -> Result<Emulator, Failure> {
+    let mut specs = Vec::new();
+    for (name, trace, rest) in PATHS {
+        let text = format!("rate=trace \"{}\", {rest}", data.join(trace).display());
+        let links = parse_both(&text, &mut load_trace)
+            .map_err(|error| Failure::file(format!("path {name}: {error}")))?;
+        specs.push(PathSpec {
+            name: name.to_owned(),
+            listen: ([127, 0, 0, 1], 0).into(),
+            target,
+            links,
+        });
+    }
+    Emulator::start(specs, seed).map_err(Failure::other)
+}
+
+/// Cuts the path for a fifth of the time, in the middle.
+async fn cut(path: &Path, time: Duration) {
+    tokio::time::sleep(time.mul_f64(0.4)).await;
+    path.set_up(false);
+    tokio::time::sleep(time.mul_f64(0.2)).await;
+    path.set_up(true);
+    std::future::pending::<()>().await;
+}
+
+/// Looks at the sender's channels now and then.
+struct Watch<'a> {
+    session: &'a Session,
+    emulator: &'a Emulator,
+    /// Payload bytes that each channel has carried to each address; a channel may be replaced.
+    carried: BTreeMap<(SocketAddr, ChannelId), u64>,
+    remotes: BTreeMap<ChannelId, SocketAddr>,
+    events: Vec<String>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(session: &'a Session, emulator: &'a Emulator) -> Self {
+        Self {
+            session,
+            emulator,
+            carried: BTreeMap::new(),
+            remotes: BTreeMap::new(),
+            events: Vec::new(),
+        }
+    }
+
+    fn sample(&mut self) {
+        for channel in self.session.channels() {
+            let key = (channel.remote, channel.channel);
+            self.carried.insert(key, channel.payload_sent_bytes);
+            self.remotes.insert(channel.channel, channel.remote);
+        }
+    }
+
+    fn bytes_to(&self, address: SocketAddr) -> u64 {
+        let all = self.carried.iter();
+        all.filter(|((remote, _), _)| *remote == address)
+            .map(|(_, bytes)| bytes)
+            .sum()
+    }
+
+    /// Prints a line now and then; ends only when that fails.
+    async fn run(
+        &mut self,
+        tally: &Tally,
+        clock: Clock,
+        file_bytes: u64,
+        teller: Teller,
+    ) -> Outcome {
+        let mut tick = tokio::time::interval(EVERY);
+        tick.tick().await;
+        let mut before = vec![0; self.emulator.paths().len()];
+        loop {
+            tokio::select! {
+                event = self.session.next_event() => match event {
+                    Ok(event) => self.note(&event, clock),
+                    Err(closed) => return Err(Failure::interrupted(closed)),
+                },
+                _ = tick.tick() => {
+                    self.sample();
+                    let mut line = format!("{:>4.0} s ", clock.now().as_secs_f64());
+                    let pairs = self.emulator.paths().iter().zip(self.emulator.addresses());
+                    for (index, (path, &address)) in pairs.enumerate() {
+                        let bytes = self.bytes_to(address);
+                        let mbps = (bytes - before[index]) as f64 * 8e-6 / EVERY.as_secs_f64();
+                        before[index] = bytes;
+                        let state = if path.is_up() { "" } else { " (cut)" };
+                        line += &format!("| {} {mbps:.1} Mbit/s{state} ", path.name());
+                    }
+                    line += &tally.line(file_bytes);
+                    teller.say(line)?;
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, event: &SessionEvent, clock: Clock) {
+        self.sample();
+        let name = |channel: &ChannelId| {
+            let address = self.remotes.get(channel);
+            let pairs = self.emulator.paths().iter().zip(self.emulator.addresses());
+            let mut matching = pairs.filter(|(_, own)| Some(*own) == address);
+            matching
+                .next()
+                .map_or_else(|| channel.to_string(), |(path, _)| path.name().to_owned())
+        };
+        let text = match event {
+            SessionEvent::ChannelUp { channel, .. } => format!("{} joined", name(channel)),
+            SessionEvent::ChannelSuspected { channel } => format!("{} fell silent", name(channel)),
+            SessionEvent::ChannelRecovered { channel, silence } => {
+                format!(
+                    "{} is back after {:.2} s",
+                    name(channel),
+                    silence.as_secs_f64()
+                )
+            }
+            SessionEvent::ChannelClosed { channel, reason } => {
+                format!("{} closed: {reason}", name(channel))
+            }
+            _ => return,
+        };
+        self.events
+            .push(format!("{:7.3} s  {text}", clock.now().as_secs_f64()));
+    }
+
+    fn rows(&self) -> Vec<PathRow> {
+        let pairs = self.emulator.paths().iter().zip(self.emulator.addresses());
+        let row = |(path, &address): (&Path, &SocketAddr)| {
+            let (forward, _) = path.stats();
+            PathRow {
+                name: path.name().to_owned(),
+                bytes: self.bytes_to(address),
+                packets: forward.offered.packets,
+                queue_full: forward.queue_full.packets,
+                lost: forward.loss.packets,
+                cut: forward.down.packets,
+            }
+        };
+        pairs.map(row).collect()
+    }
+}

@@ -1,0 +1,50 @@
+//! What all demonstrations need: somebody who tells, an end by Ctrl-C, and other processes of this program.
+
+use std::process::Stdio;
+
+use tokio::process::Command;
+
+use crate::exit::{Failure, Outcome, print_line};
+
+/// Tells what happens, line by line, unless only the result is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Teller {
+    is_quiet: bool,
+}
+
+impl Teller {
+    /// With `--json` nothing but the result is printed.
+    pub(super) fn new(is_json: bool) -> Self {
+        Self { is_quiet: is_json }
+    }
+
+    pub(super) fn say(self, line: impl AsRef<str>) -> Outcome {
+        if self.is_quiet {
+            Ok(())
+        } else {
+            print_line(line.as_ref())
+        }
+    }
+
+    pub(super) fn say_all(self, lines: impl IntoIterator<Item = String>) -> Outcome {
+        lines.into_iter().try_for_each(|line| self.say(line))
+    }
+}
+
+/// Runs a demonstration; Ctrl-C drops it, and with it every process and socket that it has.
+pub(super) async fn until_ctrl_c(demonstration: impl Future<Output = Outcome>) -> Outcome {
+    tokio::select! {
+        outcome = demonstration => outcome,
+        _ = tokio::signal::ctrl_c() => Err(Failure::ctrl_c("stopped")),
+    }
+}
+
+/// This program, to be run once more; that process is killed when its handle is dropped.
+pub(super) fn program() -> Result<Command, Failure> {
+    let mut command = Command::new(std::env::current_exe().map_err(Failure::other)?);
+    command
+        .kill_on_drop(true)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    Ok(command)
+}
