@@ -1,11 +1,11 @@
 //! One overlay, one transfer, one fault.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use anabranch_base::{Instant, NodeId, Rate, Seed};
+use anabranch_base::{ChannelId, Instant, NodeId, Rate, Seed};
 use anabranch_overlay::{Config, Event};
 use anabranch_sim::{
-    World,
+    Context, World,
     overlay::{
         host::Host,
         mesh::{Mesh, SINK, SOURCE, link},
@@ -52,6 +52,8 @@ pub(super) struct Seen {
     pub(super) replaced: Option<Duration>,
     pub(super) gap: Duration,
     pub(super) gap_before: Duration,
+    /// Longest time in which nothing was acknowledged on ways that have not failed.
+    pub(super) still: Duration,
     pub(super) three_rtt: Duration,
     pub(super) changes: usize,
     pub(super) lost: u64,
@@ -137,6 +139,15 @@ impl Scene {
         )
     }
 
+    /// Acknowledged bytes, by channel, of ways that lead over none of `gone`.
+    fn acknowledged(&mut self, gone: &[usize]) -> BTreeMap<ChannelId, u64> {
+        let has_failed = |way: &[NodeId]| gone.iter().any(|&n| way.contains(&World::node_id(n)));
+        let act = |host: &mut Host, context: &mut Context<'_>| host.acknowledged(context.engine());
+        let all = self.mesh.world.with_app(SOURCE, act);
+        let left = all.into_iter().filter(|(_, (way, _))| !has_failed(way));
+        left.map(|(channel, (_, bytes))| (channel, bytes)).collect()
+    }
+
     fn changes_since(&mut self, begin: Instant) -> usize {
         let told = &self.mesh.host(SOURCE).told;
         let changes = told
@@ -193,10 +204,20 @@ pub(super) fn run(case: Case, nodes: usize, seed: Seed) -> Option<Seen> {
     }
     let looked = SECOND * if case == Case::Noise { 60 } else { 30 };
     let mut is_healed = false;
+    let (mut before_bytes, mut moved_at) = (scene.acknowledged(&gone), begin);
     while scene.mesh.world.now().since(begin) < looked {
         scene.mesh.world.run_for(LOOK);
         let now = scene.mesh.world.now();
         let is_cut = matches!(case, Case::Parted | Case::Severed);
+        let bytes = scene.acknowledged(&gone);
+        let has_grown = |(channel, now): (&ChannelId, &u64)| {
+            before_bytes.get(channel).is_some_and(|before| before < now)
+        };
+        if bytes.iter().any(has_grown) {
+            moved_at = now;
+        }
+        seen.still = seen.still.max(now.since(moved_at));
+        before_bytes = bytes;
         if is_cut && !is_healed && now.since(begin) >= SECOND * 20 {
             scene.mesh.partition(|_| 0);
             is_healed = true;

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, NodeId, Rate, SessionId, StreamId};
 use anabranch_overlay::{Agent, Event as Told, Output, Sample};
-use anabranch_session::{Event, Link, SendError, StreamSpec};
+use anabranch_session::{ChannelReport, Engine, Event, Link, SendError, StreamSpec};
 use bytes::Bytes;
 
 use crate::{
@@ -146,6 +146,23 @@ impl Host {
         self.transfer
             .as_ref()
             .map_or_else(Vec::new, |transfer| transfer.open.clone())
+    }
+
+    /// Acknowledged bytes of the transfer's channels that are open, by the relays that they go over. O(channels).
+    pub fn acknowledged(&self, engine: &mut Engine) -> BTreeMap<ChannelId, (Vec<NodeId>, u64)> {
+        let Some((transfer, session)) = self
+            .transfer
+            .as_ref()
+            .and_then(|transfer| Some((transfer, transfer.session?)))
+        else {
+            return BTreeMap::new();
+        };
+        let of = |channel: ChannelReport| {
+            let way = transfer.channels.get(&channel.channel)?.clone();
+            Some((channel.channel, (way, channel.stats.bytes_acked)))
+        };
+        let stats = engine.channel_stats(session);
+        stats.into_iter().filter_map(of).collect()
     }
 
     /// ADUs of a transfer of so many bytes.
