@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `pipe` | the session with the origin, called again when it ends |
+//! | `pieces` | an answer that comes in pieces |
 //! | `title` | a video that is watched: who waits for which chunk, which flow brings it |
 //! | `flow` | one play at the origin: two streams become chunks |
 //! | `content` | a chunk that arrives, and a chunk that is served |
@@ -15,6 +16,7 @@ mod catalogue;
 mod content;
 mod flow;
 mod http;
+mod pieces;
 mod pipe;
 mod room;
 mod stats;

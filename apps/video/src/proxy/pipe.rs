@@ -12,9 +12,10 @@ use std::{
 use anabranch::{
     Host, Session, Stream, StreamFailure, StreamSpec, Ticket, base::ids::encode_base32,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::pieces::Pieces;
 use crate::{
     priority,
     video::{Division, parse_policy},
@@ -34,8 +35,6 @@ const CALL_MAX: Duration = Duration::from_secs(5);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// An origin that is silent on all paths for this long is called anew: it may have been restarted.
 const SILENCE_MAX: Duration = Duration::from_secs(4);
-/// Longest index or part of a chunk that is taken.
-const FETCHED_BYTES_MAX: u64 = 1 << 30;
 /// Videos of a catalogue.
 const CATALOGUE_MAX: usize = 100_000;
 
@@ -61,11 +60,7 @@ pub(crate) struct Line {
 #[derive(Debug)]
 enum Waiting {
     Reply(oneshot::Sender<Result<Reply, Refusal>>),
-    Pieces {
-        opened: Option<Reply>,
-        data: BytesMut,
-        done: oneshot::Sender<Result<(Option<Reply>, Bytes), Refusal>>,
-    },
+    Pieces(Pieces),
 }
 
 /// What a play hears of.
@@ -273,9 +268,7 @@ impl Line {
                         Some(Waiting::Reply(done)) => {
                             let _ = done.send(Err(refusal));
                         }
-                        Some(Waiting::Pieces { done, .. }) => {
-                            let _ = done.send(Err(refusal));
-                        }
+                        Some(Waiting::Pieces(pieces)) => pieces.refuse(refusal),
                         None => {}
                     };
                 }
@@ -328,52 +321,30 @@ impl Line {
     }
 
     fn note_opened(&self, id: u32, reply: Reply) {
-        let mut waiting = self.waiting();
-        if let Some(Waiting::Pieces { opened, .. }) = waiting.get_mut(&id) {
-            *opened = Some(reply);
+        if let Some(Waiting::Pieces(pieces)) = self.waiting().get_mut(&id) {
+            pieces.opened(reply);
         }
-        drop(waiting);
-        self.complete(id, None);
+        self.complete(id);
     }
 
     fn take_piece(&self, piece: &Piece) -> Result<(), End> {
-        if piece.total > FETCHED_BYTES_MAX {
-            return Err(WireError(format!("{} bytes at once", piece.total)).into());
+        // Nobody may wait for it any more.
+        if let Some(Waiting::Pieces(pieces)) = self.waiting().get_mut(&piece.id) {
+            pieces.take(piece)?;
         }
-        let id = piece.id;
-        {
-            let mut waiting = self.waiting();
-            // Nobody may wait for it any more.
-            let Some(Waiting::Pieces { data, .. }) = waiting.get_mut(&id) else {
-                return Ok(());
-            };
-            if data.len() as u64 != piece.offset {
-                return Err(WireError("pieces out of order".to_owned()).into());
-            }
-            data.extend_from_slice(&piece.data);
-            if (data.len() as u64) < piece.total {
-                return Ok(());
-            }
-        }
-        self.complete(id, Some(piece.total));
+        self.complete(piece.id);
         Ok(())
     }
 
-    /// Hands over what was asked for, if all of it is there: `total` bytes, or as many as the answer said.
-    fn complete(&self, id: u32, total: Option<u64>) {
+    /// Hands over what was asked for, if all of it is there.
+    fn complete(&self, id: u32) {
         let mut waiting = self.waiting();
-        let Some(Waiting::Pieces { opened, data, .. }) = waiting.get(&id) else {
-            return;
-        };
-        let announced = match opened {
-            Some(Reply::Opened { index_bytes, .. }) => Some(*index_bytes),
-            _ => total,
-        };
-        if announced.is_none_or(|bytes| (data.len() as u64) < bytes) {
-            return;
-        }
-        if let Some(Waiting::Pieces { opened, data, done }) = waiting.remove(&id) {
-            let _ = done.send(Ok((opened, data.freeze())));
+        let is_whole =
+            |waiting: &Waiting| matches!(waiting, Waiting::Pieces(pieces) if pieces.is_whole());
+        if waiting.get(&id).is_some_and(is_whole)
+            && let Some(Waiting::Pieces(pieces)) = waiting.remove(&id)
+        {
+            pieces.finish();
         }
     }
 
@@ -382,7 +353,7 @@ impl Line {
         for (_, waiting) in self.waiting().drain() {
             match waiting {
                 Waiting::Reply(done) => drop(done.send(Err(refusal.clone()))),
-                Waiting::Pieces { done, .. } => drop(done.send(Err(refusal.clone()))),
+                Waiting::Pieces(pieces) => pieces.refuse(refusal.clone()),
             }
         }
         for (_, news) in self.plays().drain() {
@@ -404,11 +375,8 @@ impl Line {
         request: Request,
     ) -> Result<(Option<Reply>, Bytes), Refusal> {
         let (done, answer) = oneshot::channel();
-        let waiting = Waiting::Pieces {
-            opened: None,
-            data: BytesMut::new(),
-            done,
-        };
+        let is_opening = matches!(request, Request::Open { .. });
+        let waiting = Waiting::Pieces(Pieces::new(is_opening, done));
         self.waiting().insert(id, waiting);
         let _forget = Forget { line: self, id };
         self.control.send(request.encode()).await.map_err(away)?;
