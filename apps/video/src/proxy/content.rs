@@ -323,3 +323,6 @@ impl Assembly {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests;
