@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `library` | the directory: what there is, indexes, bytes of chunks |
+//! | `library/` | what there is in a directory or an object store: indexes, bytes of chunks |
 //! | `serve` | one proxy's session: requests and answers |
 //! | `pump` | the task that paces all plays of a session by one timer |
 //! | `play` | one play: what is due when |
@@ -12,7 +12,7 @@ mod play;
 mod pump;
 mod serve;
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use anabranch::{
     Controller, Ctcp, Host, HostConfig, SecretKey, Ticket,
@@ -53,13 +53,11 @@ impl Origin {
 
     /// The port at which to listen where nobody chose one: the same for the same key and library, so that a ticket
     /// leads to an origin that was restarted, too. In the range for private use (RFC 6335 §6).
-    pub fn port(key: &SecretKey, library: &Path) -> u16 {
+    pub fn port(key: &SecretKey, library: &Library) -> u16 {
         const FIRST: u16 = 49_152;
         let mut hasher = blake3::Hasher::new_derive_key("anabranch 2026-11 video origin port");
         hasher.update(key.node_id().public_key());
-        let library = library.canonicalize();
-        let library = library.as_deref().unwrap_or(Path::new(""));
-        hasher.update(library.as_os_str().as_encoded_bytes());
+        hasher.update(library.place().as_bytes());
         let [high, low, ..] = *hasher.finalize().as_bytes();
         FIRST | (u16::from_be_bytes([high, low]) & !FIRST)
     }

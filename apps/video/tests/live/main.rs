@@ -7,4 +7,6 @@ mod faults;
 mod film;
 mod http;
 mod play;
+#[cfg(feature = "s3")]
+mod s3;
 mod setting;

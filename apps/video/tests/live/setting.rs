@@ -37,8 +37,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// A pipe without losses.
 pub(crate) const GOOD: &str = "rate=20 Mbit/s, delay=10 ms, queue=200 ms";
 
-/// A rate that falls below that of the film after 6 s.
+/// A rate that falls below that of the film after 6 s: the trace `halved`.
 const HALVED: &str = "t_s,bandwidth_bps\n0,2000000\n6,600000\n600,600000\n";
+/// After 14 s, when a browser has begun to play: the trace `halved later`.
+const HALVED_LATER: &str = "t_s,bandwidth_bps\n0,2000000\n14,600000\n600,600000\n";
 
 /// An origin that runs.
 pub(crate) struct RunningOrigin {
@@ -59,10 +61,24 @@ impl RunningOrigin {
         bind: SocketAddr,
         pipe: Option<Rate>,
     ) -> Self {
+        let library = Library::open(library, None, Division::default()).unwrap();
+        Self::serve(library, key, bind, pipe)
+    }
+
+    /// One with any library, on any port.
+    pub(crate) fn of(library: Library, key: &anabranch::SecretKey) -> Self {
+        Self::serve(library, key, ([127, 0, 0, 1], 0).into(), None)
+    }
+
+    fn serve(
+        library: Library,
+        key: &anabranch::SecretKey,
+        bind: SocketAddr,
+        pipe: Option<Rate>,
+    ) -> Self {
         let config = HostConfig::new(key.clone(), AllowList::everyone()).bind([bind]);
         let config = Origin::host_config(config, pipe);
         let host = Host::start(config).unwrap();
-        let library = Library::open(library, Division::default()).unwrap();
         let origin = Origin::new(library, key);
         let ticket = origin.ticket(&host);
         let serving = host.clone();
@@ -148,7 +164,12 @@ impl Setting {
         let key = keys::generate().unwrap();
         let origin = RunningOrigin::held(&library, &key, ([127, 0, 0, 1], 0).into(), rate);
         let mut load = |name: &str| {
-            let trace = Trace::from_csv(name, HALVED);
+            let text = match name {
+                "halved" => HALVED,
+                "halved later" => HALVED_LATER,
+                other => return Err(format!("there is no trace {other}")),
+            };
+            let trace = Trace::from_csv(name, text);
             trace.map(Arc::new).map_err(|error| error.to_string())
         };
         let links = parse_both(pipe, &mut load).unwrap();

@@ -1,6 +1,7 @@
 //! `anabranch video`
 
 mod index;
+mod library;
 mod ls;
 mod origin;
 mod proxy;
@@ -8,6 +9,8 @@ mod proxy;
 use std::time::Duration;
 
 use anabranch::base::duration;
+#[cfg(feature = "s3")]
+use anabranch_video::origin::library::s3::StoreError;
 use anabranch_video::{
     origin::LibraryError,
     proxy::ProxyError,
@@ -118,7 +121,29 @@ async fn told_to_end() -> Result<(), Failure> {
 
 impl From<LibraryError> for Failure {
     fn from(error: LibraryError) -> Self {
-        Self::file(error)
+        match &error {
+            #[cfg(feature = "s3")]
+            LibraryError::Store(error) => store(error),
+            _ => Self::file(error),
+        }
+    }
+}
+
+#[cfg(feature = "s3")]
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        store(&error)
+    }
+}
+
+#[cfg(feature = "s3")]
+fn store(error: &StoreError) -> Failure {
+    use StoreError as E;
+    match error {
+        E::Location(_) | E::Endpoint(_) | E::Half { .. } => Failure::usage(error),
+        E::Unreachable { .. } => Failure::unreachable(error),
+        E::Certificates { .. } => Failure::file(error),
+        _ => Failure::refused(error),
     }
 }
 

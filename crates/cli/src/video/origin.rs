@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use anabranch::{AllowList, HostConfig, StartError, base::Rate, keys};
 use anabranch_video::origin::{Library, Origin};
 
-use super::{Dividing, told_to_end};
+use super::{Dividing, library, told_to_end};
 use crate::{
     exit::{Outcome, print_line},
     keygen::key_path,
@@ -15,12 +15,13 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The ticket stays good for as long as the key and the library's place do: proxies find an origin again that was \
-restarted. Whoever has it can read every video of the library.")]
+restarted. Whoever has it can read every video of the library.
+
+An object store is asked by the settings of AWS's own tools: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (neither, for a \
+public bucket), AWS_SESSION_TOKEN, AWS_REGION, AWS_CA_BUNDLE. Files with credentials are not read.")]
 pub(crate) struct Arguments {
-    /// Directory with the videos: .mp4, .m4v and .mov, also in folders. Indexes are kept in a hidden folder in it, where it can
-    /// be written.
-    #[arg(long, value_name = "DIR")]
-    library: PathBuf,
+    #[command(flatten)]
+    library: library::Arguments,
     /// Addresses to listen on, IP:PORT; may be repeated [default: every interface, on a port that stays the same for this
     /// library and key, if it is free].
     #[arg(long, value_name = "ADDRESS")]
@@ -40,7 +41,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Outcome {
-    let library = Library::open(&arguments.library, arguments.dividing.division()?)?;
+    let division = arguments.dividing.division()?;
+    let library: Library = arguments.library.open(division).await?;
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
     let open = |port| {
         let config = HostConfig::new(key.clone(), AllowList::everyone());
@@ -48,22 +50,26 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
         recv::host(&arguments.listen, port, config)
     };
     // The port it had before, so that a ticket still leads here after a restart; any, if that is taken.
-    let host = match open(Origin::port(&key, &arguments.library)) {
+    let host = match open(Origin::port(&key, &library)) {
         Err(StartError::Bind(error)) if arguments.listen.is_empty() => {
             tracing::info!(%error, "another port is used");
             open(0)?
         }
         opened => opened?,
     };
+    let place = library.place();
     let origin = Origin::new(library, &key);
     let ticket = origin.ticket(&host);
     if arguments.quiet {
         print_line(&ticket.to_string())?;
     } else {
-        let videos = origin.library().list().len();
+        let videos = tokio::task::block_in_place(|| origin.library().list().len());
+        let videos = match videos {
+            1 => "1 video".to_owned(),
+            count => format!("{count} videos"),
+        };
         print_line(&format!(
-            "Serving {videos} videos of {}. Near the viewers run:\n\n    anabranch video proxy --cache DIR --origin {ticket}\n",
-            arguments.library.display()
+            "Serving {videos} of {place}. Near the viewers run:\n\n    anabranch video proxy --cache DIR --origin {ticket}\n"
         ))?;
     }
     let outcome = tokio::select! {
