@@ -28,6 +28,7 @@ setup: ## add what the stock toolchain may lack (clippy, rustfmt), and players f
 .PHONY: format
 format: ## check the format (`cargo fmt --all` repairs it)
 	$(CARGO) fmt --all -- --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
 	rustfmt --edition 2024 --check tools/check_layers.rs
 
 .PHONY: layers

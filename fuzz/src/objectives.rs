@@ -53,7 +53,10 @@ pub fn objectives(data: &[u8]) {
     let _ = JsonSchedule::parse(text, &Vocabulary::default());
     let formatted = format(text).ok();
     let worth = worth(text, data);
-    assert!(formatted.is_some() || worth.is_none(), "checked, but not parsed");
+    assert!(
+        formatted.is_some() || worth.is_none(),
+        "checked, but not parsed"
+    );
     if let Some(once) = formatted {
         assert_eq!(format(&once).expect("it was formatted"), once);
         assert_eq!(self::worth(&once, data), worth, "{once}");
