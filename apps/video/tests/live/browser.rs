@@ -1,6 +1,6 @@
 //! A browser plays: the plain video element, and hls.js.
 
-use std::{net::SocketAddr, process::Stdio};
+use std::{net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
 
 use serde_json::Value;
 use tokio::{
@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{
     film::film,
-    setting::{PATIENCE, Setting, ready},
+    setting::{PATIENCE, RunningProxy, Setting, ready},
 };
 
 const PAGE: &str = include_str!("../data/player.html");
@@ -82,25 +82,12 @@ async fn serve_page(listener: TcpListener) -> Value {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_browser_plays_and_seeks() {
-    let Some(program) = chromium() else {
-        println!("skipped: chromium is not installed");
-        return;
-    };
-    let film = film(20);
-    if film.ends_with("bikes.mp4") {
-        println!("skipped: the film of the repository is too short to seek in");
-        return;
-    }
-    let pipe = "rate=20 Mbit/s, delay=10 ms, queue=200 ms, loss=2 %";
-    let setting = Setting::new(&film, pipe);
-    let proxy = setting.proxy().await;
-    ready(&proxy).await;
+/// Has a browser do what the page does when it is asked like this; what the page tells at its end.
+async fn browse(program: &str, proxy: &RunningProxy, query: &str) -> Value {
     let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
     let listener = TcpListener::bind(loopback).await.unwrap();
     let page = format!(
-        "http://{}/?proxy=http://{}",
+        "http://{}/?proxy=http://{}&{query}",
         listener.local_addr().unwrap(),
         proxy.address
     );
@@ -127,17 +114,91 @@ async fn a_browser_plays_and_seeks() {
     let _ = browser.kill().await;
     let results = results.unwrap_or_else(|_| panic!("the browser says nothing; {stats}"));
     println!("{results}; {stats}");
-    for result in results.as_array().unwrap() {
-        assert!(result["error"].is_null(), "{results}; {stats}");
-        assert_eq!(result["width"], 480, "{results}");
+    results
+}
+
+/// A browser and a film of so many seconds, where both can be had.
+fn can_browse(seconds: u32) -> Option<(&'static str, PathBuf)> {
+    let Some(program) = chromium() else {
+        println!("skipped: chromium is not installed");
+        return None;
+    };
+    let film = film(seconds);
+    if film.ends_with("bikes.mp4") {
+        println!("skipped: the film of the repository is too short");
+        return None;
+    }
+    Some((program, film))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_browser_plays_and_seeks() {
+    let Some((program, film)) = can_browse(20) else {
+        return;
+    };
+    let pipe = "rate=20 Mbit/s, delay=10 ms, queue=200 ms, loss=2 %";
+    let setting = Setting::new(&film, pipe);
+    let proxy = setting.proxy().await;
+    ready(&proxy).await;
+    let results = browse(program, &proxy, "plan=seek&kinds=mp4,hls").await;
+    let results = results.as_array().unwrap();
+    assert_eq!(results.len(), 2);
+    for result in results {
+        assert!(result["error"].is_null(), "{result}");
+        assert_eq!(result["width"], 480, "{result}");
         let duration = result["duration"].as_f64().unwrap();
-        assert!((19.0..21.0).contains(&duration), "{results}");
+        assert!((19.0..21.0).contains(&duration), "{result}");
         assert!(
             result["frames"].as_u64() > result["first"].as_u64(),
-            "{results}"
+            "{result}"
         );
-        assert_eq!(result["corrupted"], 0, "{results}");
+        assert_eq!(result["corrupted"], 0, "{result}");
     }
+    let stats = proxy.stats().await;
     assert_eq!(stats["counters"]["frames"]["I"]["lost"], 0, "{stats}");
     proxy.stop().await;
+}
+
+/// In the middle of the film the pipe falls below its rate: play goes on to the end, every key frame and all sound come,
+/// and what does not is left out in such a way that the decoder does not mind.
+async fn plays_through_a_halved_pipe(kind: &str) {
+    let Some((program, film)) = can_browse(30) else {
+        return;
+    };
+    let pipe = "rate=trace \"halved later\", delay=10 ms, queue=200 ms";
+    let setting = Setting::new(&film, pipe);
+    let mut config = setting.config();
+    config.prefix = Duration::ZERO;
+    config.lead = Duration::from_secs(2);
+    let proxy = RunningProxy::start(config, &setting.ticket).await;
+    ready(&proxy).await;
+    let results = browse(program, &proxy, &format!("plan=through&kinds={kind}")).await;
+    let result = &results[0];
+    assert!(result["error"].is_null(), "{result}");
+    assert!(result["time"].as_f64() >= Some(28.0), "{result}");
+    assert!(
+        result["frames"].as_u64() > result["first"].as_u64(),
+        "{result}"
+    );
+    assert_eq!(result["corrupted"], 0, "{result}");
+    let stats = proxy.stats().await;
+    let frames = &stats["counters"]["frames"];
+    for letter in ["I", "A"] {
+        assert_eq!(frames[letter]["lost"], 0, "{stats}");
+        assert!(frames[letter]["sent"].as_u64() > Some(0), "{stats}");
+    }
+    // What the pipe cannot carry is missing somewhere: the test is one.
+    let lost = |letter: &str| frames[letter]["lost"].as_u64().unwrap();
+    assert!(lost("P") + lost("B") > 0, "the pipe is too wide; {stats}");
+    proxy.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_video_element_plays_through_a_halved_pipe() {
+    plays_through_a_halved_pipe("mp4").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hls_js_plays_through_a_halved_pipe() {
+    plays_through_a_halved_pipe("hls").await;
 }
