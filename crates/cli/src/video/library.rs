@@ -1,4 +1,4 @@
-//! Where the videos of an origin lie, as flags say it.
+//! Where the videos of an origin lie, as flags say it. (Its name is that of a group of flags: no command may have two of one name.)
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use anabranch_video::{origin::Library, video::Division};
 use crate::exit::Failure;
 
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct Place {
     /// Directory with the videos: .mp4, .m4v and .mov, also in folders; or a part of an object store, s3://BUCKET/FOLDER.
     #[arg(long, value_name = "DIR | s3://BUCKET/FOLDER")]
     library: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     index_cache: Option<PathBuf>,
 }
 
-impl Arguments {
+impl Place {
     /// Opens it.
     pub(crate) async fn open(&self, division: Division) -> Result<Library, Failure> {
         let this = self.clone();

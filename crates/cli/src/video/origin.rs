@@ -21,7 +21,7 @@ An object store is asked by the settings of AWS's own tools: AWS_ACCESS_KEY_ID a
 public bucket), AWS_SESSION_TOKEN, AWS_REGION, AWS_CA_BUNDLE. Files with credentials are not read.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    library: library::Arguments,
+    library: library::Place,
     /// Addresses to listen on, IP:PORT; may be repeated [default: every interface, on a port that stays the same for this
     /// library and key, if it is free].
     #[arg(long, value_name = "ADDRESS")]
