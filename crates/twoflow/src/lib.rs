@@ -10,6 +10,7 @@
 //! | [`segments`] | [`Segments`]: the film in pieces of equal time |
 //! | [`rate`] | target rates, and what packets' heads add to them |
 //! | [`schedule`] | [`Schedule`]: which segment of which flow travels when, and how fast |
+//! | [`catching_up`] | the same for a play that may begin anywhere |
 //! | [`pump`] | [`Pump`]: a leaky bucket for each flow, one timer for all |
 //! | [`header`] | [`Header`]: what goes before each part of an enhanced frame on its way |
 //! | [`arrivals`] | [`Arrivals`]: what came, what is missing, from sequence numbers |
@@ -26,6 +27,7 @@ pub mod adaptation;
 pub mod admission;
 pub mod ahead;
 pub mod arrivals;
+pub mod catching_up;
 pub mod frame;
 pub mod header;
 pub mod prefix;

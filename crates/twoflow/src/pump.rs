@@ -122,6 +122,22 @@ impl<T> Pump<T> {
         flow.queue.into_iter().map(|(_, item)| item).collect()
     }
 
+    /// Gives back what was released and could not be sent: it is the first to leave when the flow may send again, at the next
+    /// tick after `now` at the earliest. False: the flow has gone meanwhile, and the item with it.
+    pub fn put_back(&mut self, now: Instant, release: Release<T>) -> bool {
+        let Some(flow) = self.flows.get_mut(&release.flow) else {
+            return false;
+        };
+        self.due.remove(&(flow.due, release.flow));
+        flow.queued_bytes += u64::from(release.bytes);
+        flow.queue.push_front((release.bytes, release.item));
+        flow.due = now + Duration::from_nanos(1);
+        if flow.bytes_per_s > 0.0 {
+            self.due.insert((flow.due, release.flow));
+        }
+        true
+    }
+
     /// Queues an item of a flow.
     ///
     /// # Errors
@@ -190,6 +206,11 @@ impl<T> Pump<T> {
             return Some(at);
         }
         Some(Instant::from_nanos(at.as_nanos().div_ceil(tick) * tick))
+    }
+
+    /// Whether nothing of a flow waits; true for one that is unknown.
+    pub fn is_idle(&self, id: FlowId) -> bool {
+        self.flows.get(&id).is_none_or(|flow| flow.queue.is_empty())
     }
 
     /// Bytes of a flow that wait; 0 for one that is unknown.
@@ -318,6 +339,30 @@ mod tests {
         pump.set_rate(ms(60), A, Rate::from_kbps(800));
         assert!(pump.poll(ms(60)).is_some());
         assert_eq!(pump.remove(A), [0u32; 0]);
+    }
+
+    /// What there was no room for leaves first, in order, and no sooner than at the next tick.
+    #[test]
+    fn what_could_not_be_sent_is_put_back() {
+        let mut pump = pump(5);
+        pump.add(ms(0), A, Rate::from_kbps(800), 10_000);
+        for item in 0..3 {
+            pump.push(ms(0), A, 1_000, item).unwrap();
+        }
+        let refused = pump.poll(ms(0)).unwrap();
+        assert!(pump.put_back(ms(0), refused));
+        assert_eq!((pump.poll(ms(0)), pump.queued_bytes(A)), (None, 3_000));
+        assert_eq!(pump.poll_timeout(), Some(ms(5)));
+        let left: Vec<u32> = run(&mut pump, ms(1_000))
+            .iter()
+            .map(|(_, release)| release.item)
+            .collect();
+        assert_eq!(left, [0, 1, 2]);
+        assert!(pump.is_idle(A));
+        pump.push(ms(0), A, 1_000, 3).unwrap();
+        let release = pump.poll(ms(1_000)).unwrap();
+        pump.remove(A);
+        assert!(!pump.put_back(ms(1_000), release));
     }
 
     #[test]

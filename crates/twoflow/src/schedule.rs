@@ -51,23 +51,49 @@ impl Schedule {
     /// The staggered schedule, with room for the share `retransmitted` of essential packets to be sent again
     /// ([`rate::RETRANSMITTED`]). O(segments).
     pub fn new(segments: &Segments, retransmitted: f64) -> Self {
-        let all = segments.all();
-        let step = |(index, segment): (usize, &crate::Segment)| {
-            let essential_bytes = all.get(index + 1).map_or(0, |next| next.essential_bytes);
+        let all = segments.all().iter();
+        let bytes: Vec<[u64; 2]> = all
+            .map(|segment| [segment.essential_bytes, segment.enhanced_bytes])
+            .collect();
+        Self::of_bytes(&bytes, segments.length(), segments.film(), retransmitted)
+    }
+
+    /// The same where both parts' bytes of every segment are known already, essential and enhanced. All segments have the same
+    /// `length`; the last is what `film` leaves, but no longer than the others, and a millisecond at least.
+    ///
+    /// # Panics
+    /// Where `length` is zero.
+    pub fn of_bytes(
+        segments: &[[u64; 2]],
+        length: Duration,
+        film: Duration,
+        retransmitted: f64,
+    ) -> Self {
+        assert!(length > Duration::ZERO, "segments have a length");
+        let step = |(index, &[_, enhanced_bytes]): (usize, &[u64; 2])| {
+            let essential_bytes = segments.get(index + 1).map_or(0, |next| next[0]);
+            let from = length.saturating_mul(u32::try_from(index).unwrap_or(u32::MAX));
+            let is_last = index + 1 == segments.len();
+            let lasts = if is_last {
+                let left = film.saturating_sub(from);
+                left.clamp(Duration::from_millis(1).min(length), length)
+            } else {
+                length
+            };
             Step {
                 segment: index,
-                from: segment.start,
-                until: segment.end(),
+                from,
+                until: from.saturating_add(lasts),
                 essential_bytes,
-                essential_rate: rate::target(essential_bytes, segment.length, retransmitted),
-                enhanced_bytes: segment.enhanced_bytes,
-                enhanced_rate: rate::target(segment.enhanced_bytes, segment.length, 0.0),
+                essential_rate: rate::target(essential_bytes, lasts, retransmitted),
+                enhanced_bytes,
+                enhanced_rate: rate::target(enhanced_bytes, lasts, 0.0),
             }
         };
         Self {
-            steps: all.iter().enumerate().map(step).collect(),
-            length: segments.length(),
-            prefix_bytes: all.first().map_or(0, |first| first.essential_bytes),
+            steps: segments.iter().enumerate().map(step).collect(),
+            length,
+            prefix_bytes: segments.first().map_or(0, |first| first[0]),
         }
     }
 
