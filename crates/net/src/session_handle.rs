@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use anabranch_base::{NodeId, Rate, SessionId, StreamId};
+use anabranch_base::{ChannelId, NodeId, Rate, SessionId, StreamId};
 use anabranch_session::{
     Callback, ChannelReport, Explanation, Grant, Link, ObjectiveError, ObjectiveId, Policy,
     SessionCloseReason, SessionStats, StreamSpec, StreamStats,
@@ -230,6 +230,22 @@ impl Session {
             .host
             .shared
             .command(|state, _| Ok(state.engine.set_channel_rate(self.inner.id, rate)?))
+    }
+
+    /// The same for one channel, until it closes or [`Session::set_channel_rate`] is called; false where the session has no such
+    /// channel.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn set_rate_of_channel(
+        &self,
+        channel: ChannelId,
+        rate: Rate,
+    ) -> Result<bool, StreamFailure> {
+        self.inner.host.shared.command(|state, _| {
+            let engine = &mut state.engine;
+            Ok(engine.set_rate_of_channel(self.inner.id, channel, rate)?)
+        })
     }
 
     /// Lets `callback` decide which ADU of this side takes which slot, until a policy is set. It is called under the

@@ -3,6 +3,7 @@
 
 use std::{future::Future, net::SocketAddr, time::Duration};
 
+use anabranch_base::{ChannelId, Rate};
 use anabranch_net::{
     ConnectError, Host, HostConfig, SessionEvent, StreamEvent, StreamFailure,
     bytestream::ByteStream,
@@ -134,6 +135,55 @@ async fn bytes_flow_both_ways_through_the_adaptor() {
             bytes.stream().delivered().await.unwrap();
         };
         tokio::join!(asking, answering);
+    })
+    .await;
+}
+
+/// The rate that channels hold is what was set last, of all channels and then of one; nothing can be set of a session that is over.
+#[tokio::test]
+async fn channels_hold_the_rate_that_is_set() {
+    within(async {
+        let allowed = AllowList::of([key(2).node_id()]);
+        let mut config = HostConfig::new(key(1), allowed).bind(vec![loopback(); 2]);
+        config.engine.channel.controller = "ctcp:5 Mbit/s".parse().unwrap();
+        let a = Host::start(config).unwrap();
+        let b = node(2, 1, 1);
+        let addresses = b.addresses();
+        let (outgoing, incoming) = tokio::join!(a.connect(b.node_id(), &addresses), b.accept());
+        let (outgoing, _incoming) = (outgoing.unwrap(), incoming.unwrap());
+        let stream = outgoing.open_stream(StreamSpec::bulk("load")).unwrap();
+        let pace = async |wanted: &[u64]| loop {
+            // A channel takes notice when something leaves.
+            let _ = stream.try_send(vec![0; 2_000].into());
+            let mut channels = outgoing.channels();
+            channels.sort_by_key(|report| report.channel);
+            let rates: Vec<u64> = channels
+                .iter()
+                .map(|report| report.stats.rate_paced.as_bps() / 1_000)
+                .collect();
+            if rates == wanted {
+                return channels[0].channel;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        pace(&[5_000, 5_000]).await;
+        outgoing.set_channel_rate(Rate::from_kbps(4_000)).unwrap();
+        let first = pace(&[4_000, 4_000]).await;
+        let own = outgoing.set_rate_of_channel(first, Rate::from_kbps(3_000));
+        assert!(own.unwrap());
+        pace(&[3_000, 4_000]).await;
+        let none = outgoing.set_rate_of_channel(ChannelId(999), Rate::from_kbps(1));
+        assert!(!none.unwrap());
+        outgoing.set_channel_rate(Rate::from_kbps(6_000)).unwrap();
+        pace(&[6_000, 6_000]).await;
+        outgoing.close(0, "done");
+        outgoing.closed().await;
+        assert!(outgoing.set_channel_rate(Rate::from_mbps(1)).is_err());
+        assert!(
+            outgoing
+                .set_rate_of_channel(first, Rate::from_mbps(1))
+                .is_err()
+        );
     })
     .await;
 }

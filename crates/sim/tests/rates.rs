@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, Rate, Seed};
 use anabranch_link::{Config as LinkConfig, Queue, RateSource, duplex::Configs};
-use anabranch_session::{Config, StreamError};
-use anabranch_sim::{Flow, FlowPlan, Hop, World, apps::Sender};
+use anabranch_session::{AllowList, Config, StreamError};
+use anabranch_sim::{
+    Flow, FlowPlan, Hop, World,
+    apps::{Load, Receiver, Sender},
+};
 
 /// What is sent in packets of the engine beyond the application's bytes: heads and tags, of UDP payload.
 const OVERHEAD: f64 = 0.05;
@@ -97,6 +100,110 @@ fn the_rate_changes_while_they_run() {
     });
     assert!((rates[0] / 4e5 - 1.0).abs() < 0.02, "{rates:?}");
     assert!((rates[1] / 9e5 - 1.0).abs() < 0.02, "{rates:?}");
+}
+
+/// A target that rises is reached at once, although the path has shown no more than the old one for long.
+#[test]
+fn a_target_that_rises_is_reached() {
+    for inner in ["auto", "newreno"] {
+        let mut world = World::new(Seed(3));
+        let wire = Configs::symmetric(LinkConfig {
+            rate: RateSource::Constant(Rate::from_mbps(20)),
+            delay: Duration::from_millis(12),
+            queue: Queue::time(Duration::from_millis(200)),
+            ..LinkConfig::default()
+        });
+        let wire = world.add_trunk(wire).expect("in range");
+        let text = format!("ctcp:2 Mbit/s,{inner}");
+        let plan = FlowPlan::greedy(text.parse().expect("a controller"), Instant::EPOCH);
+        let flow = world.add_flow(&[Hop::forward(wire)], &plan);
+        world.run_until(secs(20));
+        set(&mut world, &flow, Rate::from_mbps(14));
+        world.run_until(secs(21));
+        let before = sent(&mut world, &flow).0;
+        world.run_until(secs(23));
+        let (now, lost) = sent(&mut world, &flow);
+        let rate = (now - before) as f64 * 8.0 / 2.0;
+        assert!((rate / 14e6 - 1.0).abs() < 0.02, "{inner}: {rate}");
+        assert!(lost <= 4, "{inner}: {lost}");
+    }
+}
+
+/// Two paths of one session, each with its own rate; then one for both again.
+#[test]
+fn a_channel_has_a_rate_of_its_own() {
+    let mut world = World::new(Seed(3));
+    let wires = [0, 1].map(|_| {
+        let wire = Configs::symmetric(LinkConfig {
+            rate: RateSource::Constant(Rate::from_mbps(2)),
+            delay: Duration::from_millis(20),
+            queue: Queue::time(Duration::from_millis(50)),
+            ..LinkConfig::default()
+        });
+        world.add_trunk(wire).expect("in range")
+    });
+    let mut config = Config::default();
+    config.channel.controller = "ctcp:1 Mbit/s".parse().expect("a controller");
+    let load = Load::bulk(u64::MAX);
+    let (near, far) = (world.nodes(), world.nodes() + 1);
+    let app = Sender::new(World::node_id(far), vec![load]);
+    world.add_node(config.clone(), AllowList::default(), app);
+    let allowed = AllowList::of([World::node_id(near)]);
+    world.add_node(config, allowed, Receiver::new());
+    let links = wires.map(|wire| {
+        let hops = [Hop::forward(wire)];
+        let route = world.add_route([near, far], &hops, &Hop::reversed(&hops));
+        world.route_link(near, route)
+    });
+    world.app::<Sender>(near).dial(Instant::EPOCH, links.into());
+    world.with_node(near, |_| ());
+    world.run_until(secs(5));
+    let session = world.app::<Sender>(near).session().expect("dialled");
+    let sent = |world: &mut World| -> Vec<_> {
+        let reports = world.engine(near).channel_stats(session);
+        let each = reports.iter();
+        each.map(|report| (report.channel, report.stats.bytes_sent))
+            .collect()
+    };
+    let channels = sent(&mut world);
+    assert_eq!(channels.len(), 2);
+    let mut rates = |world: &mut World, until: u64| -> Vec<f64> {
+        let before = sent(world);
+        world.run_until(secs(until));
+        let pairs = before.into_iter().zip(sent(world));
+        pairs
+            .map(|(before, now)| (now.1 - before.1) as f64 * 8.0 / 20.0)
+            .collect()
+    };
+    for ((channel, _), kbps) in channels.iter().zip([300, 700]) {
+        world.with_node(near, |context| {
+            let rate = Rate::from_kbps(kbps);
+            let set = context
+                .engine()
+                .set_rate_of_channel(session, *channel, rate);
+            assert_eq!(set, Ok(true));
+        });
+    }
+    world.run_until(secs(6));
+    let own = rates(&mut world, 26);
+    assert!((own[0] / 3e5 - 1.0).abs() < 0.02, "{own:?}");
+    assert!((own[1] / 7e5 - 1.0).abs() < 0.02, "{own:?}");
+    world.with_node(near, |context| {
+        let engine = context.engine();
+        let none = anabranch_base::ChannelId(999);
+        let missing = engine.set_rate_of_channel(session, none, Rate::from_mbps(1));
+        assert_eq!(missing, Ok(false));
+        assert_eq!(
+            engine.set_channel_rate(session, Rate::from_kbps(500)),
+            Ok(())
+        );
+    });
+    world.run_until(secs(27));
+    let common = rates(&mut world, 47);
+    assert!(
+        common.iter().all(|rate| (rate / 5e5 - 1.0).abs() < 0.02),
+        "{common:?}"
+    );
 }
 
 #[test]

@@ -355,7 +355,8 @@ impl Engine {
     /// `fixed`, in bytes of UDP payload, whatever is configured. It holds for channels that open later, too; other
     /// controllers take no notice. Below 1 kbit/s it is 1 kbit/s.
     ///
-    /// Where a session has several channels, each is held at the whole rate; what they carry together is what streams offer.
+    /// Where a session has several channels, each is held at the whole rate, those included that had one of their own
+    /// ([`Engine::set_rate_of_channel`]); what they carry together is what streams offer.
     ///
     /// # Errors
     /// No such session.
@@ -363,6 +364,22 @@ impl Engine {
         let rate = rate.max(anabranch_sched::spec::CAP_MIN);
         self.session(session)?.set_channel_rate(rate);
         Ok(())
+    }
+
+    /// The same for one channel of a session, until it closes or [`Engine::set_channel_rate`] is called. False: the session has no
+    /// such channel, any more perhaps.
+    ///
+    /// # Errors
+    /// No such session.
+    pub fn set_rate_of_channel(
+        &mut self,
+        session: SessionId,
+        channel: ChannelId,
+        rate: Rate,
+    ) -> Result<bool, StreamError> {
+        let rate = rate.max(anabranch_sched::spec::CAP_MIN);
+        let session = self.session(session)?;
+        Ok(session.set_rate_of_channel(channel, rate))
     }
 
     /// Puts the objectives of a HOSE text into force in a session, all or none. They count under a policy that follows

@@ -58,10 +58,10 @@ impl Session {
 
     /// Tells channels the rate that the application wants held, those that joined since included.
     pub(super) fn set_rates(&mut self, endpoint: &mut Endpoint) {
-        let Some(rate) = self.rate else {
-            return;
-        };
         for member in &mut self.members {
+            let Some(rate) = member.own_rate.or(self.rate) else {
+                continue;
+            };
             if member.rate != Some(rate)
                 && let Some(channel) = endpoint.channel(member.id)
             {

@@ -107,7 +107,9 @@ pub(crate) struct Member {
     pub queue_goal: QueueGoal,
     /// The same of the rate to hold.
     pub rate: Option<Rate>,
-    /// The same of its share of a flow.
+    /// What it is to hold instead of the session's rate.
+    pub own_rate: Option<Rate>,
+    /// What it was told last of its share of a flow.
     pub share: f64,
     /// Its congestion events that its partners were told of; kept while it is coupled.
     pub congestion_told: Option<u64>,
@@ -135,6 +137,7 @@ impl Member {
             suspected: false,
             queue_goal: QueueGoal::default(),
             rate: None,
+            own_rate: None,
             share: 1.0,
             congestion_told: None,
             marginal: Marginal::FREE,
@@ -436,7 +439,18 @@ impl Session {
 
     pub(crate) fn set_channel_rate(&mut self, rate: Rate) {
         self.rate = Some(rate);
+        for member in &mut self.members {
+            member.own_rate = None;
+        }
         self.dirty = true;
+    }
+
+    /// False: no such channel.
+    pub(crate) fn set_rate_of_channel(&mut self, channel: ChannelId, rate: Rate) -> bool {
+        let mut members = self.members.iter_mut();
+        let member = members.find(|member| member.id == channel);
+        self.dirty |= member.is_some();
+        member.map(|member| member.own_rate = Some(rate)).is_some()
     }
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
