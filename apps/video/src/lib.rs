@@ -15,6 +15,7 @@
 
 pub use anabranch_media as media;
 
+mod load;
 pub mod origin;
 mod priority;
 pub mod proxy;

@@ -12,6 +12,9 @@ use anabranch_media::{
     segment::{self, Segments},
     write::Progressive,
 };
+use anabranch_twoflow::{Schedule, rate::RETRANSMITTED};
+
+use crate::load;
 
 /// Length of chunks that is aimed at; a chunk begins with a key frame, so that they follow those of the video.
 pub const CHUNK_LENGTH: Duration = Duration::from_secs(4);
@@ -97,10 +100,14 @@ pub struct Video {
     pub chunks: Vec<Chunk>,
     /// Its segments.
     pub segments: Segments,
+    /// Which of them travels when, and how fast; a chunk counts for the segment in which it begins.
+    pub schedule: Schedule,
     /// The progressive file with all tracks.
     pub progressive: Progressive,
     essential_bytes: Vec<u64>,
     enhanced_bytes: Vec<u64>,
+    /// What enhanced data become on the way with the heads of their parts, over what they are.
+    pub(crate) enhanced_on_wire: f64,
 }
 
 impl Video {
@@ -121,12 +128,14 @@ impl Video {
             division,
             chunks,
             segments,
+            schedule: Schedule::of_bytes(&[], CHUNK_LENGTH, CHUNK_LENGTH, RETRANSMITTED),
             progressive,
             essential_bytes: Vec::new(),
             enhanced_bytes: Vec::new(),
+            enhanced_on_wire: 1.0,
             index,
         };
-        let bytes = |part| {
+        let bytes = |part| -> Vec<u64> {
             let sum = |chunk| {
                 let frames = video.frames(chunk, part);
                 frames.map(|frame| u64::from(video.size(frame))).sum()
@@ -134,6 +143,24 @@ impl Video {
             (0..video.count()).map(sum).collect()
         };
         let (essential, enhanced) = (bytes(Part::Essential), bytes(Part::Enhanced));
+        let sizes = (0..video.count())
+            .flat_map(|chunk| video.frames(chunk, Part::Enhanced))
+            .map(|frame| video.size(frame) as usize);
+        let on_wire: u64 = sizes.map(load::enhanced_bytes).sum();
+        video.enhanced_on_wire = on_wire as f64 / enhanced.iter().sum::<u64>().max(1) as f64;
+        let length = video.segments.length;
+        let mut sums = vec![[0; 2]; video.segments.segments.len()];
+        for (chunk, bytes) in video.chunks.iter().zip(essential.iter().zip(&enhanced)) {
+            let number = chunk.start.as_nanos() / length.as_nanos().max(1);
+            let number = usize::try_from(number).unwrap_or(usize::MAX);
+            let last = sums.len().saturating_sub(1);
+            if let Some(sum) = sums.get_mut(number.min(last)) {
+                sum[0] += bytes.0;
+                sum[1] += bytes.1;
+            }
+        }
+        let film = video.start(u32::MAX);
+        video.schedule = Schedule::of_bytes(&sums, length, film, RETRANSMITTED);
         video.essential_bytes = essential;
         video.enhanced_bytes = enhanced;
         video

@@ -4,13 +4,25 @@
 //! |---|---|
 //! | `library/` | what there is in a directory or an object store: indexes, bytes of chunks |
 //! | `serve` | one proxy's session: requests and answers |
-//! | `pump` | the task that paces all plays of a session by one timer |
-//! | `play` | one play: what is due when |
+//! | `pump` | the task that sends what is due, and holds the pipe to what plays take |
+//! | `plays`, `play` | all plays of a session behind one timer; one of them: what is due when |
+//! | `walk`, `group` | where its enhanced flow is; frames between key frames, and which are left out |
+//! | `governor`, `fares`, `paths` | what the pipe is held to and who yields; how plays fared; what each path is held to |
+//! | `promise` | what essential flows ask of several paths |
 
+mod fares;
+mod governor;
+mod group;
 pub mod library;
+mod paths;
 mod play;
+mod plays;
+mod promise;
 mod pump;
+#[cfg(test)]
+mod samples;
 mod serve;
+mod walk;
 
 use std::sync::Arc;
 
@@ -25,8 +37,6 @@ pub use self::library::{Library, LibraryError};
 
 /// Bytes of a stream that wait to be sent or acknowledged.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
-/// Of a pipe's rate, what packets may take without the headers of IP and UDP, and what leaves beside them.
-const HELD: f64 = 0.96;
 /// Proxies served at a time.
 const SESSIONS_MAX: usize = 256;
 
@@ -35,6 +45,7 @@ const SESSIONS_MAX: usize = 256;
 pub struct Origin {
     library: Arc<Library>,
     secret: Secret,
+    capacity: Option<Rate>,
 }
 
 impl Origin {
@@ -48,7 +59,14 @@ impl Origin {
         Self {
             library: Arc::new(library),
             secret: Secret(secret),
+            capacity: None,
         }
+    }
+
+    /// The same where it is known what each path of the pipe to a proxy carries: none is ever asked for more. `None`: it is found out.
+    #[must_use]
+    pub fn over(self, capacity: Option<Rate>) -> Self {
+        Self { capacity, ..self }
     }
 
     /// The port at which to listen where nobody chose one: the same for the same key and library, so that a ticket
@@ -62,14 +80,13 @@ impl Origin {
         FIRST | (u16::from_be_bytes([high, low]) & !FIRST)
     }
 
-    /// `config` as an origin wants it: little waits to be sent, because what waits is late. Where it is known what the pipe to
-    /// each proxy carries, every path of it is held to that rate, so that what the origin sends never fills the queue
-    /// before it [Two-flow §4.1].
-    pub fn host_config(mut config: HostConfig, pipe: Option<Rate>) -> HostConfig {
+    /// `config` as an origin wants it: little waits to be sent, because what waits is late; and every path is held to a rate, so that
+    /// what the origin sends does not fill the queue before the pipe [Two-flow §4.1]. It follows what plays take, and never exceeds
+    /// `capacity`, the same as in [`Origin::over`].
+    pub fn host_config(mut config: HostConfig, capacity: Option<Rate>) -> HostConfig {
         config.engine.send_buffer_bytes = SEND_BUFFER_BYTES;
-        if let Some(rate) = pipe {
-            config.engine.channel.controller = Controller::Ctcp(Ctcp::at(rate * HELD));
-        }
+        let rate = governor::first_rate(capacity);
+        config.engine.channel.controller = Controller::Ctcp(Ctcp::at(rate));
         config
     }
 
@@ -101,7 +118,8 @@ impl Origin {
                         session.close(1, "this origin serves as many proxies as it can");
                         continue;
                     }
-                    running.spawn(serve::serve(session, self.library.clone(), secret.clone()));
+                    let (library, secret) = (self.library.clone(), secret.clone());
+                    running.spawn(serve::serve(session, library, secret, self.capacity));
                 }
                 Some(_) = running.join_next() => {}
             }

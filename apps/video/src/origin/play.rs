@@ -1,37 +1,49 @@
-//! One play: what of the two flows is due when. Knows no clock and no stream; the pump drives it.
+//! One play: what of the two flows is due when. Knows no clock and no stream: time is an argument, and what is due goes into the
+//! pump that all plays of a session share.
 //!
-//! The enhanced flow leaves at the pace of the film: a position moves with the time, and within a chunk its bytes
-//! leave evenly, as from a leaky bucket of that rate [Two-flow §4.2]. Until it is as far ahead of real time as the
-//! proxy asked for, it moves faster. The essential flow has a deadline for every chunk, the moment at which the
-//! enhanced flow gets there; its rate is the least at which every chunk of this segment and the next is in time.
+//! The enhanced flow leaves at the pace of the film, group by group, within a group evenly as from a leaky bucket of that
+//! rate [Two-flow §4.2]; `walk` says where it is. The essential flow has its target rate [Two-flow §4.1], and a deadline for every
+//! chunk: the moment at which the enhanced flow is through with it.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
 
+use anabranch::base::{Instant, Rate};
 use anabranch_media::Part;
+use anabranch_twoflow::{
+    FlowId, Pump, catching_up::Piece, rate::RETRANSMITTED, thinning::Thinning,
+};
 use bytes::Bytes;
 
-use super::library::Opened;
+use super::{
+    group::{self, Group},
+    walk::Walk,
+};
 use crate::{
-    video::FrameId,
-    wire::{ADU_BYTES_MAX, ENHANCED_HEADER_BYTES, Enhanced, Essential, From, PIECE_BYTES_MAX},
+    load::{PART_BYTES_MAX, PART_HEAD_BYTES},
+    video::Video,
+    wire::{Enhanced, Essential, From, PIECE_BYTES_MAX},
 };
 
-/// How much faster than the film the enhanced flow goes until it has its lead.
-const HASTE: f64 = 2.0;
-/// A pump that was held up makes up for this much, not more: the rest is a delay, not a burst.
-const STEP_MAX: Duration = Duration::from_millis(50);
 /// Essential data is to be sent this long before it is needed.
 const MARGIN: Duration = Duration::from_millis(500);
-/// The least time that is planned for essential data: what is needed at once is sent as quickly as that.
-const AT_ONCE: Duration = Duration::from_millis(250);
 /// Chunks that are in memory of either part.
 const LOADED: usize = 2;
+/// Pieces of the essential flow are of so much time at its rate, so that they leave evenly, but no smaller than
+/// [`PIECE_BYTES_MIN`].
+const PIECE_TIME: Duration = Duration::from_millis(20);
+/// Smallest piece, in bytes, but for the last of a chunk: most of a packet.
+const PIECE_BYTES_MIN: usize = 1_000;
+/// How much of each flow waits in the pump, in time at its rate, and two pieces at least: less would leave it idle between two
+/// looks.
+const QUEUED: Duration = Duration::from_millis(60);
+/// The slowest that a flow of the pump goes: what is little leaves soon all the same.
+const RATE_MIN: Rate = Rate::from_kbps(8);
 
-/// What the pump is to do.
+/// What the pump lets go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// A record of the essential flow.
@@ -40,38 +52,71 @@ pub(super) enum Due {
     Enhanced(Enhanced, u32),
 }
 
+/// What a play takes of the pipe now.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Need {
+    /// The essential flow's target rate, in bytes of the video.
+    pub(super) essential: Rate,
+    /// What its schedule has for it at most, and what it is promised where promises are asked for.
+    pub(super) essential_usual: Rate,
+    /// The enhanced flow at the pace of the film, as UDP payload, nothing left out.
+    pub(super) enhanced: Rate,
+    /// Of it, what is sent.
+    pub(super) kept: f64,
+    /// How fast that goes, in paces of the film.
+    pub(super) pace: f64,
+    /// How far it is ahead of the film, and how far it may be.
+    pub(super) ahead: Duration,
+    pub(super) ahead_max: Duration,
+}
+
 pub(super) struct Play {
-    pub(super) opened: Arc<Opened>,
-    /// Where the film was at the start, or after the last seek, and how long ago that is.
-    begun: Duration,
-    elapsed: Duration,
-    /// Where the enhanced flow is.
-    position: Duration,
+    pub(super) video: Arc<Video>,
+    flows: Flows,
+    walk: Walk,
     lead: Duration,
     ahead: Duration,
     essential: Lane,
+    /// The essential flow's target rate, and the chunk for which it was found.
+    target: Rate,
+    target_of: Option<u32>,
     enhanced: Lane,
-    /// Bytes of the essential flow that may leave now.
-    credit: f64,
-    /// Frames of the chunk that the enhanced flow is in, in the order of decoding, with their place in its data.
-    frames: VecDeque<(FrameId, usize)>,
-    /// What of the first of them has been sent.
+    /// Of the enhanced data, the share that is sent, and how much faster than the film where it has no lead yet.
+    part: f64,
+    extra: f64,
+    thinning: Thinning,
+    /// Groups of the chunk that the enhanced flow is in; the first is on its way.
+    groups: VecDeque<Group>,
+    /// What the first of them took whole, and takes now, as UDP payload, and how long it lasts in the film.
+    group_bytes: [u64; 2],
+    group_lasts: Duration,
+    /// What of its first frame has been handed over.
     sent_of_frame: usize,
-    /// Bytes and ADUs that were sent of the chunk.
-    sent_bytes: u64,
+    /// What was handed over of the chunk, and left out, and whether the proxy is told so.
     sent_adus: u32,
+    left_out: u32,
+    is_told: bool,
     sequence: u32,
+    /// What it takes of the pipe is not what it was.
+    has_changed: bool,
     /// Counts seeks, so that data that was asked for before is not taken for what is needed now.
     pub(super) epoch: u32,
+}
+
+/// A play's flows in the pump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Flows {
+    essential: FlowId,
+    enhanced: FlowId,
 }
 
 /// Where one flow is, and the data that are there for it.
 struct Lane {
     chunk: u32,
-    /// Bytes sent of the chunk.
+    /// Bytes handed over of the chunk.
     offset: usize,
     loaded: BTreeMap<u32, Bytes>,
-    loading: BTreeMap<u32, ()>,
+    loading: BTreeSet<u32>,
 }
 
 impl Lane {
@@ -80,7 +125,7 @@ impl Lane {
             chunk,
             offset: 0,
             loaded: BTreeMap::new(),
-            loading: BTreeMap::new(),
+            loading: BTreeSet::new(),
         }
     }
 
@@ -88,9 +133,9 @@ impl Lane {
     fn wanted(&mut self, until: u32) -> Option<u32> {
         let near = self.chunk..until.min(self.chunk.saturating_add(LOADED as u32));
         let missing =
-            |chunk: &u32| !self.loaded.contains_key(chunk) && !self.loading.contains_key(chunk);
+            |chunk: &u32| !self.loaded.contains_key(chunk) && !self.loading.contains(chunk);
         let chunk = near.into_iter().find(missing)?;
-        self.loading.insert(chunk, ());
+        self.loading.insert(chunk);
         Some(chunk)
     }
 
@@ -101,55 +146,87 @@ impl Lane {
     }
 }
 
+/// The play's number and flow of something that the pump let go.
+pub(super) fn play_of(flow: FlowId) -> u32 {
+    u32::try_from(flow.0 / 2).unwrap_or(u32::MAX)
+}
+
 impl Play {
-    pub(super) fn new(opened: Arc<Opened>, from: From) -> Self {
+    /// A play whose flows are in `pump` from now on.
+    pub(super) fn new(
+        now: Instant,
+        (number, video): (u32, Arc<Video>),
+        from: From,
+        pump: &mut Pump<Due>,
+    ) -> Self {
+        let number = u64::from(number);
         let mut play = Self {
-            opened,
-            begun: Duration::ZERO,
-            elapsed: Duration::ZERO,
-            position: Duration::ZERO,
+            video,
+            flows: Flows {
+                essential: FlowId(2 * number),
+                enhanced: FlowId(2 * number + 1),
+            },
+            walk: Walk::new(now, Duration::ZERO, Duration::ZERO),
             lead: Duration::ZERO,
             ahead: Duration::ZERO,
             essential: Lane::new(0),
+            target: Rate::ZERO,
+            target_of: None,
             enhanced: Lane::new(0),
-            credit: 0.0,
-            frames: VecDeque::new(),
+            part: 1.0,
+            extra: 0.0,
+            thinning: Thinning::new(),
+            groups: VecDeque::new(),
+            group_bytes: [0; 2],
+            group_lasts: Duration::ZERO,
             sent_of_frame: 0,
-            sent_bytes: 0,
             sent_adus: 0,
+            left_out: 0,
+            is_told: false,
             sequence: 0,
+            has_changed: true,
             epoch: 0,
         };
-        play.seek(from);
+        play.seek(now, from, pump);
         play
     }
 
-    /// Goes on elsewhere.
-    pub(super) fn seek(&mut self, from: From) {
-        let video = &self.opened.video;
-        let enhanced = from.enhanced.min(video.count());
-        self.begun = video.start(enhanced);
-        self.position = self.begun;
-        self.elapsed = Duration::ZERO;
+    /// Goes on elsewhere; what waits in the pump is given up.
+    pub(super) fn seek(&mut self, now: Instant, from: From, pump: &mut Pump<Due>) {
+        let enhanced = from.enhanced.min(self.video.count());
         self.lead = Duration::from_millis(from.lead_ms.into());
         self.ahead = Duration::from_millis(from.ahead_ms.into());
-        self.essential = Lane::new(from.essential.min(video.count()));
+        self.walk = Walk::new(now, self.video.start(enhanced), self.lead);
+        self.target_of = None;
+        self.essential = Lane::new(from.essential.min(self.video.count()));
         self.enhanced = Lane::new(enhanced);
-        self.credit = 0.0;
-        self.begin_chunk();
+        self.groups.clear();
+        self.thinning = Thinning::new();
         self.epoch += 1;
+        self.leave(pump);
+        for flow in [self.flows.essential, self.flows.enhanced] {
+            pump.add(now, flow, RATE_MIN, u64::MAX);
+        }
+        self.aim(now, pump);
     }
 
-    /// Whether everything was sent.
+    /// Takes its flows out of the pump.
+    pub(super) fn leave(&self, pump: &mut Pump<Due>) {
+        pump.remove(self.flows.essential);
+        pump.remove(self.flows.enhanced);
+    }
+
+    /// Whether everything was handed over.
+    #[cfg(test)]
     pub(super) fn is_over(&self) -> bool {
-        let count = self.opened.video.count();
+        let count = self.video.count();
         self.essential.chunk >= count && self.enhanced.chunk >= count
     }
 
     /// What should be read from the disk now: at most one request a call.
-    pub(super) fn wanted(&mut self) -> Option<(u32, Part)> {
-        let count = self.opened.video.count();
-        let until = self.essential_until();
+    pub(super) fn wanted(&mut self, now: Instant) -> Option<(u32, Part)> {
+        let count = self.video.count();
+        let until = self.essential_until(now);
         // What is needed first comes first.
         let enhanced = self
             .enhanced
@@ -164,201 +241,258 @@ impl Play {
             Part::Essential => &mut self.essential,
             Part::Enhanced => &mut self.enhanced,
         };
-        if lane.loading.remove(&chunk).is_some() && chunk >= lane.chunk {
+        if lane.loading.remove(&chunk) && chunk >= lane.chunk {
             lane.loaded.insert(chunk, data);
         }
-        if part == Part::Enhanced && chunk == self.enhanced.chunk {
-            self.begin_chunk();
+    }
+
+    /// Of the enhanced data the share `part` is sent from the next group on, and up to `extra` paces faster than the film from now on.
+    pub(super) fn set_room(&mut self, now: Instant, part: f64, extra: f64, pump: &mut Pump<Due>) {
+        self.part = part;
+        self.extra = extra;
+        if self.walk.set_extra(now, extra) && !self.groups.is_empty() {
+            self.set_enhanced_rate(now, pump);
+        }
+        self.aim(now, pump);
+    }
+
+    /// What it takes of the pipe.
+    pub(super) fn need(&self, now: Instant) -> Need {
+        let lasts = self.group_lasts.as_secs_f64().max(1e-3);
+        let [whole, kept] = self.group_bytes.map(|bytes| bytes as f64);
+        let is_over = self.enhanced.chunk >= self.video.count();
+        let enhanced = if is_over { 0.0 } else { 8.0 * whole / lasts };
+        let step = self.video.schedule.at(self.walk.position(now));
+        let usual = step.map_or(Rate::ZERO, |step| step.essential_rate);
+        Need {
+            essential: self.target,
+            essential_usual: usual,
+            enhanced: Rate::from_bps(enhanced as u64),
+            kept: if whole > 0.0 { kept / whole } else { 1.0 },
+            pace: self.walk.pace(),
+            ahead: self.walk.ahead(now),
+            ahead_max: self.lead,
         }
     }
 
-    /// Time passes; hands what is due to `send`, which says whether there was room for it.
-    pub(super) fn advance(&mut self, passed: Duration, mut send: impl FnMut(Due) -> bool) {
-        let step = passed.min(STEP_MAX);
-        self.elapsed += step;
-        self.advance_essential(step, &mut send);
-        self.advance_enhanced(step, &mut send);
+    /// Fills the pump with what comes next; whether what it takes of the pipe has changed since the last time.
+    pub(super) fn advance(&mut self, now: Instant, pump: &mut Pump<Due>) -> bool {
+        self.advance_enhanced(now, pump);
+        self.advance_essential(now, pump);
+        std::mem::take(&mut self.has_changed)
     }
 
-    fn essential_until(&self) -> u32 {
-        let video = &self.opened.video;
-        let chunk = self.enhanced.chunk.min(video.count().saturating_sub(1));
-        let until = video.essential_until(chunk);
-        let near = self.position.saturating_add(self.ahead);
-        let near = video.chunks.partition_point(|chunk| chunk.start <= near);
+    /// When there is something to do that neither the pump nor the disk brings about; `None`: never.
+    pub(super) fn poll_timeout(&self, now: Instant, pump: &Pump<Due>) -> Option<Instant> {
+        let group = self.groups.front()?;
+        let is_handed_over = group.members.is_empty() && pump.is_idle(self.flows.enhanced);
+        is_handed_over.then(|| self.walk.ends().max(now))
+    }
+
+    fn essential_until(&self, now: Instant) -> u32 {
+        let chunk = self
+            .enhanced
+            .chunk
+            .min(self.video.count().saturating_sub(1));
+        let until = self.video.essential_until(chunk);
+        let near = self.walk.position(now).saturating_add(self.ahead);
+        let near = self
+            .video
+            .chunks
+            .partition_point(|chunk| chunk.start <= near);
         until.min(u32::try_from(near).unwrap_or(u32::MAX))
     }
 
-    /// Bytes a second at which every chunk that may be sent is in time.
-    fn essential_rate(&self) -> f64 {
-        let video = &self.opened.video;
-        let mut bytes = 0.0;
-        let mut rate: f64 = 0.0;
-        for chunk in self.essential.chunk..self.essential_until() {
-            bytes += video.bytes(chunk, Part::Essential) as f64;
+    /// Finds the essential flow's target rate.
+    fn aim(&mut self, now: Instant, pump: &mut Pump<Due>) {
+        let video = &self.video;
+        let position = self.walk.position(now);
+        let mut pieces = Vec::new();
+        for chunk in self.essential.chunk..self.essential_until(now) {
+            let mut bytes = video.bytes(chunk, Part::Essential);
             if chunk == self.essential.chunk {
-                bytes -= self.essential.offset as f64;
+                bytes = bytes.saturating_sub(self.essential.offset as u64);
             }
-            let left = video.start(chunk).saturating_sub(self.position);
-            let left = left.saturating_sub(MARGIN).max(AT_ONCE);
-            rate = rate.max(bytes / left.as_secs_f64());
+            // A chunk is of use when its enhanced part is there, too.
+            let within = self.walk.until(now, video.start(chunk + 1));
+            let within = within.saturating_sub(MARGIN);
+            pieces.push(Piece { bytes, within });
         }
-        rate
+        let schedule = &video.schedule;
+        let end = schedule.at(position).map_or(position, |step| step.until);
+        let ends = self.walk.until(now, end);
+        let target = schedule.essential_rate(position, ends, &pieces, RETRANSMITTED);
+        let chunk = pieces.first().map(|_| self.essential.chunk);
+        let target = match self.target_of == chunk {
+            true => target.max(self.target),
+            false => target,
+        };
+        self.has_changed |= target != self.target;
+        self.target = target;
+        self.target_of = chunk;
+        // What is in the pump already leaves as it was to.
+        if self.target > Rate::ZERO {
+            pump.set_rate(now, self.flows.essential, self.target.max(RATE_MIN));
+        }
     }
 
-    fn advance_essential(&mut self, step: Duration, send: &mut impl FnMut(Due) -> bool) {
-        let until = self.essential_until();
-        if self.essential.chunk >= until {
-            self.credit = 0.0;
-            return;
-        }
-        let rate = self.essential_rate();
-        self.credit += rate * step.as_secs_f64();
-        let most = (rate * STEP_MAX.as_secs_f64()).max(PIECE_BYTES_MAX as f64);
-        self.credit = self.credit.min(most);
-        while self.essential.chunk < until {
+    fn advance_essential(&mut self, now: Instant, pump: &mut Pump<Due>) {
+        let flow = self.flows.essential;
+        while self.essential.chunk < self.essential_until(now) {
+            if self.target == Rate::ZERO {
+                self.aim(now, pump);
+            }
+            let piece = self.target.bytes_in(PIECE_TIME) as usize;
+            let piece = piece.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
+            let queue = self.target.bytes_in(QUEUED).max(2 * piece as u64);
+            if pump.queued_bytes(flow) >= queue {
+                return;
+            }
             let lane = &mut self.essential;
             let Some(data) = lane.loaded.get(&lane.chunk) else {
                 return;
             };
-            let left = data.len() - lane.offset;
-            // Small pieces at a small rate, so that they leave evenly.
-            let piece = left
-                .min(PIECE_BYTES_MAX)
-                .min((self.credit as usize).max(1_000));
-            if self.credit < piece as f64 && left > 0 {
-                return;
-            }
-            let end = lane.offset + piece;
+            let end = data.len().min(lane.offset + piece);
             let record = Essential::Data {
                 chunk: lane.chunk,
                 offset: number(lane.offset),
                 total: number(data.len()),
                 data: data.slice(lane.offset..end),
             };
-            if !send(Due::Essential(record)) {
-                return;
-            }
-            self.credit -= piece as f64;
+            let bytes = number(end - lane.offset);
             lane.offset = end;
-            if lane.offset == data.len() {
+            let is_whole = end == data.len();
+            if is_whole {
                 lane.next();
             }
+            // Its queue has no bound of its own.
+            let _ = pump.push(now, flow, bytes, Due::Essential(record));
+            if is_whole {
+                self.aim(now, pump);
+            }
         }
     }
 
-    fn advance_enhanced(&mut self, step: Duration, send: &mut impl FnMut(Due) -> bool) {
-        let film = self.begun + self.elapsed;
-        let has_lead = self.position >= film + self.lead;
-        let pace = if has_lead { 1.0 } else { HASTE };
-        let mut target = self.position + step.mul_f64(pace);
-        let video_end = self.opened.video.start(u32::MAX);
-        target = target.min(video_end);
-        while self.enhanced.chunk < self.opened.video.count() {
-            let chunk = self.enhanced.chunk;
-            let Some(data) = self.enhanced.loaded.get(&chunk).cloned() else {
-                // The disk is late; so is everything after.
+    fn advance_enhanced(&mut self, now: Instant, pump: &mut Pump<Due>) {
+        let flow = self.flows.enhanced;
+        loop {
+            if self.groups.is_empty() && !self.begin_chunk(now, pump) {
                 return;
-            };
-            let (start, end) = {
-                let video = &self.opened.video;
-                (video.start(chunk), video.start(chunk + 1))
-            };
-            let is_done = target >= end;
-            let share = if is_done || end <= start {
-                1.0
+            }
+            if !self.hand_over(now, pump) || !pump.is_idle(flow) || now < self.walk.ends() {
+                return;
+            }
+            self.groups.pop_front();
+            if self.groups.is_empty() {
+                self.enhanced.next();
             } else {
-                target.saturating_sub(start).as_secs_f64() / (end - start).as_secs_f64()
-            };
-            let allowed = (data.len() as f64 * share) as u64;
-            if !self.send_frames(&data, allowed, is_done, send) {
-                return;
+                self.begin_group(now, pump);
             }
-            self.position = target.min(end);
-            if !is_done {
-                return;
-            }
-            let sent = Essential::Sent {
-                chunk,
-                adus: self.sent_adus,
-                left_out: 0,
-            };
-            if !send(Due::Essential(sent)) {
-                return;
-            }
-            self.enhanced.next();
-            self.begin_chunk();
         }
     }
 
-    /// Sends parts of frames until `allowed` bytes of the chunk have left. False: there was no room.
-    fn send_frames(
-        &mut self,
-        data: &Bytes,
-        allowed: u64,
-        is_done: bool,
-        send: &mut impl FnMut(Due) -> bool,
-    ) -> bool {
-        while let Some(&(frame, place)) = self.frames.front() {
-            if self.sent_bytes >= allowed && !is_done {
-                break;
-            }
-            let video = &self.opened.video;
-            let size = video.size(frame) as usize;
-            let from = place + self.sent_of_frame;
-            let bytes = (size - self.sent_of_frame).min(ADU_BYTES_MAX - ENHANCED_HEADER_BYTES);
-            if bytes == 0 {
-                self.frames.pop_front();
-                continue;
-            }
-            let ticks = video.decode_start(frame).as_nanos() * 90_000 / 1_000_000_000;
-            let adu = Enhanced {
-                sequence: self.sequence,
-                timestamp: (ticks & u128::from(u32::MAX)) as u32,
-                chunk: self.enhanced.chunk,
-                track: u8::try_from(frame.track).unwrap_or(u8::MAX),
-                sample: number(frame.sample),
-                offset: number(self.sent_of_frame),
-                data: data.slice(from..from + bytes),
-            };
-            let importance = video.partition.importance(frame.track, frame.sample);
-            if !send(Due::Enhanced(adu, importance)) {
-                return false;
-            }
-            self.sequence = self.sequence.wrapping_add(1);
-            self.sent_adus += 1;
-            self.sent_bytes += bytes as u64;
-            self.sent_of_frame += bytes;
-            if self.sent_of_frame == size {
-                self.frames.pop_front();
-                self.sent_of_frame = 0;
-            }
+    /// Divides the chunk that the enhanced flow has come to; false when it is not there yet, or there is none.
+    fn begin_chunk(&mut self, now: Instant, pump: &mut Pump<Due>) -> bool {
+        let chunk = self.enhanced.chunk;
+        if chunk >= self.video.count() || !self.enhanced.loaded.contains_key(&chunk) {
+            return false;
         }
+        self.sent_adus = 0;
+        self.left_out = 0;
+        self.is_told = false;
+        self.groups = group::groups(&self.video, chunk);
+        self.begin_group(now, pump);
         true
     }
 
-    /// Puts the frames of the chunk that the enhanced flow is in into order.
-    fn begin_chunk(&mut self) {
-        self.frames.clear();
-        self.sent_of_frame = 0;
-        self.sent_bytes = 0;
-        self.sent_adus = 0;
-        let video = &self.opened.video;
-        let chunk = self.enhanced.chunk;
-        if chunk >= video.count() {
+    fn begin_group(&mut self, now: Instant, pump: &mut Pump<Due>) {
+        let Some(group) = self.groups.front_mut() else {
             return;
+        };
+        let whole = group.wire_bytes();
+        self.left_out += group.thin(self.part, &mut self.thinning);
+        self.group_bytes = [whole, group.wire_bytes()];
+        let before = self.walk.position(now);
+        self.walk.go_on(now, group.end, self.extra);
+        self.group_lasts = group.end.saturating_sub(before);
+        self.sent_of_frame = 0;
+        self.set_enhanced_rate(now, pump);
+        self.aim(now, pump);
+    }
+
+    /// The rate at which the rest of the group has left when the group ends.
+    fn set_enhanced_rate(&mut self, now: Instant, pump: &mut Pump<Due>) {
+        let flow = self.flows.enhanced;
+        let whole = self.groups.front().map_or(0, Group::wire_bytes);
+        let waiting = whole.saturating_sub(self.sent_of_frame as u64) + pump.queued_bytes(flow);
+        let left = self.walk.left(now).max(Duration::from_millis(1));
+        let rate = Rate::from_bytes_per(waiting, left);
+        self.has_changed = true;
+        pump.set_rate(now, flow, rate.max(RATE_MIN));
+    }
+
+    /// Puts parts of the group's frames into the pump; whether all of them are.
+    fn hand_over(&mut self, now: Instant, pump: &mut Pump<Due>) -> bool {
+        let flow = self.flows.enhanced;
+        let is_last = self.groups.len() == 1;
+        let Some(group) = self.groups.front_mut() else {
+            return true;
+        };
+        let chunk = self.enhanced.chunk;
+        let Some(data) = self.enhanced.loaded.get(&chunk) else {
+            return true;
+        };
+        let pace = self.walk.pace() / self.group_lasts.as_secs_f64().max(1e-3);
+        let rate = self.group_bytes[1] as f64 * pace;
+        let queue = (rate * QUEUED.as_secs_f64()).max(2.0 * PART_BYTES_MAX as f64) as u64;
+        while let Some(member) = group.members.front() {
+            if pump.queued_bytes(flow) >= queue {
+                return false;
+            }
+            let from = member.place + self.sent_of_frame;
+            let bytes = (member.size - self.sent_of_frame).min(PART_BYTES_MAX);
+            let Some(data) = data
+                .get(from..from + bytes)
+                .map(|part| data.slice_ref(part))
+            else {
+                // Another version of the file; who reads it next is told.
+                group.members.clear();
+                break;
+            };
+            if bytes > 0 {
+                let ticks = self.video.decode_start(member.id).as_nanos() * 90_000 / 1_000_000_000;
+                let adu = Enhanced {
+                    sequence: self.sequence,
+                    timestamp: (ticks & u128::from(u32::MAX)) as u32,
+                    chunk,
+                    track: u8::try_from(member.id.track).unwrap_or(u8::MAX),
+                    sample: number(member.id.sample),
+                    offset: number(self.sent_of_frame),
+                    data,
+                };
+                let due = Due::Enhanced(adu, member.importance);
+                // Its queue has no bound of its own.
+                let _ = pump.push(now, flow, number(bytes + PART_HEAD_BYTES), due);
+                self.sequence = self.sequence.wrapping_add(1);
+                self.sent_adus += 1;
+                self.sent_of_frame += bytes;
+            }
+            if self.sent_of_frame == member.size {
+                group.members.pop_front();
+                self.sent_of_frame = 0;
+            }
         }
-        let mut place = 0;
-        let mut frames: Vec<_> = video
-            .frames(chunk, Part::Enhanced)
-            .map(|frame| {
-                let at = place;
-                place += video.size(frame) as usize;
-                (frame, at)
-            })
-            .collect();
-        frames.sort_by_key(|&(frame, at)| (video.decode_start(frame), at));
-        self.frames = frames.into();
+        if is_last && !self.is_told {
+            self.is_told = true;
+            let sent = Essential::Sent {
+                chunk,
+                adus: self.sent_adus,
+                left_out: self.left_out,
+            };
+            // After the last part, so that it does not overtake it.
+            let _ = pump.push(now, flow, 0, Due::Essential(sent));
+        }
+        true
     }
 }
 

@@ -1,19 +1,27 @@
-//! The task that paces all plays of a session: one timer for all, so that what several flows have to send at a time
-//! leaves in small portions [Two-flow §5].
+//! The task that sends what the plays of a session have due, and holds the pipe to what they take. All decisions are elsewhere:
+//! `plays` says what is due when, `governor` what there is room for.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anabranch::{DropOrder, Order, Session, Stream, StreamFailure, StreamSpec};
-use anabranch_media::Part;
+use anabranch::{
+    DropOrder, Order, Session, Stream, StreamFailure, StreamSpec,
+    base::{self, Rate, ids::ChannelId},
+    net::session::ChannelState,
+};
 use bytes::Bytes;
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     time::{Instant, MissedTickBehavior},
 };
 
 use super::{
+    fares::Fares,
+    governor::{Besides, Governor, most_of_path},
     library::Opened,
-    play::{Due, Play},
+    paths,
+    play::{Due, Need},
+    plays::{PLAYS_MAX, Plays, Wanted},
+    promise::Promised,
     serve::read,
 };
 use crate::{
@@ -21,12 +29,13 @@ use crate::{
     wire::{Flow, From, Refusal, RefusalKind, Reply},
 };
 
-/// The timer of the pump.
-const TICK: Duration = Duration::from_millis(5);
-/// Plays of one session.
-const PLAYS_MAX: usize = 1_024;
-/// What was not sent, or did not arrive, after this long is given up.
-pub(crate) const LIFETIME: Duration = Duration::from_millis(1_000);
+/// How often it is looked how plays fare.
+const LOOK: Duration = Duration::from_secs(1);
+/// Channels that are held within this of what they should be are left alone.
+const NEAR: f64 = 0.01;
+/// What was not sent, or did not arrive, after this long is given up. Streams whose ADUs live for a second or less have a channel
+/// keep its queue at two milliseconds; from there one that is held to a rate does not find out that its path carries more.
+const LIFETIME: Duration = Duration::from_millis(1_200);
 
 /// What a proxy wants of the pump.
 pub(super) enum Command {
@@ -45,142 +54,314 @@ pub(super) enum Command {
     },
 }
 
+/// The streams of a play.
 struct Running {
-    play: Play,
+    opened: Arc<Opened>,
     essential: Stream,
     enhanced: Stream,
-    advanced: Instant,
+    promised: Promised,
 }
 
 /// Something was read for a play.
 struct Loaded {
-    play: u32,
-    epoch: u32,
-    chunk: u32,
-    part: Part,
+    wanted: Wanted,
     result: Result<Bytes, Refusal>,
 }
 
-/// Runs until the session is over.
-pub(super) async fn run(
-    session: &Session,
-    control: &Stream,
-    mut commands: mpsc::Receiver<Command>,
-) -> Result<(), StreamFailure> {
-    let mut plays: BTreeMap<u32, Running> = BTreeMap::new();
-    let (done, mut loaded) = mpsc::unbounded_channel();
-    let mut timer = tokio::time::interval(TICK);
-    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            command = commands.recv() => {
-                let Some(command) = command else { return Ok(()) };
-                obey(session, control, &mut plays, command).await?;
-            }
-            Some(loaded) = loaded.recv() => take(control, &mut plays, loaded).await?,
-            _ = timer.tick(), if plays.values().any(|running| !running.play.is_over()) => {}
+/// Of one session.
+pub(super) struct Pump<'a> {
+    session: &'a Session,
+    control: &'a Stream,
+    capacity: Option<Rate>,
+    begun: Instant,
+    plays: Plays,
+    running: BTreeMap<u32, Running>,
+    governor: Governor,
+    fares: Fares,
+    looked: Instant,
+    /// What the pipe is held to, and each channel.
+    total: Rate,
+    held: BTreeMap<ChannelId, Rate>,
+    /// How many requests for data besides plays are worked on; and whether their data may still wait.
+    fetching: watch::Receiver<usize>,
+    is_fetching: bool,
+}
+
+impl<'a> Pump<'a> {
+    /// `capacity`: what each path carries, where that is known.
+    pub(super) fn new(
+        session: &'a Session,
+        control: &'a Stream,
+        capacity: Option<Rate>,
+        fetching: watch::Receiver<usize>,
+    ) -> Self {
+        let begun = Instant::now();
+        Self {
+            session,
+            control,
+            capacity,
+            begun,
+            plays: Plays::new(),
+            running: BTreeMap::new(),
+            governor: Governor::new(capacity),
+            fares: Fares::default(),
+            looked: begun,
+            total: Rate::ZERO,
+            held: BTreeMap::new(),
+            fetching,
+            is_fetching: false,
         }
-        for (&number, running) in &mut plays {
-            running.advance()?;
-            let epoch = running.play.epoch;
-            while let Some((chunk, part)) = running.play.wanted() {
-                let (opened, done) = (running.play.opened.clone(), done.clone());
+    }
+
+    /// Runs until the session is over.
+    pub(super) async fn run(
+        mut self,
+        mut commands: mpsc::Receiver<Command>,
+    ) -> Result<(), StreamFailure> {
+        let (done, mut loaded) = mpsc::unbounded_channel();
+        let mut fetching = self.fetching.clone();
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let session = self.session;
+        self.govern();
+        loop {
+            let due = self.plays.poll_timeout(self.now());
+            let due = due.map(|at| self.begun + at.since_epoch());
+            tokio::select! {
+                command = commands.recv() => {
+                    let Some(command) = command else { return Ok(()) };
+                    self.obey(command).await?;
+                    self.govern();
+                }
+                Some(loaded) = loaded.recv() => self.take(loaded).await?,
+                () = until(due) => {}
+                _ = look.tick(), if !self.running.is_empty() => self.look(),
+                // Paths that come and go.
+                event = session.next_event() => {
+                    event?;
+                    self.govern();
+                }
+                changed = fetching.changed() => {
+                    // The desk lives as long as the session.
+                    if changed.is_err() {
+                        return Ok(());
+                    }
+                    self.govern();
+                }
+            }
+            self.send()?;
+            let now = self.now();
+            for wanted in self.plays.wanted(now) {
+                let Some(running) = self.running.get(&wanted.play) else {
+                    continue;
+                };
+                let (opened, done) = (running.opened.clone(), done.clone());
                 tokio::spawn(async move {
-                    let result = read(opened, chunk, part).await;
+                    let result = read(opened, wanted.chunk, wanted.part).await;
                     // The pump may be gone.
-                    let _ = done.send(Loaded {
-                        play: number,
-                        epoch,
-                        chunk,
-                        part,
-                        result,
-                    });
+                    let _ = done.send(Loaded { wanted, result });
                 });
             }
         }
     }
-}
 
-async fn obey(
-    session: &Session,
-    control: &Stream,
-    plays: &mut BTreeMap<u32, Running>,
-    command: Command,
-) -> Result<(), StreamFailure> {
-    match command {
-        Command::Play {
-            id,
-            play,
-            opened,
-            from,
-        } => {
-            let reply = if plays.len() >= PLAYS_MAX {
-                let words = format!("this proxy has {PLAYS_MAX} plays already");
-                let refusal = Refusal {
-                    retry_after_s: Some(10),
-                    ..Refusal::new(RefusalKind::Full, words)
+    fn now(&self) -> base::Instant {
+        base::Instant::EPOCH + self.begun.elapsed()
+    }
+
+    /// Sends everything that is due.
+    fn send(&mut self) -> Result<(), StreamFailure> {
+        let now = self.now();
+        let mut has_changed = self.plays.advance(now);
+        while let Some((play, release)) = self.plays.poll(now) {
+            let Some(running) = self.running.get(&play) else {
+                continue;
+            };
+            let sent = match &release.item {
+                Due::Essential(record) => running.essential.try_send(record.encode()),
+                Due::Enhanced(adu, importance) => {
+                    let importance = u8::try_from(*importance).unwrap_or(u8::MAX);
+                    running
+                        .enhanced
+                        .try_send_important(adu.encode(), importance)
+                }
+            };
+            match sent {
+                Ok(_) => {}
+                // Full: later. Stopped: the proxy has let go of the play, and says so soon.
+                Err(StreamFailure::Send(_) | StreamFailure::Stopped(_)) => {
+                    self.plays.put_back(now, release);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        has_changed |= self.plays.advance(now);
+        if has_changed {
+            self.hold(now);
+        }
+        Ok(())
+    }
+
+    async fn obey(&mut self, command: Command) -> Result<(), StreamFailure> {
+        let now = self.now();
+        match command {
+            Command::Play {
+                id,
+                play,
+                opened,
+                from,
+            } => {
+                let reply = if self.plays.len() >= PLAYS_MAX {
+                    let words = format!("this proxy has {PLAYS_MAX} plays already");
+                    let refusal = Refusal {
+                        retry_after_s: Some(10),
+                        ..Refusal::new(RefusalKind::Full, words)
+                    };
+                    Reply::Refused { id, refusal }
+                } else {
+                    let running = Running::start(self.session, play, opened.clone())?;
+                    self.running.insert(play, running);
+                    self.plays.start(now, play, opened.video.clone(), from);
+                    Reply::Playing { id }
                 };
-                Reply::Refused { id, refusal }
-            } else {
-                let running = Running::start(session, play, opened, from)?;
-                plays.insert(play, running);
-                Reply::Playing { id }
-            };
-            control.send(reply.encode()).await?;
-        }
-        Command::Seek { play, from } => {
-            if let Some(running) = plays.get_mut(&play) {
-                running.play.seek(from);
-                running.advanced = Instant::now();
+                self.control.send(reply.encode()).await?;
+            }
+            Command::Seek { play, from } => self.plays.seek(now, play, from),
+            Command::Stop { play } => {
+                self.plays.stop(play);
+                if let Some(running) = self.running.remove(&play) {
+                    // The proxy may have stopped them before.
+                    let _ = running.essential.reset(0);
+                    let _ = running.enhanced.reset(0);
+                }
             }
         }
-        Command::Stop { play } => {
-            if let Some(running) = plays.remove(&play) {
-                // The proxy may have stopped them before.
-                let _ = running.essential.reset(0);
-                let _ = running.enhanced.reset(0);
+        Ok(())
+    }
+
+    async fn take(&mut self, loaded: Loaded) -> Result<(), StreamFailure> {
+        let play = loaded.wanted.play;
+        if !self.plays.wants(&loaded.wanted) {
+            return Ok(());
+        }
+        match loaded.result {
+            Ok(data) => self.plays.loaded(&loaded.wanted, data),
+            Err(refusal) => {
+                tracing::warn!(error = %refusal, "a play ends");
+                self.plays.stop(play);
+                self.running.remove(&play);
+                let ended = Reply::Ended { play, refusal };
+                self.control.send(ended.encode()).await?;
+                self.govern();
+            }
+        }
+        Ok(())
+    }
+
+    /// An interval is over.
+    fn look(&mut self) {
+        let now = self.now();
+        let passed = self.looked.elapsed();
+        self.looked = Instant::now();
+        let fared = self.fares.look(&self.session.streams(), passed);
+        // What was read for a request may wait long after it was answered.
+        self.is_fetching = self.fares.fetched_backlog_bytes > 0;
+        let needs = self.plays.needs(now);
+        let before = self.governor.part();
+        let plain: Vec<Need> = needs.iter().map(|(_, need)| *need).collect();
+        self.governor.observe(now, &plain, &fared);
+        let part = self.governor.part();
+        tracing::debug!(part, ?fared, "plays fared");
+        if (part < 1.0) != (before < 1.0) {
+            tracing::info!(
+                part,
+                ?fared,
+                "what may be lost yields, or does not any more"
+            );
+        }
+        self.govern();
+        let paths = self.paths().len();
+        for (play, need) in needs {
+            if let Some(running) = self.running.get_mut(&play) {
+                let promised = &mut running.promised;
+                promised.look(&running.essential, need.essential_usual, paths);
             }
         }
     }
-    Ok(())
+
+    /// Divides the pipe between those who play now, and holds it to what they take.
+    fn govern(&mut self) {
+        let now = self.now();
+        self.is_fetching |= *self.fetching.borrow() > 0;
+        let needs: Vec<Need> = self.needs(now);
+        let extras = self.governor.extras(now, &needs, self.held.len());
+        self.plays.advance(now);
+        self.plays.set_room(now, self.governor.part(), &extras);
+        self.total = Rate::ZERO;
+        self.hold(now);
+    }
+
+    fn needs(&self, now: base::Instant) -> Vec<Need> {
+        let needs = self.plays.needs(now).into_iter();
+        needs.map(|(_, need)| need).collect()
+    }
+
+    /// Holds the pipe to what plays take.
+    fn hold(&mut self, now: base::Instant) {
+        let mut besides = Besides {
+            is_fetching: self.is_fetching,
+            backlog_bytes: self.fares.backlog_bytes,
+            paths: self.held.len(),
+        };
+        let needs = self.needs(now);
+        let total = self.governor.hold(&needs, besides);
+        if is_near(total, self.total) {
+            return;
+        }
+        let paths = self.paths();
+        besides.paths = paths.len();
+        self.total = self.governor.hold(&needs, besides);
+        let carry: Vec<Option<Rate>> = paths.iter().map(|(_, carries)| *carries).collect();
+        let shares = paths::divide(self.total, &carry, most_of_path(self.capacity));
+        let mut held = BTreeMap::new();
+        for ((channel, _), share) in paths.into_iter().zip(shares) {
+            let before = self.held.get(&channel).copied();
+            if let Some(before) = before.filter(|before| is_near(share, *before)) {
+                held.insert(channel, before);
+            } else if let Ok(true) = self.session.set_rate_of_channel(channel, share) {
+                held.insert(channel, share);
+            }
+        }
+        tracing::debug!(%total, ?held, ?needs, "the pipe is held");
+        self.held = held;
+    }
+
+    /// The paths that carry data, and what each was measured to carry.
+    fn paths(&self) -> Vec<(ChannelId, Option<Rate>)> {
+        let reports = self.session.channels().into_iter();
+        let active = reports.filter(|report| report.state == ChannelState::Active);
+        let measured = active.map(|report| {
+            let path = report.path.as_ref();
+            (report.channel, path.and_then(|path| path.bandwidth_mean))
+        });
+        measured.collect()
+    }
 }
 
-async fn take(
-    control: &Stream,
-    plays: &mut BTreeMap<u32, Running>,
-    loaded: Loaded,
-) -> Result<(), StreamFailure> {
-    let Some(running) = plays.get_mut(&loaded.play) else {
-        return Ok(());
-    };
-    if running.play.epoch != loaded.epoch {
-        return Ok(());
-    }
-    match loaded.result {
-        Ok(data) => {
-            running.play.loaded(loaded.chunk, loaded.part, data);
-            Ok(())
-        }
-        Err(refusal) => {
-            tracing::warn!(error = %refusal, "a play ends");
-            plays.remove(&loaded.play);
-            let ended = Reply::Ended {
-                play: loaded.play,
-                refusal,
-            };
-            control.send(ended.encode()).await?;
-            Ok(())
-        }
+fn is_near(rate: Rate, other: Rate) -> bool {
+    let ratio = rate.as_bps() as f64 / other.as_bps().max(1) as f64;
+    (ratio - 1.0).abs() < NEAR
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 
 impl Running {
-    fn start(
-        session: &Session,
-        play: u32,
-        opened: Arc<Opened>,
-        from: From,
-    ) -> Result<Self, StreamFailure> {
+    fn start(session: &Session, play: u32, opened: Arc<Opened>) -> Result<Self, StreamFailure> {
         let essential = session.open_stream(StreamSpec {
             weight: priority::ESSENTIAL_WEIGHT,
             label: Flow::Essential.label(play),
@@ -191,38 +372,11 @@ impl Running {
             ..enhanced_spec()
         })?;
         Ok(Self {
-            play: Play::new(opened, from),
+            opened,
             essential,
             enhanced,
-            advanced: Instant::now(),
+            promised: Promised::default(),
         })
-    }
-
-    fn advance(&mut self) -> Result<(), StreamFailure> {
-        let now = Instant::now();
-        let passed = now - self.advanced;
-        self.advanced = now;
-        let mut failure = None;
-        let (essential, enhanced) = (&self.essential, &self.enhanced);
-        self.play.advance(passed, |due| {
-            let sent = match due {
-                Due::Essential(record) => essential.try_send(record.encode()),
-                Due::Enhanced(adu, importance) => {
-                    let importance = u8::try_from(importance).unwrap_or(u8::MAX);
-                    enhanced.try_send_important(adu.encode(), importance)
-                }
-            };
-            match sent {
-                Ok(_) => true,
-                // Full: later. Stopped: the proxy has let go of the play, and says so soon.
-                Err(StreamFailure::Send(_) | StreamFailure::Stopped(_)) => false,
-                Err(error) => {
-                    failure = Some(error);
-                    false
-                }
-            }
-        });
-        failure.map_or(Ok(()), Err)
     }
 }
 

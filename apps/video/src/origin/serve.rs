@@ -6,13 +6,14 @@ use anabranch::{Session, Stream, StreamFailure, StreamSpec, base::Rate};
 use anabranch_media::Part;
 use bytes::{Bytes, BytesMut};
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, watch},
     task::JoinSet,
 };
 
 use super::{
+    governor::FETCH_RATE_MAX,
     library::{Library, LibraryError, Opened},
-    pump::{self, Command},
+    pump::{Command, Pump},
 };
 use crate::{
     priority,
@@ -25,8 +26,6 @@ use crate::{
 
 /// A proxy that says nothing for this long after connecting is sent away.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
-/// What is asked for besides plays is sent no faster, so that it does not push what plays out of queues on the way.
-const FETCH_RATE_MAX: Rate = Rate::from_mbps(12);
 /// Requests of one session that are worked on at a time; others wait.
 const REQUESTS_MAX: usize = 8;
 /// Requests that wait, too; more end the session.
@@ -56,9 +55,14 @@ impl From<LibraryError> for Refusal {
 }
 
 /// Serves a session until it is over.
-pub(super) async fn serve(session: Session, library: Arc<Library>, secret: String) {
+pub(super) async fn serve(
+    session: Session,
+    library: Arc<Library>,
+    secret: String,
+    capacity: Option<Rate>,
+) {
     let peer = session.peer();
-    match converse(&session, library, &secret).await {
+    match converse(&session, library, &secret, capacity).await {
         Ok(()) => tracing::info!(%peer, "the proxy has left"),
         Err(End::Stream(error)) => tracing::info!(%peer, %error, "the proxy is gone"),
         Err(error) => {
@@ -68,7 +72,12 @@ pub(super) async fn serve(session: Session, library: Arc<Library>, secret: Strin
     }
 }
 
-async fn converse(session: &Session, library: Arc<Library>, secret: &str) -> Result<(), End> {
+async fn converse(
+    session: &Session,
+    library: Arc<Library>,
+    secret: &str,
+    capacity: Option<Rate>,
+) -> Result<(), End> {
     let accepting = session.accept_stream_where(|spec| spec.label == CONTROL_LABEL);
     let control = tokio::time::timeout(HELLO_TIMEOUT, accepting).await;
     let control = control
@@ -102,17 +111,19 @@ async fn converse(session: &Session, library: Arc<Library>, secret: &str) -> Res
     })?;
     tracing::info!(peer = %session.peer(), "a proxy is here");
     let (commands, orders) = mpsc::channel(WAITING_MAX);
+    let (fetching, watching) = watch::channel(0);
     let mut desk = Desk {
         library,
         control: control.clone(),
         fetch,
         commands,
+        fetching,
         turns: Arc::new(Semaphore::new(REQUESTS_MAX)),
         running: JoinSet::new(),
     };
     tokio::select! {
         result = desk.listen() => result,
-        result = pump::run(session, &control, orders) => Ok(result?),
+        result = Pump::new(session, &control, capacity, watching).run(orders) => Ok(result?),
     }
 }
 
@@ -122,6 +133,7 @@ struct Desk {
     control: Stream,
     fetch: Stream,
     commands: mpsc::Sender<Command>,
+    fetching: watch::Sender<usize>,
     turns: Arc<Semaphore>,
     running: JoinSet<Result<(), StreamFailure>>,
 }
@@ -158,10 +170,11 @@ impl Desk {
                     fetch: self.fetch.clone(),
                     commands: self.commands.clone(),
                 };
-                let turns = self.turns.clone();
+                let (turns, fetching) = (self.turns.clone(), self.fetching.clone());
                 self.running.spawn(async move {
                     // Never closed.
                     let _turn = turns.acquire_owned().await;
+                    let _fetching = request.is_fetch().then(|| Fetching::new(fetching));
                     clerk.answer(request).await
                 });
             }
@@ -172,6 +185,28 @@ impl Desk {
     fn command(&self, command: Command) -> Result<(), End> {
         let sent = self.commands.try_send(command);
         sent.map_err(|_| End::Words("too many requests at a time"))
+    }
+}
+
+/// While it is there, data are fetched besides plays.
+struct Fetching(watch::Sender<usize>);
+
+impl Fetching {
+    fn new(count: watch::Sender<usize>) -> Self {
+        count.send_if_modified(|count| {
+            *count += 1;
+            *count == 1
+        });
+        Self(count)
+    }
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.0.send_if_modified(|count| {
+            *count -= 1;
+            *count == 0
+        });
     }
 }
 

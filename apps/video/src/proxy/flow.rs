@@ -104,13 +104,22 @@ struct Collector {
     /// The chunk whose essential part comes next.
     essential_next: u32,
     arriving: BTreeMap<u32, Assembly>,
-    /// Chunks whose enhanced data was sent: ADUs, and when that was heard.
-    sent: BTreeMap<u32, (u32, Instant)>,
+    /// Chunks whose enhanced data was sent.
+    sent: BTreeMap<u32, Sent>,
     /// When enhanced data of a chunk after `next` came first.
     passed: Option<Instant>,
     /// What of the chunk `next` was asked for again.
     repair: Repair,
     is_disk_used: bool,
+}
+
+/// What the origin said of a chunk's enhanced data.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    adus: u32,
+    /// Frames that it left out, because the pipe has no room for them.
+    left_out: u32,
+    heard: Instant,
 }
 
 /// How it is with the lost frames of a chunk.
@@ -198,9 +207,19 @@ impl Collector {
 
     async fn take_essential(&mut self, record: Essential) -> Result<(), Refusal> {
         match record {
-            Essential::Sent { chunk, adus, .. } => {
+            Essential::Sent {
+                chunk,
+                adus,
+                left_out,
+            } => {
                 if chunk >= self.next && chunk < self.title.video.count() {
-                    self.sent.insert(chunk, (adus, Instant::now()));
+                    let heard = Instant::now();
+                    let sent = Sent {
+                        adus,
+                        left_out,
+                        heard,
+                    };
+                    self.sent.insert(chunk, sent);
                 }
                 Ok(())
             }
@@ -276,10 +295,9 @@ impl Collector {
         }
         let now = Instant::now();
         let is_late = |at: Instant| now.duration_since(at) >= GRACE;
-        let is_all_there = self
-            .sent
-            .get(&self.next)
-            .is_some_and(|&(adus, at)| assembly.map_or(0, Assembly::adus) >= adus || is_late(at));
+        let is_all_there = self.sent.get(&self.next).is_some_and(|sent| {
+            assembly.map_or(0, Assembly::adus) >= sent.adus || is_late(sent.heard)
+        });
         is_all_there || self.passed.is_some_and(is_late) || deadline.is_some_and(|at| now >= at)
     }
 
@@ -291,6 +309,14 @@ impl Collector {
             Repair::Open => {}
         }
         self.repair = Repair::Done;
+        if self
+            .sent
+            .get(&self.next)
+            .is_some_and(|sent| sent.left_out > 0)
+        {
+            // Which are missing for want of room is not known, and there is none for them now either.
+            return false;
+        }
         let title = &self.title;
         let (Some(assembly), Some(line)) =
             (self.arriving.get(&self.next), title.shared.pipe.line_now())
@@ -360,9 +386,10 @@ impl Collector {
         };
         let new = || Assembly::new(title.video.clone(), chunk);
         let assembly = self.arriving.remove(&chunk).unwrap_or_else(new);
-        if let Some(&(sent, _)) = self.sent.get(&chunk) {
-            let packets = (sent, assembly.adus());
-            self.place.finished(&title, chunk, packets);
+        if let Some(sent) = self.sent.get(&chunk) {
+            shared.stats.thinned.add(sent.left_out.into());
+            let packets = (sent.adus, assembly.adus());
+            self.place.finished(&title, chunk, packets, sent.left_out);
         }
         let Some(content) = assembly.finish(essential) else {
             return Err(broken("the origin sent another chunk than was asked for"));

@@ -12,7 +12,10 @@ use anabranch_media::Part;
 use anabranch_twoflow::admission::{Capacity, Gate, Measured, Thresholds};
 
 use super::{Shared, title::Title};
-use crate::wire::{Refusal, RefusalKind};
+use crate::{
+    load,
+    wire::{Refusal, RefusalKind},
+};
 
 /// Nobody is told to come back later than this: viewers leave before their films end.
 const RETRY_MAX_S: u32 = 60;
@@ -107,8 +110,7 @@ impl Shared {
     /// There is none; with the reason, and when to ask again.
     pub(crate) fn admit(self: &Arc<Self>, title: &Title, chunk: u32) -> Result<Place, Refusal> {
         let video = &title.video;
-        let wanted =
-            video.segments.rate_max(Part::Essential) + video.segments.rate_max(Part::Enhanced);
+        let wanted = load::most(video);
         let now = base::Instant::EPOCH + self.room.since.elapsed();
         let rest = video.start(u32::MAX).saturating_sub(video.start(chunk));
         let mut inside = self.room.inside();
@@ -137,9 +139,18 @@ impl Shared {
 }
 
 impl Place {
-    /// A chunk of the play is finished: `sent` packets of its enhanced part were sent, `arrived` came.
-    pub(super) fn finished(&mut self, title: &Title, chunk: u32, (sent, arrived): (u32, u32)) {
+    /// A chunk of the play is finished: `sent` packets of its enhanced part were sent, `arrived` came; of its frames so many were left
+    /// out, because the pipe has no room for them.
+    pub(super) fn finished(
+        &mut self,
+        title: &Title,
+        chunk: u32,
+        (sent, arrived): (u32, u32),
+        left_out: u32,
+    ) {
         let video = &title.video;
+        // A frame that was left out counts as a packet that did not arrive.
+        let sent = sent.saturating_add(left_out);
         let lasts = video.start(chunk + 1).saturating_sub(video.start(chunk));
         let bytes = video.bytes(chunk, Part::Essential) + video.bytes(chunk, Part::Enhanced);
         let fares = &mut self.fares;

@@ -62,6 +62,8 @@ pub(crate) struct Stats {
     pub(crate) late_adus: Counter,
     /// Frames of chunks that came from the origin.
     pub(crate) frames: FrameCounters,
+    /// Frames that the origin left out, because the pipe had no room for them; they count as lost, too.
+    pub(crate) thinned: Counter,
     /// Frames that were lost and came in time when they were asked for again.
     pub(crate) repaired: Counter,
     /// Frames that were not in what viewers got, whether lost or useless without a lost one.
@@ -79,6 +81,7 @@ impl Stats {
             "enhanced_bytes": self.enhanced_bytes.get(),
             "late_adus": self.late_adus.get(),
             "frames": self.frames.json(),
+            "thinned_frames": self.thinned.get(),
             "repaired_frames": self.repaired.get(),
             "left_out_frames": self.left_out.get(),
             "responses": self.responses.get(),

@@ -237,6 +237,14 @@ fn check_name(name: &str) -> Result<(), WireError> {
 }
 
 impl Request {
+    /// Whether data are sent in answer, besides those of plays.
+    pub(crate) fn is_fetch(&self) -> bool {
+        matches!(
+            self,
+            Self::Open { .. } | Self::Fetch { .. } | Self::Repair { .. }
+        )
+    }
+
     /// As sent.
     pub fn encode(&self) -> Bytes {
         encode(self)

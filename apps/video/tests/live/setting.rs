@@ -79,7 +79,7 @@ impl RunningOrigin {
         let config = HostConfig::new(key.clone(), AllowList::everyone()).bind([bind]);
         let config = Origin::host_config(config, pipe);
         let host = Host::start(config).unwrap();
-        let origin = Origin::new(library, key);
+        let origin = Origin::new(library, key).over(pipe);
         let ticket = origin.ticket(&host);
         let serving = host.clone();
         let task = tokio::spawn(async move { origin.serve(&serving).await });

@@ -29,8 +29,8 @@ pub(crate) struct Arguments {
     /// Key file [default: ~/.config/anabranch/key, made if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
-    /// What the pipe to a proxy carries, such as `20 Mbit/s`, where it is leased and known: every path is held to it, so that
-    /// nothing is lost for want of room [default: found out].
+    /// What the pipe to a proxy carries, such as `20 Mbit/s`, where it is leased and known: no path is asked for more, so that
+    /// nothing is lost for want of room, and what is left of it makes leads [default: found out].
     #[arg(long, value_name = "RATE")]
     capacity: Option<Rate>,
     /// Print only the ticket.
@@ -58,7 +58,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
         opened => opened?,
     };
     let place = library.place();
-    let origin = Origin::new(library, &key);
+    let origin = Origin::new(library, &key).over(arguments.capacity);
     let ticket = origin.ticket(&host);
     if arguments.quiet {
         print_line(&ticket.to_string())?;

@@ -221,7 +221,7 @@ impl Library {
         };
         let version = version(stamp, &self.division);
         Ok(Opened {
-            video: Video::new(name, &version, index, self.division),
+            video: Arc::new(Video::new(name, &version, index, self.division)),
             index: encoded,
             at: at.to_owned(),
             film,

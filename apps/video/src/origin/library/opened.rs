@@ -1,5 +1,7 @@
 //! A video that is open for reading: the bytes of its chunks.
 
+use std::sync::Arc;
+
 use anabranch_media::Part;
 use bytes::{Bytes, BytesMut};
 
@@ -16,7 +18,7 @@ const SPAN_BYTES_MAX: u64 = 8 << 20;
 #[derive(Debug)]
 pub struct Opened {
     /// What is known of it.
-    pub video: Video,
+    pub video: Arc<Video>,
     /// Its index as it is sent.
     pub index: Bytes,
     /// Where it is in the library.

@@ -1,0 +1,98 @@
+//! How the flows of a session fared since the last look, by what the session counts.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anabranch::{
+    base::{Rate, ids::StreamId},
+    net::session::StreamStats,
+};
+
+use crate::wire::{FETCH_LABEL, Flow};
+
+/// All plays together, over an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Fared {
+    /// What of the essential flows has left.
+    pub(super) essential: Rate,
+    /// What of the enhanced flows has arrived.
+    pub(super) enhanced: Rate,
+    /// Of enhanced ADUs whose fate became known, the share that was not sent for want of room, or came too late.
+    pub(super) dropped: f64,
+    /// The share that was lost on the way.
+    pub(super) lost: f64,
+    /// Bytes of essential flows that wait.
+    pub(super) backlog_bytes: u64,
+}
+
+/// What was counted of a stream at the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counted {
+    sent_bytes: u64,
+    left_bytes: u64,
+    acked: u64,
+    lost: u64,
+    dropped: u64,
+}
+
+/// Keeps what was counted.
+#[derive(Debug, Default)]
+pub(super) struct Fares {
+    before: BTreeMap<StreamId, Counted>,
+    /// Bytes of plays that wait.
+    pub(super) backlog_bytes: u64,
+    /// Bytes that are fetched and wait.
+    pub(super) fetched_backlog_bytes: u64,
+}
+
+impl Fares {
+    /// Looks again, `passed` after the last time. O(streams).
+    pub(super) fn look(&mut self, streams: &[StreamStats], passed: Duration) -> Fared {
+        let mut now = BTreeMap::new();
+        let mut essential_bytes = 0;
+        let mut backlog_bytes = 0;
+        let mut enhanced = Counted::default();
+        self.fetched_backlog_bytes = 0;
+        self.backlog_bytes = 0;
+        for stream in streams {
+            if stream.spec.label == FETCH_LABEL {
+                self.fetched_backlog_bytes += stream.backlog_bytes;
+            }
+            let Some((flow, _)) = Flow::of_label(&stream.spec.label) else {
+                continue;
+            };
+            let counted = Counted {
+                sent_bytes: stream.sent_bytes,
+                left_bytes: stream.sent_bytes.saturating_sub(stream.backlog_bytes),
+                acked: stream.acked_adus,
+                lost: stream.lost_adus,
+                dropped: stream.shed_adus + stream.expired_adus,
+            };
+            let before = self.before.get(&stream.stream).copied().unwrap_or_default();
+            match flow {
+                Flow::Essential => {
+                    essential_bytes += counted.left_bytes.saturating_sub(before.left_bytes);
+                    backlog_bytes += stream.backlog_bytes;
+                }
+                Flow::Enhanced => {
+                    enhanced.sent_bytes += counted.sent_bytes - before.sent_bytes;
+                    enhanced.acked += counted.acked - before.acked;
+                    enhanced.lost += counted.lost - before.lost;
+                    enhanced.dropped += counted.dropped.saturating_sub(before.dropped);
+                }
+            }
+            self.backlog_bytes += stream.backlog_bytes;
+            now.insert(stream.stream, counted);
+        }
+        self.before = now;
+        let fates = enhanced.acked + enhanced.lost + enhanced.dropped;
+        let share = |count: u64| count as f64 / fates.max(1) as f64;
+        let passed = passed.max(Duration::from_millis(1));
+        Fared {
+            essential: Rate::from_bytes_per(essential_bytes, passed),
+            enhanced: Rate::from_bytes_per(enhanced.sent_bytes, passed) * share(enhanced.acked),
+            dropped: share(enhanced.dropped),
+            lost: share(enhanced.lost),
+            backlog_bytes,
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! What the pipe is held to, and how it is divided between what plays [Two-flow §4, §6]. Pure: time and what was seen are
+//! arguments.
+//!
+//! The pipe's channels are held to the sum of the target rates of those who play, with heads and acknowledgements; what is fetched
+//! besides has room while it is fetched. Where the pipe shows signs of being too narrow the enhanced flows yield; where it
+//! is known to have room they get ahead.
+
+use std::time::Duration;
+
+use anabranch::base::{Instant, Rate};
+use anabranch_twoflow::{
+    adaptation::{Seen, Yielding},
+    ahead::{self, Lead},
+};
+
+use super::{fares::Fared, play::Need};
+use crate::load;
+
+/// What is asked for besides plays is sent no faster, so that it does not push what plays out of queues on the way.
+pub(super) const FETCH_RATE_MAX: Rate = Rate::from_mbps(12);
+/// Of a pipe's rate, what packets may take without the headers of IP and UDP, and what leaves beside them.
+const HELD: f64 = 0.96;
+/// Beyond the sum of what plays take: timers are late now and then, and what waits for one leaves after it.
+const SLACK: f64 = 1.04;
+/// What waits to be sent is to leave within this time.
+const BACKLOG_TIME: Duration = Duration::from_secs(1);
+/// Share of packets that may be lost on the way without a sign of want of room: it is repaired. What the pipe has no room for is not
+/// sent at all, and counts whole [Two-flow §6 tolerates 5 %].
+const LOSS_REPAIRED: f64 = 0.05;
+/// The least that a session is held to: what is left of a film that has ended, and is sent again, is not to wait.
+const HELD_MIN: Rate = Rate::from_kbps(256);
+/// Essential data that wait longer than this at their target rate are behind.
+const BEHIND: Duration = Duration::from_millis(250);
+/// After signs of want of room nobody gets ahead for so long: an adjustment interval.
+const NO_HASTE: Duration = Duration::from_secs(8);
+
+/// Of one session.
+#[derive(Debug)]
+pub(super) struct Governor {
+    /// What each path carries at most, where that is known.
+    capacity: Option<Rate>,
+    yielding: Yielding,
+    /// Before this nobody gets ahead.
+    haste_from: Instant,
+}
+
+/// What is on its way besides what plays.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Besides {
+    /// Something is fetched.
+    pub(super) is_fetching: bool,
+    /// Bytes of plays that wait to be sent.
+    pub(super) backlog_bytes: u64,
+    /// Paths that carry data.
+    pub(super) paths: usize,
+}
+
+/// The rate that a path is configured to hold before anything is known: as fast as things are fetched.
+pub(super) fn first_rate(capacity: Option<Rate>) -> Rate {
+    let fetching = load::reliable(FETCH_RATE_MAX);
+    most_of_path(capacity).map_or(fetching, |most| most.min(fetching))
+}
+
+/// The most that a path is held to.
+pub(super) fn most_of_path(capacity: Option<Rate>) -> Option<Rate> {
+    capacity.map(|rate| rate * HELD)
+}
+
+impl Governor {
+    /// Of a session whose paths carry `capacity` each.
+    pub(super) fn new(capacity: Option<Rate>) -> Self {
+        Self {
+            capacity,
+            yielding: Yielding::new(Rate::ZERO),
+            haste_from: Instant::EPOCH,
+        }
+    }
+
+    /// The share of enhanced data that is sent.
+    pub(super) fn part(&self) -> f64 {
+        self.yielding.part()
+    }
+
+    /// What the session is held to, UDP payload of all paths together.
+    pub(super) fn hold(&self, needs: &[Need], besides: Besides) -> Rate {
+        let mut sum = self.taken(needs, |need| need.pace).max(HELD_MIN);
+        if besides.is_fetching || needs.is_empty() {
+            sum = sum + load::reliable(FETCH_RATE_MAX);
+        }
+        sum = sum + Rate::from_bytes_per(besides.backlog_bytes, BACKLOG_TIME);
+        match self.whole(besides.paths) {
+            Some(most) => sum.min(most),
+            None => sum,
+        }
+    }
+
+    /// How much faster than its film each play may go, in paces of the film: of what is left, or as it comes where nothing is known of
+    /// the pipe; nothing while it is narrow.
+    pub(super) fn extras(&self, now: Instant, needs: &[Need], paths: usize) -> Vec<f64> {
+        if self.part() < 1.0 || now < self.haste_from {
+            return vec![0.0; needs.len()];
+        }
+        let Some(whole) = self.whole(paths) else {
+            return vec![1.0; needs.len()];
+        };
+        let leads: Vec<Lead> = needs
+            .iter()
+            .map(|need| Lead {
+                rate: need.enhanced,
+                lead: need.ahead,
+                lead_max: need.ahead_max,
+            })
+            .collect();
+        let taken = self.taken(needs, |need| need.pace.min(1.0));
+        let extras = ahead::divide(whole, taken, &leads).into_iter().zip(needs);
+        extras
+            .map(|(extra, need)| extra.as_bps() as f64 / need.enhanced.as_bps().max(1) as f64)
+            .collect()
+    }
+
+    /// How plays fared in an interval of about a second; `fared` of all of them together.
+    pub(super) fn observe(&mut self, now: Instant, needs: &[Need], fared: &Fared) {
+        let target: Rate = needs.iter().map(|need| need.essential).sum();
+        let full: Rate = needs.iter().map(|need| need.enhanced).sum();
+        let waits = target.bytes_in(BEHIND).max(16 << 10);
+        let essential_target = if fared.backlog_bytes > waits {
+            target.max(fared.essential)
+        } else {
+            // It had all that was due.
+            fared.essential
+        };
+        let lost = (fared.lost - LOSS_REPAIRED).max(0.0);
+        let seen = Seen {
+            essential_target,
+            essential: fared.essential,
+            enhanced: fared.enhanced,
+            enhanced_loss: (fared.dropped + lost).min(1.0),
+        };
+        let is_hasty = needs.iter().any(|need| need.pace > 1.05);
+        let is_sign = seen.enhanced_loss > 0.0 || essential_target > seen.essential;
+        if is_hasty && is_sign {
+            // It is our own haste.
+            self.haste_from = now + NO_HASTE;
+            return;
+        }
+        if needs.is_empty() {
+            return;
+        }
+        self.yielding.set_full(full);
+        self.yielding.observe(seen);
+    }
+
+    /// What each path carries, of all of them.
+    fn whole(&self, paths: usize) -> Option<Rate> {
+        let each = most_of_path(self.capacity)?;
+        Some(each * (paths.max(1) as f64))
+    }
+
+    fn taken(&self, needs: &[Need], pace: impl Fn(&Need) -> f64) -> Rate {
+        let each = needs.iter().map(|need| {
+            let enhanced = need.enhanced * (need.kept * pace(need));
+            load::reliable(need.essential) + enhanced
+        });
+        (each.sum::<Rate>() + load::CONTROL) * SLACK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kbps(kbps: u64) -> Rate {
+        Rate::from_kbps(kbps)
+    }
+
+    fn at(secs: u64) -> Instant {
+        Instant::from_secs(secs)
+    }
+
+    fn need(essential: u64, enhanced: u64) -> Need {
+        Need {
+            essential: kbps(essential),
+            essential_usual: kbps(essential),
+            enhanced: kbps(enhanced),
+            kept: 1.0,
+            pace: 1.0,
+            ahead: Duration::ZERO,
+            ahead_max: Duration::from_secs(8),
+        }
+    }
+
+    const ONE: Besides = Besides {
+        is_fetching: false,
+        backlog_bytes: 0,
+        paths: 1,
+    };
+
+    #[test]
+    fn the_pipe_is_held_to_the_sum_of_those_who_play() {
+        let governor = Governor::new(None);
+        let hold = |needs: &[Need], besides| governor.hold(needs, besides).as_bps() as f64 / 1e3;
+        let one = hold(&[need(200, 800)], ONE);
+        assert!((one - 1.04 * (209.0 + 800.0 + 32.0)).abs() < 1.0, "{one}");
+        let two = hold(&[need(200, 800), need(100, 400)], ONE);
+        assert!((two - one - 1.04 * (104.5 + 400.0)).abs() < 1.0, "{two}");
+        let hasty = Need {
+            pace: 1.5,
+            ..need(200, 800)
+        };
+        assert!((hold(&[hasty], ONE) - one - 1.04 * 400.0).abs() < 1.0);
+        let thinned = Need {
+            kept: 0.5,
+            ..need(200, 800)
+        };
+        assert!((one - hold(&[thinned], ONE) - 1.04 * 400.0).abs() < 1.0);
+        let waiting = Besides {
+            backlog_bytes: 10_000,
+            ..ONE
+        };
+        assert!((hold(&[need(200, 800)], waiting) - one - 80.0).abs() < 1.0);
+        let fetching = Besides {
+            is_fetching: true,
+            ..ONE
+        };
+        assert!(hold(&[need(200, 800)], fetching) > 12_000.0);
+        assert!(
+            hold(&[], ONE) > 12_000.0,
+            "nothing is held up while nobody plays"
+        );
+    }
+
+    #[test]
+    fn a_known_pipe_is_never_asked_for_more() {
+        let governor = Governor::new(Some(kbps(2_000)));
+        let fetching = Besides {
+            is_fetching: true,
+            ..ONE
+        };
+        assert_eq!(governor.hold(&[need(200, 800)], fetching), kbps(1_920));
+        let two = Besides {
+            paths: 2,
+            ..fetching
+        };
+        assert_eq!(governor.hold(&[need(200, 800)], two), kbps(3_840));
+        assert_eq!(first_rate(Some(kbps(2_000))), kbps(1_920));
+        assert!(first_rate(None) > FETCH_RATE_MAX);
+    }
+
+    #[test]
+    fn what_is_left_of_a_known_pipe_makes_leads() {
+        let governor = Governor::new(Some(kbps(2_000)));
+        let wide = governor.extras(at(0), &[need(100, 400)], 1);
+        assert_eq!(wide, [1.0]);
+        // 1920 less a twentieth, and 2 × 1.04 × (104.5 + 600) + 33 taken: 326 for both.
+        let needs = [need(100, 600), need(100, 600)];
+        let narrow = governor.extras(at(0), &needs, 1);
+        assert!((narrow[0] - 326.0 / 1_200.0).abs() < 0.01, "{narrow:?}");
+        let full = [need(200, 1_500), need(100, 600)];
+        assert_eq!(governor.extras(at(0), &full, 1), [0.0; 2]);
+        let ready = Need {
+            ahead: Duration::from_secs(8),
+            ..need(100, 400)
+        };
+        assert_eq!(governor.extras(at(0), &[ready], 1), [0.0]);
+    }
+
+    fn fared(enhanced: u64, dropped: f64, lost: f64) -> Fared {
+        Fared {
+            essential: kbps(200),
+            enhanced: kbps(enhanced),
+            dropped,
+            lost,
+            backlog_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_repaired_is_no_sign() {
+        let mut governor = Governor::new(None);
+        for second in 0..60 {
+            governor.observe(at(second), &[need(200, 800)], &fared(780, 0.0, 0.04));
+        }
+        assert_eq!(governor.part(), 1.0);
+    }
+
+    #[test]
+    fn a_pipe_without_room_makes_the_enhanced_flow_yield() {
+        let mut governor = Governor::new(None);
+        for second in 0..10 {
+            let rate = (800.0 * governor.part()).min(400.0);
+            let dropped = (1.0 - rate / (800.0 * governor.part())).max(0.0);
+            let fared = fared(rate as u64, dropped, 0.0);
+            governor.observe(at(second), &[need(200, 800)], &fared);
+        }
+        assert!((0.3..0.6).contains(&governor.part()), "{}", governor.part());
+        assert_eq!(governor.extras(at(10), &[need(200, 800)], 1), [0.0]);
+    }
+
+    /// An essential flow that does not get its rate is a sign, although nothing is lost.
+    #[test]
+    fn essential_data_that_wait_are_a_sign() {
+        let mut governor = Governor::new(None);
+        for second in 0..10 {
+            let behind = Fared {
+                essential: kbps(150),
+                backlog_bytes: 100_000,
+                ..fared(800, 0.0, 0.0)
+            };
+            governor.observe(at(second), &[need(200, 800)], &behind);
+        }
+        assert!(governor.part() < 0.95, "{}", governor.part());
+    }
+
+    #[test]
+    fn haste_ends_before_anything_is_left_out() {
+        let mut governor = Governor::new(None);
+        let hasty = Need {
+            pace: 2.0,
+            ..need(200, 800)
+        };
+        assert_eq!(governor.extras(at(3), &[hasty], 1), [1.0]);
+        governor.observe(at(3), &[hasty], &fared(1_200, 0.2, 0.0));
+        assert_eq!(governor.extras(at(4), &[hasty], 1), [0.0]);
+        assert_eq!(governor.part(), 1.0);
+        assert_eq!(governor.extras(at(12), &[hasty], 1), [1.0]);
+    }
+}

@@ -1,0 +1,155 @@
+//! All plays of a session, behind one pump: one timer, so that what several flows have to send at a time leaves in small
+//! portions [Two-flow §5.2]. Knows no clock and no stream.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anabranch::base::Instant;
+use anabranch_media::Part;
+use anabranch_twoflow::{Pump, Release};
+use bytes::Bytes;
+
+use super::play::{Due, Need, Play, play_of};
+use crate::{video::Video, wire::From};
+
+/// The timer of the pump.
+const TICK: Duration = Duration::from_millis(5);
+/// Plays of one session.
+pub(super) const PLAYS_MAX: usize = 1_024;
+
+/// Something that is to be read from the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// The play.
+    pub(super) play: u32,
+    /// The play's epoch, which comes back with the data.
+    pub(super) epoch: u32,
+    pub(super) chunk: u32,
+    pub(super) part: Part,
+}
+
+/// The plays by number.
+pub(super) struct Plays {
+    pump: Pump<Due>,
+    plays: BTreeMap<u32, Play>,
+}
+
+impl Plays {
+    pub(super) fn new() -> Self {
+        Self {
+            pump: Pump::new(TICK),
+            plays: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.plays.len()
+    }
+
+    /// Begins a play; one of the same number ends.
+    pub(super) fn start(&mut self, now: Instant, number: u32, video: Arc<Video>, from: From) {
+        self.stop(number);
+        let play = Play::new(now, (number, video), from, &mut self.pump);
+        self.plays.insert(number, play);
+    }
+
+    /// Goes on elsewhere; unknown plays are left alone.
+    pub(super) fn seek(&mut self, now: Instant, number: u32, from: From) {
+        if let Some(play) = self.plays.get_mut(&number) {
+            play.seek(now, from, &mut self.pump);
+        }
+    }
+
+    /// Ends a play; false: there is none.
+    pub(super) fn stop(&mut self, number: u32) -> bool {
+        let play = self.plays.remove(&number);
+        if let Some(play) = &play {
+            play.leave(&mut self.pump);
+        }
+        play.is_some()
+    }
+
+    /// What should be read now; every part once.
+    pub(super) fn wanted(&mut self, now: Instant) -> Vec<Wanted> {
+        let mut all = Vec::new();
+        for (&number, play) in &mut self.plays {
+            while let Some((chunk, part)) = play.wanted(now) {
+                all.push(Wanted {
+                    play: number,
+                    epoch: play.epoch,
+                    chunk,
+                    part,
+                });
+            }
+        }
+        all
+    }
+
+    /// Whether what was read for this is wanted still: the play runs, and has not sought since.
+    pub(super) fn wants(&self, wanted: &Wanted) -> bool {
+        let play = self.plays.get(&wanted.play);
+        play.is_some_and(|play| play.epoch == wanted.epoch)
+    }
+
+    /// Takes what was read.
+    pub(super) fn loaded(&mut self, wanted: &Wanted, data: Bytes) {
+        if self.wants(wanted)
+            && let Some(play) = self.plays.get_mut(&wanted.play)
+        {
+            play.loaded(wanted.chunk, wanted.part, data);
+        }
+    }
+
+    /// Prepares what is due, and what will be soon. To be called before [`Plays::poll`] whenever time has passed or something has
+    /// changed. True: what plays take of the pipe is not what it was. O(plays).
+    pub(super) fn advance(&mut self, now: Instant) -> bool {
+        let mut has_changed = false;
+        for play in self.plays.values_mut() {
+            has_changed |= play.advance(now, &mut self.pump);
+        }
+        has_changed
+    }
+
+    /// The next thing that is due, and the play that it is of.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<(u32, Release<Due>)> {
+        let release = self.pump.poll(now)?;
+        Some((play_of(release.flow), release))
+    }
+
+    /// There was no room for it: it is due again at the next tick, before what follows in its flow.
+    pub(super) fn put_back(&mut self, now: Instant, release: Release<Due>) {
+        // Nobody wants what a play that has ended leaves.
+        let _ = self.pump.put_back(now, release);
+    }
+
+    /// When to call [`Plays::advance`] and [`Plays::poll`] again, unless something happens before; `None`: then only.
+    pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        let plays = self.plays.values();
+        let own = plays.filter_map(|play| play.poll_timeout(now, &self.pump));
+        own.chain(self.pump.poll_timeout()).min()
+    }
+
+    /// What each play takes of the pipe.
+    pub(super) fn needs(&self, now: Instant) -> Vec<(u32, Need)> {
+        let plays = self.plays.iter();
+        plays
+            .map(|(&number, play)| (number, play.need(now)))
+            .collect()
+    }
+
+    /// Of their enhanced data all send the share `part`; each may go so much faster than its film, in the order of
+    /// [`Plays::needs`].
+    pub(super) fn set_room(&mut self, now: Instant, part: f64, extras: &[f64]) {
+        for (play, &extra) in self.plays.values_mut().zip(extras) {
+            play.set_room(now, part, extra, &mut self.pump);
+        }
+    }
+
+    /// Whether everything of a play was handed over.
+    #[cfg(test)]
+    pub(super) fn is_over(&self, number: u32) -> bool {
+        self.plays.get(&number).is_none_or(Play::is_over)
+    }
+}
+
+#[cfg(test)]
+mod tests;

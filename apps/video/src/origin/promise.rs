@@ -1,0 +1,82 @@
+//! Over several paths an essential flow asks to be promised its rate. While nobody can promise it, it takes its chance, and the
+//! session tries again by itself.
+
+use anabranch::{Guarantee, PromiseEvent, Stream, base::Rate};
+
+/// In this share of seconds the rate is to be there.
+const PROBABILITY: f64 = 0.95;
+/// Asked for beyond the target: heads of records.
+const HEADS: f64 = 1.03;
+/// A target that has changed by less is not asked for anew.
+const CHANGE: f64 = 0.1;
+
+/// What an essential flow has asked for.
+#[derive(Debug, Default)]
+pub(super) struct Promised {
+    asked: Option<Rate>,
+}
+
+/// What to ask for now, if anything has changed: a rate where there are several paths, nothing where there is one.
+fn change(asked: Option<Rate>, target: Rate, paths: usize) -> Option<Option<Rate>> {
+    let wanted = (paths > 1 && target > Rate::ZERO).then(|| target * HEADS);
+    match (asked, wanted) {
+        (None, None) => None,
+        (Some(asked), Some(wanted)) => {
+            let ratio = wanted.as_bps() as f64 / asked.as_bps() as f64;
+            ((ratio - 1.0).abs() > CHANGE).then_some(Some(wanted))
+        }
+        // Between two segments that have something to send it is kept.
+        (Some(_), None) if paths > 1 => None,
+        _ => Some(wanted),
+    }
+}
+
+impl Promised {
+    /// Asks for what the flow needs over so many paths, and writes down what became of it.
+    pub(super) fn look(&mut self, stream: &Stream, target: Rate, paths: usize) {
+        while let Some(event) = stream.try_next_promise() {
+            let flow = &stream.spec().label;
+            match event {
+                PromiseEvent::Promised(_) => tracing::info!(flow, %event, "an essential flow"),
+                _ => tracing::warn!(flow, %event, "an essential flow"),
+            }
+        }
+        let Some(wanted) = change(self.asked, target, paths) else {
+            return;
+        };
+        let guarantee = wanted.map(|rate| Guarantee::rate(rate, PROBABILITY).waiting());
+        match stream.change_guarantee(guarantee) {
+            Ok(()) => {
+                let flow = &stream.spec().label;
+                match wanted {
+                    Some(rate) => tracing::info!(flow, %rate, "a promise is asked for"),
+                    None => tracing::info!(flow, "one path: nothing is promised"),
+                }
+            }
+            Err(error) => {
+                let flow = &stream.spec().label;
+                tracing::info!(flow, %error, "no promise; the flow takes its chance");
+            }
+        }
+        // What was refused is asked for again when it has changed, or with the next segment.
+        self.asked = wanted;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_are_for_several_paths() {
+        let rate = Rate::from_kbps;
+        assert_eq!(change(None, rate(200), 1), None);
+        assert_eq!(change(None, Rate::ZERO, 2), None);
+        assert_eq!(change(None, rate(200), 2), Some(Some(rate(206))));
+        let asked = Some(rate(206));
+        assert_eq!(change(asked, rate(205), 2), None);
+        assert_eq!(change(asked, rate(300), 3), Some(Some(rate(309))));
+        assert_eq!(change(asked, Rate::ZERO, 2), None);
+        assert_eq!(change(asked, rate(200), 1), Some(None));
+    }
+}
