@@ -10,20 +10,8 @@ use tokio::{
 
 use super::{
     film::film,
-    setting::{GOOD, PATIENCE, RunningOrigin, RunningProxy, Setting, get, ready},
+    setting::{GOOD, PATIENCE, RunningOrigin, RunningProxy, Setting, get, ready, until},
 };
-
-async fn until(proxy: &RunningProxy, what: &str, is_so: impl Fn(&Value) -> bool) {
-    let waiting = async {
-        while !is_so(&proxy.stats().await) {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    let waited = tokio::time::timeout(PATIENCE, waiting).await;
-    if waited.is_err() {
-        panic!("{what}: {}", proxy.stats().await);
-    }
-}
 
 /// An origin that dies while somebody watches and returns is called again, and the viewer gets the rest of his film.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,27 +1,86 @@
 //! Players play.
 
-use std::{path::Path, process::Stdio};
+use std::{path::Path, process::Stdio, time::Duration};
 
 use anabranch::base::Rate;
+use anabranch_video::proxy::Config;
+use serde_json::Value;
 
 use super::{
     film::{Seen, film, has, probe},
-    setting::{GOOD, PATIENCE, RunningProxy, Setting, get, ready},
+    setting::{GOOD, PATIENCE, RunningProxy, Setting, get, ready, until},
 };
 
-/// Frames of a type that the proxy says were lost.
-async fn lost(proxy: &RunningProxy, letter: &str) -> u64 {
-    let stats = proxy.stats().await;
-    stats["counters"]["frames"][letter]["lost"]
-        .as_u64()
-        .unwrap()
+/// A film that was played through everything.
+struct Played {
+    setting: Setting,
+    proxy: RunningProxy,
+    /// What the film holds, and what the player saw.
+    expected: Seen,
+    seen: Seen,
+    stats: Value,
 }
 
-/// All that must arrive did.
-fn check_essential(seen: &Seen, expected: &Seen, about: &str) {
-    assert_eq!(seen.intra, expected.intra, "every I frame; {about}");
-    assert!(seen.sound >= expected.sound, "all sound; {about}");
+impl Played {
+    /// Plays the whole film as one file; nothing of it was fetched beforehand. `change` has the last word on the settings, `meanwhile`
+    /// runs beside the player.
+    async fn play(
+        film: &Path,
+        setting: Setting,
+        change: impl FnOnce(&mut Config),
+        meanwhile: impl AsyncFnOnce(&Setting, &RunningProxy),
+    ) -> Self {
+        let mut config = setting.config();
+        config.prefix = Duration::ZERO;
+        change(&mut config);
+        let proxy = RunningProxy::start(config, &setting.ticket).await;
+        ready(&proxy).await;
+        let expected = probe(film.to_str().unwrap()).await;
+        let url = proxy.url("/v/film.mp4");
+        let (seen, ()) = tokio::join!(probe(&url), meanwhile(&setting, &proxy));
+        let stats = proxy.stats().await;
+        println!("{seen:?} of {expected:?}; {stats}");
+        Self {
+            setting,
+            proxy,
+            expected,
+            seen,
+            stats,
+        }
+    }
+
+    /// All that must arrive did.
+    fn check_essential(&self) {
+        let (seen, expected, stats) = (&self.seen, &self.expected, &self.stats);
+        assert_eq!(seen.intra, expected.intra, "every I frame; {stats}");
+        assert!(seen.sound >= expected.sound, "all sound; {stats}");
+        for letter in ["I", "A"] {
+            assert_eq!(self.count("frames", letter), 0, "{letter}; {stats}");
+        }
+    }
+
+    /// And more than that.
+    fn check_more(&self) {
+        let more = self.seen.pictures() > self.expected.intra;
+        assert!(more, "more than key frames; {}", self.stats);
+    }
+
+    /// A counter of the proxy; of `frames` those of a type that were lost.
+    fn count(&self, name: &str, letter: &str) -> u64 {
+        let counter = &self.stats["counters"][name];
+        let found = match letter {
+            "" => counter,
+            letter => &counter[letter]["lost"],
+        };
+        found.as_u64().unwrap()
+    }
+
+    async fn stop(self) {
+        self.proxy.stop().await;
+    }
 }
+
+async fn nothing(_: &Setting, _: &RunningProxy) {}
 
 fn can_probe() -> bool {
     let can = has("ffprobe");
@@ -54,30 +113,28 @@ async fn ffmpeg_plays_every_frame() {
     proxy.stop().await;
 }
 
-/// An origin that knows what a narrow pipe carries fills no queue: nothing is dropped, although chunks ahead, essential data and
-/// enhanced data share it.
+/// An origin that knows what a narrow pipe carries fills no queue, not even one of a few packets: nothing is dropped, although chunks
+/// ahead, essential data and enhanced data share it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_known_pipe_drops_nothing() {
     if !can_probe() {
         return;
     }
     let film = film(20);
-    let pipe = "rate=4 Mbit/s, delay=10 ms, queue=100 ms";
-    let setting = Setting::held(&film, pipe, Some(Rate::from_mbps(4)));
-    let proxy = setting.proxy().await;
-    ready(&proxy).await;
-    let expected = probe(film.to_str().unwrap()).await;
-    let seen = probe(&proxy.url("/v/film.mp4")).await;
-    let stats = proxy.stats().await.to_string();
-    check_essential(&seen, &expected, &stats);
-    let (forward, backward) = setting.emulator.paths()[0].stats();
+    let pipe = "rate=2 Mbit/s, delay=10 ms, queue=80 ms";
+    let setting = Setting::held(&film, pipe, Some(Rate::from_mbps(2)));
+    let played = Played::play(&film, setting, |_| {}, nothing).await;
+    played.check_essential();
+    let stats = &played.stats;
+    assert_eq!(played.count("thinned_frames", ""), 0, "{stats}");
+    let (forward, backward) = played.setting.emulator.paths()[0].stats();
     assert_eq!(
         (forward.dropped_total(), backward.dropped_total()),
         (Default::default(), Default::default()),
         "{stats}"
     );
     assert!(backward.delivered.bytes > 500_000, "{backward:?}");
-    proxy.stop().await;
+    played.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -87,30 +144,15 @@ async fn two_percent_of_loss_cost_no_key_frame() {
     }
     let film = film(20);
     let pipe = "rate=20 Mbit/s, delay=10 ms, queue=200 ms, loss=2 %";
-    let setting = Setting::new(&film, pipe);
-    let mut config = setting.config();
-    // Without what is fetched reliably beforehand.
-    config.prefix = std::time::Duration::ZERO;
-    let proxy = RunningProxy::start(config, &setting.ticket).await;
-    ready(&proxy).await;
-    let expected = probe(film.to_str().unwrap()).await;
-    let seen = probe(&proxy.url("/v/film.mp4")).await;
-    let stats = proxy.stats().await.to_string();
-    println!("{seen:?} of {expected:?}; {stats}");
-    check_essential(&seen, &expected, &stats);
-    for letter in ["I", "A"] {
-        assert_eq!(lost(&proxy, letter).await, 0, "{stats}");
-    }
-    let dropped = setting.emulator.paths()[0].stats();
+    let played = Played::play(&film, Setting::new(&film, pipe), |_| {}, nothing).await;
+    played.check_essential();
+    played.check_more();
+    let dropped = played.setting.emulator.paths()[0].stats();
     assert!(
         dropped.0.loss.packets + dropped.1.loss.packets > 0,
         "the pipe loses"
     );
-    assert!(
-        seen.pictures() > expected.intra,
-        "more than key frames; {stats}"
-    );
-    proxy.stop().await;
+    played.stop().await;
 }
 
 /// The pipe carries less than the film from the middle on: what may be lost is, what must arrive does.
@@ -121,25 +163,43 @@ async fn a_halved_pipe_costs_no_key_frame() {
     }
     let film = film(30);
     let pipe = "rate=trace \"halved\", delay=10 ms, queue=200 ms";
-    let setting = Setting::new(&film, pipe);
-    let mut config = setting.config();
-    config.prefix = std::time::Duration::ZERO;
-    config.lead = std::time::Duration::from_secs(2);
-    let proxy = RunningProxy::start(config, &setting.ticket).await;
-    ready(&proxy).await;
-    let expected = probe(film.to_str().unwrap()).await;
-    let seen = probe(&proxy.url("/v/film.mp4")).await;
-    let stats = proxy.stats().await.to_string();
-    println!("{seen:?} of {expected:?}; {stats}");
-    check_essential(&seen, &expected, &stats);
-    for letter in ["I", "A"] {
-        assert_eq!(lost(&proxy, letter).await, 0, "{stats}");
+    let lead = |config: &mut Config| config.lead = Duration::from_secs(2);
+    let played = Played::play(&film, Setting::new(&film, pipe), lead, nothing).await;
+    played.check_essential();
+    played.check_more();
+    let thinned = played.count("thinned_frames", "");
+    assert!(thinned > 0, "the origin sends less; {}", played.stats);
+    played.stop().await;
+}
+
+/// A film over two paths, of which one is cut for good while it plays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_that_is_cut_costs_no_key_frame() {
+    if !can_probe() {
+        return;
     }
-    assert!(
-        seen.pictures() > expected.intra,
-        "more than key frames; {stats}"
-    );
-    proxy.stop().await;
+    let film = film(30);
+    let pipes = [
+        "rate=3 Mbit/s, delay=10 ms, queue=100 ms",
+        "rate=3 Mbit/s, delay=25 ms, queue=100 ms",
+    ];
+    let setting = Setting::over(&film, &pipes, None);
+    let cut = async |setting: &Setting, proxy: &RunningProxy| {
+        until(proxy, "half of the film has come", |stats| {
+            stats["counters"]["frames"]["I"]["sent"].as_u64() >= Some(6)
+        })
+        .await;
+        setting.emulator.paths()[0].set_up(false);
+    };
+    let played = Played::play(&film, setting, |_| {}, cut).await;
+    played.check_essential();
+    played.check_more();
+    for path in played.setting.emulator.paths() {
+        let (_, backward) = path.stats();
+        let name = path.name();
+        assert!(backward.delivered.bytes > 20_000, "{name}: {backward:?}");
+    }
+    played.stop().await;
 }
 
 /// Plays from a time on; when the first frames there are shown, in seconds.

@@ -157,6 +157,11 @@ impl Setting {
 
     /// With an origin that knows what the pipe carries.
     pub(crate) fn held(film: &Path, pipe: &str, rate: Option<Rate>) -> Self {
+        Self::over(film, &[pipe], rate)
+    }
+
+    /// With several paths between proxy and origin.
+    pub(crate) fn over(film: &Path, pipes: &[&str], rate: Option<Rate>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("library");
         std::fs::create_dir(&library).unwrap();
@@ -172,14 +177,13 @@ impl Setting {
             let trace = Trace::from_csv(name, text);
             trace.map(Arc::new).map_err(|error| error.to_string())
         };
-        let links = parse_both(pipe, &mut load).unwrap();
-        let spec = PathSpec {
-            name: "pipe".to_owned(),
+        let specs = pipes.iter().enumerate().map(|(number, pipe)| PathSpec {
+            name: format!("pipe {number}"),
             listen: ([127, 0, 0, 1], 0).into(),
             target: origin.host.addresses()[0],
-            links,
-        };
-        let emulator = Emulator::start(vec![spec], Seed(1)).unwrap();
+            links: parse_both(pipe, &mut load).unwrap(),
+        });
+        let emulator = Emulator::start(specs.collect(), Seed(1)).unwrap();
         let mut ticket = origin.ticket.clone();
         ticket.addresses = emulator.addresses().to_vec();
         Self {
@@ -256,6 +260,19 @@ pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str, headers: 
     tokio::time::timeout(PATIENCE, asking)
         .await
         .expect("an answer")
+}
+
+/// Waits until the proxy's statistics say so; `what` is for people.
+pub(crate) async fn until(proxy: &RunningProxy, what: &str, is_so: impl Fn(&Value) -> bool) {
+    let waiting = async {
+        while !is_so(&proxy.stats().await) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, waiting).await;
+    if waited.is_err() {
+        panic!("{what}: {}", proxy.stats().await);
+    }
 }
 
 /// Waits until the proxy knows the film.
