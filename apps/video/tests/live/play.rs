@@ -113,17 +113,18 @@ async fn ffmpeg_plays_every_frame() {
     proxy.stop().await;
 }
 
-/// An origin that knows what a narrow pipe carries fills no queue, not even one of a few packets: nothing is dropped, although chunks
-/// ahead, essential data and enhanced data share it.
+/// An origin that knows what a narrow pipe carries fills no queue, not even one of a few packets: nothing is dropped, although the
+/// beginning is fetched, which alone would take all that there is, and essential data and enhanced data share the pipe.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_known_pipe_drops_nothing() {
     if !can_probe() {
         return;
     }
     let film = film(20);
-    let pipe = "rate=2 Mbit/s, delay=10 ms, queue=80 ms";
+    let pipe = "rate=2 Mbit/s, delay=10 ms, queue=30 ms";
     let setting = Setting::held(&film, pipe, Some(Rate::from_mbps(2)));
-    let played = Played::play(&film, setting, |_| {}, nothing).await;
+    let prefix = |config: &mut Config| config.prefix = Duration::from_secs(8);
+    let played = Played::play(&film, setting, prefix, nothing).await;
     played.check_essential();
     let stats = &played.stats;
     assert_eq!(played.count("thinned_frames", ""), 0, "{stats}");
