@@ -19,6 +19,8 @@ mod load;
 pub mod origin;
 mod priority;
 pub mod proxy;
+#[cfg(test)]
+mod samples;
 pub mod store;
 pub mod video;
 pub mod wire;

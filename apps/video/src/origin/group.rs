@@ -125,7 +125,7 @@ pub(super) fn groups(video: &Video, chunk: u32) -> VecDeque<Group> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::origin::samples::film;
+    use crate::samples::film;
 
     #[test]
     fn a_chunk_is_divided_at_its_key_frames() {

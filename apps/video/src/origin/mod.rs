@@ -19,8 +19,6 @@ mod play;
 mod plays;
 mod promise;
 mod pump;
-#[cfg(test)]
-mod samples;
 mod serve;
 mod walk;
 

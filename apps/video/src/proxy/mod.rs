@@ -5,6 +5,8 @@
 //! | `pipe` | the session with the origin, called again when it ends |
 //! | `pieces` | an answer that comes in pieces |
 //! | `title` | a video that is watched: who waits for which chunk, which flow brings it |
+//! | `title` | a video that is watched: who waits for which chunk |
+//! | `flows` | which flow brings it, and for how long |
 //! | `flow` | one play at the origin: two streams become chunks |
 //! | `content` | a chunk that arrives, and a chunk that is served |
 //! | `catalogue` | what the origin has; beginnings of all videos are fetched ahead |
@@ -15,6 +17,7 @@
 mod catalogue;
 mod content;
 mod flow;
+mod flows;
 mod http;
 mod pieces;
 mod pipe;

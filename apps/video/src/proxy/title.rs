@@ -8,7 +8,12 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{Shared, content::Content, flow};
+use super::{
+    Shared,
+    content::Content,
+    flow,
+    flows::{Asked, Demand, Flows, REACH},
+};
 use crate::{
     store::{Class, Part, VideoKey},
     video::Video,
@@ -17,12 +22,6 @@ use crate::{
 
 /// Chunks that stay in memory after they were served.
 const RECENT: usize = 3;
-/// Flows of one video at a time: viewers at different places.
-const FLOWS_MAX: usize = 8;
-/// A viewer that asked for nothing for this long is gone, or has paused.
-const INTEREST: Duration = Duration::from_secs(20);
-/// How far ahead of where a flow is a viewer waits for it, rather than for another.
-const REACH: Duration = Duration::from_secs(12);
 /// How long a viewer's request waits for a chunk.
 const PATIENCE: Duration = Duration::from_secs(45);
 
@@ -40,36 +39,10 @@ pub(crate) struct Title {
 #[derive(Debug, Default)]
 struct State {
     recent: VecDeque<Arc<Content>>,
-    flows: Vec<FlowState>,
-    next: u64,
+    flows: Flows,
     refused: Option<(Instant, Refusal)>,
     /// The origin has another version of it now.
     is_over: Option<Refusal>,
-}
-
-/// What viewers see of a flow.
-#[derive(Debug)]
-struct FlowState {
-    number: u64,
-    /// The chunk that it works on.
-    next: u32,
-    /// Requests that wait for it.
-    waiting: Vec<u32>,
-    /// Who asked for something near it, and when.
-    viewers: Vec<(u64, Instant)>,
-    /// When something of the video was handed to the viewer for whom it began, and when in the video that is: from then on he
-    /// plays.
-    clock: Option<(Instant, Duration)>,
-    is_to_end: bool,
-}
-
-/// What a flow is to know of its viewers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Demand {
-    /// Nobody wants it any more.
-    pub(super) is_to_end: bool,
-    /// Somebody waits for the chunk that it works on, and has it by then, complete or not.
-    pub(super) deadline: Option<Instant>,
 }
 
 impl Title {
@@ -189,45 +162,15 @@ impl Title {
         viewer: u64,
         playing: Option<u32>,
     ) -> u64 {
-        let now = Instant::now();
-        let wanted = self.video.start(chunk);
-        let reaches = |flow: &&mut FlowState| {
-            !flow.is_to_end
-                && flow.next <= chunk
-                && wanted <= self.video.start(flow.next).saturating_add(REACH)
+        let asked = Asked {
+            chunk,
+            viewer,
+            playing,
         };
-        if let Some(flow) = state.flows.iter_mut().find(reaches) {
-            flow.note(viewer, now);
-            return flow.number;
+        let (number, is_new) = state.flows.join(Instant::now(), &self.video, asked);
+        if !is_new {
+            return number;
         }
-        // He has left the flow that only he watched.
-        for flow in &mut state.flows {
-            let others = flow.viewers.iter().filter(|(other, _)| *other != viewer);
-            let mut recent = others.filter(|(_, at)| now.duration_since(*at) < INTEREST);
-            if flow.waiting.is_empty() && recent.next().is_none() {
-                flow.is_to_end = true;
-            }
-        }
-        if state.flows.len() >= FLOWS_MAX
-            && let Some(oldest) = state
-                .flows
-                .iter_mut()
-                .filter(|flow| flow.waiting.is_empty())
-                .min_by_key(|flow| flow.viewers.iter().map(|(_, at)| *at).max())
-        {
-            oldest.is_to_end = true;
-        }
-        let number = state.next;
-        state.next += 1;
-        let clock = playing.map(|playing| (now, self.video.start(playing)));
-        state.flows.push(FlowState {
-            number,
-            next: chunk,
-            waiting: Vec::new(),
-            viewers: vec![(viewer, now)],
-            clock,
-            is_to_end: false,
-        });
         if playing.is_none() || chunk <= self.video.prefix(self.shared.config.prefix) {
             self.shared.store.touch(self.key);
         }
@@ -241,11 +184,7 @@ impl Title {
         let mut state = self.lock();
         let chunk = content.chunk;
         let start = self.video.start(chunk);
-        if let Some(flow) = state.flows.iter_mut().find(|flow| flow.number == number) {
-            flow.next = chunk + 1;
-            // Whoever waited for the first chunk plays from now on.
-            flow.clock.get_or_insert((now, start));
-        }
+        state.flows.finished(now, number, chunk, start);
         state.remember(Arc::new(content));
         drop(state);
         self.tell();
@@ -254,7 +193,7 @@ impl Title {
     /// A flow is over; `refusal`: because of that.
     pub(super) fn ended(&self, number: u64, refusal: Option<Refusal>) {
         let mut state = self.lock();
-        state.flows.retain(|flow| flow.number != number);
+        state.flows.ended(number);
         if let Some(refusal) = refusal {
             if refusal.kind == RefusalKind::Changed {
                 state.is_over = Some(refusal.clone());
@@ -267,33 +206,16 @@ impl Title {
 
     /// What a flow's viewers want of it.
     pub(super) fn demand(&self, number: u64, chunk: u32) -> Demand {
-        let now = Instant::now();
+        let start = self.video.start(chunk);
+        let delay = self.shared.config.start_delay;
         let state = self.lock();
-        let Some(flow) = state.flows.iter().find(|flow| flow.number == number) else {
-            return Demand {
-                is_to_end: true,
-                deadline: None,
-            };
-        };
-        let is_wanted = !flow.waiting.is_empty()
-            || flow
-                .viewers
-                .iter()
-                .any(|(_, at)| now.duration_since(*at) < INTEREST);
-        let deadline = flow.clock.filter(|_| flow.waiting.contains(&chunk));
-        let deadline = deadline.map(|(at, begun)| {
-            let since = self.video.start(chunk).saturating_sub(begun);
-            at + since + self.shared.config.start_delay
-        });
-        Demand {
-            is_to_end: flow.is_to_end || !is_wanted,
-            deadline,
-        }
+        let flows = &state.flows;
+        flows.demand(Instant::now(), number, (chunk, start), delay)
     }
 
     /// Whether nobody uses it now.
     pub(crate) fn is_idle(&self) -> bool {
-        self.lock().flows.is_empty()
+        self.lock().flows.len() == 0
     }
 
     /// The flows that run.
@@ -305,9 +227,7 @@ impl Title {
     pub(crate) fn replaced(&self, refusal: Refusal) {
         let mut state = self.lock();
         state.is_over = Some(refusal);
-        for flow in &mut state.flows {
-            flow.is_to_end = true;
-        }
+        state.flows.end_all();
         drop(state);
         self.tell();
     }
@@ -340,18 +260,6 @@ impl State {
     }
 }
 
-impl FlowState {
-    fn note(&mut self, viewer: u64, now: Instant) {
-        self.viewers
-            .retain(|(other, at)| *other != viewer && now.duration_since(*at) < INTEREST);
-        // Of very many at one place the last are enough.
-        if self.viewers.len() >= 64 {
-            self.viewers.remove(0);
-        }
-        self.viewers.push((viewer, now));
-    }
-}
-
 /// A request that waits for a flow.
 struct Waiting<'a> {
     title: &'a Title,
@@ -361,9 +269,7 @@ struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     fn new(title: &'a Title, state: &mut State, number: u64, chunk: u32) -> Self {
-        if let Some(flow) = state.flows.iter_mut().find(|flow| flow.number == number) {
-            flow.waiting.push(chunk);
-        }
+        state.flows.wait(number, chunk);
         Self {
             title,
             number,
@@ -374,12 +280,6 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut state = self.title.lock();
-        let mut flows = state.flows.iter_mut();
-        if let Some(flow) = flows.find(|flow| flow.number == self.number)
-            && let Some(at) = flow.waiting.iter().position(|&chunk| chunk == self.chunk)
-        {
-            flow.waiting.swap_remove(at);
-        }
+        self.title.lock().flows.leave(self.number, self.chunk);
     }
 }

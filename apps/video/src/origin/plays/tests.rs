@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    origin::samples::{SIZES, film},
+    samples::{SIZES, film},
     wire::{Enhanced, Essential},
 };
 

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use crate::video::{Division, Video};
 
 /// Bytes of frames by type: I, P, B.
-pub(super) const SIZES: [u32; 3] = [10_000, 3_000, 500];
+pub(crate) const SIZES: [u32; 3] = [10_000, 3_000, 500];
 
 /// So many seconds of 25 pictures: I and eight times P, B, B each second; chunks of 2 s, segments of 6.
-pub(super) fn film(seconds: u32) -> Video {
+pub(crate) fn film(seconds: u32) -> Video {
     let mut samples = Vec::new();
     for number in 0..25 * seconds {
         let (frame, composition_offset) = match number % 25 {

@@ -1,0 +1,324 @@
+//! Which flow brings a viewer his chunk, and for how long flows are wanted. Pure: time is an argument.
+
+use std::time::{Duration, Instant};
+
+use crate::video::Video;
+
+/// Flows of one video at a time: viewers at different places.
+const FLOWS_MAX: usize = 8;
+/// A viewer that asked for nothing for this long is gone, or has paused.
+const INTEREST: Duration = Duration::from_secs(20);
+/// How far ahead of where a flow is a viewer waits for it, rather than for another.
+pub(super) const REACH: Duration = Duration::from_secs(12);
+/// Of very many viewers at one place the last are enough.
+const VIEWERS_MAX: usize = 64;
+
+/// The flows of a video.
+#[derive(Debug, Default)]
+pub(super) struct Flows {
+    all: Vec<Flow>,
+    next: u64,
+}
+
+/// What viewers see of a flow.
+#[derive(Debug)]
+struct Flow {
+    number: u64,
+    /// The chunk that it works on.
+    next: u32,
+    /// Requests that wait for it.
+    waiting: Vec<u32>,
+    /// Who asked for something near it, and when.
+    viewers: Vec<(u64, Instant)>,
+    /// When something of the video was handed to the viewer for whom it began, and when in the video that is: from then on he
+    /// plays.
+    clock: Option<(Instant, Duration)>,
+    is_to_end: bool,
+}
+
+/// What a flow is to know of its viewers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Demand {
+    /// Nobody wants it any more.
+    pub(super) is_to_end: bool,
+    /// Somebody waits for the chunk that it works on, and has it by then, complete or not.
+    pub(super) deadline: Option<Instant>,
+}
+
+/// What a viewer asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// The chunk.
+    pub(super) chunk: u32,
+    /// Tells viewers apart as well as it can be told.
+    pub(super) viewer: u64,
+    /// The chunk that he has already, and plays.
+    pub(super) playing: Option<u32>,
+}
+
+impl Flows {
+    /// The flow that brings the chunk, and whether it is a new one, which is to be begun there.
+    pub(super) fn join(&mut self, now: Instant, video: &Video, asked: Asked) -> (u64, bool) {
+        let Asked {
+            chunk,
+            viewer,
+            playing,
+        } = asked;
+        let wanted = video.start(chunk);
+        let reaches = |flow: &&mut Flow| {
+            !flow.is_to_end
+                && flow.next <= chunk
+                && wanted <= video.start(flow.next).saturating_add(REACH)
+        };
+        if let Some(flow) = self.all.iter_mut().find(reaches) {
+            flow.note(viewer, now);
+            return (flow.number, false);
+        }
+        // He has left the flow that only he watched.
+        for flow in &mut self.all {
+            let others = flow.viewers.iter().filter(|(other, _)| *other != viewer);
+            let mut recent = others.filter(|(_, at)| now.duration_since(*at) < INTEREST);
+            if flow.waiting.is_empty() && recent.next().is_none() {
+                flow.is_to_end = true;
+            }
+        }
+        if self.all.len() >= FLOWS_MAX
+            && let Some(oldest) = self
+                .all
+                .iter_mut()
+                .filter(|flow| flow.waiting.is_empty())
+                .min_by_key(|flow| flow.viewers.iter().map(|(_, at)| *at).max())
+        {
+            oldest.is_to_end = true;
+        }
+        let number = self.next;
+        self.next += 1;
+        self.all.push(Flow {
+            number,
+            next: chunk,
+            waiting: Vec::new(),
+            viewers: vec![(viewer, now)],
+            clock: playing.map(|playing| (now, video.start(playing))),
+            is_to_end: false,
+        });
+        (number, true)
+    }
+
+    /// A request waits for a chunk of a flow.
+    pub(super) fn wait(&mut self, number: u64, chunk: u32) {
+        if let Some(flow) = self.of(number) {
+            flow.waiting.push(chunk);
+        }
+    }
+
+    /// It does not any more.
+    pub(super) fn leave(&mut self, number: u64, chunk: u32) {
+        if let Some(flow) = self.of(number)
+            && let Some(at) = flow.waiting.iter().position(|&waiting| waiting == chunk)
+        {
+            flow.waiting.swap_remove(at);
+        }
+    }
+
+    /// A flow has finished a chunk, which begins at `start`.
+    pub(super) fn finished(&mut self, now: Instant, number: u64, chunk: u32, start: Duration) {
+        if let Some(flow) = self.of(number) {
+            flow.next = chunk + 1;
+            // Whoever waited for the first chunk plays from now on.
+            flow.clock.get_or_insert((now, start));
+        }
+    }
+
+    /// A flow is over.
+    pub(super) fn ended(&mut self, number: u64) {
+        self.all.retain(|flow| flow.number != number);
+    }
+
+    /// All flows are to end.
+    pub(super) fn end_all(&mut self) {
+        for flow in &mut self.all {
+            flow.is_to_end = true;
+        }
+    }
+
+    /// What a flow's viewers want of it while it works on `chunk`, which begins at `start`: a player is held up for `delay` at most.
+    pub(super) fn demand(
+        &self,
+        now: Instant,
+        number: u64,
+        (chunk, start): (u32, Duration),
+        delay: Duration,
+    ) -> Demand {
+        let Some(flow) = self.all.iter().find(|flow| flow.number == number) else {
+            return Demand {
+                is_to_end: true,
+                deadline: None,
+            };
+        };
+        let recent = |(_, at): &(u64, Instant)| now.duration_since(*at) < INTEREST;
+        let is_wanted = !flow.waiting.is_empty() || flow.viewers.iter().any(recent);
+        let deadline = flow.clock.filter(|_| flow.waiting.contains(&chunk));
+        let deadline = deadline.map(|(at, begun)| at + start.saturating_sub(begun) + delay);
+        Demand {
+            is_to_end: flow.is_to_end || !is_wanted,
+            deadline,
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    fn of(&mut self, number: u64) -> Option<&mut Flow> {
+        self.all.iter_mut().find(|flow| flow.number == number)
+    }
+}
+
+impl Flow {
+    fn note(&mut self, viewer: u64, now: Instant) {
+        self.viewers
+            .retain(|(other, at)| *other != viewer && now.duration_since(*at) < INTEREST);
+        if self.viewers.len() >= VIEWERS_MAX {
+            self.viewers.remove(0);
+        }
+        self.viewers.push((viewer, now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::film;
+
+    const DELAY: Duration = Duration::from_secs(2);
+
+    /// A film of two minutes in chunks of 2 s, and its flows.
+    struct World {
+        video: Video,
+        flows: Flows,
+        begun: Instant,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self {
+                video: film(120),
+                flows: Flows::default(),
+                begun: Instant::now(),
+            }
+        }
+
+        fn at(&self, secs: u64) -> Instant {
+            self.begun + Duration::from_secs(secs)
+        }
+
+        fn join(&mut self, secs: u64, viewer: u64, chunk: u32) -> (u64, bool) {
+            let asked = Asked {
+                chunk,
+                viewer,
+                playing: None,
+            };
+            self.flows.join(self.at(secs), &self.video, asked)
+        }
+
+        fn demand(&self, secs: u64, number: u64, chunk: u32) -> Demand {
+            let start = self.video.start(chunk);
+            self.flows
+                .demand(self.at(secs), number, (chunk, start), DELAY)
+        }
+    }
+
+    #[test]
+    fn viewers_at_one_place_share_a_flow() {
+        let mut world = World::new();
+        assert_eq!(world.join(0, 1, 10), (0, true));
+        // Up to 12 s ahead of where it is.
+        assert_eq!(world.join(1, 2, 16), (0, false));
+        assert_eq!(world.join(1, 3, 17), (1, true));
+        assert_eq!(world.join(1, 4, 9), (2, true), "it does not go back");
+        assert_eq!(world.flows.len(), 3);
+        // Viewers of other flows are no reason to end one.
+        assert!((0..3).all(|number| !world.demand(1, number, 10).is_to_end));
+        world.flows.ended(1);
+        assert_eq!(world.join(2, 3, 17), (3, true));
+    }
+
+    #[test]
+    fn who_seeks_leaves_a_flow_that_nobody_else_watches() {
+        let mut world = World::new();
+        world.join(0, 1, 0);
+        let (there, is_new) = world.join(1, 1, 40);
+        assert!(is_new && world.demand(1, 0, 0).is_to_end);
+        // With company it goes on.
+        world.join(2, 2, 40);
+        world.join(3, 1, 10);
+        assert!(!world.demand(3, there, 40).is_to_end);
+    }
+
+    #[test]
+    fn a_flow_ends_when_nobody_asks_any_more() {
+        let mut world = World::new();
+        let (number, _) = world.join(0, 1, 0);
+        assert!(!world.demand(19, number, 0).is_to_end);
+        assert!(world.demand(20, number, 0).is_to_end);
+        world.flows.wait(number, 3);
+        assert!(!world.demand(500, number, 0).is_to_end, "somebody waits");
+        world.flows.leave(number, 3);
+        assert!(world.demand(500, number, 0).is_to_end);
+        assert!(world.demand(0, 99, 0).is_to_end, "there is no such flow");
+    }
+
+    #[test]
+    fn a_player_is_held_up_for_no_longer_than_he_was_promised() {
+        let mut world = World::new();
+        let (number, _) = world.join(0, 1, 0);
+        world.flows.wait(number, 0);
+        assert_eq!(
+            world.demand(3, number, 0).deadline,
+            None,
+            "nothing plays yet"
+        );
+        let start = world.video.start(0);
+        world.flows.finished(world.at(4), number, 0, start);
+        world.flows.leave(number, 0);
+        assert_eq!(world.demand(4, number, 1).deadline, None, "nobody waits");
+        world.flows.wait(number, 1);
+        world.flows.wait(number, 1);
+        // He plays from the fourth second on: the second chunk two seconds later, and two more at most.
+        assert_eq!(world.demand(5, number, 1).deadline, Some(world.at(8)));
+        world.flows.leave(number, 1);
+        assert_eq!(world.demand(5, number, 1).deadline, Some(world.at(8)));
+        // One that plays already when the flow begins.
+        let asked = Asked {
+            chunk: 40,
+            viewer: 2,
+            playing: Some(38),
+        };
+        let (other, _) = world.flows.join(world.at(10), &world.video, asked);
+        world.flows.wait(other, 40);
+        assert_eq!(world.demand(10, other, 40).deadline, Some(world.at(16)));
+    }
+
+    #[test]
+    fn there_are_so_many_flows_and_no_more() {
+        let mut world = World::new();
+        for viewer in 0..8 {
+            world.join(viewer, viewer, 7 * viewer as u32);
+            world.flows.wait(viewer, 7 * viewer as u32);
+        }
+        world.flows.leave(3, 21);
+        world.flows.leave(5, 35);
+        assert_eq!(world.join(9, 9, 57), (8, true));
+        let ending: Vec<u64> = (0..9)
+            .filter(|&number| world.demand(9, number, 0).is_to_end)
+            .collect();
+        assert_eq!(
+            ending,
+            [3],
+            "of those that nobody waits for, the one that was asked last longest ago"
+        );
+        world.flows.end_all();
+        assert!((0..9).all(|number| world.demand(9, number, 0).is_to_end));
+    }
+}
