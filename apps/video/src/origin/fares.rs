@@ -96,3 +96,77 @@ impl Fares {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use anabranch::StreamSpec;
+
+    use super::*;
+
+    fn stream(number: u64, label: &str) -> StreamStats {
+        StreamStats {
+            stream: StreamId(number),
+            spec: StreamSpec {
+                label: label.to_owned(),
+                ..StreamSpec::default()
+            },
+            sent_adus: 0,
+            sent_bytes: 0,
+            acked_adus: 0,
+            lost_adus: 0,
+            expired_adus: 0,
+            shed_adus: 0,
+            repaired_bytes: 0,
+            copied_bytes: 0,
+            backlog_bytes: 0,
+            received_adus: 0,
+            partial_adus: 0,
+            received_bytes: 0,
+            arrived_bytes: 0,
+            duplicate_bytes: 0,
+            dropped_adus: 0,
+        }
+    }
+
+    #[test]
+    fn what_counts_is_what_has_happened_since_the_last_look() {
+        let second = Duration::from_secs(1);
+        let mut fares = Fares::default();
+        let mut essential = stream(1, &Flow::Essential.label(7));
+        let mut enhanced = stream(2, &Flow::Enhanced.label(7));
+        let mut fetch = stream(3, FETCH_LABEL);
+        let other = StreamStats {
+            sent_bytes: 9_000,
+            backlog_bytes: 9_000,
+            ..stream(4, "telemetry")
+        };
+        assert_eq!(fares.look(&[], second), Fared::default());
+        essential.sent_bytes = 40_000;
+        essential.backlog_bytes = 10_000;
+        enhanced.sent_bytes = 100_000;
+        (enhanced.acked_adus, enhanced.lost_adus) = (60, 10);
+        (enhanced.shed_adus, enhanced.expired_adus) = (20, 10);
+        enhanced.backlog_bytes = 1_000;
+        fetch.backlog_bytes = 500;
+        let all = [essential.clone(), enhanced.clone(), fetch, other];
+        let fared = fares.look(&all, 2 * second);
+        assert_eq!(fared.essential, Rate::from_kbps(120));
+        assert_eq!(fared.enhanced, Rate::from_kbps(240));
+        assert_eq!((fared.dropped, fared.lost), (0.3, 0.1));
+        assert_eq!(fared.backlog_bytes, 10_000);
+        assert_eq!(
+            (fares.backlog_bytes, fares.fetched_backlog_bytes),
+            (11_000, 500)
+        );
+        // What waited has left, nothing is new.
+        essential.backlog_bytes = 0;
+        enhanced.backlog_bytes = 0;
+        enhanced.acked_adus += 5;
+        let fared = fares.look(&[essential.clone(), enhanced], second);
+        assert_eq!(fared.essential, Rate::from_kbps(80));
+        assert_eq!((fared.dropped, fared.lost), (0.0, 0.0));
+        assert_eq!(fares.fetched_backlog_bytes, 0);
+        // A stream that has gone takes its counts along.
+        assert_eq!(fares.look(&[essential], second), Fared::default());
+    }
+}

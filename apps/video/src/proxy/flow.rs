@@ -13,18 +13,16 @@ use tokio::sync::oneshot;
 
 use super::{
     content::Assembly,
+    due::{Sent, State, to_repair},
     pipe::{News, Play},
     room::Place,
     title::Title,
 };
 use crate::{
     store::{Class, Part},
-    wire::{Enhanced, Essential, Flow, From, REPAIRED_MAX, Refusal, RefusalKind},
+    wire::{Enhanced, Essential, Flow, From, Refusal, RefusalKind},
 };
 
-/// After the last of a chunk's enhanced data was sent, what has not come by then is lost: the time that it may live, and
-/// some for the way.
-const GRACE: Duration = Duration::from_millis(800);
 /// Waiting is looked at this often.
 const LOOK: Duration = Duration::from_millis(50);
 /// A flow ends when the store holds so many chunks that follow.
@@ -33,9 +31,7 @@ const HELD_ENOUGH: u32 = 8;
 const MEMORY_BYTES_MAX: usize = 3 << 20;
 /// How far ahead essential data is taken while nothing can be kept on disk.
 const AHEAD_WITHOUT_DISK: Duration = Duration::from_secs(8);
-/// Lost frames are asked for again up to this part of a chunk's enhanced data.
-const REPAIRED_SHARE: u64 = 5;
-/// How long that may take.
+/// How long lost frames that were asked for again may take.
 const REPAIR_MAX: Duration = Duration::from_secs(2);
 /// How long the origin may be away before a flow gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -111,15 +107,6 @@ struct Collector {
     /// What of the chunk `next` was asked for again.
     repair: Repair,
     is_disk_used: bool,
-}
-
-/// What the origin said of a chunk's enhanced data.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    adus: u32,
-    /// Frames that it left out, because the pipe has no room for them.
-    left_out: u32,
-    heard: Instant,
 }
 
 /// How it is with the lost frames of a chunk.
@@ -290,15 +277,14 @@ impl Collector {
         let assembly = self.arriving.get(&self.next);
         let has_essential = assembly.is_some_and(|assembly| assembly.essential().is_some())
             || self.essential_next > self.next;
-        if !has_essential {
-            return false;
-        }
-        let now = Instant::now();
-        let is_late = |at: Instant| now.duration_since(at) >= GRACE;
-        let is_all_there = self.sent.get(&self.next).is_some_and(|sent| {
-            assembly.map_or(0, Assembly::adus) >= sent.adus || is_late(sent.heard)
-        });
-        is_all_there || self.passed.is_some_and(is_late) || deadline.is_some_and(|at| now >= at)
+        let state = State {
+            has_essential,
+            adus: assembly.map_or(0, Assembly::adus),
+            sent: self.sent.get(&self.next).copied(),
+            passed: self.passed,
+            deadline,
+        };
+        state.is_due(Instant::now())
     }
 
     /// Whether lost frames of the chunk are on their way again; asks for them when they can be had.
@@ -309,35 +295,19 @@ impl Collector {
             Repair::Open => {}
         }
         self.repair = Repair::Done;
-        if self
-            .sent
-            .get(&self.next)
-            .is_some_and(|sent| sent.left_out > 0)
-        {
-            // Which are missing for want of room is not known, and there is none for them now either.
-            return false;
-        }
         let title = &self.title;
         let (Some(assembly), Some(line)) =
             (self.arriving.get(&self.next), title.shared.pipe.line_now())
         else {
             return false;
         };
-        // A pipe that loses much has no room for more.
-        let mut left = title.video.bytes(self.next, media::Part::Enhanced) / REPAIRED_SHARE;
-        let mut frames = Vec::new();
-        for (number, bytes) in assembly.missing() {
-            let Some(rest) = left.checked_sub(bytes) else {
-                break;
-            };
-            left = rest;
-            frames.push(number);
-        }
-        frames.truncate(REPAIRED_MAX);
+        let enhanced = title.video.bytes(self.next, media::Part::Enhanced);
+        let sent = self.sent.get(&self.next);
+        let left_out = sent.map_or(0, |sent| sent.left_out);
+        let frames = to_repair(&assembly.missing(), enhanced, left_out);
         if frames.is_empty() || !title.shared.config.repairs {
             return false;
         }
-        frames.sort_unstable();
         let (done, coming) = oneshot::channel();
         let (video, chunk, wanted) = (title.video.clone(), self.next, frames.clone());
         tokio::spawn(async move {

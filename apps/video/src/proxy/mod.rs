@@ -8,6 +8,7 @@
 //! | `title` | a video that is watched: who waits for which chunk |
 //! | `flows` | which flow brings it, and for how long |
 //! | `flow` | one play at the origin: two streams become chunks |
+//! | `due` | when a chunk is finished; which lost frames are asked for again |
 //! | `content` | a chunk that arrives, and a chunk that is served |
 //! | `catalogue` | what the origin has; beginnings of all videos are fetched ahead |
 //! | `http` | what players and people see |
@@ -16,6 +17,7 @@
 
 mod catalogue;
 mod content;
+mod due;
 mod flow;
 mod flows;
 mod http;

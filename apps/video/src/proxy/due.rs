@@ -1,0 +1,133 @@
+//! When a chunk that arrives is finished, and which of its lost frames are asked for again. Pure: time is an argument.
+
+use std::time::{Duration, Instant};
+
+use crate::wire::REPAIRED_MAX;
+
+/// After the last of a chunk's enhanced data was sent, what has not come by then is lost: the time that it may live, and
+/// some for the way.
+const GRACE: Duration = Duration::from_millis(800);
+/// Lost frames are asked for again up to this part of a chunk's enhanced data.
+const REPAIRED_SHARE: u64 = 5;
+
+/// What the origin said of a chunk's enhanced data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// Handed over.
+    pub(super) adus: u32,
+    /// Frames that it left out, because the pipe has no room for them.
+    pub(super) left_out: u32,
+    /// When it said so.
+    pub(super) heard: Instant,
+}
+
+/// A chunk that arrives.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct State {
+    /// Its essential part is there, or on disk.
+    pub(super) has_essential: bool,
+    /// ADUs that have come of its enhanced part.
+    pub(super) adus: u32,
+    pub(super) sent: Option<Sent>,
+    /// When something of a later chunk's enhanced part came first.
+    pub(super) passed: Option<Instant>,
+    /// Somebody waits for it, and has it by then, complete or not.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl State {
+    /// Whether it is to be finished now: nothing more will come of it, or it cannot be waited for. Never without its essential part.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        let is_late = |at: Instant| now.saturating_duration_since(at) >= GRACE;
+        let is_all_there = self
+            .sent
+            .is_some_and(|sent| self.adus >= sent.adus || is_late(sent.heard));
+        self.has_essential
+            && (is_all_there
+                || self.passed.is_some_and(is_late)
+                || self.deadline.is_some_and(|at| now >= at))
+    }
+}
+
+/// Which of the frames that are `missing` (number and bytes, the most needed first) are asked for again, ascending; of a chunk with so
+/// many bytes of enhanced data, `left_out` frames of which were not sent for want of room.
+pub(super) fn to_repair(missing: &[(u32, u64)], enhanced_bytes: u64, left_out: u32) -> Vec<u32> {
+    if left_out > 0 {
+        // Which are missing for want of room is not known, and there is none for them now either.
+        return Vec::new();
+    }
+    // A pipe that loses much has no room for more.
+    let mut left = enhanced_bytes / REPAIRED_SHARE;
+    let fits = missing.iter().take_while(|(_, bytes)| {
+        let rest = left.checked_sub(*bytes);
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    });
+    let mut frames: Vec<u32> = fits.map(|(number, _)| *number).collect();
+    frames.truncate(REPAIRED_MAX);
+    frames.sort_unstable();
+    frames
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_is_due_when_nothing_more_will_come() {
+        let begun = Instant::now();
+        let ms = |ms| begun + Duration::from_millis(ms);
+        let sent = Sent {
+            adus: 5,
+            left_out: 0,
+            heard: ms(1_000),
+        };
+        let arriving = State {
+            has_essential: true,
+            adus: 4,
+            ..State::default()
+        };
+        assert!(
+            !arriving.is_due(ms(100_000)),
+            "nobody said that it was all sent"
+        );
+        let told = State {
+            sent: Some(sent),
+            ..arriving
+        };
+        assert!(!told.is_due(ms(1_700)));
+        assert!(told.is_due(ms(1_800)), "the fifth is lost");
+        let whole = State { adus: 5, ..told };
+        assert!(whole.is_due(ms(1_000)));
+        let without = State {
+            has_essential: false,
+            ..whole
+        };
+        assert!(
+            !without.is_due(ms(100_000)),
+            "never without what must arrive"
+        );
+        let passed = State {
+            passed: Some(ms(500)),
+            ..arriving
+        };
+        assert!(!passed.is_due(ms(1_299)) && passed.is_due(ms(1_300)));
+        let awaited = State {
+            deadline: Some(ms(700)),
+            ..arriving
+        };
+        assert!(!awaited.is_due(ms(699)) && awaited.is_due(ms(700)));
+    }
+
+    #[test]
+    fn repairs_have_a_budget() {
+        // The most needed first: of 10 kB two.
+        let missing = [(7, 900), (3, 1_000), (5, 200), (1, 50)];
+        assert_eq!(to_repair(&missing, 10_000, 0), [3, 7]);
+        assert_eq!(to_repair(&missing, 100_000, 0), [1, 3, 5, 7]);
+        assert_eq!(to_repair(&missing, 1_000, 0), [0; 0]);
+        assert_eq!(to_repair(&missing, 100_000, 1), [0; 0]);
+        let many: Vec<(u32, u64)> = (0..2_000).map(|number| (number, 1)).collect();
+        assert_eq!(to_repair(&many, 1_000_000, 0).len(), REPAIRED_MAX);
+    }
+}
