@@ -168,7 +168,7 @@ pub(super) async fn keep(shared: &Arc<Shared>) {
     let mut lines = shared.pipe.watch();
     loop {
         shared.catalogue.refresh(shared).await;
-        if shared.config.prefix > Duration::ZERO {
+        if shared.config.prefix.is_any() {
             for entry in shared.catalogue.list() {
                 if let Err(error) = fetch_prefix(shared, &entry.name).await {
                     tracing::debug!(video = entry.name, %error, "no prefix");
@@ -192,11 +192,7 @@ async fn fetch_prefix(shared: &Arc<Shared>, name: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let title = shared.title(name).await?;
-    for chunk in 0..title
-        .video
-        .prefix(shared.config.prefix)
-        .min(title.video.count())
-    {
+    for chunk in 0..title.prefix.min(title.video.count()) {
         let holds = |part| shared.store.holds(title.key, part);
         if !holds(Part::Essential(chunk)) || !holds(Part::Enhanced(chunk)) {
             // Viewers go first.

@@ -6,7 +6,7 @@ use crate::wire::REPAIRED_MAX;
 
 /// After the last of a chunk's enhanced data was sent, what has not come by then is lost: the time that it may live, and
 /// some for the way.
-const GRACE: Duration = Duration::from_millis(800);
+pub(super) const GRACE: Duration = Duration::from_millis(800);
 /// Lost frames are asked for again up to this part of a chunk's enhanced data.
 const REPAIRED_SHARE: u64 = 5;
 

@@ -359,6 +359,9 @@ impl Collector {
         if let Some(sent) = self.sent.get(&chunk) {
             shared.stats.thinned.add(sent.left_out.into());
             let packets = (sent.adus, assembly.adus());
+            shared.stats.sent_adus.add(packets.0.into());
+            let arrived = packets.1.min(packets.0);
+            shared.stats.arrived_adus.add(arrived.into());
             self.place.finished(&title, chunk, packets, sent.left_out);
         }
         let Some(content) = assembly.finish(essential) else {

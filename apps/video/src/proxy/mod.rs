@@ -11,6 +11,7 @@
 //! | `due` | when a chunk is finished; which lost frames are asked for again |
 //! | `content` | a chunk that arrives, and a chunk that is served |
 //! | `catalogue` | what the origin has; beginnings of all videos are fetched ahead |
+//! | `prefix` | how much of each that is |
 //! | `http` | what players and people see |
 //! | `room` | who may play: room in the pipe |
 //! | `stats` | counters |
@@ -23,6 +24,7 @@ mod flows;
 mod http;
 mod pieces;
 mod pipe;
+mod prefix;
 mod room;
 mod stats;
 mod title;
@@ -40,8 +42,8 @@ use anabranch::{Host, Ticket};
 use bytes::Bytes;
 use tokio::net::TcpListener;
 
-pub use self::room::Admission;
 use self::{catalogue::Catalogue, pipe::Pipe, room::Room, stats::Stats, title::Title};
+pub use self::{prefix::Prefix, room::Admission};
 use crate::{
     store::{Class, Part, Store, StoreError, VideoKey},
     video::Division,
@@ -64,8 +66,8 @@ pub struct Config {
     pub start_delay: Duration,
     /// How far the enhanced flow runs ahead of the viewer.
     pub lead: Duration,
-    /// How much of the beginning of every video is kept ready; zero: nothing is fetched ahead.
-    pub prefix: Duration,
+    /// How much of the beginning of every video is kept ready.
+    pub prefix: Prefix,
     /// Frames that were lost are asked for again while there is time for it.
     pub repairs: bool,
     /// Who is refused for want of room in the pipe.
@@ -80,7 +82,7 @@ impl Config {
             cache_bytes: 10 << 30,
             start_delay: Duration::from_secs(2),
             lead: Duration::from_secs(8),
-            prefix: Duration::from_secs(8),
+            prefix: Prefix::Auto,
             repairs: true,
             admission: Admission::Open,
         }
@@ -310,7 +312,24 @@ impl Shared {
             .await
             .map_err(|error| Refusal::new(RefusalKind::Failed, error))?;
         let video = video.map_err(|error| Refusal::new(RefusalKind::Unusable, error))?;
-        Ok(Title::new(video, key, self.clone()))
+        let prefix = self.config.prefix.chunks(&video, self.known_pipe());
+        Ok(Title::new(video, key, prefix, self.clone()))
+    }
+
+    /// What is known of the pipe now.
+    fn known_pipe(&self) -> prefix::Pipe {
+        let unknown = prefix::Pipe::default();
+        let Some(line) = self.pipe.line_now() else {
+            return unknown;
+        };
+        let channels = line.session().channels().into_iter();
+        let rtts = channels.map(|report| report.stats.rtt_smoothed);
+        let rtt = rtts.filter(|rtt| *rtt > Duration::ZERO).min();
+        let (sent, arrived) = (self.stats.sent_adus.get(), self.stats.arrived_adus.get());
+        prefix::Pipe {
+            rtt: rtt.unwrap_or(unknown.rtt),
+            loss: sent.saturating_sub(arrived) as f64 / sent.max(1) as f64,
+        }
     }
 
     /// A video has another version now.

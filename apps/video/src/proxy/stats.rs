@@ -58,6 +58,9 @@ pub(crate) struct Stats {
     pub(crate) refused: Counter,
     pub(crate) essential_bytes: Counter,
     pub(crate) enhanced_bytes: Counter,
+    /// ADUs of enhanced frames that the origin sent, and those of them that came in time.
+    pub(crate) sent_adus: Counter,
+    pub(crate) arrived_adus: Counter,
     /// ADUs of enhanced frames that came after their chunk was finished.
     pub(crate) late_adus: Counter,
     /// Frames of chunks that came from the origin.
@@ -79,6 +82,8 @@ impl Stats {
             "refused": self.refused.get(),
             "essential_bytes": self.essential_bytes.get(),
             "enhanced_bytes": self.enhanced_bytes.get(),
+            "sent_adus": self.sent_adus.get(),
+            "arrived_adus": self.arrived_adus.get(),
             "late_adus": self.late_adus.get(),
             "frames": self.frames.json(),
             "thinned_frames": self.thinned.get(),

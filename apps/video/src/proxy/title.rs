@@ -31,6 +31,8 @@ pub(crate) struct Title {
     pub(crate) video: Arc<Video>,
     pub(crate) key: VideoKey,
     pub(crate) shared: Arc<Shared>,
+    /// Chunks of its beginning that are kept ready.
+    pub(super) prefix: u32,
     state: Mutex<State>,
     /// Counts what may end somebody's waiting.
     changed: watch::Sender<u64>,
@@ -46,11 +48,12 @@ struct State {
 }
 
 impl Title {
-    pub(crate) fn new(video: Video, key: VideoKey, shared: Arc<Shared>) -> Arc<Self> {
+    pub(crate) fn new(video: Video, key: VideoKey, prefix: u32, shared: Arc<Shared>) -> Arc<Self> {
         Arc::new(Self {
             video: Arc::new(video),
             key,
             shared,
+            prefix,
             state: Mutex::default(),
             changed: watch::Sender::new(0),
         })
@@ -171,7 +174,7 @@ impl Title {
         if !is_new {
             return number;
         }
-        if playing.is_none() || chunk <= self.video.prefix(self.shared.config.prefix) {
+        if playing.is_none() || chunk <= self.prefix {
             self.shared.store.touch(self.key);
         }
         tokio::spawn(flow::run(self.clone(), number, chunk));
@@ -234,7 +237,7 @@ impl Title {
 
     /// Whether a part belongs to the prefix.
     pub(crate) fn class(&self, chunk: u32) -> Class {
-        if chunk < self.video.prefix(self.shared.config.prefix) {
+        if chunk < self.prefix {
             Class::Prefix
         } else {
             Class::Body

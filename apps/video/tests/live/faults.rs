@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use anabranch_video::proxy::Prefix;
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -18,7 +19,7 @@ use super::{
 async fn viewers_go_on_when_the_origin_returns() {
     let mut setting = Setting::new(&film(20), GOOD);
     let mut config = setting.config();
-    config.prefix = Duration::ZERO;
+    config.prefix = Prefix::Fixed(Duration::ZERO);
     let proxy = RunningProxy::start(config, &setting.ticket).await;
     ready(&proxy).await;
     let address = proxy.address;
@@ -71,7 +72,7 @@ async fn a_restarted_proxy_has_its_cache() {
 async fn a_changed_file_is_told() {
     let setting = Setting::new(&film(20), GOOD);
     let mut config = setting.config();
-    config.prefix = Duration::ZERO;
+    config.prefix = Prefix::Fixed(Duration::ZERO);
     let proxy = RunningProxy::start(config, &setting.ticket).await;
     ready(&proxy).await;
     assert_eq!(get(proxy.address, "/v/film/0/0.m4s", "").await.status, 200);
@@ -126,7 +127,7 @@ async fn damaged_files_are_refused() {
 async fn a_full_disk_stops_nobody() {
     let setting = Setting::new(&film(20), GOOD);
     let mut config = setting.config();
-    config.prefix = Duration::ZERO;
+    config.prefix = Prefix::Fixed(Duration::ZERO);
     let cache = config.cache.clone();
     let proxy = RunningProxy::start(config, &setting.ticket).await;
     // Whatever is written ends where nothing fits.

@@ -1,7 +1,7 @@
 //! What HTTP says.
 
 use anabranch::base::Rate;
-use anabranch_video::proxy::Admission;
+use anabranch_video::proxy::{Admission, Prefix};
 
 use super::{
     film::film,
@@ -107,7 +107,7 @@ async fn a_full_pipe_is_a_clear_answer() {
     let start = async |admission| {
         let mut config = setting.config();
         config.admission = admission;
-        config.prefix = std::time::Duration::ZERO;
+        config.prefix = Prefix::Fixed(std::time::Duration::ZERO);
         let proxy = RunningProxy::start(config, &setting.ticket).await;
         ready(&proxy).await;
         proxy

@@ -3,7 +3,7 @@
 use std::{path::Path, process::Stdio, time::Duration};
 
 use anabranch::base::Rate;
-use anabranch_video::proxy::Config;
+use anabranch_video::proxy::{Config, Prefix};
 use serde_json::Value;
 
 use super::{
@@ -31,7 +31,7 @@ impl Played {
         meanwhile: impl AsyncFnOnce(&Setting, &RunningProxy),
     ) -> Self {
         let mut config = setting.config();
-        config.prefix = Duration::ZERO;
+        config.prefix = Prefix::Fixed(Duration::ZERO);
         change(&mut config);
         let proxy = RunningProxy::start(config, &setting.ticket).await;
         ready(&proxy).await;
@@ -123,7 +123,7 @@ async fn a_known_pipe_drops_nothing() {
     let film = film(20);
     let pipe = "rate=2 Mbit/s, delay=10 ms, queue=30 ms";
     let setting = Setting::held(&film, pipe, Some(Rate::from_mbps(2)));
-    let prefix = |config: &mut Config| config.prefix = Duration::from_secs(8);
+    let prefix = |config: &mut Config| config.prefix = Prefix::Fixed(Duration::from_secs(8));
     let played = Played::play(&film, setting, prefix, nothing).await;
     played.check_essential();
     let stats = &played.stats;

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch::{AllowList, HostConfig, Ticket, keys};
-use anabranch_video::proxy::{Admission, Config, Proxy};
+use anabranch_video::proxy::{Admission, Config, Prefix, Proxy};
 
 use super::{parse_bytes, parse_duration, told_to_end};
 use crate::{
@@ -35,9 +35,10 @@ pub(crate) struct Arguments {
     /// How far ahead of the viewer the origin sends the frames that may be lost.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "8 s")]
     lead: Duration,
-    /// How much of the beginning of every video is fetched beforehand, so that it starts at once; `0 s`: nothing.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "8 s")]
-    prefix: Duration,
+    /// How much of the beginning of every video is fetched beforehand, so that it starts at once: a time, `0 s` for nothing, or
+    /// `auto` for what it takes by the video's rates and the pipe's round trip and losses.
+    #[arg(long, value_name = "DURATION|auto", value_parser = parse_prefix, default_value = "auto")]
+    prefix: Prefix,
     /// What the pipe to the origin carries, such as `20 Mbit/s`, or `measured`: viewers for whom there is no room, or while others
     /// get less than they need, are told so [default: nobody is refused].
     #[arg(long, value_name = "RATE")]
@@ -54,6 +55,13 @@ pub(crate) struct Arguments {
     /// Print only the address.
     #[arg(short, long)]
     quiet: bool,
+}
+
+fn parse_prefix(text: &str) -> Result<Prefix, String> {
+    match text.trim() {
+        "auto" => Ok(Prefix::Auto),
+        time => parse_duration(time).map(Prefix::Fixed),
+    }
 }
 
 /// Origins on this machine are reached from loopback, all others from the interfaces.
