@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `pipe` | the session with the origin, called again when it ends |
 //! | `pieces` | an answer that comes in pieces |
-//! | `title` | a video that is watched: who waits for which chunk, which flow brings it |
 //! | `title` | a video that is watched: who waits for which chunk |
 //! | `flows` | which flow brings it, and for how long |
 //! | `flow` | one play at the origin: two streams become chunks |
