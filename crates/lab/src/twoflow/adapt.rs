@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{
     film::Film,
-    flow::{Feeder, Sink},
+    flow::Feeder,
     measure::{judge, rounded},
     scene::{Count, Method, PACKET_BYTES, Plan, Scene, udp_rates},
 };
@@ -75,7 +75,6 @@ fn one(film: &Film, method: Method, adapts: bool, seed: Seed) -> Option<Vec<Row>
         start: Instant::from_secs(1),
         segments: 0..segments,
         is_staggered: true,
-        extra: Rate::ZERO,
     };
     let bytes: u64 = film.frames.iter().map(|frame| u64::from(frame.bytes)).sum();
     let mean = bytes as f64 * 8.0 / film.segments.film().as_secs_f64();
@@ -103,15 +102,12 @@ fn one(film: &Film, method: Method, adapts: bool, seed: Seed) -> Option<Vec<Row>
         let lost = now[1].lost - before[1].lost;
         let fates = now[1].acked - before[1].acked + lost;
         let loss = lost as f64 / fates.max(1) as f64;
-        let time = Duration::from_secs(8) + LOOK * look as u32;
+        // The segment that travelled, not the one that begins now.
+        let time = Duration::from_secs(8) + LOOK * (look as u32 - 1);
         let step = film.schedule.at(time)?;
         let [target, full] = udp_rates(step);
         // Once a segment has arrived the flow has nothing to send.
-        let passed = scene
-            .world
-            .app::<Sink>(running.essential.proxy)
-            .passed
-            .len();
+        let passed = scene.account(running.essential).passed.len();
         let is_busy = passed <= step.segment;
         let seen = Seen {
             essential_target: if is_busy { target } else { Rate::ZERO },
@@ -295,6 +291,16 @@ fn plots(rows: &[Row]) -> Vec<Plot> {
 mod tests {
     use super::*;
 
+    fn all_pipe(rows: &[Row]) -> f64 {
+        rows[0]["pipe_bps"].as_f64().unwrap()
+    }
+
+    fn essential_max(rows: &[Row]) -> f64 {
+        let of = |row: &Row| row["essential_target_bps"].as_f64();
+        let targets = rows[..rows.len() - 1].iter().filter_map(of);
+        targets.fold(0.0, f64::max)
+    }
+
     #[test]
     fn the_enhanced_flow_yields_and_b_frames_go_first() {
         let film = Film::generated(5);
@@ -312,6 +318,22 @@ mod tests {
         );
         let all = yields.last().unwrap();
         assert_eq!(all["late_segments"], 0, "{all:?}");
+        let sum = |field: &str| -> f64 {
+            let rows = yields[..yields.len() - 1].iter();
+            rows.filter_map(|row| row[field].as_f64()).sum()
+        };
+        let essential = sum("essential_bps") / sum("essential_target_bps");
+        assert!(essential >= 0.98, "{essential}");
+        // What the pipe has beside the essential target is what fits.
+        let pipe = all_pipe(&yields) * 1_472.0 / PACKET_BYTES;
+        let rows = yields[3..yields.len() - 1].iter();
+        for row in rows {
+            let of = |field: &str| row[field].as_f64().unwrap();
+            let fits = (pipe - essential_max(&yields)).min(of("enhanced_target_bps"));
+            assert!(of("enhanced_bps") > 0.85 * fits, "{row:?}");
+        }
+        let loss = sum("enhanced_loss") / (yields.len() - 1) as f64;
+        assert!(loss < 0.005, "{loss}");
         let part = |field: &str, of: &str| all[field].as_f64().unwrap() / all[of].as_f64().unwrap();
         assert!(
             part("p_left_out", "p_frames") < 0.6 * part("b_left_out", "b_frames"),

@@ -1,6 +1,6 @@
 //! Sessions that come and go [Two-flow Figures 8 and 13].
 
-use anabranch_base::{Instant, Rate, Seed};
+use anabranch_base::{Instant, Seed};
 use serde_json::json;
 
 use super::{
@@ -66,7 +66,6 @@ fn one(
         start: start + std::time::Duration::from_millis(700 * index),
         segments,
         is_staggered: true,
-        extra: Rate::ZERO,
     };
     let plans: Vec<Plan> = vec![
         plan(0, at(0), 0..end),

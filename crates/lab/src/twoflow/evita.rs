@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use anabranch_base::{Instant, Rate, Seed};
-use anabranch_twoflow::rate::RETRANSMITTED;
+use anabranch_twoflow::{
+    haste::{self, Lead},
+    prefix::{Supply, needed},
+    rate::{self, RETRANSMITTED},
+};
 use serde_json::json;
 
 use super::{
-    film::{Film, SEGMENT, needed_bps},
-    flow::Sink,
+    film::{Film, SEGMENT},
+    flow::Feeder,
     measure::rounded,
-    scene::{ESSENTIAL_BYTES, Method, Plan, STARTS, Scene, capacity},
+    scene::{ESSENTIAL_BYTES, Method, PACKET_BYTES, Plan, Running, STARTS, Scene, filled, udp},
 };
 use crate::{
     Experiment, Options, Row,
@@ -42,13 +46,87 @@ pub const LOSSES: Experiment = Experiment {
 
 const SESSIONS: [usize; 6] = [1, 2, 4, 6, 8, 10];
 const FACTOR: f64 = 1.1;
-/// Of what the pipe has to spare, the part that the essential flow is given to be ahead of play.
-const SPARE: f64 = 0.5;
-/// So much of the film; its first segment.
+/// What is left unused of the pipe when the rest of it is given to essential flows that play is near to, and how often that
+/// is divided.
+const MARGIN: f64 = 0.03;
+const LOOK: Duration = Duration::from_secs(1);
+/// So much of the film.
 const LENGTH: Duration = SEGMENT;
+/// From the request to the first byte, and until a loss is repaired.
+const RTT: Duration = Duration::from_millis(80);
+
+/// The segment of the film that all sessions see: of all its segments the one that needs the most beforehand.
+struct Clip<'a> {
+    film: &'a Film,
+    segment: usize,
+}
+
+impl<'a> Clip<'a> {
+    fn hardest(film: &'a Film) -> Self {
+        let whole = film
+            .segments
+            .all()
+            .iter()
+            .filter(|segment| segment.length == LENGTH);
+        let clips = (0..whole.count()).map(|segment| Self { film, segment });
+        let needs = |clip: &Self| needed(clip.wanted(), &clip.supply(1, clip.capacity(1, FACTOR)));
+        let hardest = clips.max_by_key(needs);
+        hardest.unwrap_or(Self { film, segment: 0 })
+    }
+
+    /// Its essential frames: when they are needed, and their bytes.
+    fn wanted(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let frames = &self.film.frames[self.film.segments.all()[self.segment].frames.clone()];
+        let start = self.film.schedule.steps()[self.segment].from;
+        frames
+            .iter()
+            .filter(|frame| frame.class.is_essential())
+            .map(move |frame| (frame.at.saturating_sub(start), u64::from(frame.bytes)))
+    }
+
+    /// The target of its essential flow.
+    fn own(&self) -> Rate {
+        let bytes = self.film.segments.all()[self.segment].essential_bytes;
+        rate::target(bytes, LENGTH, RETRANSMITTED)
+    }
+
+    /// The pipe that so many sessions just fill, times `factor`.
+    fn capacity(&self, sessions: usize, factor: f64) -> Rate {
+        let enhanced = self.film.schedule.steps()[self.segment].enhanced_rate;
+        filled([self.own(), enhanced], sessions, factor)
+    }
+
+    /// What so many sessions leave, for the application's bytes of essential flows.
+    fn spare(&self, pipe: Rate, sessions: usize) -> Rate {
+        let taken = self.capacity(sessions, 1.0).as_bps() as f64;
+        let left = (pipe.as_bps() as f64 * (1.0 - MARGIN) - taken).max(0.0);
+        Rate::from_bps((left * ESSENTIAL_BYTES / PACKET_BYTES) as u64)
+    }
+
+    /// What a flow gets at worst: when all sessions begin at once.
+    fn supply(&self, sessions: usize, pipe: Rate) -> Supply {
+        let extra = self.spare(pipe, sessions).as_bps() / sessions as u64;
+        Supply {
+            rate: Rate::from_bps(self.own().as_bps() + extra),
+            rtt: RTT,
+            loss: 0.0,
+        }
+    }
+
+    /// The time of the film for which so many bytes of its essential flow suffice.
+    fn covered(&self, bytes: u64) -> Duration {
+        let mut sum = 0;
+        let missing = self.wanted().find(|&(_, frame)| {
+            sum += frame;
+            sum > bytes
+        });
+        missing.map_or(LENGTH, |(at, _)| at)
+    }
+}
 
 fn run(options: &Options<'_>) -> Vec<Row> {
     let film = Film::load(options);
+    let clip = Clip::hardest(&film);
     let mut jobs = Vec::new();
     for n in SESSIONS {
         for method in Method::ALL {
@@ -59,55 +137,53 @@ fn run(options: &Options<'_>) -> Vec<Row> {
     }
     jobs.reverse();
     let rows = parallel::map(&jobs, |&(n, method)| {
-        let row = one(&film, n, method, options.seed);
+        let row = one(&clip, n, method, options.seed);
         (options.progress)(&format!("{n} {}", method.name()));
         row
     });
     rows.into_iter().rev().flatten().collect()
 }
 
-fn one(film: &Film, n: usize, method: Method, seed: Seed) -> Option<Row> {
+fn one(clip: &Clip<'_>, n: usize, method: Method, seed: Seed) -> Option<Row> {
     let seed = seed.child(&format!("{n} sessions"));
-    // Most of what the pipe has to spare, for the flow that play waits for.
-    let spare = SPARE * (FACTOR - 1.0) * needed_bps(&film.schedule);
-    let extra = Rate::from_bps(spare as u64);
     let mut random = seed.stream("starts");
     let plans: Vec<Plan> = (0..n)
         .map(|_| Plan {
             method,
             start: Instant::from_secs(1) + STARTS.mul_f64(random.unit()),
-            segments: 0..1,
+            segments: clip.segment..clip.segment + 1,
             is_staggered: false,
-            extra,
         })
         .collect();
-    let capacity = capacity(film, n, FACTOR);
+    let capacity = clip.capacity(n, FACTOR);
     // A queue of one product of rate and round trip [Two-flow §5.2].
-    let mut scene = Scene::empty(capacity, Duration::from_millis(80), seed)?;
+    let mut scene = Scene::empty(capacity, RTT, seed)?;
     for plan in &plans {
-        scene.join(film, plan)?;
+        scene.join(clip.film, plan)?;
     }
-    scene
-        .world
-        .run_until(Instant::EPOCH + LENGTH + STARTS + Duration::from_secs(20));
+    let end = Instant::EPOCH + LENGTH + STARTS + Duration::from_secs(20);
+    let mut looks: Vec<Instant> = plans.iter().map(|plan| plan.start).collect();
+    looks.extend(
+        (0..end.as_nanos() / LOOK.as_nanos() as u64)
+            .map(|look| Instant::EPOCH + LOOK * look as u32),
+    );
+    looks.sort_unstable();
+    for look in looks.into_iter().filter(|_| method.is_ctcp()) {
+        scene.world.run_until(look);
+        hasten(&mut scene, clip, capacity);
+    }
+    scene.world.run_until(end);
     let sessions = scene.sessions.clone();
     let (mut prefixes, mut repeated, mut lost) = (Vec::new(), 0, 0);
     for running in &sessions {
-        prefixes.push(needed(&mut scene, film, running) as f64);
+        prefixes.push(lead_needed(&mut scene, clip, running) as f64);
         repeated += scene.count(running.essential).lost;
         lost += scene.count(running.enhanced).lost;
     }
-    let step = film.schedule.steps().first()?;
-    let bytes = film.segments.all().first()?.essential_bytes;
-    let own = anabranch_twoflow::rate::target(bytes, step.until - step.from, RETRANSMITTED);
-    let supply = anabranch_twoflow::prefix::Supply {
-        rate: Rate::from_bps(own.as_bps() + extra.as_bps()),
-        rtt: Duration::from_millis(80),
-        loss: 0.0,
-    };
-    let planned = anabranch_twoflow::prefix::needed(wanted(film), &supply);
+    let planned = needed(clip.wanted(), &clip.supply(n, capacity));
     let mut row = Row::new();
-    row.insert("film".into(), json!(film.name));
+    row.insert("film".into(), json!(clip.film.name));
+    row.insert("segment".into(), json!(clip.segment + 1));
     row.insert("sessions".into(), json!(n));
     row.insert("method".into(), json!(method.name()));
     row.insert(
@@ -136,31 +212,54 @@ fn one(film: &Film, n: usize, method: Method, seed: Seed) -> Option<Row> {
     Some(row)
 }
 
-/// The essential frames of the first segment: when they are needed, and their bytes.
-fn wanted(film: &Film) -> impl Iterator<Item = (Duration, u64)> {
-    let frames = film.segments.all()[0].frames.clone();
-    film.frames[frames]
+/// Divides what the pipe has to spare now.
+fn hasten(scene: &mut Scene, clip: &Clip<'_>, pipe: Rate) {
+    let now = scene.world.now();
+    let own = clip.own();
+    let begun = scene
+        .sessions
         .iter()
-        .filter(|frame| frame.class.is_essential())
-        .map(|frame| (frame.at, u64::from(frame.bytes)))
+        .filter(|running| running.plan.start <= now);
+    let begun: Vec<_> = begun.cloned().collect();
+    let mut leads = Vec::new();
+    for running in &begun {
+        let arrived = scene.account(running.essential).bytes;
+        let played = now.since(running.plan.start);
+        leads.push(Lead {
+            rate: own,
+            lead_s: clip.covered(arrived).as_secs_f64() - played.as_secs_f64(),
+            lead_max_s: LENGTH.saturating_sub(played).as_secs_f64(),
+        });
+    }
+    let extra = haste::divide(clip.spare(pipe, begun.len()), &leads);
+    for (running, extra) in begun.iter().zip(extra) {
+        let rate = udp(
+            Rate::from_bps(own.as_bps() + extra.as_bps()),
+            ESSENTIAL_BYTES,
+        );
+        let hold = |feeder: &mut Feeder, context: &mut anabranch_sim::Context<'_>| {
+            feeder.hold(context, rate);
+        };
+        scene.world.with_app(running.essential.origin, hold);
+    }
 }
 
 /// The largest lead of what play needs over what has arrived: with so much at the proxy, and the flow
 /// sending what follows it, every frame is in time. Play begins with the flow.
-fn needed(scene: &mut Scene, film: &Film, running: &super::scene::Running) -> u64 {
-    let sink = scene.world.app::<Sink>(running.essential.proxy);
+fn lead_needed(scene: &mut Scene, clip: &Clip<'_>, running: &Running) -> u64 {
+    let account = scene.account(running.essential);
     let (mut prefix, mut sum, mut at) = (0, 0, 0_usize);
-    for (time, bytes) in wanted(film) {
+    for (time, bytes) in clip.wanted() {
         sum += bytes;
         let now = running.plan.start + time;
-        while sink
+        while account
             .arrivals
             .get(at)
             .is_some_and(|arrival| arrival.0 <= now)
         {
             at += 1;
         }
-        let arrived = at.checked_sub(1).map_or(0, |last| sink.arrivals[last].1);
+        let arrived = at.checked_sub(1).map_or(0, |last| account.arrivals[last].1);
         prefix = prefix.max(sum.saturating_sub(arrived));
     }
     prefix
@@ -302,7 +401,8 @@ mod tests {
     #[test]
     fn ctcp_needs_less_beforehand_than_newreno_and_what_was_planned() {
         let film = Film::generated(2);
-        let of = |method| one(&film, 2, method, Seed(1)).unwrap();
+        let clip = Clip::hardest(&film);
+        let of = |method| one(&clip, 2, method, Seed(1)).unwrap();
         let (ctcp, reno) = (of(Method::Ctcp), of(Method::NewReno));
         let bytes = |row: &Row, field: &str| row[field].as_f64().unwrap();
         assert!(
@@ -314,6 +414,32 @@ mod tests {
             bytes(&ctcp, "prefix_max_bytes"),
             bytes(&ctcp, "prefix_planned_bytes"),
         );
-        assert!(needed <= 1.02 * planned + 10_000.0, "{ctcp:?}");
+        assert!(needed <= planned, "{ctcp:?}");
+        assert_eq!(ctcp["lost_packets"], 0.0, "{ctcp:?}");
+    }
+
+    /// Whoever begins has what all leave: of more sessions each needs less, and no packet is lost for it.
+    #[test]
+    fn the_prefix_falls_with_sessions() {
+        let mut film = Film::generated(2);
+        // Its first minute has twice the rate of the others.
+        for frame in &mut film.frames[..LENGTH.as_secs() as usize * 24] {
+            if frame.class.is_essential() {
+                let is_early = frame.at < LENGTH / 4;
+                let factor = if is_early { 1.6 } else { 0.8 };
+                frame.bytes = (f64::from(frame.bytes) * factor) as u32;
+            }
+        }
+        let clip = Clip {
+            film: &film,
+            segment: 0,
+        };
+        let of = |n| {
+            let row = one(&clip, n, Method::Auto, Seed(1)).unwrap();
+            assert!(row["lost_packets"].as_f64().unwrap() < 2.0, "{row:?}");
+            row["prefix_mean_bytes"].as_f64().unwrap()
+        };
+        let needed = [of(1), of(4)];
+        assert!(needed[1] < 0.7 * needed[0], "{needed:?}");
     }
 }

@@ -32,6 +32,12 @@ pub(super) struct Part {
     pub(super) frame: u32,
 }
 
+/// What parts are cut from.
+pub(super) fn filler(bytes: usize) -> Bytes {
+    let filler: Vec<u8> = (0..bytes).map(|index| (index % 251) as u8).collect();
+    filler.into()
+}
+
 /// Opens a session with one stream, and sends doses.
 #[derive(Debug)]
 pub(super) struct Feeder {
@@ -67,9 +73,6 @@ impl Feeder {
         doses: Vec<Dose>,
     ) -> Self {
         let largest = parts.iter().map(|part| part.bytes as usize).max();
-        let filler: Vec<u8> = (0..largest.unwrap_or(0))
-            .map(|index| (index % 251) as u8)
-            .collect();
         Self {
             peer,
             link: None,
@@ -77,7 +80,7 @@ impl Feeder {
             spec,
             parts,
             doses,
-            filler: filler.into(),
+            filler: filler(largest.unwrap_or(0)),
             session: None,
             stream: None,
             is_connected: false,
@@ -120,6 +123,13 @@ impl Feeder {
             let _ = context
                 .engine()
                 .set_channel_rate(session, self.thinner.of(rate));
+        }
+    }
+
+    /// From now on its channel holds this rate.
+    pub(super) fn hold(&mut self, context: &mut Context<'_>, rate: Rate) {
+        if let Some(session) = self.session {
+            let _ = context.engine().set_channel_rate(session, rate);
         }
     }
 
@@ -303,73 +313,5 @@ impl App for Feeder {
                 ))
             });
         [begins, feeds].into_iter().flatten().min()
-    }
-}
-
-/// Reads one stream and keeps account.
-#[derive(Debug, Default)]
-pub(super) struct Sink {
-    /// When something of a reliable flow had been read, and how many bytes by then.
-    pub(super) arrivals: Vec<(Instant, u64)>,
-    pub(super) bytes: u64,
-    /// Where in the stream something ends of which the moment is of interest, ascending, and these moments.
-    marks: Vec<u64>,
-    pub(super) passed: Vec<Instant>,
-    /// When each part is needed, after the beginning of play; empty where nobody asks.
-    wanted: Vec<Duration>,
-    plays_from: Instant,
-    /// The largest delay of a part beyond the moment at which it is shown.
-    pub(super) delay_max: Duration,
-    stream: Option<(SessionId, StreamId)>,
-}
-
-impl Sink {
-    /// For a reliable flow: the moments at which so many bytes had been read.
-    pub(super) fn marking(marks: Vec<u64>) -> Self {
-        Self {
-            marks,
-            ..Self::default()
-        }
-    }
-
-    /// For one in real time: the delay of parts that are shown so long after the beginning of play.
-    pub(super) fn timing(plays_from: Instant, wanted: Vec<Duration>) -> Self {
-        Self {
-            plays_from,
-            wanted,
-            ..Self::default()
-        }
-    }
-}
-
-impl App for Sink {
-    fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
-        match event {
-            Event::StreamOpened {
-                session, stream, ..
-            } => self.stream = Some((session, stream)),
-            Event::Readable { .. } => {}
-            _ => return,
-        }
-        let Some((session, stream)) = self.stream else {
-            return;
-        };
-        let now = context.now();
-        while let Some(adu) = context.receive(session, stream) {
-            self.bytes += adu.data.len() as u64;
-            if !self.marks.is_empty() {
-                self.arrivals.push((now, self.bytes));
-            }
-            while self
-                .marks
-                .get(self.passed.len())
-                .is_some_and(|&mark| mark <= self.bytes)
-            {
-                self.passed.push(now);
-            }
-            if let Some(&at) = self.wanted.get(adu.sequence as usize) {
-                self.delay_max = self.delay_max.max(now.since(self.plays_from + at));
-            }
-        }
     }
 }

@@ -7,8 +7,7 @@ use serde_json::json;
 
 use super::{
     film::Film,
-    flow::{Feeder, Sink},
-    scene::{Count, INTERVAL, Running, Scene},
+    scene::{Count, Fate, INTERVAL, Running, Scene},
 };
 use crate::Row;
 
@@ -140,10 +139,10 @@ pub(super) struct Verdict {
 /// Judges a session of which everything is over.
 pub(super) fn judge(scene: &mut Scene, film: &Film, running: &Running) -> Verdict {
     let [essential, enhanced] = [running.essential, running.enhanced];
-    let repeated = scene.count(essential).lost;
-    let lost = scene.count(enhanced).lost;
+    let repeated = scene.fate(essential).lost;
+    let Fate { lost, mut frames } = scene.fate(enhanced);
     let steps = &film.schedule.steps()[running.plan.segments.clone()];
-    let passed = scene.world.app::<Sink>(essential.proxy).passed.clone();
+    let passed = scene.account(essential).passed.clone();
     let origin = steps.first().map_or(Duration::ZERO, |step| step.from);
     let (mut late, mut spare_min_s) = (0, f64::INFINITY);
     for (index, step) in steps.iter().enumerate() {
@@ -158,19 +157,9 @@ pub(super) fn judge(scene: &mut Scene, film: &Film, running: &Running) -> Verdic
         late += u64::from(spare_s < 0.0);
         spare_min_s = spare_min_s.min(spare_s);
     }
-    let feeder = scene.world.app::<Feeder>(enhanced.origin);
-    let mut frames: Vec<u32> = feeder
-        .lost
-        .iter()
-        .filter_map(|&part| Some(feeder.parts().get(part as usize)?.frame))
-        .collect();
     frames.sort_unstable();
     frames.dedup();
-    let delay_max_s = scene
-        .world
-        .app::<Sink>(enhanced.proxy)
-        .delay_max
-        .as_secs_f64();
+    let delay_max_s = scene.account(enhanced).delay_max.as_secs_f64();
     Verdict {
         repeated,
         lost,

@@ -8,7 +8,9 @@
 //! | `arrivals` | sessions that come and go [Figures 8, 13] |
 //! | `evita` | prefixes and losses by number of sessions [Figures 10, 11, 12] |
 //! | `adapt` | a pipe that is too narrow [Figure 14] |
-//! | `film`, `flow`, `scene`, `measure` | the film, the two ends of a flow, the pipe, what came of it |
+//! | `film`, `parts` | the film; what of it each flow sends when |
+//! | `flow`, `pumped`, `sink` | what sends one flow, or all of them; what reads |
+//! | `scene`, `measure` | the pipe; what came of a session |
 
 mod adapt;
 mod arrivals;
@@ -16,10 +18,13 @@ mod evita;
 mod film;
 mod flow;
 mod measure;
+mod parts;
+mod pumped;
 mod rates;
 mod scene;
 mod session;
 mod sessions;
+mod sink;
 
 pub use adapt::EXPERIMENT as ADAPT;
 pub use arrivals::EXPERIMENT as ARRIVALS;

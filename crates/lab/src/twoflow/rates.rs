@@ -7,9 +7,10 @@ use anabranch_session::StreamSpec;
 use serde_json::json;
 
 use super::{
-    flow::{Dose, Feeder, Part, Sink},
+    flow::{Dose, Feeder, Part},
     measure::rounded,
     scene::{INTERVAL, Method, PACKET_BYTES, QUEUE, Scene, UDP_BYTES, udp},
+    sink::{Account, Sink},
 };
 use crate::{
     Experiment, Options, Row,
@@ -108,7 +109,7 @@ fn one(case: &Case, method: Method, seed: Seed) -> Option<Vec<Row>> {
         let spec = StreamSpec::bulk("essential");
         let feeder = |peer| Feeder::new(peer, from, spec, parts.into(), vec![dose]);
         let controller = method.controller(udp(target, PACKET_BYTES))?;
-        ends.push(scene.add_flow(controller, feeder, Sink::default()));
+        ends.push(scene.add_flow(controller, feeder, Sink::new(vec![Account::default()])));
     }
     let mut before = vec![super::scene::Count::default(); ends.len()];
     let mut rates = vec![Vec::new(); ends.len()];

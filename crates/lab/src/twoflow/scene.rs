@@ -4,16 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use anabranch_base::{Instant, Rate, Seed};
 use anabranch_link::{Config as LinkConfig, Queue, RateSource, duplex::Configs};
-use anabranch_session::{AllowList, Config, Order, StreamSpec};
-use anabranch_sim::{Hop, NodeIndex, WireIndex, World};
-use anabranch_twoflow::{
-    Class,
-    rate::{self, RETRANSMITTED},
-};
+use anabranch_session::{AllowList, Config, Link, Priority};
+use anabranch_sim::{App, Hop, NodeIndex, WireIndex, World};
+use anabranch_twoflow::Class;
 
 use super::{
     film::Film,
-    flow::{Dose, Feeder, Part, Sink},
+    flow::Feeder,
+    parts,
+    pumped::Pumped,
+    sink::{Account, Sink},
 };
 
 /// One way [Two-flow §5.1].
@@ -28,8 +28,6 @@ const STAGGER: Duration = INTERVAL;
 const ACK_DELAY: Duration = Duration::from_millis(150);
 /// Sessions start within this time.
 pub(super) const STARTS: Duration = Duration::from_secs(10);
-/// Bytes of the largest part of an enhanced frame: one packet.
-const PART_BYTES: u32 = 1_380;
 /// A full packet with its IP header, and without.
 pub(super) const PACKET_BYTES: f64 = 1_500.0;
 pub(super) const UDP_BYTES: f64 = 1_472.0;
@@ -48,6 +46,8 @@ pub(super) enum Method {
     Auto,
     /// NewReno alone: the paper's TCP.
     NewReno,
+    /// Both flows of all sessions behind one pump, in one channel under `ctcp` over our default.
+    Pipe,
 }
 
 impl Method {
@@ -58,10 +58,11 @@ impl Method {
             Self::Ctcp => "ctcp",
             Self::Auto => "ctcp-auto",
             Self::NewReno => "newreno",
+            Self::Pipe => "pipe",
         }
     }
 
-    fn is_ctcp(self) -> bool {
+    pub(super) fn is_ctcp(self) -> bool {
         self != Self::NewReno
     }
 
@@ -69,7 +70,7 @@ impl Method {
         let bps = target.as_bps();
         let text = match self {
             Self::Ctcp => format!("ctcp:{bps} bit/s,newreno"),
-            Self::Auto => format!("ctcp:{bps} bit/s"),
+            Self::Auto | Self::Pipe => format!("ctcp:{bps} bit/s"),
             Self::NewReno => "newreno".to_owned(),
         };
         text.parse().ok()
@@ -87,8 +88,6 @@ pub(super) struct Plan {
     /// The essential flow is one segment ahead; or else each segment's travels while it plays, to see how much of it must lie at
     /// the proxy beforehand.
     pub(super) is_staggered: bool,
-    /// What the essential flow's target has beyond what it needs, of what the pipe has to spare.
-    pub(super) extra: Rate,
 }
 
 /// `n` sessions that start within a short time and play the first `segments` of the film.
@@ -100,24 +99,27 @@ pub(super) fn together(n: usize, method: Method, segments: usize, seed: Seed) ->
             start: Instant::EPOCH + Duration::from_secs(1) + STARTS.mul_f64(random.unit()),
             segments: 0..segments,
             is_staggered: true,
-            extra: Rate::ZERO,
         })
         .collect()
 }
 
-/// The rate of the pipe that `n` sessions just fill, IP headers and what connections send beside data included.
+/// The rate of the pipe that `n` sessions just fill at the most that they ever take, times `factor`.
 pub(super) fn capacity(film: &Film, n: usize, factor: f64) -> Rate {
     let steps = film.schedule.steps();
-    let ip = |bps: u64, bytes: f64| bps as f64 * PACKET_BYTES / bytes;
-    let most = (0..steps.len())
-        .map(|index| {
-            let before = &steps[index.saturating_sub(1)];
-            let enhanced = steps[index].enhanced_rate.max(before.enhanced_rate);
-            ip(steps[index].essential_rate.as_bps(), ESSENTIAL_BYTES)
-                + ip(enhanced.as_bps(), ENHANCED_BYTES)
-        })
-        .fold(0.0, f64::max);
-    Rate::from_bps((factor * n as f64 * (most + 2.0 * CONTROL_BPS)).ceil() as u64)
+    let of = |index: usize| {
+        let before: &anabranch_twoflow::Step = &steps[index.saturating_sub(1)];
+        let enhanced = steps[index].enhanced_rate.max(before.enhanced_rate);
+        filled([steps[index].essential_rate, enhanced], n, factor)
+    };
+    (0..steps.len()).map(of).max().unwrap_or_default()
+}
+
+/// The same of sessions whose flows, essential and enhanced, have these rates; IP headers and what connections send beside data
+/// included.
+pub(super) fn filled([essential, enhanced]: [Rate; 2], n: usize, factor: f64) -> Rate {
+    let ip = |rate: Rate, bytes: f64| rate.as_bps() as f64 * PACKET_BYTES / bytes;
+    let one = ip(essential, ESSENTIAL_BYTES) + ip(enhanced, ENHANCED_BYTES) + 2.0 * CONTROL_BPS;
+    Rate::from_bps((factor * n as f64 * one).ceil() as u64)
 }
 
 /// One flow in the world.
@@ -125,6 +127,8 @@ pub(super) fn capacity(film: &Film, n: usize, factor: f64) -> Rate {
 pub(super) struct Ends {
     pub(super) origin: NodeIndex,
     pub(super) proxy: NodeIndex,
+    /// Which of the proxy's accounts it is.
+    pub(super) lane: usize,
 }
 
 /// A video session in the world.
@@ -148,6 +152,15 @@ pub(super) struct Count {
     pub(super) window_bytes: u64,
 }
 
+/// What was not delivered of a flow.
+#[derive(Clone, Debug)]
+pub(super) struct Fate {
+    /// Packets: sent again of an essential flow, lost of an enhanced one.
+    pub(super) lost: u64,
+    /// Frames of which something was lost for good.
+    pub(super) frames: Vec<u32>,
+}
+
 /// The pipe and all that share it.
 pub(super) struct Scene {
     pub(super) world: World,
@@ -159,6 +172,10 @@ impl Scene {
     /// `None` only where a rate is out of the link model's range.
     pub(super) fn new(film: &Film, plans: &[Plan], capacity: Rate, seed: Seed) -> Option<Self> {
         let mut scene = Self::empty(capacity, QUEUE, seed)?;
+        if plans.iter().any(|plan| plan.method == Method::Pipe) {
+            scene.join_piped(film, plans)?;
+            return Some(scene);
+        }
         for plan in plans {
             scene.join(film, plan)?;
         }
@@ -211,6 +228,24 @@ impl Scene {
         feeder: impl FnOnce(anabranch_base::NodeId) -> Feeder,
         sink: Sink,
     ) -> Ends {
+        let [origin, proxy] = self.add_pair(controller, feeder, sink);
+        let link = self.link(origin);
+        self.world.app::<Feeder>(origin).dial(link);
+        self.world.with_node(origin, |_| ());
+        Ends {
+            origin,
+            proxy,
+            lane: 0,
+        }
+    }
+
+    /// Two nodes with a way through the pipe.
+    fn add_pair<A: App + 'static>(
+        &mut self,
+        controller: anabranch_session::Controller,
+        app: impl FnOnce(anabranch_base::NodeId) -> A,
+        sink: Sink,
+    ) -> [NodeIndex; 2] {
         let mut config = Config::default();
         config.channel.controller = controller;
         // For paths below 1 Mbit/s, as the default's documentation says.
@@ -219,115 +254,128 @@ impl Scene {
         // Acknowledgements of the proxy's reports ride on data; alone they would take 1 % of a narrow pipe.
         far.channel.ack_delay_max = ACK_DELAY;
         let (origin, proxy) = (self.world.nodes(), self.world.nodes() + 1);
-        let app = feeder(World::node_id(proxy));
+        let app = app(World::node_id(proxy));
         self.world.add_node(config, AllowList::default(), app);
         let allowed = AllowList::of([World::node_id(origin)]);
         self.world.add_node(far, allowed, sink);
+        [origin, proxy]
+    }
+
+    /// The way of a node and the next one through the pipe.
+    fn link(&mut self, origin: NodeIndex) -> Link {
         let hops = [Hop::forward(self.wire)];
         let route = self
             .world
-            .add_route([origin, proxy], &hops, &Hop::reversed(&hops));
-        let link = self.world.route_link(origin, route);
-        self.world.app::<Feeder>(origin).dial(link);
-        self.world.with_node(origin, |_| ());
-        Ends { origin, proxy }
+            .add_route([origin, origin + 1], &hops, &Hop::reversed(&hops));
+        self.world.route_link(origin, route)
     }
 
     fn add_essential(&mut self, film: &Film, plan: &Plan) -> Option<Ends> {
-        let steps = &film.schedule.steps()[plan.segments.clone()];
-        let (mut parts, mut doses, mut marks, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
-        let origin = steps.first()?.from;
-        for step in steps {
-            let ahead = usize::from(plan.is_staggered);
-            let next = film.segments.all().get(step.segment + ahead);
-            for index in next.map_or(0..0, |next| next.frames.clone()) {
-                let frame = &film.frames[index];
-                if frame.class.is_essential() {
-                    parts.push(Part {
-                        bytes: frame.bytes,
-                        frame: index as u32,
-                    });
-                    bytes += u64::from(frame.bytes);
-                }
-            }
-            marks.push(bytes);
-            let bytes = next.map_or(0, |next| next.essential_bytes);
-            let target = rate::target(bytes, step.until - step.from, RETRANSMITTED);
-            let target = Rate::from_bps(target.as_bps() + plan.extra.as_bps());
-            let rate = udp(target, ESSENTIAL_BYTES);
-            doses.push(Dose {
-                from: plan.start + (step.from - origin),
-                feed: None,
-                rate: plan.method.is_ctcp().then_some(rate),
-                end: parts.len(),
-            });
-        }
-        let first = doses
-            .first()?
-            .rate
-            .unwrap_or_default()
-            .max(Rate::from_kbps(1));
-        let controller = plan.method.controller(first)?;
-        let spec = StreamSpec::bulk("essential");
-        let dial_at = Instant::from_nanos(plan.start.as_nanos().saturating_sub(500_000_000));
-        let feeder = |peer| Feeder::new(peer, dial_at, spec, parts.into(), doses);
-        Some(self.add_flow(controller, feeder, Sink::marking(marks)))
+        let flow = parts::essential(film, plan)?;
+        let first = flow.doses.first()?.rate.unwrap_or_default();
+        let controller = plan.method.controller(first.max(Rate::from_kbps(1)))?;
+        let dial_at = before(plan.start);
+        let sink = Sink::new(vec![flow.account]);
+        let feeder = |peer| Feeder::new(peer, dial_at, flow.spec, flow.parts, flow.doses);
+        Some(self.add_flow(controller, feeder, sink))
     }
 
     fn add_enhanced(&mut self, film: &Film, plan: &Plan, plays_from: Instant) -> Option<Ends> {
-        let steps = &film.schedule.steps()[plan.segments.clone()];
-        let (mut parts, mut doses, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
-        let origin = steps.first()?.from;
-        for step in steps {
-            for index in film.segments.all()[step.segment].frames.clone() {
-                let frame = &film.frames[index];
-                if frame.class.is_essential() {
-                    continue;
-                }
-                let mut left = frame.bytes;
-                while left > 0 {
-                    let bytes = left.min(PART_BYTES);
-                    left -= bytes;
-                    parts.push(Part {
-                        bytes,
-                        frame: index as u32,
-                    });
-                    wanted.push(frame.at - origin);
-                }
-            }
-            doses.push(Dose {
-                from: plays_from + (step.from - origin),
-                feed: Some(step.enhanced_rate.as_bytes_per_s()),
-                rate: Some(udp(step.enhanced_rate, ENHANCED_BYTES)),
-                end: parts.len(),
-            });
-        }
-        let first = doses.first()?.rate?;
-        let controller = anabranch_session::Controller::Fixed(first);
-        let spec = StreamSpec {
-            reliable: false,
-            order: Order::Unordered,
-            notify: true,
-            label: "enhanced".to_owned(),
-            ..StreamSpec::default()
-        };
-        let dial_at = Instant::from_nanos(plays_from.as_nanos().saturating_sub(500_000_000));
-        let parts: Arc<[Part]> = parts.into();
+        let flow = parts::enhanced(film, plan, plays_from)?;
+        let controller = anabranch_session::Controller::Fixed(flow.doses.first()?.rate?);
+        let dial_at = before(plays_from);
         let rank = |frame: &anabranch_twoflow::Frame| match frame.class {
             Class::Enhanced { rank } => rank,
             Class::Essential => u8::MAX,
         };
         let ranks: Arc<[u8]> = film.frames.iter().map(rank).collect();
+        let sink = Sink::new(vec![flow.account]);
         let feeder = |peer| {
-            let feeder = Feeder::new(peer, dial_at, spec, parts, doses);
+            let feeder = Feeder::new(peer, dial_at, flow.spec, flow.parts, flow.doses);
             feeder.thinning(film.groups.clone(), ranks)
         };
-        Some(self.add_flow(controller, feeder, Sink::timing(plays_from, wanted)))
+        Some(self.add_flow(controller, feeder, sink))
     }
 
-    /// Totals of a flow's channel; zero before there is one.
+    /// All flows of these sessions behind one pump, in one channel under `ctcp`.
+    fn join_piped(&mut self, film: &Film, plans: &[Plan]) -> Option<()> {
+        let (mut flows, mut accounts) = (Vec::new(), Vec::new());
+        for plan in plans {
+            for mut flow in [
+                parts::essential(film, plan)?,
+                parts::enhanced(film, plan, plan.start + STAGGER)?,
+            ] {
+                accounts.push(std::mem::take(&mut flow.account));
+                // Nothing goes first, as in an origin: the pump has said what is due.
+                flow.spec.priority = Priority::NORMAL;
+                flows.push(flow);
+            }
+        }
+        let dial_at = before(plans.iter().map(|plan| plan.start).min()?);
+        let controller = Method::Pipe.controller(Rate::from_kbps(1))?;
+        let [origin, proxy] = self.add_pair(
+            controller,
+            |peer| Pumped::new(peer, dial_at, flows, parts::PART_BYTES),
+            Sink::new(accounts),
+        );
+        let link = self.link(origin);
+        self.world.app::<Pumped>(origin).dial(link);
+        self.world.with_node(origin, |_| ());
+        for (index, plan) in plans.iter().enumerate() {
+            let ends = |lane| Ends {
+                origin,
+                proxy,
+                lane,
+            };
+            self.sessions.push(Running {
+                plan: plan.clone(),
+                essential: ends(2 * index),
+                enhanced: ends(2 * index + 1),
+                plays_from: plan.start + STAGGER,
+            });
+        }
+        Some(())
+    }
+
+    /// What of a flow was sent again, in packets, and lost.
+    pub(super) fn fate(&mut self, ends: Ends) -> Fate {
+        if !self.is_piped() {
+            let lost = self.count(ends).lost;
+            let feeder = self.world.app::<Feeder>(ends.origin);
+            let frame = |&part: &u32| Some(feeder.parts().get(part as usize)?.frame);
+            let frames = feeder.lost.iter().filter_map(frame).collect();
+            return Fate { lost, frames };
+        }
+        let pumped = self.world.app::<Pumped>(ends.origin);
+        let frames = pumped.lost_frames(ends.lane);
+        let Some((session, stream)) = pumped.session().zip(pumped.stream(ends.lane)) else {
+            return Fate { lost: 0, frames };
+        };
+        let all = self.world.engine(ends.origin).stream_stats(session);
+        let own = all.iter().find(|stats| stats.stream == stream);
+        let packets = |bytes: u64| (bytes as f64 / ESSENTIAL_BYTES).ceil() as u64;
+        let lost = own.map_or(0, |stats| stats.lost_adus + packets(stats.repaired_bytes));
+        Fate { lost, frames }
+    }
+
+    fn is_piped(&self) -> bool {
+        let mut plans = self.sessions.iter().map(|running| &running.plan);
+        plans.any(|plan| plan.method == Method::Pipe)
+    }
+
+    /// What came of a flow.
+    pub(super) fn account(&mut self, ends: Ends) -> &Account {
+        &self.world.app::<Sink>(ends.proxy).accounts[ends.lane]
+    }
+
+    /// Totals of a flow's channel, which may be that of others, too; zero before there is one.
     pub(super) fn count(&mut self, ends: Ends) -> Count {
-        let Some(session) = self.world.app::<Feeder>(ends.origin).session() else {
+        let session = if self.is_piped() {
+            self.world.app::<Pumped>(ends.origin).session()
+        } else {
+            self.world.app::<Feeder>(ends.origin).session()
+        };
+        let Some(session) = session else {
             return Count::default();
         };
         let reports = self.world.engine(ends.origin).channel_stats(session);
@@ -343,6 +391,11 @@ impl Scene {
             window_bytes: report.stats.window_bytes,
         }
     }
+}
+
+/// When a connection is opened that is needed then.
+fn before(at: Instant) -> Instant {
+    Instant::from_nanos(at.as_nanos().saturating_sub(500_000_000))
 }
 
 /// The rate of UDP payload that carries this rate of the application.
@@ -373,7 +426,7 @@ mod tests {
         let running = scene.sessions[0].clone();
         let essential = scene.count(running.essential);
         let enhanced = scene.count(running.enhanced);
-        let read = |scene: &mut Scene, ends: Ends| scene.world.app::<Sink>(ends.proxy).bytes as f64;
+        let read = |scene: &mut Scene, ends: Ends| scene.account(ends).bytes as f64;
         let payload = [
             read(&mut scene, running.essential),
             read(&mut scene, running.enhanced),

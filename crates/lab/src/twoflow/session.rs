@@ -1,6 +1,6 @@
 //! One session, segment by segment [Two-flow Figures 5 and 6].
 
-use anabranch_base::{Instant, Rate};
+use anabranch_base::Instant;
 use serde_json::json;
 
 use super::{
@@ -57,7 +57,6 @@ fn one(
         start: Instant::from_secs(1),
         segments: 0..segments,
         is_staggered: true,
-        extra: Rate::ZERO,
     };
     let capacity = capacity(film, 1, factor);
     let mut scene = Scene::new(film, &[plan], capacity, options.seed)?;
@@ -65,10 +64,7 @@ fn one(
     let ticks = watch(&mut scene, until, |_, _| ()).pop()?;
     let running = scene.sessions.first()?.clone();
     let verdict = judge(&mut scene, film, &running);
-    let sink = scene
-        .world
-        .app::<super::flow::Sink>(running.essential.proxy);
-    let passed = sink.passed.clone();
+    let passed = scene.account(running.essential).passed.clone();
     let per_segment = (SEGMENT.as_secs() / INTERVAL.as_secs()) as usize;
     let mut rows = Vec::new();
     for (index, step) in film.schedule.steps()[..segments].iter().enumerate() {

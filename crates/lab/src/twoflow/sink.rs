@@ -1,0 +1,101 @@
+//! What comes out of a pipe, and when.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anabranch_base::{Instant, SessionId, StreamId};
+use anabranch_session::Event;
+use anabranch_sim::{App, Context};
+
+/// What came of one flow.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    /// When something of a reliable flow had been read, and how many bytes by then.
+    pub(super) arrivals: Vec<(Instant, u64)>,
+    pub(super) bytes: u64,
+    /// Where in the stream something ends of which the moment is of interest, ascending, and these moments.
+    marks: Vec<u64>,
+    pub(super) passed: Vec<Instant>,
+    /// When each part is needed, after the beginning of play; empty where nobody asks.
+    wanted: Vec<Duration>,
+    plays_from: Instant,
+    /// The largest delay of a part beyond the moment at which it is shown.
+    pub(super) delay_max: Duration,
+}
+
+impl Account {
+    /// Of a reliable flow: the moments at which so many bytes had been read.
+    pub(super) fn marking(marks: Vec<u64>) -> Self {
+        Self {
+            marks,
+            ..Self::default()
+        }
+    }
+
+    /// Of one in real time: the delay of parts that are shown so long after the beginning of play.
+    pub(super) fn timing(plays_from: Instant, wanted: Vec<Duration>) -> Self {
+        Self {
+            plays_from,
+            wanted,
+            ..Self::default()
+        }
+    }
+
+    fn take(&mut self, now: Instant, sequence: u64, bytes: usize) {
+        self.bytes += bytes as u64;
+        if !self.marks.is_empty() {
+            self.arrivals.push((now, self.bytes));
+        }
+        while self
+            .marks
+            .get(self.passed.len())
+            .is_some_and(|&mark| mark <= self.bytes)
+        {
+            self.passed.push(now);
+        }
+        if let Some(&at) = self.wanted.get(sequence as usize) {
+            self.delay_max = self.delay_max.max(now.since(self.plays_from + at));
+        }
+    }
+}
+
+/// Reads all streams of a connection, each into the account that its label numbers; one without a number has the first.
+#[derive(Debug, Default)]
+pub(super) struct Sink {
+    pub(super) accounts: Vec<Account>,
+    streams: BTreeMap<(SessionId, StreamId), usize>,
+}
+
+impl Sink {
+    pub(super) fn new(accounts: Vec<Account>) -> Self {
+        Self {
+            accounts,
+            streams: BTreeMap::new(),
+        }
+    }
+}
+
+impl App for Sink {
+    fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
+        let key = match event {
+            Event::StreamOpened {
+                session,
+                stream,
+                spec,
+            } => {
+                let number = spec.label.parse().unwrap_or(0);
+                self.streams.insert((session, stream), number);
+                (session, stream)
+            }
+            Event::Readable { session, stream } => (session, stream),
+            _ => return,
+        };
+        let account = self.streams.get(&key).copied();
+        let Some(account) = account.and_then(|number| self.accounts.get_mut(number)) else {
+            return;
+        };
+        let now = context.now();
+        while let Some(adu) = context.receive(key.0, key.1) {
+            account.take(now, adu.sequence, adu.data.len());
+        }
+    }
+}
