@@ -311,7 +311,7 @@ mod tests {
             all["p_lost"].as_f64().unwrap() + all["b_lost"].as_f64().unwrap()
         };
         assert!(
-            lost(&yields) < 0.2 * lost(&holds),
+            lost(&yields) < 0.08 * lost(&holds),
             "{} {}",
             lost(&yields),
             lost(&holds)

@@ -224,6 +224,7 @@ mod tests {
             let all = rows.last().unwrap();
             assert_eq!(all["late_segments"], 0, "{all:?}");
             assert_eq!(all["repeated_packets"], 0, "{all:?}");
+            assert_eq!(all["lost_packets"], 0, "{all:?}");
             for row in &rows[..2] {
                 assert!(row["off_target_max"].as_f64().unwrap() < 0.02, "{row:?}");
             }
