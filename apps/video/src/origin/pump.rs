@@ -294,7 +294,11 @@ impl<'a> Pump<'a> {
         let now = self.now();
         self.is_fetching |= *self.fetching.borrow() > 0;
         let needs: Vec<Need> = self.needs(now);
-        let extras = self.governor.extras(now, &needs, self.held.len());
+        let mut extras = self.governor.extras(now, &needs, self.held.len());
+        if self.is_fetching && self.capacity.is_some() {
+            // What is left is for what somebody waits for.
+            extras.fill(0.0);
+        }
         self.plays.advance(now);
         self.plays.set_room(now, self.governor.part(), &extras);
         self.total = Rate::ZERO;
