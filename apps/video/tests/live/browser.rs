@@ -168,7 +168,7 @@ async fn plays_through_a_halved_pipe(kind: &str) {
     let pipe = "rate=trace \"halved later\", delay=10 ms, queue=200 ms";
     let setting = Setting::new(&film, pipe);
     let mut config = setting.config();
-    config.prefix = Duration::ZERO;
+    config.prefix = anabranch_video::proxy::Prefix::Fixed(Duration::ZERO);
     config.lead = Duration::from_secs(2);
     let proxy = RunningProxy::start(config, &setting.ticket).await;
     ready(&proxy).await;

@@ -249,7 +249,7 @@ async fn films_play_from_an_object_store() {
     let origin = RunningOrigin::of(library, &key);
     let mut config = setting.config();
     config.cache = setting.folder.path().join("other");
-    config.prefix = Duration::ZERO;
+    config.prefix = anabranch_video::proxy::Prefix::Fixed(Duration::ZERO);
     let proxy = RunningProxy::start(config, &origin.ticket).await;
     ready(&proxy).await;
     store.fail([Fault::Status(503), Fault::Cut]);
@@ -287,7 +287,7 @@ async fn a_play_of_a_changed_object_ends_in_410() {
     let origin = RunningOrigin::of(library, &key);
     let cache = tempfile::tempdir().unwrap();
     let mut config = anabranch_video::proxy::Config::new(cache.path().to_owned());
-    config.prefix = Duration::ZERO;
+    config.prefix = anabranch_video::proxy::Prefix::Fixed(Duration::ZERO);
     let proxy = RunningProxy::start(config, &origin.ticket).await;
     ready(&proxy).await;
     let first = get(proxy.address, "/v/film/0/0.m4s", "").await;

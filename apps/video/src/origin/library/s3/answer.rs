@@ -28,22 +28,23 @@ impl Answer<'_> {
     /// The error that it means.
     pub(super) fn error(&self, asked: &Asked<'_>) -> StoreError {
         let endpoint = asked.endpoint.to_owned();
-        let code = element(self.body, "Code").unwrap_or("");
-        let region = self.region.or_else(|| element(self.body, "Region"));
+        let code = element(self.body, "Code").unwrap_or_default();
+        let region = self.region.map(str::to_owned);
+        let region = region.or_else(|| element(self.body, "Region"));
         let denied = |reason: String| StoreError::Denied {
             endpoint: asked.endpoint.to_owned(),
             reason,
         };
-        match (self.status, code) {
+        match (self.status, &*code) {
             (_, "NoSuchBucket") => StoreError::NoBucket {
                 bucket: asked.bucket.to_owned(),
                 endpoint,
             },
             (_, "NoSuchKey" | "PreconditionFailed") | (412 | 416, _) => StoreError::Changed,
             (301 | 307 | 308 | 400, _)
-                if region.is_some_and(|region| !region.is_empty()) =>
+                if region.as_ref().is_some_and(|region| !region.is_empty()) =>
             {
-                StoreError::Region(region.unwrap_or_default().to_owned())
+                StoreError::Region(region.unwrap_or_default())
             }
             (_, "InvalidAccessKeyId") => {
                 let key = asked.key.unwrap_or_default();
@@ -87,7 +88,7 @@ impl Answer<'_> {
         let status = self.status;
         let said = match (element(self.body, "Code"), element(self.body, "Message")) {
             (Some(code), Some(message)) => format!("{code}: {message}"),
-            (Some(code), None) => code.to_owned(),
+            (Some(code), None) => code,
             _ => return format!("HTTP {status}"),
         };
         let plain = said.chars().map(|c| if c.is_control() { ' ' } else { c });
