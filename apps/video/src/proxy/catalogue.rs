@@ -12,11 +12,11 @@ use anabranch::base::NodeId;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-use super::{Shared, content::Content, title::Title};
+use super::{Shared, content::Content, prefixes::Prefixes, title::Title};
 use crate::{
-    store::{Class, Part},
+    store::{Class, Part, VideoKey},
     video::{Division, parse_policy, policy_text},
-    wire::{Entry, Refusal},
+    wire::{Entry, Refusal, RefusalKind},
 };
 
 /// The catalogue is asked for this often.
@@ -166,12 +166,29 @@ impl Shared {
 /// Keeps the catalogue and the prefixes up to date; does not end.
 pub(super) async fn keep(shared: &Arc<Shared>) {
     let mut lines = shared.pipe.watch();
+    let mut prefixes = Prefixes::default();
     loop {
         shared.catalogue.refresh(shared).await;
         if shared.config.prefix.is_any() {
-            for entry in shared.catalogue.list() {
-                if let Err(error) = fetch_prefix(shared, &entry.name).await {
-                    tracing::debug!(video = entry.name, %error, "no prefix");
+            let list = shared.catalogue.list();
+            prefixes.retain(&list);
+            for entry in list {
+                let key = VideoKey::of(shared.origin, &entry.name, &entry.version);
+                let holds = |part| shared.store.holds(key, part);
+                if !prefixes.is_wanted(&entry, |chunk| {
+                    holds(Part::Essential(chunk)) && holds(Part::Enhanced(chunk))
+                }) {
+                    continue;
+                }
+                match fetch_prefix(shared, &entry.name).await {
+                    Ok(Some(chunks)) => prefixes.note(&entry, Some(chunks)),
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::debug!(video = entry.name, %error, "no prefix");
+                        if error.kind == RefusalKind::Unusable {
+                            prefixes.note(&entry, None);
+                        }
+                    }
                 }
                 if shared.pipe.line_now().is_none() {
                     break;
@@ -185,14 +202,16 @@ pub(super) async fn keep(shared: &Arc<Shared>) {
     }
 }
 
-/// Fetches what is missing of the first seconds of a video, so that it begins at once when somebody wants it.
-async fn fetch_prefix(shared: &Arc<Shared>, name: &str) -> Result<(), Refusal> {
+/// Fetches what is missing of the first seconds of a video, so that it begins at once when somebody wants it. How many chunks
+/// they are; `None`: there is no room for them.
+async fn fetch_prefix(shared: &Arc<Shared>, name: &str) -> Result<Option<u32>, Refusal> {
     let stats = shared.store.stats();
     if stats.prefix_bytes > stats.limit_bytes / PREFIX_SHARE || !shared.is_disk_usable() {
-        return Ok(());
+        return Ok(None);
     }
     let title = shared.title(name).await?;
-    for chunk in 0..title.prefix.min(title.video.count()) {
+    let prefix = title.prefix.min(title.video.count());
+    for chunk in 0..prefix {
         let holds = |part| shared.store.holds(title.key, part);
         if !holds(Part::Essential(chunk)) || !holds(Part::Enhanced(chunk)) {
             // Viewers go first.
@@ -202,7 +221,7 @@ async fn fetch_prefix(shared: &Arc<Shared>, name: &str) -> Result<(), Refusal> {
             fetch_chunk(shared, &title, chunk).await?;
         }
     }
-    Ok(())
+    Ok(Some(prefix))
 }
 
 async fn fetch_chunk(shared: &Arc<Shared>, title: &Title, chunk: u32) -> Result<(), Refusal> {

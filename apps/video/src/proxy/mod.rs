@@ -11,6 +11,7 @@
 //! | `content` | a chunk that arrives, and a chunk that is served |
 //! | `catalogue` | what the origin has; beginnings of all videos are fetched ahead |
 //! | `prefix` | how much of each that is |
+//! | `prefixes` | which beginnings are there already |
 //! | `http` | what players and people see |
 //! | `room` | who may play: room in the pipe |
 //! | `stats` | counters |
@@ -24,6 +25,7 @@ mod http;
 mod pieces;
 mod pipe;
 mod prefix;
+mod prefixes;
 mod room;
 mod stats;
 mod title;
@@ -53,6 +55,9 @@ use crate::{
 const TITLES_MAX: usize = 64;
 /// After the disk was found full it is tried again this much later.
 const DISK_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long a proxy waits for the cache of one that ends.
+const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Settings of a proxy.
 #[derive(Clone, Debug)]
@@ -137,6 +142,19 @@ pub(crate) struct Shared {
     disk_full_until: Mutex<Option<Instant>>,
 }
 
+/// Opens the cache; one that runs there still may be about to end.
+async fn open_store(config: &Config) -> Result<Store, StoreError> {
+    let begun = Instant::now();
+    loop {
+        match Store::open(&config.cache, config.cache_bytes) {
+            Err(StoreError::InUse { .. }) if begun.elapsed() < FAREWELL => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
 /// The videos of an origin.
 ///
 /// # Errors
@@ -164,7 +182,7 @@ impl Proxy {
         http: SocketAddr,
         ticket: &Ticket,
     ) -> Result<Self, ProxyError> {
-        let store = Store::open(&config.cache, config.cache_bytes)?;
+        let store = open_store(&config).await?;
         let listen = |source| ProxyError::Listen {
             address: http,
             source,

@@ -13,6 +13,7 @@
 
 mod catalogue;
 mod file;
+mod lock;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -96,6 +97,15 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
+    /// Another proxy uses the folder.
+    #[error(
+        "the cache folder {} is used by another proxy that runs; choose another --cache for this one",
+        path.display()
+    )]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
     /// No space is left on the device, or of a quota.
     #[error(
         "the disk of the cache folder {} is full, short of its own limit; videos play on without being cached; make \
@@ -148,6 +158,8 @@ pub struct Store {
     damaged: AtomicU64,
     /// Names of files that are being written.
     next: AtomicU64,
+    /// Held for as long as the folder is ours.
+    _lock: fs::File,
 }
 
 impl Store {
@@ -155,13 +167,17 @@ impl Store {
     /// left is there again; what it left half-written is removed. Costs one listing of the folder.
     ///
     /// # Errors
-    /// The folder cannot be made, read or written.
+    /// The folder cannot be made, read or written, or is in use.
     pub fn open(folder: &Path, limit_bytes: u64) -> Result<Self, StoreError> {
         let failed = |source| StoreError::Folder {
             path: folder.to_owned(),
             source,
         };
         fs::create_dir_all(folder).map_err(failed)?;
+        let lock = lock::take(folder).map_err(failed)?;
+        let lock = lock.ok_or_else(|| StoreError::InUse {
+            path: folder.to_owned(),
+        })?;
         let probe = folder.join(format!("{}probe", file::TEMPORARY));
         fs::write(&probe, b"x").map_err(failed)?;
         fs::remove_file(&probe).map_err(failed)?;
@@ -174,6 +190,7 @@ impl Store {
             evicted: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
             next: AtomicU64::new(0),
+            _lock: lock,
         };
         // The limit may be smaller than it was.
         let excess = store.lock().make_room(0, None);

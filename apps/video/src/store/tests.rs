@@ -126,6 +126,22 @@ fn a_folder_that_cannot_be_used_is_named() {
     assert!(error.contains("file/cache"), "{error}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_folder_has_one_store_at_a_time() {
+    let folder = folder();
+    let store = Store::open(folder.path(), LIMIT).unwrap();
+    store
+        .put(key(1), Part::Index, Class::Body, b"data")
+        .unwrap();
+    let error = Store::open(folder.path(), LIMIT).unwrap_err();
+    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+    assert!(error.to_string().contains("--cache"));
+    drop(store);
+    let store = Store::open(folder.path(), LIMIT).unwrap();
+    assert!(store.holds(key(1), Part::Index));
+}
+
 /// `/dev/full` takes nothing: the error of a full disk is told as one.
 #[cfg(target_os = "linux")]
 #[test]
