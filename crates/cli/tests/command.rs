@@ -628,3 +628,32 @@ fn completions_and_the_manual_are_printed() {
     assert!(text(&run(folder, &["man", "send"]).stdout).contains("send"));
     assert!(text(&run(folder, &["--help"]).stdout).contains("Exit codes"));
 }
+
+/// What somebody may write who has not read everything: each gets an answer that names what is wrong, and the right exit code.
+#[test]
+fn wrong_libraries_are_refused_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), b"x").unwrap();
+    let nobody = "http://127.0.0.1:1";
+    for (arguments, code, expected) in [
+        (vec!["nowhere"], 6, "cannot read the library nowhere"),
+        (vec!["file"], 6, "cannot read the library file"),
+        (vec![".", "--s3-endpoint", nobody], 2, "s3://BUCKET"),
+        (vec!["s3://", "--s3-endpoint", nobody], 2, "s3://BUCKET"),
+        (vec!["s3://films", "--s3-endpoint", "x y"], 2, "no endpoint"),
+    ] {
+        let mut all = vec!["video", "origin", "--listen", "127.0.0.1:0", "--library"];
+        all.extend(arguments);
+        let out = run(folder.path(), &all);
+        let words = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(code), "{all:?}: {words}");
+        assert!(words.contains(expected), "{all:?}: {words}");
+    }
+    let half = anabranch(folder.path())
+        .args(["video", "origin", "--library", "s3://films"])
+        .env("AWS_ACCESS_KEY_ID", "name")
+        .output()
+        .unwrap();
+    assert_eq!(half.status.code(), Some(2));
+    assert!(text(&half.stderr).contains("AWS_SECRET_ACCESS_KEY"));
+}

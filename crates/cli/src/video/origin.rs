@@ -65,6 +65,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     } else {
         let videos = tokio::task::block_in_place(|| origin.library().list().len());
         let videos = match videos {
+            0 => "no video yet (.mp4, .m4v, .mov)".to_owned(),
             1 => "1 video".to_owned(),
             count => format!("{count} videos"),
         };
