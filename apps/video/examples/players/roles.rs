@@ -1,0 +1,60 @@
+//! What the other processes do.
+
+use std::{net::SocketAddr, path::Path, time::Duration};
+
+use anabranch::{AllowList, Host, HostConfig, Ticket, keys};
+use anabranch_video::{
+    origin::{Library, Origin},
+    proxy::{Config, Proxy},
+    video::Division,
+};
+
+use super::Outcome;
+
+fn next(arguments: &mut impl Iterator<Item = String>) -> Outcome<String> {
+    Ok(arguments.next().ok_or("an argument is missing")?)
+}
+
+/// Ready when the other process is gone.
+async fn until_told() {
+    let waiting = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        // However it ends.
+        let _ = std::io::stdin().read_line(&mut line);
+    });
+    let _ = waiting.await;
+}
+
+pub(crate) async fn origin(mut arguments: impl Iterator<Item = String>) -> Outcome {
+    let folder = next(&mut arguments)?;
+    let key = keys::generate()?;
+    let config = HostConfig::new(key.clone(), AllowList::everyone());
+    let config = Origin::host_config(config.bind([SocketAddr::from(([127, 0, 0, 1], 0))]), None);
+    let host = Host::start(config)?;
+    let library = Library::open(Path::new(&folder), None, Division::default())?;
+    let origin = Origin::new(library, &key);
+    println!("{}", origin.ticket(&host));
+    tokio::select! {
+        () = origin.serve(&host) => {}
+        () = until_told() => {}
+    }
+    host.shutdown().await;
+    Ok(())
+}
+
+pub(crate) async fn proxy(mut arguments: impl Iterator<Item = String>) -> Outcome {
+    let cache = next(&mut arguments)?;
+    let ticket: Ticket = next(&mut arguments)?.parse()?;
+    let prefix: u64 = next(&mut arguments)?.parse()?;
+    let config = HostConfig::new(keys::generate()?, AllowList::default());
+    let host = Host::start(config.bind([SocketAddr::from(([127, 0, 0, 1], 0))]))?;
+    let config = Config {
+        prefix: Duration::from_secs(prefix),
+        ..Config::new(cache.into())
+    };
+    let proxy = Proxy::open(config, ([127, 0, 0, 1], 0).into(), &ticket).await?;
+    println!("{}", proxy.address());
+    proxy.run(&host, &ticket, until_told()).await?;
+    host.shutdown().await;
+    Ok(())
+}
