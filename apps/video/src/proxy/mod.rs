@@ -234,6 +234,8 @@ impl Proxy {
         if let Ok(Err(error)) = saved {
             tracing::warn!(%error, "what is popular is not kept");
         }
+        // Flows may hold the store for a while.
+        shared.store.release();
         served
     }
 }

@@ -159,7 +159,7 @@ pub struct Store {
     /// Names of files that are being written.
     next: AtomicU64,
     /// Held for as long as the folder is ours.
-    _lock: fs::File,
+    lock: Mutex<Option<fs::File>>,
 }
 
 impl Store {
@@ -190,7 +190,7 @@ impl Store {
             evicted: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
             next: AtomicU64::new(0),
-            _lock: lock,
+            lock: Mutex::new(Some(lock)),
         };
         // The limit may be smaller than it was.
         let excess = store.lock().make_room(0, None);
@@ -295,6 +295,11 @@ impl Store {
         let path = self.folder.join(scan::POPULARITY);
         file::replace(&path, &self.temporary(), text.as_bytes(), true)
             .map_err(|source| self.failed(path, source))
+    }
+
+    /// Lets another store have the folder, although somebody may still hold this one; for when nothing more is to be kept.
+    pub fn release(&self) {
+        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// What is there now.
