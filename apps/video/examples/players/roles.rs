@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::Path, time::Duration};
 use anabranch::{AllowList, Host, HostConfig, Ticket, keys};
 use anabranch_video::{
     origin::{Library, Origin},
-    proxy::{Config, Proxy},
+    proxy::{Config, Prefix, Proxy},
     video::Division,
 };
 
@@ -49,7 +49,7 @@ pub(crate) async fn proxy(mut arguments: impl Iterator<Item = String>) -> Outcom
     let config = HostConfig::new(keys::generate()?, AllowList::default());
     let host = Host::start(config.bind([SocketAddr::from(([127, 0, 0, 1], 0))]))?;
     let config = Config {
-        prefix: Duration::from_secs(prefix),
+        prefix: Prefix::Fixed(Duration::from_secs(prefix)),
         ..Config::new(cache.into())
     };
     let proxy = Proxy::open(config, ([127, 0, 0, 1], 0).into(), &ticket).await?;
