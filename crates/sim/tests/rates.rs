@@ -167,7 +167,7 @@ fn a_channel_has_a_rate_of_its_own() {
     };
     let channels = sent(&mut world);
     assert_eq!(channels.len(), 2);
-    let mut rates = |world: &mut World, until: u64| -> Vec<f64> {
+    let rates = |world: &mut World, until: u64| -> Vec<f64> {
         let before = sent(world);
         world.run_until(secs(until));
         let pairs = before.into_iter().zip(sent(world));
