@@ -225,6 +225,7 @@ impl Store {
         let is_truncated = matching.next().is_some();
         write!(xml, "<Name>{BUCKET}</Name><MaxKeys>{most}</MaxKeys><EncodingType>url</EncodingType><IsTruncated>{is_truncated}</IsTruncated>").unwrap();
         if let (true, Some((last, _))) = (is_truncated, page.last()) {
+            let last = last.replace('&', "&amp;");
             write!(
                 xml,
                 "<NextContinuationToken>t+{last}</NextContinuationToken>"
@@ -236,6 +237,7 @@ impl Store {
             let key = key
                 .replace('%', "%25")
                 .replace('+', "%2B")
+                .replace('&', "%26")
                 .replace(' ', "+");
             let (etag, size) = (object.etag.replace('"', "&quot;"), object.bytes.len());
             write!(xml, "<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>{etag}</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>").unwrap();
