@@ -14,7 +14,7 @@ use anabranch_media::{
 };
 use anabranch_twoflow::{Schedule, rate::RETRANSMITTED};
 
-use crate::load;
+use crate::{load, wire::Enhanced};
 
 /// Length of chunks that is aimed at; a chunk begins with a key frame, so that they follow those of the video.
 pub const CHUNK_LENGTH: Duration = Duration::from_secs(4);
@@ -207,6 +207,18 @@ impl Video {
         self.index.tracks[frame.track].samples[frame.sample].frame
     }
 
+    /// The type of the enhanced frame of which a part is the last; `None`: others follow it, or it is no part of that chunk.
+    pub(crate) fn ended_by(&self, part: &Enhanced) -> Option<FrameType> {
+        let (track, sample) = (usize::from(part.track), part.sample as usize);
+        let samples = self.chunks.get(part.chunk as usize)?.samples.get(track)?;
+        if !samples.contains(&sample) || self.partition.part(track, sample) != Part::Enhanced {
+            return None;
+        }
+        let frame = FrameId { track, sample };
+        let end = u64::from(part.offset) + part.data.len() as u64;
+        (end == u64::from(self.size(frame))).then(|| self.kind(frame))
+    }
+
     /// When its decoding begins.
     pub fn decode_start(&self, frame: FrameId) -> Duration {
         let track = &self.index.tracks[frame.track];
@@ -258,6 +270,38 @@ impl Video {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples;
+
+    /// Chunks of two seconds: pictures 50 to 99 are in the second.
+    #[test]
+    fn the_part_that_ends_a_frame_is_known() {
+        let film = samples::film(6);
+        let part = |chunk, sample, offset: u32, bytes: u32| Enhanced {
+            sequence: 0,
+            timestamp: 0,
+            chunk,
+            track: 0,
+            sample,
+            offset,
+            data: bytes::Bytes::from(vec![0; bytes as usize]),
+        };
+        let predicted = samples::SIZES[1];
+        let ended = |part| film.ended_by(&part);
+        assert_eq!(
+            ended(part(1, 51, predicted - 9, 9)),
+            Some(FrameType::Predicted)
+        );
+        assert_eq!(ended(part(1, 51, 0, predicted - 9)), None);
+        // Of another chunk, of the essential flow, of no track, of no chunk.
+        assert_eq!(ended(part(0, 51, predicted - 9, 9)), None);
+        assert_eq!(ended(part(1, 50, 0, samples::SIZES[0])), None);
+        let elsewhere = Enhanced {
+            track: 7,
+            ..part(1, 51, predicted - 9, 9)
+        };
+        assert_eq!(ended(elsewhere), None);
+        assert_eq!(ended(part(9, 51, predicted - 9, 9)), None);
+    }
 
     #[test]
     fn policies_are_read_as_they_are_written() {

@@ -258,6 +258,9 @@ impl Collector {
         stats.enhanced_bytes.add(adu.data.len() as u64);
         if adu.chunk < self.next {
             stats.late_adus.add(1);
+            if let Some(kind) = self.title.video.ended_by(adu) {
+                stats.frames.late(kind);
+            }
             return;
         }
         if adu.chunk >= self.title.video.count() {

@@ -24,6 +24,7 @@ impl Counter {
 pub(crate) struct FrameCounters {
     sent: [Counter; FrameType::ALL.len()],
     lost: [Counter; FrameType::ALL.len()],
+    late: [Counter; FrameType::ALL.len()],
 }
 
 impl FrameCounters {
@@ -37,10 +38,16 @@ impl FrameCounters {
         }
     }
 
+    /// A lost frame came after all, when its chunk had been finished without it.
+    pub(crate) fn late(&self, frame: FrameType) {
+        self.late[frame as usize].add(1);
+    }
+
     fn json(&self) -> Value {
         let of = |frame: FrameType| {
-            let (sent, lost) = (&self.sent[frame as usize], &self.lost[frame as usize]);
-            let counts = json!({ "sent": sent.get(), "lost": lost.get() });
+            let of = |counters: &[Counter]| counters[frame as usize].get();
+            let (sent, lost, late) = (of(&self.sent), of(&self.lost), of(&self.late));
+            let counts = json!({ "sent": sent, "lost": lost, "late": late });
             (frame.letter().to_string(), counts)
         };
         FrameType::ALL

@@ -137,7 +137,7 @@ fn lines(report: &Value) -> Vec<String> {
     let counters = &report["counters"];
     let mut lines = vec![
         String::new(),
-        "frames   brought over the pipe      lost".to_owned(),
+        "frames   brought over the pipe      lost  of them late".to_owned(),
     ];
     let names = [
         ("I", "key"),
@@ -150,8 +150,8 @@ fn lines(report: &Value) -> Vec<String> {
         let counts = &counters["frames"][letter];
         if counts["sent"].as_u64() != Some(0) {
             lines.push(format!(
-                "{letter}  {name:<14}  {:>13}  {:>8}",
-                counts["sent"], counts["lost"]
+                "{letter}  {name:<14}  {:>13}  {:>8}  {:>12}",
+                counts["sent"], counts["lost"], counts["late"]
             ));
         }
     }
