@@ -44,9 +44,12 @@ clippy: ## lints, warnings are errors
 doc: ## rustdoc, warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
+# Tests that take long wait for players and other processes more than they compute. `clippy` has built the examples.
 .PHONY: tests
+tests: export RUST_TEST_THREADS ?= 4
 tests: ## unit, property, simulation, live and doc tests
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --lib --bins --tests
+	$(CARGO) test --workspace --locked --doc
 
 # ── what it can do ──────────────────────────────────────────────────────────────────────────────
 
