@@ -416,9 +416,12 @@ mod tests {
                 }
                 yielding.observe(seen);
             }
-            prop_assert!(lost <= 0.005 * sent + 1.0, "{}", lost / sent);
+            // Where next to nothing fits, the smallest step is much of it.
+            let least = STEP[0] * LOW * 500e3;
+            let lost_share = lost / sent;
+            prop_assert!(lost <= (0.005 * sent).max(300.0 * least), "{lost_share}");
             let fits = (capacity - target).min(500e3);
-            prop_assert!(sent / 300.0 >= 0.9 * fits - STEP[0] * LOW * 500e3, "{sent} {fits}");
+            prop_assert!(sent / 300.0 >= 0.9 * fits - least, "{sent} {fits}");
         }
     }
 }
