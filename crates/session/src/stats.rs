@@ -145,6 +145,31 @@ pub struct StreamStats {
     pub dropped_adus: u64,
 }
 
+impl StreamStats {
+    /// A stream of which nothing was sent or received yet.
+    pub fn new(stream: StreamId, spec: StreamSpec) -> Self {
+        Self {
+            stream,
+            spec,
+            sent_adus: 0,
+            sent_bytes: 0,
+            acked_adus: 0,
+            lost_adus: 0,
+            expired_adus: 0,
+            shed_adus: 0,
+            repaired_bytes: 0,
+            copied_bytes: 0,
+            backlog_bytes: 0,
+            received_adus: 0,
+            partial_adus: 0,
+            received_bytes: 0,
+            arrived_bytes: 0,
+            duplicate_bytes: 0,
+            dropped_adus: 0,
+        }
+    }
+}
+
 /// One of the latencies that a session's packets meet: that of a channel, or of several that are alike.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LatencyMode {

@@ -104,28 +104,11 @@ mod tests {
     use super::*;
 
     fn stream(number: u64, label: &str) -> StreamStats {
-        StreamStats {
-            stream: StreamId(number),
-            spec: StreamSpec {
-                label: label.to_owned(),
-                ..StreamSpec::default()
-            },
-            sent_adus: 0,
-            sent_bytes: 0,
-            acked_adus: 0,
-            lost_adus: 0,
-            expired_adus: 0,
-            shed_adus: 0,
-            repaired_bytes: 0,
-            copied_bytes: 0,
-            backlog_bytes: 0,
-            received_adus: 0,
-            partial_adus: 0,
-            received_bytes: 0,
-            arrived_bytes: 0,
-            duplicate_bytes: 0,
-            dropped_adus: 0,
-        }
+        let spec = StreamSpec {
+            label: label.to_owned(),
+            ..StreamSpec::default()
+        };
+        StreamStats::new(StreamId(number), spec)
     }
 
     #[test]

@@ -655,25 +655,6 @@ impl Session {
 
     pub(crate) fn stream_stats(&self) -> Vec<StreamStats> {
         let mut all: BTreeMap<StreamId, StreamStats> = BTreeMap::new();
-        let blank = |stream, spec: &anabranch_sched::StreamSpec| StreamStats {
-            stream,
-            spec: spec.clone(),
-            sent_adus: 0,
-            sent_bytes: 0,
-            acked_adus: 0,
-            lost_adus: 0,
-            expired_adus: 0,
-            shed_adus: 0,
-            repaired_bytes: 0,
-            copied_bytes: 0,
-            backlog_bytes: 0,
-            received_adus: 0,
-            received_bytes: 0,
-            arrived_bytes: 0,
-            duplicate_bytes: 0,
-            dropped_adus: 0,
-            partial_adus: 0,
-        };
         for stream in self.send.values() {
             let counters = stream.counters;
             all.insert(
@@ -688,14 +669,14 @@ impl Session {
                     repaired_bytes: counters.repaired_bytes,
                     copied_bytes: counters.copied_bytes,
                     backlog_bytes: stream.backlog_bytes(),
-                    ..blank(stream.id, &stream.spec)
+                    ..StreamStats::new(stream.id, (*stream.spec).clone())
                 },
             );
         }
         for stream in self.recv.values() {
             let entry = all
                 .entry(stream.id)
-                .or_insert_with(|| blank(stream.id, &stream.spec));
+                .or_insert_with(|| StreamStats::new(stream.id, (*stream.spec).clone()));
             entry.received_adus = stream.received_adus;
             entry.received_bytes = stream.received_bytes;
             entry.arrived_bytes = stream.arrived_bytes();
