@@ -44,7 +44,9 @@ pub struct Ticket {
 #[non_exhaustive]
 pub enum ParseTicketError {
     /// It does not begin like one.
-    #[error("a ticket begins with '{PREFIX}:'; copy the whole line that `anabranch recv` printed")]
+    #[error(
+        "a ticket begins with '{PREFIX}:'; copy the whole line that `anabranch recv`, or `anabranch video origin`, printed"
+    )]
     Prefix,
     /// It has too few or too many parts.
     #[error(
