@@ -33,6 +33,7 @@ async fn viewers_go_on_when_the_origin_returns() {
     origin.stop().await;
     until(&proxy, "the loss is noticed", |stats| {
         stats["origin"]["is_connected"] == Value::Bool(false)
+            && stats["origin"]["trouble"].is_string()
     })
     .await;
     setting.origin = Some(RunningOrigin::start(
@@ -45,6 +46,7 @@ async fn viewers_go_on_when_the_origin_returns() {
     let stats = proxy.stats().await;
     assert_eq!(answer.body.len(), expected, "{stats}");
     assert!(stats["origin"]["sessions"].as_u64() >= Some(2), "{stats}");
+    assert!(stats["origin"]["trouble"].is_null(), "{stats}");
     proxy.stop().await;
 }
 

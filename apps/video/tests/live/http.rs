@@ -10,7 +10,7 @@ use super::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_those_that_players_expect() {
-    let setting = Setting::new(&film(20), GOOD);
+    let setting = Setting::whole(&film(20));
     let proxy = setting.proxy().await;
     ready(&proxy).await;
     let at = proxy.address;

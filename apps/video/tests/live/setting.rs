@@ -18,9 +18,10 @@ use anabranch::{
     },
 };
 use anabranch_video::{
+    media::Policy,
     origin::{Library, Origin},
     proxy::{Config, Proxy},
-    video::Division,
+    video::{CHUNK_LENGTH, Division},
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -33,6 +34,13 @@ use tokio::{
 
 /// Longest that anything may take; nothing is asserted about how long it takes within it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Of any film everything must arrive: for tests of what comes, which is then the same however much else the machine has to do.
+pub(crate) const WHOLE: Division = Division {
+    policy: Policy::Budget(Rate::from_mbps(100)),
+    chunk: CHUNK_LENGTH,
+    segment: None,
+};
 
 /// A pipe without losses.
 pub(crate) const GOOD: &str = "rate=20 Mbit/s, delay=10 ms, queue=200 ms";
@@ -51,18 +59,8 @@ pub(crate) struct RunningOrigin {
 
 impl RunningOrigin {
     pub(crate) fn start(library: &Path, key: &anabranch::SecretKey, bind: SocketAddr) -> Self {
-        Self::held(library, key, bind, None)
-    }
-
-    /// One that knows what the pipe carries.
-    pub(crate) fn held(
-        library: &Path,
-        key: &anabranch::SecretKey,
-        bind: SocketAddr,
-        pipe: Option<Rate>,
-    ) -> Self {
         let library = Library::open(library, None, Division::default()).unwrap();
-        Self::serve(library, key, bind, pipe)
+        Self::serve(library, key, bind, None)
     }
 
     /// One with any library, on any port.
@@ -152,22 +150,32 @@ pub(crate) struct Setting {
 impl Setting {
     /// A library with the film, behind a pipe.
     pub(crate) fn new(film: &Path, pipe: &str) -> Self {
-        Self::held(film, pipe, None)
+        Self::start(film, Division::default(), &[pipe], None)
+    }
+
+    /// Behind a good pipe, with everything essential.
+    pub(crate) fn whole(film: &Path) -> Self {
+        Self::start(film, WHOLE, &[GOOD], None)
     }
 
     /// With an origin that knows what the pipe carries.
-    pub(crate) fn held(film: &Path, pipe: &str, rate: Option<Rate>) -> Self {
-        Self::over(film, &[pipe], rate)
+    pub(crate) fn held(film: &Path, pipe: &str, rate: Rate) -> Self {
+        Self::start(film, Division::default(), &[pipe], Some(rate))
     }
 
     /// With several paths between proxy and origin.
-    pub(crate) fn over(film: &Path, pipes: &[&str], rate: Option<Rate>) -> Self {
+    pub(crate) fn over(film: &Path, pipes: &[&str]) -> Self {
+        Self::start(film, Division::default(), pipes, None)
+    }
+
+    fn start(film: &Path, division: Division, pipes: &[&str], rate: Option<Rate>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("library");
         std::fs::create_dir(&library).unwrap();
         std::fs::copy(film, library.join("film.mp4")).unwrap();
         let key = keys::generate().unwrap();
-        let origin = RunningOrigin::held(&library, &key, ([127, 0, 0, 1], 0).into(), rate);
+        let library = Library::open(&library, None, division).unwrap();
+        let origin = RunningOrigin::serve(library, &key, ([127, 0, 0, 1], 0).into(), rate);
         let mut load = |name: &str| {
             let text = match name {
                 "halved" => HALVED,

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use self::server::{BUCKET, Fault, ID, REGION, SECRET, Store};
 use super::{
     film::film,
-    setting::{RunningOrigin, RunningProxy, Setting, get, ready},
+    setting::{RunningOrigin, RunningProxy, Setting, WHOLE, get, ready},
 };
 
 fn access(store: &Store) -> Access {
@@ -38,13 +38,17 @@ fn location(folder: &str) -> Location {
 }
 
 fn open(store: &Store, folder: &str, indexes: &TempDir) -> Result<Library, LibraryError> {
+    divided(store, folder, indexes, Division::default())
+}
+
+fn divided(
+    store: &Store,
+    folder: &str,
+    indexes: &TempDir,
+    division: Division,
+) -> Result<Library, LibraryError> {
     let indexes: PathBuf = indexes.path().to_owned();
-    Library::in_store(
-        &location(folder),
-        &access(store),
-        indexes,
-        Division::default(),
-    )
+    Library::in_store(&location(folder), &access(store), indexes, division)
 }
 
 fn bikes() -> Vec<u8> {
@@ -237,14 +241,14 @@ fn wrong_settings_are_told_in_words() {
 async fn films_play_from_an_object_store() {
     let store = Store::start(1_000);
     store.put("in/film.mp4", std::fs::read(film(20)).unwrap());
-    let setting = Setting::new(&film(20), "rate=20 Mbit/s, delay=10 ms, queue=200 ms");
+    let setting = Setting::whole(&film(20));
     let reference = setting.proxy().await;
     ready(&reference).await;
     let expected = get(reference.address, "/v/film.mp4", "").await;
     reference.stop().await;
 
     let indexes = tempfile::tempdir().unwrap();
-    let library = open(&store, "in", &indexes).unwrap();
+    let library = divided(&store, "in", &indexes, WHOLE).unwrap();
     let key = keys::generate().unwrap();
     let origin = RunningOrigin::of(library, &key);
     let mut config = setting.config();
@@ -294,7 +298,7 @@ async fn a_play_of_a_changed_object_ends_in_410() {
     let words = String::from_utf8_lossy(&first.body).into_owned();
     assert_eq!(first.status, 200, "{words}");
     store.put("film.mp4", bikes());
-    // A place that nobody has been to.
+    // A place that nobody has been to: changed, or of a new version already, which has no such place.
     let last = get(proxy.address, "/v/film/0/14.m4s", "").await;
     assert!(matches!(last.status, 410 | 404), "{last:?}");
     let words = String::from_utf8_lossy(&last.body).into_owned();
