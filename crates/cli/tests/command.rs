@@ -657,3 +657,20 @@ fn wrong_libraries_are_refused_in_words() {
     assert_eq!(half.status.code(), Some(2));
     assert!(text(&half.stderr).contains("AWS_SECRET_ACCESS_KEY"));
 }
+
+#[test]
+fn the_index_of_what_is_no_video_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("empty.mp4"), "").unwrap();
+    for (name, expected) in [
+        (".", "this is no file"),
+        ("/dev/null", "this is no file"),
+        ("none.mp4", "No such file"),
+        ("empty.mp4", "not an MP4 file"),
+    ] {
+        let out = run(folder.path(), &["video", "index", name]);
+        let words = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(6), "{name}: {words}");
+        assert!(words.contains(expected), "{name}: {words}");
+    }
+}

@@ -195,10 +195,13 @@ impl Pipe {
         self.line.subscribe()
     }
 
-    /// Why there is no session, or was none before this one.
-    pub(crate) fn trouble(&self) -> String {
+    /// Why there is no session; `None`: there is one.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        if self.line.borrow().is_some() {
+            return None;
+        }
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        trouble.clone()
+        Some(trouble.clone())
     }
 
     /// Sessions so far.

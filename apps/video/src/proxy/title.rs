@@ -20,7 +20,7 @@ use crate::{
     wire::{Refusal, RefusalKind},
 };
 
-/// Chunks that stay in memory after they were served.
+/// Chunks that stay in memory, at most; of those that are on disk only the one that was used last.
 const RECENT: usize = 3;
 /// How long a viewer's request waits for a chunk.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -122,7 +122,7 @@ impl Title {
         let enhanced = self.shared.load(self.key, Part::Enhanced(chunk)).await?;
         let content = Content::restore(self.video.clone(), chunk, essential, &enhanced)?;
         let content = Arc::new(content);
-        self.lock().remember(content.clone());
+        self.remember(&mut self.lock(), content.clone());
         Some(content)
     }
 
@@ -152,9 +152,23 @@ impl Title {
 
     pub(super) fn is_at_hand(&self, chunk: u32) -> bool {
         let state = self.lock();
-        state.recent.iter().any(|content| content.chunk == chunk)
-            || self.shared.store.holds(self.key, Part::Essential(chunk))
-                && self.shared.store.holds(self.key, Part::Enhanced(chunk))
+        state.recent.iter().any(|content| content.chunk == chunk) || self.is_on_disk(chunk)
+    }
+
+    fn is_on_disk(&self, chunk: u32) -> bool {
+        let store = &self.shared.store;
+        store.holds(self.key, Part::Essential(chunk))
+            && store.holds(self.key, Part::Enhanced(chunk))
+    }
+
+    /// Keeps a chunk in memory, in place of others.
+    fn remember(&self, state: &mut State, content: Arc<Content>) {
+        let recent = &mut state.recent;
+        recent.retain(|known| known.chunk != content.chunk && !self.is_on_disk(known.chunk));
+        if recent.len() >= RECENT {
+            recent.pop_front();
+        }
+        recent.push_back(content);
     }
 
     /// The flow that brings `chunk`, begun if there is none. `playing`: the chunk that the viewer has.
@@ -188,7 +202,7 @@ impl Title {
         let chunk = content.chunk;
         let start = self.video.start(chunk);
         state.flows.finished(now, number, chunk, start);
-        state.remember(Arc::new(content));
+        self.remember(&mut state, Arc::new(content));
         drop(state);
         self.tell();
     }
@@ -250,16 +264,6 @@ impl Title {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn remember(&mut self, content: Arc<Content>) {
-        self.recent.retain(|known| known.chunk != content.chunk);
-        if self.recent.len() >= RECENT {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(content);
     }
 }
 

@@ -28,7 +28,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         |error: &dyn std::fmt::Display| Failure::file(format!("{}: {error}", path.display()));
     let division = arguments.dividing.division()?;
     let file = File::open(path).map_err(|error| failed(&error))?;
-    let bytes = file.metadata().map_err(|error| failed(&error))?.len();
+    let metadata = file.metadata().map_err(|error| failed(&error))?;
+    if !metadata.is_file() {
+        return Err(failed(&"this is no file; name one video"));
+    }
+    let bytes = metadata.len();
     let mut read = |offset: u64, into: &mut [u8]| file.read_exact_at(into, offset);
     let index = Index::read(&mut read, bytes).map_err(|error| failed(&error))?;
     let video = Video::new("", "", index, division);
