@@ -138,6 +138,8 @@ pub struct Channel {
     queued_bytes: u64,
     /// Slots offered at most, whatever the window has room for.
     allowance: Option<usize>,
+    /// Something waits, and the window has room for it.
+    awaits_pacer: bool,
     /// Nothing may leave now.
     is_held: bool,
     events: std::collections::VecDeque<Event>,
@@ -172,6 +174,7 @@ impl Channel {
             next_container: 0,
             queued_bytes: 0,
             allowance: None,
+            awaits_pacer: false,
             is_held: false,
             events: std::collections::VecDeque::new(),
         }
@@ -247,7 +250,9 @@ impl Channel {
         let is_even = tap.control.is_even();
         drop(tap);
         self.pacer.set_quantum(self.queue_goal, rtt, is_even);
-        let released = self.pacer.available(now, rate, packet) - self.queued_bytes as f64;
+        let was_awaited = is_even && self.awaits_pacer;
+        let released = self.pacer.available(now, rate, packet, was_awaited);
+        let released = released - self.queued_bytes as f64;
         let slots = (room.min(released).max(0.0) / packet) as usize;
         let Some(allowance) = self.allowance else {
             return slots;
@@ -293,6 +298,7 @@ impl Channel {
         if full && backlogged {
             tap.control.on_window_limited();
         }
+        self.awaits_pacer = backlogged && !full;
         backlogged || full
     }
 

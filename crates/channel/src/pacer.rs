@@ -3,7 +3,8 @@
 //! A token bucket that releases a *quantum* of traffic per wake-up: long enough that one wake-up
 //! releases many packets, short enough that a burst does not fill a queue. A channel that keeps its
 //! queue short for something urgent has a shorter quantum than one that carries bulk. Where packets are to leave
-//! evenly the bucket holds one packet, and what a short quantum adds.
+//! evenly the bucket holds one packet, and what a short quantum adds; and, so that the rate is held on a host whose
+//! wake-ups are late, what was due since the last one.
 
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ const QUANTUM_SHORT: Duration = Duration::from_millis(1);
 const QUANTUM_FULL: Duration = Duration::from_millis(5);
 /// Quanta in the bucket: a wake-up that is late by less than this loses nothing.
 const QUANTA_MAX: f64 = 2.0;
+/// A wake-up for packets that are to leave evenly may be late by this, and loses nothing.
+const LATE_MAX: Duration = Duration::from_millis(10);
 /// Fewest packets in the bucket, so that slow paths are not held back by rounding.
 const BURST_PACKETS_MIN: f64 = 2.0;
 
@@ -59,11 +62,23 @@ impl Pacer {
         (rate * self.quantum_s * QUANTA_MAX + packet).max(self.packets_min * packet)
     }
 
-    /// Bytes that may leave now at `rate` bytes per second, in packets of `packet` bytes.
-    pub(crate) fn available(&mut self, now: Instant, rate: f64, packet: f64) -> f64 {
+    /// Bytes that may leave now at `rate` bytes per second, in packets of `packet` bytes. `was_awaited`: something has waited for
+    /// nothing but the pacer since the last call; what a late call is late by is not lost to it.
+    pub(crate) fn available(
+        &mut self,
+        now: Instant,
+        rate: f64,
+        packet: f64,
+        was_awaited: bool,
+    ) -> f64 {
         let elapsed = now.since(self.refilled_at).as_secs_f64();
         self.refilled_at = now;
-        self.tokens = (self.tokens + rate * elapsed).min(self.depth(rate, packet));
+        let late = match was_awaited {
+            true => rate * LATE_MAX.as_secs_f64(),
+            false => 0.0,
+        };
+        let most = self.depth(rate, packet) + late;
+        self.tokens = (self.tokens + rate * elapsed).min(most);
         self.tokens
     }
 
@@ -96,12 +111,35 @@ mod tests {
     fn one_wake_up_releases_a_quantum() {
         let rate = 12.5e6; // 100 Mbit/s
         let mut pacer = Pacer::new(Instant::EPOCH);
-        let first = pacer.available(Instant::EPOCH, rate, 1500.0);
+        let first = pacer.available(Instant::EPOCH, rate, 1500.0, false);
         assert_eq!(first, 26_500.0);
         pacer.spend(first);
         let wake = pacer.next_release(rate, 1500.0, 0.0);
         assert_eq!(wake, Instant::from_nanos(1_000_001));
-        assert!((pacer.available(wake, rate, 1500.0) - 12_500.0).abs() < 1.0);
+        assert!((pacer.available(wake, rate, 1500.0, false) - 12_500.0).abs() < 1.0);
+    }
+
+    /// Even packets: 10 MB/s, woken every 5 ms instead of every millisecond.
+    #[test]
+    fn late_wake_ups_cost_no_rate_while_something_waits() {
+        let (rate, packet) = (10e6, 1500.0);
+        let sent = |is_awaited: bool, late: Duration| {
+            let mut pacer = Pacer::new(Instant::EPOCH);
+            pacer.set_quantum(QueueGoal::Full, Duration::ZERO, true);
+            let mut sent = 0.0;
+            for wake in 0..1_000 {
+                let now = Instant::EPOCH + late * wake;
+                while pacer.available(now, rate, packet, is_awaited) >= packet {
+                    pacer.spend(packet);
+                    sent += packet;
+                }
+            }
+            sent / (rate * late.as_secs_f64() * 1e3)
+        };
+        assert!((0.99..1.01).contains(&sent(true, Duration::from_millis(5))));
+        assert!((0.4..0.46).contains(&sent(false, Duration::from_millis(5))));
+        // No burst of more than that.
+        assert!((0.1..0.13).contains(&sent(true, Duration::from_millis(100))));
     }
 
     proptest! {
@@ -113,7 +151,7 @@ mod tests {
             let (mut now, mut sent) = (Instant::EPOCH, 0.0);
             for step in steps {
                 now += Duration::from_nanos(step);
-                while pacer.available(now, rate, packet) >= packet {
+                while pacer.available(now, rate, packet, false) >= packet {
                     pacer.spend(packet);
                     sent += packet;
                 }
@@ -128,7 +166,7 @@ mod tests {
             let mut pacer = Pacer::new(Instant::EPOCH);
             let (mut now, mut sent) = (Instant::EPOCH, 0.0);
             for _ in 0..1000 {
-                while pacer.available(now, rate, packet) >= packet {
+                while pacer.available(now, rate, packet, false) >= packet {
                     pacer.spend(packet);
                     sent += packet;
                 }

@@ -39,6 +39,10 @@ const REPAY_S: f64 = 2.0;
 const REPAY_MAX: f64 = 1.05;
 /// What is owed or was sent too early by no more than these packets is the pacer's rounding.
 const ROUNDING_PACKETS: f64 = 2.0;
+/// Queue that the inner window has room for at least. The pacer keeps the queue short where the target fits; and a window for a
+/// short queue over a short round trip is spent while wake-ups of either host are late by a few milliseconds: it would
+/// take that for the rate of the path.
+const INNER_QUEUE: Duration = Duration::from_millis(10);
 /// What the inner window may hold beyond the ceiling: one halving does not cost the target.
 const RESERVE: f64 = 2.0;
 
@@ -128,6 +132,7 @@ impl Ctcp {
         };
         let config = Config {
             controller,
+            queue_target: config.queue_target.max(INNER_QUEUE),
             ..config.clone()
         };
         Self {
