@@ -29,7 +29,7 @@ mod process;
 mod roles;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     error::Error,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -242,8 +242,8 @@ struct Report<'a> {
 fn report(report: &Report<'_>) {
     let mut first = Vec::new();
     let mut begun = Vec::new();
-    let (mut frames, mut late, mut late_chunks, mut bytes, mut failed) = (0, 0, 0, 0, 0);
-    let mut latest = Duration::ZERO;
+    let (mut frames, mut late, mut bytes, mut failed) = (0, 0, 0, 0);
+    let mut late_chunks: BTreeMap<usize, Vec<Duration>> = BTreeMap::new();
     for outcome in report.seen {
         match outcome {
             Ok(seen) => {
@@ -251,9 +251,10 @@ fn report(report: &Report<'_>) {
                 begun.push(seen.begun);
                 frames += seen.frames;
                 late += seen.late_frames;
-                late_chunks += seen.late_chunks;
                 bytes += seen.bytes;
-                latest = latest.max(seen.latest);
+                for &(chunk, time) in &seen.late {
+                    late_chunks.entry(chunk).or_default().push(time);
+                }
             }
             Err(error) => {
                 failed += 1;
@@ -267,10 +268,17 @@ fn report(report: &Report<'_>) {
         report.players, report.lasted
     );
     println!(
-        "frames {frames}, late {late} (in {late_chunks} chunks, {:.0} ms at most); {:.1} Mbit/s",
-        millis(latest),
+        "frames {frames}, late {late}; {:.1} Mbit/s",
         bytes as f64 * 8e-6 / report.lasted
     );
+    for (chunk, times) in late_chunks {
+        let latest = times.iter().max().copied().unwrap_or_default();
+        println!(
+            "chunk {chunk} was late for {} players, {:.0} ms at most",
+            times.len(),
+            millis(latest)
+        );
+    }
     for (what, times) in [("first byte", &mut first), ("first chunk", &mut begun)] {
         times.sort();
         if let (Some(last), Some(middle)) = (times.last(), times.get(times.len() / 2)) {

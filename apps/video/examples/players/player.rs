@@ -36,9 +36,8 @@ pub(crate) struct Seen {
     pub(crate) begun: Duration,
     pub(crate) frames: u64,
     pub(crate) late_frames: u64,
-    pub(crate) late_chunks: u64,
-    /// The longest that a chunk came after its time.
-    pub(crate) latest: Duration,
+    /// Chunks that were late, by number, and by how much.
+    pub(crate) late: Vec<(usize, Duration)>,
     pub(crate) bytes: u64,
 }
 
@@ -124,10 +123,9 @@ impl Watching {
                 seen.frames += frames as u64;
                 let late = now.saturating_duration_since(play + from);
                 if !late.is_zero() && next > 1 {
-                    seen.late_chunks += 1;
+                    seen.late.push((next - 1, late));
                     let missed = (late.as_secs_f64() * PICTURES_PER_S).ceil().min(frames);
                     seen.late_frames += missed as u64;
-                    seen.latest = seen.latest.max(late);
                 }
             }
             if let Some(play) = begun {

@@ -33,6 +33,11 @@ const HELD_MIN: Rate = Rate::from_kbps(256);
 const BEHIND: Duration = Duration::from_millis(250);
 /// After signs of want of room nobody gets ahead for so long: an adjustment interval.
 const NO_HASTE: Duration = Duration::from_secs(8);
+/// What everybody may get ahead by after that, in paces of the film; doubled each second without another sign, so that not all of them
+/// at a time try a pipe of which nothing is known.
+const HASTE_MIN: f64 = 1.0 / 16.0;
+/// For so long after haste had to end what was sent in haste is still waiting, and no sign of the pipe.
+const SETTLING: Duration = Duration::from_secs(2);
 
 /// Of one session.
 #[derive(Debug)]
@@ -42,6 +47,10 @@ pub(super) struct Governor {
     yielding: Yielding,
     /// Before this nobody gets ahead.
     haste_from: Instant,
+    /// What everybody may get ahead by, in paces of the film.
+    haste: f64,
+    /// Until then what is seen says more of our own haste than of the pipe.
+    settled_at: Instant,
 }
 
 /// What is on its way besides what plays.
@@ -73,6 +82,8 @@ impl Governor {
             capacity,
             yielding: Yielding::new(Rate::ZERO),
             haste_from: Instant::EPOCH,
+            haste: 1.0,
+            settled_at: Instant::EPOCH,
         }
     }
 
@@ -101,7 +112,7 @@ impl Governor {
             return vec![0.0; needs.len()];
         }
         let Some(whole) = self.whole(paths) else {
-            return vec![1.0; needs.len()];
+            return vec![self.haste; needs.len()];
         };
         let leads: Vec<Lead> = needs
             .iter()
@@ -141,10 +152,15 @@ impl Governor {
         if is_hasty && is_sign {
             // It is our own haste.
             self.haste_from = now + NO_HASTE;
+            self.haste = HASTE_MIN;
+            self.settled_at = now + SETTLING;
             return;
         }
-        if needs.is_empty() {
+        if is_sign && now < self.settled_at || needs.is_empty() {
             return;
+        }
+        if is_hasty {
+            self.haste = (2.0 * self.haste).min(1.0);
         }
         self.yielding.set_full(full);
         self.yielding.observe(seen);
@@ -321,7 +337,19 @@ mod tests {
         assert_eq!(governor.extras(at(3), &[hasty], 1), [1.0]);
         governor.observe(at(3), &[hasty], &fared(1_200, 0.2, 0.0));
         assert_eq!(governor.extras(at(4), &[hasty], 1), [0.0]);
+        // What waits from then.
+        governor.observe(at(4), &[need(200, 800)], &fared(600, 0.2, 0.0));
         assert_eq!(governor.part(), 1.0);
-        assert_eq!(governor.extras(at(12), &[hasty], 1), [1.0]);
+        // Little by little.
+        assert_eq!(governor.extras(at(12), &[hasty], 1), [HASTE_MIN]);
+        governor.observe(at(12), &[hasty], &fared(850, 0.0, 0.0));
+        assert_eq!(governor.extras(at(12), &[hasty], 1), [2.0 * HASTE_MIN]);
+        for second in 13..20 {
+            governor.observe(at(second), &[hasty], &fared(900, 0.0, 0.0));
+        }
+        assert_eq!(governor.extras(at(20), &[hasty], 1), [1.0]);
+        // What is not our own haste is a sign.
+        governor.observe(at(20), &[need(200, 800)], &fared(600, 0.2, 0.0));
+        assert!(governor.part() < 1.0);
     }
 }

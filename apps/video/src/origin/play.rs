@@ -129,6 +129,11 @@ impl Lane {
         }
     }
 
+    /// Whether everything near is there, or comes.
+    fn is_served(&self) -> bool {
+        self.loaded.len() + self.loading.len() >= LOADED
+    }
+
     /// Chunks before `until` that should be fetched from the disk now.
     fn wanted(&mut self, until: u32) -> Option<u32> {
         let near = self.chunk..until.min(self.chunk.saturating_add(LOADED as u32));
@@ -225,14 +230,17 @@ impl Play {
 
     /// What should be read from the disk now: at most one request a call.
     pub(super) fn wanted(&mut self, now: Instant) -> Option<(u32, Part)> {
-        let count = self.video.count();
-        let until = self.essential_until(now);
         // What is needed first comes first.
-        let enhanced = self
-            .enhanced
-            .wanted(count)
-            .map(|chunk| (chunk, Part::Enhanced));
-        enhanced.or_else(|| Some((self.essential.wanted(until)?, Part::Essential)))
+        if !self.enhanced.is_served()
+            && let Some(chunk) = self.enhanced.wanted(self.video.count())
+        {
+            return Some((chunk, Part::Enhanced));
+        }
+        if self.essential.is_served() {
+            return None;
+        }
+        let until = self.essential_until(now);
+        Some((self.essential.wanted(until)?, Part::Essential))
     }
 
     /// Takes what was read.
@@ -338,15 +346,19 @@ impl Play {
 
     fn advance_essential(&mut self, now: Instant, pump: &mut Pump<Due>) {
         let flow = self.flows.essential;
-        while self.essential.chunk < self.essential_until(now) {
-            if self.target == Rate::ZERO {
-                self.aim(now, pump);
-            }
+        loop {
+            // What is looked at at every tick is cheap.
             let piece = self.target.bytes_in(PIECE_TIME) as usize;
             let piece = piece.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
             let queue = self.target.bytes_in(QUEUED).max(2 * piece as u64);
-            if pump.queued_bytes(flow) >= queue {
+            if pump.queued_bytes(flow) >= queue
+                || !self.essential.loaded.contains_key(&self.essential.chunk)
+                || self.essential.chunk >= self.essential_until(now)
+            {
                 return;
+            }
+            if self.target == Rate::ZERO {
+                self.aim(now, pump);
             }
             let lane = &mut self.essential;
             let Some(data) = lane.loaded.get(&lane.chunk) else {

@@ -171,6 +171,16 @@ impl Desk {
                     commands: self.commands.clone(),
                 };
                 let (turns, fetching) = (self.turns.clone(), self.fetching.clone());
+                if let Request::Repair { id, .. } = request
+                    && turns.available_permits() == 0
+                {
+                    // It is of use for a second or two, and makes others wait who want a video.
+                    let words = "what was lost would come too late";
+                    let refusal = Refusal::new(RefusalKind::Full, words);
+                    self.running
+                        .spawn(async move { clerk.refuse(id, refusal).await });
+                    return Ok(());
+                }
                 self.running.spawn(async move {
                     // Never closed.
                     let _turn = turns.acquire_owned().await;
