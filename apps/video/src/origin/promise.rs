@@ -7,8 +7,9 @@ use anabranch::{Guarantee, PromiseEvent, Stream, base::Rate};
 const PROBABILITY: f64 = 0.95;
 /// Asked for beyond the target: heads of records.
 const HEADS: f64 = 1.03;
-/// A target that has changed by less is not asked for anew.
-const CHANGE: f64 = 0.1;
+/// A target that has changed by less, in parts of what was asked for, is not asked for anew. One that has fallen may rise again with
+/// the next segment, and who asks anew has no promise until it is granted.
+const KEPT: std::ops::RangeInclusive<f64> = 0.4..=1.1;
 
 /// What an essential flow has asked for.
 #[derive(Debug, Default)]
@@ -23,7 +24,7 @@ fn change(asked: Option<Rate>, target: Rate, paths: usize) -> Option<Option<Rate
         (None, None) => None,
         (Some(asked), Some(wanted)) => {
             let ratio = wanted.as_bps() as f64 / asked.as_bps() as f64;
-            ((ratio - 1.0).abs() > CHANGE).then_some(Some(wanted))
+            (!KEPT.contains(&ratio)).then_some(Some(wanted))
         }
         // Between two segments that have something to send it is kept.
         (Some(_), None) if paths > 1 => None,
@@ -76,6 +77,15 @@ mod tests {
         let asked = Some(rate(206));
         assert_eq!(change(asked, rate(205), 2), None);
         assert_eq!(change(asked, rate(300), 3), Some(Some(rate(309))));
+        assert_eq!(
+            change(asked, rate(100), 2),
+            None,
+            "the next segment may need it"
+        );
+        assert_eq!(
+            change(asked, rate(50), 2),
+            Some(Some(Rate::from_bps(51_500)))
+        );
         assert_eq!(change(asked, Rate::ZERO, 2), None);
         assert_eq!(change(asked, rate(200), 1), Some(None));
     }
