@@ -39,7 +39,7 @@ impl Element {
                 .iter()
                 .position(|(symbol, _)| symbol.eq_ignore_ascii_case(text))?,
         };
-        (found < ELEMENTS.len()).then_some(Self(found as u8 + 1))
+        (found < ELEMENTS.len()).then(|| Self(found as u8 + 1))
     }
 
     /// The atomic number.
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(Element::parse("CL").unwrap().to_string(), "Cl");
         assert_eq!(Element::parse("Cm").unwrap().number(), 96);
         assert_eq!(Element::parse("C").unwrap().radius(), 0.76);
-        for text in ["", "0", "97", "-1", "Q", "C1"] {
+        for text in ["", "0", "97", "256", "768", "-1", "Q", "C1"] {
             assert_eq!(Element::parse(text), None, "{text}");
         }
     }
