@@ -3,7 +3,11 @@
 mod server;
 mod signature;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    io::{Read, Write},
+    path::PathBuf,
+    time::Duration,
+};
 
 use anabranch::keys;
 use anabranch_video::{
@@ -234,6 +238,31 @@ fn wrong_settings_are_told_in_words() {
     // A bucket that is public needs no key.
     store.publish();
     assert_eq!(open("s3://films", |access| access.key = None).unwrap(), []);
+}
+
+/// Where no handshake succeeds, asking again does not help.
+#[test]
+fn a_store_that_cannot_be_trusted_is_told() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("https://{}", listener.local_addr().unwrap());
+    let answering = std::thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        connection
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .unwrap();
+        // Until the other side has seen it.
+        let _ = connection.read_to_end(&mut Vec::new());
+    });
+    let access = Access {
+        endpoint: Some(endpoint),
+        ..access(&Store::start(1))
+    };
+    let indexes = tempfile::tempdir().unwrap().path().to_owned();
+    let error = Library::in_store(&location(""), &access, indexes, Division::default())
+        .map(|library| library.list())
+        .unwrap_err();
+    assert!(error.to_string().contains("AWS_CA_BUNDLE"), "{error}");
+    answering.join().unwrap();
 }
 
 /// Origin, pipe, proxy: a player sees no difference, until the object changes.

@@ -252,6 +252,11 @@ impl Client {
             ureq::Error::HostNotFound => {
                 Fault::Passing(self.unreachable("there is no such host".to_owned()))
             }
+            // What is said of a handshake comes as this: waiting does not help.
+            ureq::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let hint = "a store with certificates of its own needs AWS_CA_BUNDLE";
+                Fault::Final(self.unreachable(format!("{error}; {hint}")))
+            }
             ureq::Error::Io(error) => self.passing(&error),
             error => Fault::Passing(self.unreachable(error.to_string())),
         })
