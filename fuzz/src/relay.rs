@@ -21,6 +21,15 @@ impl Members for Anywhere {
     fn is_at(&self, _: NodeId, address: SocketAddr, _: Role) -> bool {
         address.port() != 0xeeee
     }
+
+    fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
+        let number = node.public_key()[0];
+        let known = [
+            SocketAddr::from(([192, 0, 2, number], 4433)),
+            SocketAddr::from(([0x2001, 0xdb8, 0, 0, 0, 0, 0, number.into()], 4433)),
+        ];
+        known.into_iter().take(usize::from(number % 3)).collect()
+    }
 }
 
 /// The input is a list of steps: a request with its length in front, packets, or time. What decodes encodes

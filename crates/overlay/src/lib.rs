@@ -30,4 +30,4 @@ pub use config::{Config, ConfigError, Member};
 pub use keys::{FakeKeys, Keys};
 pub use measure::Source;
 pub use members::State;
-pub use ways::{Routes, Way};
+pub use ways::{Fault, Routes, Way};

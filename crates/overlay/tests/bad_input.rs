@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, NodeId, Rate, Seed};
 use anabranch_overlay::{
-    Agent, Config, FakeKeys, Keys, Member, Output, State,
+    Agent, Config, Event, FakeKeys, Keys, Member, Output, State,
     wire::{Claim, Frame, LinkState, Record, ShortId, record},
 };
 use proptest::prelude::*;
@@ -286,6 +286,65 @@ fn what_ends_measure_prevails_over_what_is_published() {
         best.ways.iter().all(|way| way.relays != [node(2)]),
         "{best:?}"
     );
+}
+
+/// Changes of routes until `end`, while all members show that they live.
+fn changes(agent: &mut Agent, end: Instant) -> usize {
+    let mut changes = 0;
+    while let Some(due) = agent.poll_timeout().filter(|due| *due <= end) {
+        for n in 2..=9 {
+            let mut beat = Vec::new();
+            Frame::Heartbeat { summary: 0 }.write(&mut beat);
+            agent.handle_message(&node(n), &beat, due);
+        }
+        agent.handle_timeout(due);
+        let told = |output: &Output| matches!(output, Output::Event(Event::RoutesChanged { .. }));
+        changes += drain(agent).iter().filter(|&output| told(output)).count();
+    }
+    changes
+}
+
+/// One node cannot reach a relay and says so. That is no reason to leave a way over it, unless it does not answer.
+#[test]
+fn an_accusation_that_is_answered_moves_nobody() {
+    let mut agent = agent();
+    agent.handle_message(&node(9), &signed(9, 1, Vec::new()), at(1));
+    for n in [2, 3] {
+        agent.handle_message(&node(n), &signed(n, 1, vec![link(9, 900)]), at(1));
+    }
+    agent.handle_message(&node(5), &signed(5, 1, Vec::new()), at(1));
+    for second in 1..=8 {
+        let sample = anabranch_overlay::Sample {
+            rate: Rate::from_mbps(800 + 10 * (second % 2)),
+            window: Duration::from_millis(500 + 100 * second),
+            is_limited: true,
+            round_trip_min: Some(Duration::from_millis(10)),
+        };
+        for n in [2, 3] {
+            agent.handle_sample(&node(n), sample, at(1 + second));
+        }
+    }
+    // Probes are asked for and not answered, which is noticed after a few seconds.
+    let after = |ms| at(10) + Duration::from_millis(ms);
+    agent.want(node(9), 50_000_000, after(0)).unwrap();
+    changes(&mut agent, after(100));
+    let over = |agent: &mut Agent, now| {
+        let routes = agent.routes(&node(9), now);
+        routes.is_some_and(|routes| routes.ways.iter().any(|way| way.relays == [node(2)]))
+    };
+    assert!(over(&mut agent, after(100)));
+
+    agent.handle_message(&node(5), &claimed(5, 2, 1), after(100));
+    assert_eq!(state(&agent, 2), State::Suspect);
+    assert_eq!(changes(&mut agent, after(900)), 0);
+    agent.handle_message(&node(2), &signed(2, 2, vec![link(9, 900)]), after(900));
+    assert_eq!(state(&agent, 2), State::Alive);
+    assert_eq!(changes(&mut agent, after(1_200)), 0);
+    assert!(over(&mut agent, after(1_200)));
+
+    agent.handle_message(&node(5), &claimed(5, 2, 2), after(1_200));
+    assert_eq!(changes(&mut agent, after(2_900)), 1);
+    assert!(!over(&mut agent, after(2_900)));
 }
 
 #[test]

@@ -46,7 +46,7 @@ use anabranch_base::{NodeId, Rate};
 pub use anabranch_overlay::relay::{
     Account, Answer, Book, Broken, Chain, ChainSpec, CircuitId, CircuitReport, Config, ConfigError,
     DecodeError, Dropped, Flow, Members, Open, Opened, Origin, PeerReport, Quota, Reason, Refusal,
-    Request, Role, Totals, Via,
+    Request, Role, Totals,
 };
 use anabranch_overlay::relay::{Outcome, PortId};
 

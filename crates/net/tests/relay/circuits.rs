@@ -1,6 +1,6 @@
 //! Packets through circuits.
 
-use anabranch_net::relay::{Chain, ChainSpec, Quota, Reason, Refusal, Via};
+use anabranch_net::relay::{Chain, ChainSpec, Quota, Reason, Refusal};
 
 use super::*;
 
@@ -157,7 +157,7 @@ fn behind_a_translator_the_first_packet_settles_the_port() {
     let (source, destination, thief) = (socket(V4), socket(V4), socket(V4));
     let seen = SocketAddr::new(V4, 9);
     let request = Open {
-        origin: Origin::Seen,
+        origin: Origin::Known,
         ..open(1, seen, address(&destination))
     };
     let opened = opened(&relay, seen, request);
@@ -259,14 +259,11 @@ fn what_is_closed_carries_nothing_more() {
 fn a_circuit_over_two_relays_carries_both_ways() {
     let (first, second) = (relay(), relay_with(|config| config.book.node = node(5)));
     let (source, destination) = (socket(V4), socket(V4));
-    let via = |number| Via {
-        node: node(number),
-        ip: V4,
-    };
     let mut chain = Chain::new(ChainSpec {
         circuit: CircuitId(1),
         source: node(1),
-        relays: vec![via(0), via(5)],
+        relays: [0, 5].map(node).to_vec(),
+        first: V4,
         destination: node(2),
         towards: address(&destination),
         origin: Origin::Exact(address(&source)),

@@ -32,6 +32,10 @@ impl Members for Loopback {
     fn is_at(&self, _: NodeId, address: SocketAddr, _: Role) -> bool {
         address.ip().is_loopback()
     }
+
+    fn addresses(&self, _: NodeId) -> Vec<SocketAddr> {
+        vec![SocketAddr::new(V4, 1), SocketAddr::new(V6, 1)]
+    }
 }
 
 const V4: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);

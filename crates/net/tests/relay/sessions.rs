@@ -18,7 +18,7 @@ fn host(own: u8, peer: u8, addresses: &[SocketAddr]) -> Host {
 fn circuit(relay: &Relay, a: &Host, number: u64, towards: SocketAddr) -> SocketAddr {
     let from = a.addresses()[0];
     let request = Open {
-        origin: Origin::Seen,
+        origin: Origin::Known,
         ..open(number, from, towards)
     };
     opened(relay, from, request).near

@@ -8,8 +8,9 @@ use std::{
 use anabranch_base::{NodeId, Rate};
 use anabranch_net::{
     Clock, Session, Stream,
-    relay::{Answer, Broken, Chain, ChainSpec, CircuitId, Origin, Request, Via},
+    relay::{Answer, Broken, Chain, ChainSpec, CircuitId, Origin, Request},
 };
+use anabranch_overlay::Fault;
 use anabranch_session::{ChannelState, StreamSpec};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -58,19 +59,15 @@ impl Order {
     }
 
     fn chain(&self) -> Option<Chain> {
-        let via = |session: &Session| {
-            let (node, ip) = (session.peer(), remote_of(session)?);
-            Some(Via { node, ip })
-        };
-        let relays: Option<Vec<Via>> = self.sessions.iter().map(via).collect();
         let spec = ChainSpec {
             circuit: self.circuit,
             source: self.source,
-            relays: relays?,
+            relays: self.relays(),
+            first: remote_of(self.sessions.first()?)?,
             destination: self.destination,
-            // Where the last relay knows it to be; it need not be where this node knows it.
+            // It need not be where this node knows it.
             towards: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
-            origin: Origin::Seen,
+            origin: Origin::Known,
             rate: self.rate,
             lifetime: LIFETIME,
         };
@@ -144,7 +141,7 @@ pub(super) async fn keep(mut order: Order) {
         // A session with a relay has ended.
         order
             .report
-            .send(Input::CircuitDown(order.lease, relays))
+            .send(Input::CircuitDown(order.lease, relays, Fault::Somewhere))
             .await
             .ok();
         return;
@@ -167,7 +164,7 @@ pub(super) async fn keep(mut order: Order) {
             is_broken = true;
             if why != Broken::Closed {
                 tracing::info!(lease = order.lease, %why, "way over relays broken");
-                let down = Input::CircuitDown(order.lease, relays.clone());
+                let down = Input::CircuitDown(order.lease, relays.clone(), why.into());
                 order.report.send(down).await.ok();
             }
         }

@@ -6,7 +6,7 @@ use anabranch_base::{Instant, NodeId, Rate};
 use anabranch_net::relay::CircuitId;
 use tokio::sync::oneshot;
 
-use anabranch_overlay::Sample;
+use anabranch_overlay::{Fault, Sample};
 
 use super::{circuit, follow::News, runner::Runner, usage::WayUse};
 
@@ -105,7 +105,7 @@ impl Runner {
             .map(|(relays, _)| relays.clone())
             .collect();
         for relays in lost {
-            self.circuit_down(lease, &relays, now);
+            self.circuit_down(lease, &relays, Fault::Somewhere, now);
         }
         self.learn(lease, &news.used, now);
         self.open_circuits(lease, now);
@@ -261,14 +261,14 @@ impl Runner {
     }
 
     /// A circuit is of no use: the agent looks for another way at once.
-    pub(super) fn circuit_down(&mut self, id: u64, relays: &[NodeId], now: Instant) {
+    pub(super) fn circuit_down(&mut self, id: u64, relays: &[NodeId], fault: Fault, now: Instant) {
         let Some(lease) = self.leases.get_mut(&id) else {
             return;
         };
         if lease.circuits.remove(relays).is_some() {
             let to = lease.to;
             self.tell_held(now);
-            self.agent.handle_way_failed(&to, relays, now);
+            self.agent.handle_way_failed(&to, relays, fault, now);
         }
     }
 

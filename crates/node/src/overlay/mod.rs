@@ -127,7 +127,7 @@ impl Overlay {
             users: Arc::default(),
         };
         let serving = match relay {
-            Some(relay) => Some(Serving::new(id, relay.start(host)?, sites.clone())),
+            Some(relay) => Some(Serving::new(relay.start(host)?, sites.clone())),
             None => None,
         };
         // Circuits of an earlier life of this node may still be there, under small numbers.

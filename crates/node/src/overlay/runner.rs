@@ -9,7 +9,7 @@ use std::{
 
 use anabranch_base::{Instant, NodeId, Rate, SessionId};
 use anabranch_net::{Host, Session};
-use anabranch_overlay::{Agent, Event, Output};
+use anabranch_overlay::{Agent, Event, Fault, Output};
 use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -36,8 +36,8 @@ pub(super) enum Input {
     Accepted(Session),
     /// A circuit of a lease is open: where to send.
     CircuitUp(u64, Vec<NodeId>, (SocketAddr, Rate)),
-    /// A circuit of a lease could not be opened, or has ended.
-    CircuitDown(u64, Vec<NodeId>),
+    /// A circuit of a lease could not be opened, or has ended, because of this.
+    CircuitDown(u64, Vec<NodeId>, Fault),
     /// Somebody wants to know or to do something.
     Ask(Question),
 }
@@ -164,7 +164,9 @@ impl Runner {
             Input::CircuitUp(lease, relays, granted) => {
                 self.circuit_up(lease, &relays, granted, now);
             }
-            Input::CircuitDown(lease, relays) => self.circuit_down(lease, &relays, now),
+            Input::CircuitDown(lease, relays, fault) => {
+                self.circuit_down(lease, &relays, fault, now);
+            }
             Input::Ask(question) => question(self, now),
         }
     }

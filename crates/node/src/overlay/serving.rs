@@ -18,7 +18,6 @@ use super::{Site, circuit::RELAYS};
 /// The relay of this node, and what it knows of the others. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Serving {
-    me: NodeId,
     relay: Arc<Relay>,
     known: Arc<Known>,
 }
@@ -33,14 +32,6 @@ struct Known {
 impl Known {
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<NodeId, Session>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Addresses at which a member is for certain, those of the configuration first.
-    fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
-        let site = self.sites.get(&node);
-        let listed = site.iter().flat_map(|site| site.addresses.iter().copied());
-        let session = self.sessions().get(&node).cloned();
-        listed.chain(session.iter().flat_map(seen)).collect()
     }
 }
 
@@ -58,6 +49,14 @@ impl Members for Known {
             _ => known.contains(&address),
         }
     }
+
+    /// Those of the configuration first.
+    fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
+        let site = self.sites.get(&node);
+        let listed = site.iter().flat_map(|site| site.addresses.iter().copied());
+        let session = self.sessions().get(&node).cloned();
+        listed.chain(session.iter().flat_map(seen)).collect()
+    }
 }
 
 /// Where the peer of a session is seen.
@@ -70,9 +69,8 @@ fn seen(session: &Session) -> Vec<SocketAddr> {
 }
 
 impl Serving {
-    pub(super) fn new(me: NodeId, relay: Relay, sites: BTreeMap<NodeId, Site>) -> Self {
+    pub(super) fn new(relay: Relay, sites: BTreeMap<NodeId, Site>) -> Self {
         Self {
-            me,
             relay: Arc::new(relay),
             known: Arc::new(Known {
                 sites,
@@ -113,15 +111,10 @@ impl Serving {
 
     async fn answer(self, session: Session, stream: Stream) {
         while let Ok(Some(adu)) = stream.recv().await {
-            let Ok(mut request) = Request::decode(&adu.data) else {
+            let Ok(request) = Request::decode(&adu.data) else {
                 stream.stop(1).ok();
                 return;
             };
-            if let Request::Open(open) = &mut request
-                && open.towards.ip().is_unspecified()
-            {
-                self.direct(open);
-            }
             let known = &*self.known;
             let answer = self
                 .relay
@@ -131,19 +124,6 @@ impl Serving {
             if stream.send(Bytes::from(bytes)).await.is_err() {
                 return;
             }
-        }
-    }
-
-    /// The next node, where this node knows it to be.
-    fn direct(&self, open: &mut anabranch_net::relay::Open) {
-        let own = open.route.iter().position(|&node| node == self.me);
-        let next = own.and_then(|own| open.route.get(own + 1)).copied();
-        let known = next
-            .map(|next| self.known.addresses(next))
-            .unwrap_or_default();
-        // Else the book refuses it, with the reason.
-        if let Some(&address) = known.first() {
-            open.towards = address;
         }
     }
 }

@@ -12,8 +12,10 @@
 //! | `publish` | this node's own record |
 //! | `interest` | where others send to, so that relays know their links there |
 //! | `probing` | which links are measured, when, and what comes of it |
-//! | `routing` | which ways are good, and what becomes of those in use |
+//! | `routing` | which ways are good, and which are in use |
+//! | `blame` | what becomes of links and relays under ways that fail or fall short |
 
+mod blame;
 mod event;
 mod interest;
 mod peer;
@@ -275,7 +277,7 @@ impl Agent {
             let (before, state) = (self.shown[at], self.roster.entry(at).state);
             if before != state {
                 self.is_ring_stale |= before.is_live() != state.is_live();
-                self.ways_stale(!matches!(state, State::Alive));
+                self.ways_stale(matches!(state, State::Down | State::Left));
                 self.shown[at] = state;
                 if at != self.roster.me {
                     let node = self.roster.entry(at).node;

@@ -20,21 +20,16 @@ use crate::{
 
 /// Routes are looked at again this often, while any are wanted.
 const LOOK: Duration = Duration::from_millis(500);
+/// A suspect has this long to answer before no way leads over it: whom one other node cannot reach may be well all the same, and ways in
+/// use that are dead are told of.
+const DOUBT: Duration = Duration::from_secs(1);
 /// Most destinations at a time.
-const WANTS_MAX: usize = 256;
-/// Rates of ways are told about this often.
-const WAY_WINDOW: Duration = Duration::from_secs(1);
-/// Shortfalls in a row before a route's links are blamed.
-const STRIKES: u32 = 2;
-/// A route that carries less than this share of what was expected falls short.
-const SHORT: f64 = 0.7;
-/// An own link measured so lately is not to blame.
-const MEASURED_LATELY: Duration = Duration::from_secs(5);
+pub(super) const WANTS_MAX: usize = 256;
 
 /// What this node knows of ways.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    map: Map,
+    pub(super) map: Map,
     is_stale: bool,
     is_urgent: bool,
     next_look: Instant,
@@ -42,7 +37,7 @@ pub(super) struct Ways {
     /// By relay: what this node's circuits were granted there.
     held: BTreeMap<usize, Rate>,
     /// Routes in use that fell short the last times.
-    strikes: BTreeMap<Vec<usize>, u32>,
+    pub(super) strikes: BTreeMap<Vec<usize>, u32>,
 }
 
 impl Agent {
@@ -102,87 +97,6 @@ impl Agent {
             .map
             .best(&mut ways.finder, pair, bytes, &self.config.routing);
         self.show(at, bytes, &visits)
-    }
-
-    /// A way in use has failed: its channel fell silent, or a relay refused it. Others are looked for at
-    /// once.
-    pub fn handle_way_failed(&mut self, to: &NodeId, relays: &[NodeId], now: Instant) {
-        let Some(visits) = self.visits(to, relays) else {
-            return;
-        };
-        let first = self.config.routing.penalty;
-        for &relay in &visits[1..visits.len() - 1] {
-            self.trust.relay_failed(relay, first, now);
-        }
-        if relays.is_empty() {
-            self.trust.link_failed((visits[0], visits[1]), first, now);
-        }
-        self.ways_stale(true);
-        self.settle(now);
-    }
-
-    /// A way in use carried `rate`, in a second or so; `is_limited`: it could not carry more, there was something to send all the time. What
-    /// is measured so prevails over what is published: upwards always, downwards when the way was the limit.
-    pub fn handle_way_rate(
-        &mut self,
-        to: &NodeId,
-        relays: &[NodeId],
-        (rate, is_limited): (Rate, bool),
-        now: Instant,
-    ) {
-        let Some(visits) = self.visits(to, relays) else {
-            return;
-        };
-        // What a way carried, its first link carried.
-        if let Some(tracker) = self.probing.trackers.get_mut(&visits[1])
-            && tracker.sample(rate, WAY_WINDOW, false, now)
-        {
-            self.ways_stale(true);
-        }
-        self.refresh_map(now);
-        let links: Vec<Pair> = visits.windows(2).map(|pair| (pair[0], pair[1])).collect();
-        let believed: Option<Vec<Rate>> = links
-            .iter()
-            .map(|&link| Some(self.ways.map.estimate(link)?.bandwidth))
-            .collect();
-        let Some(believed) = believed else {
-            return;
-        };
-        for &link in links.iter().filter(|link| link.0 != self.roster.me) {
-            self.trust.carried(link, rate, now);
-        }
-        if !is_limited {
-            return;
-        }
-        let expected = believed.iter().min().copied().unwrap_or(Rate::ZERO);
-        if rate > expected * SHORT {
-            self.ways.strikes.remove(&visits);
-            return;
-        }
-        if self.ways.strikes.len() >= 2 * WANTS_MAX {
-            self.ways.strikes.clear();
-        }
-        let strikes = self.ways.strikes.entry(visits).or_insert(0);
-        *strikes += 1;
-        if *strikes < STRIKES {
-            return;
-        }
-        *strikes = 0;
-        for (&link, &bandwidth) in links.iter().zip(&believed) {
-            let is_own = link.0 == self.roster.me;
-            let is_fresh = self
-                .probing
-                .trackers
-                .get(&link.1)
-                .and_then(|tracker| tracker.age(now))
-                .is_some_and(|age| age < MEASURED_LATELY);
-            if bandwidth > rate && !(is_own && is_fresh) {
-                let ratio = rate.as_bps().max(1) as f64 / bandwidth.as_bps() as f64;
-                self.trust.fell_short(link, ratio, is_own, now);
-            }
-        }
-        self.ways_stale(true);
-        self.settle(now);
     }
 
     /// Tells what this node holds at relays: what its circuits there were granted, together. It has that much there whatever the
@@ -295,7 +209,7 @@ impl Agent {
         self.ways.is_stale = true;
     }
 
-    fn refresh_map(&mut self, now: Instant) {
+    pub(super) fn refresh_map(&mut self, now: Instant) {
         if !std::mem::take(&mut self.ways.is_stale) {
             return;
         }
@@ -338,7 +252,12 @@ impl Agent {
         });
         for (at, headroom) in headroom.iter_mut().enumerate() {
             let entry = self.roster.entry(at);
-            let is_good = entry.state == State::Alive && !self.trust.is_relay_left_out(at, now);
+            let carries = match entry.state {
+                State::Alive => true,
+                State::Suspect => now.since(entry.changed_at) < DOUBT,
+                _ => false,
+            };
+            let is_good = carries && !self.trust.is_relay_left_out(at, now);
             if let Some(bytes) = entry.record.as_ref().filter(|_| is_good) {
                 let published = crate::wire::record::headroom(bytes).unwrap_or(Rate::ZERO);
                 let held = self.ways.held.get(&at).copied().unwrap_or(Rate::ZERO);
@@ -348,7 +267,7 @@ impl Agent {
         self.ways.map = Map::new(headroom, &known);
     }
 
-    fn visits(&self, to: &NodeId, relays: &[NodeId]) -> Option<Vec<usize>> {
+    pub(super) fn visits(&self, to: &NodeId, relays: &[NodeId]) -> Option<Vec<usize>> {
         let me = std::iter::once(Some(self.roster.me));
         let rest = relays
             .iter()

@@ -23,16 +23,6 @@ use super::message::{Answer, CircuitId, Open, Opened, Origin, ROUTE_NODES_MAX, R
 /// An answer that has not come after this long will not: the relay, or the session with it, is gone.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// A relay of a way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Via {
-    /// Who.
-    pub node: NodeId,
-    /// Where the source, and the relay before this one, reach it; and where its packets come from at the
-    /// next one.
-    pub ip: IpAddr,
-}
-
 /// A way to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainSpec {
@@ -42,10 +32,12 @@ pub struct ChainSpec {
     /// The node that opens it.
     pub source: NodeId,
     /// The relays, 1 to [`ROUTE_NODES_MAX`] − 2, in order from the source.
-    pub relays: Vec<Via>,
+    pub relays: Vec<NodeId>,
+    /// Where the source reaches the first of them. Where relays reach each other they know themselves.
+    pub first: IpAddr,
     /// Where it leads.
     pub destination: NodeId,
-    /// An address of the destination.
+    /// An address of the destination; unspecified, with port 0: where the last relay knows it to be.
     pub towards: SocketAddr,
     /// Where the first relay sees the source's packets come from.
     pub origin: Origin,
@@ -204,7 +196,7 @@ impl Chain {
                 }
                 _ => continue,
             };
-            return Some((self.spec.relays[index].node, request));
+            return Some((self.spec.relays[index], request));
         }
         None
     }
@@ -279,7 +271,7 @@ impl Chain {
     }
 
     fn index(&self, relay: NodeId) -> Option<usize> {
-        self.spec.relays.iter().position(|via| via.node == relay)
+        self.spec.relays.iter().position(|&other| other == relay)
     }
 
     fn check(&mut self, now: Instant) {
@@ -293,7 +285,7 @@ impl Chain {
                 _ => continue,
             };
             if until <= now {
-                let relay = self.spec.relays[index].node;
+                let relay = self.spec.relays[index];
                 self.fail(Broken::Lost { relay });
             }
         }
@@ -315,8 +307,8 @@ impl Chain {
             return None;
         };
         let mut near = opened.near;
-        if near.ip().is_unspecified() {
-            near.set_ip(self.spec.relays[index].ip);
+        if index == 0 && near.ip().is_unspecified() {
+            near.set_ip(self.spec.first);
         }
         Some(near)
     }
@@ -330,7 +322,7 @@ impl Chain {
         };
         let origin = match index.checked_sub(1) {
             None => spec.origin,
-            Some(before) => Origin::Host(spec.relays[before].ip),
+            Some(_) => Origin::Known,
         };
         Some(Request::Open(Open {
             circuit: spec.circuit,
@@ -345,7 +337,7 @@ impl Chain {
 
 impl ChainSpec {
     fn nodes(&self) -> impl Iterator<Item = NodeId> {
-        let relays = self.relays.iter().map(|via| via.node);
+        let relays = self.relays.iter().copied();
         [self.source]
             .into_iter()
             .chain(relays)

@@ -26,12 +26,12 @@ impl fmt::Display for CircuitId {
 /// Where the packets of a circuit come from, on its near side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// From one of the addresses at which the relay sees the session with the source (of the family of the
-    /// first, up to eight). Which one, and from which port, the first packet tells, and none other is heard
+    /// From one of the addresses at which the relay sees the session with the source, or knows the relay before it to be (of the family
+    /// of the first, up to eight). Which one, and from which port, the first packet tells, and none other is heard
     /// from then on: translators may give packets to another port of the relay another source port, and a
     /// source behind one does not know its address.
-    Seen,
-    /// From this address, the port as with [`Origin::Seen`].
+    Known,
+    /// From this address, the port as with [`Origin::Known`].
     Host(IpAddr),
     /// From exactly here.
     Exact(SocketAddr),
@@ -46,7 +46,8 @@ pub struct Open {
     pub route: Vec<NodeId>,
     /// Where packets come from: the source, or the relay before this one.
     pub origin: Origin,
-    /// The next hop: the destination, or `near` of the next relay.
+    /// The next hop: the destination, or `near` of the next relay. With an unspecified IP address: where the relay knows that node to be, at
+    /// an address of this family and this port; with port 0 as well, at any address, the port included.
     pub towards: SocketAddr,
     /// Wanted, of UDP payload, both directions together. Less may be granted.
     pub rate: Rate,

@@ -45,7 +45,7 @@ pub use account::{Account, Dropped, Flow, Reason, Totals};
 pub use book::{
     Book, CircuitReport, FlowId, Forward, Members, Outcome, PeerReport, Role, Train, Verdict,
 };
-pub use chain::{Broken, Chain, ChainSpec, Via};
+pub use chain::{Broken, Chain, ChainSpec};
 pub use config::{Config, ConfigError, Quota};
 pub use message::{Answer, CircuitId, Open, Opened, Origin, ROUTE_NODES_MAX, Refusal, Request};
 pub use ports::{Family, PortId};

@@ -24,7 +24,7 @@ const OPENED: u8 = 0x81;
 const CLOSED: u8 = 0x82;
 const REFUSED: u8 = 0x83;
 
-const SEEN: u8 = 0;
+const KNOWN: u8 = 0;
 const V4: u8 = 4;
 const V6: u8 = 6;
 
@@ -59,7 +59,7 @@ impl Request {
                 number(out, open.rate.as_bps().min(RATE_BPS_MAX));
                 millis(out, open.lifetime);
                 match open.origin {
-                    Origin::Seen => out.push(SEEN),
+                    Origin::Known => out.push(KNOWN),
                     Origin::Host(ip) => address(out, SocketAddr::new(ip, 0)),
                     Origin::Exact(exact) => address(out, exact),
                 }
@@ -291,8 +291,8 @@ impl Input<'_> {
 
     fn origin(&mut self) -> Result<Origin, DecodeError> {
         let family = self.byte()?;
-        if family == SEEN {
-            return Ok(Origin::Seen);
+        if family == KNOWN {
+            return Ok(Origin::Known);
         }
         let address = self.address_of(family)?;
         Ok(match address.port() {
@@ -343,7 +343,7 @@ mod tests {
 
     fn any_origin() -> impl Strategy<Value = Origin> {
         prop_oneof![
-            Just(Origin::Seen),
+            Just(Origin::Known),
             any_ip().prop_map(Origin::Host),
             any_address().prop_map(Origin::Exact)
         ]

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use anabranch_base::{Instant, NodeId, Rate};
-use anabranch_overlay::{Routes, Sample, UnknownMember};
+use anabranch_overlay::{Fault, Routes, Sample, UnknownMember};
 
 use super::{Agents, What};
 
@@ -94,7 +94,9 @@ impl Agents {
                     .map(|pair| self.delay(pair[0], pair[1]) * 2)
                     .sum();
                 if now.since(since) >= round_trip * 3 {
-                    self.with_agent(from, |agent| agent.handle_way_failed(&to_id, &relays, now));
+                    self.with_agent(from, |agent| {
+                        agent.handle_way_failed(&to_id, &relays, Fault::Somewhere, now);
+                    });
                 }
                 continue;
             }

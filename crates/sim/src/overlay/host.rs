@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, NodeId, Rate, SessionId, StreamId};
-use anabranch_overlay::{Agent, Event as Told, Output, Sample};
+use anabranch_overlay::{Agent, Event as Told, Fault, Output, Sample};
 use anabranch_session::{ChannelReport, Engine, Event, Link, SendError, StreamSpec};
 use bytes::Bytes;
 
@@ -397,7 +397,8 @@ impl Host {
         };
         if let Some(way) = transfer.channels.get(&channel) {
             let (to, way) = (transfer.to, way.clone());
-            self.agent.handle_way_failed(&to, &way, now);
+            self.agent
+                .handle_way_failed(&to, &way, Fault::Somewhere, now);
         }
     }
 

@@ -47,11 +47,15 @@ pub(super) fn way(
         true => Role::Destination,
         false => Role::Relay,
     };
-    check_address(open.towards)?;
-    if seen.contains(&open.towards) || open.origin == Origin::Exact(open.towards) {
+    if !members.is_member(next) {
+        return Err(Refusal::Towards);
+    }
+    let towards = next_hop(next, open.towards, members)?;
+    check_address(towards)?;
+    if seen.contains(&towards) || open.origin == Origin::Exact(towards) {
         return Err(Refusal::Loop);
     }
-    if !members.is_member(next) || !members.is_at(next, open.towards, role) {
+    if !members.is_at(next, towards, role) {
         return Err(Refusal::Towards);
     }
     let is_there = |address: SocketAddr| match before == from {
@@ -59,9 +63,11 @@ pub(super) fn way(
         false => members.is_member(before) && members.is_at(before, address, Role::Relay),
     };
     let origin = match open.origin {
-        // Only the source itself is seen.
-        Origin::Seen if before == from => Peer::Hosts(seen_ips(seen)?),
-        Origin::Seen => return Err(Refusal::Origin),
+        Origin::Known if before == from => Peer::Hosts(host_ips(seen)?),
+        Origin::Known if members.is_member(before) => {
+            Peer::Hosts(host_ips(&members.addresses(before))?)
+        }
+        Origin::Known => return Err(Refusal::Origin),
         Origin::Host(ip) => {
             // The port says nothing of a host.
             check_origin(SocketAddr::new(ip, 1), is_there)?;
@@ -74,7 +80,7 @@ pub(super) fn way(
     };
     Ok(Way {
         origin,
-        towards: open.towards,
+        towards,
         next,
         wanted: open.rate,
     })
@@ -95,11 +101,34 @@ fn place(own: NodeId, from: NodeId, route: &[NodeId]) -> Result<usize, Refusal> 
         .ok_or(Refusal::Route)
 }
 
-/// The addresses of a session's channels, those of the first one's family.
-fn seen_ips(seen: &[SocketAddr]) -> Result<Box<[IpAddr]>, Refusal> {
-    let family = Family::of(seen.first().ok_or(Refusal::Origin)?.ip());
+/// Where `next` is reached, if the source leaves that to the relay.
+fn next_hop(
+    next: NodeId,
+    asked: SocketAddr,
+    members: &(impl Members + ?Sized),
+) -> Result<SocketAddr, Refusal> {
+    if !asked.ip().is_unspecified() {
+        return Ok(asked);
+    }
+    let known = members.addresses(next);
+    let at = match asked.port() {
+        0 => known.first().copied(),
+        // A port of the next relay, which has the family that it says.
+        port => known
+            .iter()
+            .map(|address| address.ip().to_canonical())
+            .find(|&ip| Family::of(ip) == Family::of(asked.ip()))
+            .map(|ip| SocketAddr::new(ip, port)),
+    };
+    at.ok_or(Refusal::Towards)
+}
+
+/// The hosts of a node's addresses, those of the first one's family.
+fn host_ips(addresses: &[SocketAddr]) -> Result<Box<[IpAddr]>, Refusal> {
+    let ips_all = || addresses.iter().map(|address| address.ip().to_canonical());
+    let family = Family::of(ips_all().next().ok_or(Refusal::Origin)?);
     let mut ips: Vec<IpAddr> = Vec::new();
-    for ip in seen.iter().map(SocketAddr::ip) {
+    for ip in ips_all() {
         check_address(SocketAddr::new(ip, 1))?;
         if Family::of(ip) == family && !ips.contains(&ip) && ips.len() < SEEN_MAX {
             ips.push(ip);

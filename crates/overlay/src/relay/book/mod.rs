@@ -49,6 +49,10 @@ pub trait Members {
     /// send to whomever it names. Good reasons are the configuration, and a session with the node at this
     /// address.
     fn is_at(&self, node: NodeId, address: SocketAddr, role: Role) -> bool;
+
+    /// Where `node`, which is on the list, is known to be, the best first; empty: nobody knows. For each, [`Self::is_at`] says yes. A source
+    /// that is not next to the node need not know: where nodes have an address on each of several links, each knows another one.
+    fn addresses(&self, node: NodeId) -> Vec<SocketAddr>;
 }
 
 /// What becomes of a request.
@@ -240,7 +244,7 @@ impl Book {
         members: &(impl Members + ?Sized),
     ) -> Result<Result<u32, Family>, Refusal> {
         let way = checks::way(self.config.node, from, seen, open, members)?;
-        if self.ports.is_own(open.towards) {
+        if self.ports.is_own(way.towards) {
             return Err(Refusal::Loop);
         }
         if let Some(&slot) = self.by_name.get(&(from, open.circuit)) {
@@ -251,7 +255,7 @@ impl Book {
         }
         let owner = self.peers.enter(now, from, &self.config)?;
         let rate = self.grant(owner, open.rate)?;
-        let far_peer = Peer::At(open.towards);
+        let far_peer = Peer::At(way.towards);
         let (near_port, far_port) = match self.two_ports(&way.origin, &far_peer) {
             Ok(ports) => ports,
             Err(family) if self.ports.len() < self.config.ports_max => return Ok(Err(family)),

@@ -27,6 +27,10 @@ impl Members for Sites {
         let is_home = address.ip() == home(node.public_key()[0]).ip();
         is_home && (role == Role::Relay || address.port() == 4433)
     }
+
+    fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
+        vec![home(node.public_key()[0])]
+    }
 }
 
 fn home(number: u8) -> SocketAddr {
@@ -201,7 +205,7 @@ fn circuits_of_two_sources_to_one_destination_share_the_near_port_only() {
 fn behind_a_translator_the_first_packet_tells_the_port() {
     let mut relay = relay();
     let request = Open {
-        origin: Origin::Seen,
+        origin: Origin::Known,
         ..open(1, 1, 2)
     };
     // Two modems, and an address of the other family that nobody uses here.
@@ -269,18 +273,18 @@ fn a_second_relay_takes_packets_from_the_first_only() {
     );
     let out = forwarded(second.send(NOW, at("192.0.2.0:10001"), second_hop.near, 100));
     assert_eq!(out.remote, home(2));
-    let seen = Open {
-        origin: Origin::Seen,
+    // The source need not say where the first is.
+    let known = Open {
+        origin: Origin::Known,
         circuit: CircuitId(2),
         ..at_second.clone()
     };
-    assert_eq!(
-        refused(second.ask(NOW, 1, &Request::Open(seen))),
-        Refusal::Origin
-    );
+    let by_known = opened(second.ask(NOW, 1, &Request::Open(known)));
+    let out = forwarded(second.send(NOW, at("192.0.2.0:10002"), by_known.near, 100));
+    assert_eq!(out.remote, home(2));
     let elsewhere = Open {
         origin: Origin::Host([192, 0, 2, 3].into()),
-        circuit: CircuitId(2),
+        circuit: CircuitId(3),
         ..at_second
     };
     assert_eq!(
@@ -314,7 +318,8 @@ fn what_leads_nowhere_or_back_is_refused() {
         (towards("192.0.2.3:4433"), Refusal::Towards),
         (open(1, 1, 9), Refusal::Towards),
         (towards("192.0.2.2:0"), Refusal::Address),
-        (towards("0.0.0.0:4433"), Refusal::Address),
+        (towards("0.0.0.0:53"), Refusal::Towards),
+        (towards("[::]:4433"), Refusal::Towards),
         (towards("224.0.0.1:4433"), Refusal::Address),
         (towards("255.255.255.255:4433"), Refusal::Address),
         (towards("[fe80::1]:4433"), Refusal::Address),
@@ -339,7 +344,7 @@ fn what_leads_nowhere_or_back_is_refused() {
         Refusal::NotMember
     );
     let unseen = Open {
-        origin: Origin::Seen,
+        origin: Origin::Known,
         ..open(1, 1, 2)
     };
     assert_eq!(
@@ -360,6 +365,9 @@ fn what_leads_nowhere_or_back_is_refused() {
             }
             fn is_at(&self, _: NodeId, _: SocketAddr, _: Role) -> bool {
                 true
+            }
+            fn addresses(&self, _: NodeId) -> Vec<SocketAddr> {
+                Vec::new()
             }
         }
         let request = Request::Open(own);

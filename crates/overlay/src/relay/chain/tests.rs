@@ -22,6 +22,34 @@ impl Members for Sites {
     fn is_at(&self, node: NodeId, address: SocketAddr, _: Role) -> bool {
         address.ip() == ip(node.public_key()[0])
     }
+
+    fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
+        vec![SocketAddr::new(ip(node.public_key()[0]), 4433)]
+    }
+}
+
+/// As node `.0` sees it: each link has a network of its own, so a node is elsewhere for each of its neighbours.
+struct Links(u8);
+
+impl Links {
+    fn address(&self, other: u8) -> SocketAddr {
+        let link = 10 * self.0.min(other) + self.0.max(other);
+        SocketAddr::from(([10, 9, link, other], 4433))
+    }
+}
+
+impl Members for Links {
+    fn is_member(&self, _: NodeId) -> bool {
+        true
+    }
+
+    fn is_at(&self, node: NodeId, address: SocketAddr, _: Role) -> bool {
+        address.ip() == self.address(node.public_key()[0]).ip()
+    }
+
+    fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
+        vec![self.address(node.public_key()[0])]
+    }
 }
 
 const NOW: Instant = Instant::from_secs(100);
@@ -29,14 +57,11 @@ const SOURCE: u8 = 1;
 const DESTINATION: u8 = 9;
 
 fn spec(relays: &[u8]) -> ChainSpec {
-    let via = |&number: &u8| Via {
-        node: node(number),
-        ip: ip(number),
-    };
     ChainSpec {
         circuit: CircuitId(7),
         source: node(SOURCE),
-        relays: relays.iter().map(via).collect(),
+        relays: relays.iter().copied().map(node).collect(),
+        first: relays.first().map_or(ip(0), |&first| ip(first)),
         destination: node(DESTINATION),
         towards: SocketAddr::new(ip(DESTINATION), 4433),
         origin: Origin::Exact(SocketAddr::new(ip(SOURCE), 4433)),
@@ -51,9 +76,24 @@ fn book(number: u8) -> Book {
 }
 
 fn ask(book: &mut Book, now: Instant, request: &Request) -> Answer {
-    let seen = [SocketAddr::new(ip(SOURCE), 4433)];
+    ask_where(
+        book,
+        now,
+        SocketAddr::new(ip(SOURCE), 4433),
+        request,
+        &Sites,
+    )
+}
+
+fn ask_where(
+    book: &mut Book,
+    now: Instant,
+    seen: SocketAddr,
+    request: &Request,
+    members: &dyn Members,
+) -> Answer {
     loop {
-        match book.request(now, node(SOURCE), &seen, request, &Sites) {
+        match book.request(now, node(SOURCE), &[seen], request, members) {
             Outcome::Answer(answer) => return answer,
             Outcome::NeedsPort(family) => {
                 assert_eq!(family, Family::V4);
@@ -113,6 +153,43 @@ fn the_last_relay_is_asked_first_and_packets_find_their_way() {
         );
     }
     assert_eq!(to, SocketAddr::new(ip(DESTINATION), 4433));
+}
+
+/// The source knows none of the addresses that its relays have for each other, nor do they know those that it has for them.
+#[test]
+fn neighbours_meet_where_they_know_each_other() {
+    let mut books: Vec<Book> = (2..5).map(book).collect();
+    let mut chain = Chain::new(ChainSpec {
+        first: Links(SOURCE).address(2).ip(),
+        towards: SocketAddr::from(([0, 0, 0, 0], 0)),
+        origin: Origin::Known,
+        ..spec(&[2, 3, 4])
+    })
+    .unwrap();
+    while let Some((relay, request)) = chain.next(NOW) {
+        let number = relay.public_key()[0];
+        let (members, seen) = (Links(number), Links(number).address(SOURCE));
+        let book = &mut books[usize::from(number - 2)];
+        let answer = ask_where(book, NOW, seen, &request, &members);
+        chain.answer(NOW, relay, &answer);
+    }
+    assert_eq!(chain.broken(), None);
+    let (mut to, mut before) = (chain.entrance().unwrap(), SOURCE);
+    for (number, book) in (2..).zip(&mut books) {
+        assert_eq!(to.ip(), Links(before).address(number).ip());
+        let port = crate::relay::PortId::from_bits(1 << 32);
+        let train = Train {
+            remote: SocketAddr::new(Links(number).address(before).ip(), 6_000),
+            local_ip: None,
+            bytes: 100,
+            packet_bytes: 100,
+        };
+        let Verdict::Forward(forward) = book.admit(NOW, port, train) else {
+            panic!("dropped at {number}");
+        };
+        (to, before) = (forward.remote, number);
+    }
+    assert_eq!(to, Links(4).address(DESTINATION));
 }
 
 #[test]
@@ -186,7 +263,7 @@ fn no_answer_is_an_answer_after_a_while() {
 fn the_source_can_be_learnt_anew() {
     let mut books: Vec<Book> = (2..4).map(book).collect();
     let mut seen = spec(&[2, 3]);
-    seen.origin = Origin::Seen;
+    seen.origin = Origin::Known;
     let mut chain = Chain::new(seen).unwrap();
     settle(&mut chain, &mut books, NOW);
     chain.relearn(NOW);

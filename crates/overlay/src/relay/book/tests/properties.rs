@@ -203,7 +203,7 @@ fn take(
                 ..open(circuit, source, destination)
             };
             if is_seen {
-                request.origin = Origin::Seen;
+                request.origin = Origin::Known;
             }
             if let Answer::Opened(opened) = relay.ask(*now, source, &Request::Open(request)) {
                 let known = Known {

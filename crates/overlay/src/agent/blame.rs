@@ -1,0 +1,174 @@
+//! What becomes of links and relays under ways that fail or fall short.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, NodeId, Rate};
+
+use super::{Agent, routing::WANTS_MAX};
+use crate::ways::{
+    Fault,
+    trust::{Pair, Trust},
+};
+
+/// Rates of ways are told about this often.
+const WAY_WINDOW: Duration = Duration::from_secs(1);
+/// Shortfalls in a row before a route's links are blamed.
+const STRIKES: u32 = 2;
+/// A route that carries less than this share of what was expected falls short.
+const SHORT: f64 = 0.7;
+/// An own link measured so lately is not to blame.
+const MEASURED_LATELY: Duration = Duration::from_secs(5);
+
+impl Agent {
+    /// A way in use has failed: its channel fell silent, or a relay refused it. What is at fault is left out for a while, twice as long
+    /// if it fails again soon after; everything between the ends if nobody knows. Others are looked for at once.
+    pub fn handle_way_failed(
+        &mut self,
+        to: &NodeId,
+        relays: &[NodeId],
+        fault: Fault,
+        now: Instant,
+    ) {
+        let Some(visits) = self.visits(to, relays) else {
+            return;
+        };
+        let first = self.config.routing.penalty;
+        // Among what is visited, where the source is the first.
+        let place = |relay| Some(1 + relays.iter().position(|&other| other == relay)?);
+        let fail_link = |trust: &mut Trust, from: usize| {
+            trust.link_failed((visits[from], visits[from + 1]), first, now);
+        };
+        let known = match fault {
+            Fault::Somewhere => None,
+            Fault::Relay(relay) | Fault::Before(relay) | Fault::After(relay) => place(relay),
+        };
+        match (known, fault) {
+            (Some(at), Fault::After(_)) => fail_link(&mut self.trust, at),
+            // The link to the first relay works: it was asked over it.
+            (Some(at), Fault::Before(_)) if at > 1 => fail_link(&mut self.trust, at - 1),
+            (Some(at), _) => self.trust.relay_failed(visits[at], first, now),
+            (None, _) if relays.is_empty() => fail_link(&mut self.trust, 0),
+            (None, _) => {
+                for &relay in &visits[1..visits.len() - 1] {
+                    self.trust.relay_failed(relay, first, now);
+                }
+            }
+        }
+        self.ways_stale(true);
+        self.settle(now);
+    }
+
+    /// A way in use carried `rate`, in a second or so; `is_limited`: it could not carry more, there was something to send all the time. What
+    /// is measured so prevails over what is published: upwards always, downwards when the way was the limit.
+    pub fn handle_way_rate(
+        &mut self,
+        to: &NodeId,
+        relays: &[NodeId],
+        (rate, is_limited): (Rate, bool),
+        now: Instant,
+    ) {
+        let Some(visits) = self.visits(to, relays) else {
+            return;
+        };
+        // What a way carried, its first link carried.
+        if let Some(tracker) = self.probing.trackers.get_mut(&visits[1])
+            && tracker.sample(rate, WAY_WINDOW, false, now)
+        {
+            self.ways_stale(true);
+        }
+        self.refresh_map(now);
+        let links: Vec<Pair> = visits.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        let believed: Option<Vec<Rate>> = links
+            .iter()
+            .map(|&link| Some(self.ways.map.estimate(link)?.bandwidth))
+            .collect();
+        let Some(believed) = believed else {
+            return;
+        };
+        for &link in links.iter().filter(|link| link.0 != self.roster.me) {
+            self.trust.carried(link, rate, now);
+        }
+        if !is_limited {
+            return;
+        }
+        let expected = believed.iter().min().copied().unwrap_or(Rate::ZERO);
+        if rate > expected * SHORT {
+            self.ways.strikes.remove(&visits);
+            return;
+        }
+        if self.ways.strikes.len() >= 2 * WANTS_MAX {
+            self.ways.strikes.clear();
+        }
+        let strikes = self.ways.strikes.entry(visits).or_insert(0);
+        *strikes += 1;
+        if *strikes < STRIKES {
+            return;
+        }
+        *strikes = 0;
+        for (&link, &bandwidth) in links.iter().zip(&believed) {
+            let is_own = link.0 == self.roster.me;
+            let is_fresh = self
+                .probing
+                .trackers
+                .get(&link.1)
+                .and_then(|tracker| tracker.age(now))
+                .is_some_and(|age| age < MEASURED_LATELY);
+            if bandwidth > rate && !(is_own && is_fresh) {
+                let ratio = rate.as_bps().max(1) as f64 / bandwidth.as_bps() as f64;
+                self.trust.fell_short(link, ratio, is_own, now);
+            }
+        }
+        self.ways_stale(true);
+        self.settle(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_base::Seed;
+
+    use super::*;
+    use crate::{Config, FakeKeys, Member};
+
+    const NOW: Instant = Instant::from_secs(1);
+
+    fn node(n: u8) -> NodeId {
+        NodeId::from_public_key([n; 32])
+    }
+
+    /// What node 1 leaves out, of the ways over 2 and 3 to 9, after this.
+    fn left_out(fault: Fault) -> (Vec<u8>, Vec<(u8, u8)>) {
+        let member = |n| Member {
+            node: node(n),
+            addresses: Vec::new(),
+        };
+        let members: Vec<Member> = (1..=9).map(member).collect();
+        let keys = Box::new(FakeKeys(node(1)));
+        let mut agent =
+            Agent::new(Config::default(), node(1), &members, keys, Seed(1), NOW).unwrap();
+        agent.handle_way_failed(&node(9), &[node(2), node(3)], fault, NOW);
+        let place = |n: u8| agent.roster.find(&node(n)).unwrap();
+        let relays = (1..=9).filter(|&n| agent.trust.is_relay_left_out(place(n), NOW));
+        let pairs = (1..=9).flat_map(|from| (1..=9).map(move |to| (from, to)));
+        let links =
+            pairs.filter(|&(from, to)| agent.trust.is_left_out((place(from), place(to)), NOW));
+        (relays.collect(), links.collect())
+    }
+
+    #[test]
+    fn only_what_is_at_fault_is_left_out() {
+        for (fault, relays, links) in [
+            (Fault::Somewhere, &[2, 3][..], &[][..]),
+            (Fault::Relay(node(3)), &[3], &[]),
+            (Fault::Before(node(3)), &[], &[(2, 3)]),
+            (Fault::Before(node(2)), &[2], &[]),
+            (Fault::After(node(2)), &[], &[(2, 3)]),
+            (Fault::After(node(3)), &[], &[(3, 9)]),
+            // One that is not on the way explains nothing.
+            (Fault::Relay(node(7)), &[2, 3], &[]),
+        ] {
+            let found = left_out(fault);
+            assert_eq!(found, (relays.to_vec(), links.to_vec()), "{fault:?}");
+        }
+    }
+}
