@@ -69,7 +69,7 @@ pub struct Probing {
 /// How ways are chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routing {
-    /// Most ways of one message, 1 to 8.
+    /// Most ways of one message beside the direct link, 1 to 8.
     pub paths: usize,
     /// Most links of a way, 1 to 8.
     pub hops: usize,

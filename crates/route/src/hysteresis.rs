@@ -20,12 +20,16 @@ pub struct Cost {
 }
 
 /// How the routes in use are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Health {
     /// As usual.
     Fine,
     /// One of their links has markedly declined.
-    Degraded,
+    Degraded {
+        /// How many times quicker than the path that has declined the one is that would take its place, each with a message of its own; 1
+        /// where that is not known. Of several paths in use, one that is a tenth of itself hardly shows in all of them together.
+        part: f64,
+    },
     /// One of their links or relays has failed.
     Failed,
 }
@@ -61,6 +65,8 @@ pub struct Config {
     pub calm: Duration,
     /// Gain for which routes that have declined are left.
     pub urgent_gain_min: f64,
+    /// Gain of the path that has declined alone for which it is replaced, if all together do not lose by it.
+    pub urgent_part_min: f64,
     /// Least time between a change and the next one because of a decline.
     pub urgent_pause: Duration,
 }
@@ -76,6 +82,7 @@ impl Default for Config {
             pause: Duration::from_secs(10),
             calm: Duration::from_secs(60),
             urgent_gain_min: 0.15,
+            urgent_part_min: 0.7,
             urgent_pause: Duration::from_secs(2),
         }
     }
@@ -146,9 +153,9 @@ impl<R: Clone + PartialEq> Keeper<R> {
             // Failed, and nothing else to be had: estimates are late, and what fails is retried elsewhere.
             return (current != *best).then(|| self.change(now, best.clone(), Reason::Failed));
         };
-        if health == Health::Degraded
+        if let Health::Degraded { part } = health
             && current != *best
-            && gain(&used, &offered) >= self.config.urgent_gain_min.ln_1p()
+            && self.is_worth_leaving(gain(&used, &offered), part)
             && now.since(self.changed) >= self.config.urgent_pause
         {
             return Some(self.change(now, best.clone(), Reason::Degraded));
@@ -182,6 +189,12 @@ impl<R: Clone + PartialEq> Keeper<R> {
         let routes = self.candidates.swap_remove(at).routes;
         self.settled = Some((now, (doublings + 1).min(DOUBLINGS_MAX)));
         Some(self.change(now, routes, Reason::Better))
+    }
+
+    fn is_worth_leaving(&self, gain: f64, part: f64) -> bool {
+        let config = &self.config;
+        let replaces = gain >= 0.0 && part >= 1.0 + config.urgent_part_min;
+        replaces || gain >= config.urgent_gain_min.ln_1p()
     }
 
     fn change(&mut self, now: Instant, routes: R, reason: Reason) -> Reason {

@@ -51,7 +51,9 @@ pub struct Group {
 /// Which paths are wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Most paths.
+    /// Paths that are used in any case: they come first, and take their part before others are looked for.
+    pub given: &'a [Path],
+    /// Most paths beside them.
     pub paths_max: usize,
     /// How the next path is chosen.
     pub choice: Choice,
@@ -69,6 +71,7 @@ impl Default for Wanted<'_> {
     /// Four paths, chosen together; any but those below 1 kbit/s.
     fn default() -> Self {
         Self {
+            given: &[],
             paths_max: 4,
             choice: Choice::default(),
             disjoint: Disjoint::default(),
@@ -79,7 +82,7 @@ impl Default for Wanted<'_> {
     }
 }
 
-/// Several paths for one message, the quickest first. Each has the bandwidth that it takes from its
+/// Several paths for one message, those given first, then the quickest first. Each has the bandwidth that it takes from its
 /// links: they can be used together, with the whole of it each.
 ///
 /// As many searches by [`Finder::quickest`] as there are paths, and one more; a relay's headroom counts once for
@@ -87,7 +90,7 @@ impl Default for Wanted<'_> {
 /// then not be the best choice; one that would get nothing is tried again without the later of these links.
 ///
 /// # Panics
-/// As [`Finder::quickest`]; a group with a link that is not in the graph.
+/// As [`Finder::quickest`]; a group with a link, or a given path, that is not in the graph.
 pub fn paths(
     finder: &mut Finder,
     graph: &Graph,
@@ -101,7 +104,15 @@ pub fn paths(
     let mut residual = Residual::new(finder, graph, query, wanted.groups);
     let mut disjoint = wanted.disjoint;
     let mut target = Target::message(query.bytes);
-    while paths.len() < wanted.paths_max {
+    for path in wanted.given {
+        let path = residual.judge(finder, graph, path);
+        if path.bandwidth > Rate::ZERO {
+            target.choose(path.bandwidth.as_bps(), nanos(&path));
+            paths.push(path);
+        }
+    }
+    let paths_max = paths.len() + wanted.paths_max;
+    while paths.len() < paths_max {
         let goal = match wanted.choice {
             Choice::Published => Target::message(query.bytes),
             Choice::Joint => target,
@@ -150,19 +161,10 @@ pub fn again(
     paths: &[Path],
 ) -> Vec<Path> {
     let mut residual = Residual::new(finder, graph, query, wanted.groups);
-    let judge = |path: &Path| {
-        residual.offer(finder, Disjoint::No);
-        let usable = &finder.search().usable;
-        let least_bps = path.links.iter().map(|link| usable[link.at()]).min();
-        let mut path = Path {
-            bandwidth: Rate::from_bps(least_bps.unwrap_or(0)),
-            ..graph.path(&path.links)
-        };
-        path.bandwidth = residual.part(&path);
-        residual.take(graph, &path);
-        path
-    };
-    paths.iter().map(judge).collect()
+    paths
+        .iter()
+        .map(|path| residual.judge(finder, graph, path))
+        .collect()
 }
 
 fn nanos(path: &Path) -> u64 {
@@ -240,6 +242,20 @@ impl Residual {
                 usable[link.at()] = 0;
             }
         }
+    }
+
+    /// The path with what is left to it, which it takes.
+    fn judge(&mut self, finder: &mut Finder, graph: &Graph, path: &Path) -> Path {
+        self.offer(finder, Disjoint::No);
+        let usable = &finder.search().usable;
+        let least_bps = path.links.iter().map(|link| usable[link.at()]).min();
+        let mut path = Path {
+            bandwidth: Rate::from_bps(least_bps.unwrap_or(0)),
+            ..graph.path(&path.links)
+        };
+        path.bandwidth = self.part(&path);
+        self.take(graph, &path);
+        path
     }
 
     /// What is left to a path, groups that it crosses more than once included.

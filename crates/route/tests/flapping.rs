@@ -83,10 +83,17 @@ impl Bed {
         let best = multiple::paths(finder, graph, &query, &wanted);
         let best: Vec<Vec<LinkIndex>> = best.into_iter().map(|path| path.links).collect();
         let is_degraded = |link: &LinkIndex| self.declines[link.at()].is_degraded();
-        let current = self.keeper.current();
-        let health = match current {
-            Some(routes) if routes.iter().flatten().any(is_degraded) => Health::Degraded,
-            _ => Health::Fine,
+        let current = self.keeper.current().map_or(&[][..], Vec::as_slice);
+        let time = |path: &Vec<LinkIndex>| graph.path(path).time(MESSAGE).as_secs_f64();
+        let declined = current.iter().filter(|path| path.iter().any(is_degraded));
+        let health = match declined.map(time).max_by(f64::total_cmp) {
+            None => Health::Fine,
+            Some(worst) => {
+                let new = best.iter().filter(|path| !current.contains(path));
+                let quickest = new.map(time).min_by(f64::total_cmp);
+                let part = quickest.map_or(1.0, |time| worst / time);
+                Health::Degraded { part }
+            }
         };
         self.keeper.consider(self.now, health, &best, |routes| {
             let paths: Vec<Path> = routes.iter().map(|links| graph.path(links)).collect();

@@ -121,7 +121,7 @@ fn a_relay_that_dies_is_replaced_under_a_transfer() {
         let agent = &mut mesh.host(SOURCE).agent;
         let routes = agent.routes(&World::node_id(SINK), now);
         let ways = routes.map_or(0, |routes| routes.ways.len());
-        ways == 3 && !mesh.relays().contains(&relay)
+        ways == 4 && !mesh.relays().contains(&relay)
     });
     assert!(took.is_some_and(|took| took <= ms(2_000)), "{took:?}");
     finish(&mut mesh, bytes);

@@ -74,7 +74,7 @@ pub struct OverlayLayer {
     pub probes: Option<String>,
     /// Test messages in an hour, over all links.
     pub probes_per_hour: Option<String>,
-    /// Most ways to one node.
+    /// Most ways to one node, beside the direct link.
     pub paths: Option<u8>,
     /// Most links of a way.
     pub hops: Option<u8>,

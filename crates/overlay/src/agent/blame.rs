@@ -85,14 +85,21 @@ impl Agent {
         let Some(believed) = believed else {
             return;
         };
-        for &link in links.iter().filter(|link| link.0 != self.roster.me) {
-            self.trust.carried(link, rate, now);
+        let expected = believed.iter().min().copied().unwrap_or(Rate::ZERO);
+        let is_short = is_limited && rate <= expected * SHORT;
+        let others = links.iter().zip(&believed);
+        for (&link, &bandwidth) in others.filter(|(link, _)| link.0 != self.roster.me) {
+            // Which of the links was the limit nobody knows; one that has much more than the least was not.
+            let is_limit = is_limited && expected >= bandwidth * SHORT;
+            // Once is no reason to think less of a link.
+            if !(is_short && is_limit) {
+                self.trust.carried(link, rate, is_limit, now);
+            }
         }
         if !is_limited {
             return;
         }
-        let expected = believed.iter().min().copied().unwrap_or(Rate::ZERO);
-        if rate > expected * SHORT {
+        if !is_short {
             self.ways.strikes.remove(&visits);
             return;
         }

@@ -87,7 +87,7 @@ impl Agent {
         self.show(at, bytes, &visits)
     }
 
-    /// The best routes for one message, whatever is in use.
+    /// The best routes for one message, whatever is in use; the direct link only if it helps.
     pub fn best_routes(&mut self, to: &NodeId, bytes: u64, now: Instant) -> Option<Routes> {
         let at = self.roster.find(to)?;
         self.refresh_map(now);
@@ -95,7 +95,7 @@ impl Agent {
         let ways = &mut self.ways;
         let visits = ways
             .map
-            .best(&mut ways.finder, pair, bytes, &self.config.routing);
+            .best(&mut ways.finder, pair, bytes, &self.config.routing, false);
         self.show(at, bytes, &visits)
     }
 

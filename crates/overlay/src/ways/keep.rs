@@ -21,7 +21,7 @@ pub struct Routes {
     pub to: NodeId,
     /// The message that the division is for.
     pub bytes: u64,
-    /// The quickest first; none has bytes that others should carry.
+    /// The direct link first, which sessions use beside relays, then the quickest first; none has bytes that others should carry.
     pub ways: Vec<Way>,
     /// When the whole message is expected to have arrived, after the start.
     pub finish: Duration,
@@ -82,7 +82,7 @@ impl Kept {
         config: &Routing,
         now: Instant,
     ) -> Option<Reason> {
-        let best = map.best(finder, pair, self.bytes, config);
+        let best = map.best(finder, pair, self.bytes, config, true);
         let used = self
             .keeper
             .current()
@@ -93,15 +93,20 @@ impl Kept {
             Some(Some((paths, _))) => {
                 self.declines.resize_with(paths.len(), new_decline);
                 let observed = self.declines.iter_mut().zip(&paths);
-                let declined = observed
-                    .filter_map(|(decline, path)| {
-                        decline.observe(now, path.time(self.bytes)).then_some(())
-                    })
-                    .count();
-                if declined > 0 {
-                    Health::Degraded
-                } else {
-                    Health::Fine
+                let declined = observed.filter_map(|(decline, path)| {
+                    let time = path.time(self.bytes);
+                    decline.observe(now, time).then_some(time)
+                });
+                // All are observed.
+                match declined.fold(None, |worst, time| worst.max(Some(time))) {
+                    None => Health::Fine,
+                    Some(worst) => {
+                        let new = self.newcomer(map, finder, pair, config, &best);
+                        let part = new.map_or(1.0, |time| {
+                            worst.as_secs_f64() / time.as_secs_f64().max(1e-9)
+                        });
+                        Health::Degraded { part }
+                    }
                 }
             }
         };
@@ -118,6 +123,25 @@ impl Kept {
             self.declines.clear();
         }
         reason
+    }
+}
+
+impl Kept {
+    /// How long a message takes on the quickest of the `best` ways that is not in use.
+    fn newcomer(
+        &self,
+        map: &Map,
+        finder: &mut Finder,
+        pair: Pair,
+        config: &Routing,
+        best: &Visits,
+    ) -> Option<Duration> {
+        let (paths, _) = divided(map, finder, pair, self.bytes, config, best)?;
+        let current = self.current()?;
+        let new = best.iter().zip(&paths);
+        new.filter(|(way, _)| !current.contains(way))
+            .map(|(_, path)| path.time(self.bytes))
+            .min()
     }
 }
 

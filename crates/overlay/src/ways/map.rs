@@ -86,8 +86,9 @@ impl Map {
         }
     }
 
-    fn wanted(&self, config: &Routing) -> Wanted<'_> {
+    fn wanted<'a>(&'a self, config: &Routing, given: &'a [Path]) -> Wanted<'a> {
         Wanted {
+            given,
             paths_max: config.paths,
             disjoint: Disjoint::Relays,
             groups: &self.groups,
@@ -97,21 +98,28 @@ impl Map {
 
     /// The best ways for a message, each as the nodes it visits. Preferably no two have a relay in common, so
     /// that none takes two along when it fails; and relays are spent only where they help: among many noisy
-    /// estimates, a long way looks best by chance, and takes relays that others would need.
+    /// estimates, a long way looks best by chance, and takes relays that others would need. `with_direct`: the direct link is used in any
+    /// case; it comes first, and relays are to add to it.
     pub(crate) fn best(
         &self,
         finder: &mut Finder,
         (from, to): Pair,
         bytes: u64,
         config: &Routing,
+        with_direct: bool,
     ) -> Vec<Vec<usize>> {
         if self.headroom.is_empty() {
             return Vec::new();
         }
+        let direct = self.find((from, to)).filter(|_| with_direct);
+        let given: Vec<Path> = direct
+            .map(|link| self.graph.path(&[link]))
+            .into_iter()
+            .collect();
         let mut best: (Duration, Vec<Path>) = (Duration::MAX, Vec::new());
         for hops in 1..=config.hops {
             let query = self.query(from, to, bytes, hops);
-            let found = paths(finder, &self.graph, &query, &self.wanted(config));
+            let found = paths(finder, &self.graph, &query, &self.wanted(config, &given));
             let legs: Vec<Leg> = found.iter().map(Leg::from).collect();
             let finish = partition(&legs, bytes).map_or(Duration::MAX, |division| division.finish);
             if finish < best.0.div_f64(1.0 + HOP_GAIN) {
@@ -145,7 +153,13 @@ impl Map {
             return None;
         }
         let query = self.query(from, to, bytes, config.hops);
-        let judged = again(finder, &self.graph, &query, &self.wanted(config), &known);
+        let judged = again(
+            finder,
+            &self.graph,
+            &query,
+            &self.wanted(config, &[]),
+            &known,
+        );
         judged
             .iter()
             .all(|path| path.bandwidth > Rate::ZERO)

@@ -18,6 +18,8 @@ const LINK_MEMORY: Duration = Duration::from_secs(120);
 const FACTOR_MIN: f64 = 0.001;
 /// What a link was seen to carry holds for this long.
 const SEEN: Duration = Duration::from_secs(60);
+/// Weight of a new rate of a link that was the limit.
+const SEEN_SHARE: f64 = 0.25;
 /// Longest time that what failed is left out.
 const PENALTY_MAX: Duration = Duration::from_secs(600);
 /// Links and ways remembered; the one that is over first makes room.
@@ -60,15 +62,20 @@ impl Trust {
         of_link * if is_liar { ORIGIN_FACTOR } else { 1.0 }
     }
 
-    /// A link carried `rate`, or more.
-    pub(crate) fn carried(&mut self, link: Pair, rate: Rate, now: Instant) {
-        if self.seen(link, now).is_none_or(|known| rate >= known) {
-            bound(&mut self.seen, |&(_, at)| at);
-            self.seen.insert(link, (rate, now));
-        }
+    /// A link carried `rate`, or more; `is_limit`: it could not carry more, as far as one can tell.
+    pub(crate) fn carried(&mut self, link: Pair, rate: Rate, is_limit: bool, now: Instant) {
+        let known = self.seen(link, now);
+        let rate = match known {
+            // The most of many noisy rates is more than the link carries.
+            Some(known) if is_limit => known * (1.0 - SEEN_SHARE) + rate * SEEN_SHARE,
+            Some(known) if rate < known => return,
+            _ => rate,
+        };
+        bound(&mut self.seen, |&(_, at)| at);
+        self.seen.insert(link, (rate, now));
     }
 
-    /// The most that a link was seen to carry lately.
+    /// What a link was seen to carry lately.
     pub(crate) fn seen(&self, link: Pair, now: Instant) -> Option<Rate> {
         let (rate, at) = self.seen.get(&link)?;
         (now.since(*at) < SEEN).then_some(*rate)
@@ -178,13 +185,24 @@ mod tests {
     #[test]
     fn what_was_seen_holds_until_it_falls_short() {
         let mut trust = Trust::default();
-        trust.carried((1, 2), Rate::from_mbps(9), at(10));
-        trust.carried((1, 2), Rate::from_mbps(5), at(20));
+        trust.carried((1, 2), Rate::from_mbps(9), false, at(10));
+        trust.carried((1, 2), Rate::from_mbps(5), false, at(20));
         assert_eq!(trust.seen((1, 2), at(69)), Some(Rate::from_mbps(9)));
         assert_eq!(trust.seen((1, 2), at(70)), None, "it is long ago");
-        trust.carried((1, 2), Rate::from_mbps(5), at(80));
+        trust.carried((1, 2), Rate::from_mbps(5), false, at(80));
         trust.fell_short((1, 2), 0.5, false, at(81));
         assert_eq!(trust.seen((1, 2), at(82)), None);
+    }
+
+    #[test]
+    fn noise_of_a_link_that_is_the_limit_is_averaged() {
+        let mut trust = Trust::default();
+        for second in 0..60 {
+            let mbps = if second % 2 == 0 { 8 } else { 12 };
+            trust.carried((1, 2), Rate::from_mbps(mbps), true, at(second));
+        }
+        let seen = trust.seen((1, 2), at(60)).unwrap();
+        assert!((9e6..11e6).contains(&(seen.as_bps() as f64)), "{seen:?}");
     }
 
     #[test]

@@ -65,6 +65,29 @@ fn two_paths_of_three_sites() {
     );
 }
 
+/// The direct path is used anyway: others are added to it, though alone the other would do.
+#[test]
+fn what_is_given_comes_first_and_is_not_counted() {
+    let graph = sites();
+    let direct = [graph.path(&[LinkIndex(0)])];
+    let beside = Wanted {
+        given: &direct,
+        paths_max: 1,
+        ..Wanted::default()
+    };
+    let both = found(&graph, &query(1_000_000), &beside);
+    assert_eq!(both, [(1, 10), (2, 9)]);
+    // 1,000 bytes: through before the given one would help.
+    assert_eq!(found(&graph, &query(1_000), &beside), [(1, 10), (2, 9)]);
+    // Nothing of it is given out twice.
+    let twice = [direct[0].clone(), direct[0].clone()];
+    let beside = Wanted {
+        given: &twice,
+        ..beside
+    };
+    assert_eq!(found(&graph, &query(1_000_000), &beside), both);
+}
+
 #[test]
 fn relays_and_shared_bottlenecks_limit() {
     let graph = sites();
