@@ -189,7 +189,7 @@ impl Relay {
     }
 
     /// A request of the node `from`, which a session has authenticated and which is seen at the addresses
-    /// `seen` (remote addresses of the session's channels, from which [`Origin::Seen`] takes packets).
+    /// `seen` (remote addresses of the session's channels, from which [`Origin::Known`] takes packets).
     pub fn request(
         &self,
         from: NodeId,
