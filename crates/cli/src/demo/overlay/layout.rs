@@ -61,10 +61,13 @@ fn free(count: usize) -> Result<Vec<SocketAddr>, Failure> {
     addresses.map_err(Failure::other)
 }
 
-/// So many ports in a row that are free now, on loopback and where the others see the relay.
-fn free_range(public: IpAddr) -> Result<u16, Failure> {
+/// So many ports in a row that are free now, on loopback and where the others see the relay; none of those `taken`.
+fn free_range(public: IpAddr, taken: &[(IpAddr, u16)]) -> Result<u16, Failure> {
     for first in (20_000..30_000).step_by(32) {
         let first = first + (std::process::id() % 16) as u16;
+        if taken.iter().any(|&(_, other)| other == first) {
+            continue;
+        }
         let is_free = |port| {
             [IpAddr::V4(Ipv4Addr::LOCALHOST), public]
                 .iter()
@@ -109,10 +112,11 @@ pub(super) fn lay_out(folder: &Path, seed: u64) -> Result<(Vec<Node>, Emulator, 
         }
     }
     // What the lab sends to a relay's circuits goes over the link between them, too: as if the relay stood behind a translator.
+    // Nor may two relays have a port in common: what is still on its way to the first would come to the second.
     let mut public = Vec::new();
     for (number, relay) in RELAYS.into_iter().enumerate() {
         let seen = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2 + number as u8));
-        let first = free_range(seen)?;
+        let first = free_range(seen, &public)?;
         public.push((seen, first));
         let (_, text) = LINKS[doors
             .iter()
@@ -207,6 +211,26 @@ impl Node {
         match control::ask(&self.control, &Question::show("overlay")).await {
             Ok(answer) => rows(&answer).to_vec(),
             Err(_) => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_relays_have_a_port_in_common() {
+        let mut taken: Vec<(IpAddr, u16)> = Vec::new();
+        for number in 2..5 {
+            let seen = IpAddr::V4(Ipv4Addr::new(127, 0, 0, number));
+            let first = free_range(seen, &taken).ok().unwrap();
+            assert!(
+                taken
+                    .iter()
+                    .all(|&(_, other)| other.abs_diff(first) >= PORTS)
+            );
+            taken.push((seen, first));
         }
     }
 }
