@@ -104,6 +104,9 @@ pub struct WaysText {
     /// Addresses answered before that turned out to be of no use.
     #[serde(default)]
     pub failed: Vec<std::net::SocketAddr>,
+    /// Addresses answered before from which nothing has come back yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unanswered: Vec<std::net::SocketAddr>,
     /// What its traffic showed of them since it asked last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used: Vec<crate::overlay::WayUse>,

@@ -8,8 +8,9 @@ use anabranch::{
     base::NodeId,
     config::{Layer, NodeConfig},
     daemon::Daemon,
-    overlay::{News, OpenWay, Overlay, State},
+    overlay::{Follower, News, OpenWay, Overlay, State},
 };
+use anabranch_session::ChannelState;
 
 /// Kills a test that hangs.
 async fn within<T>(work: impl Future<Output = T>) -> T {
@@ -177,26 +178,31 @@ async fn relayed(overlay: &Overlay, to: NodeId) -> OpenWay {
     }
 }
 
-/// The first and the third node cannot reach each other; the second one relays.
+/// Three nodes, and where the third one is: the first and the third do not know how to reach each other, the second one relays.
+async fn with_a_relay_between(folder: &Path) -> (Vec<Daemon>, SocketAddr) {
+    let at = addresses(4);
+    let nowhere = at[3];
+    let known: BTreeMap<u8, SocketAddr> = (1..=3).zip(at.iter().copied()).collect();
+    let mut daemons = Vec::new();
+    for n in 1..=3 {
+        // Less than loopback carries: the circuit is granted all of it.
+        let more = if n == 2 { "relay = \"30 Mbit/s\"" } else { "" };
+        let mut known = known.clone();
+        if n != 2 {
+            // Nobody is there.
+            known.insert(4 - n, nowhere);
+        }
+        let config = configured(folder, n, at[usize::from(n) - 1], &known, more);
+        daemons.push(Daemon::start(config).await.unwrap());
+    }
+    (daemons, at[2])
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_goes_over_a_relay() {
     within(async {
         let folder = tempfile::tempdir().unwrap();
-        let at = addresses(4);
-        let nowhere = at[3];
-        let known: BTreeMap<u8, SocketAddr> = (1..=3).zip(at.iter().copied()).collect();
-        let mut daemons = Vec::new();
-        for n in 1..=3 {
-            // Less than loopback carries: the circuit is granted all of it.
-            let more = if n == 2 { "relay = \"30 Mbit/s\"" } else { "" };
-            let mut known = known.clone();
-            if n != 2 {
-                // Nobody is there.
-                known.insert(4 - n, nowhere);
-            }
-            let config = configured(folder.path(), n, at[usize::from(n) - 1], &known, more);
-            daemons.push(Daemon::start(config).await.unwrap());
-        }
+        let (daemons, _) = with_a_relay_between(folder.path()).await;
         let [first, relay, third] = &daemons[..] else {
             unreachable!("three were started");
         };
@@ -221,6 +227,56 @@ async fn a_session_goes_over_a_relay() {
                 let ways = ways.await.unwrap();
                 let near = ways.iter().find(|way| way.relays == [id(2)]);
                 assert!(near.is_some_and(|way| way.near.is_some()), "{ways:?}");
+            }
+        };
+        tokio::select! {
+            () = first.run() => unreachable!(),
+            () = relay.run() => unreachable!(),
+            () = third.run() => unreachable!(),
+            () = check => {}
+        }
+    })
+    .await;
+}
+
+/// Someone at the same address, as behind the same translator, sends to a circuit before its source does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_circuit_that_somebody_else_was_first_at_is_still_of_use() {
+    within(async {
+        let folder = tempfile::tempdir().unwrap();
+        let (daemons, to) = with_a_relay_between(folder.path()).await;
+        let [first, relay, third] = &daemons[..] else {
+            unreachable!("three were started");
+        };
+        let overlay = first.overlay().unwrap();
+        let check = async {
+            let near = relayed(overlay, id(3)).await.near.unwrap();
+            let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            other.send_to(&[0; 40], near).unwrap();
+            let relaying = relay.overlay().unwrap();
+            let is_taken = async || {
+                let report = relaying.relayed().await.unwrap();
+                let mut circuits = report.circuits.iter();
+                circuits.any(|circuit| circuit.near == near && circuit.origin.is_some())
+            };
+            while !is_taken().await {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            let session = first.host().connect(id(3), &[to]).await.unwrap();
+            let mut follower = Follower::new(session.clone());
+            let is_up = || {
+                let channels = session.channels();
+                let mut to = channels.iter().filter(|channel| channel.remote == near);
+                to.any(|channel| channel.state == ChannelState::Active)
+            };
+            while !is_up() {
+                let news = follower.next().await.unwrap();
+                let ways = overlay.ways(1 << 40, id(3), 10_000_000, news).await;
+                let ways: Vec<SocketAddr> =
+                    ways.unwrap().iter().filter_map(|way| way.near).collect();
+                // It is not given up for another.
+                assert_eq!(ways, [near]);
+                follower.set(&ways);
             }
         };
         tokio::select! {

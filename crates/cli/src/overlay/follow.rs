@@ -51,6 +51,7 @@ impl User {
                 user: self.number,
                 bytes: self.bytes,
                 failed: news.failed,
+                unanswered: news.unanswered,
                 used: news.used,
             }),
             ..Question::show("overlay_ways")

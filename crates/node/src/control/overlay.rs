@@ -29,6 +29,7 @@ pub(super) async fn answer(
             }
             let news = News {
                 failed: ways.failed.clone(),
+                unanswered: ways.unanswered.clone(),
                 used: ways.used.clone(),
             };
             let open = overlay.ways(ways.user, to, ways.bytes, news);

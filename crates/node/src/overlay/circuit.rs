@@ -12,10 +12,7 @@ use anabranch_net::{
 };
 use anabranch_overlay::Fault;
 use anabranch_session::{ChannelState, StreamSpec};
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::runner::Input;
 
@@ -25,6 +22,10 @@ pub(super) const RELAYS: &str = "anabranch-overlay-relay/1";
 const LIFETIME: Duration = Duration::from_secs(60);
 /// How long a relay may take to hear that a circuit is over.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Nothing comes back through a way: its first relay shall learn anew where packets come from ([`Chain::relearn`]).
+#[derive(Debug)]
+pub(super) struct Relearn;
 
 /// What a way is for, and where to say what becomes of it.
 pub(super) struct Order {
@@ -39,8 +40,8 @@ pub(super) struct Order {
     pub(super) rate: Rate,
     pub(super) clock: Clock,
     pub(super) report: mpsc::Sender<Input>,
-    /// Ends the way when it is dropped.
-    pub(super) stop: oneshot::Receiver<()>,
+    /// What its user wishes of the way; it ends when the other end is dropped.
+    pub(super) wishes: mpsc::Receiver<Relearn>,
 }
 
 /// Where the peer of a session is reached now.
@@ -178,7 +179,10 @@ pub(super) async fn keep(mut order: Order) {
                 Some(answer) => chain.answer(order.clock.now(), relay, &answer),
                 None => chain.lost(relay),
             },
-            _ = &mut order.stop, if !is_broken => chain.close(),
+            wish = order.wishes.recv(), if !is_broken => match wish {
+                Some(Relearn) => chain.relearn(order.clock.now()),
+                None => chain.close(),
+            },
             () = tokio::time::sleep(pause) => {}
         }
     }

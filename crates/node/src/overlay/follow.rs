@@ -10,6 +10,9 @@ use super::usage::{Usage, WayUse};
 
 /// A relayed link that did not answer for so long is of no use.
 const JOIN_MAX: Duration = Duration::from_secs(5);
+/// After so long without an answer, a relay is asked to learn anew where this node sends from. More than a packet's way
+/// there and back over any two relays.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// How often channels are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 /// How often ways are asked for again when nothing happens.
@@ -22,8 +25,21 @@ const USE_MIN: Duration = Duration::from_secs(1);
 pub struct News {
     /// Addresses given before that are of no use.
     pub failed: Vec<SocketAddr>,
+    /// Addresses given before from which nothing has come back yet: their relay may have taken another's packet for the
+    /// session's.
+    pub unanswered: Vec<SocketAddr>,
     /// What its ways carried since it asked last.
     pub used: Vec<WayUse>,
+}
+
+impl News {
+    /// Whether something is wrong that was not before.
+    fn says_more_than(&self, before: &Self) -> bool {
+        let is_new = |now: &[SocketAddr], before: &[SocketAddr]| {
+            now.iter().any(|remote| !before.contains(remote))
+        };
+        is_new(&self.failed, &before.failed) || is_new(&self.unanswered, &before.unanswered)
+    }
 }
 
 /// The relayed links of a session.
@@ -31,8 +47,8 @@ pub struct News {
 pub struct Follower {
     session: Session,
     links: BTreeMap<SocketAddr, (Vec<Link>, Instant)>,
-    /// What the overlay has been told of.
-    told: Vec<SocketAddr>,
+    /// What the overlay was told last of what is wrong.
+    told: News,
     usage: Usage,
     asked_at: Option<Instant>,
 }
@@ -43,7 +59,7 @@ impl Follower {
         Self {
             session,
             links: BTreeMap::new(),
-            told: Vec::new(),
+            told: News::default(),
             usage: Usage::default(),
             asked_at: None,
         }
@@ -67,31 +83,35 @@ impl Follower {
         }
     }
 
-    /// Addresses whose channels fell silent or never came up.
-    pub fn failed(&self) -> Vec<SocketAddr> {
+    /// What is wrong with the links: whose channels fell silent or never came up, and whose should have come up by now.
+    fn wrong(&self) -> News {
         let channels = self.session.channels();
-        let is_failed = |(&remote, (_, since)): (&SocketAddr, &(Vec<Link>, Instant))| {
+        let mut news = News::default();
+        for (&remote, (_, since)) in &self.links {
             let of = channels.iter().filter(|channel| channel.remote == remote);
             let states: Vec<ChannelState> = of.map(|channel| channel.state).collect();
-            let failed = if states.contains(&ChannelState::Active) {
-                false
-            } else {
-                states.contains(&ChannelState::Suspected) || since.elapsed() > JOIN_MAX
-            };
-            failed.then_some(remote)
-        };
-        self.links.iter().filter_map(is_failed).collect()
+            let waited = since.elapsed();
+            if states.contains(&ChannelState::Active) {
+                continue;
+            }
+            if states.contains(&ChannelState::Suspected) || waited > JOIN_MAX {
+                news.failed.push(remote);
+            } else if waited > ANSWER_MAX {
+                news.unanswered.push(remote);
+            }
+        }
+        news
     }
 
-    /// Waits until ways should be asked for: something failed, or it is time. `None` when the session is over.
+    /// Waits until ways should be asked for: something is wrong with one, or it is time. `None` when the session is over.
     pub async fn next(&mut self) -> Option<News> {
         while self.session.close_reason().is_none() {
-            let failed = self.failed();
-            let is_news = failed.iter().any(|remote| !self.told.contains(remote));
-            if is_news || self.asked_at.is_none_or(|at| at.elapsed() >= ASK) {
-                self.told.clone_from(&failed);
+            let news = self.wrong();
+            if news.says_more_than(&self.told) || self.asked_at.is_none_or(|at| at.elapsed() >= ASK)
+            {
+                self.told.clone_from(&news);
                 let used = self.used();
-                return Some(News { failed, used });
+                return Some(News { used, ..news });
             }
             tokio::time::sleep(LOOK).await;
         }

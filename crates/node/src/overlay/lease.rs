@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use anabranch_base::{Instant, NodeId, Rate};
 use anabranch_net::relay::CircuitId;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
 use anabranch_overlay::{Fault, Sample};
 
@@ -67,7 +67,7 @@ struct Open {
     near: Option<SocketAddr>,
     /// What was granted; until it is known, what was asked for.
     rate: Rate,
-    _stop: oneshot::Sender<()>,
+    wishes: mpsc::Sender<circuit::Relearn>,
 }
 
 impl Runner {
@@ -107,6 +107,7 @@ impl Runner {
         for relays in lost {
             self.circuit_down(lease, &relays, Fault::Somewhere, now);
         }
+        self.relearn(lease, &news.unanswered);
         self.learn(lease, &news.used, now);
         self.open_circuits(lease, now);
         let routes = self.agent.routes(&to, now);
@@ -122,6 +123,17 @@ impl Runner {
             bytes: way.bytes,
         });
         Ok(open.collect())
+    }
+
+    /// Nothing comes back through these: their relays shall learn anew where the user sends from.
+    fn relearn(&self, lease: u64, unanswered: &[SocketAddr]) {
+        let lease = self.leases.get(&lease);
+        for open in lease.into_iter().flat_map(|lease| lease.circuits.values()) {
+            if open.near.is_some_and(|near| unanswered.contains(&near)) {
+                // One such wish at a time is enough.
+                open.wishes.try_send(circuit::Relearn).ok();
+            }
+        }
     }
 
     /// Tells the agent what a user's traffic showed.
@@ -203,7 +215,7 @@ impl Runner {
             if sessions.len() < relays.len() {
                 continue;
             }
-            let (stop, stopped) = oneshot::channel();
+            let (wishes, wished) = mpsc::channel(1);
             self.circuits_opened += 1;
             let order = circuit::Order {
                 lease: id,
@@ -214,14 +226,14 @@ impl Runner {
                 rate,
                 clock: self.host.clock(),
                 report: self.sender.clone(),
-                stop: stopped,
+                wishes: wished,
             };
             self.tasks.spawn(circuit::keep(order));
             if let Some(lease) = self.leases.get_mut(&id) {
                 let open = Open {
                     near: None,
                     rate,
-                    _stop: stop,
+                    wishes,
                 };
                 lease.circuits.insert(relays, open);
             }

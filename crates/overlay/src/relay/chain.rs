@@ -216,7 +216,13 @@ impl Chain {
         );
         match answer {
             Answer::Opened(opened) if is_waiting && opened.circuit == self.spec.circuit => {
-                let refresh_at = now + opened.lifetime / 2;
+                // What was wished for while the relay was asked something else is still to be said.
+                let is_due = index == 0 && self.relearns;
+                let refresh_at = if is_due {
+                    now
+                } else {
+                    now + opened.lifetime / 2
+                };
                 self.hops[index] = Standing::Open {
                     opened: *opened,
                     refresh_at,

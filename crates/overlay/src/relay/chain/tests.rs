@@ -277,6 +277,27 @@ fn the_source_can_be_learnt_anew() {
 }
 
 #[test]
+fn a_wish_is_not_forgotten_while_the_relay_is_asked_something_else() {
+    let mut books: Vec<Book> = (2..3).map(book).collect();
+    let mut seen = spec(&[2]);
+    seen.origin = Origin::Known;
+    let mut chain = Chain::new(seen).unwrap();
+    settle(&mut chain, &mut books, NOW);
+    let due = chain.timeout().unwrap();
+    let (relay, request) = chain.next(due).unwrap();
+    assert!(matches!(request, Request::Refresh { relearn: false, .. }));
+    chain.relearn(due);
+    assert_eq!(chain.next(due), None);
+    let answer = ask(&mut books[0], due, &request);
+    chain.answer(due, relay, &answer);
+    let (_, request) = chain.next(due).unwrap();
+    assert!(matches!(request, Request::Refresh { relearn: true, .. }));
+    let answer = ask(&mut books[0], due, &request);
+    chain.answer(due, relay, &answer);
+    assert_eq!(chain.next(due), None);
+}
+
+#[test]
 fn a_way_that_is_none_is_refused() {
     for relays in [
         &[][..],
