@@ -244,6 +244,16 @@ fn a_flood_of_forgeries_is_cut_off_before_the_arithmetic() {
     assert_eq!(state(&agent, 4), State::Alive);
 }
 
+/// What traffic over a link of 800 Mbit/s shows in this second.
+fn busy(second: u64) -> anabranch_overlay::Sample {
+    anabranch_overlay::Sample {
+        rate: Rate::from_mbps(800 + 10 * (second % 2)),
+        window: Duration::from_millis(500 + 100 * second),
+        is_limited: true,
+        round_trip_min: Some(Duration::from_millis(10)),
+    }
+}
+
 #[test]
 fn what_ends_measure_prevails_over_what_is_published() {
     let mut agent = agent();
@@ -254,12 +264,7 @@ fn what_ends_measure_prevails_over_what_is_published() {
     // This node's own links, as traffic shows them.
     for n in 2..=8 {
         for second in 1..=8 {
-            let sample = anabranch_overlay::Sample {
-                rate: Rate::from_mbps(800 + 10 * (second % 2)),
-                window: Duration::from_millis(500 + 100 * second),
-                is_limited: true,
-                round_trip_min: Some(Duration::from_millis(10)),
-            };
+            let sample = busy(second);
             agent.handle_sample(&node(n), sample, at(1 + second));
         }
     }
@@ -314,12 +319,7 @@ fn an_accusation_that_is_answered_moves_nobody() {
     }
     agent.handle_message(&node(5), &signed(5, 1, Vec::new()), at(1));
     for second in 1..=8 {
-        let sample = anabranch_overlay::Sample {
-            rate: Rate::from_mbps(800 + 10 * (second % 2)),
-            window: Duration::from_millis(500 + 100 * second),
-            is_limited: true,
-            round_trip_min: Some(Duration::from_millis(10)),
-        };
+        let sample = busy(second);
         for n in [2, 3] {
             agent.handle_sample(&node(n), sample, at(1 + second));
         }

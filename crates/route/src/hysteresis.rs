@@ -63,9 +63,10 @@ pub struct Config {
     pub pause: Duration,
     /// See `pause`.
     pub calm: Duration,
-    /// Gain for which routes that have declined are left.
+    /// Gain for which routes that have declined are left, by the same measure as `gain_min`.
     pub urgent_gain_min: f64,
-    /// Gain of the path that has declined alone for which it is replaced, if all together do not lose by it.
+    /// Gain of the path that has declined alone for which it is replaced, if all together do not lose by it: 0.7 stands for a path
+    /// that is 1.7 times as quick.
     pub urgent_part_min: f64,
     /// Least time between a change and the next one because of a decline.
     pub urgent_pause: Duration,

@@ -87,8 +87,8 @@ impl Agent {
         };
         let expected = believed.iter().min().copied().unwrap_or(Rate::ZERO);
         let is_short = is_limited && rate <= expected * SHORT;
-        let others = links.iter().zip(&believed);
-        for (&link, &bandwidth) in others.filter(|(link, _)| link.0 != self.roster.me) {
+        let of_others = (links.iter().zip(&believed)).filter(|(link, _)| link.0 != self.roster.me);
+        for (&link, &bandwidth) in of_others {
             // Which of the links was the limit nobody knows; one that has much more than the least was not.
             let is_limit = is_limited && expected >= bandwidth * SHORT;
             // Once is no reason to think less of a link.
