@@ -4,7 +4,8 @@
 //! needs a gain that lasts: candidates are followed one by one, each starts with no gain at all, its gain (the logarithm of
 //! the ratio of times) is averaged, and must stay above a threshold for some time. The threshold is higher where the estimates
 //! say that they know little, and the time longer after recent changes. Failures and marked declines
-//! ([`crate::decline`]) do not wait.
+//! ([`crate::decline`]) do not wait. Nor do paths that join those in use ([`Keeper::widen`]): nothing is left for them, so
+//! they cannot flap.
 
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub enum Reason {
     Degraded,
     /// The others have been better for long enough.
     Better,
+    /// More have joined those in use.
+    Wider,
 }
 
 /// When to change.
@@ -68,8 +71,10 @@ pub struct Config {
     /// Gain of the path that has declined alone for which it is replaced, if all together do not lose by it: 0.7 stands for a path
     /// that is 1.7 times as quick.
     pub urgent_part_min: f64,
-    /// Least time between a change and the next one because of a decline.
+    /// Least time between a change and the next one because of a decline, or to more paths.
     pub urgent_pause: Duration,
+    /// How long more paths must promise a gain of `gain_min` until they are taken.
+    pub wider_hold: Duration,
 }
 
 impl Default for Config {
@@ -85,6 +90,7 @@ impl Default for Config {
             urgent_gain_min: 0.15,
             urgent_part_min: 0.7,
             urgent_pause: Duration::from_secs(2),
+            wider_hold: Duration::from_secs(1),
         }
     }
 }
@@ -115,6 +121,8 @@ pub struct Keeper<R> {
     changed: Instant,
     /// The last change for the better, and how many doublings were in force after it.
     settled: Option<(Instant, u32)>,
+    /// Since when more paths promise a gain.
+    wider_since: Option<Instant>,
 }
 
 impl<R: Clone + PartialEq> Keeper<R> {
@@ -126,6 +134,7 @@ impl<R: Clone + PartialEq> Keeper<R> {
             candidates: Vec::new(),
             changed: Instant::EPOCH,
             settled: None,
+            wider_since: None,
         }
     }
 
@@ -192,6 +201,34 @@ impl<R: Clone + PartialEq> Keeper<R> {
         Some(self.change(now, routes, Reason::Better))
     }
 
+    /// Takes `wider`, which is all that is in use and more, if it has promised enough for long enough; to be called after
+    /// each [`Self::consider`] that changed nothing, with `None` where nothing can join. Which paths join may differ from call to
+    /// call; those of this one are taken. The caller bounds how many paths there can be, and with that how often this
+    /// happens. Calls `cost` up to twice.
+    pub fn widen(
+        &mut self,
+        now: Instant,
+        wider: Option<&R>,
+        mut cost: impl FnMut(&R) -> Option<Cost>,
+    ) -> Option<Reason> {
+        let gained = self
+            .current
+            .as_ref()
+            .zip(wider)
+            .and_then(|(current, wider)| {
+                let gain = gain(&cost(current)?, &cost(wider)?);
+                (gain >= self.config.gain_min.ln_1p()).then_some(wider)
+            });
+        let Some(wider) = gained else {
+            self.wider_since = None;
+            return None;
+        };
+        let since = *self.wider_since.get_or_insert(now);
+        let is_due = now.since(since) >= self.config.wider_hold
+            && now.since(self.changed) >= self.config.urgent_pause;
+        is_due.then(|| self.change(now, wider.clone(), Reason::Wider))
+    }
+
     fn is_worth_leaving(&self, gain: f64, part: f64) -> bool {
         let config = &self.config;
         let replaces = gain >= 0.0 && part >= 1.0 + config.urgent_part_min;
@@ -201,6 +238,7 @@ impl<R: Clone + PartialEq> Keeper<R> {
     fn change(&mut self, now: Instant, routes: R, reason: Reason) -> Reason {
         self.current = Some(routes);
         self.candidates.clear();
+        self.wider_since = None;
         self.changed = now;
         reason
     }

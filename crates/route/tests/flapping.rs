@@ -14,6 +14,8 @@ use anabranch_route::{
 };
 
 const NODES: u32 = 8;
+/// Most paths in use.
+const PATHS: usize = 2;
 /// What a typical message has.
 const MESSAGE: u64 = 4_000_000;
 
@@ -76,7 +78,7 @@ impl Bed {
             limits: Limits::default(),
         };
         let wanted = Wanted {
-            paths_max: 2,
+            paths_max: PATHS,
             ..Wanted::default()
         };
         let (graph, finder) = (&self.graph, &mut self.finder);
@@ -95,7 +97,7 @@ impl Bed {
                 Health::Degraded { part }
             }
         };
-        self.keeper.consider(self.now, health, &best, |routes| {
+        let mut cost = |routes: &Vec<Vec<LinkIndex>>| {
             let paths: Vec<Path> = routes.iter().map(|links| graph.path(links)).collect();
             let paths = multiple::again(finder, graph, &query, &wanted, &paths);
             let legs: Vec<Leg> = paths.iter().map(Leg::from).collect();
@@ -103,7 +105,22 @@ impl Bed {
             // Two paths with errors of their own.
             let error = 0.115 / (paths.len() as f64).sqrt();
             Some(Cost { time, error })
-        })
+        };
+        let changed = self.keeper.consider(self.now, health, &best, &mut cost);
+        let current = self.keeper.current().cloned().unwrap_or_default();
+        if changed.is_some() || current.len() >= PATHS {
+            return changed;
+        }
+        let given: Vec<Path> = current.iter().map(|links| graph.path(links)).collect();
+        let beside = Wanted {
+            given: &given,
+            paths_max: PATHS - given.len(),
+            ..wanted
+        };
+        let wider = multiple::paths(&mut Finder::new(), graph, &query, &beside);
+        let wider: Vec<Vec<LinkIndex>> = wider.into_iter().map(|path| path.links).collect();
+        let wider = (wider.len() > given.len()).then_some(&wider);
+        self.keeper.widen(self.now, wider, cost)
     }
 
     fn run(&mut self, seconds: u64) -> Vec<(Duration, Reason)> {

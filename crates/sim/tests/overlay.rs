@@ -201,25 +201,31 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(run(), run());
 }
 
-/// A small overlay whose direct link from 0 to 1 is narrow, with relays.
-fn carrying(seed: u64, noise: f64) -> (Agents, usize) {
+/// An overlay whose direct link from 0 to 1 is narrow, with relays, that has run for a minute.
+fn narrow(count: usize, seed: u64, noise: f64) -> Agents {
     let mut config = Config::default();
     config.routing.relays = Some(Rate::from_mbps(500));
     let net = Net {
         noise,
         ..Net::default()
     };
-    let mut agents = Agents::new(7, config, net, Seed(seed));
-    for a in 0..7 {
-        for b in 0..7 {
+    let mut agents = Agents::new(count, config, net, Seed(seed));
+    for a in 0..count {
+        for b in 0..count {
             agents.set_rate(a, b, Rate::from_mbps(40));
         }
     }
     agents.set_rate(0, 1, Rate::from_mbps(10));
-    for n in 0..7 {
+    for n in 0..count {
         agents.start(n, (n > 0).then_some(0)).expect("valid");
     }
     agents.run_for(SECOND * 60);
+    agents
+}
+
+/// A small one in which 0 has sent to 1 for a minute.
+fn carrying(seed: u64, noise: f64) -> (Agents, usize) {
+    let mut agents = narrow(7, seed, noise);
     let load = agents.carry(0, 1, 10_000_000).expect("valid");
     agents.run_for(SECOND * 60);
     (agents, load)
@@ -237,6 +243,28 @@ fn several_ways_are_used_at_once() {
     assert_eq!(used.ways.len(), 5, "{used:?}");
     assert!(used.ways.iter().all(|way| way.len() <= 1), "{used:?}");
     assert!(rate_at(&agents, load) >= 160.0, "{used:?}");
+}
+
+/// Few of thirty relays know their link to the destination before somebody sends there. When more do, their ways join those
+/// in use.
+#[test]
+fn ways_that_come_to_be_known_are_used_soon() {
+    for seed in 1..=5 {
+        let mut agents = narrow(30, seed, 0.03);
+        // Long enough that nothing is left of what may be spent at once at the start.
+        agents.run_for(SECOND * 540);
+        let load = agents.carry(0, 1, 10_000_000).expect("valid");
+        let took = agents.run_until(SECOND * 60, Duration::from_millis(500), |agents| {
+            agents
+                .carried(load)
+                .last()
+                .is_some_and(|used| used.ways.len() == 5)
+        });
+        assert!(
+            took.is_some_and(|took| took <= 10 * SECOND),
+            "seed {seed}: {took:?}"
+        );
+    }
 }
 
 #[test]

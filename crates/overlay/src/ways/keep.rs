@@ -110,23 +110,43 @@ impl Kept {
                 }
             }
         };
+        let before = self.current().cloned();
         let bytes = self.bytes;
-        let reason = self.keeper.consider(now, health, &best, |ways| {
+        let cost = |finder: &mut Finder, ways: &Visits| {
             let (paths, division) = divided(map, finder, pair, bytes, config, ways)?;
             let widest = paths.iter().max_by_key(|path| path.bandwidth)?;
             Some(Cost {
                 time: division.finish,
                 error: widest.error(&map.graph),
             })
-        });
-        if reason.is_some() {
+        };
+        let keeper = &mut self.keeper;
+        let changed = keeper.consider(now, health, &best, |ways| cost(finder, ways));
+        if changed.is_some() {
             self.declines.clear();
+            return changed;
         }
-        reason
+        let before = before?;
+        let wider = map.wider(finder, pair, bytes, config, &before);
+        let joined = keeper.widen(now, wider.as_ref(), |ways| cost(finder, ways));
+        if joined.is_some() {
+            self.keep_declines(&before);
+        }
+        joined
     }
-}
 
-impl Kept {
+    /// Others have joined the ways that there were `before`: of these, what was observed is still true.
+    fn keep_declines(&mut self, before: &Visits) {
+        let mut known: Vec<Option<Decline>> = self.declines.drain(..).map(Some).collect();
+        let ways = self.keeper.current().into_iter().flatten();
+        let declines = ways.map(|way| {
+            let place = before.iter().position(|other| other == way);
+            let known = place.and_then(|place| known.get_mut(place)?.take());
+            known.unwrap_or_else(new_decline)
+        });
+        self.declines = declines.collect();
+    }
+
     /// How long a message takes on the quickest of the `best` ways that is not in use.
     fn newcomer(
         &self,

@@ -10,7 +10,7 @@ use anabranch_route::{
     quickest::{Finder, Limits, Query},
 };
 
-use super::trust::Pair;
+use super::{keep::Visits, trust::Pair};
 use crate::config::Routing;
 
 /// Ways of one link more must be quicker by this.
@@ -86,10 +86,10 @@ impl Map {
         }
     }
 
-    fn wanted<'a>(&'a self, config: &Routing, given: &'a [Path]) -> Wanted<'a> {
+    fn wanted<'a>(&'a self, given: &'a [Path], paths_max: usize) -> Wanted<'a> {
         Wanted {
             given,
-            paths_max: config.paths,
+            paths_max,
             disjoint: Disjoint::Relays,
             groups: &self.groups,
             ..Wanted::default()
@@ -103,23 +103,61 @@ impl Map {
     pub(crate) fn best(
         &self,
         finder: &mut Finder,
-        (from, to): Pair,
+        pair: Pair,
         bytes: u64,
         config: &Routing,
         with_direct: bool,
-    ) -> Vec<Vec<usize>> {
+    ) -> Visits {
+        let direct = self.find(pair).filter(|_| with_direct);
+        let given: Vec<Path> = (direct.iter())
+            .map(|&link| self.graph.path(&[link]))
+            .collect();
+        self.beside(finder, pair, bytes, config, (&given, config.paths))
+    }
+
+    /// These ways, the direct link if they lack it, and the best beside them, as many as there may be; `None` when there is
+    /// nothing to add.
+    pub(crate) fn wider(
+        &self,
+        finder: &mut Finder,
+        pair: Pair,
+        bytes: u64,
+        config: &Routing,
+        ways: &Visits,
+    ) -> Option<Visits> {
+        let direct = vec![pair.0, pair.1];
+        let lacks_direct = self.find(pair).is_some() && !ways.contains(&direct);
+        let relayed = ways.iter().filter(|way| **way != direct).count();
+        let room = config.paths.saturating_sub(relayed);
+        if room == 0 && !lacks_direct {
+            return None;
+        }
+        let first = lacks_direct.then_some(&direct);
+        let given = first.into_iter().chain(ways).map(|way| self.along(way));
+        let given: Vec<Path> = given.collect::<Option<_>>()?;
+        let wider = self.beside(finder, pair, bytes, config, (&given, room));
+        // One in use that would carry nothing is another matter.
+        let is_wider = wider.len() > ways.len() && ways.iter().all(|way| wider.contains(way));
+        is_wider.then_some(wider)
+    }
+
+    /// The given ways and the best beside them, so many at most.
+    fn beside(
+        &self,
+        finder: &mut Finder,
+        (from, to): Pair,
+        bytes: u64,
+        config: &Routing,
+        (given, paths_max): (&[Path], usize),
+    ) -> Visits {
         if self.headroom.is_empty() {
             return Vec::new();
         }
-        let direct = self.find((from, to)).filter(|_| with_direct);
-        let given: Vec<Path> = direct
-            .map(|link| self.graph.path(&[link]))
-            .into_iter()
-            .collect();
+        let wanted = self.wanted(given, paths_max);
         let mut best: (Duration, Vec<Path>) = (Duration::MAX, Vec::new());
         for hops in 1..=config.hops {
             let query = self.query(from, to, bytes, hops);
-            let found = paths(finder, &self.graph, &query, &self.wanted(config, &given));
+            let found = paths(finder, &self.graph, &query, &wanted);
             let legs: Vec<Leg> = found.iter().map(Leg::from).collect();
             let finish = partition(&legs, bytes).map_or(Duration::MAX, |division| division.finish);
             if finish < best.0.div_f64(1.0 + HOP_GAIN) {
@@ -132,6 +170,13 @@ impl Map {
             .collect()
     }
 
+    /// A way by the present estimates; `None` when a link of it is not known.
+    fn along(&self, way: &[usize]) -> Option<Path> {
+        let pairs = way.windows(2).map(|pair| (pair[0], pair[1]));
+        let links: Option<Vec<LinkIndex>> = pairs.map(|pair| self.find(pair)).collect();
+        Some(self.graph.path(&links?))
+    }
+
     /// The given ways by the present estimates; `None` when one of them cannot be used.
     pub(crate) fn judge(
         &self,
@@ -141,14 +186,8 @@ impl Map {
         config: &Routing,
         ways: &[Vec<usize>],
     ) -> Option<Vec<Path>> {
-        let along = |way: &Vec<usize>| {
-            let links: Option<Vec<LinkIndex>> = way
-                .windows(2)
-                .map(|pair| self.find((pair[0], pair[1])))
-                .collect();
-            Some(self.graph.path(&links?))
-        };
-        let known: Vec<Path> = ways.iter().map(along).collect::<Option<_>>()?;
+        let known = ways.iter().map(|way| self.along(way));
+        let known: Vec<Path> = known.collect::<Option<_>>()?;
         if known.is_empty() {
             return None;
         }
@@ -157,7 +196,7 @@ impl Map {
             finder,
             &self.graph,
             &query,
-            &self.wanted(config, &[]),
+            &self.wanted(&[], config.paths),
             &known,
         );
         judged

@@ -105,6 +105,40 @@ fn a_path_that_has_declined_is_replaced_though_it_is_one_of_many() {
     assert_eq!(with(1.0, 0.85), Some(Reason::Degraded));
 }
 
+/// What joins is taken after a second, whichever it is by then, and for a gain; two seconds after another change.
+#[test]
+fn paths_join_those_in_use_without_delay() {
+    // One second for each message that as many paths as the number says carry.
+    let cost = |paths: &u32| {
+        Some(Cost {
+            time: Duration::from_secs(1) / *paths,
+            error: 0.3,
+        })
+    };
+    let mut keeper = Keeper::new(Config::default());
+    let at = |millis: u64| Instant::EPOCH + Duration::from_millis(millis);
+    assert_eq!(keeper.widen(at(0), Some(&2), cost), None, "none is in use");
+    assert_eq!(
+        keeper.consider(at(0), Health::Fine, &1, cost),
+        Some(Reason::First)
+    );
+    assert_eq!(keeper.widen(at(500), Some(&2), cost), None);
+    assert_eq!(keeper.widen(at(1_600), Some(&2), cost), None, "too soon");
+    let wider = keeper.widen(at(2_000), Some(&3), cost);
+    assert_eq!((wider, keeper.current()), (Some(Reason::Wider), Some(&3)));
+    assert_eq!(keeper.widen(at(4_000), Some(&4), cost), None);
+    assert_eq!(keeper.widen(at(4_900), None, cost), None, "it was gone");
+    assert_eq!(keeper.widen(at(5_000), Some(&4), cost), None);
+    assert_eq!(keeper.widen(at(5_900), Some(&4), cost), None);
+    assert_eq!(keeper.widen(at(6_000), Some(&4), cost), Some(Reason::Wider));
+    // A tenth more is not worth a channel, and what cannot be used is none.
+    let little = |paths: &u32| cost(&(10 + *paths / 5));
+    for second in 10..20 {
+        assert_eq!(keeper.widen(at(second * 1_000), Some(&5), little), None);
+        assert_eq!(keeper.widen(at(second * 1_000), Some(&5), |_| None), None);
+    }
+}
+
 #[test]
 fn a_failure_does_not_wait_and_nothing_is_better_than_nothing() {
     let mut keeper = Keeper::new(Config::default());
