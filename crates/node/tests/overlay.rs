@@ -1,7 +1,14 @@
 //! Nodes on this machine that form an overlay.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
-use std::{collections::BTreeMap, future::Future, net::SocketAddr, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    net::SocketAddr,
+    path::Path,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use anabranch::{
     SecretKey, StreamSpec,
@@ -23,13 +30,17 @@ fn key(n: u8) -> SecretKey {
     SecretKey::from_seed([n; 32])
 }
 
-/// Addresses of loopback that are free now.
+/// Addresses of loopback that are free now, with ports below those that the system gives out by itself: another test could be
+/// given one of these before the node takes it.
 fn addresses(count: usize) -> Vec<SocketAddr> {
-    let sockets: Vec<_> = (0..count)
-        .map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap())
-        .collect();
-    let of = |socket: &std::net::UdpSocket| socket.local_addr().unwrap();
-    sockets.iter().map(of).collect()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id() % 100 * 100;
+    let next = || 20_000 + (begin + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
+    std::iter::repeat_with(|| SocketAddr::from(([127, 0, 0, 1], next() as u16)))
+        .take(10_000)
+        .filter(|at| std::net::UdpSocket::bind(at).is_ok())
+        .take(count)
+        .collect()
 }
 
 /// The configuration of node `n` of an overlay in which everybody knows `known`.
