@@ -4,7 +4,7 @@
 //! needs a gain that lasts: candidates are followed one by one, each starts with no gain at all, its gain (the logarithm of
 //! the ratio of times) is averaged, and must stay above a threshold for some time. The threshold is higher where the estimates
 //! say that they know little, and the time longer after recent changes. Failures and marked declines
-//! ([`crate::decline`]) do not wait. Nor do paths that join those in use ([`Keeper::widen`]): nothing is left for them, so
+//! ([`crate::decline`]) do not wait. Nor do paths that join those in use ([`Keeper::widen`]): none is given up for them, so
 //! they cannot flap.
 
 use std::time::Duration;
