@@ -158,7 +158,8 @@ mod tests {
         let links = [subject(100, 0.01), subject(100, 0.04), subject(4, 0.04)];
         let agendas = agenda(&links, 0, &config);
         let bytes: Vec<u64> = agendas.iter().map(|agenda| agenda.iter().sum()).collect();
-        let budget = config.bytes_per_hour * 30 / 3600;
+        // A quarter is saved.
+        let budget = config.bytes_per_hour * 30 / 3600 * 3 / 4;
         assert!(bytes.iter().sum::<u64>() <= budget, "{bytes:?}");
         assert!(bytes[2] <= 300_000, "2 % of 4 Mbit/s for 30 s: {bytes:?}");
         assert!(bytes.iter().sum::<u64>() > budget / 2, "{bytes:?}");
