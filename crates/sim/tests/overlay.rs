@@ -305,15 +305,18 @@ fn a_link_that_degrades_is_left() {
 }
 
 #[test]
-fn noise_of_a_fifth_changes_no_routes() {
+fn noise_of_a_fifth_changes_routes_once_in_half_an_hour() {
     // Uniform ±20 % has a standard deviation of 11.5 %.
-    let (mut agents, load) = carrying(4, 0.115);
-    let before = agents.carried(load).len();
-    agents.run_for(SECOND * 1800);
-    let history = &agents.carried(load)[before..];
-    let changes = history
-        .windows(2)
-        .filter(|pair| pair[0].ways != pair[1].ways)
-        .count();
-    assert!(changes <= 2, "{changes} changes in half an hour");
+    let changes: Vec<usize> = (1..=16)
+        .map(|seed| {
+            let (mut agents, load) = carrying(seed, 0.115);
+            let before = agents.carried(load).len();
+            agents.run_for(SECOND * 1800);
+            let history = &agents.carried(load)[before..];
+            let pairs = history.windows(2);
+            pairs.filter(|pair| pair[0].ways != pair[1].ways).count()
+        })
+        .collect();
+    let is_rare = changes.iter().sum::<usize>() <= 16 && changes.iter().all(|&count| count <= 3);
+    assert!(is_rare, "{changes:?}");
 }
