@@ -8,7 +8,7 @@ CARGO ?= cargo
 # Seeds of `make storm`, seconds per target of `make fuzz`, output folder of `make pairs` and `make bench`.
 SEEDS ?= 200
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS := wire container packet link trace ticket objectives relay overlay parts media video
+FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .PHONY: help
 help: ## list the tasks
@@ -17,7 +17,7 @@ help: ## list the tasks
 # ── what a merge needs ──────────────────────────────────────────────────────────────────────────
 
 .PHONY: test
-test: setup format layers clippy doc tests ## everything a merge needs: format, layers, lints, docs, all tests
+test: setup format layers clippy doc tests fuzz-smoke ## everything a merge needs: format, layers, lints, docs, all tests
 
 .PHONY: setup
 setup: ## add what the stock toolchain may lack (clippy, rustfmt), and players for the video tests
@@ -50,6 +50,12 @@ tests: export RUST_TEST_THREADS ?= 4
 tests: ## unit, property, simulation, live and doc tests
 	$(CARGO) test --workspace --locked --lib --bins --tests
 	$(CARGO) test --workspace --locked --doc
+
+# The fuzz targets as plain functions: compiled, their regressions replayed, and each fed for a second.
+.PHONY: fuzz-smoke
+fuzz-smoke: ## build the fuzz workspace on stable, replay its regressions, feed every target for a second
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets --locked -- -D warnings
+	$(CARGO) test --release --manifest-path fuzz/Cargo.toml --no-default-features --locked
 
 # ── what it can do ──────────────────────────────────────────────────────────────────────────────
 

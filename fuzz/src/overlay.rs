@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, NodeId, Rate, Seed};
 use anabranch_overlay::{
-    Agent, Config, FakeKeys, Member, Output,
+    Agent, Config, FakeKeys, Fault, Member, Output,
     wire::{Claim, Frame, MESSAGE_BYTES_MAX, Reader, Record, ShortId, record::RATE_MAX},
 };
 
@@ -91,7 +91,15 @@ fn agent(input: &mut Input<'_>) {
                 let is_limited = input.byte().is_multiple_of(2);
                 agent.handle_way_rate(&node(2), &[peer], (rate, is_limited), now);
             }
-            6 => agent.handle_way_failed(&node(2), &[peer], now),
+            6 => {
+                let fault = match input.byte() % 4 {
+                    0 => Fault::Somewhere,
+                    1 => Fault::Relay(peer),
+                    2 => Fault::Before(peer),
+                    _ => Fault::After(peer),
+                };
+                agent.handle_way_failed(&node(2), &[peer], fault, now);
+            }
             _ => {
                 now += Duration::from_millis(u64::from(input.byte()) * 40);
                 agent.handle_timeout(now);
