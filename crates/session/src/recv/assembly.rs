@@ -1,36 +1,84 @@
-//! One ADU being put together.
+//! One ADU being put together: memory in proportion to what has arrived, however it is cut and wherever it lies.
+//!
+//! What is contiguous from the first byte on grows in one buffer, which becomes the ADU. What lies further on waits in pieces of
+//! its own size, and moves into the buffer when that reaches it; or earlier, gaps and all, when the pieces take more memory than
+//! the gaps would, or when room for the whole ADU is there already.
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::Violation;
-use crate::{event::Missing, ranges::Ranges};
+use super::{Violation, holes::Holes};
+use crate::event::Missing;
 
-/// Key: stream, sequence. Holds the ADU's bytes in one buffer that grows with what arrives.
+/// What a piece takes beside its bytes: its place among the others, and what the allocator needs.
+pub(super) const PIECE_BYTES: usize = 128;
+/// Pieces of at most so many bytes are joined to the one before them, so that small ones do not stay many. What is moved for
+/// it is the most that a fragment costs beyond its own bytes.
+const JOIN_BYTES: usize = 1024;
+/// Room is made for the whole ADU once a part of it has come: for so many times of what has, and a little more.
+const RESERVE_RATIO: usize = 16;
+const RESERVE_FREE_BYTES: usize = 8 << 10;
+
+/// What an ADU may take beyond what it carries.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Allowance {
+    /// How long the ADU probably is; 0: unknown.
+    pub expected_bytes: usize,
+    /// Memory that may be reserved for what has not come.
+    pub reserve_bytes: usize,
+}
+
+/// Key: stream, sequence.
+///
+/// Invariants: pieces neither overlap one another nor the buffer; `holes` is there exactly while the buffer has some.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
+    /// From the first byte on; of what `holes` says has not come, zeros.
     data: Vec<u8>,
-    got: Ranges,
-    got_bytes: u64,
-    length: Option<usize>,
+    holes: Option<Box<Holes>>,
+    /// Beyond the buffer, by offset.
+    pieces: BTreeMap<u32, Vec<u8>>,
+    pieces_bytes: u32,
+    length: Option<u32>,
+    /// Room made ahead in the buffer.
+    reserved: u32,
+    /// Bytes moved beside those that arrived.
+    #[cfg(test)]
+    moved: usize,
 }
 
 impl Assembly {
-    /// An empty one with room for `bytes`, so that it need not grow step by step.
-    pub(super) fn with_capacity(bytes: usize) -> Self {
-        Self {
-            data: Vec::with_capacity(bytes),
-            ..Self::default()
-        }
+    /// Bytes of memory it takes; never more than [`extent`](Self::extent). An eighth comes on top while the buffer has holes.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.data.len() + self.pieces_bytes as usize + self.pieces.len() * PIECE_BYTES
     }
 
-    /// Bytes of memory it takes.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.data.len()
+    /// Memory reserved ahead of what arrives.
+    pub(super) fn reserved_bytes(&self) -> usize {
+        self.reserved as usize
+    }
+
+    /// How far what has arrived reaches: at least so long is the ADU.
+    pub(super) fn extent(&self) -> usize {
+        let last = self.pieces.last_key_value();
+        last.map_or(self.data.len(), |(&at, piece)| at as usize + piece.len())
+    }
+
+    /// Its length, if that is known.
+    pub(super) fn length(&self) -> Option<usize> {
+        self.length.map(|length| length as usize)
+    }
+
+    /// Number of pieces that wait for what lies before them.
+    pub(super) fn pieces(&self) -> usize {
+        self.pieces.len()
     }
 
     /// Bytes that have arrived, each counted once.
     pub(super) fn got_bytes(&self) -> u64 {
-        self.got_bytes
+        let missing = self.holes.as_ref().map_or(0, |holes| holes.missing());
+        (self.data.len() - missing) as u64 + u64::from(self.pieces_bytes)
     }
 
     /// Adds a fragment; true when the ADU is complete.
@@ -39,81 +87,210 @@ impl Assembly {
         offset: usize,
         payload: &[u8],
         is_final: bool,
+        allowance: Allowance,
     ) -> Result<bool, Violation> {
         let end = offset + payload.len();
         if is_final {
-            if self.length.is_some_and(|length| length != end) || self.data.len() > end {
+            if self.length().is_some_and(|length| length != end) || self.extent() > end {
                 return Err(Violation::Length);
             }
-            self.length = Some(end);
-        } else if self.length.is_some_and(|length| end > length) {
+            self.length = Some(end as u32);
+        } else if self.length().is_some_and(|length| end > length) {
             return Err(Violation::Length);
         }
-        if offset == self.data.len() {
-            self.data.extend_from_slice(payload);
-        } else {
-            if self.data.len() < end {
-                self.data.resize(end, 0);
-            }
-            self.data[offset..end].copy_from_slice(payload);
+        self.reserve(payload.len(), allowance);
+        let (front, rest) =
+            payload.split_at(self.data.len().saturating_sub(offset).min(payload.len()));
+        if !front.is_empty() {
+            self.fill(offset, front);
         }
-        self.got_bytes += self.got.insert(offset as u64..end as u64);
-        Ok(self
-            .length
-            .is_some_and(|length| self.got_bytes == length as u64))
+        if rest.is_empty() {
+            return Ok(self.is_complete());
+        }
+        let at = end - rest.len();
+        if at == self.data.len() {
+            self.append(rest);
+            self.join_pieces();
+        } else {
+            self.add_piece(at, rest);
+        }
+        if !self.pieces.is_empty() {
+            let extent = self.extent();
+            if self.held_bytes() > extent || extent <= self.data.capacity() {
+                self.flatten();
+            }
+        }
+        Ok(self.is_complete())
     }
 
-    /// What has arrived, and what is missing of it.
-    pub(super) fn give_up(self) -> (Bytes, Missing) {
+    fn is_complete(&self) -> bool {
+        self.length == Some(self.data.len() as u32) && self.holes.is_none()
+    }
+
+    /// Makes room for all of it, once enough of it has come. Once for each ADU.
+    fn reserve(&mut self, more: usize, allowance: Allowance) {
+        let expected = self.length().unwrap_or(allowance.expected_bytes);
+        if self.reserved > 0 || expected <= self.data.capacity() {
+            return;
+        }
+        let got = self.got_bytes() as usize + more;
+        let is_earned = expected <= RESERVE_RATIO * got + RESERVE_FREE_BYTES;
+        if is_earned && expected <= allowance.reserve_bytes {
+            self.reserved = expected as u32;
+            self.data.reserve_exact(expected - self.data.len());
+        }
+    }
+
+    /// These bytes lie within the buffer.
+    fn fill(&mut self, offset: usize, bytes: &[u8]) {
+        let Some(holes) = &mut self.holes else {
+            return;
+        };
+        let range = offset..offset + bytes.len();
+        if holes.fill(range.clone()) > 0 {
+            self.data[range].copy_from_slice(bytes);
+        }
+        if holes.missing() == 0 {
+            self.holes = None;
+        }
+    }
+
+    /// These bytes follow the buffer's last.
+    fn append(&mut self, bytes: &[u8]) {
+        let at = self.data.len();
+        grow(&mut self.data, bytes.len());
+        self.data.extend_from_slice(bytes);
+        if let Some(holes) = &mut self.holes {
+            holes.extend(at + bytes.len());
+            holes.fill(at..at + bytes.len());
+        }
+    }
+
+    /// Takes the pieces into the buffer that it has reached.
+    fn join_pieces(&mut self) {
+        while let Some(entry) = self.pieces.first_entry()
+            && *entry.key() as usize <= self.data.len()
+        {
+            let (at, piece) = entry.remove_entry();
+            self.pieces_bytes -= piece.len() as u32;
+            let known = (self.data.len() - at as usize).min(piece.len());
+            self.fill(at as usize, &piece[..known]);
+            self.append(&piece[known..]);
+            self.note_moved(piece.len());
+        }
+        if self.pieces.is_empty() {
+            // An emptied map keeps a node of eleven.
+            self.pieces = BTreeMap::new();
+        }
+    }
+
+    /// These bytes lie beyond the buffer; what is new of them becomes pieces, or part of such.
+    fn add_piece(&mut self, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        let (mut at, mut open) = (offset, None);
+        if let Some((&start, piece)) = self.pieces.range(..=offset as u32).next_back()
+            && start as usize + piece.len() >= offset
+        {
+            at = start as usize + piece.len();
+            open = Some(start);
+        }
+        loop {
+            let next = self.pieces.range(at as u32..).next();
+            let next = next.map(|(&start, piece)| (start as usize, piece.len()));
+            let until = next.map_or(end, |(start, _)| start.min(end));
+            if until > at {
+                let news = &bytes[at - offset..until - offset];
+                self.pieces_bytes += news.len() as u32;
+                let piece = self
+                    .pieces
+                    .entry(*open.get_or_insert(at as u32))
+                    .or_default();
+                grow(piece, news.len());
+                piece.extend_from_slice(news);
+                at = until;
+            }
+            let Some((start, length)) = next.filter(|&(start, _)| start == at) else {
+                return;
+            };
+            // The next piece begins where this one ends.
+            at = start + length;
+            open = match open {
+                Some(open) if length <= JOIN_BYTES => {
+                    self.join(open, start as u32);
+                    Some(open)
+                }
+                _ => Some(start as u32),
+            };
+            if at > end {
+                return;
+            }
+        }
+    }
+
+    /// Appends one piece to another, which ends where it begins.
+    fn join(&mut self, first: u32, second: u32) {
+        let second = self.pieces.remove(&second).unwrap_or_default();
+        self.note_moved(second.len());
+        if let Some(first) = self.pieces.get_mut(&first) {
+            grow(first, second.len());
+            first.extend_from_slice(&second);
+        }
+    }
+
+    /// Moves all pieces into the buffer, with gaps between them.
+    fn flatten(&mut self) {
+        let (from, to) = (self.data.len(), self.extent());
+        if to == from {
+            return;
+        }
+        grow(&mut self.data, to - from);
+        self.data.resize(to, 0);
+        let holes = self.holes.get_or_insert_with(|| Box::new(Holes::new(from)));
+        holes.extend(to);
+        for (at, piece) in std::mem::take(&mut self.pieces) {
+            let range = at as usize..at as usize + piece.len();
+            holes.fill(range.clone());
+            self.data[range].copy_from_slice(&piece);
+            self.pieces_bytes -= piece.len() as u32;
+        }
+        self.note_moved(to - from);
+    }
+
+    /// What has arrived, with zeros in the gaps, and what is missing of it.
+    pub(super) fn give_up(mut self) -> (Bytes, Missing) {
+        self.flatten();
         let missing = Missing {
-            ranges: self.got.gaps(0..self.data.len() as u64).collect(),
+            ranges: self.holes.take().map_or(Vec::new(), |holes| holes.ranges()),
             is_cut: self.length.is_none(),
         };
-        (Bytes::from(self.data), missing)
+        (self.finish(), missing)
     }
 
     /// The complete ADU.
-    pub(super) fn finish(self) -> Bytes {
+    pub(super) fn finish(mut self) -> Bytes {
+        let spare = self.data.capacity() - self.data.len();
+        if spare > self.data.len() / 8 {
+            self.data.shrink_to_fit();
+        }
         Bytes::from(self.data)
+    }
+
+    fn note_moved(&mut self, bytes: usize) {
+        #[cfg(test)]
+        {
+            self.moved += bytes;
+        }
+        #[cfg(not(test))]
+        let _ = bytes;
+    }
+}
+
+/// Room for `more` bytes. A quarter at a time: what is held counts by its length.
+fn grow(buffer: &mut Vec<u8>, more: usize) {
+    if buffer.capacity() - buffer.len() < more {
+        buffer.reserve_exact(more.max(buffer.len() / 4));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// Any cut, any order, any repetition gives the same ADU.
-        #[test]
-        fn reassembles(
-            data in prop::collection::vec(any::<u8>(), 1..500),
-            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
-            order in prop::collection::vec(any::<prop::sample::Index>(), 40),
-        ) {
-            let mut at: Vec<usize> = cuts.iter().map(|c| c.index(data.len())).collect();
-            at.extend([0, data.len()]);
-            at.sort_unstable();
-            at.dedup();
-            let parts: Vec<_> = at.windows(2).map(|w| w[0]..w[1]).collect();
-            let mut assembly = Assembly::default();
-            let mut complete = false;
-            let shuffled = order.iter().map(|i| i.index(parts.len()));
-            for index in shuffled.chain(0..parts.len()) {
-                let part = parts[index].clone();
-                let is_final = part.end == data.len();
-                complete |= assembly.add(part.start, &data[part], is_final).expect("consistent");
-            }
-            prop_assert!(complete);
-            prop_assert_eq!(assembly.finish(), data);
-        }
-    }
-
-    #[test]
-    fn contradicting_lengths_are_refused() {
-        let mut assembly = Assembly::default();
-        assembly.add(0, &[1; 10], true).expect("first word counts");
-        assert_eq!(assembly.add(5, &[1; 10], false), Err(Violation::Length));
-        assert_eq!(assembly.add(5, &[1; 3], true), Err(Violation::Length));
-    }
-}
+mod tests;

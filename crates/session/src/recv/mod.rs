@@ -1,9 +1,30 @@
 //! The receiving half of streams: fragments in, whole ADUs out, each once.
 
 mod assembly;
+mod holes;
 mod horizon;
 #[cfg(test)]
 mod parts;
 mod stream;
 
-pub(crate) use stream::{Accepted, RecvStream, Violation};
+pub(crate) use stream::{Accepted, Accounts, Load, RecvStream, Room};
+
+/// The peer broke the rules; the session ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Violation {
+    /// Two fragments of an ADU disagree about its length.
+    #[error("fragments of one ADU disagree about its length")]
+    Length,
+    /// More was sent than there was credit for.
+    #[error("more was sent than there was credit for")]
+    Credit,
+    /// Credit is given up that was not, or could not have been, used.
+    #[error("what was skipped or reset cannot have used the credit that the peer says it did")]
+    Charge,
+    /// An ADU after the announced end of the stream.
+    #[error("an ADU follows the announced end of its stream")]
+    AfterEnd,
+    /// The numbers of ADUs have more gaps than any honest sender leaves.
+    #[error("the numbers of ADUs have too many gaps")]
+    Gaps,
+}

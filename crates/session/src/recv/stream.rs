@@ -6,40 +6,94 @@ use std::{
 };
 
 use anabranch_base::{Instant, StreamId};
-use anabranch_sched::{Order, StreamSpec};
+use anabranch_sched::{Order, StreamSpec, spec::ADU_BYTES_MAX};
 use bytes::Bytes;
 
-use super::{assembly::Assembly, horizon::Horizon};
+use super::{
+    Violation,
+    assembly::{Allowance, Assembly, PIECE_BYTES},
+    horizon::Horizon,
+};
 use crate::{event::Missing, ranges::Ranges, send::ADU_OVERHEAD_BYTES, wire::Fragment};
 
-/// Gaps kept in the memory of what was received on an unreliable stream; older ADUs than the oldest
-/// gap count as received.
-const GAPS_MAX: usize = 1024;
-
-/// Gaps that a reliable stream may have: a peer that numbers its ADUs more sparsely is at fault.
-const RELIABLE_GAPS_MAX: usize = 1 << 16;
-
-/// Memory reserved for an ADU when its first fragment arrives, at most, and only while few others are
-/// incomplete: a peer that leaves many unfinished cannot make much be reserved.
+/// What an ADU may be long for its successor's sake: room is made ahead for no more.
 const EXPECTED_BYTES_MAX: usize = 512 << 10;
-const FEW_PARTIAL: usize = 16;
 
-/// The peer broke the rules; the session ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Violation {
-    /// Two fragments of an ADU disagree about its length.
-    #[error("fragments of one ADU disagree about its length")]
-    Length,
-    /// More was sent than there was credit for.
-    #[error("more was sent than there was credit for")]
-    Credit,
-    /// An ADU after the announced end of the stream.
-    #[error("an ADU follows the announced end of its stream")]
-    AfterEnd,
-    /// The numbers of ADUs have more gaps than any honest sender leaves.
-    #[error("the numbers of ADUs have too many gaps")]
-    Gaps,
+/// Pieces of one ADU of an unreliable stream; a fragment that would be one more is dropped.
+const PIECES_MAX: usize = 16_384;
+
+/// What is handed out of an ADU in part is at most so many times as long as what has come of it, and a little more: zeros
+/// cost time.
+const GAPS_RATIO: u64 = 256;
+const GAPS_FREE_BYTES: u64 = 16 << 10;
+
+/// What the session has left for a stream. None of it concerns what reliable streams have credit for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Bytes that may be held of unreliable streams.
+    pub held_bytes: usize,
+    /// Bytes that may be reserved for what has not come.
+    pub reserve_bytes: usize,
+    /// Gaps between ADUs received that reliable streams may have beside those they have.
+    pub gaps: usize,
+    /// Gaps that each unreliable stream may have; ADUs older than those count as received.
+    pub gaps_unreliable: usize,
 }
+
+/// What a stream takes of what the session's streams share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    /// Bytes held; of unreliable streams only.
+    pub held_bytes: usize,
+    pub reserved_bytes: usize,
+    /// Gaps between ADUs received; of reliable streams only.
+    pub gaps: usize,
+    /// Credit that the peer is known to have used.
+    pub seen: u64,
+}
+
+impl Load {
+    /// One of several that are added up here was `before` and is `after` now.
+    pub(crate) fn change(&mut self, before: Self, after: Self) {
+        self.held_bytes = (self.held_bytes + after.held_bytes).saturating_sub(before.held_bytes);
+        self.reserved_bytes =
+            (self.reserved_bytes + after.reserved_bytes).saturating_sub(before.reserved_bytes);
+        self.gaps = (self.gaps + after.gaps).saturating_sub(before.gaps);
+        self.seen = (self.seen + after.seen).saturating_sub(before.seen);
+    }
+}
+
+/// The credit of a stream that is over before all was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accounts {
+    seen: u64,
+    consumed: u64,
+    granted: u64,
+}
+
+impl Accounts {
+    /// The peer says what the stream had used in all: credit that is now known to have been used, and credit to be given back.
+    pub(crate) fn settle(self, charged_bytes: u64) -> Result<(u64, u64), Violation> {
+        if charged_bytes > self.granted {
+            return Err(Violation::Credit);
+        }
+        if charged_bytes < self.seen {
+            return Err(Violation::Charge);
+        }
+        Ok((charged_bytes - self.seen, charged_bytes - self.consumed))
+    }
+}
+
+/// What a SKIP did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Skipped {
+    /// Credit to give back to the session.
+    pub credit: u64,
+    /// The application has something to read because of it.
+    pub is_readable: bool,
+}
+
+const OVERHEAD: usize = ADU_OVERHEAD_BYTES as usize;
 
 /// What a fragment did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,18 +116,21 @@ pub(crate) struct RecvStream {
     /// Shared with the sending half, if there is one.
     pub spec: Arc<StreamSpec>,
     done: Ranges,
-    partial: BTreeMap<u64, Assembly>,
+    partial: BTreeMap<u64, Box<Assembly>>,
     complete: BTreeMap<u64, Bytes>,
     ready: VecDeque<(u64, Bytes)>,
     /// Ordered streams: next sequence to hand out.
     next: u64,
     end: Option<u64>,
     window: u64,
-    /// Bytes (and overheads) seen, consumed, and granted; reliable streams only.
+    /// Bytes (and overheads) that the peer is known to have used, consumed, and granted; reliable streams only. What is
+    /// held never costs more than what was seen and not consumed.
     seen: u64,
     consumed: u64,
     granted: u64,
+    /// Bytes of all that waits, with what each ADU and piece takes beside them.
     held_bytes: usize,
+    reserved_bytes: usize,
     /// Size of the latest ADU of several fragments: what the next may need.
     latest_bytes: usize,
     /// Unreliable streams with a lifetime: what has outlived it.
@@ -107,6 +164,7 @@ impl RecvStream {
             consumed: 0,
             granted,
             held_bytes: 0,
+            reserved_bytes: 0,
             latest_bytes: 0,
             horizon: None,
             missing: BTreeMap::new(),
@@ -119,13 +177,12 @@ impl RecvStream {
         }
     }
 
-    /// Takes in a fragment. `room` is what the session can still hold of unreliable streams; a
-    /// fragment that does not fit is dropped, as if it had been lost.
+    /// Takes in a fragment. What has no `room` on an unreliable stream is dropped, as if it had been lost.
     pub(crate) fn add(
         &mut self,
         now: Instant,
         fragment: &Fragment,
-        room: usize,
+        room: Room,
     ) -> Result<Accepted, Violation> {
         let sequence = fragment.sequence;
         if self.end.is_some_and(|end| sequence >= end) {
@@ -135,98 +192,122 @@ impl RecvStream {
             self.duplicate_bytes += fragment.payload.len() as u64;
             return Ok(Accepted::Ignored);
         }
-        if self.spec.reliable && self.done.len() > RELIABLE_GAPS_MAX {
-            return Err(Violation::Gaps);
-        }
-        if self.is_expired(now, sequence) {
+        self.check_gaps(room)?;
+        if self.is_expired(now, sequence, room) {
             return Ok(Accepted::Ignored);
         }
-        let partial = self.partial.get(&sequence).map_or(0, Assembly::held_bytes);
-        let end = fragment.offset + fragment.payload.len();
-        let growth = end.saturating_sub(partial);
-        if !self.spec.reliable && growth > room {
-            return Ok(Accepted::Ignored);
+        let known = self.partial.get(&sequence);
+        let is_new = known.is_none();
+        if !self.spec.reliable {
+            let more = fragment.payload.len() + PIECE_BYTES + OVERHEAD;
+            let is_scattered = known.is_some_and(|known| known.pieces() >= PIECES_MAX);
+            if is_scattered || more > room.held_bytes {
+                return Ok(Accepted::Ignored);
+            }
         }
-        let whole = fragment.offset == 0 && fragment.is_final;
-        if whole && !self.partial.contains_key(&sequence) {
+        if is_new && fragment.offset == 0 && fragment.is_final {
             self.account(fragment.payload.len() as u64 + ADU_OVERHEAD_BYTES)?;
             // A copy, so that a small ADU does not keep a whole receive buffer alive.
             let data = Bytes::copy_from_slice(&fragment.payload);
-            self.held_bytes += data.len();
-            return Ok(self.finish(sequence, data));
+            self.held_bytes += data.len() + OVERHEAD;
+            return Ok(self.finish(sequence, data, room));
         }
-        let is_new = !self.partial.contains_key(&sequence);
-        let overhead = if is_new { ADU_OVERHEAD_BYTES } else { 0 };
         // Credit first: what exceeds it must not even be allocated.
+        let reach = known.map_or(0, |known| known.extent());
+        let growth = (fragment.offset + fragment.payload.len()).saturating_sub(reach);
+        let overhead = if is_new { ADU_OVERHEAD_BYTES } else { 0 };
         self.account(growth as u64 + overhead)?;
-        self.held_bytes += growth;
-        let expected = if self.partial.len() < FEW_PARTIAL {
-            self.latest_bytes
-        } else {
-            0
+        let allowance = Allowance {
+            expected_bytes: self.latest_bytes,
+            reserve_bytes: if self.spec.reliable {
+                room.reserve_bytes
+            } else {
+                room.reserve_bytes.min(room.held_bytes)
+            },
         };
-        let assembly = self
-            .partial
-            .entry(sequence)
-            .or_insert_with(|| Assembly::with_capacity(expected));
-        let complete = assembly.add(fragment.offset, &fragment.payload, fragment.is_final)?;
-        if !complete {
-            self.make_room();
+        let assembly = self.partial.entry(sequence).or_default();
+        let (held, reserved) = (assembly.held_bytes(), assembly.reserved_bytes());
+        let (offset, is_final) = (fragment.offset, fragment.is_final);
+        let is_complete = assembly.add(offset, &fragment.payload, is_final, allowance)?;
+        self.held_bytes += assembly.held_bytes();
+        self.held_bytes -= held;
+        self.held_bytes += if is_new { OVERHEAD } else { 0 };
+        self.reserved_bytes += assembly.reserved_bytes() - reserved;
+        if !is_complete {
+            self.make_room(room);
             return Ok(Accepted::Stored);
         }
-        let assembly = self.partial.remove(&sequence).expect("just added to");
+        let Some(assembly) = self.take_partial(sequence) else {
+            return Ok(Accepted::Stored);
+        };
+        let data = assembly.finish();
+        self.held_bytes += data.len() + OVERHEAD;
+        self.latest_bytes = data.len().min(EXPECTED_BYTES_MAX);
+        Ok(self.finish(sequence, data, room))
+    }
+
+    /// A peer that numbers its ADUs more sparsely than any honest one would use memory that no credit covers.
+    fn check_gaps(&self, room: Room) -> Result<(), Violation> {
+        if self.spec.reliable && room.gaps == 0 && self.done.len() > 1 {
+            return Err(Violation::Gaps);
+        }
+        Ok(())
+    }
+
+    /// Forgets an ADU that is not complete, and what it held.
+    fn take_partial(&mut self, sequence: u64) -> Option<Assembly> {
+        let assembly = self.partial.remove(&sequence)?;
         if self.partial.is_empty() {
             // An emptied map keeps a node of eleven; a stream at rest needs none.
             self.partial = BTreeMap::new();
         }
-        let data = assembly.finish();
-        self.latest_bytes = data.len().min(EXPECTED_BYTES_MAX);
-        Ok(self.finish(sequence, data))
+        self.held_bytes -= assembly.held_bytes() + OVERHEAD;
+        self.reserved_bytes -= assembly.reserved_bytes();
+        Some(*assembly)
     }
 
     /// Whether the ADU has outlived its lifetime; it is given up then, as all that wait for more and have. The sender
     /// expires what it has not sent; this is about what was too long on its way.
-    fn is_expired(&mut self, now: Instant, sequence: u64) -> bool {
+    fn is_expired(&mut self, now: Instant, sequence: u64, room: Room) -> bool {
         let Some(lifetime) = self.spec.lifetime.filter(|_| !self.spec.reliable) else {
             return false;
         };
         let horizon = self.horizon.get_or_insert_default();
         let over = horizon.hear(now, sequence, lifetime);
-        while let Some(entry) = self.partial.first_entry()
-            && *entry.key() < over
+        while let Some((&late, _)) = self.partial.first_key_value()
+            && late < over
         {
-            let (late, assembly) = entry.remove_entry();
-            self.held_bytes -= assembly.held_bytes();
-            self.mark_done(late);
+            self.take_partial(late);
+            self.mark_done(late, room);
             self.expired_adus += 1;
         }
         let is_over = sequence < over;
         if is_over && !self.done.contains(sequence) {
-            self.mark_done(sequence);
+            self.mark_done(sequence, room);
             self.expired_adus += 1;
         }
         is_over
     }
 
-    /// The rest of an ADU will not come: where the stream says so, the application gets what has come of it. Whether the
-    /// application has something to read because of it.
-    fn give_up(&mut self, sequence: u64) -> bool {
-        let Some(assembly) = self.partial.remove(&sequence) else {
+    /// The rest of an ADU will not come: where the stream says so, the application gets what has come of it, unless that is
+    /// next to nothing or has no room. Whether the application has something to read because of it.
+    fn give_up(&mut self, sequence: u64, room: Room) -> bool {
+        let Some(assembly) = self.take_partial(sequence) else {
             return false;
         };
-        if !self.spec.partial {
-            self.held_bytes -= assembly.held_bytes();
-            self.mark_done(sequence);
+        let extent = assembly.extent();
+        let is_sparse = extent as u64 > GAPS_RATIO * assembly.got_bytes() + GAPS_FREE_BYTES;
+        let more = extent.saturating_sub(assembly.held_bytes());
+        if !self.spec.partial || is_sparse || more > room.held_bytes {
+            self.dropped_adus += u64::from(self.spec.partial);
+            self.mark_done(sequence, room);
             return false;
         }
         let (data, missing) = assembly.give_up();
+        self.held_bytes += data.len() + OVERHEAD + gaps_bytes(&missing);
         self.missing.insert(sequence, missing);
         self.partial_adus += 1;
-        let accepted = self.finish(sequence, data);
-        let is_ready = self.ready.iter().any(|(ready, _)| *ready == sequence);
-        if !is_ready {
-            self.take_missing(sequence);
-        }
+        let accepted = self.finish(sequence, data, room);
         accepted == Accepted::Readable
     }
 
@@ -236,6 +317,7 @@ impl RecvStream {
             return Missing::default();
         }
         let missing = self.missing.remove(&sequence).unwrap_or_default();
+        self.held_bytes -= gaps_bytes(&missing);
         if self.missing.is_empty() {
             // As `partial`.
             self.missing = BTreeMap::new();
@@ -251,8 +333,8 @@ impl RecvStream {
         Ok(())
     }
 
-    fn finish(&mut self, sequence: u64, data: Bytes) -> Accepted {
-        self.mark_done(sequence);
+    fn finish(&mut self, sequence: u64, data: Bytes, room: Room) -> Accepted {
+        self.mark_done(sequence, room);
         self.received_adus += 1;
         self.received_bytes += data.len() as u64;
         let was_empty = self.ready.is_empty();
@@ -266,13 +348,13 @@ impl RecvStream {
             self.hand_out();
         } else if self.spec.order == Order::Ordered && sequence < self.next {
             // Unreliable and ordered: what comes late is dropped rather than delivered out of order.
-            self.held_bytes -= data.len();
+            self.let_go(sequence, &data);
             self.dropped_adus += 1;
         } else {
             self.next = self.next.max(sequence + 1);
             self.push_ready(sequence, data);
         }
-        self.make_room();
+        self.make_room(room);
         if was_empty && !self.ready.is_empty() {
             Accepted::Readable
         } else {
@@ -288,15 +370,20 @@ impl RecvStream {
         self.ready.push_back((sequence, data));
     }
 
-    fn mark_done(&mut self, sequence: u64) {
+    /// An ADU that was complete is not held any more, nor what is missing of it.
+    fn let_go(&mut self, sequence: u64, data: &Bytes) {
+        self.held_bytes -= data.len() + OVERHEAD;
+        self.take_missing(sequence);
+    }
+
+    fn mark_done(&mut self, sequence: u64, room: Room) {
         self.done.insert(sequence..sequence + 1);
-        if !self.spec.reliable && self.done.len() > GAPS_MAX {
+        while !self.spec.reliable && self.done.len() > room.gaps_unreliable {
             // Give up on the oldest gap.
             if let Some(first) = self.done.first() {
                 let from = if first.start == 0 { first.end } else { 0 };
                 let gap = self.done.gaps(from..u64::MAX).next();
                 if let Some(gap) = gap {
-                    self.done.insert(gap.start..gap.start + 1);
                     self.done.insert(gap);
                 }
             }
@@ -319,17 +406,16 @@ impl RecvStream {
     }
 
     /// An application that does not read an unreliable stream loses the oldest of it.
-    fn make_room(&mut self) {
+    fn make_room(&mut self, room: Room) {
         if self.spec.reliable {
             return;
         }
         while self.held_bytes as u64 > self.window {
-            if let Some((sequence, assembly)) = self.partial.pop_first() {
-                self.held_bytes -= assembly.held_bytes();
-                self.mark_done(sequence);
+            if let Some((&sequence, _)) = self.partial.first_key_value() {
+                self.take_partial(sequence);
+                self.mark_done(sequence, room);
             } else if let Some((sequence, data)) = self.ready.pop_front() {
-                self.held_bytes -= data.len();
-                self.take_missing(sequence);
+                self.let_go(sequence, &data);
             } else {
                 return;
             }
@@ -337,62 +423,75 @@ impl RecvStream {
         }
     }
 
-    /// The ADU will never be complete. Of an unreliable stream, what has come of it is handed out if the stream says so. Returns credit to give back to the session, and whether the
-    /// application has something to read because of it.
+    /// The ADU will never be complete. Of an unreliable stream, what has come of it is handed out if the stream says so.
+    ///
+    /// What the peer says it had charged counts as used from now on, whether or not anything came of it. So no credit is given
+    /// back that the peer did not have, and what is held stays within the window.
     pub(crate) fn skip(
         &mut self,
         sequence: u64,
         charged_bytes: u64,
-    ) -> Result<(u64, bool), Violation> {
+        room: Room,
+    ) -> Result<Skipped, Violation> {
         if !self.spec.reliable {
-            return Ok((0, self.give_up(sequence)));
+            return Ok(Skipped {
+                credit: 0,
+                is_readable: self.give_up(sequence, room),
+            });
         }
         if self.done.contains(sequence) {
-            return Ok((0, false));
+            return Ok(Skipped::default());
         }
         if self.end.is_some_and(|end| sequence >= end) {
             return Err(Violation::AfterEnd);
         }
-        if self.done.len() > RELIABLE_GAPS_MAX {
-            return Err(Violation::Gaps);
-        }
-        let consumed = self.consumed.checked_add(charged_bytes);
-        if consumed.is_none_or(|consumed| consumed > self.granted) {
-            return Err(Violation::Credit);
-        }
-        self.mark_done(sequence);
-        if let Some(assembly) = self.partial.remove(&sequence) {
-            self.held_bytes -= assembly.held_bytes();
-        }
+        self.check_gaps(room)?;
+        let known = self.check_charge(sequence, charged_bytes)?;
+        self.account(charged_bytes - known)?;
+        self.mark_done(sequence, room);
+        self.take_partial(sequence);
         self.consumed += charged_bytes;
         let was_empty = self.ready.is_empty();
         self.hand_out();
-        Ok((charged_bytes, was_empty && !self.ready.is_empty()))
+        Ok(Skipped {
+            credit: charged_bytes,
+            is_readable: was_empty && !self.ready.is_empty(),
+        })
     }
 
-    /// The credit still to be given back when the peer says what a stream had used in all.
-    pub(crate) fn settle_credit(
-        consumed: u64,
-        granted: u64,
-        charged_bytes: u64,
-    ) -> Result<u64, Violation> {
-        if charged_bytes > granted {
-            return Err(Violation::Credit);
-        }
-        Ok(charged_bytes.saturating_sub(consumed))
+    /// What is known of the cost of an ADU that is not complete; an error if `charged_bytes` cannot be it. A sender charges
+    /// all of an ADU or, while none of it was sent, perhaps nothing.
+    fn check_charge(&self, sequence: u64, charged_bytes: u64) -> Result<u64, Violation> {
+        let possible = ADU_OVERHEAD_BYTES + 1..=ADU_OVERHEAD_BYTES + ADU_BYTES_MAX as u64;
+        let Some(assembly) = self.partial.get(&sequence) else {
+            let is_possible = charged_bytes == 0 || possible.contains(&charged_bytes);
+            return is_possible.then_some(0).ok_or(Violation::Charge);
+        };
+        let known = assembly.extent() as u64 + ADU_OVERHEAD_BYTES;
+        let is_possible = match assembly.length() {
+            Some(length) => charged_bytes == length as u64 + ADU_OVERHEAD_BYTES,
+            None => charged_bytes >= known && possible.contains(&charged_bytes),
+        };
+        is_possible.then_some(known).ok_or(Violation::Charge)
     }
 
     /// No ADU will follow `end - 1`; of an unreliable stream, nothing more will come. Whether the application has
     /// something to read because of it.
-    pub(crate) fn set_end(&mut self, end: u64) -> bool {
+    ///
+    /// # Errors
+    /// It was another end before.
+    pub(crate) fn set_end(&mut self, end: u64, room: Room) -> Result<bool, Violation> {
+        if self.end.is_some_and(|before| before != end) {
+            return Err(Violation::AfterEnd);
+        }
         self.end = Some(end);
         let mut is_readable = false;
         while !self.spec.reliable
             && let Some((&sequence, _)) = self.partial.first_key_value()
         {
-            is_readable |= self.give_up(sequence);
+            is_readable |= self.give_up(sequence, room);
         }
-        is_readable
+        Ok(is_readable)
     }
 
     /// Whether the peer has finished and everything has been read.
@@ -412,7 +511,7 @@ impl RecvStream {
     /// Next ADU to read, and the credit that reading it gives back.
     pub(crate) fn read(&mut self) -> Option<(u64, Bytes, u64)> {
         let (sequence, data) = self.ready.pop_front()?;
-        self.held_bytes -= data.len();
+        self.held_bytes -= data.len() + OVERHEAD;
         let credit = if self.spec.reliable {
             data.len() as u64 + ADU_OVERHEAD_BYTES
         } else {
@@ -422,22 +521,34 @@ impl RecvStream {
         Some((sequence, data, credit))
     }
 
-    /// Credit that what has arrived is known to have used; 0 for unreliable streams.
-    pub(crate) fn seen(&self) -> u64 {
-        if self.spec.reliable { self.seen } else { 0 }
+    /// Its part of what the session's streams share.
+    pub(crate) fn load(&self) -> Load {
+        let is_reliable = self.spec.reliable;
+        Load {
+            held_bytes: if is_reliable { 0 } else { self.held_bytes },
+            reserved_bytes: self.reserved_bytes,
+            gaps: if is_reliable {
+                self.done.len().saturating_sub(1)
+            } else {
+                0
+            },
+            seen: if is_reliable { self.seen } else { 0 },
+        }
     }
 
-    pub(crate) fn consumed(&self) -> u64 {
-        self.consumed
-    }
-
-    pub(crate) fn granted(&self) -> u64 {
-        self.granted
+    /// What remains of it when it ends before all was read.
+    pub(crate) fn accounts(&self) -> Accounts {
+        let is_reliable = self.spec.reliable;
+        Accounts {
+            seen: if is_reliable { self.seen } else { 0 },
+            consumed: self.consumed,
+            granted: if is_reliable { self.granted } else { 0 },
+        }
     }
 
     /// Bytes that have arrived, each counted once, those of incomplete ADUs included. O(incomplete ADUs).
     pub(crate) fn arrived_bytes(&self) -> u64 {
-        let partial = self.partial.values().map(Assembly::got_bytes);
+        let partial = self.partial.values().map(|partial| partial.got_bytes());
         self.received_bytes + partial.sum::<u64>()
     }
 
@@ -450,8 +561,8 @@ impl RecvStream {
         if !self.spec.reliable || self.end.is_some() {
             return None;
         }
-        let target = self.consumed + self.window;
-        if target - self.granted < self.window / 4 {
+        let target = self.consumed.saturating_add(self.window);
+        if target.saturating_sub(self.granted) < self.window / 4 {
             return None;
         }
         self.granted = target;
@@ -459,150 +570,10 @@ impl RecvStream {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const ROOM: usize = 100_000;
-
-    fn stream(reliable: bool, order: Order) -> RecvStream {
-        let spec = StreamSpec {
-            reliable,
-            order,
-            ..StreamSpec::default()
-        };
-        RecvStream::new(StreamId(0), Arc::new(spec), 10_000, 10_000)
-    }
-
-    fn fragment(sequence: u64, offset: usize, length: usize, is_final: bool) -> Fragment {
-        Fragment {
-            stream: StreamId(0),
-            sequence,
-            offset,
-            is_final,
-            payload: Bytes::from(vec![sequence as u8; length]),
-        }
-    }
-
-    fn read_all(s: &mut RecvStream) -> Vec<u64> {
-        std::iter::from_fn(|| s.read()).map(|(q, ..)| q).collect()
-    }
-
-    #[test]
-    fn ordered_waits_unordered_does_not() {
-        let mut ordered = stream(true, Order::Ordered);
-        let mut unordered = stream(true, Order::Unordered);
-        assert_eq!(
-            ordered.add(Instant::EPOCH, &fragment(1, 0, 10, true), ROOM),
-            Ok(Accepted::Stored)
-        );
-        assert_eq!(
-            unordered.add(Instant::EPOCH, &fragment(1, 0, 10, true), ROOM),
-            Ok(Accepted::Readable)
-        );
-        assert_eq!(
-            ordered.add(Instant::EPOCH, &fragment(0, 0, 10, true), ROOM),
-            Ok(Accepted::Readable)
-        );
-        assert_eq!(read_all(&mut ordered), [0, 1]);
-        assert_eq!(read_all(&mut unordered), [1]);
-    }
-
-    #[test]
-    fn a_skipped_adu_is_not_waited_for() {
-        let mut s = stream(true, Order::Ordered);
-        s.add(Instant::EPOCH, &fragment(0, 0, 10, false), ROOM)
-            .expect("within credit");
-        s.add(Instant::EPOCH, &fragment(1, 0, 10, true), ROOM)
-            .expect("within credit");
-        assert_eq!(s.skip(0, 52), Ok((52, true)));
-        assert_eq!(read_all(&mut s), [1]);
-        assert_eq!(
-            s.add(Instant::EPOCH, &fragment(0, 10, 10, true), ROOM),
-            Ok(Accepted::Ignored),
-            "late fragments of it change nothing"
-        );
-    }
-
-    #[test]
-    fn sending_beyond_the_credit_is_a_violation() {
-        let mut s = stream(true, Order::Ordered);
-        assert_eq!(
-            s.add(Instant::EPOCH, &fragment(0, 0, 9_969, true), ROOM),
-            Err(Violation::Credit)
-        );
-        let mut s = stream(true, Order::Ordered);
-        s.add(Instant::EPOCH, &fragment(0, 0, 9_968, true), ROOM)
-            .expect("fits exactly");
-        assert!(s.next_grant().is_none(), "nothing was read");
-        s.read().expect("one ADU");
-        assert_eq!(s.next_grant(), Some(20_000));
-    }
-
-    #[test]
-    fn a_slow_reader_of_an_unreliable_stream_loses_the_oldest() {
-        let mut s = stream(false, Order::Unordered);
-        for sequence in 0..30 {
-            s.add(Instant::EPOCH, &fragment(sequence, 0, 1000, true), ROOM)
-                .expect("no credit needed");
-            assert!(s.held_bytes() <= 10_000);
-        }
-        assert_eq!(s.dropped_adus, 20);
-        assert_eq!(read_all(&mut s), (20..30).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_skip_beyond_the_credit_is_a_violation() {
-        let mut s = stream(true, Order::Ordered);
-        assert_eq!(s.skip(0, 10_001), Err(Violation::Credit));
-        assert_eq!(s.skip(0, u64::MAX), Err(Violation::Credit));
-    }
-
-    #[test]
-    fn an_unreliable_fragment_without_room_is_dropped_before_it_is_allocated() {
-        let mut s = stream(false, Order::Unordered);
-        assert_eq!(
-            s.add(Instant::EPOCH, &fragment(0, 9_000_000, 10, false), ROOM),
-            Ok(Accepted::Ignored)
-        );
-        assert_eq!(s.held_bytes(), 0);
-    }
-
-    proptest! {
-        /// Fragments in any order, with repetitions: every ADU once, in order where asked.
-        #[test]
-        fn delivers_once(
-            ordered: bool,
-            lengths in prop::collection::vec(1usize..300, 1..12),
-            order in prop::collection::vec(any::<prop::sample::Index>(), 60),
-        ) {
-            let order_kind = if ordered { Order::Ordered } else { Order::Unordered };
-            let mut s = stream(true, order_kind);
-            let mut fragments = Vec::new();
-            for (sequence, &length) in lengths.iter().enumerate() {
-                let cut = length / 2;
-                if cut > 0 {
-                    fragments.push(fragment(sequence as u64, 0, cut, false));
-                }
-                fragments.push(fragment(sequence as u64, cut, length - cut, true));
-            }
-            let mut got = Vec::new();
-            let shuffled = order.iter().map(|i| i.index(fragments.len()));
-            for index in shuffled.chain(0..fragments.len()) {
-                s.add(Instant::EPOCH, &fragments[index], ROOM).expect("within credit");
-                while let Some((sequence, data, _)) = s.read() {
-                    prop_assert_eq!(data.len(), lengths[sequence as usize]);
-                    got.push(sequence);
-                }
-            }
-            s.set_end(lengths.len() as u64);
-            prop_assert!(s.is_finished());
-            prop_assert_eq!(s.held_bytes(), 0);
-            if !ordered {
-                got.sort_unstable();
-            }
-            prop_assert_eq!(got, (0..lengths.len() as u64).collect::<Vec<_>>());
-        }
-    }
+/// What the gaps of an ADU take that is handed out in part.
+fn gaps_bytes(missing: &Missing) -> usize {
+    missing.ranges.len() * size_of::<std::ops::Range<u64>>()
 }
+
+#[cfg(test)]
+mod tests;

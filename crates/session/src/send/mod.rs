@@ -5,6 +5,6 @@ mod stream;
 
 pub(crate) use stream::{AduFate, Outlook, Piece, Receipt, SendStream, Settled, WaitingAdu};
 
-/// Credit that an ADU uses beside its bytes, for what keeping it costs the receiver; so that many
-/// tiny ADUs cannot use unbounded memory.
-pub(crate) const ADU_OVERHEAD_BYTES: u64 = 32;
+/// Credit that an ADU uses beside its bytes: what keeping one costs the receiver at most, so that windows bound memory whatever
+/// the size of ADUs.
+pub(crate) const ADU_OVERHEAD_BYTES: u64 = 128;

@@ -10,7 +10,7 @@ use super::{ProtocolError, Session};
 use crate::{
     config::STREAMS_MAX,
     event::Event,
-    recv::{Accepted, RecvStream},
+    recv::Accepted,
     wire::{self, Control, Fragment, Frame, Reader, VERSION},
 };
 
@@ -50,6 +50,7 @@ impl Session {
             member.payload_received_bytes += fragment.payload.len() as u64;
         }
         let stream = fragment.stream;
+        let room = self.recv_room();
         let Some(half) = self.recv.get_mut(&stream) else {
             // A stream that is over, or one whose announcement has not come: its fragments always
             // travel behind the announcement, so the latter breaks the protocol.
@@ -64,17 +65,10 @@ impl Session {
         if half.spec.is_pressing() {
             self.pressing_heard_at = Some(now);
         }
-        let seen = half.seen();
-        let held = half.held_bytes();
-        let room = (self.config.session_window_bytes as usize).saturating_sub(self.unreliable_held);
+        let before = half.load();
         let accepted = half.add(now, fragment, room)?;
-        self.seen += half.seen() - seen;
-        self.note_held(stream, held);
-        if self.seen > self.granted {
-            return Err(ProtocolError::Rule(
-                "more was sent than the session had credit for",
-            ));
-        }
+        let after = half.load();
+        self.note_load(before, after)?;
         if accepted == Accepted::Readable {
             events.push_back(Event::Readable {
                 session: self.id,
@@ -130,10 +124,12 @@ impl Session {
             }
             Control::SessionCredit { bytes } => self.credit = self.credit.max(bytes),
             Control::Finish { stream, end } => {
+                let room = self.recv_room();
                 if let Some(half) = self.recv.get_mut(&stream) {
-                    let held = half.held_bytes();
-                    let is_readable = half.set_end(end);
-                    self.note_held(stream, held);
+                    let before = half.load();
+                    let is_readable = half.set_end(end, room)?;
+                    let after = half.load();
+                    self.note_load(before, after)?;
                     self.note_readable(stream, is_readable, events);
                     self.note_finished(stream, events);
                 }
@@ -181,10 +177,11 @@ impl Session {
         if self.seen_streams.contains(index) {
             return Ok(());
         }
-        if self.recv.len() >= STREAMS_MAX || self.seen_streams.len() > STREAMS_MAX {
+        if self.peer_streams >= STREAMS_MAX || self.seen_streams.len() > STREAMS_MAX {
             return Err(ProtocolError::Rule("too many open streams"));
         }
         self.seen_streams.insert(index..index + 1);
+        self.peer_streams += 1;
         let shared = Arc::new(spec.clone());
         if spec.duplex {
             let mut half = self.sending_half(stream, shared.clone());
@@ -213,7 +210,7 @@ impl Session {
         charged_bytes: u64,
         events: &mut VecDeque<Event>,
     ) -> Result<(), ProtocolError> {
-        let (consumed, granted) = match self.drop_receiving_half(stream) {
+        let accounts = match self.drop_receiving_half(stream) {
             Some(accounts) => {
                 events.push_back(Event::Reset {
                     session: self.id,
@@ -227,8 +224,11 @@ impl Session {
                 None => return Ok(()),
             },
         };
-        let credit = RecvStream::settle_credit(consumed, granted, charged_bytes)?;
-        self.consume(credit)
+        self.note_over(stream);
+        let (seen, consumed) = accounts.settle(charged_bytes)?;
+        self.see(seen)?;
+        self.consume(consumed);
+        Ok(())
     }
 
     fn on_skip(
@@ -238,30 +238,22 @@ impl Session {
         charged_bytes: u64,
         events: &mut VecDeque<Event>,
     ) -> Result<(), ProtocolError> {
+        let room = self.recv_room();
         let Some(half) = self.recv.get_mut(&stream) else {
             return Ok(());
         };
-        let held = half.held_bytes();
-        let (credit, is_readable) = half.skip(sequence, charged_bytes)?;
-        if let Some(bytes) = half.next_grant() {
+        let before = half.load();
+        let skipped = half.skip(sequence, charged_bytes, room)?;
+        let (after, grant) = (half.load(), half.next_grant());
+        self.note_load(before, after)?;
+        if let Some(bytes) = grant {
             self.control
                 .push_back(Control::StreamCredit { stream, bytes });
         }
-        self.consume(credit)?;
-        self.note_held(stream, held);
-        self.note_readable(stream, is_readable, events);
+        self.consume(skipped.credit);
+        self.note_readable(stream, skipped.is_readable, events);
         self.note_finished(stream, events);
         Ok(())
-    }
-
-    /// A stream held `before` bytes, and may hold others now.
-    fn note_held(&mut self, stream: StreamId, before: usize) {
-        if let Some(half) = self.recv.get(&stream)
-            && !half.spec.reliable
-        {
-            self.unreliable_held =
-                (self.unreliable_held + half.held_bytes()).saturating_sub(before);
-        }
     }
 
     fn note_readable(&self, stream: StreamId, is_readable: bool, events: &mut VecDeque<Event>) {

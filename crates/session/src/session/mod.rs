@@ -20,6 +20,8 @@
 mod builder;
 mod copies;
 mod coupling;
+#[cfg(test)]
+mod credit;
 mod fates;
 mod halves;
 mod incoming;
@@ -57,7 +59,7 @@ use crate::{
     measure::Measures,
     promise::Promises,
     ranges::Ranges,
-    recv::{RecvStream, Violation},
+    recv::{Accounts, Load, RecvStream, Room, Violation},
     report::Collector,
     send::SendStream,
     stats::{ChannelReport, ChannelState, SessionStats, StreamStats},
@@ -66,6 +68,15 @@ use crate::{
 };
 
 use self::halves::Halves;
+
+/// Gaps between ADUs received that are remembered, of all reliable streams together; a peer that numbers its ADUs more
+/// sparsely is at fault. Of unreliable streams about as many are, divided evenly.
+const GAPS_MAX: usize = 1 << 16;
+/// Of an unreliable stream at most and at least, however many there are.
+const UNRELIABLE_GAPS_MAX: usize = 1024;
+const UNRELIABLE_GAPS_MIN: usize = 8;
+/// Memory may be reserved for what has not come of ADUs: this part of the session's window.
+const RESERVED_PART: usize = 16;
 
 /// Packets may gather for this long while something flows that should meet short queues.
 const PATIENCE_PRESSING: Duration = Duration::from_millis(1);
@@ -182,23 +193,24 @@ pub(crate) struct Session {
     next_stream: u64,
     /// Indices of streams of the peer that were opened, whether or not they are over.
     seen_streams: Ranges,
-    /// Streams that this side stopped reading, with their consumed and granted credit, until the peer's
-    /// reset tells what they had used.
-    stopped: BTreeMap<StreamId, (u64, u64)>,
+    /// Streams that this side stopped reading, with their credit, until the peer's reset tells what they had used.
+    stopped: BTreeMap<StreamId, Accounts>,
+    /// Streams of the peer of which anything is kept: a half, or its being stopped.
+    peer_streams: usize,
     /// Ids of sessions that the peer says this one replaces; for the engine to end.
     pub replaced: Vec<[u8; TOKEN_BYTES]>,
     /// Streams reset before the peer acknowledged their announcement.
     given_up: BTreeMap<StreamId, Arc<StreamSpec>>,
-    /// Bytes of unreliable streams held for the application, all together.
-    unreliable_held: usize,
+    /// What the receiving halves take of what they share, all together. Credit that was seen to be used stays in it when its
+    /// stream is over.
+    load: Load,
     /// Frames for the peer, on whatever channel goes first.
     control: VecDeque<Control>,
 
-    /// Credit of all reliable streams: used by us and granted by the peer; seen to be used by the
-    /// peer, consumed by the application, and granted by us.
+    /// Credit of all reliable streams: used by us and granted by the peer; consumed by the application, and granted by us.
+    /// Nothing is consumed that was not seen to be used (`load`), and nothing is seen beyond what was granted.
     charged: u64,
     credit: u64,
-    seen: u64,
     consumed: u64,
     granted: u64,
     peer_stream_window: Option<u64>,
@@ -279,11 +291,11 @@ impl Session {
             stopped: BTreeMap::new(),
             replaced: Vec::new(),
             given_up: BTreeMap::new(),
-            unreliable_held: 0,
+            peer_streams: 0,
+            load: Load::default(),
             control: VecDeque::new(),
             charged: 0,
             credit: INITIAL_SESSION_CREDIT_BYTES,
-            seen: 0,
             consumed: 0,
             peer_stream_window: None,
             alone_since: Some(now),
@@ -481,33 +493,73 @@ impl Session {
         self.credit.saturating_sub(self.charged)
     }
 
-    /// Bytes of reliable streams were consumed; announces more credit when that is worth a frame.
-    fn consume(&mut self, bytes: u64) -> Result<(), ProtocolError> {
-        let consumed = self.consumed.checked_add(bytes);
-        let Some(consumed) = consumed.filter(|&consumed| consumed <= self.granted) else {
+    /// Credit is known to have been used.
+    fn see(&mut self, bytes: u64) -> Result<(), ProtocolError> {
+        self.load.seen = self.load.seen.saturating_add(bytes);
+        if self.load.seen > self.granted {
             return Err(ProtocolError::Rule(
-                "more was consumed than the session had credit for",
+                "more was sent than the session had credit for",
             ));
-        };
-        self.consumed = consumed;
+        }
+        Ok(())
+    }
+
+    /// A receiving half took so much of what all share, and takes so much now.
+    fn note_load(&mut self, before: Load, after: Load) -> Result<(), ProtocolError> {
+        self.load.change(before, after);
+        self.see(0)
+    }
+
+    /// What is left of what the receiving halves share.
+    fn recv_room(&self) -> Room {
+        let window = usize::try_from(self.config.session_window_bytes).unwrap_or(usize::MAX);
+        let each = GAPS_MAX / self.recv.len().max(1);
+        Room {
+            held_bytes: window.saturating_sub(self.load.held_bytes),
+            reserve_bytes: (window / RESERVED_PART).saturating_sub(self.load.reserved_bytes),
+            gaps: GAPS_MAX.saturating_sub(self.load.gaps),
+            gaps_unreliable: each.clamp(UNRELIABLE_GAPS_MIN, UNRELIABLE_GAPS_MAX),
+        }
+    }
+
+    /// Bytes of reliable streams were consumed that had been seen; announces more credit when that is worth a frame.
+    fn consume(&mut self, bytes: u64) {
+        debug_assert!(self.consumed + bytes <= self.load.seen);
+        self.consumed = self.consumed.saturating_add(bytes).min(self.load.seen);
         let window = self.config.session_window_bytes;
-        let target = consumed + window;
-        if target - self.granted >= window / 4 {
+        let target = self.consumed.saturating_add(window);
+        if target.saturating_sub(self.granted) >= window / 4 {
             self.granted = target;
             self.control
                 .push_back(Control::SessionCredit { bytes: target });
             self.dirty = true;
         }
-        Ok(())
     }
 
-    /// Forgets a receiving half; returns its consumed and granted credit.
-    fn drop_receiving_half(&mut self, stream: StreamId) -> Option<(u64, u64)> {
+    /// Forgets a receiving half; returns its credit.
+    fn drop_receiving_half(&mut self, stream: StreamId) -> Option<Accounts> {
         let half = self.recv.remove(&stream)?;
-        if !half.spec.reliable {
-            self.unreliable_held = self.unreliable_held.saturating_sub(half.held_bytes());
+        let before = half.load();
+        let seen = before.seen;
+        self.load.change(
+            before,
+            Load {
+                seen,
+                ..Load::default()
+            },
+        );
+        Some(half.accounts())
+    }
+
+    /// Something of a stream is over; perhaps all of it.
+    fn note_over(&mut self, stream: StreamId) {
+        let is_theirs = stream.is_by_initiator() != self.is_initiator;
+        let is_kept = self.recv.contains_key(&stream)
+            || self.send.contains_key(&stream)
+            || self.stopped.contains_key(&stream);
+        if is_theirs && !is_kept {
+            self.peer_streams = self.peer_streams.saturating_sub(1);
         }
-        Some((half.consumed(), half.granted()))
     }
 
     /// Whether the peer may not know the stream yet: one of ours, whose announcement was not

@@ -176,6 +176,7 @@ impl Session {
             .send
             .remove(&stream)
             .ok_or(StreamError::UnknownStream(stream))?;
+        self.note_over(stream);
         self.scheduler.forget(stream);
         self.planning.forget(stream);
         self.rhythms.forget(stream);
@@ -214,19 +215,17 @@ impl Session {
         events: &mut VecDeque<Event>,
     ) -> Option<Adu> {
         let half = self.recv.get_mut(&stream)?;
+        let before = half.load();
         let (sequence, data, credit) = half.read()?;
         let missing = half.take_missing(sequence);
-        if !half.spec.reliable {
-            self.unreliable_held = self.unreliable_held.saturating_sub(data.len());
-        }
+        self.load.change(before, half.load());
         if let Some(bytes) = half.next_grant() {
             self.control
                 .push_back(Control::StreamCredit { stream, bytes });
             self.dirty = true;
         }
         if credit > 0 {
-            self.consume(credit)
-                .expect("what was read had been received within the credit");
+            self.consume(credit);
         }
         self.note_finished(stream, events);
         Some(Adu {
@@ -269,6 +268,7 @@ impl Session {
             .is_some_and(|half| half.is_finished())
         {
             self.drop_receiving_half(stream);
+            self.note_over(stream);
             events.push_back(Event::Finished {
                 session: self.id,
                 stream,
@@ -366,6 +366,7 @@ impl Session {
             .is_some_and(|half| half.finish_acked && half.is_settled());
         if over {
             self.send.remove(&stream);
+            self.note_over(stream);
             self.promises.close(stream);
             self.rhythms.forget(stream);
             self.scheduler.forget(stream);
