@@ -6,6 +6,7 @@
 //! | `event` | [`Output`], [`Event`], views |
 //! | `peer` | what is known of the session with one member |
 //! | `sessions` | with whom a session is wanted |
+//! | `reach` | the addresses at which members are dialled |
 //! | `receive` | messages from members, frame by frame |
 //! | `spread` | how records and claims travel: pushed along a tree, repaired by digests |
 //! | `watch` | the tick: heartbeats, accusations, what has run out |
@@ -21,6 +22,7 @@ mod interest;
 mod peer;
 mod probing;
 mod publish;
+mod reach;
 mod receive;
 mod routing;
 mod sessions;
@@ -47,6 +49,7 @@ use crate::{
 use peer::Peer;
 use probing::Probing;
 use publish::Own;
+use reach::Reach;
 use routing::Ways;
 
 /// One node's part in the overlay: who else is in it, what everybody's links can do, which ways to take.
@@ -75,6 +78,7 @@ pub struct Agent {
     /// Members with whom the ring wants a session, in the ring's order: those it monitors first.
     neighbours: Vec<usize>,
     own: Own,
+    reach: Reach,
     probing: Probing,
     trust: Trust,
     ways: Ways,
@@ -135,6 +139,7 @@ impl Agent {
             active: BTreeSet::new(),
             neighbours: Vec::new(),
             own,
+            reach: Reach::new(&roster, members),
             probing: Probing::new(&config.probing, now),
             trust: Trust::default(),
             ways: Ways::default(),
@@ -187,7 +192,7 @@ impl Agent {
         if self.has_left {
             return;
         }
-        match self.roster.find(from).filter(|&at| at != self.roster.me) {
+        match self.member_place(from) {
             Some(at) => self.receive(at, message, now),
             None => self.refused.strangers += 1,
         }
@@ -200,12 +205,41 @@ impl Agent {
         if self.has_left {
             return;
         }
-        match self.roster.find(peer).filter(|&at| at != self.roster.me) {
+        match self.member_place(peer) {
             Some(at) if is_up => self.session_up(at, now),
             Some(at) => self.session_down(at, now),
             None => self.refused.strangers += 1,
         }
         self.settle(now);
+    }
+
+    /// Takes a member out of the overlay as far as this node is concerned, or lets it in again. A member that is out is
+    /// nobody here: no session is wanted with it, what it says is dropped, and no way leads over it. Its records are
+    /// still passed on, so that those agree who hold it for a member. One that is let in again is back with its next
+    /// record.
+    pub fn set_barred(&mut self, node: &NodeId, is_barred: bool, now: Instant) {
+        let Some(at) = self.roster.find(node).filter(|&at| at != self.roster.me) else {
+            return;
+        };
+        if self.roster.entry(at).is_barred == is_barred {
+            return;
+        }
+        self.roster.set_barred(at, is_barred, now);
+        if is_barred {
+            self.session_down(at, now);
+            self.peers[at].lost_at = None;
+        } else {
+            self.peers[at].retry_at = now;
+        }
+        self.is_ring_stale = true;
+        self.ways_stale(true);
+        self.settle(now);
+    }
+
+    /// The place of another node that counts as a member here.
+    fn member_place(&self, node: &NodeId) -> Option<usize> {
+        let at = self.roster.find(node)?;
+        (at != self.roster.me && !self.roster.entry(at).is_barred).then_some(at)
     }
 
     /// Does what is due at `now`.

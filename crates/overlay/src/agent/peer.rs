@@ -148,7 +148,7 @@ pub(super) struct Credit {
 }
 
 impl Credit {
-    fn new(most: f64, per_second: f64) -> Self {
+    pub(super) fn new(most: f64, per_second: f64) -> Self {
         Self {
             most,
             per_second,

@@ -27,8 +27,9 @@ const SEARCH: Duration = Duration::from_secs(10);
 impl Agent {
     /// Asks the host for a session with member `at`, unless there is one or it was tried just now.
     pub(super) fn dial(&mut self, at: usize, now: Instant) {
+        let is_nobody = at == self.roster.me || self.roster.entry(at).is_barred;
         let peer = &mut self.peers[at];
-        if at == self.roster.me || peer.session != Session::Down || now < peer.retry_at {
+        if is_nobody || peer.session != Session::Down || now < peer.retry_at {
             return;
         }
         peer.session = Session::Connecting { since: now };
@@ -159,7 +160,9 @@ impl Agent {
     fn search(&mut self, now: Instant) {
         let absent: Vec<usize> = (0..self.roster.len())
             .filter(|&at| {
-                !self.roster.entry(at).state.is_live() && self.peers[at].session == Session::Down
+                let entry = self.roster.entry(at);
+                let is_away = !entry.state.is_live() && !entry.is_barred;
+                is_away && self.peers[at].session == Session::Down
             })
             .collect();
         let away = self.roster.len() - self.roster.live();

@@ -54,6 +54,8 @@ pub(crate) struct Entry {
     pub(crate) node: NodeId,
     pub(crate) short: ShortId,
     pub(crate) state: State,
+    /// Nobody here, whatever it says ([`crate::Agent::set_barred`]).
+    pub(crate) is_barred: bool,
     /// Of its record; 0 and no record when unknown.
     pub(crate) version: u64,
     /// Signed, as it travels.
@@ -126,6 +128,7 @@ impl Roster {
                 node,
                 short: ShortId::of(&node),
                 state: State::Unknown,
+                is_barred: false,
                 version: 0,
                 record: None,
                 signed_at: Instant::EPOCH,
@@ -216,7 +219,7 @@ impl Roster {
             entry.signed_at = now - held;
             entry.signed_before = held.saturating_sub(now.since_epoch());
             entry.claim = None;
-            entry.state = if record.leaving {
+            entry.state = if record.leaving || entry.is_barred {
                 State::Left
             } else {
                 State::Alive
@@ -230,6 +233,16 @@ impl Roster {
             entry.claim = Some(bytes.into());
             entry.claimed_at = now;
             entry.state = State::Suspect;
+        });
+    }
+
+    /// Counts as gone from now on, or may come back.
+    pub(crate) fn set_barred(&mut self, at: usize, is_barred: bool, now: Instant) {
+        self.change(at, now, |entry| {
+            entry.is_barred = is_barred;
+            if is_barred && entry.record.is_some() {
+                entry.state = State::Left;
+            }
         });
     }
 
