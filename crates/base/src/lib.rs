@@ -8,12 +8,14 @@
 //! | [`rate`] | [`Rate`] in bits per second, with parsing and printing of units |
 //! | [`duration`] | parsing and printing of durations with units |
 //! | [`time`] | [`Instant`]: nanoseconds since the host's epoch |
+//! | [`text`] | text of a peer, made fit to be shown |
 //! | [`random`] | [`Seed`] and [`Random`]: one named, reproducible stream per purpose |
 
 pub mod duration;
 pub mod ids;
 pub mod random;
 pub mod rate;
+pub mod text;
 pub mod time;
 
 pub use ids::{ChannelId, NodeId, SessionId, SocketId, StreamId};
