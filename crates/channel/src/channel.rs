@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::{ChannelId, Instant, NodeId, Rate, SocketId};
+use anabranch_base::{ChannelId, Instant, NodeId, Rate, SocketId, text};
 use bytes::Bytes;
 use noq_proto::{ConnectionError, PathId, VarInt};
 
@@ -44,7 +44,10 @@ pub enum CloseReason {
     #[error("closed by this node")]
     Local,
     /// The peer closed it.
-    #[error("closed by the peer (code {code}): {reason}")]
+    #[error(
+        "closed by the peer (code {code}): {}",
+        text::printable(reason, text::REASON_CHARS)
+    )]
     Peer {
         /// The peer's application code.
         code: u64,
@@ -61,7 +64,7 @@ pub enum CloseReason {
     #[error("the peer's key was refused, or it refused ours; check both allow-lists")]
     Unauthorized,
     /// Anything else QUIC found wrong.
-    #[error("protocol error: {0}")]
+    #[error("protocol error: {}", text::printable(.0, text::REASON_CHARS))]
     Protocol(String),
 }
 

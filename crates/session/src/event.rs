@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, ops::Range, time::Duration};
 
-use anabranch_base::{ChannelId, NodeId, Rate, SessionId, SocketId, StreamId};
+use anabranch_base::{ChannelId, NodeId, Rate, SessionId, SocketId, StreamId, text};
 use anabranch_channel::CloseReason;
 use anabranch_hose::{Faults, ObjectiveId, VocabularyError};
 use anabranch_sched::{SpecError, StreamSpec};
@@ -314,7 +314,10 @@ pub enum SessionCloseReason {
     #[error("closed by this node")]
     Local,
     /// The peer closed it.
-    #[error("closed by the peer (code {code}): {reason}")]
+    #[error(
+        "closed by the peer (code {code}): {}",
+        text::printable(reason, text::REASON_CHARS)
+    )]
     Peer {
         /// The peer's code.
         code: u64,
@@ -338,7 +341,7 @@ pub enum SessionCloseReason {
     #[error("the peer speaks wire version {0}, this node speaks version 1; upgrade the older one")]
     Version(u64),
     /// The peer broke the protocol.
-    #[error("the peer broke the protocol: {0}")]
+    #[error("the peer broke the protocol: {}", text::printable(.0, text::REASON_CHARS))]
     Protocol(String),
 }
 
