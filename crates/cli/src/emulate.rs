@@ -8,7 +8,7 @@ use anabranch::{
 };
 use anabranch_link::{Trace, describe::parse_both, duplex::Configs};
 
-use crate::exit::{Failure, Outcome, print_line};
+use crate::exit::{Failure, Outcome, print_line, stopped};
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
@@ -182,7 +182,10 @@ async fn watch(paths: &[Path], every: u64) -> Outcome {
         tokio::select! {
             Some(line) = commands.recv() => obey(paths, &line)?,
             _ = tick.tick() => totals(paths)?,
-            _ = tokio::signal::ctrl_c() => break,
+            stopped = stopped() => {
+                stopped?;
+                break;
+            }
         }
     }
     totals(paths)

@@ -1,9 +1,12 @@
-//! How the command ends.
+//! How the command ends, and what it prints: whatever came from a peer is made fit to be shown here at the latest.
 
 use std::{
     io::{self, Write},
     process::ExitCode,
 };
+
+use anabranch::base::text::printable_lines;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Printed with `--help`.
 pub(crate) const HELP: &str = "\
@@ -15,7 +18,7 @@ Exit codes:
   4    the peer refused, or could not do its part; admit: it would not be promised
   5    interrupted; the same command continues where it stopped
   6    reading or writing a local file failed
-  130  stopped by Ctrl-C";
+  130  stopped by Ctrl-C or SIGTERM";
 
 /// Why the command did not do what it was asked to.
 #[derive(Debug)]
@@ -60,8 +63,8 @@ impl Failure {
         Self::new(6, message)
     }
 
-    /// Ctrl-C, after everything was put in order.
-    pub(crate) fn ctrl_c(message: impl ToString) -> Self {
+    /// Ctrl-C or SIGTERM, after everything was put in order.
+    pub(crate) fn by_signal(message: impl ToString) -> Self {
         Self::new(130, message)
     }
 }
@@ -72,7 +75,7 @@ impl From<anabranch::transfer::TransferError> for Failure {
         match &error {
             E::Interrupted(_) => Self::interrupted(error),
             E::Unreachable(_) => Self::unreachable(error),
-            E::Refused(_) | E::Failed(_) | E::Ticket(_) => Self::refused(error),
+            E::Refused(_) | E::Failed(_) | E::Ticket(_) | E::Unknown => Self::refused(error),
             E::Read { .. } | E::Write { .. } | E::Exists { .. } | E::NotAFile { .. } => {
                 Self::file(error)
             }
@@ -114,7 +117,8 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // Nowhere is left to say that standard error is gone.
-            let _ = writeln!(io::stderr(), "anabranch: {}", failure.message.trim_end());
+            let message = printable_lines(failure.message.trim_end());
+            let _ = writeln!(io::stderr(), "anabranch: {message}");
             ExitCode::from(failure.code)
         }
     }
@@ -137,7 +141,26 @@ pub(crate) fn print_error(text: &str) {
     let _ = write!(io::stderr(), "{text}");
 }
 
-/// Writes one line to standard output, as [`print_bytes`].
+/// Writes a line, or several, to standard output, as [`print_bytes`]. JSON stays the same JSON.
 pub(crate) fn print_line(line: &str) -> Outcome {
-    print_bytes(format!("{line}\n").as_bytes())
+    print_bytes(format!("{}\n", printable_lines(line)).as_bytes())
+}
+
+/// Writes a line to standard error, with the command's name before it.
+pub(crate) fn note(words: &str) {
+    // Nowhere is left to say that standard error is gone.
+    let _ = writeln!(io::stderr(), "anabranch: {}", printable_lines(words));
+}
+
+/// Ready when the program is to end: Ctrl-C, or the signal that a service manager sends. The one place where
+/// signals are handled; everything that runs until it is stopped waits for this.
+///
+/// # Errors
+/// The system gives no handler.
+pub(crate) async fn stopped() -> Outcome {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::other)?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result.map_err(Failure::other),
+        _ = terminate.recv() => Ok(()),
+    }
 }

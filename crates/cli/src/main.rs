@@ -9,6 +9,7 @@ mod admit;
 mod control;
 mod costs;
 mod demo;
+mod desk;
 mod emulate;
 mod exit;
 mod explain;
@@ -16,6 +17,7 @@ mod guarantee;
 mod hose;
 mod keygen;
 mod lab;
+mod log;
 mod man;
 mod meter;
 mod node;
@@ -23,6 +25,7 @@ mod objective;
 mod overlay;
 mod recv;
 mod send;
+mod ticket;
 mod video;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -89,7 +92,7 @@ enum Command {
 
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
-    log_to_stderr(arguments.verbose);
+    log::to_stderr(arguments.verbose);
     let outcome = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -132,21 +135,6 @@ async fn run(command: Command) -> Outcome {
         }
         Command::Man(arguments) => man::run(&arguments, &Arguments::command()),
     }
-}
-
-fn log_to_stderr(verbose: u8) {
-    let level = match verbose {
-        0 => "warn",
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
-    };
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
 }
 
 #[cfg(test)]

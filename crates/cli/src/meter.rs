@@ -8,13 +8,16 @@ use std::{
 
 use anabranch::{
     Session,
-    base::{ChannelId, Rate},
+    base::{ChannelId, Rate, text},
     transfer::Progress,
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_millis(250);
+
+/// Characters of a name that are shown.
+const NAME_CHARS: usize = 40;
 
 /// Which way the data flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,10 @@ pub(crate) async fn show(session: Session, progress: Progress, direction: Direct
     if !std::io::stderr().is_terminal() {
         std::future::pending::<()>().await;
     }
+    // Before that, there may be a question on the terminal.
+    while progress.snapshot().name.is_empty() {
+        tokio::time::sleep(EVERY).await;
+    }
     let screen = MultiProgress::new();
     let bar = screen.add(ProgressBar::no_length());
     let style = "{prefix} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} eta {eta}";
@@ -37,7 +44,7 @@ pub(crate) async fn show(session: Session, progress: Progress, direction: Direct
     let mut before: HashMap<ChannelId, (u64, Instant)> = HashMap::new();
     loop {
         let now = progress.snapshot();
-        bar.set_prefix(now.name);
+        bar.set_prefix(text::printable(&now.name, NAME_CHARS));
         if now.bytes_total > 0 {
             bar.set_length(now.bytes_total);
         }

@@ -10,7 +10,7 @@ use anabranch::{
 
 use crate::{
     costs,
-    exit::{Failure, Outcome, print_line},
+    exit::{Failure, Outcome, print_line, stopped},
 };
 
 #[derive(Debug, clap::Args)]
@@ -114,12 +114,9 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         "for nodes it allows: anabranch send FILE {}",
         daemon.ticket()
     ))?;
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-        .map_err(Failure::other)?;
     tokio::select! {
         () = daemon.run() => {}
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
+        stopped = stopped() => stopped?,
     }
     daemon.shutdown().await?;
     Ok(())

@@ -5,13 +5,14 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use anabranch::{
     AllowList, Host, HostConfig, Locals, Session, StartError, keys,
     ledger::Ledger,
-    transfer::{Completed, Progress, Receiver, TransferError},
+    transfer::{Completed, Progress, Receiver, Rules, TransferError},
 };
 use tokio::task::JoinSet;
 
 use crate::{
     costs,
-    exit::{Failure, Outcome, print_line},
+    desk::Desk,
+    exit::{Failure, Outcome, print_line, stopped},
     keygen::key_path,
     meter::{self, Direction},
 };
@@ -31,7 +32,17 @@ pub(crate) struct Arguments {
     /// Keep receiving, with a new ticket after every transfer, until Ctrl-C.
     #[arg(long)]
     keep: bool,
-    /// Print only the ticket.
+    /// Largest transfer that is taken, such as `2 GB` [default: as much as the disk takes].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    max_size: Option<u64>,
+    /// Take a file or directory whose name begins with a dot, too, such as `.bashrc`. Inside a directory such names are taken
+    /// at any rate.
+    #[arg(long)]
+    allow_hidden: bool,
+    /// Take what comes without asking. Only a terminal is asked.
+    #[arg(short, long)]
+    yes: bool,
+    /// Print only the ticket, and do not ask.
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -75,8 +86,19 @@ pub(crate) async fn shutdown(ledger: Option<&Ledger>, host: &Host, outcome: Outc
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
-    let receiver = Arc::new(Receiver::new(arguments.directory.clone(), [])?);
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
+    let rules = Rules {
+        bytes_max: arguments.max_size,
+        allow_hidden: arguments.allow_hidden,
+    };
+    let receiver = Receiver::new(arguments.directory.clone(), &key, [])?.with_rules(rules);
+    let (desk, receiver) = Desk::before(
+        receiver,
+        &arguments.directory,
+        arguments.quiet,
+        arguments.yes,
+    );
+    let receiver = Arc::new(receiver);
     let mut config = HostConfig::new(key.clone(), AllowList::everyone());
     let ledger = arguments.costs.clone().resolve()?.apply(&mut config)?;
     let open = |port| host(&arguments.bind, port, config.clone());
@@ -91,9 +113,10 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let outcome = tokio::select! {
         // In this order: whoever reads the ticket may interrupt at once.
         biased;
-        _ = tokio::signal::ctrl_c() => Err(Failure::ctrl_c(
+        stopped = stopped() => stopped.and(Err(Failure::by_signal(
             "stopped; what has arrived is kept, and continues when it is sent again",
-        )),
+        ))),
+        () = desk.serve() => unreachable!("it is there for as long as it is asked"),
         outcome = receive(&host, &receiver, &arguments) => outcome,
         () = keep(ledger.as_ref(), &host) => Err(Failure::other("the ledger is not kept any more")),
     };
@@ -122,9 +145,11 @@ async fn receive(host: &Host, receiver: &Arc<Receiver>, arguments: &Arguments) -
                         announce(host, receiver, arguments)?;
                     }
                     // The sender may come back; a stranger does not end the waiting either.
-                    Err(error @ (TransferError::Interrupted(_) | TransferError::Ticket(_) | TransferError::Protocol(_))) => {
+                    Err(error @ (TransferError::Interrupted(_) | TransferError::Ticket(_) | TransferError::Unknown
+                        | TransferError::Protocol(_))) => {
                         tracing::warn!("{error}");
                     }
+                    Err(TransferError::Declined) if arguments.keep => announce(host, receiver, arguments)?,
                     Err(error) if arguments.keep => tracing::warn!("{error}"),
                     Err(error) => return Err(error.into()),
                 }
@@ -157,9 +182,36 @@ fn announce(host: &Host, receiver: &Receiver, arguments: &Arguments) -> Outcome 
         return print_line(&ticket.to_string());
     }
     print_line(&format!(
-        "Receiving into {}. On the other side run:\n\n    anabranch send FILE {ticket}\n",
+        "Receiving into {}. On the other side run\n\n    anabranch send FILE\n\nand enter this ticket when it asks for \
+         it, or put it into a file for --ticket-file:\n\n    {ticket}\n",
         arguments.directory.display()
     ))
+}
+
+/// Reads a number of bytes with its unit, as `2 GB`.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(at.unwrap_or(text.len()));
+    let factor = match unit.trim() {
+        "B" => 1.0,
+        "kB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "TB" => 1e12,
+        "KiB" => 1_024.0,
+        "MiB" => 1_048_576.0,
+        "GiB" => 1_073_741_824.0,
+        "TiB" => 1_099_511_627_776.0,
+        _ => f64::NAN,
+    };
+    let bytes = number.parse::<f64>().unwrap_or(f64::NAN) * factor;
+    if !(0.0..=1e18).contains(&bytes) {
+        return Err(format!(
+            "'{text}' is not a size; write a number and its unit, B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"
+        ));
+    }
+    Ok(bytes as u64)
 }
 
 fn tell(done: &Completed) -> Outcome {
@@ -175,4 +227,19 @@ fn tell(done: &Completed) -> Outcome {
         done.files,
         done.bytes
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("2 GB"), Ok(2_000_000_000));
+        assert_eq!(parse_size("1.5MiB"), Ok(1_572_864));
+        assert_eq!(parse_size("0 B"), Ok(0));
+        for bad in ["", "2", "GB", "-1 MB", "1e9 GB", "2 Gb", "99999999999 TB"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
 }

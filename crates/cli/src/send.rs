@@ -1,6 +1,6 @@
 //! `anabranch send`
 
-use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch::{
     AllowList, Explanation, Guarantee, Host, HostConfig, Session, Ticket,
@@ -19,12 +19,13 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
     costs,
-    exit::{Failure, Outcome, print_line},
+    exit::{Failure, Outcome, note, print_line, stopped},
     guarantee,
     keygen::key_path,
     meter::{self, Direction},
     overlay::follow::User,
     recv,
+    ticket::TicketArguments,
 };
 
 /// Ways are chosen for so much where the size is not known.
@@ -38,8 +39,8 @@ pub(crate) struct Arguments {
     /// The file or directory; `-` for standard input.
     #[arg(value_name = "FILE|DIR|-")]
     source: PathBuf,
-    /// The line that `anabranch recv` printed.
-    ticket: Ticket,
+    #[command(flatten)]
+    ticket: TicketArguments,
     /// Name at the receiver for standard input.
     #[arg(long, default_value = "stdin")]
     name: String,
@@ -92,7 +93,8 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         Source::Path(arguments.source.clone())
     };
     let guarantee = wanted(&arguments.guarantee)?;
-    let (host, ledger) = host(&arguments)?;
+    let ticket = arguments.ticket.resolve(is_stdin)?;
+    let (host, ledger) = host(&arguments, &ticket)?;
     let control = match &arguments.control {
         Some(path) => Some(Control::open(path).await.map_err(|error| match error {
             ControlError::Listen { .. } => Failure::file(error),
@@ -107,12 +109,12 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         }
     };
     let outcome = tokio::select! {
-        outcome = transfer(&host, &arguments, guarantee, source) => outcome,
+        outcome = transfer(&host, &ticket, &arguments, guarantee, source) => outcome,
         () = recv::keep(ledger.as_ref(), &host) => Err(Failure::other("the ledger is not kept any more")),
         () = answering => unreachable!("questions are answered until this is dropped"),
-        _ = tokio::signal::ctrl_c() => Err(Failure::ctrl_c(
+        stopped = stopped() => stopped.and(Err(Failure::by_signal(
             "stopped; the same command continues where it stopped",
-        )),
+        ))),
     };
     recv::shutdown(ledger.as_ref(), &host, outcome).await
 }
@@ -131,9 +133,9 @@ fn wanted(flags: &guarantee::Flags) -> Result<Option<Guarantee>, Failure> {
 }
 
 /// Receivers on this machine are reached from loopback, all others from the interfaces.
-fn host(arguments: &Arguments) -> Result<(Host, Option<Ledger>), Failure> {
+fn host(arguments: &Arguments, ticket: &Ticket) -> Result<(Host, Option<Ledger>), Failure> {
     let mut bind: Vec<SocketAddr> = arguments.bind.clone();
-    let addresses = &arguments.ticket.addresses;
+    let addresses = &ticket.addresses;
     if bind.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()) {
         bind.push(SocketAddr::new(addresses[0].ip(), 0));
     }
@@ -145,6 +147,7 @@ fn host(arguments: &Arguments) -> Result<(Host, Option<Ledger>), Failure> {
 
 async fn transfer(
     host: &Host,
+    ticket: &Ticket,
     arguments: &Arguments,
     guarantee: Option<Guarantee>,
     source: Source,
@@ -157,9 +160,8 @@ async fn transfer(
         patience: arguments.retry,
         guarantee,
     };
-    let user = overlay_user(arguments).await?;
+    let user = overlay_user(arguments, ticket).await?;
     let sending = async {
-        let ticket = &arguments.ticket;
         let mut following = JoinSet::new();
         let tell = |step: Step<'_>| {
             if let Step::Connected(session) = &step {
@@ -208,7 +210,7 @@ async fn transfer(
 }
 
 /// Who uses the overlay, if it is to be used.
-async fn overlay_user(arguments: &Arguments) -> Result<Option<User>, Failure> {
+async fn overlay_user(arguments: &Arguments, ticket: &Ticket) -> Result<Option<User>, Failure> {
     let Some(control) = arguments.overlay.clone() else {
         return Ok(None);
     };
@@ -219,9 +221,7 @@ async fn overlay_user(arguments: &Arguments) -> Result<Option<User>, Failure> {
         .ok()
         .filter(std::fs::Metadata::is_file)
         .map_or(BYTES_UNKNOWN, |file| file.len().max(1));
-    Ok(Some(
-        User::new(control, arguments.ticket.node, bytes).await?,
-    ))
+    Ok(Some(User::new(control, ticket.node, bytes).await?))
 }
 
 /// How the promise of the stream with the data was kept, as far as it was seen.
@@ -337,9 +337,4 @@ async fn watch(session: &Session, explained: &mut Option<Explanation>, told: &mu
         }
         tokio::time::sleep(EVERY).await;
     }
-}
-
-fn note(words: &str) {
-    // Nowhere is left to say that standard error is gone.
-    let _ = writeln!(std::io::stderr(), "anabranch: {words}");
 }

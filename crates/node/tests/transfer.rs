@@ -15,8 +15,12 @@ async fn within<T>(work: impl Future<Output = T>) -> T {
         .expect("the test hangs")
 }
 
+fn key(seed: u8) -> SecretKey {
+    SecretKey::from_seed([seed; 32])
+}
+
 fn node(seed: u8) -> Host {
-    let config = HostConfig::new(SecretKey::from_seed([seed; 32]), AllowList::everyone());
+    let config = HostConfig::new(key(seed), AllowList::everyone());
     let loopback: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
     Host::start(config.bind([loopback])).unwrap()
 }
@@ -46,7 +50,7 @@ async fn a_file_arrives_under_its_name() {
         fs::create_dir(&to).unwrap();
         fs::write(&from, bytes(3_000_000)).unwrap();
         let (a, b) = (node(1), node(2));
-        let receiver = Receiver::new(to.clone(), []).unwrap();
+        let receiver = Receiver::new(to.clone(), &key(2), []).unwrap();
         let ticket = receiver.issue(&b).unwrap();
         let (received, sent) =
             tokio::join!(receive_one(&b, &receiver), send_one(&a, &ticket, &from));
@@ -78,7 +82,7 @@ async fn a_directory_arrives_whole_with_empty_files_and_folders() {
         fs::write(from.join("a/one"), bytes(300_000)).unwrap();
         fs::write(from.join("a/b/two"), bytes(5)).unwrap();
         let (a, b) = (node(1), node(2));
-        let receiver = Receiver::new(to.clone(), []).unwrap();
+        let receiver = Receiver::new(to.clone(), &key(2), []).unwrap();
         let ticket = receiver.issue(&b).unwrap();
         let (received, sent) =
             tokio::join!(receive_one(&b, &receiver), send_one(&a, &ticket, &from));
@@ -97,7 +101,7 @@ async fn a_reader_is_sent_to_its_end() {
     within(async {
         let folder = tempfile::tempdir().unwrap();
         let (a, b) = (node(1), node(2));
-        let receiver = Receiver::new(folder.path().to_owned(), []).unwrap();
+        let receiver = Receiver::new(folder.path().to_owned(), &key(2), []).unwrap();
         let ticket = receiver.issue(&b).unwrap();
         let sending = async {
             let session = a.connect(ticket.node, &ticket.addresses).await.unwrap();
@@ -128,7 +132,7 @@ async fn the_second_user_of_a_ticket_is_refused_and_told_why() {
         fs::create_dir(&to).unwrap();
         fs::write(&from, "x").unwrap();
         let (a, b, c) = (node(1), node(2), node(3));
-        let receiver = Receiver::new(to, []).unwrap();
+        let receiver = Receiver::new(to, &key(2), []).unwrap();
         let ticket = receiver.issue(&b).unwrap();
         let (received, sent) =
             tokio::join!(receive_one(&b, &receiver), send_one(&a, &ticket, &from));
@@ -152,7 +156,7 @@ async fn an_interrupted_transfer_resumes_where_it_stopped() {
         fs::create_dir(&to).unwrap();
         fs::write(&from, bytes(40_000_000)).unwrap();
         let (a, b) = (node(1), node(2));
-        let receiver = Receiver::new(to.clone(), []).unwrap();
+        let receiver = Receiver::new(to.clone(), &key(2), []).unwrap();
         let ticket = receiver.issue(&b).unwrap();
 
         let progress = Progress::default();
@@ -201,7 +205,7 @@ async fn an_existing_name_is_refused_before_anything_is_sent() {
         fs::write(&from, "new").unwrap();
         fs::write(to.join("x"), "old").unwrap();
         let (a, b) = (node(1), node(2));
-        let receiver = Receiver::new(to.clone(), []).unwrap();
+        let receiver = Receiver::new(to.clone(), &key(2), []).unwrap();
         let ticket = receiver.issue(&b).unwrap();
         let (received, sent) =
             tokio::join!(receive_one(&b, &receiver), send_one(&a, &ticket, &from));
@@ -214,7 +218,7 @@ async fn an_existing_name_is_refused_before_anything_is_sent() {
 
 #[test]
 fn a_directory_that_cannot_be_written_is_named() {
-    let error = Receiver::new("/proc/no-such".into(), [])
+    let error = Receiver::new("/proc/no-such".into(), &key(2), [])
         .unwrap_err()
         .to_string();
     assert!(error.contains("/proc/no-such"), "{error}");

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use crate::exit::{Failure, Outcome, print_line};
+use crate::exit::{Failure, Outcome, print_line, stopped};
 
 /// Tells what happens, line by line, unless only the result is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +31,11 @@ impl Teller {
     }
 }
 
-/// Runs a demonstration; Ctrl-C drops it, and with it every process and socket that it has.
+/// Runs a demonstration; Ctrl-C or SIGTERM drops it, and with it every process and socket that it has.
 pub(super) async fn until_ctrl_c(demonstration: impl Future<Output = Outcome>) -> Outcome {
     tokio::select! {
         outcome = demonstration => outcome,
-        _ = tokio::signal::ctrl_c() => Err(Failure::ctrl_c("stopped")),
+        stopped = stopped() => stopped.and(Err(Failure::by_signal("stopped"))),
     }
 }
 

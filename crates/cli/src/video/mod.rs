@@ -16,7 +16,6 @@ use anabranch_video::{
     proxy::ProxyError,
     video::{CHUNK_LENGTH, Division, parse_policy},
 };
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{Failure, Outcome};
 
@@ -108,15 +107,6 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
         ));
     }
     Ok(bytes as u64)
-}
-
-/// Ready when the program is told to end: Ctrl-C, or the signal that a service manager sends.
-async fn told_to_end() -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::other)?;
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result.map_err(Failure::other),
-        _ = terminate.recv() => Ok(()),
-    }
 }
 
 impl From<LibraryError> for Failure {

@@ -5,9 +5,9 @@ use std::{net::SocketAddr, path::PathBuf};
 use anabranch::{AllowList, HostConfig, StartError, base::Rate, keys};
 use anabranch_video::origin::{Library, Origin};
 
-use super::{Dividing, library, told_to_end};
+use super::{Dividing, library};
 use crate::{
-    exit::{Outcome, print_line},
+    exit::{Outcome, print_line, stopped},
     keygen::key_path,
     recv,
 };
@@ -75,7 +75,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     }
     let outcome = tokio::select! {
         () = origin.serve(&host) => Ok(()),
-        told = told_to_end() => told,
+        stopped = stopped() => stopped,
     };
     host.shutdown().await;
     outcome

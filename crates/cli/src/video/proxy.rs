@@ -5,9 +5,9 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use anabranch::{AllowList, HostConfig, Ticket, keys};
 use anabranch_video::proxy::{Admission, Config, Prefix, Proxy};
 
-use super::{parse_bytes, parse_duration, told_to_end};
+use super::{parse_bytes, parse_duration};
 use crate::{
-    exit::{Failure, Outcome, print_line},
+    exit::{Failure, Outcome, print_line, stopped},
     keygen::key_path,
     recv,
 };
@@ -100,7 +100,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     }
     let stop = async {
         // Where no signal can be heard, it runs until it is killed.
-        if told_to_end().await.is_err() {
+        if stopped().await.is_err() {
             std::future::pending::<()>().await;
         }
     };

@@ -74,7 +74,7 @@ impl Daemon {
         let key = keys::load_or_create(&config.key)?;
         let receiver = match config.receive {
             Some(directory) => {
-                let receiver = Receiver::new(directory, config.allow.iter().copied())?;
+                let receiver = Receiver::new(directory, &key, config.allow.iter().copied())?;
                 Some(Arc::new(receiver))
             }
             None => None,

@@ -1,66 +1,84 @@
-//! The hidden folder in which a transfer waits until it is complete.
+//! The folder in which a transfer waits until it is complete.
 //!
 //! ```text
-//! DIRECTORY/.anabranch-TAG/journal        line 1: what is being received; then a line per complete file
-//! DIRECTORY/.anabranch-TAG/ticket         who sends it, and the hash of the ticket it came under, if any
+//! DIRECTORY/.anabranch-TAG/note           what is being received, from whom, under which ticket; signed
 //! DIRECTORY/.anabranch-TAG/data/NAME…     the files, complete or partial
 //! DIRECTORY/NAME                          appears in one step when all is complete
 //! ```
-//! The tag comes from the sender and the name, so a second attempt finds the first one's folder.
+//! The tag is a keyed hash of the sender and the name: a second attempt finds the folder of the first, and
+//! nobody else foresees it. Names that are received never begin with `.anabranch-`, so nothing that arrives
+//! can reach such a folder. Nothing in it is believed but the note: what is here of a file is read and hashed
+//! anew in every attempt.
 
 use std::{
     collections::HashMap,
-    fs::{self, File, OpenOptions},
-    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    fs::File,
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
-use anabranch_base::{NodeId, ids::encode_base32};
-use serde::{Deserialize, Serialize};
+use anabranch_base::NodeId;
 
 use super::{
     error::TransferError,
+    folder::Folder,
+    keyed::{FOLDER_PREFIX, StateKey},
     manifest::Manifest,
     message::{Entry, Kind},
-    tickets::{Digest, write_note},
+    note::Note,
+    tickets::{Digest, USED},
     write_behind::WriteBehind,
 };
 
 const COPY_BYTES: usize = 1 << 20;
-/// What the names of all such folders begin with.
-pub(super) const FOLDER_PREFIX: &str = ".anabranch-";
-
-#[derive(Serialize, Deserialize)]
-struct Header {
-    version: u32,
-    digest: String,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Line {
-    index: u32,
-    size_bytes: u64,
-    blake3: String,
-}
+const DATA: &str = "data";
+/// Folders looked at when a receiver starts.
+const FOLDERS_MAX: usize = 10_000;
+/// A sender that did not hear that its transfer is complete can ask for so long.
+const REMEMBERED: Duration = Duration::from_secs(86_400);
 
 /// Belongs to one attempt at one transfer.
 #[derive(Debug)]
 pub(crate) struct Area {
-    directory: PathBuf,
-    root: PathBuf,
+    directory: Folder,
+    root: Folder,
+    folder_name: String,
+    key: StateKey,
+    note: Note,
     manifest: Manifest,
-    journal: File,
-    /// Size and hash of each complete file.
-    complete: HashMap<u32, (u64, String)>,
+    place: Place,
+    confirmed: Confirmed,
+    /// The entry whose file has this device and inode.
+    inodes: HashMap<(u64, u64), u32>,
+}
+
+/// Where the files are.
+#[derive(Debug)]
+enum Place {
+    /// In the transfer's folder.
+    Waiting(Folder),
+    /// Under their final name: an earlier attempt ended between giving the name and saying so.
+    Named,
+}
+
+/// Files of which the sender said in this attempt what they must be, and which are that.
+#[derive(Debug, Default)]
+struct Confirmed {
+    files: u64,
+    bytes: u64,
+    is_so: Vec<bool>,
+    /// Of the first entry.
+    first: Option<blake3::Hash>,
 }
 
 /// What is here of one file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Have {
     pub(crate) bytes: u64,
     /// Over these bytes.
     pub(crate) hasher: blake3::Hasher,
-    pub(crate) is_complete: bool,
 }
 
 /// A file being written.
@@ -73,122 +91,171 @@ pub(crate) struct Sink {
     behind: WriteBehind,
 }
 
+/// A transfer that has its name. Its note stays until the sender knows.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+    /// Of a single file.
+    pub(crate) hash: Option<blake3::Hash>,
+    directory: Folder,
+    folder_name: String,
+}
+
 impl Area {
     /// Opens the folder of an earlier attempt at the same thing, or begins anew.
     pub(crate) fn open(
         directory: &Path,
+        key: &StateKey,
         sender: NodeId,
+        ticket: Option<Digest>,
         manifest: Manifest,
     ) -> Result<Self, TransferError> {
-        let destination = directory.join(&manifest.name);
-        if destination.symlink_metadata().is_ok() {
-            return Err(TransferError::Exists { path: destination });
-        }
-        let root = directory.join(format!("{FOLDER_PREFIX}{}", tag(sender, &manifest.name)));
+        let directory = Folder::open(directory).map_err(TransferError::write(directory))?;
+        let folder_name = key.folder_name(sender, &manifest.name);
+        let name = manifest.name.clone();
+        let failed = |name: &str| TransferError::write(directory.path_of(name));
         let digest = manifest.digest();
-        let journal_path = root.join("journal");
-        let complete = match read_journal(&journal_path, &digest) {
-            Some(complete) if manifest.kind != Kind::Stream => complete,
-            _ => match fs::remove_dir_all(&root) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(TransferError::write(&root)(error));
-                }
-                _ => HashMap::new(),
-            },
-        };
-        fs::create_dir_all(root.join("data")).map_err(TransferError::write(directory))?;
-        let mut journal = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&journal_path)
-            .map_err(TransferError::write(&journal_path))?;
-        if journal
-            .metadata()
-            .map_err(TransferError::write(&journal_path))?
-            .len()
-            == 0
-        {
-            let header = Header { version: 1, digest };
-            write_line(&mut journal, &header).map_err(TransferError::write(&journal_path))?;
+        let is_named = directory.holds(&name).map_err(failed(&name))?;
+        let earlier = Earlier::find(&directory, key, &folder_name, &name);
+        let is_same =
+            |earlier: &Earlier| earlier.note.digest == digest && manifest.kind != Kind::Stream;
+        let was_named = earlier.as_ref().is_some_and(Earlier::was_named);
+        let same = earlier.as_ref().is_some_and(is_same);
+        if was_named && !(same && is_named) {
+            // What the ticket was good for has happened.
+            let used = earlier
+                .as_ref()
+                .is_some_and(|e| ticket.is_some() && e.note.ticket == ticket);
+            if used {
+                return Err(TransferError::Ticket(USED));
+            }
         }
+        if is_named && !(was_named && same) {
+            return Err(TransferError::Exists {
+                path: directory.path_of(&name),
+            });
+        }
+        let note = Note {
+            sender,
+            digest,
+            ticket,
+            is_complete: was_named && same,
+        };
+        let (root, place) = match earlier {
+            Some(earlier) if was_named && same => (earlier.root, Place::Named),
+            Some(Earlier {
+                root,
+                data: Some(data),
+                ..
+            }) if same => (root, Place::Waiting(data)),
+            _ => {
+                let failed = || failed(&folder_name);
+                directory.remove_all(&folder_name).map_err(failed())?;
+                let root = directory.make_private(&folder_name).map_err(failed())?;
+                let data = root.make_private(DATA).map_err(failed())?;
+                (root, Place::Waiting(data))
+            }
+        };
+        note.write(&root, key, &folder_name)
+            .map_err(TransferError::write(root.path()))?;
         let area = Self {
-            directory: directory.to_owned(),
+            confirmed: Confirmed {
+                is_so: vec![false; manifest.entries.len()],
+                ..Confirmed::default()
+            },
+            directory,
             root,
+            folder_name,
+            key: key.clone(),
+            note,
             manifest,
-            journal,
-            complete,
+            place,
+            inodes: HashMap::new(),
         };
-        for entry in area
-            .manifest
-            .entries
-            .iter()
-            .filter(|entry| entry.is_directory)
-        {
-            let path = area.path_of(entry);
-            fs::create_dir_all(&path).map_err(TransferError::write(path))?;
-        }
+        area.make_directories()?;
         Ok(area)
     }
 
-    /// Notes under which ticket this transfer came, for a receiver that is started after this one.
-    pub(crate) fn note(&self, ticket: Digest, sender: NodeId) -> Result<(), TransferError> {
-        write_note(&self.root, ticket, sender).map_err(TransferError::write(&self.root))
+    fn make_directories(&self) -> Result<(), TransferError> {
+        let Place::Waiting(data) = &self.place else {
+            return Ok(());
+        };
+        let directories = self.manifest.entries.iter().filter(|e| e.is_directory);
+        for entry in directories {
+            let make = || {
+                let (parent, name) = data.walk(&entry.path)?;
+                parent.make(name)
+            };
+            make().map_err(TransferError::write(data.path_of(&entry.path)))?;
+        }
+        Ok(())
     }
 
     pub(crate) fn entry(&self, index: u32) -> Option<&Entry> {
         self.manifest.entries.get(index as usize)
     }
 
-    /// Where an entry is kept until all is complete. Its parts have been checked.
-    pub(crate) fn path_of(&self, entry: &Entry) -> PathBuf {
-        let data = self.root.join("data");
-        entry.path.iter().fold(data, |path, part| path.join(part))
+    /// A file of which the sender has not said yet what it must be.
+    fn file(&self, index: u32) -> Result<&Entry, TransferError> {
+        let entry = self.entry(index).filter(|entry| !entry.is_directory);
+        let entry = entry.ok_or(TransferError::Protocol("an unknown file"))?;
+        if self.confirmed.is_so[index as usize] {
+            return Err(TransferError::Protocol("a file that is complete already"));
+        }
+        Ok(entry)
     }
 
-    /// What is here of a file. Reads all of a partial one, to know its hash.
-    pub(crate) fn have(&self, index: u32, entry: &Entry) -> Result<Have, TransferError> {
-        let path = self.path_of(entry);
-        let mut have = Have {
-            bytes: 0,
-            hasher: blake3::Hasher::new(),
-            is_complete: false,
+    /// The folder in which the files are now.
+    fn base(&self) -> &Folder {
+        match &self.place {
+            Place::Waiting(data) => data,
+            Place::Named => &self.directory,
+        }
+    }
+
+    /// What is here of a file. Reads all of it, to know its hash.
+    pub(crate) fn have(&mut self, index: u32) -> Result<Have, TransferError> {
+        let mut have = Have::default();
+        let Some(entry) = self.entry(index).filter(|entry| !entry.is_directory) else {
+            return Ok(have);
         };
-        let length = match fs::metadata(&path) {
-            Ok(metadata) => metadata.len(),
+        let path = self.base().path_of(&entry.path);
+        let most = entry.size_bytes.unwrap_or(0);
+        let opened = self
+            .base()
+            .walk(&entry.path)
+            .and_then(|(parent, name)| parent.read(name));
+        let mut file = match opened {
+            Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(have),
             Err(error) => return Err(TransferError::read(path)(error)),
         };
-        if let Some((size, _)) = self.complete.get(&index)
-            && *size == length
-        {
-            have.bytes = length;
-            have.is_complete = true;
-            return Ok(have);
-        }
-        let usable = length.min(entry.size_bytes.unwrap_or(0));
-        let mut file = File::open(&path).map_err(TransferError::read(&path))?;
+        self.claim(index, &file, &path)?;
         have.bytes =
-            hash_prefix(&mut file, usable, &mut have.hasher).map_err(TransferError::read(&path))?;
+            hash_prefix(&mut file, most, &mut have.hasher).map_err(TransferError::read(&path))?;
         Ok(have)
     }
 
-    /// Opens a file for writing after the bytes that `have` describes; they are trusted.
-    pub(crate) fn open_file(&self, entry: &Entry, have: Have) -> Result<Sink, TransferError> {
-        let path = self.path_of(entry);
-        let open = || {
-            let mut options = OpenOptions::new();
-            options.create(true).truncate(false).write(true);
-            #[cfg(unix)]
-            std::os::unix::fs::OpenOptionsExt::mode(
-                &mut options,
-                if entry.is_executable { 0o777 } else { 0o666 },
-            );
-            let mut file = options.open(&path)?;
-            file.set_len(have.bytes)?;
-            file.seek(SeekFrom::Start(have.bytes))?;
-            Ok(file)
+    /// Opens a file for writing after the bytes that `have` describes, which were hashed in this attempt.
+    pub(crate) fn open_file(&mut self, index: u32, have: Have) -> Result<Sink, TransferError> {
+        let entry = self.file(index)?;
+        let Place::Waiting(data) = &self.place else {
+            // It has its name, and the sender has something else.
+            return Err(TransferError::Exists {
+                path: self.directory.path_of(&self.manifest.name),
+            });
         };
-        let file = open().map_err(TransferError::write(&path))?;
+        let path = data.path_of(&entry.path);
+        let mode = if entry.is_executable { 0o777 } else { 0o666 };
+        let opened = data
+            .walk(&entry.path)
+            .and_then(|(parent, name)| parent.write(name, mode));
+        let mut file = opened.map_err(TransferError::write(&path))?;
+        self.claim(index, &file, &path)?;
+        file.set_len(have.bytes)
+            .and_then(|()| file.seek(SeekFrom::Start(have.bytes)))
+            .map_err(TransferError::write(&path))?;
         Ok(Sink {
             path,
             file,
@@ -196,6 +263,22 @@ impl Area {
             position: have.bytes,
             behind: WriteBehind::default(),
         })
+    }
+
+    /// No two entries share a file: some file systems fold case, and take other names for the same, too.
+    fn claim(&mut self, index: u32, file: &File, path: &Path) -> Result<(), TransferError> {
+        let metadata = file.metadata().map_err(TransferError::read(path))?;
+        let owner = *self
+            .inodes
+            .entry((metadata.dev(), metadata.ino()))
+            .or_insert(index);
+        if owner != index {
+            return Err(TransferError::Path {
+                path: path.display().to_string(),
+                reason: "the receiver's file system does not tell it from another name of the same transfer",
+            });
+        }
+        Ok(())
     }
 
     /// The sender says what the file must be; it is, or it is removed.
@@ -208,51 +291,146 @@ impl Area {
     ) -> Result<(), TransferError> {
         let actual = sink.hasher.finalize();
         if sink.position != size || actual != blake3::Hash::from_bytes(hash) {
-            // Nothing of it can be trusted; a failure to remove shows on the next attempt.
-            let _ = fs::remove_file(&sink.path);
+            // Nothing of it can be trusted; a failure to remove shows on the next attempt, by its hash.
+            if let (Place::Waiting(data), Some(entry)) = (&self.place, self.entry(index)) {
+                let _ = data
+                    .walk(&entry.path)
+                    .and_then(|(parent, name)| parent.remove_file(name));
+            }
             return Err(TransferError::Hash { path: sink.path });
         }
         sink.behind
             .finish()
             .and_then(|()| sink.file.sync_all())
             .map_err(TransferError::write(&sink.path))?;
-        let line = Line {
-            index,
-            size_bytes: size,
-            blake3: actual.to_hex().to_string(),
-        };
-        let journal = self.root.join("journal");
-        write_line(&mut self.journal, &line).map_err(TransferError::write(journal))?;
-        self.complete.insert(index, (size, line.blake3));
+        self.confirm(index, size, actual)
+    }
+
+    /// The sender says what a file must be that was not sent in this attempt.
+    pub(crate) fn close_untouched(
+        &mut self,
+        index: u32,
+        have: Have,
+        size: u64,
+        hash: [u8; 32],
+    ) -> Result<(), TransferError> {
+        match self.place {
+            Place::Waiting(_) => {
+                let sink = self.open_file(index, have)?;
+                self.close_file(index, sink, size, hash)
+            }
+            Place::Named => {
+                let actual = have.hasher.finalize();
+                if have.bytes != size || actual != blake3::Hash::from_bytes(hash) {
+                    return Err(TransferError::Exists {
+                        path: self.directory.path_of(&self.manifest.name),
+                    });
+                }
+                self.confirm(index, size, actual)
+            }
+        }
+    }
+
+    fn confirm(&mut self, index: u32, size: u64, hash: blake3::Hash) -> Result<(), TransferError> {
+        let offered = self.file(index)?.size_bytes;
+        if offered.is_some_and(|offered| offered != size) {
+            return Err(TransferError::Protocol("a file shorter than offered"));
+        }
+        self.confirmed.is_so[index as usize] = true;
+        self.confirmed.files += 1;
+        self.confirmed.bytes = self.confirmed.bytes.saturating_add(size);
+        if index == 0 {
+            self.confirmed.first = Some(hash);
+        }
         Ok(())
     }
 
-    /// Gives the complete transfer its name. The hash is that of a single file.
-    pub(crate) fn finish(self) -> Result<(PathBuf, u64, Option<String>), TransferError> {
-        let files = self.manifest.files();
-        if self.complete.len() as u64 != files {
+    /// Gives the complete transfer its name.
+    pub(crate) fn finish(mut self) -> Result<Named, TransferError> {
+        if self.confirmed.files != self.manifest.files() {
             return Err(TransferError::Protocol("the end came before all files"));
         }
-        let bytes = self.complete.values().map(|(size, _)| size).sum();
-        let single = self
-            .complete
-            .get(&0)
-            .filter(|_| self.manifest.kind != Kind::Directory);
-        let hash = single.map(|(_, hash)| hash.clone());
-        let from = self.root.join("data").join(&self.manifest.name);
-        let to = self.directory.join(&self.manifest.name);
-        rename_new(&from, &to).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => {
-                TransferError::Exists { path: to.clone() }
-            }
-            _ => TransferError::write(&to)(error),
-        })?;
-        // The name is on disk when the directory is; not every file system can say so.
-        if let Ok(directory) = File::open(&self.directory) {
-            let _ = directory.sync_all();
+        let name = &self.manifest.name;
+        let to = self.directory.path_of(name);
+        if let Place::Waiting(data) = &self.place {
+            self.sync_directories(data)?;
+            // First what is going to happen, then the name: whoever dies between the two finds the truth.
+            self.note.is_complete = true;
+            self.note
+                .write(&self.root, &self.key, &self.folder_name)
+                .map_err(TransferError::write(self.root.path()))?;
+            data.move_new(name, &self.directory)
+                .map_err(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => {
+                        TransferError::Exists { path: to.clone() }
+                    }
+                    _ => TransferError::write(&to)(error),
+                })?;
         }
-        let _ = fs::remove_dir_all(&self.root);
-        Ok((to, bytes, hash))
+        // The name is on disk when the directory is.
+        self.directory
+            .sync()
+            .map_err(TransferError::write(self.directory.path()))?;
+        let is_single = self.manifest.kind != Kind::Directory;
+        Ok(Named {
+            path: to,
+            bytes: self.confirmed.bytes,
+            hash: self.confirmed.first.filter(|_| is_single),
+            directory: self.directory,
+            folder_name: self.folder_name,
+        })
+    }
+
+    /// Has the names of the files written to the disk.
+    fn sync_directories(&self, data: &Folder) -> Result<(), TransferError> {
+        let directories = self.manifest.entries.iter().filter(|e| e.is_directory);
+        for entry in directories {
+            let sync = || {
+                let (parent, name) = data.walk(&entry.path)?;
+                parent.child(name)?.sync()
+            };
+            sync().map_err(TransferError::write(data.path_of(&entry.path)))?;
+        }
+        data.sync().map_err(TransferError::write(data.path()))
+    }
+}
+
+/// The folder of an earlier attempt, with a note that this node wrote.
+struct Earlier {
+    root: Folder,
+    note: Note,
+    /// `None`: it is gone.
+    data: Option<Folder>,
+    has_data: bool,
+}
+
+impl Earlier {
+    fn find(directory: &Folder, key: &StateKey, folder_name: &str, name: &str) -> Option<Self> {
+        let root = directory.private(folder_name).ok()?;
+        let note = Note::read(&root, key, folder_name)?;
+        let data = root.child(DATA).ok();
+        let has_data = data
+            .as_ref()
+            .is_some_and(|data| data.holds(name).unwrap_or(true));
+        Some(Self {
+            root,
+            note,
+            data,
+            has_data,
+        })
+    }
+
+    /// It was complete and has left the folder under its name.
+    fn was_named(&self) -> bool {
+        self.note.is_complete && !self.has_data
+    }
+}
+
+impl Named {
+    /// The sender knows that it is complete: nothing of the transfer need be remembered.
+    pub(crate) fn forget(self) {
+        // What stays is found and removed when a receiver starts.
+        let _ = self.directory.remove_all(&self.folder_name);
     }
 }
 
@@ -268,183 +446,85 @@ impl Sink {
     }
 }
 
+/// A transfer that an earlier receiver left in a directory: its note, and its folder's name.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    pub(super) folder_name: String,
+    pub(super) note: Note,
+}
+
+/// Whether something can be written to `directory`.
+pub(super) fn probe(directory: &Path) -> io::Result<()> {
+    let folder = Folder::open(directory)?;
+    let name = format!("{FOLDER_PREFIX}probe-{}", std::process::id());
+    // Of a process that was killed, or a link that somebody put there.
+    folder.remove_all(&name)?;
+    folder.make_private(&name)?;
+    folder.remove_all(&name)
+}
+
+/// Those that an earlier receiver with this key left unfinished in `directory`. Folders of transfers that
+/// have had their name for a day are removed.
+pub(super) fn unfinished(directory: &Path, key: &StateKey) -> Vec<Unfinished> {
+    let Ok(folder) = Folder::open(directory) else {
+        return Vec::new();
+    };
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut found = Vec::new();
+    for folder_name in names
+        .filter(|name| name.starts_with(FOLDER_PREFIX))
+        .take(FOLDERS_MAX)
+    {
+        let Ok(root) = folder.private(&folder_name) else {
+            continue;
+        };
+        let Some(note) = Note::read(&root, key, &folder_name) else {
+            continue;
+        };
+        if note.is_complete && is_empty(&root.path_of(DATA)) && is_old(root.path()) {
+            // It stays for another time where it cannot be removed.
+            let _ = folder.remove_all(&folder_name);
+            continue;
+        }
+        found.push(Unfinished { folder_name, note });
+    }
+    found
+}
+
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// Nothing was changed in it for a day.
+fn is_old(root: &Path) -> bool {
+    let modified = std::fs::symlink_metadata(root).and_then(|metadata| metadata.modified());
+    let age = modified
+        .ok()
+        .and_then(|at| SystemTime::now().duration_since(at).ok());
+    age.is_some_and(|age| age > REMEMBERED)
+}
+
 /// Hashes up to `bytes` from the beginning; how many there were.
 pub(crate) fn hash_prefix(
     file: &mut File,
     bytes: u64,
     hasher: &mut blake3::Hasher,
 ) -> io::Result<u64> {
-    let mut buffer = vec![0; COPY_BYTES];
+    let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
     let mut rest = file.take(bytes);
     let mut done = 0;
-    loop {
+    while bytes > 0 {
         match rest.read(&mut buffer)? {
-            0 => return Ok(done),
+            0 => break,
             count => {
                 hasher.update(&buffer[..count]);
                 done += count as u64;
             }
         }
     }
-}
-
-/// Renames without ever replacing what has the name already.
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::{CWD, RenameFlags, renameat_with};
-        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-            Ok(()) => return Ok(()),
-            // The file system does not know the flag; look before renaming.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    if to.symlink_metadata().is_ok() {
-        return Err(io::ErrorKind::AlreadyExists.into());
-    }
-    fs::rename(from, to)
-}
-
-fn tag(sender: NodeId, name: &str) -> String {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(sender.public_key());
-    hasher.update(name.as_bytes());
-    encode_base32(&hasher.finalize().as_bytes()[..10])
-}
-
-/// The complete files of an earlier attempt at the transfer with this digest; `None`: there is none.
-fn read_journal(path: &Path, digest: &str) -> Option<HashMap<u32, (u64, String)>> {
-    let mut lines = BufReader::new(File::open(path).ok()?).lines();
-    let header: Header = serde_json::from_str(&lines.next()?.ok()?).ok()?;
-    if header.version != 1 || header.digest != digest {
-        return None;
-    }
-    // A line cut off by a crash ends what is known.
-    let known = lines.map_while(|line| serde_json::from_str::<Line>(&line.ok()?).ok());
-    Some(
-        known
-            .map(|line| (line.index, (line.size_bytes, line.blake3)))
-            .collect(),
-    )
-}
-
-fn write_line(journal: &mut File, line: &impl Serialize) -> io::Result<()> {
-    let mut text = serde_json::to_vec(line).expect("a line is made of texts and numbers");
-    text.push(b'\n');
-    journal.write_all(&text)?;
-    journal.sync_data()
+    Ok(done)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sender() -> NodeId {
-        NodeId::from_public_key([1; 32])
-    }
-
-    fn manifest(size: u64) -> Manifest {
-        let mut manifest = Manifest::stream("film");
-        manifest.kind = Kind::File;
-        manifest.entries[0].size_bytes = Some(size);
-        manifest
-    }
-
-    fn open(folder: &Path, size: u64) -> Area {
-        Area::open(folder, sender(), manifest(size)).unwrap()
-    }
-
-    #[test]
-    fn a_file_appears_only_when_it_is_complete() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut area = open(folder.path(), 6);
-        let entry = area.entry(0).unwrap().clone();
-        let mut sink = area
-            .open_file(&entry, area.have(0, &entry).unwrap())
-            .unwrap();
-        sink.write(b"abc").unwrap();
-        drop(sink);
-        assert!(!folder.path().join("film").exists());
-
-        // Interrupted; the next attempt goes on.
-        let again = open(folder.path(), 6);
-        let have = again.have(0, &entry).unwrap();
-        assert_eq!((have.bytes, have.is_complete), (3, false));
-        assert_eq!(have.hasher.finalize(), blake3::hash(b"abc"));
-        area = again;
-        let mut sink = area.open_file(&entry, have).unwrap();
-        sink.write(b"def").unwrap();
-        area.close_file(0, sink, 6, blake3::hash(b"abcdef").into())
-            .unwrap();
-        assert!(open(folder.path(), 6).have(0, &entry).unwrap().is_complete);
-        let (path, bytes, hash) = area.finish().unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"abcdef");
-        assert_eq!(bytes, 6);
-        assert_eq!(hash.unwrap(), blake3::hash(b"abcdef").to_hex().to_string());
-        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
-        assert_eq!(left.len(), 1, "the hidden folder is gone");
-    }
-
-    #[test]
-    fn a_changed_source_begins_anew() {
-        let folder = tempfile::tempdir().unwrap();
-        let area = open(folder.path(), 6);
-        let entry = area.entry(0).unwrap().clone();
-        let mut sink = area
-            .open_file(&entry, area.have(0, &entry).unwrap())
-            .unwrap();
-        sink.write(b"abc").unwrap();
-        let changed = open(folder.path(), 7);
-        assert_eq!(changed.have(0, &entry).unwrap().bytes, 0);
-    }
-
-    #[test]
-    fn a_wrong_hash_leaves_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut area = open(folder.path(), 3);
-        let entry = area.entry(0).unwrap().clone();
-        let mut sink = area
-            .open_file(&entry, area.have(0, &entry).unwrap())
-            .unwrap();
-        sink.write(b"abX").unwrap();
-        let result = area.close_file(0, sink, 3, blake3::hash(b"abc").into());
-        assert!(matches!(result, Err(TransferError::Hash { .. })));
-        assert_eq!(area.have(0, &entry).unwrap().bytes, 0);
-        assert!(area.finish().is_err());
-        assert!(!folder.path().join("film").exists());
-    }
-
-    #[test]
-    fn an_existing_name_is_never_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut area = open(folder.path(), 0);
-        let entry = area.entry(0).unwrap().clone();
-        let sink = area
-            .open_file(&entry, area.have(0, &entry).unwrap())
-            .unwrap();
-        area.close_file(0, sink, 0, blake3::hash(b"").into())
-            .unwrap();
-        // It appears between the beginning and the end.
-        fs::write(folder.path().join("film"), "mine").unwrap();
-        assert!(matches!(area.finish(), Err(TransferError::Exists { .. })));
-        assert_eq!(fs::read(folder.path().join("film")).unwrap(), b"mine");
-        let refused = Area::open(folder.path(), sender(), manifest(0));
-        assert!(matches!(refused, Err(TransferError::Exists { .. })));
-    }
-
-    #[test]
-    fn a_torn_journal_is_read_as_far_as_it_goes() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal");
-        let line = r#"{"index":0,"size_bytes":5,"blake3":"x"}"#;
-        fs::write(
-            &path,
-            format!("{{\"version\":1,\"digest\":\"d\"}}\n{line}\n{{\"ind"),
-        )
-        .unwrap();
-        assert_eq!(read_journal(&path, "d").unwrap().len(), 1);
-        assert!(read_journal(&path, "other").is_none());
-        assert!(read_journal(&folder.path().join("none"), "d").is_none());
-    }
-}
+mod tests;

@@ -2,7 +2,10 @@
 
 use std::{io, path::PathBuf};
 
+use anabranch_base::text;
 use anabranch_net::{Closed, ConnectError, StreamFailure};
+
+use crate::keys::KeyError;
 
 /// A transfer did not complete.
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +45,16 @@ pub enum TransferError {
         /// Which.
         path: PathBuf,
     },
+    /// A name or path that no receiver takes.
+    #[error("{} cannot be sent: {reason}; rename it", path.display())]
+    Unsendable {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        reason: &'static str,
+    },
     /// The source changed while it was being sent.
-    #[error("{} changed while it was being sent; send it again", path.display())]
+    #[error("{} changed while it was being sent, so nothing is verified; send it again", path.display())]
     Changed {
         /// Which.
         path: PathBuf,
@@ -64,6 +75,26 @@ pub enum TransferError {
         /// How many are accepted.
         most: u64,
     },
+    /// The sender offers something whose name programs may read unasked.
+    #[error(
+        "the sender offers '{}', a hidden name, which is not taken; receive with --allow-hidden if it is expected",
+        text::printable(name, text::REASON_CHARS)
+    )]
+    Hidden {
+        /// The name.
+        name: String,
+    },
+    /// The sender offers, or sends, more bytes than this node takes.
+    #[error("the sender offers {bytes} bytes; at most {most} are taken at once (--max-size)")]
+    TooLarge {
+        /// How many.
+        bytes: u64,
+        /// How many are accepted.
+        most: u64,
+    },
+    /// This node was asked, and said no.
+    #[error("the transfer was declined")]
+    Declined,
     /// What arrived is not what was sent.
     #[error("{} did not arrive as it was sent (BLAKE3 hashes differ); what arrived was removed, send it again", path.display())]
     Hash {
@@ -71,10 +102,10 @@ pub enum TransferError {
         path: PathBuf,
     },
     /// The other side refused.
-    #[error("the receiver refused: {0}")]
+    #[error("the receiver refused: {}", text::printable(.0, text::REASON_CHARS))]
     Refused(String),
     /// The other side failed.
-    #[error("the receiver could not complete: {0}")]
+    #[error("the receiver could not complete: {}", text::printable(.0, text::REASON_CHARS))]
     Failed(String),
     /// The other side does not answer.
     #[error("cannot reach the receiver: {0}")]
@@ -82,6 +113,22 @@ pub enum TransferError {
     /// The ticket is not good.
     #[error("{0}")]
     Ticket(&'static str),
+    /// There is no such ticket.
+    #[error(
+        "the receiver does not know this ticket; it was issued by an earlier run, ask for a new one"
+    )]
+    Unknown,
+    /// Too many tickets are out.
+    #[error(
+        "{most} tickets are out that nobody has used; start the receiver again to take them all back"
+    )]
+    Tickets {
+        /// How many there can be.
+        most: usize,
+    },
+    /// No ticket can be made.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// The session ended before the transfer did.
     #[error("the transfer was interrupted: {0}; send it again to resume")]
     Interrupted(StreamFailure),

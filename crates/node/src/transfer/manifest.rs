@@ -1,23 +1,19 @@
-//! What there is to send: read from the sender's disk, checked by the receiver.
+//! What there is to send, as both sides see it, and the receiver's check of it.
 
-use std::{
-    collections::HashSet,
-    fs,
-    path::{Path, PathBuf},
-    time::UNIX_EPOCH,
-};
+use std::collections::HashSet;
+
+use anabranch_base::text;
 
 use super::{
     error::TransferError,
     message::{Entry, Kind},
+    names::{NAME_BYTES_MAX, check_path},
 };
 
 /// Entries taken in one transfer.
 pub const ENTRIES_MAX: u64 = 200_000;
-/// Parts of a path.
-const DEPTH_MAX: usize = 64;
-/// Bytes of one part, what file systems take.
-const NAME_BYTES_MAX: usize = 255;
+/// Bytes of all paths of one transfer together.
+pub(crate) const PATHS_BYTES_MAX: usize = 32 << 20;
 
 /// A transfer's kind, name and entries. The entry's place in the list is its index everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,44 +24,13 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads a file or directory; the paths of the entries on this disk come with it.
-    pub(crate) fn read(source: &Path) -> Result<(Self, Vec<PathBuf>), TransferError> {
-        let source = source.canonicalize().map_err(TransferError::read(source))?;
-        let metadata = fs::metadata(&source).map_err(TransferError::read(&source))?;
-        let name = name_of(&source)?;
-        let mut entries = Vec::new();
-        let mut paths = Vec::new();
-        let kind = if metadata.is_dir() {
-            walk(
-                &source,
-                std::slice::from_ref(&name),
-                &mut entries,
-                &mut paths,
-            )?;
-            Kind::Directory
-        } else if metadata.is_file() {
-            entries.push(entry(vec![name.clone()], &metadata));
-            paths.push(source);
-            Kind::File
-        } else {
-            return Err(TransferError::NotAFile { path: source });
-        };
-        let manifest = Self {
-            kind,
-            name,
-            entries,
-        };
-        manifest.check_number()?;
-        Ok((manifest, paths))
-    }
-
     /// Bytes whose end is not known, under this name.
     pub(crate) fn stream(name: &str) -> Self {
         Self {
             kind: Kind::Stream,
             name: name.to_owned(),
             entries: vec![Entry {
-                path: vec![name.to_owned()],
+                path: name.to_owned(),
                 is_directory: false,
                 size_bytes: None,
                 modified_ns: 0,
@@ -88,13 +53,22 @@ impl Manifest {
     }
 
     /// Tells whether two attempts move the same thing.
-    pub(crate) fn digest(&self) -> String {
-        let text = serde_json::to_vec(&(self.kind, &self.name, &self.entries))
-            .expect("a manifest is made of texts and numbers");
-        blake3::hash(&text).to_hex().to_string()
+    pub(crate) fn digest(&self) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new();
+        let head = (self.kind, &self.name);
+        let write = |text: serde_json::Result<()>| text.expect("texts and numbers are written");
+        write(serde_json::to_writer(&mut hasher, &head));
+        for entry in &self.entries {
+            write(serde_json::to_writer(&mut hasher, entry));
+        }
+        hasher.finalize()
     }
 
-    fn check_number(&self) -> Result<(), TransferError> {
+    /// Refuses what is more than anybody takes.
+    ///
+    /// # Errors
+    /// Too many entries, or too long paths.
+    pub(crate) fn check_number(&self) -> Result<(), TransferError> {
         let entries = self.entries.len() as u64;
         if entries > ENTRIES_MAX {
             return Err(TransferError::TooMany {
@@ -102,19 +76,23 @@ impl Manifest {
                 most: ENTRIES_MAX,
             });
         }
+        let bytes: usize = self.entries.iter().map(|entry| entry.path.len()).sum();
+        if bytes > PATHS_BYTES_MAX {
+            return Err(TransferError::Protocol("paths of more than 32 MiB"));
+        }
         Ok(())
     }
 
     /// Refuses a manifest from a peer that could write anywhere but under its own name.
+    ///
+    /// # Errors
+    /// What is wrong with it first.
     pub(crate) fn check(&self) -> Result<(), TransferError> {
         self.check_number()?;
-        check_name(&self.name, &self.name)?;
-        let refuse = |entry: &Entry, reason| {
-            Err(TransferError::Path {
-                path: entry.path.join("/"),
-                reason,
-            })
-        };
+        if self.name.contains('/') {
+            return refuse(&self.name, "a name contains a separator");
+        }
+        check_path(&self.name)?;
         if self.entries.is_empty() {
             return Err(TransferError::Protocol("an offer without entries"));
         }
@@ -124,110 +102,38 @@ impl Manifest {
         let mut seen = HashSet::new();
         let mut directories = HashSet::new();
         for (index, entry) in self.entries.iter().enumerate() {
-            for part in &entry.path {
-                check_name(part, &entry.path.join("/"))?;
+            let path = entry.path.as_str();
+            check_path(path)?;
+            let parent = path.rsplit_once('/').map(|(parent, _)| parent);
+            let is_root = parent.is_none();
+            if path.split('/').next() != Some(&self.name) {
+                return refuse(path, "it does not lie under the transfer's name");
             }
-            if entry.path.first() != Some(&self.name) || entry.path.len() > DEPTH_MAX {
-                return refuse(entry, "it does not lie under the transfer's name");
+            if !seen.insert(path) {
+                return refuse(path, "it occurs twice");
             }
-            if !seen.insert(&entry.path) {
-                return refuse(entry, "it occurs twice");
-            }
-            let is_root = entry.path.len() == 1;
             let fits = index == 0 && entry.is_directory == (self.kind == Kind::Directory);
             if is_root && !fits {
-                return refuse(entry, "it does not fit the kind of transfer");
+                return refuse(path, "it does not fit the kind of transfer");
             }
-            if !is_root && !directories.contains(&entry.path[..entry.path.len() - 1]) {
-                return refuse(entry, "its directory does not come before it");
+            if parent.is_some_and(|parent| !directories.contains(parent)) {
+                return refuse(path, "its directory does not come before it");
             }
             if entry.is_directory {
-                directories.insert(&entry.path[..]);
+                directories.insert(path);
             } else if entry.size_bytes.is_none() && self.kind != Kind::Stream {
-                return refuse(entry, "it has no size");
+                return refuse(path, "it has no size");
             }
         }
         Ok(())
     }
 }
 
-fn check_name(name: &str, whole: &str) -> Result<(), TransferError> {
-    let reason = if name.is_empty() {
-        "a part is empty"
-    } else if name == "." || name == ".." {
-        "it leads out of the directory"
-    } else if name.contains(['/', '\\', '\0']) {
-        "a part contains a separator"
-    } else if name.len() > NAME_BYTES_MAX {
-        "a part is longer than 255 bytes"
-    } else {
-        return Ok(());
-    };
+fn refuse<T>(path: &str, reason: &'static str) -> Result<T, TransferError> {
     Err(TransferError::Path {
-        path: whole.escape_debug().to_string(),
+        path: text::printable(path, NAME_BYTES_MAX),
         reason,
     })
-}
-
-fn name_of(path: &Path) -> Result<String, TransferError> {
-    let name = path.file_name().and_then(|name| name.to_str());
-    name.map(str::to_owned).ok_or_else(|| TransferError::Name {
-        path: path.to_owned(),
-    })
-}
-
-fn entry(path: Vec<String>, metadata: &fs::Metadata) -> Entry {
-    let modified = metadata
-        .modified()
-        .ok()
-        .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    #[cfg(unix)]
-    let is_executable =
-        std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o100 != 0;
-    #[cfg(not(unix))]
-    let is_executable = false;
-    Entry {
-        path,
-        is_directory: metadata.is_dir(),
-        size_bytes: metadata.is_file().then_some(metadata.len()),
-        modified_ns: modified.map_or(0, |since| since.as_nanos() as u64),
-        is_executable: is_executable && metadata.is_file(),
-    }
-}
-
-/// Directories before what is in them, names in order. Symbolic links and devices are left out.
-fn walk(
-    directory: &Path,
-    path: &[String],
-    entries: &mut Vec<Entry>,
-    paths: &mut Vec<PathBuf>,
-) -> Result<(), TransferError> {
-    let metadata = fs::metadata(directory).map_err(TransferError::read(directory))?;
-    entries.push(Entry {
-        modified_ns: 0,
-        ..entry(path.to_vec(), &metadata)
-    });
-    paths.push(directory.to_owned());
-    let listing = fs::read_dir(directory).map_err(TransferError::read(directory))?;
-    let mut children = Vec::new();
-    for child in listing {
-        children.push(child.map_err(TransferError::read(directory))?.path());
-    }
-    children.sort();
-    for child in children {
-        let metadata = fs::symlink_metadata(&child).map_err(TransferError::read(&child))?;
-        let mut child_path = path.to_vec();
-        child_path.push(name_of(&child)?);
-        if metadata.is_dir() {
-            walk(&child, &child_path, entries, paths)?;
-        } else if metadata.is_file() {
-            entries.push(entry(child_path, &metadata));
-            paths.push(child);
-        } else {
-            tracing::warn!(path = %child.display(), "left out: neither file nor directory");
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -236,7 +142,7 @@ mod tests {
 
     fn file(path: &[&str]) -> Entry {
         Entry {
-            path: path.iter().map(|part| (*part).to_owned()).collect(),
+            path: path.join("/"),
             is_directory: false,
             size_bytes: Some(1),
             modified_ns: 0,
@@ -253,7 +159,7 @@ mod tests {
     }
 
     fn of(entries: Vec<Entry>) -> Result<(), TransferError> {
-        let name = entries[0].path[0].clone();
+        let name = entries[0].path.clone();
         let kind = if entries[0].is_directory {
             Kind::Directory
         } else {
@@ -270,6 +176,7 @@ mod tests {
     #[test]
     fn paths_that_lead_out_are_refused() {
         assert!(of(vec![file(&["a"])]).is_ok());
+        assert!(of(vec![directory(&["d"]), file(&["d", "a"])]).is_ok());
         for bad in ["..", ".", "", "/etc/passwd", "a/b", "..\\x", "nul\0"] {
             assert!(of(vec![file(&[bad])]).is_err(), "{bad:?}");
             assert!(
@@ -298,27 +205,26 @@ mod tests {
         assert!(of(vec![file(&["a"]), file(&["b"])]).is_err());
     }
 
+    /// An offer of a million entries, of paths without end, and of sizes whose sum overflows.
     #[test]
-    fn what_is_read_passes_the_check() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().join("root");
-        fs::create_dir_all(root.join("b/c")).unwrap();
-        fs::write(root.join("b/c/x"), "123").unwrap();
-        fs::write(root.join("a"), "").unwrap();
-        let (manifest, paths) = Manifest::read(&root).unwrap();
-        manifest.check().unwrap();
-        assert_eq!((manifest.files(), manifest.bytes()), (2, 3));
-        assert_eq!(paths.len(), manifest.entries.len());
-        let (again, _) = Manifest::read(&root).unwrap();
-        assert_eq!(again.digest(), manifest.digest());
-        fs::write(root.join("a"), "more").unwrap();
-        let (changed, _) = Manifest::read(&root).unwrap();
-        assert_ne!(changed.digest(), manifest.digest());
-    }
-
-    #[test]
-    fn a_missing_source_is_named() {
-        let error = Manifest::read(Path::new("/no/such/file")).unwrap_err();
-        assert!(error.to_string().contains("/no/such/file"));
+    fn absurd_claims_are_refused_or_counted_without_overflow() {
+        let many = Manifest {
+            kind: Kind::Directory,
+            name: "d".to_owned(),
+            entries: vec![directory(&["d"]); 1_000_000],
+        };
+        assert!(matches!(many.check(), Err(TransferError::TooMany { .. })));
+        let long = format!("d/{}", vec!["x".repeat(250); 16].join("/"));
+        let long = Manifest {
+            entries: vec![file(&[&long]); 9_000],
+            ..many.clone()
+        };
+        assert!(matches!(long.check(), Err(TransferError::Protocol(_))));
+        let mut huge = file(&["d", "a"]);
+        huge.size_bytes = Some(u64::MAX);
+        let mut other = huge.clone();
+        other.path = "d/b".to_owned();
+        let huge = of(vec![directory(&["d"]), huge, other]);
+        assert!(huge.is_ok());
     }
 }

@@ -8,18 +8,26 @@
 //!   Hello ─────────────────────────►        the ticket's secret
 //!        ◄──────────────── Welcome | Refused
 //!   Offer, Entries … , OfferEnd ───►        what there is to send
-//!        ◄──────────────── Have … , Go      what is here already
-//!   data: Chunk … FileEnd … End ───►
+//!        ◄──────────────── Have … , Go      what is here already, with its hash
+//!   data: Chunk … FileEnd … End ───►        a FileEnd for every file, sent now or before
 //!        ◄──────────────── Done | Failed
+//!   end of the control stream ─────►        Done was read
 //! ```
+//! `spec/transfer.md` is the specification.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Label of the control stream; the digit is the version of the protocol.
-pub const CONTROL_LABEL: &str = "anabranch-transfer/1";
+pub const CONTROL_LABEL: &str = "anabranch-transfer/2";
 /// Label of the data stream.
-pub const DATA_LABEL: &str = "anabranch-transfer-data/1";
+pub const DATA_LABEL: &str = "anabranch-transfer-data/2";
+/// Bytes of a message on the control stream at most.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 256 << 10;
+/// Bytes of the first message at most; it comes from a stranger.
+pub(crate) const HELLO_BYTES_MAX: usize = 512;
+/// Bytes of paths in one `Entries` message, from which on the next begins. Quotation can double them.
+pub(crate) const PATHS_PER_MESSAGE_BYTES: usize = 32 << 10;
 /// Entries in one `Entries` message.
 pub(crate) const ENTRIES_PER_MESSAGE: usize = 500;
 
@@ -39,8 +47,8 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Entry {
-    /// Its path, part by part, beginning with the transfer's name.
-    pub path: Vec<String>,
+    /// Its path, parts joined by `/`, beginning with the transfer's name.
+    pub path: String,
     /// It is a directory.
     #[serde(default)]
     pub is_directory: bool,
@@ -55,7 +63,7 @@ pub(crate) struct Entry {
 }
 
 /// From the sender, on the control stream.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Request {
     Hello {
@@ -74,20 +82,19 @@ pub(crate) enum Request {
 }
 
 /// From the receiver, on the control stream.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Reply {
     Welcome,
     Refused {
         reason: String,
     },
-    /// Bytes of this entry that are here already, and the BLAKE3 hash of these bytes.
+    /// Bytes of this entry that are here already, and the BLAKE3 hash of these bytes in hexadecimal, read
+    /// from the disk for this message.
     Have {
         index: u32,
         bytes: u64,
         hash: String,
-        /// All of it is here, and was verified.
-        is_complete: bool,
     },
     Go,
     Done {
@@ -97,6 +104,20 @@ pub(crate) enum Reply {
     Failed {
         reason: String,
     },
+}
+
+/// A message on the control stream as bytes.
+pub(crate) fn encode(message: &impl Serialize) -> Bytes {
+    let text = serde_json::to_vec(message).expect("messages are made of texts and numbers");
+    text.into()
+}
+
+/// A message of at most `bytes_max` bytes; `None`: it is longer, or none.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8], bytes_max: usize) -> Option<T> {
+    if bytes.len() > bytes_max {
+        return None;
+    }
+    serde_json::from_slice(bytes).ok()
 }
 
 /// On the data stream: one byte of type, then numbers in network byte order.
@@ -196,6 +217,15 @@ mod tests {
         for record in records {
             assert_eq!(Record::decode(&record.encode()), Some(record));
         }
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_not_read() {
+        let hello = encode(&Request::Hello {
+            secret: "a".repeat(HELLO_BYTES_MAX),
+        });
+        assert!(decode::<Request>(&hello, HELLO_BYTES_MAX).is_none());
+        assert!(decode::<Request>(&hello, MESSAGE_BYTES_MAX).is_some());
     }
 
     proptest! {

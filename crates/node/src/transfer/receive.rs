@@ -1,26 +1,33 @@
 //! The receiving side.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
+    net::IpAddr,
     path::PathBuf,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anabranch_base::NodeId;
 use anabranch_net::{Host, Session, Stream};
-use bytes::Bytes;
+use anabranch_session::SecretKey;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::mpsc;
 
 use super::{
     active::{Active, Hold},
-    area::{Area, Have, Sink},
+    area::{self, Area, Named},
+    attempts::Attempts,
     error::TransferError,
-    manifest::{ENTRIES_MAX, Manifest},
-    message::{CONTROL_LABEL, DATA_LABEL, Record, Reply, Request},
+    keyed::StateKey,
+    manifest::{ENTRIES_MAX, Manifest, PATHS_BYTES_MAX},
+    message::{
+        self, CONTROL_LABEL, DATA_LABEL, HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, Reply, Request,
+    },
     progress::Progress,
+    rules::{self, Offered, Rules},
     tickets::{Digest, Tickets},
+    writing::{Writing, have_all, pump, write_all},
 };
 use crate::{
     keys::KeyError,
@@ -37,6 +44,8 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 const FAREWELL_DONE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Records between the network and the disk.
 const WRITE_BEHIND: usize = 8;
+/// Words about what is here between the disk and the network.
+const HAVE_AHEAD: usize = 64;
 
 /// A transfer that is complete and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,31 +66,62 @@ pub struct Completed {
 #[derive(Debug)]
 pub struct Receiver {
     directory: PathBuf,
+    key: StateKey,
     trusted: HashSet<NodeId>,
+    rules: Rules,
+    /// Who decides about every transfer that comes anew; `None`: all are taken that keep to the rules.
+    asked: Option<mpsc::Sender<Offered>>,
     tickets: Tickets,
+    attempts: Attempts,
     active: Arc<Active>,
+}
+
+/// What a sender may do once its first message is read.
+struct Right {
+    sender: NodeId,
+    /// The ticket it showed; `None`: it is trusted.
+    ticket: Option<Digest>,
 }
 
 impl Receiver {
     /// Receives into `directory`, which must exist and be writable. Nodes in `trusted` need no ticket.
-    /// Tickets of transfers that an earlier receiver left unfinished there stay good for their senders.
+    /// Tickets of transfers that an earlier receiver with the same `key` left unfinished there stay good for
+    /// their senders.
     ///
     /// # Errors
     /// Nothing can be written to the directory.
     pub fn new(
         directory: PathBuf,
+        key: &SecretKey,
         trusted: impl IntoIterator<Item = NodeId>,
     ) -> Result<Self, TransferError> {
-        let probe = directory.join(format!(".anabranch-probe-{}", std::process::id()));
-        std::fs::write(&probe, b"").map_err(TransferError::write(&directory))?;
-        // It may be gone already; it does not matter.
-        let _ = std::fs::remove_file(&probe);
+        area::probe(&directory).map_err(TransferError::write(&directory))?;
+        let key = StateKey::of(key);
         Ok(Self {
-            tickets: Tickets::of_unfinished(&directory),
+            tickets: Tickets::of_unfinished(area::unfinished(&directory, &key)),
             directory,
+            key,
             trusted: trusted.into_iter().collect(),
+            rules: Rules::default(),
+            asked: None,
+            attempts: Attempts::default(),
             active: Arc::default(),
         })
+    }
+
+    /// The same with other limits than the default ones.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// The same, with every transfer shown to the other end of `whom` before anything of it is taken. One that
+    /// goes on after an interruption is not shown again.
+    #[must_use]
+    pub fn asking(mut self, whom: mpsc::Sender<Offered>) -> Self {
+        self.asked = Some(whom);
+        self
     }
 
     /// The port at which to listen where nobody chose one: the same for the same node and directory,
@@ -101,12 +141,12 @@ impl Receiver {
     /// A new ticket with which one node can send one transfer.
     ///
     /// # Errors
-    /// The operating system has no randomness.
-    pub fn issue(&self, host: &Host) -> Result<Ticket, KeyError> {
+    /// The operating system has no randomness; 10,000 tickets are out that nobody has used.
+    pub fn issue(&self, host: &Host) -> Result<Ticket, TransferError> {
         let mut secret = [0; SECRET_BYTES];
         getrandom::fill(&mut secret).map_err(|error| KeyError::Entropy(error.to_string()))?;
         let secret = Secret(secret);
-        self.tickets.issue(&secret);
+        self.tickets.issue(&secret)?;
         let mut addresses = host.addresses();
         addresses.truncate(ADDRESSES_MAX);
         Ok(Ticket {
@@ -152,67 +192,124 @@ impl Receiver {
         control: Stream,
         progress: &Progress,
     ) -> Result<Completed, TransferError> {
-        let result = self.serve(session, &control, progress).await;
-        let last = match &result {
-            Ok((done, _)) => Reply::Done {
-                files: done.files,
-                bytes: done.bytes,
-            },
-            Err(TransferError::Interrupted(_)) => return result.map(|(done, _)| done),
-            Err(error @ TransferError::Ticket(_)) => Reply::Refused {
-                reason: error.to_string(),
-            },
-            Err(error) => Reply::Failed {
-                reason: error.to_string(),
-            },
+        // The right to send comes first; nothing else is read or kept of a peer before it has shown it.
+        let result = match self.greet(session, &control).await {
+            Ok(right) => self
+                .serve(session, &control, &right, progress)
+                .await
+                .map(|(done, named)| (done, named, right.ticket)),
+            Err(error) => Err(error),
         };
-        let farewell = async {
-            say(&control, &last).await?;
-            control.finish()?;
-            control.delivered().await?;
-            // What the sender has not read when the session ends is lost to it, so its own end of the
-            // stream is waited for.
-            while control.recv().await?.is_some() {}
-            Ok::<_, TransferError>(())
-        };
-        // The files are in place whether or not the sender hears of it.
-        let patience = match last {
-            Reply::Done { .. } => FAREWELL_DONE_TIMEOUT,
-            _ => FAREWELL_TIMEOUT,
-        };
-        let _ = tokio::time::timeout(patience, farewell).await;
-        if let Ok((_, Some(ticket))) = &result {
-            self.tickets.spend(*ticket);
+        match result {
+            Ok((done, named, ticket)) => {
+                let last = Reply::Done {
+                    files: done.files,
+                    bytes: done.bytes,
+                };
+                if farewell(&control, &last, FAREWELL_DONE_TIMEOUT).await {
+                    if let Some(ticket) = ticket {
+                        self.tickets.spend(ticket);
+                    }
+                    let forgetting = tokio::task::spawn_blocking(|| named.forget());
+                    forgetting.await.expect("removing a folder does not panic");
+                }
+                // Otherwise the sender may come back and ask; the note in the folder has the answer.
+                Ok(done)
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                let last = match error {
+                    TransferError::Interrupted(_) => return Err(error),
+                    TransferError::Ticket(_) | TransferError::Unknown | TransferError::Declined => {
+                        Reply::Refused { reason }
+                    }
+                    _ => Reply::Failed { reason },
+                };
+                farewell(&control, &last, FAREWELL_TIMEOUT).await;
+                Err(error)
+            }
         }
-        result.map(|(done, _)| done)
     }
 
-    async fn serve(
-        &self,
-        session: &Session,
-        control: &Stream,
-        progress: &Progress,
-    ) -> Result<(Completed, Option<Digest>), TransferError> {
-        let hello = tokio::time::timeout(HELLO_TIMEOUT, hear(control));
+    /// Reads the first message, and what right it gives.
+    async fn greet(&self, session: &Session, control: &Stream) -> Result<Right, TransferError> {
+        let hello = tokio::time::timeout(HELLO_TIMEOUT, hear_at_most(control, HELLO_BYTES_MAX));
         let Request::Hello { secret } = hello
             .await
             .map_err(|_| TransferError::Protocol("no greeting"))??
         else {
             return Err(TransferError::Protocol("no greeting"));
         };
-        let ticket = self.admit(session.peer(), &secret)?;
+        let sender = session.peer();
+        let ticket = self.admit(session, &secret)?;
         say(control, &Reply::Welcome).await?;
+        Ok(Right { sender, ticket })
+    }
+
+    /// Whether this node may send, by its ticket or by its name.
+    fn admit(&self, session: &Session, secret: &str) -> Result<Option<Digest>, TransferError> {
+        let peer = session.peer();
+        if secret.is_empty() {
+            if !self.trusted.contains(&peer) {
+                return Err(TransferError::Ticket(
+                    "this node takes transfers from listed nodes and from holders of a ticket only",
+                ));
+            }
+            return Ok(None);
+        }
+        let channels = session.channels();
+        let addresses: Vec<IpAddr> = channels.iter().map(|channel| channel.remote.ip()).collect();
+        let now = Instant::now();
+        if !self.attempts.may_try(peer, &addresses, now) {
+            return Err(TransferError::Ticket(
+                "too many wrong tickets came from there; wait ten minutes",
+            ));
+        }
+        let taken = self.tickets.take(secret, peer);
+        if let Err(TransferError::Unknown) = taken {
+            self.attempts.failed(peer, &addresses, now);
+        }
+        taken.map(Some)
+    }
+
+    async fn serve(
+        &self,
+        session: &Session,
+        control: &Stream,
+        right: &Right,
+        progress: &Progress,
+    ) -> Result<(Completed, Named), TransferError> {
         let manifest = hear_offer(control).await?;
         manifest.check()?;
+        self.rules.check(&manifest)?;
+        self.accept_offer(right, &manifest).await?;
         progress.begin(&manifest.name, manifest.bytes(), manifest.files());
-        let (hold, mut replaced) = self.active.enter(session.peer(), &manifest.name).await?;
-        let completed = tokio::select! {
-            completed = self.take(session, control, manifest, ticket, hold, progress) => completed?,
-            () = replaced.wait() => return Err(TransferError::Ticket(
+        let (hold, mut replaced) = self.active.enter(right.sender, &manifest.name).await?;
+        tokio::select! {
+            taken = self.take(session, control, manifest, right, hold, progress) => taken,
+            () = replaced.wait() => Err(TransferError::Ticket(
                 "the same node has begun the same transfer again; the newer attempt goes on",
             )),
-        };
-        Ok((completed, ticket))
+        }
+    }
+
+    /// Asks about a transfer that comes anew, and binds the ticket to it.
+    async fn accept_offer(&self, right: &Right, manifest: &Manifest) -> Result<(), TransferError> {
+        let folder = self.key.folder_name(right.sender, &manifest.name);
+        let is_accepted = right
+            .ticket
+            .is_some_and(|ticket| self.tickets.is_for(ticket, &folder));
+        if let Some(whom) = self.asked.as_ref().filter(|_| !is_accepted) {
+            let answer = rules::ask(whom, right.sender, manifest).await;
+            if let (Err(TransferError::Declined), Some(ticket)) = (&answer, right.ticket) {
+                self.tickets.spend(ticket);
+            }
+            answer?;
+        }
+        match right.ticket {
+            Some(ticket) => self.tickets.bind(ticket, &folder),
+            None => Ok(()),
+        }
     }
 
     /// Takes in what is offered. Dropping the future leaves what has arrived for the next attempt, and
@@ -222,74 +319,72 @@ impl Receiver {
         session: &Session,
         control: &Stream,
         manifest: Manifest,
-        ticket: Option<Digest>,
+        right: &Right,
         hold: Hold,
         progress: &Progress,
-    ) -> Result<Completed, TransferError> {
-        let name = manifest.name.clone();
-        let (directory, sender) = (self.directory.clone(), session.peer());
+    ) -> Result<(Completed, Named), TransferError> {
+        let (name, files) = (manifest.name.clone(), manifest.files());
+        if let Some(ticket) = right.ticket {
+            // An older attempt under it may have come to its end while this one waited.
+            let folder = self.key.folder_name(right.sender, &name);
+            self.tickets.bind(ticket, &folder)?;
+        }
+        let (directory, key) = (self.directory.clone(), self.key.clone());
+        let (sender, ticket) = (right.sender, right.ticket);
+        let (told, mut telling) = mpsc::channel(HAVE_AHEAD);
         let opening = tokio::task::spawn_blocking(move || {
-            let area = Area::open(&directory, sender, manifest)?;
-            if let Some(ticket) = ticket {
-                area.note(ticket, sender)?;
-            }
-            let have = have_all(&area)?;
+            let area = Area::open(&directory, &key, sender, ticket, manifest)?;
+            let (area, have) = have_all(area, &told)?;
             Ok::<_, TransferError>((area, have, hold))
         });
-        let (area, have, hold) = opening.await.expect("opening files does not panic")?;
-        for (&index, have) in &have {
-            progress.resumed(have.bytes);
-            if have.is_complete {
-                progress.file_done();
-            }
-            let reply = Reply::Have {
-                index,
-                bytes: have.bytes,
-                hash: have.hasher.finalize().to_hex().to_string(),
-                is_complete: have.is_complete,
-            };
+        while let Some(reply) = telling.recv().await {
             say(control, &reply).await?;
         }
+        let (area, have, hold) = opening.await.expect("opening files does not panic")?;
         say(control, &Reply::Go).await?;
 
         let data = accept(session, DATA_LABEL).await?;
         let (records, queue) = mpsc::channel(WRITE_BEHIND);
-        let writing = {
-            let progress = progress.clone();
-            tokio::task::spawn_blocking(move || {
-                let _hold = hold;
-                write_all(area, have, queue, &progress)
-            })
+        let writing = Writing {
+            area,
+            have,
+            rules: self.rules,
+            progress: progress.clone(),
         };
-        let pumped = pump(&data, records).await;
-        let written = writing.await.expect("writing files does not panic");
-        let (path, files, bytes, blake3) = match written {
-            Err(TransferError::Protocol(_)) if pumped.is_err() => {
-                return Err(pumped.expect_err("just seen"));
-            }
-            written => written?,
+        let mut writing = tokio::task::spawn_blocking(move || {
+            let _hold = hold;
+            write_all(writing, queue)
+        });
+        // A disk that fails, or a sender that breaks the rules, ends it without waiting for more.
+        let (written, pumped) = tokio::select! {
+            written = &mut writing => (written, Ok(())),
+            pumped = pump(&data, records) => (writing.await, pumped),
         };
-        Ok(Completed {
+        let named = match (written.expect("writing files does not panic"), pumped) {
+            (Err(TransferError::Protocol(_)), Err(error)) => return Err(error),
+            (written, _) => written?,
+        };
+        let completed = Completed {
             name,
-            path: Some(path),
+            path: Some(named.path.clone()),
             files,
-            bytes,
-            blake3,
-        })
+            bytes: named.bytes,
+            blake3: named.hash.map(|hash| hash.to_hex().to_string()),
+        };
+        Ok((completed, named))
     }
+}
 
-    /// Whether this node may send, by its ticket or by its name.
-    fn admit(&self, peer: NodeId, secret: &str) -> Result<Option<Digest>, TransferError> {
-        if !secret.is_empty() {
-            return self.tickets.take(secret, peer).map(Some);
-        }
-        if !self.trusted.contains(&peer) {
-            return Err(TransferError::Ticket(
-                "this node takes transfers from listed nodes and from holders of a ticket only",
-            ));
-        }
-        Ok(None)
-    }
+/// Says the last word; whether the sender has read it, which its own end of the stream says: what it has not
+/// read when the session ends is lost to it.
+async fn farewell(control: &Stream, last: &Reply, patience: Duration) -> bool {
+    let saying = async {
+        say(control, last).await?;
+        control.finish()?;
+        while control.recv().await?.is_some() {}
+        Ok::<_, TransferError>(())
+    };
+    matches!(tokio::time::timeout(patience, saying).await, Ok(Ok(())))
 }
 
 /// The next stream that is not the overlay's, which must have this label.
@@ -318,14 +413,21 @@ async fn hear_offer(control: &Stream) -> Result<Manifest, TransferError> {
         });
     }
     let mut entries = Vec::new();
+    let mut paths_bytes = 0;
     loop {
         match hear(control).await? {
-            Request::Entries { list } => entries.extend(list),
+            Request::Entries { list } if !list.is_empty() => {
+                paths_bytes += list.iter().map(|entry| entry.path.len()).sum::<usize>();
+                entries.extend(list);
+            }
             Request::OfferEnd => break,
             _ => return Err(TransferError::Protocol("an offer without end")),
         }
         if entries.len() as u64 > number {
             return Err(TransferError::Protocol("more entries than were offered"));
+        }
+        if paths_bytes > PATHS_BYTES_MAX {
+            return Err(TransferError::Protocol("paths of more than 32 MiB"));
         }
     }
     Ok(Manifest {
@@ -335,118 +437,22 @@ async fn hear_offer(control: &Stream) -> Result<Manifest, TransferError> {
     })
 }
 
-fn have_all(area: &Area) -> Result<HashMap<u32, Have>, TransferError> {
-    let mut all = HashMap::new();
-    for index in 0.. {
-        let Some(entry) = area.entry(index) else {
-            break;
-        };
-        if !entry.is_directory {
-            let have = area.have(index, entry)?;
-            if have.bytes > 0 || have.is_complete {
-                all.insert(index, have);
-            }
-        }
-    }
-    Ok(all)
-}
-
-async fn pump(data: &Stream, records: mpsc::Sender<Bytes>) -> Result<(), TransferError> {
-    while let Some(adu) = data.recv().await? {
-        if records.send(adu.data).await.is_err() {
-            // The disk has failed; its own error says how.
-            break;
-        }
-    }
-    Ok(())
-}
-
-type Written = (PathBuf, u64, u64, Option<String>);
-
-/// On a thread of its own: writes what arrives, and gives it its name at the end.
-fn write_all(
-    mut area: Area,
-    mut have: HashMap<u32, Have>,
-    mut queue: mpsc::Receiver<Bytes>,
-    progress: &Progress,
-) -> Result<Written, TransferError> {
-    let mut open: Option<(u32, Sink)> = None;
-    while let Some(bytes) = queue.blocking_recv() {
-        let record = Record::decode(&bytes).ok_or(TransferError::Protocol("not a record"))?;
-        match record {
-            Record::Chunk {
-                index,
-                offset,
-                data,
-            } => {
-                let (_, sink) = match &mut open {
-                    Some(current) if current.0 == index => current,
-                    Some(_) => return Err(TransferError::Protocol("two files at once")),
-                    None => open.insert((index, begin(&area, &mut have, index, offset)?)),
-                };
-                if offset != sink.position {
-                    return Err(TransferError::Protocol("a gap in a file"));
-                }
-                let most = area.entry(index).and_then(|entry| entry.size_bytes);
-                if most.is_some_and(|most| offset + data.len() as u64 > most) {
-                    return Err(TransferError::Protocol("a file longer than offered"));
-                }
-                sink.write(&data)?;
-                progress.moved(data.len() as u64);
-            }
-            Record::FileEnd { index, size, hash } => {
-                let sink = match open.take() {
-                    Some((current, sink)) if current == index => sink,
-                    Some(_) => return Err(TransferError::Protocol("two files at once")),
-                    // All of it was here, or it is empty.
-                    None => begin(&area, &mut have, index, size)?,
-                };
-                area.close_file(index, sink, size, hash)?;
-                progress.file_done();
-            }
-            Record::End => {
-                let (path, bytes, hash) = area.finish()?;
-                return Ok((path, progress.snapshot().files_total, bytes, hash));
-            }
-        }
-    }
-    Err(TransferError::Protocol("the data ended early"))
-}
-
-/// Opens a file that begins at `offset`: anew, or after what is here.
-fn begin(
-    area: &Area,
-    have: &mut HashMap<u32, Have>,
-    index: u32,
-    offset: u64,
-) -> Result<Sink, TransferError> {
-    let entry = area.entry(index).filter(|entry| !entry.is_directory);
-    let entry = entry.ok_or(TransferError::Protocol("an unknown file"))?;
-    let anew = Have {
-        bytes: 0,
-        hasher: blake3::Hasher::new(),
-        is_complete: false,
-    };
-    let start = match have.remove(&index) {
-        Some(have) if have.bytes == offset && !have.is_complete => have,
-        Some(have) if have.is_complete => {
-            return Err(TransferError::Protocol("a file that is complete already"));
-        }
-        _ => anew,
-    };
-    area.open_file(entry, start)
-}
-
 /// Sends one message.
 pub(super) async fn say(stream: &Stream, message: &impl Serialize) -> Result<(), TransferError> {
-    let text = serde_json::to_vec(message).expect("messages are made of texts and numbers");
-    stream.send(text.into()).await?;
+    stream.send(message::encode(message)).await?;
     Ok(())
 }
 
 /// Waits for one message.
 pub(super) async fn hear<T: DeserializeOwned>(stream: &Stream) -> Result<T, TransferError> {
+    hear_at_most(stream, MESSAGE_BYTES_MAX).await
+}
+
+async fn hear_at_most<T: DeserializeOwned>(
+    stream: &Stream,
+    bytes_max: usize,
+) -> Result<T, TransferError> {
     let adu = stream.recv().await?;
     let adu = adu.ok_or(TransferError::Protocol("the conversation ended early"))?;
-    serde_json::from_slice(&adu.data).map_err(|_| TransferError::Protocol("not a message"))
+    message::decode(&adu.data, bytes_max).ok_or(TransferError::Protocol("not a message"))
 }

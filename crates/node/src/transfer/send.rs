@@ -3,7 +3,8 @@
 use std::{
     fs::File,
     io::{Read, Seek, SeekFrom},
-    path::PathBuf,
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anabranch_net::{Session, Stream};
@@ -16,10 +17,13 @@ use super::{
     error::TransferError,
     manifest::Manifest,
     message::{
-        CHUNK_HEADER_BYTES, CONTROL_LABEL, DATA_LABEL, ENTRIES_PER_MESSAGE, Record, Reply, Request,
+        CHUNK_HEADER_BYTES, CONTROL_LABEL, DATA_LABEL, ENTRIES_PER_MESSAGE, Entry,
+        PATHS_PER_MESSAGE_BYTES, Record, Reply, Request,
     },
+    names::path_fault,
     progress::Progress,
     receive::{Completed, hear, say},
+    source::Origin,
 };
 use crate::ticket::Secret;
 
@@ -28,6 +32,9 @@ use crate::ticket::Secret;
 const CHUNK_BYTES: usize = 256 << 10;
 /// Chunks read ahead of the network.
 const READ_AHEAD: usize = 8;
+
+/// How long the receiver's acknowledgement of our last word is waited for.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What to send.
 #[derive(Debug)]
@@ -47,12 +54,11 @@ pub enum Source {
 pub trait ReadSend: Read + Send + std::fmt::Debug {}
 impl<T: Read + Send + std::fmt::Debug> ReadSend for T {}
 
-/// What the receiver has of one entry.
-#[derive(Clone, Debug, Default)]
+/// What the receiver has of one entry, read from its disk a moment ago.
+#[derive(Clone, Copy, Debug)]
 struct Known {
     bytes: u64,
-    hash: String,
-    is_complete: bool,
+    hash: blake3::Hash,
 }
 
 /// Sends over an open session; returns when the receiver has everything under its final name.
@@ -86,7 +92,13 @@ pub async fn send_promised(
             let (manifest, paths) = read.await.expect("reading a directory does not panic")?;
             (manifest, Origins::Paths(paths))
         }
-        Source::Reader { name, reader } => (Manifest::stream(&name), Origins::Reader(reader)),
+        Source::Reader { name, reader } => {
+            if let Some(reason) = path_fault(&name) {
+                let path = name.into();
+                return Err(TransferError::Unsendable { path, reason });
+            }
+            (Manifest::stream(&name), Origins::Reader(reader))
+        }
     };
     progress.begin(&manifest.name, manifest.bytes(), manifest.files());
     let control = session.open_stream(StreamSpec {
@@ -140,7 +152,13 @@ pub async fn send_promised(
     };
     match reply {
         Reply::Done { files, bytes } => {
-            control.finish()?;
+            // Our end of the stream tells the receiver that this was read, so that it can forget the transfer.
+            // Whether it hears or not, the transfer is complete.
+            let _ = tokio::time::timeout(FAREWELL_TIMEOUT, async {
+                control.finish()?;
+                control.delivered().await
+            })
+            .await;
             Ok(Completed {
                 name: manifest.name,
                 path: None,
@@ -181,31 +199,42 @@ async fn offer(control: &Stream, manifest: &Manifest) -> Result<(), TransferErro
         entries: manifest.entries.len() as u64,
     };
     say(control, &offer).await?;
-    for list in manifest.entries.chunks(ENTRIES_PER_MESSAGE) {
+    let mut rest = &manifest.entries[..];
+    while !rest.is_empty() {
+        let (list, after) = rest.split_at(batch(rest));
         let list = list.to_vec();
         say(control, &Request::Entries { list }).await?;
+        rest = after;
     }
     say(control, &Request::OfferEnd).await
 }
 
+/// How many of the entries go into the next message; at least one.
+fn batch(entries: &[Entry]) -> usize {
+    let mut bytes = 0;
+    let fitting = entries
+        .iter()
+        .take(ENTRIES_PER_MESSAGE)
+        .take_while(|entry| {
+            bytes += entry.path.len();
+            bytes <= PATHS_PER_MESSAGE_BYTES
+        });
+    fitting.count().max(1)
+}
+
 /// What the receiver has of each of the `entries`.
-async fn known(control: &Stream, entries: usize) -> Result<Vec<Known>, TransferError> {
-    let mut known = vec![Known::default(); entries];
+async fn known(control: &Stream, entries: usize) -> Result<Vec<Option<Known>>, TransferError> {
+    let mut known = vec![None; entries];
     loop {
         match hear(control).await? {
-            Reply::Have {
-                index,
-                bytes,
-                hash,
-                is_complete,
-            } => {
+            Reply::Have { index, bytes, hash } => {
                 let entry = known.get_mut(index as usize);
                 let entry = entry.ok_or(TransferError::Protocol("an unknown entry"))?;
-                *entry = Known {
-                    bytes,
-                    hash,
-                    is_complete,
-                };
+                let hash = blake3::Hash::from_hex(hash);
+                let hash = hash.map_err(|_| TransferError::Protocol("not a hash"))?;
+                if entry.replace(Known { bytes, hash }).is_some() {
+                    return Err(TransferError::Protocol("an entry that was told already"));
+                }
             }
             Reply::Go => return Ok(known),
             Reply::Refused { reason } => return Err(TransferError::Refused(reason)),
@@ -232,7 +261,7 @@ async fn pump(
 }
 
 enum Origins {
-    Paths(Vec<PathBuf>),
+    Paths(Vec<Origin>),
     Reader(Box<dyn ReadSend>),
 }
 
@@ -240,40 +269,54 @@ enum Origins {
 fn read_all(
     manifest: &Manifest,
     origins: Origins,
-    known: &[Known],
+    known: &[Option<Known>],
     records: &mpsc::Sender<Bytes>,
     progress: &Progress,
 ) -> Result<(), TransferError> {
     match origins {
         Origins::Reader(mut reader) => {
-            let name = PathBuf::from(&manifest.name);
+            let path = Path::new(&manifest.name);
             let start = (0, blake3::Hasher::new());
-            if read_file(0, &mut reader, start, &name, records)?.is_none() {
+            let mut chunks = Chunks {
+                index: 0,
+                path,
+                records,
+            };
+            let Some((size, hash)) = chunks.read(&mut reader, start, None)? else {
+                return Ok(());
+            };
+            if !chunks.end(size, hash) {
                 return Ok(());
             }
             progress.file_done();
         }
-        Origins::Paths(paths) => {
-            for (index, (entry, path)) in manifest.entries.iter().zip(&paths).enumerate() {
+        Origins::Paths(origins) => {
+            for (index, (entry, origin)) in manifest.entries.iter().zip(&origins).enumerate() {
                 let Some(size) = entry.size_bytes.filter(|_| !entry.is_directory) else {
                     continue;
                 };
-                let known = &known[index];
-                if known.is_complete {
-                    progress.resumed(size);
-                    progress.file_done();
-                    continue;
-                }
-                let mut file = File::open(path).map_err(TransferError::read(path))?;
-                let start = resume(&mut file, known).map_err(TransferError::read(path))?;
+                let mut file = origin.open()?;
+                let path = origin.path();
+                let start = resume(&mut file, known[index]).map_err(TransferError::read(path))?;
                 progress.resumed(start.0);
-                match read_file(index as u32, &mut file, start, path, records)? {
-                    None => return Ok(()),
-                    Some(read) if read != size => {
-                        return Err(TransferError::Changed { path: path.clone() });
-                    }
-                    Some(_) => progress.file_done(),
+                let index = index as u32;
+                let mut chunks = Chunks {
+                    index,
+                    path,
+                    records,
+                };
+                let Some((read, hash)) = chunks.read(&mut file, start, Some(size))? else {
+                    return Ok(());
+                };
+                if read != size {
+                    return Err(origin.changed());
                 }
+                // The receiver confirms what was read; that must be what the file was all the time.
+                origin.check(&file)?;
+                if !chunks.end(size, hash) {
+                    return Ok(());
+                }
+                progress.file_done();
             }
         }
     }
@@ -281,12 +324,13 @@ fn read_all(
     Ok(())
 }
 
-/// Where to begin: after what the receiver has, if that is what is here.
-fn resume(file: &mut File, known: &Known) -> std::io::Result<(u64, blake3::Hasher)> {
+/// Where to begin: after what the receiver has, if that is what is here. Of a file that the receiver has as a
+/// whole, all is read and compared.
+fn resume(file: &mut File, known: Option<Known>) -> std::io::Result<(u64, blake3::Hasher)> {
     let mut hasher = blake3::Hasher::new();
-    if known.bytes > 0 {
+    if let Some(known) = known.filter(|known| known.bytes > 0) {
         let read = hash_prefix(file, known.bytes, &mut hasher)?;
-        if read == known.bytes && hasher.finalize().to_hex().as_str() == known.hash {
+        if read == known.bytes && hasher.finalize() == known.hash {
             return Ok((read, hasher));
         }
         file.seek(SeekFrom::Start(0))?;
@@ -295,37 +339,116 @@ fn resume(file: &mut File, known: &Known) -> std::io::Result<(u64, blake3::Hashe
     Ok((0, hasher))
 }
 
-/// Bytes of the whole file; `None` when nobody takes the records any more.
-fn read_file(
+/// The records of one file.
+struct Chunks<'a> {
     index: u32,
-    reader: &mut dyn Read,
-    (mut offset, mut hasher): (u64, blake3::Hasher),
-    path: &std::path::Path,
-    records: &mpsc::Sender<Bytes>,
-) -> Result<Option<u64>, TransferError> {
-    loop {
-        let mut record = Vec::with_capacity(CHUNK_HEADER_BYTES + CHUNK_BYTES);
-        Record::begin_chunk(&mut record, index, offset);
-        let count = (&mut *reader)
-            .take(CHUNK_BYTES as u64)
-            .read_to_end(&mut record)
-            .map_err(TransferError::read(path))?;
-        if count == 0 {
-            break;
-        }
-        hasher.update(&record[CHUNK_HEADER_BYTES..]);
-        offset += count as u64;
-        if records.blocking_send(record.into()).is_err() {
-            return Ok(None);
+    path: &'a Path,
+    records: &'a mpsc::Sender<Bytes>,
+}
+
+impl Chunks<'_> {
+    /// Reads from where it stands to the end, or to one byte after `size`. Bytes and hash of the whole file;
+    /// `None` when nobody takes the records any more.
+    fn read(
+        &mut self,
+        reader: &mut dyn Read,
+        (mut offset, mut hasher): (u64, blake3::Hasher),
+        size: Option<u64>,
+    ) -> Result<Option<(u64, blake3::Hash)>, TransferError> {
+        loop {
+            let mut record = Vec::with_capacity(CHUNK_HEADER_BYTES + CHUNK_BYTES);
+            Record::begin_chunk(&mut record, self.index, offset);
+            let count = (&mut *reader)
+                .take(CHUNK_BYTES as u64)
+                .read_to_end(&mut record)
+                .map_err(TransferError::read(self.path))?;
+            hasher.update(&record[CHUNK_HEADER_BYTES..]);
+            offset += count as u64;
+            // A file that grows is not what was offered.
+            let is_longer = size.is_some_and(|size| offset > size);
+            if count == 0 || is_longer {
+                return Ok(Some((offset, hasher.finalize())));
+            }
+            if self.records.blocking_send(record.into()).is_err() {
+                return Ok(None);
+            }
         }
     }
-    let end = Record::FileEnd {
-        index,
-        size: offset,
-        hash: *hasher.finalize().as_bytes(),
-    };
-    if records.blocking_send(end.encode()).is_err() {
-        return Ok(None);
+
+    /// Says what the file must be; whether anybody listens.
+    fn end(&self, size: u64, hash: blake3::Hash) -> bool {
+        let end = Record::FileEnd {
+            index: self.index,
+            size,
+            hash: *hash.as_bytes(),
+        };
+        self.records.blocking_send(end.encode()).is_ok()
     }
-    Ok(Some(offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Write};
+
+    use super::*;
+
+    /// As it is read, with the size as it was; and back to the time it had.
+    #[test]
+    fn a_source_that_changes_while_it_is_read_is_named_and_not_confirmed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        fs::write(&path, vec![1; 20 * CHUNK_BYTES]).unwrap();
+        let (manifest, origins) = Manifest::read(&path).unwrap();
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        let (records, mut queue) = mpsc::channel(2);
+        let reading = std::thread::spawn(move || {
+            let origins = Origins::Paths(origins);
+            read_all(&manifest, origins, &[None], &records, &Progress::default())
+        });
+        queue.blocking_recv().unwrap();
+        let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.seek(SeekFrom::End(-1)).unwrap();
+        file.write_all(&[2]).unwrap();
+        file.set_modified(modified).unwrap();
+        while let Some(record) = queue.blocking_recv() {
+            assert_eq!(record[0], 0, "no word of the file's end");
+        }
+        let error = reading.join().unwrap().unwrap_err();
+        assert!(error.to_string().contains("log changed"), "{error}");
+    }
+
+    #[test]
+    fn a_source_that_grows_without_end_is_not_read_without_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        fs::write(&path, vec![1; CHUNK_BYTES]).unwrap();
+        let (records, mut queue) = mpsc::channel(100);
+        let mut chunks = Chunks {
+            index: 0,
+            path: &path,
+            records: &records,
+        };
+        let start = (0, blake3::Hasher::new());
+        let read = chunks.read(&mut std::io::repeat(1), start, Some(10));
+        assert!(read.unwrap().unwrap().0 > 10);
+        assert!(queue.try_recv().is_err());
+    }
+
+    /// The longest paths there can be, of characters that JSON writes with two.
+    #[test]
+    fn no_message_of_an_offer_is_too_long_to_be_read() {
+        let entry = |bytes: usize| Entry {
+            path: "\"".repeat(bytes),
+            is_directory: false,
+            size_bytes: Some(u64::MAX),
+            modified_ns: u64::MAX,
+            is_executable: true,
+        };
+        for (bytes, number) in [(4096, 1), (4096, 20), (10, 2_000), (100_000, 2)] {
+            let entries = vec![entry(bytes); number];
+            let list = entries[..batch(&entries)].to_vec();
+            let message = super::super::message::encode(&Request::Entries { list });
+            assert!(message.len() <= super::super::message::MESSAGE_BYTES_MAX);
+        }
+    }
 }

@@ -1,138 +1,167 @@
-//! Which tickets are good, and for whom.
+//! Which tickets are good, for whom, and for what.
 //!
-//! A ticket under which a transfer has begun is noted in the transfer's hidden folder, so that its
-//! sender can go on with the same ticket after the receiver was restarted. The note holds a hash of the
-//! secret, never the secret.
+//! A ticket belongs to the first node that shows it, and to the first transfer that comes under it. The note
+//! in the transfer's folder keeps both, so that the sender can go on with the same ticket after the receiver
+//! was restarted.
 
 use std::{
-    collections::HashMap,
-    fs, io,
-    path::Path,
+    collections::{HashMap, VecDeque},
     sync::{Mutex, PoisonError},
 };
 
 use anabranch_base::{NodeId, ids::decode_base32};
-use serde::{Deserialize, Serialize};
 
-use super::{area::FOLDER_PREFIX, error::TransferError};
+use super::{area::Unfinished, error::TransferError};
 use crate::ticket::{SECRET_BYTES, Secret};
 
-/// Tickets remembered; more are not issued.
-const TICKETS_MAX: usize = 10_000;
-/// The note's name in the transfer's folder.
-const NOTE: &str = "ticket";
-const NOTE_VERSION: u32 = 1;
+/// Tickets remembered. When there are more, those that were used longest ago are forgotten; when none was
+/// used, no more are issued.
+pub(super) const TICKETS_MAX: usize = 10_000;
 
-/// A hash of a ticket's secret.
+pub(super) const USED: &str =
+    "this ticket was used already; it is good for one transfer, ask for a new one";
+
+/// A hash of a ticket's secret. Compared in constant time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Digest([u8; 32]);
+pub(crate) struct Digest(blake3::Hash);
 
 impl Digest {
     pub(super) fn of(secret: &Secret) -> Self {
-        Self(blake3::derive_key("anabranch 2026-11 ticket", &secret.0))
+        let hash = blake3::derive_key("anabranch 2026-11 ticket", &secret.0);
+        Self(blake3::Hash::from_bytes(hash))
+    }
+
+    pub(crate) fn from_hash(hash: blake3::Hash) -> Self {
+        Self(hash)
+    }
+
+    pub(super) fn to_hex(self) -> String {
+        self.0.to_hex().to_string()
     }
 }
 
 /// By the hash of the secret, so that how long a search takes tells nothing about a secret.
 #[derive(Debug, Default)]
-pub(super) struct Tickets(Mutex<HashMap<Digest, State>>);
+pub(super) struct Tickets(Mutex<Table>);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Default)]
+struct Table {
+    states: HashMap<Digest, State>,
+    /// In the order in which they were used up.
+    spent: VecDeque<Digest>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Fresh,
     /// Shown by this node, which may try again until it is done.
-    Taken(NodeId),
+    Taken {
+        sender: NodeId,
+        /// The transfer it is good for, by its folder's name, once one was accepted under it.
+        folder: Option<String>,
+    },
     Spent,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Note {
-    version: u32,
-    sender: String,
-    blake3: String,
-}
-
 impl Tickets {
-    /// Those under which an earlier receiver left transfers unfinished in `directory`.
-    pub(super) fn of_unfinished(directory: &Path) -> Self {
-        let mut known = HashMap::new();
-        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        for entry in entries.take(TICKETS_MAX) {
-            if entry
-                .file_name()
-                .to_string_lossy()
-                .starts_with(FOLDER_PREFIX)
-                && let Some((digest, sender)) = read_note(&entry.path().join(NOTE))
-            {
-                known.insert(digest, State::Taken(sender));
+    /// Those under which an earlier receiver left transfers unfinished.
+    pub(super) fn of_unfinished(unfinished: Vec<Unfinished>) -> Self {
+        let mut table = Table::default();
+        for Unfinished { folder_name, note } in unfinished {
+            if let Some(ticket) = note.ticket {
+                let state = State::Taken {
+                    sender: note.sender,
+                    folder: Some(folder_name),
+                };
+                table.states.insert(ticket, state);
             }
         }
-        Self(Mutex::new(known))
+        Self(Mutex::new(table))
     }
 
-    pub(super) fn issue(&self, secret: &Secret) {
-        let mut tickets = self.lock();
-        if tickets.len() < TICKETS_MAX {
-            tickets.insert(Digest::of(secret), State::Fresh);
+    /// # Errors
+    /// Too many are out that nobody has used.
+    pub(super) fn issue(&self, secret: &Secret) -> Result<(), TransferError> {
+        let mut table = self.lock();
+        while table.states.len() >= TICKETS_MAX {
+            let Some(oldest) = table.spent.pop_front() else {
+                return Err(TransferError::Tickets { most: TICKETS_MAX });
+            };
+            table.states.remove(&oldest);
         }
+        table.states.insert(Digest::of(secret), State::Fresh);
+        Ok(())
     }
 
     /// The ticket that `sender` shows as text belongs to it from now on.
     ///
     /// # Errors
-    /// It is not known, or not good for this sender.
+    /// [`TransferError::Unknown`] when there is no such ticket; it is not good for this sender.
     pub(super) fn take(&self, secret: &str, sender: NodeId) -> Result<Digest, TransferError> {
-        let unknown = TransferError::Ticket(
-            "the receiver does not know this ticket; it was issued by an earlier run, ask for a new one",
-        );
         let Some(Ok(bytes)) = decode_base32(secret).map(<[u8; SECRET_BYTES]>::try_from) else {
-            return Err(unknown);
+            return Err(TransferError::Unknown);
         };
         let digest = Digest::of(&Secret(bytes));
-        match self.lock().get_mut(&digest) {
-            None => Err(unknown),
-            Some(State::Spent) => Err(TransferError::Ticket(
-                "this ticket was used already; it is good for one transfer, ask for a new one",
-            )),
-            Some(State::Taken(owner)) if *owner != sender => Err(TransferError::Ticket(
-                "this ticket was used already by another node; ask for a new one",
-            )),
-            Some(state) => {
-                *state = State::Taken(sender);
+        let mut table = self.lock();
+        let state = table.states.get_mut(&digest);
+        let state = state.ok_or(TransferError::Unknown)?;
+        match state {
+            State::Fresh => {
+                *state = State::Taken {
+                    sender,
+                    folder: None,
+                };
                 Ok(digest)
             }
+            State::Taken { sender: owner, .. } if *owner == sender => Ok(digest),
+            State::Taken { .. } => Err(TransferError::Ticket(
+                "this ticket was used already by another node; ask for a new one",
+            )),
+            State::Spent => Err(TransferError::Ticket(USED)),
+        }
+    }
+
+    /// Whether the transfer in this folder was accepted under the ticket before.
+    pub(super) fn is_for(&self, digest: Digest, folder: &str) -> bool {
+        let table = self.lock();
+        matches!(
+            table.states.get(&digest),
+            Some(State::Taken { folder: Some(bound), .. }) if bound == folder
+        )
+    }
+
+    /// From now on a ticket that was taken is good for the transfer in this folder only.
+    ///
+    /// # Errors
+    /// It is good for another transfer, or used up.
+    pub(super) fn bind(&self, digest: Digest, folder: &str) -> Result<(), TransferError> {
+        let mut table = self.lock();
+        match table.states.get_mut(&digest) {
+            Some(State::Taken { folder: bound, .. }) => {
+                let bound = bound.get_or_insert_with(|| folder.to_owned());
+                if bound != folder {
+                    return Err(TransferError::Ticket(
+                        "this ticket was used already for something of another name; it is good for one \
+                         transfer, ask for a new one",
+                    ));
+                }
+                Ok(())
+            }
+            _ => Err(TransferError::Ticket(USED)),
         }
     }
 
     /// Nobody can use it any more.
     pub(super) fn spend(&self, digest: Digest) {
-        self.lock().insert(digest, State::Spent);
+        let mut table = self.lock();
+        if table.states.insert(digest, State::Spent) != Some(State::Spent) {
+            table.spent.push_back(digest);
+        }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Digest, State>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Notes in the folder of a transfer which ticket it came under, and from whom.
-pub(super) fn write_note(folder: &Path, digest: Digest, sender: NodeId) -> io::Result<()> {
-    let note = Note {
-        version: NOTE_VERSION,
-        sender: sender.to_string(),
-        blake3: blake3::Hash::from_bytes(digest.0).to_hex().to_string(),
-    };
-    let text = serde_json::to_vec(&note).expect("a note is made of texts and numbers");
-    // In one step: a torn note would cost the sender its ticket.
-    let draft = folder.join(format!("{NOTE}.new"));
-    fs::write(&draft, text)?;
-    fs::rename(draft, folder.join(NOTE))
-}
-
-fn read_note(path: &Path) -> Option<(Digest, NodeId)> {
-    let note: Note = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    let hash = blake3::Hash::from_hex(&note.blake3).ok()?;
-    let sender = note.sender.parse().ok()?;
-    (note.version == NOTE_VERSION).then_some((Digest(*hash.as_bytes()), sender))
 }
 
 #[cfg(test)]
@@ -140,6 +169,7 @@ mod tests {
     use anabranch_base::ids::encode_base32;
 
     use super::*;
+    use crate::transfer::note::Note;
 
     const SECRET: Secret = Secret([7; SECRET_BYTES]);
 
@@ -155,7 +185,7 @@ mod tests {
     fn a_ticket_belongs_to_the_first_who_shows_it_until_it_is_spent() {
         let tickets = Tickets::default();
         assert!(tickets.take(&text(&SECRET), node(1)).is_err());
-        tickets.issue(&SECRET);
+        tickets.issue(&SECRET).unwrap();
         let digest = tickets.take(&text(&SECRET), node(1)).unwrap();
         assert!(tickets.take(&text(&SECRET), node(2)).is_err());
         assert!(tickets.take(&text(&SECRET), node(1)).is_ok());
@@ -165,25 +195,69 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_of_an_unfinished_transfer_outlives_the_receiver() {
-        let directory = tempfile::tempdir().unwrap();
-        let folder = directory.path().join(format!("{FOLDER_PREFIX}x"));
-        fs::create_dir(&folder).unwrap();
-        write_note(&folder, Digest::of(&SECRET), node(1)).unwrap();
-        let written = fs::read_to_string(folder.join(NOTE)).unwrap();
-        assert!(!written.contains(&text(&SECRET)), "the secret is not kept");
-        // Neither a torn note nor a stranger's folder does harm.
-        let torn = directory.path().join(format!("{FOLDER_PREFIX}y"));
-        fs::create_dir(&torn).unwrap();
-        fs::write(torn.join(NOTE), "{\"version\":1,\"sen").unwrap();
+    fn a_ticket_is_good_for_one_transfer() {
+        let tickets = Tickets::default();
+        tickets.issue(&SECRET).unwrap();
+        let digest = tickets.take(&text(&SECRET), node(1)).unwrap();
+        assert!(!tickets.is_for(digest, "film"));
+        tickets.bind(digest, "film").unwrap();
+        tickets.bind(digest, "film").unwrap();
+        assert!(tickets.is_for(digest, "film"));
+        // Beside the first, or after it, nothing else comes under it.
+        assert!(tickets.bind(digest, "book").is_err());
+        tickets.spend(digest);
+        assert!(tickets.bind(digest, "film").is_err());
+    }
 
-        let tickets = Tickets::of_unfinished(directory.path());
+    #[test]
+    fn a_ticket_of_an_unfinished_transfer_outlives_the_receiver() {
+        let note = Note {
+            sender: node(1),
+            digest: blake3::hash(b"manifest"),
+            ticket: Some(Digest::of(&SECRET)),
+            is_complete: false,
+        };
+        let folder_name = "film".to_owned();
+        let tickets = Tickets::of_unfinished(vec![Unfinished { folder_name, note }]);
         assert!(tickets.take(&text(&SECRET), node(2)).is_err());
-        assert!(tickets.take(&text(&SECRET), node(1)).is_ok());
-        assert!(
-            tickets
-                .take(&text(&Secret([8; SECRET_BYTES])), node(1))
-                .is_err()
-        );
+        let digest = tickets.take(&text(&SECRET), node(1)).unwrap();
+        assert!(tickets.is_for(digest, "film"));
+        assert!(tickets.bind(digest, "book").is_err());
+        let other = text(&Secret([8; SECRET_BYTES]));
+        assert!(matches!(
+            tickets.take(&other, node(1)),
+            Err(TransferError::Unknown)
+        ));
+    }
+
+    /// `recv --keep` issues one after the other for as long as it runs.
+    #[test]
+    fn the_ticket_after_ten_thousand_is_good() {
+        let tickets = Tickets::default();
+        let secret = |n: u32| {
+            let mut bytes = [0; SECRET_BYTES];
+            bytes[..4].copy_from_slice(&n.to_be_bytes());
+            Secret(bytes)
+        };
+        for n in 0..TICKETS_MAX as u32 + 100 {
+            tickets.issue(&secret(n)).unwrap();
+            let digest = tickets.take(&text(&secret(n)), node(1)).unwrap();
+            tickets.spend(digest);
+        }
+        assert!(tickets.lock().states.len() <= TICKETS_MAX);
+        assert!(tickets.lock().spent.len() <= TICKETS_MAX);
+    }
+
+    #[test]
+    fn tickets_that_nobody_used_are_not_forgotten_in_silence() {
+        let tickets = Tickets::default();
+        for n in 0..TICKETS_MAX as u32 {
+            let mut bytes = [1; SECRET_BYTES];
+            bytes[..4].copy_from_slice(&n.to_be_bytes());
+            tickets.issue(&Secret(bytes)).unwrap();
+        }
+        let error = tickets.issue(&SECRET).unwrap_err().to_string();
+        assert!(error.contains("10000"), "{error}");
+        assert!(tickets.take(&text(&SECRET), node(1)).is_err());
     }
 }

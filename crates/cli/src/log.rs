@@ -1,0 +1,134 @@
+//! The log on standard error: how much is said, and how often the same.
+//!
+//! What a peer does can be worth a line, and a peer can do it ten thousand times a second. Every place in the
+//! program that writes to the log has a number of lines in a while; what comes beyond is counted, and the
+//! count is written when the while is over.
+
+use std::{
+    collections::HashMap,
+    io::Write,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tracing::{Event, Metadata, Subscriber, callsite::Identifier};
+use tracing_subscriber::{
+    EnvFilter,
+    layer::{Context, Filter, Layer, SubscriberExt},
+    util::SubscriberInitExt,
+};
+
+/// Lines of one place in the program within [`WHILE`].
+const LINES_MAX: u32 = 20;
+const WHILE: Duration = Duration::from_secs(10);
+
+/// Sets the log up, once, before anything is written to it. With `verbose` of 2 or more, everything is written.
+pub(crate) fn to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = if verbose < 2 {
+        lines.with_filter(Limit::default()).boxed()
+    } else {
+        lines.boxed()
+    };
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(lines)
+        .init();
+}
+
+/// By place in the program, of which there is a fixed number.
+#[derive(Debug, Default)]
+struct Limit(Mutex<HashMap<Identifier, Spell>>);
+
+#[derive(Debug)]
+struct Spell {
+    begun: Instant,
+    lines: u32,
+    left_out: u64,
+}
+
+impl Limit {
+    /// Whether a line may be written, and how many were not before it.
+    fn admit(&self, place: Identifier, now: Instant) -> (bool, u64) {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let spell = table.entry(place).or_insert(Spell {
+            begun: now,
+            lines: 0,
+            left_out: 0,
+        });
+        let mut left_out = 0;
+        if now.duration_since(spell.begun) >= WHILE {
+            left_out = std::mem::take(&mut spell.left_out);
+            (spell.begun, spell.lines) = (now, 0);
+        }
+        if spell.lines >= LINES_MAX {
+            spell.left_out += 1;
+            return (false, 0);
+        }
+        spell.lines += 1;
+        (true, left_out)
+    }
+}
+
+impl<S: Subscriber> Filter<S> for Limit {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        let place = event.metadata();
+        let (admits, left_out) = self.admit(place.callsite(), Instant::now());
+        if left_out > 0 {
+            // Nowhere is left to say that standard error is gone.
+            let _ = writeln!(
+                std::io::stderr(),
+                "anabranch: {left_out} more lines like the next were left out (-vv writes them all)"
+            );
+        }
+        admits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> Identifier {
+        static SITE: std::sync::OnceLock<Identifier> = std::sync::OnceLock::new();
+        SITE.get_or_init(|| {
+            let span = tracing::metadata! {
+                name: "x", target: "x", level: tracing::Level::WARN, fields: &[],
+                callsite: &Nowhere, kind: tracing::metadata::Kind::EVENT,
+            };
+            span.callsite()
+        })
+        .clone()
+    }
+
+    struct Nowhere;
+
+    impl tracing::Callsite for Nowhere {
+        fn set_interest(&self, _: tracing::subscriber::Interest) {}
+        fn metadata(&self) -> &Metadata<'_> {
+            unreachable!("nobody asks")
+        }
+    }
+
+    #[test]
+    fn a_flood_is_counted_and_not_written() {
+        let limit = Limit::default();
+        let start = Instant::now();
+        let written = (0..100_000).filter(|_| limit.admit(place(), start).0);
+        assert_eq!(written.count(), LINES_MAX as usize);
+        let later = limit.admit(place(), start + WHILE);
+        assert_eq!(later, (true, 100_000 - u64::from(LINES_MAX)));
+        assert_eq!(limit.admit(place(), start + WHILE), (true, 0));
+    }
+}

@@ -1,0 +1,71 @@
+//! Decoders of transfers for fuzzing; no part of the library's interface.
+//!
+//! Each takes arbitrary bytes and gives back what it read, encoded again; `None`: nothing was read.
+
+use bytes::Bytes;
+
+use super::{
+    keyed::StateKey,
+    manifest::Manifest,
+    message::{self, HELLO_BYTES_MAX, Kind, MESSAGE_BYTES_MAX, Record, Reply, Request},
+    note::Note,
+};
+
+/// A first message, from a stranger.
+pub fn hello(bytes: &[u8]) -> Option<Bytes> {
+    let read: Request = message::decode(bytes, HELLO_BYTES_MAX)?;
+    Some(message::encode(&read))
+}
+
+/// A message of a sender.
+pub fn request(bytes: &[u8]) -> Option<Bytes> {
+    let read: Request = message::decode(bytes, MESSAGE_BYTES_MAX)?;
+    Some(message::encode(&read))
+}
+
+/// A message of a receiver.
+pub fn reply(bytes: &[u8]) -> Option<Bytes> {
+    let read: Reply = message::decode(bytes, MESSAGE_BYTES_MAX)?;
+    Some(message::encode(&read))
+}
+
+/// A record on the data stream.
+pub fn record(bytes: &Bytes) -> Option<Bytes> {
+    Record::decode(bytes).map(|record| record.encode())
+}
+
+/// An offer, a message a line; the paths of its entries, if it passes the check.
+pub fn manifest(bytes: &[u8]) -> Option<Vec<String>> {
+    let mut manifest = Manifest {
+        kind: Kind::File,
+        name: String::new(),
+        entries: Vec::new(),
+    };
+    for line in bytes.split(|&byte| byte == b'\n') {
+        match message::decode(line, MESSAGE_BYTES_MAX)? {
+            Request::Offer { kind, name, .. } => {
+                manifest.kind = kind;
+                manifest.name = name;
+            }
+            Request::Entries { list } => manifest.entries.extend(list),
+            Request::OfferEnd => break,
+            Request::Hello { .. } => return None,
+        }
+    }
+    manifest.check().ok()?;
+    let _ = (manifest.digest(), manifest.bytes(), manifest.files());
+    let paths = manifest.entries.into_iter().map(|entry| entry.path);
+    Some(paths.collect())
+}
+
+/// Whether a note for this folder is believed. `Some`: the same note, encoded again.
+pub fn note(bytes: &[u8], key: &anabranch_session::SecretKey, folder: &str) -> Option<Vec<u8>> {
+    let key = StateKey::of(key);
+    Note::decode(bytes, &key, folder).map(|note| note.encode(&key, folder))
+}
+
+/// The text of a note with a good signature around it, so that what is inside is reached.
+pub fn sign(text: &[u8], key: &anabranch_session::SecretKey, folder: &str) -> Vec<u8> {
+    let signature = StateKey::of(key).sign(folder, text).to_hex();
+    [text, b"\n", signature.as_bytes(), b"\n"].concat()
+}

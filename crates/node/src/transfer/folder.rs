@@ -1,0 +1,263 @@
+//! Directories held open: names are looked up in them one by one, and no symbolic link is followed.
+//!
+//! Whoever can write to the receiver's directory could put a link where a file is expected. A path is
+//! therefore never handed to the system as a whole below the directory that the user named.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{self as sys, AtFlags, FileType, Mode, OFlags},
+    io::Errno,
+};
+
+/// Only its owner may do anything with it.
+const PRIVATE: Mode = Mode::RWXU;
+
+/// An open directory.
+#[derive(Debug)]
+pub(super) struct Folder {
+    fd: OwnedFd,
+    /// For messages, and to remove trees.
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Opens the directory that the user named; links in its path are the user's own.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self {
+            fd: sys::open(path, flags, Mode::empty())?,
+            path: path.to_owned(),
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where something in it is, for messages.
+    pub(super) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// A directory in it.
+    pub(super) fn child(&self, name: &str) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(Self {
+            fd: sys::openat(&self.fd, name, flags, Mode::empty())?,
+            path: self.path_of(name),
+        })
+    }
+
+    /// The directory in which the last part of `path` lies, and that part. Parts are joined by `/`.
+    pub(super) fn walk<'a>(&self, path: &'a str) -> io::Result<(Self, &'a str)> {
+        let mut at = Self {
+            fd: self.fd.try_clone()?,
+            path: self.path.clone(),
+        };
+        let mut rest = path;
+        while let Some((part, next)) = rest.split_once('/') {
+            at = at.child(part)?;
+            rest = next;
+        }
+        Ok((at, rest))
+    }
+
+    /// Makes a directory in it, or opens the one that is there.
+    pub(super) fn make(&self, name: &str) -> io::Result<Self> {
+        match sys::mkdirat(&self.fd, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => self.child(name),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes a directory in it that only this user may enter; fails if anything has the name.
+    pub(super) fn make_private(&self, name: &str) -> io::Result<Self> {
+        sys::mkdirat(&self.fd, name, PRIVATE)?;
+        self.child(name)
+    }
+
+    /// A directory in it that this user made, and that nobody else may enter.
+    pub(super) fn private(&self, name: &str) -> io::Result<Self> {
+        let child = self.child(name)?;
+        let stat = sys::fstat(&child.fd)?;
+        let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
+        if !is_own || Mode::from_raw_mode(stat.st_mode).intersects(Mode::RWXG | Mode::RWXO) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(child)
+    }
+
+    /// Opens a regular file in it; anything else is an error.
+    pub(super) fn read(&self, name: &str) -> io::Result<File> {
+        self.open_file(name, OFlags::RDONLY, Mode::empty())
+    }
+
+    /// Opens a regular file in it for writing, and makes it with these permission bits if it is not there.
+    pub(super) fn write(&self, name: &str, mode: u32) -> io::Result<File> {
+        let mode = Mode::from_raw_mode(mode);
+        self.open_file(name, OFlags::WRONLY | OFlags::CREATE, mode)
+    }
+
+    fn open_file(&self, name: &str, flags: OFlags, mode: Mode) -> io::Result<File> {
+        // A pipe that was put there is not waited for.
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = sys::openat(&self.fd, name, flags, mode)?;
+        let kind = FileType::from_raw_mode(sys::fstat(&fd)?.st_mode);
+        if kind != FileType::RegularFile {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        Ok(File::from(fd))
+    }
+
+    /// Whether anything has this name, a broken link included.
+    pub(super) fn holds(&self, name: &str) -> io::Result<bool> {
+        match sys::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes a file in it; that there is none is no error.
+    pub(super) fn remove_file(&self, name: &str) -> io::Result<()> {
+        match sys::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes whatever has this name, and everything in it; links are removed, not followed. That there is
+    /// nothing is no error.
+    pub(super) fn remove_all(&self, name: &str) -> io::Result<()> {
+        match self.remove_file(name) {
+            // What systems say of a directory: Linux, POSIX.
+            Err(error)
+                if matches!(
+                    Errno::from_io_error(&error),
+                    Some(Errno::ISDIR | Errno::PERM | Errno::ACCESS)
+                ) => {}
+            result => return result,
+        }
+        match fs::remove_dir_all(self.path_of(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Renames within it, and replaces what has the name.
+    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(sys::renameat(&self.fd, from, &self.fd, to)?)
+    }
+
+    /// Moves something into another directory, and never replaces what has the name there.
+    pub(super) fn move_new(&self, name: &str, to: &Self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        match sys::renameat_with(&self.fd, name, &to.fd, name, sys::RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(()),
+            // The file system does not know the flag; look before renaming.
+            Err(Errno::INVAL | Errno::NOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if to.holds(name)? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        Ok(sys::renameat(&self.fd, name, &to.fd, name)?)
+    }
+
+    /// Has the names in it written to the disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        judge(sys::fsync(&self.fd))
+    }
+}
+
+/// Not every file system can sync a directory, and those that cannot say so. Any other failure is one of
+/// the disk.
+fn judge(synced: Result<(), Errno>) -> io::Result<()> {
+    match synced {
+        Ok(()) | Err(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn links_are_not_followed() {
+        let disk = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(elsewhere.path().join("x"), "theirs").unwrap();
+        let folder = Folder::open(disk.path()).unwrap();
+        symlink(elsewhere.path(), disk.path().join("d")).unwrap();
+        symlink(elsewhere.path().join("x"), disk.path().join("f")).unwrap();
+        symlink("nowhere", disk.path().join("broken")).unwrap();
+        assert!(folder.child("d").is_err());
+        assert!(folder.make("d").is_err());
+        assert!(folder.walk("d/x").is_err());
+        assert!(folder.read("f").is_err());
+        assert!(folder.write("f", 0o600).is_err());
+        assert!(folder.write("broken", 0o600).is_err());
+        assert!(folder.holds("broken").unwrap());
+        folder.remove_all("d").unwrap();
+        folder.remove_all("f").unwrap();
+        assert_eq!(fs::read(elsewhere.path().join("x")).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn a_private_folder_is_nobody_elses() {
+        use std::os::unix::fs::PermissionsExt;
+        let disk = tempfile::tempdir().unwrap();
+        let folder = Folder::open(disk.path()).unwrap();
+        folder.make_private("p").unwrap();
+        let mode = fs::metadata(disk.path().join("p")).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o700);
+        assert!(folder.private("p").is_ok());
+        assert!(folder.make_private("p").is_err());
+        fs::set_permissions(disk.path().join("p"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(folder.private("p").is_err());
+    }
+
+    #[test]
+    fn a_pipe_is_neither_read_nor_waited_for() {
+        let disk = tempfile::tempdir().unwrap();
+        let folder = Folder::open(disk.path()).unwrap();
+        sys::mkfifoat(&folder.fd, "pipe", Mode::RWXU).unwrap();
+        assert!(folder.read("pipe").is_err());
+        assert!(folder.write("pipe", 0o600).is_err());
+    }
+
+    #[test]
+    fn what_has_a_name_is_not_replaced() {
+        let disk = tempfile::tempdir().unwrap();
+        let folder = Folder::open(disk.path()).unwrap();
+        let from = folder.make("from").unwrap();
+        from.write("x", 0o600).unwrap().write_all(b"new").unwrap();
+        fs::write(disk.path().join("x"), "old").unwrap();
+        assert!(from.move_new("x", &folder).is_err());
+        assert_eq!(fs::read(disk.path().join("x")).unwrap(), b"old");
+        folder.remove_all("x").unwrap();
+        from.move_new("x", &folder).unwrap();
+        assert_eq!(fs::read(disk.path().join("x")).unwrap(), b"new");
+        folder.remove_all("x").unwrap();
+        folder.remove_all("x").unwrap();
+        folder.remove_all("from").unwrap();
+    }
+
+    #[test]
+    fn a_disk_that_fails_is_not_overlooked() {
+        assert!(judge(Err(Errno::IO)).is_err());
+        assert!(judge(Err(Errno::NOSPC)).is_err());
+        assert!(judge(Err(Errno::ROFS)).is_err());
+        assert!(judge(Err(Errno::INVAL)).is_ok());
+        assert!(judge(Ok(())).is_ok());
+    }
+}

@@ -1,0 +1,150 @@
+//! Names that a peer may choose for what it sends.
+
+use anabranch_base::text;
+
+use super::{error::TransferError, keyed::FOLDER_PREFIX};
+
+/// Bytes of one part of a path, what file systems take.
+pub(super) const NAME_BYTES_MAX: usize = 255;
+/// Bytes of a whole path, what the system takes in one call.
+pub(super) const PATH_BYTES_MAX: usize = 4096;
+/// Parts of a path.
+pub(super) const DEPTH_MAX: usize = 64;
+
+/// Checks every part of a path that a peer offers, parts joined by `/`.
+///
+/// # Errors
+/// A part could lead elsewhere, is reserved, or would be obeyed by a terminal.
+pub(super) fn check_path(path: &str) -> Result<(), TransferError> {
+    match path_fault(path) {
+        None => Ok(()),
+        Some(reason) => Err(TransferError::Path {
+            path: text::printable(path, NAME_BYTES_MAX),
+            reason,
+        }),
+    }
+}
+
+/// Why a path, parts joined by `/`, is not taken; `None`: it is.
+pub(super) fn path_fault(path: &str) -> Option<&'static str> {
+    if path.len() > PATH_BYTES_MAX {
+        return Some("it is longer than 4096 bytes");
+    }
+    let mut depth = 0;
+    for part in path.split('/') {
+        depth += 1;
+        if depth > DEPTH_MAX {
+            return Some("it is deeper than 64 folders");
+        }
+        if let Some(reason) = fault(part) {
+            return Some(reason);
+        }
+    }
+    None
+}
+
+/// Why a name is not taken; `None`: it is.
+fn fault(name: &str) -> Option<&'static str> {
+    if name.is_empty() {
+        Some("a part is empty")
+    } else if name == "." || name == ".." {
+        Some("it leads out of the directory")
+    } else if name.contains(['\\', '\0']) {
+        Some("a part contains a separator")
+    } else if name.len() > NAME_BYTES_MAX {
+        Some("a part is longer than 255 bytes")
+    } else if is_reserved(name) {
+        Some("a part begins with '.anabranch-', which is reserved for transfers under way")
+    } else if name.chars().any(text::is_obeyed) {
+        Some("a part contains control characters or marks of direction")
+    } else {
+        None
+    }
+}
+
+/// Whether a file system could take the name for that of a folder in which a transfer waits. Some fold case,
+/// and some leave out characters that nobody sees.
+pub(super) fn is_reserved(name: &str) -> bool {
+    let seen = name.chars().filter(|&c| {
+        !text::is_obeyed(c) && !matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}')
+    });
+    let folded: String = seen
+        .flat_map(char::to_lowercase)
+        .take(FOLDER_PREFIX.len())
+        .collect();
+    folded == FOLDER_PREFIX
+}
+
+/// Whether listings leave the name out, and programs read it unasked: `.bashrc`.
+pub(super) fn is_hidden(name: &str) -> bool {
+    name.starts_with('.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        for good in [
+            "a",
+            "a/b",
+            "größe 文字",
+            ".git/config",
+            "a/..b",
+            "a b",
+            ".anabranch",
+        ] {
+            assert!(check_path(good).is_ok(), "{good:?}");
+        }
+        for bad in [
+            "",
+            "..",
+            ".",
+            "/etc/passwd",
+            "a//b",
+            "a/",
+            "a/../b",
+            "..\\x",
+            "nul\0",
+            "a\nb",
+            "a\x1b[2J",
+            "cod\u{202e}gpj.exe",
+        ] {
+            assert!(check_path(bad).is_err(), "{bad:?}");
+        }
+        assert!(check_path(&"n".repeat(256)).is_err());
+        assert!(check_path(&vec!["d"; 65].join("/")).is_err());
+        assert!(check_path(&vec!["d".repeat(100); 60].join("/")).is_err());
+    }
+
+    #[test]
+    fn reserved_names_are_refused_at_every_depth_and_in_every_case() {
+        for bad in [
+            ".anabranch-zzz",
+            ".anabranch-",
+            ".AnaBranch-x",
+            ".anab\u{200d}ranch-x",
+            ".\u{feff}anabranch-x",
+        ] {
+            assert!(is_reserved(bad), "{bad:?}");
+            for path in [
+                bad.to_owned(),
+                format!("d/{bad}"),
+                format!("d/{bad}/ticket"),
+            ] {
+                let error = check_path(&path).unwrap_err().to_string();
+                assert!(error.contains("reserved"), "{error}");
+            }
+        }
+        for good in [".anabranch", "anabranch-x", "..anabranch-", "x.anabranch-"] {
+            assert!(!is_reserved(good), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_can_be_shown() {
+        let error = check_path("a\x1b[2J").unwrap_err().to_string();
+        assert!(!error.chars().any(text::is_obeyed), "{error:?}");
+    }
+}

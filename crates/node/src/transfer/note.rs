@@ -1,0 +1,151 @@
+//! The note in a transfer's folder: who sends it, what it is, under which ticket it came, and whether it has
+//! its name already.
+//!
+//! It is signed with a key that only this node has, so that a receiver that was restarted believes what it
+//! wrote itself and nothing else. It holds a hash of the ticket's secret, never the secret.
+
+use std::io::{self, Read, Write};
+
+use anabranch_base::NodeId;
+use serde::{Deserialize, Serialize};
+
+use super::{folder::Folder, keyed::StateKey, tickets::Digest};
+
+/// The note's name in the transfer's folder.
+const NOTE: &str = "note";
+const DRAFT: &str = "note.new";
+const VERSION: u32 = 2;
+/// Bytes of a note at most; longer ones are not read.
+const BYTES_MAX: u64 = 4096;
+
+/// What a receiver has to know of a transfer after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) sender: NodeId,
+    /// Of the manifest.
+    pub(crate) digest: blake3::Hash,
+    /// The ticket it came under; `None`: the sender is trusted.
+    pub(crate) ticket: Option<Digest>,
+    /// Everything was there and verified, and the transfer was about to get its name.
+    pub(crate) is_complete: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    version: u32,
+    sender: String,
+    digest: String,
+    ticket: Option<String>,
+    is_complete: bool,
+}
+
+impl Note {
+    /// One line of JSON, and a line with its signature for this folder.
+    pub(crate) fn encode(&self, key: &StateKey, folder: &str) -> Vec<u8> {
+        let text = Text {
+            version: VERSION,
+            sender: self.sender.to_string(),
+            digest: self.digest.to_hex().to_string(),
+            ticket: self.ticket.map(|ticket| ticket.to_hex()),
+            is_complete: self.is_complete,
+        };
+        let mut bytes = serde_json::to_vec(&text).expect("a note is made of texts and numbers");
+        let signature = key.sign(folder, &bytes).to_hex();
+        bytes.push(b'\n');
+        bytes.extend_from_slice(signature.as_bytes());
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// `None`: it is torn, or this node did not write it for this folder.
+    pub(crate) fn decode(bytes: &[u8], key: &StateKey, folder: &str) -> Option<Self> {
+        let mut lines = bytes.strip_suffix(b"\n")?.splitn(2, |&byte| byte == b'\n');
+        let (text, signature) = (lines.next()?, lines.next()?);
+        let signature = blake3::Hash::from_hex(signature).ok()?;
+        if key.sign(folder, text) != signature {
+            return None;
+        }
+        let text: Text = serde_json::from_slice(text).ok()?;
+        let hash = |text: &str| blake3::Hash::from_hex(text).ok();
+        let ticket = match text.ticket {
+            None => None,
+            Some(ticket) => Some(Digest::from_hash(hash(&ticket)?)),
+        };
+        (text.version == VERSION).then_some(Self {
+            sender: text.sender.parse().ok()?,
+            digest: hash(&text.digest)?,
+            ticket,
+            is_complete: text.is_complete,
+        })
+    }
+
+    /// The note in a transfer's folder; `None`: there is none that this node wrote.
+    pub(super) fn read(root: &Folder, key: &StateKey, folder: &str) -> Option<Self> {
+        let mut bytes = Vec::new();
+        let file = root.read(NOTE).ok()?;
+        file.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        Self::decode(&bytes, key, folder)
+    }
+
+    /// Writes it in one step: a torn note would cost the sender its ticket.
+    pub(super) fn write(&self, root: &Folder, key: &StateKey, folder: &str) -> io::Result<()> {
+        let mut file = root.write(DRAFT, 0o600)?;
+        file.set_len(0)?;
+        file.write_all(&self.encode(key, folder))?;
+        file.sync_all()?;
+        root.rename(DRAFT, NOTE)?;
+        root.sync()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_session::SecretKey;
+
+    use super::*;
+
+    fn key(n: u8) -> StateKey {
+        StateKey::of(&SecretKey::from_seed([n; 32]))
+    }
+
+    fn note() -> Note {
+        Note {
+            sender: NodeId::from_public_key([1; 32]),
+            digest: blake3::hash(b"manifest"),
+            ticket: Some(Digest::from_hash(blake3::hash(b"ticket"))),
+            is_complete: false,
+        }
+    }
+
+    #[test]
+    fn only_what_this_node_wrote_for_this_folder_is_believed() {
+        let bytes = note().encode(&key(1), "a");
+        assert_eq!(Note::decode(&bytes, &key(1), "a"), Some(note()));
+        assert_eq!(Note::decode(&bytes, &key(2), "a"), None, "another node's");
+        assert_eq!(Note::decode(&bytes, &key(1), "b"), None, "moved");
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        let forged = text.replace("false", "true ");
+        assert_eq!(Note::decode(forged.as_bytes(), &key(1), "a"), None);
+        for end in 0..bytes.len() {
+            assert_eq!(Note::decode(&bytes[..end], &key(1), "a"), None, "torn");
+        }
+    }
+
+    #[test]
+    fn a_note_is_kept_on_disk() {
+        let disk = tempfile::tempdir().unwrap();
+        let root = Folder::open(disk.path()).unwrap();
+        assert_eq!(Note::read(&root, &key(1), "a"), None);
+        note().write(&root, &key(1), "a").unwrap();
+        let trusted = Note {
+            ticket: None,
+            is_complete: true,
+            ..note()
+        };
+        trusted.write(&root, &key(1), "a").unwrap();
+        assert_eq!(Note::read(&root, &key(1), "a"), Some(trusted));
+        std::fs::write(disk.path().join(NOTE), vec![b'x'; 1 << 20]).unwrap();
+        assert_eq!(Note::read(&root, &key(1), "a"), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! What a receiver takes, and who is asked about it.
+
+use anabranch_base::NodeId;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{error::TransferError, manifest::Manifest, message::Kind, names::is_hidden};
+
+/// Limits of what is taken, whoever sends it. By default any size, and no hidden names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Bytes of one transfer at most; `None`: as many as the disk takes.
+    pub bytes_max: Option<u64>,
+    /// Take a transfer whose own name begins with a dot, such as `.bashrc`, which programs may read unasked.
+    /// Inside a directory that is received such names are always taken.
+    pub allow_hidden: bool,
+}
+
+impl Rules {
+    pub(super) fn check(&self, manifest: &Manifest) -> Result<(), TransferError> {
+        if !self.allow_hidden && is_hidden(&manifest.name) {
+            return Err(TransferError::Hidden {
+                name: manifest.name.clone(),
+            });
+        }
+        self.check_bytes(manifest.bytes())
+    }
+
+    /// Bytes that have arrived, or are to arrive.
+    pub(super) fn check_bytes(&self, bytes: u64) -> Result<(), TransferError> {
+        match self.bytes_max {
+            Some(most) if bytes > most => Err(TransferError::TooLarge { bytes, most }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A transfer that is offered, and waits for an answer. Dropped without one, it is refused.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Offered {
+    /// Who sends it.
+    pub sender: NodeId,
+    /// Its name, as it will stand in the directory. Its characters are harmless, its meaning is the sender's.
+    pub name: String,
+    /// File, directory or stream.
+    pub kind: Kind,
+    /// Files in it.
+    pub files: u64,
+    /// Files and directories inside it whose names begin with a dot.
+    pub hidden: u64,
+    /// Bytes in them; `None` when the sender does not know.
+    pub bytes: Option<u64>,
+    answer: oneshot::Sender<bool>,
+}
+
+impl Offered {
+    /// Takes it, or refuses it.
+    pub fn answer(self, takes: bool) {
+        // The sender may have gone meanwhile.
+        let _ = self.answer.send(takes);
+    }
+
+    /// Ready when the sender has gone and no answer is wanted any more.
+    pub async fn over(&mut self) {
+        self.answer.closed().await;
+    }
+}
+
+/// Asks, and waits for the answer.
+///
+/// # Errors
+/// It is refused.
+pub(super) async fn ask(
+    whom: &mpsc::Sender<Offered>,
+    sender: NodeId,
+    manifest: &Manifest,
+) -> Result<(), TransferError> {
+    let (answer, answered) = oneshot::channel();
+    let inside = manifest.entries.iter().skip(1);
+    let hidden = inside.filter(|entry| {
+        let name = entry.path.rsplit('/').next();
+        name.is_some_and(is_hidden)
+    });
+    let offered = Offered {
+        sender,
+        name: manifest.name.clone(),
+        kind: manifest.kind,
+        files: manifest.files(),
+        hidden: hidden.count() as u64,
+        bytes: (manifest.kind != Kind::Stream).then(|| manifest.bytes()),
+        answer,
+    };
+    if whom.send(offered).await.is_err() || !answered.await.unwrap_or(false) {
+        return Err(TransferError::Declined);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_names_and_sizes_are_refused_unless_allowed() {
+        let bashrc = Manifest::stream(".bashrc");
+        let error = Rules::default().check(&bashrc).unwrap_err().to_string();
+        assert!(error.contains("--allow-hidden"), "{error}");
+        let open = Rules {
+            allow_hidden: true,
+            bytes_max: Some(10),
+        };
+        open.check(&bashrc).unwrap();
+        let mut film = Manifest::stream("film");
+        film.kind = Kind::File;
+        film.entries[0].size_bytes = Some(10);
+        open.check(&film).unwrap();
+        film.entries[0].size_bytes = Some(u64::MAX);
+        let error = open.check(&film).unwrap_err().to_string();
+        assert!(error.contains("--max-size"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn nobody_who_answers_is_a_refusal() {
+        let (asking, mut asked) = mpsc::channel(1);
+        let sender = NodeId::from_public_key([1; 32]);
+        let film = Manifest::stream("film");
+        let (answer, ()) = tokio::join!(ask(&asking, sender, &film), async {
+            asked.recv().await.unwrap().answer(true);
+        });
+        answer.unwrap();
+        let (answer, ()) = tokio::join!(ask(&asking, sender, &film), async {
+            drop(asked.recv().await);
+        });
+        assert!(matches!(answer, Err(TransferError::Declined)));
+        drop(asked);
+        let answer = ask(&asking, sender, &film).await;
+        assert!(matches!(answer, Err(TransferError::Declined)));
+    }
+}

@@ -1,0 +1,138 @@
+//! The receiver's disk: what is there already, and what arrives, each on a thread of its own.
+
+use std::collections::HashMap;
+
+use anabranch_net::Stream;
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::{
+    area::{Area, Have, Named, Sink},
+    error::TransferError,
+    message::{Record, Reply},
+    progress::Progress,
+    rules::Rules,
+};
+
+/// Reads what is here of every file, and tells the sender of each as soon as its hash is known. Stops quietly
+/// when nobody listens.
+pub(super) fn have_all(
+    mut area: Area,
+    told: &mpsc::Sender<Reply>,
+) -> Result<(Area, HashMap<u32, Have>), TransferError> {
+    let mut all = HashMap::new();
+    for index in 0.. {
+        let Some(entry) = area.entry(index) else {
+            break;
+        };
+        if entry.is_directory {
+            continue;
+        }
+        let have = area.have(index)?;
+        if have.bytes == 0 {
+            continue;
+        }
+        let reply = Reply::Have {
+            index,
+            bytes: have.bytes,
+            hash: have.hasher.finalize().to_hex().to_string(),
+        };
+        all.insert(index, have);
+        if told.blocking_send(reply).is_err() {
+            break;
+        }
+    }
+    Ok((area, all))
+}
+
+/// From the network to the thread that writes.
+pub(super) async fn pump(data: &Stream, records: mpsc::Sender<Bytes>) -> Result<(), TransferError> {
+    while let Some(adu) = data.recv().await? {
+        if records.send(adu.data).await.is_err() {
+            // The disk has failed; its own error says how.
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A transfer that is being written.
+pub(super) struct Writing {
+    pub(super) area: Area,
+    pub(super) have: HashMap<u32, Have>,
+    pub(super) rules: Rules,
+    pub(super) progress: Progress,
+}
+
+/// Writes what arrives, and gives it its name at the end.
+pub(super) fn write_all(
+    mut writing: Writing,
+    mut queue: mpsc::Receiver<Bytes>,
+) -> Result<Named, TransferError> {
+    let mut open: Option<(u32, Sink)> = None;
+    while let Some(bytes) = queue.blocking_recv() {
+        let record = Record::decode(&bytes).ok_or(TransferError::Protocol("not a record"))?;
+        match record {
+            Record::Chunk {
+                index,
+                offset,
+                data,
+            } => {
+                let (_, sink) = match &mut open {
+                    Some(current) if current.0 == index => current,
+                    Some(_) => return Err(TransferError::Protocol("two files at once")),
+                    None => open.insert((index, writing.begin(index, offset)?)),
+                };
+                writing.check(index, offset, sink, data.len())?;
+                sink.write(&data)?;
+                writing.progress.moved(data.len() as u64);
+            }
+            Record::FileEnd { index, size, hash } => {
+                match open.take() {
+                    Some((current, sink)) if current == index => {
+                        writing.area.close_file(index, sink, size, hash)?;
+                    }
+                    Some(_) => return Err(TransferError::Protocol("two files at once")),
+                    // All of it was here, or it is empty.
+                    None => {
+                        let have = writing.have.remove(&index).unwrap_or_default();
+                        writing.progress.resumed(have.bytes);
+                        writing.area.close_untouched(index, have, size, hash)?;
+                    }
+                }
+                writing.progress.file_done();
+            }
+            Record::End => return writing.area.finish(),
+        }
+    }
+    Err(TransferError::Protocol("the data ended early"))
+}
+
+impl Writing {
+    /// Opens a file that begins at `offset`: anew, or after what is here.
+    fn begin(&mut self, index: u32, offset: u64) -> Result<Sink, TransferError> {
+        let have = self.have.remove(&index);
+        let start = have.filter(|have| have.bytes == offset).unwrap_or_default();
+        self.progress.resumed(start.bytes);
+        self.area.open_file(index, start)
+    }
+
+    fn check(
+        &self,
+        index: u32,
+        offset: u64,
+        sink: &Sink,
+        bytes: usize,
+    ) -> Result<(), TransferError> {
+        if offset != sink.position {
+            return Err(TransferError::Protocol("a gap in a file"));
+        }
+        let end = offset.saturating_add(bytes as u64);
+        match self.area.entry(index).and_then(|entry| entry.size_bytes) {
+            Some(most) if end > most => Err(TransferError::Protocol("a file longer than offered")),
+            Some(_) => Ok(()),
+            // The offer did not say how long it would be.
+            None => self.rules.check_bytes(end),
+        }
+    }
+}
