@@ -13,7 +13,7 @@ use noq_proto::{ConnectionError, PathId, VarInt};
 use crate::{
     config::Config,
     control::QueueGoal,
-    endpoint::Epoch,
+    endpoint::{DATAGRAM_BUFFER_BYTES, Epoch},
     liveness::{Due, Liveness, Signs},
     pacer::Pacer,
     stats::Stats,
@@ -67,6 +67,11 @@ pub enum CloseReason {
     #[error("protocol error: {}", text::printable(.0, text::REASON_CHARS))]
     Protocol(String),
 }
+
+/// A peer that takes smaller containers than this is sent none: frames have to fit one.
+pub const CONTAINER_BYTES_MIN: usize = 1024;
+/// Containers without a slot may exceed the congestion window by so many bytes.
+const BEYOND_WINDOW_BYTES: u64 = 64 << 10;
 
 /// TLS alerts carried in QUIC's transport error codes (RFC 9001 §4.8) that mean "not this key".
 const REFUSED_KEY_CODES: [u64; 5] = [0x128, 0x12a, 0x12e, 0x131, 0x174];
@@ -229,12 +234,24 @@ impl Channel {
         Some(secret)
     }
 
-    /// Largest container that fits one packet now; `None` before the handshake is complete.
+    /// Largest container that fits one packet now, at least [`CONTAINER_BYTES_MIN`]; `None` before the handshake is complete,
+    /// and where the peer takes none of that size: nothing can be sent to it then.
     pub fn container_bytes_max(&mut self) -> Option<usize> {
         if !self.is_connected() {
             return None;
         }
-        self.connection.datagrams().max_size()
+        let most = self.connection.datagrams().max_size()?;
+        (most >= CONTAINER_BYTES_MIN).then_some(most)
+    }
+
+    /// Whether a container may be queued for which there is no slot: not while much is beyond the window already, because the
+    /// peer makes us answer and acknowledges little. O(1).
+    pub fn has_room(&mut self) -> bool {
+        let space = self.connection.datagrams().send_buffer_space() as u64;
+        let queued = (DATAGRAM_BUFFER_BYTES as u64).saturating_sub(space);
+        let tap = self.tap.lock();
+        let most = tap.control.window().saturating_add(BEYOND_WINDOW_BYTES);
+        tap.in_flight + queued <= most
     }
 
     /// Full packets that may leave now: room in the window, as far as the pacer has released it.
@@ -359,21 +376,17 @@ impl Channel {
     }
 
     /// Queues a container for the next packet and returns the number under which its fate will be
-    /// reported. Containers leave in the order of these calls.
-    ///
-    /// # Panics
-    /// When the container exceeds [`Channel::container_bytes_max`], or the channel is not connected.
+    /// reported. Containers leave in the order of these calls. One that exceeds [`Channel::container_bytes_max`], or finds no
+    /// room or no connection, is lost at once.
     pub fn send(&mut self, container: Vec<u8>) -> u64 {
-        assert!(self.is_connected(), "no container before the handshake");
         let number = self.next_container;
         self.next_container += 1;
-        self.queued_bytes += container.len() as u64;
+        let bytes = container.len() as u64;
         let tracked = self.tap.track(number, container);
-        let queued = self.connection.datagrams().send(tracked, false);
-        assert!(
-            queued.is_ok(),
-            "the session fills containers within container_bytes_max and drains poll_transmit: {queued:?}"
-        );
+        // Dropping it reports its fate.
+        if self.is_connected() && self.connection.datagrams().send(tracked, false).is_ok() {
+            self.queued_bytes += bytes;
+        }
         number
     }
 
@@ -581,3 +594,6 @@ impl Channel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

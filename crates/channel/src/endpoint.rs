@@ -29,7 +29,7 @@ use crate::{
 /// carries one.
 const CONNECTION_ID_BYTES: usize = 5;
 /// Received containers waiting for the session; it drains them after every packet.
-const DATAGRAM_BUFFER_BYTES: usize = 4 << 20;
+pub(crate) const DATAGRAM_BUFFER_BYTES: usize = 4 << 20;
 /// Smallest UDP payload of a QUIC path (RFC 9000 §14).
 const MTU_MIN_BYTES: u16 = 1200;
 

@@ -25,7 +25,7 @@ use crate::{
 
 /// Incoming sessions that wait to be accepted; one more is closed.
 const INCOMING_SESSIONS_MAX: usize = 256;
-/// Incoming streams of one session that wait to be accepted; one more is stopped.
+/// Incoming streams of one session that wait to be accepted; one more is stopped, and reset if it is duplex.
 const INCOMING_STREAMS_MAX: usize = 1024;
 /// Session events that wait to be read; the oldest gives way.
 const SESSION_EVENTS_MAX: usize = 1024;
@@ -656,8 +656,11 @@ impl State {
             return;
         };
         if entry.incoming.len() >= INCOMING_STREAMS_MAX {
-            // It may be over already; then there is nothing to stop.
+            // It may be over already; then there is nothing to stop. Nobody here will ever use its other direction.
             let _ = self.engine.stop(now, session, stream, CODE_BUSY);
+            if spec.duplex {
+                let _ = self.engine.reset(now, session, stream, CODE_BUSY);
+            }
             return;
         }
         entry.streams.insert(stream, StreamEntry::default());

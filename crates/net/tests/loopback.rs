@@ -373,3 +373,32 @@ async fn a_port_in_use_is_named() {
         "{error}"
     );
 }
+
+/// Duplex streams that nobody accepts: beyond those that may wait, both directions are refused, and nothing of them stays
+/// at either end.
+#[tokio::test]
+async fn of_streams_that_nobody_accepts_nothing_stays() {
+    const WAITING: usize = 1024;
+    within(async {
+        let (_a, _b, outgoing, incoming) = pair(1).await;
+        let spec = StreamSpec {
+            duplex: true,
+            ..StreamSpec::default()
+        };
+        let mut streams = Vec::new();
+        for _ in 0..3 * WAITING {
+            let stream = outgoing.open_stream(spec.clone()).unwrap();
+            stream.send(Bytes::from_static(b"?")).await.unwrap();
+            streams.push(stream);
+        }
+        let open = |session: &anabranch_net::Session| session.stats().unwrap().streams;
+        while open(&outgoing) != WAITING || open(&incoming) != WAITING {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        for _ in 0..WAITING {
+            let stream = incoming.accept_stream().await.unwrap();
+            assert_eq!(stream.recv().await.unwrap().unwrap().data, "?");
+        }
+    })
+    .await;
+}

@@ -5,16 +5,32 @@ use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 use anabranch_channel as channel;
 use anabranch_sched::{Policy, model::Choice, spec::ADU_BYTES_MAX};
 
+use crate::send::ADU_OVERHEAD_BYTES;
+
 /// Credit that both ends assume before the peer's first word: enough for the first round trip.
 pub(crate) const INITIAL_STREAM_CREDIT_BYTES: u64 = 256 << 10;
 /// As above, for all reliable streams together.
 pub(crate) const INITIAL_SESSION_CREDIT_BYTES: u64 = 1 << 20;
 /// Smallest stream window: the largest ADU must fit, with its overhead.
 pub(crate) const STREAM_WINDOW_MIN_BYTES: u64 = ADU_BYTES_MAX as u64 + 4096;
+/// What the largest ADU costs.
+pub(crate) const ADU_COST_MAX_BYTES: u64 = ADU_BYTES_MAX as u64 + ADU_OVERHEAD_BYTES;
 /// Most streams that a peer may have open at a time.
 pub(crate) const STREAMS_MAX: usize = 65_536;
+/// Largest window: sums of what both ends may say stay far from the end of their range.
+const WINDOW_MAX_BYTES: u64 = 1 << 48;
 /// Most channels of one session.
 pub(crate) const CHANNELS_MAX: usize = 32;
+
+/// Credit that is worth an announcement: a quarter of the window, or as little as it takes that the largest ADU always fits
+/// what is announced, if it fits the window; otherwise its sender would wait for ever.
+pub(crate) fn grant_step(window_bytes: u64) -> u64 {
+    let quarter = window_bytes / 4;
+    match window_bytes.saturating_sub(ADU_COST_MAX_BYTES) {
+        0 => quarter,
+        spare => quarter.min(spare),
+    }
+}
 
 /// What channels of a session do that share a bottleneck: each takes its part of one flow's share there, so that
 /// together they take no more than one flow. See `docs/congestion.md`.
@@ -112,8 +128,12 @@ impl Default for Config {
 impl Config {
     /// The same settings with every window raised to what the protocol needs at least.
     pub(crate) fn normalised(mut self) -> Self {
-        self.stream_window_bytes = self.stream_window_bytes.max(STREAM_WINDOW_MIN_BYTES);
-        self.session_window_bytes = self.session_window_bytes.max(self.stream_window_bytes);
+        self.stream_window_bytes = self
+            .stream_window_bytes
+            .clamp(STREAM_WINDOW_MIN_BYTES, WINDOW_MAX_BYTES);
+        self.session_window_bytes = self
+            .session_window_bytes
+            .clamp(self.stream_window_bytes, WINDOW_MAX_BYTES);
         self.send_buffer_bytes = self.send_buffer_bytes.max(1);
         self.measure_window = self
             .measure_window

@@ -13,6 +13,8 @@ use crate::event::Missing;
 
 /// What a piece takes beside its bytes: its place among the others, and what the allocator needs.
 pub(super) const PIECE_BYTES: usize = 128;
+/// What the first one takes besides.
+pub(super) const FIRST_PIECE_BYTES: usize = 256;
 /// Pieces of at most so many bytes are joined to the one before them, so that small ones do not stay many. What is moved for
 /// it is the most that a fragment costs beyond its own bytes.
 const JOIN_BYTES: usize = 1024;
@@ -51,7 +53,12 @@ pub(super) struct Assembly {
 impl Assembly {
     /// Bytes of memory it takes; never more than [`extent`](Self::extent). An eighth comes on top while the buffer has holes.
     pub(super) fn held_bytes(&self) -> usize {
-        self.data.len() + self.pieces_bytes as usize + self.pieces.len() * PIECE_BYTES
+        let first = if self.pieces.is_empty() {
+            0
+        } else {
+            FIRST_PIECE_BYTES
+        };
+        first + self.data.len() + self.pieces_bytes as usize + self.pieces.len() * PIECE_BYTES
     }
 
     /// Memory reserved ahead of what arrives.

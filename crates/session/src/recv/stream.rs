@@ -11,10 +11,12 @@ use bytes::Bytes;
 
 use super::{
     Violation,
-    assembly::{Allowance, Assembly, PIECE_BYTES},
+    assembly::{Allowance, Assembly, FIRST_PIECE_BYTES, PIECE_BYTES},
     horizon::Horizon,
 };
-use crate::{event::Missing, ranges::Ranges, send::ADU_OVERHEAD_BYTES, wire::Fragment};
+use crate::{
+    config::grant_step, event::Missing, ranges::Ranges, send::ADU_OVERHEAD_BYTES, wire::Fragment,
+};
 
 /// What an ADU may be long for its successor's sake: room is made ahead for no more.
 const EXPECTED_BYTES_MAX: usize = 512 << 10;
@@ -199,7 +201,7 @@ impl RecvStream {
         let known = self.partial.get(&sequence);
         let is_new = known.is_none();
         if !self.spec.reliable {
-            let more = fragment.payload.len() + PIECE_BYTES + OVERHEAD;
+            let more = fragment.payload.len() + FIRST_PIECE_BYTES + PIECE_BYTES + OVERHEAD;
             let is_scattered = known.is_some_and(|known| known.pieces() >= PIECES_MAX);
             if is_scattered || more > room.held_bytes {
                 return Ok(Accepted::Ignored);
@@ -562,7 +564,7 @@ impl RecvStream {
             return None;
         }
         let target = self.consumed.saturating_add(self.window);
-        if target.saturating_sub(self.granted) < self.window / 4 {
+        if target.saturating_sub(self.granted) < grant_step(self.window) {
             return None;
         }
         self.granted = target;

@@ -115,6 +115,8 @@ pub(crate) struct SendStream {
     pub blocked: bool,
     /// It is among those that its session has marked as changed.
     pub touched: bool,
+    /// An ADU has begun before one in front of it.
+    has_overtaken: bool,
     pub sent_at: Option<Instant>,
     pub counters: Counters,
 }
@@ -151,6 +153,7 @@ impl SendStream {
             finish_acked: false,
             blocked: false,
             touched: false,
+            has_overtaken: false,
             sent_at: None,
             counters: Counters::default(),
         }
@@ -291,8 +294,25 @@ impl SendStream {
         if !self.lost.is_empty() {
             return true;
         }
-        let charge = self.next_charge();
+        self.fits(self.next_charge(), session_credit) || self.begun_ahead().is_some()
+    }
+
+    fn fits(&self, charge: u64, session_credit: u64) -> bool {
         self.charged + charge <= self.credit && charge <= session_credit
+    }
+
+    /// The first ADU with bytes to send that has overtaken the next one, and whose credit is used already: while there is none
+    /// for the next one, its own can only come back when all of it is out. O(ADUs) if any has overtaken another.
+    fn begun_ahead(&self) -> Option<u64> {
+        if !self.has_overtaken {
+            return None;
+        }
+        let ahead = self.span(self.cursor, u64::MAX - 1);
+        let begun = |adu: &SendAdu| !adu.done && adu.is_charged && adu.unsent() > 0;
+        (self.cursor..)
+            .zip(ahead)
+            .find(|(_, adu)| begun(adu))
+            .map(|(sequence, _)| sequence)
     }
 
     /// Takes the next piece of at most `room` bytes, headers included as told by `overhead`.
@@ -312,7 +332,11 @@ impl SendStream {
             return None;
         }
         let charge = self.next_charge();
-        self.take_new(now, self.cursor, charge, room)
+        if self.fits(charge, session_credit) {
+            return self.take_new(now, self.cursor, charge, room);
+        }
+        let begun = self.begun_ahead()?;
+        self.take_new(now, begun, 0, room)
     }
 
     /// As [`take_piece`](Self::take_piece), of this ADU alone; it may overtake others. `None` as well when
@@ -339,9 +363,10 @@ impl SendStream {
             return None;
         }
         let charge = self.charge_of(sequence);
-        if self.charged + charge > self.credit || charge > session_credit {
+        if !self.fits(charge, session_credit) {
             return None;
         }
+        self.has_overtaken |= sequence > self.cursor;
         self.take_new(now, sequence, charge, room)
     }
 
@@ -397,14 +422,13 @@ impl SendStream {
             }
             let lost = self.lost.iter().filter(|(lost, _)| *lost == sequence);
             let mut bytes: u64 = lost.map(|(_, range)| range.end - range.start).sum();
-            if adu.unsent() > 0 && !is_spent {
-                let is_new = self.spec.reliable && !adu.is_charged;
-                let charge = u64::from(is_new) * (adu.data.len() as u64 + ADU_OVERHEAD_BYTES);
-                charged += charge;
-                is_spent = self.charged + charged > self.credit || charged > session_credit;
-                if !is_spent {
-                    bytes += adu.unsent() as u64;
-                }
+            let is_new = self.spec.reliable && !adu.is_charged;
+            if adu.unsent() > 0 && is_new && !is_spent {
+                charged += adu.data.len() as u64 + ADU_OVERHEAD_BYTES;
+                is_spent = !self.fits(charged, session_credit);
+            }
+            if adu.unsent() > 0 && !(is_new && is_spent) {
+                bytes += adu.unsent() as u64;
             }
             (bytes > 0).then_some(WaitingAdu {
                 sequence,

@@ -122,7 +122,7 @@ impl Sender {
             };
             let open = Control::Open {
                 stream,
-                spec: spec.clone(),
+                spec: Box::new(spec.clone()),
             };
             control(session, &open).expect("honest");
             streams.insert(
@@ -294,7 +294,9 @@ proptest! {
                 0..=3 => {
                     let now = sender.now;
                     if let Some(half) = stream.and_then(|id| sender.streams.get_mut(&id)) {
-                        half.push(now, vec![7; if flag { size } else { size * 3 }].into(), 0);
+                        // What fits three quarters of the window.
+                        let size = if flag { size } else { (size * 3).min(4_300) };
+                        half.push(now, vec![7; size].into(), 0);
                     }
                 }
                 4..=9 => {
@@ -348,12 +350,12 @@ proptest! {
     ) {
         let mut session = receiver(STREAM_WINDOW, SESSION_WINDOW);
         for (index, &(reliable, is_ordered, partial)) in (0u64..).zip(&kinds) {
-            let spec = StreamSpec {
+            let spec = Box::new(StreamSpec {
                 reliable,
                 order: if is_ordered { Order::Ordered } else { Order::Unordered },
                 partial: partial && !reliable,
                 ..StreamSpec::default()
-            };
+            });
             control(&mut session, &Control::Open { stream: StreamId::new(index, true), spec }).expect("legal");
         }
         for (kind, index, sequence, offset, length, flag) in steps {
@@ -398,10 +400,10 @@ fn reading_after_skips_in_a_small_window_ends_the_session_and_not_the_node() {
     let stream = StreamId(0);
     let open = Control::Open {
         stream,
-        spec: StreamSpec {
+        spec: Box::new(StreamSpec {
             order: Order::Unordered,
             ..StreamSpec::default()
-        },
+        }),
     };
     control(&mut session, &open).expect("legal");
     let whole = vec![7; 16 << 20];
@@ -430,4 +432,28 @@ fn reading_after_skips_in_a_small_window_ends_the_session_and_not_the_node() {
     // The host may read until it has taken notice.
     assert_eq!(read_all(&mut session, stream), 1);
     assert!(session.consumed <= session.load.seen);
+}
+
+/// In the smallest windows the largest ADU fits what is announced, whatever was read before.
+#[test]
+fn the_largest_adu_always_fits_what_is_announced() {
+    const WINDOW: u64 = STREAM_WINDOW_MIN_BYTES;
+    for small in [1, 3_000, 5_000, 1 << 20] {
+        let mut session = receiver(WINDOW, WINDOW);
+        let mut sender = Sender::open(&mut session, &[(true, None)]);
+        let stream = StreamId(0);
+        sender.credit = WINDOW;
+        for length in [small, 16 << 20] {
+            let half = sender.streams.get_mut(&stream).expect("open");
+            half.credit = half.credit.max(WINDOW);
+            half.push(Instant::EPOCH, vec![7; length].into(), 0);
+            while sender.backlog() > 0 {
+                let is_sent = sender.send(stream, usize::MAX, 64 << 10, false);
+                assert!(is_sent, "{} bytes wait without credit", sender.backlog());
+                sender.deliver(&mut session, 0, false);
+            }
+            sender.read(&mut session, 0);
+        }
+        assert_eq!(sender.read, 2);
+    }
 }

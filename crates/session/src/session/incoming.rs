@@ -14,6 +14,10 @@ use crate::{
     wire::{self, Control, Fragment, Frame, Reader, VERSION},
 };
 
+/// Control frames that may wait while the peer says more: it makes us answer, and acknowledges nothing. An honest one that
+/// opens as many streams as it may, all of which are refused, stays below.
+const CONTROLS_MAX: usize = 4 * STREAMS_MAX;
+
 impl Session {
     /// Takes in a container that arrived on one of the session's channels.
     pub(crate) fn on_container(
@@ -35,6 +39,11 @@ impl Session {
                 Frame::Fragment(fragment) => self.on_fragment(now, channel, &fragment, events)?,
                 Frame::Control(control) => self.on_control(now, channel, control, events)?,
             }
+        }
+        if self.control.len() > CONTROLS_MAX {
+            return Err(ProtocolError::Rule(
+                "more has to be answered than is let through",
+            ));
         }
         Ok(())
     }
@@ -116,7 +125,7 @@ impl Session {
             // The engine has checked it and put the channel here.
             Control::Join { .. } => {}
             Control::Replace { session } => self.replaced.push(session),
-            Control::Open { stream, spec } => self.on_open(now, stream, spec, events)?,
+            Control::Open { stream, spec } => self.on_open(now, stream, *spec, events)?,
             Control::StreamCredit { stream, bytes } => {
                 if let Some(half) = self.send.get_mut(&stream) {
                     half.credit = half.credit.max(bytes);

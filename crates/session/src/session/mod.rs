@@ -51,7 +51,7 @@ use anabranch_sched::{Policy, Scheduler, StreamSpec};
 
 use crate::{
     budget::Marginal,
-    config::{Config, INITIAL_SESSION_CREDIT_BYTES},
+    config::{Config, INITIAL_SESSION_CREDIT_BYTES, grant_step},
     event::{Event, SessionCloseReason},
     flight::Flight,
     journal::{Entry, Journal},
@@ -528,7 +528,7 @@ impl Session {
         self.consumed = self.consumed.saturating_add(bytes).min(self.load.seen);
         let window = self.config.session_window_bytes;
         let target = self.consumed.saturating_add(window);
-        if target.saturating_sub(self.granted) >= window / 4 {
+        if target.saturating_sub(self.granted) >= grant_step(window) {
             self.granted = target;
             self.control
                 .push_back(Control::SessionCredit { bytes: target });
@@ -573,6 +573,7 @@ impl Session {
             Some(half) => (*half.spec).clone(),
             None => (**self.given_up.get(&stream)?).clone(),
         };
+        let spec = Box::new(spec);
         Some(Control::Open { stream, spec })
     }
 

@@ -7,7 +7,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_channel::{Channel, Endpoint};
+use anabranch_channel::Endpoint;
 use anabranch_sched::{Changes, ChannelMask, ChannelView, Company, Decision, View};
 
 use super::{
@@ -599,7 +599,7 @@ impl Session {
         for index in 0..scratch.places.len() {
             let (member, capacity) = scratch.places[index];
             let channel = &scratch.channels[index];
-            if endpoint.peek(channel.id).is_none_or(Channel::is_held) {
+            if !may_launch(endpoint, channel.id) {
                 continue;
             }
             let is_nearer =
@@ -616,7 +616,7 @@ impl Session {
                 self.launch(endpoint, member, builder, Packet::new(now));
                 touch(touched, channel.id);
             }
-            while !self.members[member].control.is_empty() {
+            while !self.members[member].control.is_empty() && may_launch(endpoint, channel.id) {
                 let builder = self.begin(now, endpoint, member, capacity);
                 self.launch(endpoint, member, builder, Packet::new(now));
                 touch(touched, channel.id);
@@ -626,10 +626,12 @@ impl Session {
             return;
         };
         let (member, capacity) = scratch.places[index];
-        while !self.control.is_empty() {
+        let channel = scratch.channels[index].id;
+        // What finds no room now goes out when something is acknowledged.
+        while !self.control.is_empty() && may_launch(endpoint, channel) {
             let builder = self.begin(now, endpoint, member, capacity);
             self.launch(endpoint, member, builder, Packet::new(now));
-            touch(touched, scratch.channels[index].id);
+            touch(touched, channel);
         }
     }
 
@@ -655,6 +657,12 @@ impl Session {
             }
         }
     }
+}
+
+/// Whether a container may be handed to a channel for which it has no slot.
+fn may_launch(endpoint: &mut Endpoint, channel: ChannelId) -> bool {
+    let channel = endpoint.channel(channel);
+    channel.is_some_and(|channel| !channel.is_held() && channel.has_room())
 }
 
 pub(super) fn touch(touched: &mut VecDeque<ChannelId>, channel: ChannelId) {

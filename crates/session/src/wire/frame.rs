@@ -70,7 +70,7 @@ pub enum Control {
         /// The stream.
         stream: StreamId,
         /// What it needs. `pinned`, `notify`, `notify_fragments`, `guarantee`, `cap` and `drop` stay with the sender.
-        spec: StreamSpec,
+        spec: Box<StreamSpec>,
     },
     /// 0x04: bytes that the stream may send in all.
     StreamCredit {
@@ -326,7 +326,7 @@ impl Control {
             },
             0x03 => Self::Open {
                 stream: read_stream(input)?,
-                spec: read_spec(input)?,
+                spec: Box::new(read_spec(input)?),
             },
             0x04 => Self::StreamCredit {
                 stream: read_stream(input)?,
@@ -379,6 +379,10 @@ fn read_stream(input: &mut Bytes) -> Result<StreamId, DecodeError> {
     varint::read(input).map(StreamId)
 }
 
+fn read_length(input: &mut Bytes) -> Result<usize, DecodeError> {
+    usize::try_from(varint::read(input)?).map_err(|_| DecodeError::Truncated)
+}
+
 fn read_code(input: &mut Bytes) -> Result<u32, DecodeError> {
     u32::try_from(varint::read(input)?).map_err(|_| DecodeError::Range("code"))
 }
@@ -404,7 +408,7 @@ fn read_spec(input: &mut Bytes) -> Result<StreamSpec, DecodeError> {
     let lifetime = read_micros(input)?;
     let priority = Priority(read_u8(input)?);
     let weight = u32::try_from(varint::read(input)?).map_err(|_| DecodeError::Range("weight"))?;
-    let length = varint::read(input)? as usize;
+    let length = read_length(input)?;
     if length > LABEL_BYTES_MAX {
         return Err(DecodeError::Range("label"));
     }
@@ -474,7 +478,7 @@ impl Reader {
             0
         };
         let length = if kind & FLAG_LENGTH != 0 {
-            varint::read(input)? as usize
+            read_length(input)?
         } else {
             input.len()
         };
@@ -543,7 +547,8 @@ mod tests {
             any::<([u8; 16], [u8; 16])>()
                 .prop_map(|(session, proof)| Control::Join { session, proof }),
             any::<[u8; 16]>().prop_map(|session| Control::Replace { session }),
-            (stream.clone(), any_spec()).prop_map(|(stream, spec)| Control::Open { stream, spec }),
+            (stream.clone(), any_spec().prop_map(Box::new))
+                .prop_map(|(stream, spec)| Control::Open { stream, spec }),
             (stream.clone(), number.clone())
                 .prop_map(|(stream, bytes)| Control::StreamCredit { stream, bytes }),
             number

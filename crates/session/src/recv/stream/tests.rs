@@ -130,7 +130,7 @@ fn a_skip_beyond_the_credit_is_a_violation() {
 fn an_unreliable_fragment_without_room_is_dropped() {
     let mut s = stream(false, Order::Unordered);
     let room = Room {
-        held_bytes: 200,
+        held_bytes: 500,
         ..ROOM
     };
     assert_eq!(

@@ -500,3 +500,28 @@ proptest! {
         prop_assert_eq!(r.accounts().settle(s.charged), Ok((0, 0)));
     }
 }
+
+/// An ADU that overtook the next one and has used credit goes on, when there is none for the next one: otherwise neither
+/// would ever be complete.
+#[test]
+fn what_has_overtaken_is_finished_when_credit_is_short() {
+    let spec = StreamSpec {
+        order: Order::Unordered,
+        ..StreamSpec::default()
+    };
+    let mut s = SendStream::new(StreamId(0), spec.into(), 5_000);
+    for length in [4_000, 2_000] {
+        s.push(Instant::EPOCH, Bytes::from(vec![7; length]), 0);
+    }
+    let first = s.take_piece_of(Instant::EPOCH, 1, u64::MAX, |_| 500);
+    assert_eq!(first.map(|piece| piece.data.len()), Some(500));
+    let waits: Vec<(u64, u64)> = s
+        .waiting(u64::MAX)
+        .map(|adu| (adu.sequence, adu.bytes))
+        .collect();
+    assert_eq!(waits, [(1, 1_500)]);
+    assert!(s.is_sendable(0));
+    let rest = take(&mut s, 5_000).expect("its credit is used");
+    assert_eq!((rest.place.sequence, rest.data.len()), (1, 1_500));
+    assert!(!s.is_sendable(u64::MAX) && take(&mut s, 5_000).is_none());
+}

@@ -1,0 +1,181 @@
+//! What a peer of another kind can make of a channel: one that takes small containers only, one that acknowledges nothing.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use bytes::BytesMut;
+use noq_proto::{
+    ClientConfig, Connection, ConnectionHandle, DatagramEvent, EndpointConfig, FourTuple,
+    TransportConfig,
+};
+
+use super::*;
+use crate::{AllowList, Endpoint, Handled, Outcome, Received, SecretKey};
+
+/// What [`Instant::EPOCH`] stands for; its value influences nothing.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "one reading, of which nothing depends"
+)]
+fn epoch() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+const REMOTE: SocketAddr = SocketAddr::new(
+    std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
+    4433,
+);
+
+/// A bare QUIC client, and a node that it talks to without a network in between.
+struct Pair {
+    epoch: std::time::Instant,
+    now: Instant,
+    node: Endpoint,
+    id: Option<ChannelId>,
+    client: noq_proto::Endpoint,
+    handle: ConnectionHandle,
+    connection: Connection,
+}
+
+impl Pair {
+    /// Connects a client that takes DATAGRAM frames up to this size.
+    fn connect(datagram_bytes: usize) -> Self {
+        let epoch = epoch();
+        let node = Endpoint::new(
+            epoch,
+            SecretKey::from_seed([1; 32]),
+            AllowList::everyone(),
+            Config::default(),
+            [1; 32],
+        );
+        let key = SecretKey::from_seed([2; 32]);
+        let mut transport = TransportConfig::default();
+        transport.datagram_receive_buffer_size(Some(datagram_bytes));
+        let mut config = ClientConfig::new(crate::tls::client_config(&key, node.node_id()));
+        config.transport_config(Arc::new(transport));
+        let quic = EndpointConfig::new(Arc::new(key.reset_key()));
+        let mut client = noq_proto::Endpoint::new(Arc::new(quic), None, true);
+        let (handle, connection) = client
+            .connect(epoch, config, REMOTE, "anabranch")
+            .expect("an address that can be dialled");
+        let mut pair = Self {
+            epoch,
+            now: Instant::EPOCH,
+            node,
+            id: None,
+            client,
+            handle,
+            connection,
+        };
+        for _ in 0..5 {
+            pair.deliver_from_client();
+            pair.deliver_from_node();
+        }
+        pair
+    }
+
+    fn channel(&mut self) -> &mut Channel {
+        let id = self.id.expect("accepted");
+        self.node.channel(id).expect("open")
+    }
+
+    fn std_now(&self) -> std::time::Instant {
+        self.epoch + self.now.since(Instant::EPOCH)
+    }
+
+    fn deliver_from_client(&mut self) {
+        let mut buffer = Vec::new();
+        let one = std::num::NonZeroUsize::MIN;
+        while let Some(transmit) = self
+            .connection
+            .poll_transmit(self.std_now(), one, &mut buffer)
+        {
+            let packet = Received {
+                socket: SocketId(0),
+                remote: REMOTE,
+                local_ip: None,
+                ecn: None,
+                data: BytesMut::from(&buffer[..transmit.size]),
+            };
+            let mut response = Vec::new();
+            if let Handled::Accepted(id) = self.node.handle_packet(self.now, packet, &mut response)
+            {
+                self.id = Some(id);
+            }
+            buffer.clear();
+        }
+    }
+
+    fn deliver_from_node(&mut self) {
+        let (mut buffer, now) = (Vec::new(), self.now);
+        let one = std::num::NonZeroUsize::MIN;
+        let Some(id) = self.id else { return };
+        while let Some(transmit) = self
+            .node
+            .channel(id)
+            .and_then(|channel| channel.poll_transmit(now, one, &mut buffer))
+        {
+            let data = BytesMut::from(&buffer[..transmit.size]);
+            let path = FourTuple::new(REMOTE, None);
+            let event = self
+                .client
+                .handle(self.std_now(), path, None, data, &mut Vec::new());
+            if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
+                self.connection.handle_event(event);
+            }
+        }
+        self.node.settle_channel(id);
+        while let Some(event) = self.connection.poll_endpoint_events() {
+            if let Some(answer) = self.client.handle_event(self.handle, event) {
+                self.connection.handle_event(answer);
+            }
+        }
+    }
+}
+
+/// Frames would not fit, and who fills containers would try for ever.
+#[test]
+fn a_peer_that_takes_small_containers_is_sent_none() {
+    let mut pair = Pair::connect(100);
+    assert!(pair.channel().is_connected());
+    assert_eq!(pair.channel().container_bytes_max(), None);
+    let mut pair = Pair::connect(1 << 16);
+    let most = pair.channel().container_bytes_max();
+    assert!(
+        most.is_some_and(|most| most >= CONTAINER_BYTES_MIN),
+        "{most:?}"
+    );
+}
+
+/// A peer that makes a node answer and acknowledges nothing gets a window of answers and a little more.
+#[test]
+fn without_acknowledgements_there_is_room_for_little() {
+    let mut pair = Pair::connect(1 << 16);
+    let now = pair.now;
+    let channel = pair.channel();
+    let mut buffer = Vec::new();
+    let mut sent = 0;
+    while channel.has_room() {
+        assert!(sent < 1000, "no end of room");
+        channel.send(vec![0; 1000]);
+        sent += 1;
+        let one = std::num::NonZeroUsize::MIN;
+        while channel.poll_transmit(now, one, &mut buffer).is_some() {}
+    }
+    assert!(sent > 60, "{sent}");
+}
+
+/// What exceeds every bound is lost like anything else; it used to abort the node.
+#[test]
+fn what_finds_no_room_is_lost() {
+    let mut pair = Pair::connect(1 << 16);
+    let channel = pair.channel();
+    for _ in 0..6_000 {
+        channel.send(vec![0; 1000]);
+    }
+    channel.send(vec![0; 5000]);
+    let mut fates = Vec::new();
+    channel.take_fates(&mut fates);
+    let lost = fates.iter().filter(|fate| fate.outcome == Outcome::Lost);
+    assert!((1_000..6_000).contains(&lost.count()));
+    assert!(fates.iter().any(|fate| fate.container == 6_000));
+}
