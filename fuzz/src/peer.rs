@@ -36,7 +36,7 @@ pub(crate) fn received(data: &[u8]) -> Received {
 /// An engine that accepts everybody.
 pub(crate) fn listener(config: Config) -> Engine {
     let key = SecretKey::from_seed([1; 32]);
-    Engine::new(epoch(), key, AllowList::everyone(), config, [1; 32])
+    Engine::new(epoch(), key, AllowList::everyone_listed(), config, [1; 32])
 }
 
 /// Everything the engine wants to send now.

@@ -26,7 +26,10 @@ impl Pair {
             Engine::new(epoch, key, allowed, Config::default(), [seed; 32])
         };
         Self {
-            ends: [end(1, AllowList::default()), end(2, AllowList::everyone())],
+            ends: [
+                end(1, AllowList::default()),
+                end(2, AllowList::everyone_listed()),
+            ],
             now: Instant::from_secs(1),
             under_way: BTreeMap::new(),
             count: 0,

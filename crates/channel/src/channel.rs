@@ -13,7 +13,7 @@ use noq_proto::{ConnectionError, PathId, VarInt};
 use crate::{
     config::Config,
     control::QueueGoal,
-    endpoint::{DATAGRAM_BUFFER_BYTES, Epoch},
+    endpoint::{DATAGRAM_SEND_BYTES, Epoch},
     liveness::{Due, Liveness, Signs},
     pacer::Pacer,
     stats::Stats,
@@ -150,6 +150,8 @@ pub struct Channel {
     awaits_pacer: bool,
     /// Nothing may leave now.
     is_held: bool,
+    /// Bytes of packets that are still taken in; `None`: as many as come.
+    input_left: Option<usize>,
     events: std::collections::VecDeque<Event>,
 }
 
@@ -184,6 +186,7 @@ impl Channel {
             allowance: None,
             awaits_pacer: false,
             is_held: false,
+            input_left: None,
             events: std::collections::VecDeque::new(),
         }
     }
@@ -248,7 +251,7 @@ impl Channel {
     /// peer makes us answer and acknowledges little. O(1).
     pub fn has_room(&mut self) -> bool {
         let space = self.connection.datagrams().send_buffer_space() as u64;
-        let queued = (DATAGRAM_BUFFER_BYTES as u64).saturating_sub(space);
+        let queued = (DATAGRAM_SEND_BYTES as u64).saturating_sub(space);
         let tap = self.tap.lock();
         let most = tap.control.window().saturating_add(BEYOND_WINDOW_BYTES);
         tap.in_flight + queued <= most
@@ -337,6 +340,28 @@ impl Channel {
     /// What [`Channel::set_held`] said last; false at first.
     pub fn is_held(&self) -> bool {
         self.is_held
+    }
+
+    /// From now on, takes in so many bytes of packets and drops the others unread, as if the network had lost them; `None`:
+    /// takes in all. While there are 0, its timers rest. For peers that have not shown their right: a channel that a peer opened begins with
+    /// [`INPUT_BEFORE_TRUST_BYTES`](crate::gate::INPUT_BEFORE_TRUST_BYTES).
+    pub fn limit_input(&mut self, bytes: Option<usize>) {
+        self.input_left = bytes;
+    }
+
+    /// Whether nothing is taken in: then silence says nothing about the path, and what waits for an answer sleeps.
+    fn is_deaf(&self) -> bool {
+        self.input_left == Some(0) && self.is_connected()
+    }
+
+    /// Whether a packet of so many bytes is taken in.
+    pub(crate) fn takes_in(&mut self, bytes: usize) -> bool {
+        let Some(left) = &mut self.input_left else {
+            return true;
+        };
+        let taken = left.checked_sub(bytes);
+        *left = taken.unwrap_or(0);
+        taken.is_some()
     }
 
     /// How long the queue at this channel's bottleneck may be.
@@ -452,6 +477,9 @@ impl Channel {
 
     /// When [`Channel::handle_timeout`] is due.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
+        if self.is_deaf() {
+            return None;
+        }
         let quic = self.connection.poll_timeout().map(|at| self.epoch.at(at));
         if !self.is_connected() {
             return quic;
@@ -465,6 +493,9 @@ impl Channel {
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
+        if self.is_deaf() {
+            return;
+        }
         let std_now = self.epoch.to_std(now);
         if self
             .connection

@@ -11,25 +11,31 @@ use anabranch_base::{ChannelId, Instant, NodeId, Seed, SocketId};
 use bytes::BytesMut;
 use noq_proto::{
     AckFrequencyConfig, ConnectionHandle, ConnectionId, ConnectionIdGenerator, DatagramEvent,
-    EcnCodepoint, EndpointConfig, FourTuple, IdleTimeout, MtuDiscoveryConfig, NoneTokenStore,
-    TransportConfig, VarInt,
-    crypto::{CryptoError, HandshakeTokenKey},
+    EcnCodepoint, EndpointConfig, EndpointEvent, FourTuple, IdleTimeout, MtuDiscoveryConfig,
+    NoneTokenStore, TransportConfig, VarInt,
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
+    allow::AllowList,
     channel::{Channel, Parts, Transmit},
     config::Config,
+    gate::{self, Gate, Subnet, Verdict},
     identity::SecretKey,
+    retry::{self, TokenKey},
     tap::{Factory, Shared},
-    tls::{self, AllowList},
+    tls,
 };
 
 /// Length of our connection ids: enough for billions of channels, short because every packet
 /// carries one.
 const CONNECTION_ID_BYTES: usize = 5;
-/// Received containers waiting for the session; it drains them after every packet.
-pub(crate) const DATAGRAM_BUFFER_BYTES: usize = 4 << 20;
+/// Received containers waiting for the session, at most; it drains them after every packet, so there is one packet's worth.
+const DATAGRAM_RECEIVE_BYTES: usize = 32 << 10;
+/// Containers that QUIC has not put into packets yet, at most.
+pub(crate) const DATAGRAM_SEND_BYTES: usize = 4 << 20;
+/// Most channels; beyond them, handshakes of peers are refused.
+pub const CHANNELS_MAX: usize = 4096;
 /// Smallest UDP payload of a QUIC path (RFC 9000 §14).
 const MTU_MIN_BYTES: u16 = 1200;
 
@@ -67,8 +73,13 @@ pub struct Received {
 pub enum Handled {
     /// It belonged to this channel, which now may have events, containers and fates.
     Channel(ChannelId),
-    /// It opened this channel, whose handshake has begun.
-    Accepted(ChannelId),
+    /// It opened a channel, whose handshake has begun.
+    Accepted {
+        /// The channel.
+        channel: ChannelId,
+        /// The channel that made room for it, and is forgotten: an older handshake that was not completed.
+        instead_of: Option<ChannelId>,
+    },
     /// It calls for a stateless answer, which is in the buffer.
     Respond(Transmit),
     /// It was not for us, malformed, or replayed; it changed nothing.
@@ -99,9 +110,12 @@ pub struct Endpoint {
     control_seed: Seed,
     handles: BTreeMap<ChannelId, ConnectionHandle>,
     /// Indexed by connection handle.
-    channels: Vec<Option<Channel>>,
+    channels: Vec<Option<Box<Channel>>>,
     next_id: u64,
-    accepts_max: usize,
+    /// Handshakes that peers began.
+    gate: Gate,
+    /// For the tokens of Retry packets.
+    time: retry::Time,
 }
 
 impl Endpoint {
@@ -131,11 +145,16 @@ impl Endpoint {
         quic.max_udp_payload_size(config.mtu_max_bytes.max(MTU_MIN_BYTES))
             .expect("at least 1200 bytes");
 
-        let mut server =
-            noq_proto::ServerConfig::new(tls::server_config(&key, allowed), Arc::new(NoTokens));
+        let time = retry::Time::default();
+        let mut server = noq_proto::ServerConfig::new(
+            tls::server_config(&key, allowed),
+            Arc::new(TokenKey::new(&entropy)),
+        );
         server.migration(false);
+        // Only Retry packets carry tokens: channels are few and long-lived.
         server.validation_token.sent(0);
-        server.time_source(Arc::new(NoTime));
+        server.retry_token_lifetime(retry::LIFETIME);
+        server.time_source(Arc::new(time.clone()));
         let server = Arc::new(server);
         let inner = noq_proto::Endpoint::new(Arc::new(quic), Some(server.clone()), true);
         Self {
@@ -149,7 +168,8 @@ impl Endpoint {
             handles: BTreeMap::new(),
             channels: Vec::new(),
             next_id: 0,
-            accepts_max: 4096,
+            gate: Gate::default(),
+            time,
         }
     }
 
@@ -166,13 +186,13 @@ impl Endpoint {
     /// The channel `id`; `None` once it is over and forgotten.
     pub fn channel(&mut self, id: ChannelId) -> Option<&mut Channel> {
         let handle = self.handles.get(&id)?;
-        self.channels.get_mut(handle.0)?.as_mut()
+        self.channels.get_mut(handle.0)?.as_deref_mut()
     }
 
     /// The channel `id`, for looking.
     pub fn peek(&self, id: ChannelId) -> Option<&Channel> {
         let handle = self.handles.get(&id)?;
-        self.channels.get(handle.0)?.as_ref()
+        self.channels.get(handle.0)?.as_deref()
     }
 
     /// Ids of all channels, oldest first.
@@ -219,6 +239,8 @@ impl Endpoint {
         packet: Received,
         response: &mut Vec<u8>,
     ) -> Handled {
+        self.time.set(now);
+        let bytes = packet.data.len();
         let path = FourTuple::new(packet.remote, packet.local_ip);
         let ecn = packet.ecn.and_then(EcnCodepoint::from_bits);
         response.clear();
@@ -231,6 +253,9 @@ impl Endpoint {
                 let Some(channel) = self.channels.get_mut(handle.0).and_then(Option::as_mut) else {
                     return Handled::Ignored;
                 };
+                if !channel.takes_in(bytes) {
+                    return Handled::Ignored;
+                }
                 channel.connection.handle_event(event);
                 channel.drain(now);
                 let id = channel.id();
@@ -238,11 +263,7 @@ impl Endpoint {
                 Handled::Channel(id)
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
-                if self.handles.len() >= self.accepts_max {
-                    let transmit = self.inner.refuse(incoming, response);
-                    return Handled::Respond(stateless(packet.socket, &transmit));
-                }
-                self.accept(now, packet.socket, incoming, response)
+                self.meet(now, packet.socket, incoming, response)
             }
             Some(DatagramEvent::Response(transmit)) => {
                 Handled::Respond(stateless(packet.socket, &transmit))
@@ -256,13 +277,72 @@ impl Endpoint {
         Shared::new(config, seed, now, MTU_MIN_BYTES)
     }
 
-    fn accept(
+    /// Decides about a peer's first packet.
+    fn meet(
         &mut self,
         now: Instant,
         socket: SocketId,
         incoming: noq_proto::Incoming,
         response: &mut Vec<u8>,
     ) -> Handled {
+        if self.handles.len() >= CHANNELS_MAX {
+            let transmit = self.inner.refuse(incoming, response);
+            return Handled::Respond(stateless(socket, &transmit));
+        }
+        let subnet = Subnet::from(incoming.remote_address().ip());
+        let is_proved = incoming.remote_address_validated();
+        let instead_of = match self.gate.judge(now, subnet, is_proved) {
+            Verdict::Accept => None,
+            Verdict::AcceptInsteadOf(oldest) => {
+                self.abandon(oldest);
+                Some(oldest)
+            }
+            Verdict::Retry => {
+                return match self.inner.retry(incoming, response) {
+                    Ok(transmit) => Handled::Respond(stateless(socket, &transmit)),
+                    Err(proved) => {
+                        self.inner.ignore(proved.into_incoming());
+                        Handled::Ignored
+                    }
+                };
+            }
+            Verdict::Ignore => {
+                self.inner.ignore(incoming);
+                return Handled::Ignored;
+            }
+        };
+        let handled = self.accept(now, socket, incoming, response);
+        if let Ok(id) = handled {
+            self.gate.enter(now, id, subnet, is_proved);
+            // It may be over already.
+            self.settle_channel(id);
+        }
+        match (handled, instead_of) {
+            (Ok(channel), instead_of) => Handled::Accepted {
+                channel,
+                instead_of,
+            },
+            (Err(Some(transmit)), _) => Handled::Respond(stateless(socket, &transmit)),
+            (Err(None), _) => Handled::Ignored,
+        }
+    }
+
+    /// Whether addresses of this channel's peer are to have room for handshakes of their own from now on: it has shown who
+    /// it is.
+    pub fn remember_peer_of(&mut self, id: ChannelId) {
+        if let Some(channel) = self.peek(id) {
+            let subnet = Subnet::from(channel.remote().ip());
+            self.gate.remember(subnet);
+        }
+    }
+
+    fn accept(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        incoming: noq_proto::Incoming,
+        response: &mut Vec<u8>,
+    ) -> Result<ChannelId, Option<noq_proto::Transmit>> {
         let remote = incoming.remote_address();
         let config = self.config.clone();
         let std_now = self.epoch.to_std(now);
@@ -276,15 +356,12 @@ impl Endpoint {
             Ok((handle, connection)) => {
                 let id = self.insert(now, handle, connection, tap, config, socket, remote);
                 if let Some(channel) = self.channel(id) {
+                    channel.limit_input(Some(gate::INPUT_BEFORE_TRUST_BYTES));
                     channel.drain(now);
                 }
-                self.settle(handle);
-                Handled::Accepted(id)
+                Ok(id)
             }
-            Err(error) => match error.response {
-                Some(transmit) => Handled::Respond(stateless(socket, &transmit)),
-                None => Handled::Ignored,
-            },
+            Err(error) => Err(error.response),
         }
     }
 
@@ -316,7 +393,11 @@ impl Endpoint {
         if self.channels.len() <= handle.0 {
             self.channels.resize_with(handle.0 + 1, || None);
         }
-        self.channels[handle.0] = Some(channel);
+        if let Some(drained) = self.channels[handle.0].replace(Box::new(channel)) {
+            // QUIC uses the handle again before the channel that had it was forgotten.
+            self.handles.remove(&drained.id());
+            self.gate.leave(drained.id());
+        }
         self.handles.insert(id, handle);
         id
     }
@@ -333,6 +414,9 @@ impl Endpoint {
         let Some(channel) = self.channels[handle.0].as_mut() else {
             return;
         };
+        if !channel.is_handshaking() {
+            self.gate.leave(channel.id());
+        }
         while let Some(event) = channel.connection.poll_endpoint_events() {
             let is_drained = event.is_drained();
             if let Some(answer) = self.inner.handle_event(handle, event) {
@@ -348,7 +432,22 @@ impl Endpoint {
     pub fn forget(&mut self, id: ChannelId) {
         if let Some(handle) = self.handles.remove(&id) {
             self.channels[handle.0] = None;
+            self.gate.leave(id);
         }
+    }
+
+    /// Forgets a channel at once, whatever state it is in: what still arrives for it is answered as if it had never been.
+    pub fn abandon(&mut self, id: ChannelId) {
+        let Some(&handle) = self.handles.get(&id) else {
+            return;
+        };
+        self.settle(handle);
+        let channel = self.channels[handle.0].as_ref();
+        if channel.is_some_and(|channel| !channel.is_drained()) {
+            let drained = EndpointEvent::drained();
+            let _ = self.inner.handle_event(handle, drained);
+        }
+        self.forget(id);
     }
 }
 
@@ -361,6 +460,11 @@ fn stateless(socket: SocketId, transmit: &noq_proto::Transmit) -> Transmit {
         segment_size: transmit.segment_size,
         ecn: transmit.ecn.map(|ecn| ecn as u8),
     }
+}
+
+/// The largest packet fits twice, with what QUIC counts for keeping it.
+fn datagram_receive_bytes(config: &Config) -> usize {
+    DATAGRAM_RECEIVE_BYTES.max(2 * usize::from(config.mtu_max_bytes))
 }
 
 fn transport_config(config: &Config, tap: &Shared) -> TransportConfig {
@@ -377,8 +481,8 @@ fn transport_config(config: &Config, tap: &Shared) -> TransportConfig {
     transport
         .max_concurrent_bidi_streams(VarInt::from_u32(0))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
-        .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER_BYTES))
-        .datagram_send_buffer_size(DATAGRAM_BUFFER_BYTES)
+        .datagram_receive_buffer_size(Some(datagram_receive_bytes(config)))
+        .datagram_send_buffer_size(DATAGRAM_SEND_BYTES)
         .mtu_discovery_config(Some(mtu))
         .ack_frequency_config(Some(acks))
         .max_idle_timeout(Some(idle))
@@ -411,27 +515,5 @@ impl ConnectionIdGenerator for SeededIds {
 
     fn cid_lifetime(&self) -> Option<Duration> {
         None
-    }
-}
-
-/// We issue no address-validation tokens: channels are few and long-lived.
-struct NoTokens;
-
-impl HandshakeTokenKey for NoTokens {
-    fn seal(&self, _nonce: u128, _data: &mut Vec<u8>) -> Result<(), CryptoError> {
-        Err(CryptoError)
-    }
-
-    fn open<'a>(&self, _nonce: u128, _data: &'a mut [u8]) -> Result<&'a [u8], CryptoError> {
-        Err(CryptoError)
-    }
-}
-
-/// Time matters to QUIC only for tokens, which we do not issue.
-struct NoTime;
-
-impl noq_proto::TimeSource for NoTime {
-    fn now(&self) -> std::time::SystemTime {
-        std::time::SystemTime::UNIX_EPOCH
     }
 }

@@ -20,8 +20,11 @@
 //! |---|---|
 //! | [`identity`] | [`SecretKey`]: who a node is |
 //! | [`config`] | [`Config`]: what the operator chooses for a channel |
+//! | [`allow`] | [`AllowList`]: who may open channels here |
 //! | `tls` | mutual authentication by raw public keys |
 //! | [`endpoint`] | [`Endpoint`]: all channels of a node, and the routing of packets to them |
+//! | [`gate`] | handshakes of peers: how many may be half done, and who has to prove its address first |
+//! | `retry` | the tokens with which an address is proved |
 //! | [`channel`] | [`Channel`]: one connection |
 //! | `tap` | the wrapper around the congestion controller, from which fates come |
 //! | `control` | congestion controllers by name |
@@ -29,26 +32,30 @@
 //! | [`liveness`] | suspicion, probing and return of a silent channel |
 //! | [`stats`] | [`Stats`]: what is measured on a channel |
 
+pub mod allow;
 pub mod channel;
 pub mod config;
 mod control;
 pub mod endpoint;
+pub mod gate;
 pub mod identity;
 pub mod liveness;
 mod pacer;
+mod retry;
 pub mod stats;
 mod tap;
 mod tls;
 
+pub use allow::{AllowList, Standing};
 pub use channel::{Channel, CloseReason, Event, Transmit};
 pub use config::{Config, Controller, Ctcp};
 pub use control::QueueGoal;
 pub use endpoint::{ConnectError, Endpoint, Handled, Received};
+pub use gate::Subnet;
 pub use identity::{SecretKey, is_signed};
 pub use liveness::Liveness;
 pub use stats::Stats;
 pub use tap::{Fate, Outcome};
-pub use tls::AllowList;
 
 /// Bytes that IPv4 and UDP add to every packet.
 pub const IPV4_UDP_HEADER_BYTES: usize = 28;

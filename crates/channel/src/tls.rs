@@ -3,10 +3,7 @@
 //! A node answers only to keys on its allow-list, and a dialler only to the one key it asked for. No
 //! certificates, no names, no plaintext.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, RwLock},
-};
+use std::sync::Arc;
 
 use anabranch_base::NodeId;
 use noq_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -26,67 +23,13 @@ use rustls::{
     version::TLS13,
 };
 
-use crate::identity::{SecretKey, node_id_from_spki, spki_of};
+use crate::{
+    allow::AllowList,
+    identity::{SecretKey, node_id_from_spki, spki_of},
+};
 
 /// Application protocol of the wire format in `spec/wire.md`.
 const ALPN: &[u8] = b"anabranch/1";
-
-/// The nodes that may talk to this one; shared, and may change while channels are open.
-///
-/// A change touches new handshakes only: channels that are already open stay open.
-#[derive(Clone, Debug, Default)]
-pub struct AllowList(Arc<RwLock<Allowed>>);
-
-#[derive(Debug, Default)]
-struct Allowed {
-    nodes: BTreeSet<NodeId>,
-    everyone: bool,
-}
-
-impl AllowList {
-    /// A list of exactly these nodes.
-    pub fn of(nodes: impl IntoIterator<Item = NodeId>) -> Self {
-        let list = Self::default();
-        for node in nodes {
-            list.add(node);
-        }
-        list
-    }
-
-    /// A list that admits every node that proves possession of its key; for receivers whose ticket
-    /// carries a secret of its own.
-    pub fn everyone() -> Self {
-        let list = Self::default();
-        list.write().everyone = true;
-        list
-    }
-
-    /// Admits `node` from now on.
-    pub fn add(&self, node: NodeId) {
-        self.write().nodes.insert(node);
-    }
-
-    /// Refuses new handshakes of `node` from now on.
-    pub fn remove(&self, node: &NodeId) {
-        self.write().nodes.remove(node);
-    }
-
-    /// Whether `node` may open channels.
-    pub fn contains(&self, node: &NodeId) -> bool {
-        let allowed = self
-            .0
-            .read()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        allowed.everyone || allowed.nodes.contains(node)
-    }
-
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Allowed> {
-        // A poisoned list is still a valid list: no update leaves it half done.
-        self.0
-            .write()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
 
 /// The provider of cryptography, with one cipher suite preferred: AES-128-GCM has hardware support
 /// on every machine that carries enough traffic to matter.

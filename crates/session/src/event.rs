@@ -343,6 +343,16 @@ pub enum SessionCloseReason {
     /// The peer broke the protocol.
     #[error("the peer broke the protocol: {}", text::printable(.0, text::REASON_CHARS))]
     Protocol(String),
+    /// The node that opened it was not known to the other one, and did not show in time that it has a right to it.
+    #[error(
+        "no right to the session was shown in time; is the ticket right, and the key on the other node's list?"
+    )]
+    NotAdmitted,
+    /// The node that opened it was taken off the other one's allow-list.
+    #[error(
+        "the key of the node that opened the session is no longer on the other node's allow-list"
+    )]
+    NotAllowed,
 }
 
 /// A stream command was refused.

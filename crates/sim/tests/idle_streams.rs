@@ -84,7 +84,7 @@ impl Pair {
         Self {
             ends: [
                 End::new(1, AllowList::default()),
-                End::new(2, AllowList::everyone()),
+                End::new(2, AllowList::everyone_listed()),
             ],
             now: Instant::from_secs(1),
         }

@@ -11,7 +11,7 @@ use crate::{Arguments, CHUNK, Outcome};
 const ALL_READ: &str = "all was read";
 
 pub async fn receive(arguments: &Arguments) -> Outcome<()> {
-    let config = HostConfig::new(keys::generate()?, AllowList::everyone());
+    let config = HostConfig::new(keys::generate()?, AllowList::everyone_listed());
     let host = Host::start(config.bind([arguments.address]))?;
     let ticket = Ticket {
         node: host.node_id(),

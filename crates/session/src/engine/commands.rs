@@ -35,7 +35,7 @@ impl Engine {
                 return Err(ConnectError::Address(link.remote));
             }
         }
-        let id = self.new_session(now, peer, true);
+        let id = self.new_session(now, peer, true, None);
         for link in links {
             self.add_link(now, id, link);
         }
@@ -47,6 +47,7 @@ impl Engine {
         now: Instant,
         peer: NodeId,
         is_initiator: bool,
+        probation: Option<Instant>,
     ) -> SessionId {
         let id = SessionId(self.next_session);
         self.next_session += 1;
@@ -55,6 +56,7 @@ impl Engine {
             peer,
             is_initiator,
             config: self.config.clone(),
+            probation,
             seed: self.seed.child(&id.to_string()),
         };
         let mut session = Session::new(now, parts);
@@ -62,7 +64,7 @@ impl Engine {
             // Of no effect if it has errors, as the setting says.
             let _ = session.inject_objectives(now, text, &mut self.events);
         }
-        self.sessions.insert(id, session);
+        self.sessions.insert(id, Box::new(session));
         id
     }
 
@@ -139,7 +141,7 @@ impl Engine {
         }
     }
 
-    fn session(&mut self, id: SessionId) -> Result<&mut Session, StreamError> {
+    pub(super) fn session(&mut self, id: SessionId) -> Result<&mut Session, StreamError> {
         find(&mut self.sessions, id)
     }
 
@@ -416,7 +418,7 @@ impl Engine {
     pub fn objectives(&self, session: SessionId) -> Vec<objective::Entry> {
         self.sessions
             .get(&session)
-            .map_or_else(Vec::new, Session::objectives)
+            .map_or_else(Vec::new, |session| session.objectives())
     }
 
     /// As [`Engine::send_important`], with header fields for objectives to see. They stay with the sender.
@@ -496,6 +498,11 @@ impl Engine {
         }
     }
 
+    /// Channels that exist, those included whose handshake goes on or whose end has not been acknowledged yet.
+    pub fn channel_count(&self) -> usize {
+        self.owners.len()
+    }
+
     /// Ids of all sessions.
     pub fn session_ids(&self) -> Vec<SessionId> {
         self.sessions.keys().copied().collect()
@@ -503,7 +510,7 @@ impl Engine {
 
     /// A session as a whole.
     pub fn session_stats(&self, session: SessionId) -> Option<SessionStats> {
-        self.sessions.get(&session).map(Session::stats)
+        self.sessions.get(&session).map(|session| session.stats())
     }
 
     /// The channels of a session, in the order in which they were opened.
@@ -524,6 +531,6 @@ impl Engine {
     pub fn stream_stats(&self, session: SessionId) -> Vec<StreamStats> {
         self.sessions
             .get(&session)
-            .map_or_else(Vec::new, Session::stream_stats)
+            .map_or_else(Vec::new, |session| session.stream_stats())
     }
 }

@@ -17,14 +17,20 @@ use crate::{
     budget::{Budgets, Stage},
     config::Config,
     event::{Event, StreamError},
-    links::HANDSHAKE_MAX,
     session::Session,
     wire::frame::TOKEN_BYTES,
 };
 
 mod commands;
+mod guests;
 mod meters;
 mod routing;
+mod timers;
+
+use self::{
+    guests::{ACCEPT_MAX, Guests},
+    timers::Timers,
+};
 
 /// Application codes of QUIC's CONNECTION_CLOSE. Codes of applications are shifted by
 /// [`CODE_APPLICATION`].
@@ -33,14 +39,19 @@ const CODE_FORGOTTEN: u32 = 2;
 const CODE_PROTOCOL: u32 = 3;
 const CODE_VERSION: u32 = 4;
 const CODE_SUPERSEDED: u32 = 5;
+const CODE_BUSY: u32 = 6;
+const CODE_LATE: u32 = 7;
+const CODE_NOT_ALLOWED: u32 = 8;
+const CODE_NOT_ADMITTED: u32 = 9;
 const CODE_APPLICATION: u32 = 0x1_0000;
 
+/// Boxed, because a tree of few makes room for many.
+type Sessions = BTreeMap<SessionId, Box<Session>>;
+
 /// The session with this id, without taking hold of all of the engine.
-fn find(
-    sessions: &mut BTreeMap<SessionId, Session>,
-    id: SessionId,
-) -> Result<&mut Session, StreamError> {
-    sessions.get_mut(&id).ok_or(StreamError::UnknownSession(id))
+fn find(sessions: &mut Sessions, id: SessionId) -> Result<&mut Session, StreamError> {
+    let session = sessions.get_mut(&id).map(|session| &mut **session);
+    session.ok_or(StreamError::UnknownSession(id))
 }
 
 /// A node's whole protocol state: every channel, session and stream.
@@ -50,9 +61,14 @@ pub struct Engine {
     /// Of what is random beside keys and tokens.
     seed: Seed,
     endpoint: Endpoint,
-    sessions: BTreeMap<SessionId, Session>,
+    allowed: AllowList,
+    /// [`AllowList::changes`] when it was last followed.
+    allowed_changes: u64,
+    sessions: Sessions,
     /// Which session a channel belongs to; `None`: accepted, not introduced yet.
     owners: BTreeMap<ChannelId, Owner>,
+    timers: Timers,
+    guests: Guests,
     tokens: BTreeMap<[u8; TOKEN_BYTES], SessionId>,
     next_session: u64,
     events: VecDeque<Event>,
@@ -66,20 +82,51 @@ pub struct Engine {
     touched: VecDeque<ChannelId>,
     /// Answers that belong to no channel.
     responses: VecDeque<(Transmit, Vec<u8>)>,
+    response_bytes: usize,
     scratch: Vec<u8>,
     fates: Vec<Fate>,
 }
 
+/// What the engine knows of a channel.
 #[derive(Debug)]
 struct Owner {
     session: Option<SessionId>,
-    opened_at: Instant,
+    /// The peer opened it.
+    is_accepted: bool,
+    /// When its handshake or its introduction has to be complete; `None`: they are.
+    deadline: Option<Instant>,
+    /// The deadline under which [`Timers`] have it.
+    timer: Option<Instant>,
+    /// That may have changed.
+    is_stale: bool,
+    /// It is over, and is forgotten as soon as its last packet has left.
+    is_leaving: bool,
+}
+
+impl Owner {
+    fn new(session: Option<SessionId>, deadline: Instant) -> Self {
+        Self {
+            session,
+            is_accepted: session.is_none(),
+            deadline: Some(deadline),
+            timer: None,
+            is_stale: false,
+            is_leaving: false,
+        }
+    }
+
+    /// The peer opened it, and has not introduced it.
+    fn is_new(&self) -> bool {
+        self.is_accepted && self.session.is_none() && self.deadline.is_some()
+    }
 }
 
 /// Packets may gather for this long where nothing asks for less.
 const PATIENCE_MAX: Duration = Duration::from_millis(4);
 /// Stateless answers kept for sending; more are dropped, as an overloaded network would.
-const RESPONSES_MAX: usize = 64;
+const RESPONSES_MAX: usize = 1024;
+/// Bytes of them.
+const RESPONSE_BYTES_MAX: usize = 256 << 10;
 /// Events for which room is kept.
 const EVENTS_KEPT: usize = 1024;
 
@@ -100,6 +147,8 @@ impl Engine {
         let seed = seed.first_chunk().copied().map_or(0, u64::from_le_bytes);
         Self {
             seed: Seed(seed),
+            allowed_changes: allowed.changes(),
+            allowed: allowed.clone(),
             endpoint: Endpoint::new(epoch, key, allowed, config.channel.clone(), entropy),
             budgets: Budgets::new(config.channel.mtu_max_bytes),
             spent: Vec::new(),
@@ -107,11 +156,14 @@ impl Engine {
             config,
             sessions: BTreeMap::new(),
             owners: BTreeMap::new(),
+            timers: Timers::default(),
+            guests: Guests::default(),
             tokens: BTreeMap::new(),
             next_session: 0,
             events: VecDeque::new(),
             touched: VecDeque::new(),
             responses: VecDeque::new(),
+            response_bytes: 0,
             scratch: Vec::new(),
             fates: Vec::new(),
         }
@@ -126,19 +178,28 @@ impl Engine {
 
     /// A packet arrived.
     pub fn handle_packet(&mut self, now: Instant, packet: Received) {
+        self.follow_allow_list(now);
         let mut response = std::mem::take(&mut self.scratch);
         match self.endpoint.handle_packet(now, packet, &mut response) {
-            Handled::Channel(id) => self.advance(now, id),
-            Handled::Accepted(id) => {
-                let owner = Owner {
-                    session: None,
-                    opened_at: now,
-                };
-                self.owners.insert(id, owner);
+            Handled::Channel(id) => {
                 self.advance(now, id);
+                self.reap(id);
+            }
+            Handled::Accepted {
+                channel,
+                instead_of,
+            } => {
+                if let Some(oldest) = instead_of {
+                    self.forget_owner(oldest);
+                }
+                let owner = Owner::new(None, now + ACCEPT_MAX);
+                self.owners.insert(channel, owner);
+                self.advance(now, channel);
             }
             Handled::Respond(transmit) => {
-                if self.responses.len() < RESPONSES_MAX {
+                let bytes = self.response_bytes + transmit.size;
+                if self.responses.len() < RESPONSES_MAX && bytes <= RESPONSE_BYTES_MAX {
+                    self.response_bytes = bytes;
                     let bytes = response[..transmit.size].to_vec();
                     self.responses.push_back((transmit, bytes));
                 }
@@ -150,9 +211,12 @@ impl Engine {
 
     /// Time has passed: call it when [`Engine::poll_timeout`] is due. Calling it early is harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let channels: Vec<ChannelId> = self.endpoint.channel_ids().collect();
-        for id in channels {
+        self.follow_allow_list(now);
+        let due = self.take_due(now);
+        for &id in &due {
+            self.retime(id);
             let Some(channel) = self.endpoint.channel(id) else {
+                self.forget_owner(id);
                 continue;
             };
             if channel.poll_timeout().is_some_and(|at| at <= now) {
@@ -160,9 +224,10 @@ impl Engine {
                 self.endpoint.settle_channel(id);
                 self.advance(now, id);
             }
-            self.give_up_handshake(now, id);
+            self.expire_channel(now, id);
             self.reap(id);
         }
+        self.put_back(due);
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
         for id in sessions {
             let Some(session) = self.sessions.get_mut(&id) else {
@@ -188,6 +253,7 @@ impl Engine {
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
         while let Some((transmit, bytes)) = self.responses.pop_front() {
+            self.response_bytes -= bytes.len();
             if !self.budgets.allows(&transmit) {
                 continue;
             }
@@ -218,6 +284,11 @@ impl Engine {
             }
             self.touched.pop_front();
             self.endpoint.settle_channel(id);
+            self.retime(id);
+            if self.owners.get(&id).is_some_and(|owner| owner.is_leaving) {
+                self.endpoint.abandon(id);
+                self.forget_owner(id);
+            }
         }
         // Nothing more can leave now: what still waits on these sockets moves to other channels.
         let socket = self.spent.pop()?;
@@ -231,24 +302,12 @@ impl Engine {
     /// When [`Engine::handle_timeout`] is due next; `None` when only a packet or a command can
     /// change anything.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        let mut earliest: Option<Instant> = None;
-        let mut consider = |at: Option<Instant>| {
-            if let Some(at) = at {
-                earliest = Some(earliest.map_or(at, |earlier| earlier.min(at)));
-            }
-        };
-        for (id, owner) in &self.owners {
-            if let Some(channel) = self.endpoint.channel(*id) {
-                consider(channel.poll_timeout());
-                if channel.is_handshaking() {
-                    consider(Some(owner.opened_at + HANDSHAKE_MAX));
-                }
-            }
-        }
-        for session in self.sessions.values() {
-            consider(session.poll_timeout());
-        }
-        earliest
+        let channels = self.next_channel_deadline();
+        let sessions = self
+            .sessions
+            .values()
+            .filter_map(|session| session.poll_timeout());
+        sessions.chain(channels).min()
     }
 
     /// How long packets may gather before [`Engine::handle_packet`] and [`Engine::handle_timeout`]

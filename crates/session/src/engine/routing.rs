@@ -1,12 +1,13 @@
 //! Events carried from channels to sessions and back.
 
 use anabranch_base::{ChannelId, Instant, SessionId};
-use anabranch_channel::{self as channel, CloseReason};
+use anabranch_channel::{self as channel, CloseReason, Standing};
 use bytes::Bytes;
 
 use super::{
-    CODE_APPLICATION, CODE_CHANNEL_ONLY, CODE_FORGOTTEN, CODE_PROTOCOL, CODE_SUPERSEDED,
-    CODE_VERSION, Engine, Owner,
+    CODE_APPLICATION, CODE_BUSY, CODE_CHANNEL_ONLY, CODE_FORGOTTEN, CODE_LATE, CODE_NOT_ADMITTED,
+    CODE_NOT_ALLOWED, CODE_PROTOCOL, CODE_SUPERSEDED, CODE_VERSION, Engine, Owner,
+    guests::NOT_ALLOWED,
 };
 use crate::{
     config::CHANNELS_MAX,
@@ -23,6 +24,7 @@ impl Engine {
         if !self.touched.contains(&id) {
             self.touched.push_back(id);
         }
+        self.retime(id);
         self.take_fates(now, id);
         while let Some(event) = self.endpoint.channel(id).and_then(|c| c.poll_event()) {
             self.on_channel_event(now, id, event);
@@ -107,13 +109,20 @@ impl Engine {
 
     fn owner(&mut self, id: ChannelId) -> Option<&mut Session> {
         let session = self.owners.get(&id)?.session?;
-        self.sessions.get_mut(&session)
+        self.sessions
+            .get_mut(&session)
+            .map(|session| &mut **session)
     }
 
     /// A handshake is complete. Our own channels are introduced with their first container; those
     /// of the peer wait for its first word.
     fn on_connected(&mut self, now: Instant, id: ChannelId) {
-        let Some(session_id) = self.owners.get(&id).and_then(|owner| owner.session) else {
+        let Some(owner) = self.owners.get_mut(&id) else {
+            return;
+        };
+        owner.deadline = None;
+        let Some(session_id) = owner.session else {
+            self.receive_guest(now, id);
             return;
         };
         let Some(channel) = self.endpoint.channel(id) else {
@@ -155,8 +164,12 @@ impl Engine {
             return Ok(());
         };
         session.on_container(now, id, container, &mut self.events)?;
+        let is_sated = session.is_sated();
         if !session.replaced.is_empty() {
             self.end_replaced(now, session_id);
+        }
+        if is_sated {
+            self.hold_off(session_id);
         }
         Ok(())
     }
@@ -201,6 +214,18 @@ impl Engine {
         let (socket, remote) = (channel.socket(), channel.remote());
         let own = Token::of_first_channel(channel);
         let known = self.tokens.get(&session).copied();
+        let Some(standing) = self.allowed.standing(&peer) else {
+            self.close_unknown(now, id, CODE_NOT_ALLOWED, NOT_ALLOWED);
+            return Ok(None);
+        };
+        if !self.has_room(peer, standing, known.is_none()) {
+            let words = "too many channels or sessions of this key, or of keys that are not listed";
+            self.close_unknown(now, id, CODE_BUSY, words);
+            return Ok(None);
+        }
+        let Some(channel) = self.endpoint.channel(id) else {
+            return Ok(None);
+        };
         let session_id = if let Some(known) = known {
             let state = &self.sessions[&known];
             let belongs = state.peer == peer
@@ -216,7 +241,10 @@ impl Engine {
         } else if let Some(token) =
             own.filter(|token| token.session == session && token.accepts(channel, &proof))
         {
-            let new = self.new_session(now, peer, false);
+            let is_stranger = standing == Standing::Stranger;
+            let until = self.owners.get(&id).and_then(|owner| owner.deadline);
+            let probation = until.filter(|_| is_stranger);
+            let new = self.new_session(now, peer, false, probation);
             self.tokens.insert(session, new);
             if let Some(state) = self.sessions.get_mut(&new) {
                 state.token = Some(token);
@@ -234,6 +262,12 @@ impl Engine {
         };
         if let Some(owner) = self.owners.get_mut(&id) {
             owner.session = Some(session_id);
+            owner.deadline = None;
+        }
+        self.retime(id);
+        let session = self.sessions.get(&session_id);
+        if session.is_some_and(|session| !session.is_on_probation()) {
+            self.let_in(id);
         }
         if let Some(state) = self.sessions.get_mut(&session_id) {
             state.add_member(now, id);
@@ -250,7 +284,7 @@ impl Engine {
     }
 
     /// Takes the `Closed` event of a channel that was just closed.
-    fn advance_closed(&mut self, now: Instant, id: ChannelId) {
+    pub(super) fn advance_closed(&mut self, now: Instant, id: ChannelId) {
         while let Some(event) = self.endpoint.channel(id).and_then(|c| c.poll_event()) {
             self.on_channel_event(now, id, event);
         }
@@ -279,6 +313,13 @@ impl Engine {
 
     fn on_channel_closed(&mut self, now: Instant, id: ChannelId, reason: CloseReason) {
         self.take_fates(now, id);
+        self.retime(id);
+        if let Some(owner) = self.owners.get_mut(&id) {
+            // Nothing is kept for who has shown nothing.
+            owner.is_leaving |= self.guests.contains(id) || owner.is_new();
+            owner.deadline = None;
+        }
+        self.guests.leave(id);
         let Some(session) = self.owner(id) else {
             return;
         };
@@ -292,6 +333,7 @@ impl Engine {
         let alone = session.members.is_empty();
         let last_hope = session.links.iter().all(|link| link.channel.is_none());
         let is_initiator = session.is_initiator;
+        let is_over = alone && session.is_on_probation();
         self.events.push_back(Event::ChannelClosed {
             session: session_id,
             channel: id,
@@ -299,7 +341,9 @@ impl Engine {
         });
         let end = match &reason {
             CloseReason::Peer { code, reason } => match u32::try_from(*code) {
-                Ok(CODE_CHANNEL_ONLY) => None,
+                Ok(CODE_CHANNEL_ONLY | CODE_BUSY | CODE_LATE) => None,
+                Ok(CODE_NOT_ALLOWED) => Some(SessionCloseReason::NotAllowed),
+                Ok(CODE_NOT_ADMITTED) => Some(SessionCloseReason::NotAdmitted),
                 Ok(CODE_SUPERSEDED) => Some(SessionCloseReason::Superseded),
                 Ok(CODE_FORGOTTEN) => Some(SessionCloseReason::Forgotten),
                 Ok(CODE_PROTOCOL | CODE_VERSION) => Some(SessionCloseReason::Protocol(format!(
@@ -315,6 +359,7 @@ impl Engine {
             }
             _ => None,
         };
+        let end = end.or(is_over.then_some(SessionCloseReason::NotAdmitted));
         if let Some(end) = end {
             self.end_session(now, session_id, end);
         }
@@ -325,12 +370,12 @@ impl Engine {
             if matches!(reason, SessionCloseReason::Peer { .. }) {
                 session.hand_over_remainders(&mut self.events);
             }
-            session.close_channels(
-                now,
-                &mut self.endpoint,
-                CODE_APPLICATION,
-                &reason.to_string(),
-            );
+            let code = match reason {
+                SessionCloseReason::NotAllowed => CODE_NOT_ALLOWED,
+                SessionCloseReason::NotAdmitted => CODE_NOT_ADMITTED,
+                _ => CODE_APPLICATION,
+            };
+            session.close_channels(now, &mut self.endpoint, code, &reason.to_string());
             self.forget_session(now, &session, reason);
         }
     }
@@ -364,6 +409,7 @@ impl Engine {
             return;
         };
         let peer = session.peer;
+        let mut dialled = Vec::new();
         for index in 0..session.links.len() {
             if !session.links[index].is_due(now) {
                 continue;
@@ -376,45 +422,26 @@ impl Engine {
                 Ok(channel) => {
                     session.links[index].on_dialled(channel);
                     session.add_member(now, channel);
-                    let owner = Owner {
-                        session: Some(id),
-                        opened_at: now,
-                    };
+                    let owner = Owner::new(Some(id), now + HANDSHAKE_MAX);
                     self.owners.insert(channel, owner);
                     self.touched.push_back(channel);
+                    dialled.push(channel);
                 }
                 Err(_) => session.links[index].on_closed(now),
             }
         }
-    }
-
-    /// A handshake that hangs is given up, so that the link is dialled afresh.
-    pub(super) fn give_up_handshake(&mut self, now: Instant, id: ChannelId) {
-        let Some(owner) = self.owners.get(&id) else {
-            return;
-        };
-        if now.since(owner.opened_at) < HANDSHAKE_MAX {
-            return;
-        }
-        if let Some(channel) = self.endpoint.channel(id)
-            && channel.is_handshaking()
-        {
-            channel.close(now, CODE_CHANNEL_ONLY, "the handshake took too long");
-            self.touched.push_back(id);
-            self.advance_closed(now, id);
+        for channel in dialled {
+            self.retime(channel);
         }
     }
 
     /// Forgets a channel of which nothing is left.
     pub(super) fn reap(&mut self, id: ChannelId) {
-        if self
-            .endpoint
-            .channel(id)
-            .is_some_and(|channel| channel.is_drained())
-        {
+        let channel = self.endpoint.channel(id);
+        if channel.is_none_or(|channel| channel.is_drained()) {
             self.endpoint.settle_channel(id);
             self.endpoint.forget(id);
-            self.owners.remove(&id);
+            self.forget_owner(id);
         }
     }
 }

@@ -179,6 +179,14 @@ impl RecvStream {
         }
     }
 
+    /// Raises the window, and with it what is granted; the peer is notified by other means.
+    pub(crate) fn widen(&mut self, window: u64) {
+        self.window = self.window.max(window);
+        if self.end.is_none() {
+            self.granted = self.granted.max(window);
+        }
+    }
+
     /// Takes in a fragment. What has no `room` on an unreliable stream is dropped, as if it had been lost.
     pub(crate) fn add(
         &mut self,

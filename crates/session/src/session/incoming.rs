@@ -35,6 +35,9 @@ impl Session {
         }
         let mut reader = Reader::new(container);
         while let Some(frame) = reader.next_frame()? {
+            if let Some(probation) = &mut self.probation {
+                probation.take(&frame)?;
+            }
             match frame {
                 Frame::Fragment(fragment) => self.on_fragment(now, channel, &fragment, events)?,
                 Frame::Control(control) => self.on_control(now, channel, control, events)?,
@@ -114,7 +117,8 @@ impl Session {
                 if version != VERSION {
                     return Err(ProtocolError::Version(version));
                 }
-                if self.peer_stream_window.is_none() {
+                // The windows of an end that says it again are larger, or the frame is late.
+                if self.peer_stream_window < Some(stream_window_bytes) {
                     self.peer_stream_window = Some(stream_window_bytes);
                     for half in self.send.values_mut() {
                         half.credit = half.credit.max(stream_window_bytes);
@@ -188,6 +192,9 @@ impl Session {
         }
         if self.peer_streams >= STREAMS_MAX || self.seen_streams.len() > STREAMS_MAX {
             return Err(ProtocolError::Rule("too many open streams"));
+        }
+        if let Some(probation) = &mut self.probation {
+            probation.open()?;
         }
         self.seen_streams.insert(index..index + 1);
         self.peer_streams += 1;

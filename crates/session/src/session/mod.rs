@@ -14,6 +14,7 @@
 //! | `planning` | what a policy that plans is shown: ADUs, slots, history |
 //! | `models` | what to expect of channels, while the policy plans |
 //! | `observed` | what is measured of streams for objectives |
+//! | `probation` | what the session of a stranger may cost before it is let in |
 //! | `promises` | admission, and promises as windows end |
 //! | `shares` | what each stream may send: `Throttle` events, caps, what is dropped beyond them |
 
@@ -31,6 +32,7 @@ mod objectives;
 mod observed;
 mod outlook;
 mod planning;
+mod probation;
 mod promises;
 mod pump;
 mod rhythm;
@@ -246,6 +248,10 @@ pub(crate) struct Session {
     rhythms: rhythm::Rhythms,
     /// Kept while somebody wants it.
     journal: Option<Box<Journal>>,
+    /// A stranger opened it, and has not shown its right.
+    probation: Option<Box<probation::Probation>>,
+    /// A stranger opened it.
+    pub is_strangers: bool,
     scratch: pump::Scratch,
 }
 
@@ -255,12 +261,17 @@ pub(crate) struct Parts {
     pub peer: NodeId,
     pub is_initiator: bool,
     pub config: Config,
+    /// It is on probation until then; `None`: it is not.
+    pub probation: Option<Instant>,
     /// Of what is random in its scheduling.
     pub seed: Seed,
 }
 
 impl Session {
-    pub(crate) fn new(now: Instant, parts: Parts) -> Self {
+    pub(crate) fn new(now: Instant, mut parts: Parts) -> Self {
+        let probation = parts
+            .probation
+            .map(|until| Box::new(probation::Probation::new(until, &mut parts.config)));
         let send_buffer = parts.config.send_buffer_bytes;
         let mut session = Self {
             id: parts.id,
@@ -313,6 +324,8 @@ impl Session {
             shares: shares::Shares::new(now),
             rhythms: rhythm::Rhythms::default(),
             journal: None,
+            is_strangers: probation.is_some(),
+            probation,
             scratch: pump::Scratch::default(),
         };
         session.control.push_back(Control::Hello {
@@ -329,6 +342,10 @@ impl Session {
 
     /// A channel that will belong to this session is being opened.
     pub(crate) fn add_member(&mut self, now: Instant, id: ChannelId) {
+        if self.members.is_empty() {
+            // Most sessions of strangers never have a second one.
+            self.members.reserve_exact(1);
+        }
         self.members.push(Member::new(now, id));
     }
 
@@ -339,8 +356,9 @@ impl Session {
         (socket, remote): (SocketId, SocketAddr),
         introduced: bool,
     ) {
-        self.measures.join(id, socket, remote);
-        self.promises.on_channels_changed();
+        if !self.is_on_probation() {
+            self.measure(id, socket, remote);
+        }
         if let Some(member) = self.member(id) {
             member.connected = true;
             member.introduced = introduced;
@@ -350,6 +368,12 @@ impl Session {
         if let Some(link) = self.links.iter_mut().find(|link| link.channel == Some(id)) {
             link.on_connected();
         }
+    }
+
+    /// What a channel does is measured from now on.
+    pub(crate) fn measure(&mut self, id: ChannelId, socket: SocketId, remote: SocketAddr) {
+        self.measures.join(id, socket, remote);
+        self.promises.on_channels_changed();
     }
 
     /// Objectives call the channel so.
@@ -376,6 +400,13 @@ impl Session {
         if !self.established && now.since(self.opened_at) >= self.config.connect_timeout {
             let last = self.last_failure.clone().unwrap_or(CloseReason::TimedOut);
             return Some(SessionCloseReason::Unreachable(last));
+        }
+        if self
+            .probation
+            .as_ref()
+            .is_some_and(|probation| probation.until() <= now)
+        {
+            return Some(SessionCloseReason::NotAdmitted);
         }
         let timeout = self.config.session_timeout;
         let alone = self
@@ -592,6 +623,7 @@ impl Session {
         let dial = self.links.iter().filter_map(LinkState::next_dial).min();
         let window = self.measures.due();
         let rest = self.shares.rests_at();
+        let probation = self.probation.as_ref().map(|probation| probation.until());
         [
             self.pump_at,
             timed_out,
@@ -600,6 +632,7 @@ impl Session {
             self.expire_at,
             window,
             rest,
+            probation,
         ]
         .into_iter()
         .flatten()

@@ -1,0 +1,315 @@
+//! Channels of peers that have not shown their right: how many there may be, and what becomes of them.
+//!
+//! A peer's channel is a *guest* from the end of its handshake until its session is let in: at once where the peer is
+//! listed and introduces the channel, and by the application's word where it is a stranger whose session is on probation.
+//! A guest has [`SHOW_MAX`] for all that. Where there is no room for one more, the oldest guest of the same key, of the same
+//! subnet or of all gives way. Listed peers have room of their own, which strangers cannot take.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anabranch_base::{ChannelId, Instant, NodeId, SessionId};
+use anabranch_channel::{Standing, Subnet};
+
+use super::{CODE_BUSY, CODE_LATE, CODE_NOT_ALLOWED, Engine};
+use crate::event::{SessionCloseReason, StreamError};
+
+/// Time for a channel of a peer to complete its handshake.
+pub(super) const ACCEPT_MAX: Duration = Duration::from_secs(5);
+/// Time from then on for its session to be let in.
+pub(super) const SHOW_MAX: Duration = Duration::from_secs(5);
+/// Channels that listed peers always find room for, whatever strangers hold that were let in.
+const CHANNELS_RESERVED: usize = 1024;
+/// Channels of one peer, over all its sessions.
+const CHANNELS_PER_PEER_MAX: usize = 1024;
+/// Sessions of one peer that it opened.
+const SESSIONS_PER_PEER_MAX: usize = 256;
+
+/// How many guests there may be.
+struct Limits {
+    all: usize,
+    of_subnet: usize,
+    of_peer: usize,
+}
+
+const STRANGERS: Limits = Limits {
+    all: 256,
+    of_subnet: 32,
+    of_peer: 8,
+};
+const LISTED: Limits = Limits {
+    all: 1024,
+    of_subnet: 1024,
+    of_peer: 64,
+};
+
+#[derive(Clone, Copy, Debug)]
+struct Guest {
+    peer: NodeId,
+    subnet: Subnet,
+    standing: Standing,
+}
+
+/// Key: channel.
+#[derive(Debug, Default)]
+pub(super) struct Guests(BTreeMap<ChannelId, Guest>);
+
+impl Guests {
+    /// One more; who has to leave for it. O(guests), once for each handshake.
+    fn enter(&mut self, id: ChannelId, guest: Guest) -> Option<ChannelId> {
+        let limits = match guest.standing {
+            Standing::Stranger => STRANGERS,
+            Standing::Listed => LISTED,
+        };
+        let alike = self
+            .0
+            .iter()
+            .filter(|(_, other)| other.standing == guest.standing);
+        let (mut all, mut of_subnet, mut of_peer) = (0, 0, 0);
+        let (mut oldest, mut oldest_of_subnet, mut oldest_of_peer) = (None, None, None);
+        for (&id, other) in alike {
+            all += 1;
+            oldest = oldest.or(Some(id));
+            if other.subnet == guest.subnet {
+                of_subnet += 1;
+                oldest_of_subnet = oldest_of_subnet.or(Some(id));
+            }
+            if other.peer == guest.peer {
+                of_peer += 1;
+                oldest_of_peer = oldest_of_peer.or(Some(id));
+            }
+        }
+        self.0.insert(id, guest);
+        if of_peer >= limits.of_peer {
+            oldest_of_peer
+        } else if of_subnet >= limits.of_subnet {
+            oldest_of_subnet
+        } else if all >= limits.all {
+            oldest
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn leave(&mut self, id: ChannelId) {
+        self.0.remove(&id);
+    }
+
+    pub(super) fn contains(&self, id: ChannelId) -> bool {
+        self.0.contains_key(&id)
+    }
+}
+
+impl Engine {
+    /// A channel that a peer opened has completed its handshake.
+    pub(super) fn receive_guest(&mut self, now: Instant, id: ChannelId) {
+        if let Some(owner) = self.owners.get_mut(&id) {
+            owner.deadline = Some(now + SHOW_MAX);
+        }
+        let Some(channel) = self.endpoint.channel(id) else {
+            return;
+        };
+        let Some(peer) = channel.peer() else {
+            return;
+        };
+        let subnet = Subnet::from(channel.remote().ip());
+        let Some(standing) = self.allowed.standing(&peer) else {
+            // It was taken off the list in the meantime.
+            self.close_unknown(now, id, CODE_NOT_ALLOWED, NOT_ALLOWED);
+            return;
+        };
+        let guest = Guest {
+            peer,
+            subnet,
+            standing,
+        };
+        if let Some(oldest) = self.guests.enter(id, guest) {
+            self.close_unknown(
+                now,
+                oldest,
+                CODE_BUSY,
+                "others wait to be let in; dial again",
+            );
+        }
+    }
+
+    /// Closes a channel for which nothing is kept once its peer has been notified.
+    pub(super) fn close_unknown(&mut self, now: Instant, id: ChannelId, code: u32, words: &str) {
+        if let Some(channel) = self.endpoint.channel(id) {
+            channel.close(now, code, words);
+        }
+        self.touched.push_back(id);
+        self.advance_closed(now, id);
+    }
+
+    /// The time of a channel's handshake or introduction may be over.
+    pub(super) fn expire_channel(&mut self, now: Instant, id: ChannelId) {
+        let Some(owner) = self.owners.get_mut(&id) else {
+            return;
+        };
+        if owner.deadline.is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        owner.deadline = None;
+        let is_accepted = owner.is_accepted;
+        let Some(channel) = self.endpoint.channel(id) else {
+            return;
+        };
+        if !channel.is_handshaking() {
+            self.close_unknown(now, id, CODE_LATE, "not introduced in time");
+        } else if is_accepted {
+            // Its address may be anybody's: not a word.
+            self.endpoint.abandon(id);
+            self.forget_owner(id);
+        } else {
+            let words = "the handshake took too long";
+            self.close_unknown(now, id, super::CODE_CHANNEL_ONLY, words);
+        }
+    }
+
+    /// Whether there is room for one more channel of this peer, or for one more session of it.
+    pub(super) fn has_room(&self, peer: NodeId, standing: Standing, is_new: bool) -> bool {
+        let (mut sessions, mut channels, mut of_strangers) = (0, 0, 0);
+        for session in self.sessions.values().filter(|one| !one.is_initiator) {
+            if session.peer == peer {
+                sessions += 1;
+                channels += session.members.len();
+            }
+            if session.is_strangers {
+                of_strangers += session.members.len();
+            }
+        }
+        let most_of_strangers = anabranch_channel::endpoint::CHANNELS_MAX - CHANNELS_RESERVED;
+        channels < CHANNELS_PER_PEER_MAX
+            && (!is_new || sessions < SESSIONS_PER_PEER_MAX)
+            && (standing == Standing::Listed || of_strangers < most_of_strangers)
+    }
+
+    /// The peer of a session has shown its right, by a ticket for example: the session is on probation no longer, and gets
+    /// the windows, streams and time that others have. Nothing changes for sessions that are not on probation.
+    ///
+    /// # Errors
+    /// No such session.
+    pub fn end_probation(&mut self, session: SessionId) -> Result<(), StreamError> {
+        let state = self.session(session)?;
+        state.end_probation();
+        let members: Vec<ChannelId> = state.members.iter().map(|member| member.id).collect();
+        for id in members {
+            self.let_in(id);
+            self.measure(session, id);
+        }
+        Ok(())
+    }
+
+    /// A channel's peer has shown its right.
+    pub(super) fn let_in(&mut self, id: ChannelId) {
+        self.guests.leave(id);
+        self.endpoint.remember_peer_of(id);
+        if let Some(channel) = self.endpoint.channel(id) {
+            channel.limit_input(None);
+        }
+        self.retime(id);
+    }
+
+    /// What a channel does is measured from now on.
+    fn measure(&mut self, session: SessionId, id: ChannelId) {
+        if let Some(channel) = self.endpoint.peek(id)
+            && let Some(state) = self.sessions.get_mut(&session)
+        {
+            state.measure(id, channel.socket(), channel.remote());
+        }
+    }
+
+    /// What a session on probation may cost is used up: its channels take in nothing until it is let in.
+    pub(super) fn hold_off(&mut self, session: SessionId) {
+        let Some(state) = self.sessions.get(&session) else {
+            return;
+        };
+        for member in &state.members {
+            if let Some(channel) = self.endpoint.channel(member.id) {
+                channel.limit_input(Some(0));
+            }
+        }
+    }
+
+    /// Follows changes of the allow-list: closes what keys opened that are no longer on it, and ends the probation of those
+    /// that came onto it. The engine does so with every packet and timer; a host calls it to have it done at once. Sessions
+    /// that this node opened stay: whom to dial is another question.
+    pub fn follow_allow_list(&mut self, now: Instant) {
+        let changes = self.allowed.changes();
+        if std::mem::replace(&mut self.allowed_changes, changes) == changes {
+            return;
+        }
+        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in sessions {
+            let Some(state) = self.sessions.get(&id).filter(|one| !one.is_initiator) else {
+                continue;
+            };
+            match self.allowed.standing(&state.peer) {
+                None => self.end_session(now, id, SessionCloseReason::NotAllowed),
+                Some(Standing::Listed) if state.is_on_probation() => {
+                    let _ = self.end_probation(id);
+                }
+                Some(_) => {}
+            }
+        }
+        let waiting: Vec<(ChannelId, NodeId)> =
+            self.guests.0.iter().map(|(&id, g)| (id, g.peer)).collect();
+        for (id, peer) in waiting {
+            if self.allowed.standing(&peer).is_none() && self.guests.contains(id) {
+                self.close_unknown(now, id, CODE_NOT_ALLOWED, NOT_ALLOWED);
+            }
+        }
+    }
+}
+
+/// Words of a close.
+pub(super) const NOT_ALLOWED: &str = "this key is no longer on the allow-list";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guest(peer: u8, address: u8, standing: Standing) -> Guest {
+        Guest {
+            peer: NodeId::from_public_key([peer; 32]),
+            subnet: Subnet::from(std::net::IpAddr::from([192, 0, 2, address])),
+            standing,
+        }
+    }
+
+    #[test]
+    fn the_oldest_of_the_same_key_gives_way_then_of_the_subnet() {
+        let mut guests = Guests::default();
+        for id in 0..8 {
+            let new = guest(1, id as u8, Standing::Stranger);
+            assert_eq!(guests.enter(ChannelId(id), new), None);
+        }
+        let ninth = guest(1, 200, Standing::Stranger);
+        assert_eq!(guests.enter(ChannelId(8), ninth), Some(ChannelId(0)));
+        guests.leave(ChannelId(0));
+        for id in 100..131 {
+            let new = guest(id as u8, 200, Standing::Stranger);
+            assert_eq!(guests.enter(ChannelId(id), new), None);
+        }
+        let one_more = guest(250, 200, Standing::Stranger);
+        assert_eq!(guests.enter(ChannelId(131), one_more), Some(ChannelId(8)));
+    }
+
+    #[test]
+    fn strangers_take_no_room_of_listed_peers() {
+        let mut guests = Guests::default();
+        let mut id = 0;
+        for address in 0..=255 {
+            for peer in 0..2 {
+                let new = guest(address ^ (peer << 7), address, Standing::Stranger);
+                if let Some(oldest) = guests.enter(ChannelId(id), new) {
+                    guests.leave(oldest);
+                }
+                id += 1;
+            }
+        }
+        assert_eq!(guests.0.len(), STRANGERS.all);
+        let listed = guest(99, 99, Standing::Listed);
+        assert_eq!(guests.enter(ChannelId(id), listed), None);
+    }
+}
