@@ -420,6 +420,14 @@ impl Host {
         self.inner.shared.lock().engine.objectives(session)
     }
 
+    /// Follows changes of the allow-list at once, rather than with the next packet or timer: closes what keys opened that
+    /// are no longer on it.
+    pub fn follow_allow_list(&self) {
+        self.inner
+            .shared
+            .command(|state, now| state.engine.follow_allow_list(now));
+    }
+
     /// Takes a socket out of use, or back into it, as the loss or return of its interface does.
     pub fn set_socket_up(&self, socket: SocketId, up: bool) {
         self.inner.shared.set_socket_up(socket, up);

@@ -127,6 +127,21 @@ impl Session {
         })
     }
 
+    /// Says that the peer has shown its right, by a ticket for example. A session that a stranger opened, at a host that lets
+    /// everyone in ([`AllowList::everyone`](anabranch_session::AllowList::everyone)), is on probation until then: the peer may
+    /// open one stream and say about 2 kB, and the session is closed after 5 s. Nothing changes for other sessions.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn end_probation(&self) -> Result<(), StreamFailure> {
+        self.inner.host.shared.command(|state, _| {
+            if let Some(reason) = &entry_of(state, self.inner.id)?.closed {
+                return Err(Closed(reason.clone()).into());
+            }
+            Ok(state.engine.end_probation(self.inner.id)?)
+        })
+    }
+
     /// Why a stream is promised what it is, or not, and how its windows fared; `None` for a stream that
     /// asked for nothing, or is over. Times are those of `Host::clock`.
     pub fn explain(&self, stream: StreamId) -> Option<Explanation> {

@@ -102,6 +102,7 @@ async fn converse(
         let _ = tokio::time::timeout(HELLO_TIMEOUT, control.recv()).await;
         return Ok(());
     }
+    session.end_probation()?;
     control.send(Reply::Welcome.encode()).await?;
     let fetch = session.open_stream(StreamSpec {
         weight: priority::FETCH_WEIGHT,

@@ -242,6 +242,7 @@ impl Receiver {
         };
         let sender = session.peer();
         let ticket = self.admit(session, &secret)?;
+        session.end_probation()?;
         say(control, &Reply::Welcome).await?;
         Ok(Right { sender, ticket })
     }
