@@ -1,13 +1,19 @@
 //! The only clock below the node.
 
+use std::time::Duration;
+
 use anabranch_base::Instant;
 
-/// Turns the monotonic clock of the machine into the engine's instants.
+/// Turns the machine's clock into the engine's instants.
 ///
-/// Wall-clock jumps do not touch it. Copies share the epoch.
+/// Wall-clock jumps do not touch it. On Linux it goes on while the machine is suspended (`CLOCK_BOOTTIME`), as time does at
+/// the peers: what was due in the meantime is due at once, and a session that was away for longer than its time-outs is
+/// over, rather than taken for one that was heard a moment ago. Copies share the epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     epoch: std::time::Instant,
+    /// What [`uptime`] said at the epoch.
+    started: Duration,
 }
 
 impl Clock {
@@ -15,6 +21,7 @@ impl Clock {
     pub fn start() -> Self {
         Self {
             epoch: std::time::Instant::now(),
+            started: uptime(),
         }
     }
 
@@ -25,8 +32,25 @@ impl Clock {
 
     /// The current moment; never earlier than an answer given before.
     pub fn now(&self) -> Instant {
-        Instant::EPOCH + self.epoch.elapsed()
+        Instant::EPOCH + uptime().saturating_sub(self.started)
     }
+}
+
+/// Time since some moment, suspensions included.
+#[cfg(target_os = "linux")]
+fn uptime() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // The clock counts from zero, and its nanoseconds stay below a second.
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanos)
+}
+
+/// Time since the first call; whether suspensions count is up to the system.
+#[cfg(not(target_os = "linux"))]
+fn uptime() -> Duration {
+    static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    FIRST.get_or_init(std::time::Instant::now).elapsed()
 }
 
 /// Seconds since 1970, by the machine's wall clock. Only for what people date: billing periods.
@@ -50,5 +74,38 @@ mod tests {
         let first = clock.now();
         assert!(copy.now() >= first);
         assert_eq!(copy.epoch(), clock.epoch());
+    }
+
+    /// Runs in a time namespace, for the test below.
+    #[cfg(target_os = "linux")]
+    #[test]
+    #[ignore = "the test `suspensions_count` runs it"]
+    fn says_the_uptime() {
+        println!("uptime_s={}", uptime().as_secs());
+    }
+
+    /// A suspension moves `CLOCK_BOOTTIME` ahead of the monotonic clock. A time namespace does the same; making one needs
+    /// root.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn suspensions_count() {
+        const AHEAD_S: u64 = 500_000_000;
+        let own = std::env::current_exe().unwrap();
+        let mut inside = std::process::Command::new("unshare");
+        inside.args(["--time", "--boottime", &AHEAD_S.to_string(), "--fork"]);
+        inside.arg(own);
+        inside.args(["clock::tests::says_the_uptime", "--exact", "--ignored"]);
+        let Ok(output) = inside.arg("--nocapture").output() else {
+            println!("skipped: there is no unshare");
+            return;
+        };
+        if !output.status.success() {
+            println!("skipped: no time namespace here; making one needs root");
+            return;
+        }
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (_, rest) = text.split_once("uptime_s=").unwrap();
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        assert!(digits.parse::<u64>().unwrap() >= AHEAD_S, "{text}");
     }
 }

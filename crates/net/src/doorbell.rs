@@ -18,11 +18,15 @@ use rustix::{
     io::Errno,
 };
 
+/// Sleeps from here on are worth a system call more, see [`alarm`].
+const LONG_SLEEP: Duration = Duration::from_millis(100);
+
 /// Wakes a thread that sleeps in [`Doorbell::sleep`]. Any thread may ring.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     button: UnixDatagram,
     bell: UnixDatagram,
+    alarm: alarm::Alarm,
 }
 
 /// What a socket is watched for.
@@ -48,7 +52,12 @@ impl Doorbell {
         let (button, bell) = UnixDatagram::pair()?;
         button.set_nonblocking(true)?;
         bell.set_nonblocking(true)?;
-        Ok(Self { button, bell })
+        let alarm = alarm::Alarm::new()?;
+        Ok(Self {
+            button,
+            bell,
+            alarm,
+        })
     }
 
     /// Ends the current sleep, or the next one at its start.
@@ -65,6 +74,7 @@ impl Doorbell {
     ) -> Woken {
         let mut watched = Vec::with_capacity(8);
         watched.push(PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN));
+        let first = watched.len() + watch_alarm(&mut watched, &self.alarm, most);
         for (socket, interest) in sockets {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::IN, interest.readable);
@@ -87,7 +97,7 @@ impl Doorbell {
             }
         }
         let woken = Woken {
-            is_ready: watched[1..].iter().any(|fd| !fd.revents().is_empty()),
+            is_ready: watched[first..].iter().any(|fd| !fd.revents().is_empty()),
             has_rung: !watched[0].revents().is_empty(),
         };
         if woken.has_rung {
@@ -99,6 +109,79 @@ impl Doorbell {
     fn silence(&self) {
         let mut rings = [0; 8];
         while self.bell.recv(&mut rings).is_ok() {}
+    }
+}
+
+/// Has a long sleep ended by the alarm; the number of descriptors to watch for it.
+fn watch_alarm<'a>(
+    watched: &mut Vec<PollFd<'a>>,
+    alarm: &'a alarm::Alarm,
+    most: Option<Duration>,
+) -> usize {
+    let long = most.filter(|&most| most >= LONG_SLEEP);
+    let set = long.and_then(|most| alarm.set(most));
+    watched.extend(set.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+    usize::from(set.is_some())
+}
+
+/// The end of a long sleep. What [`poll`] counts down stands still while the machine is suspended; this goes on, so that a
+/// thread wakes with the machine when its time has passed.
+#[cfg(target_os = "linux")]
+mod alarm {
+    use std::{
+        io,
+        os::fd::{AsFd, BorrowedFd, OwnedFd},
+        time::Duration,
+    };
+
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
+
+    #[derive(Debug)]
+    pub(super) struct Alarm(OwnedFd);
+
+    impl Alarm {
+        pub(super) fn new() -> io::Result<Self> {
+            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+            Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
+        }
+
+        /// What becomes readable after so long; setting it again forgets what was set before.
+        pub(super) fn set(&self, after: Duration) -> Option<BorrowedFd<'_>> {
+            let zero = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            let spec = Itimerspec {
+                it_interval: zero,
+                it_value: Timespec {
+                    tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
+                    tv_nsec: after.subsec_nanos().into(),
+                },
+            };
+            timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &spec).ok()?;
+            Some(self.0.as_fd())
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod alarm {
+    use std::{io, os::fd::BorrowedFd, time::Duration};
+
+    #[derive(Debug)]
+    pub(super) struct Alarm;
+
+    impl Alarm {
+        pub(super) fn new() -> io::Result<Self> {
+            Ok(Self)
+        }
+
+        pub(super) fn set(&self, _after: Duration) -> Option<BorrowedFd<'_>> {
+            None
+        }
     }
 }
 
@@ -125,6 +208,19 @@ mod tests {
                 .sleep(std::iter::empty(), Some(Duration::ZERO))
                 .has_rung
         );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_alarm_ends_a_long_sleep_and_no_other() {
+        let bell = Doorbell::new().unwrap();
+        let mut watched = Vec::new();
+        let short = Some(LONG_SLEEP / 2);
+        assert_eq!(watch_alarm(&mut watched, &bell.alarm, short), 0);
+        assert_eq!(watch_alarm(&mut watched, &bell.alarm, None), 0);
+        // Its own end, not the one of the poll, ends this sleep.
+        assert_eq!(watch_alarm(&mut watched, &bell.alarm, Some(LONG_SLEEP)), 1);
+        assert_eq!(poll(&mut watched, None).unwrap(), 1);
     }
 
     #[test]

@@ -96,7 +96,8 @@ mod inner {
     impl Timer {
         pub(super) fn new() -> io::Result<Self> {
             let fd = timerfd_create(
-                TimerfdClockId::Monotonic,
+                // As the clock's: a moment that passed while the machine was suspended wakes at once.
+                TimerfdClockId::Boottime,
                 TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
             )?;
             #[expect(
