@@ -11,8 +11,8 @@ use crate::send::ADU_OVERHEAD_BYTES;
 pub(crate) const INITIAL_STREAM_CREDIT_BYTES: u64 = 256 << 10;
 /// As above, for all reliable streams together.
 pub(crate) const INITIAL_SESSION_CREDIT_BYTES: u64 = 1 << 20;
-/// Smallest stream window: the largest ADU must fit, with its overhead.
-pub(crate) const STREAM_WINDOW_MIN_BYTES: u64 = ADU_BYTES_MAX as u64 + 4096;
+/// What a stream window has room for beside the largest ADU.
+pub(crate) const ADU_MARGIN_BYTES: u64 = 4096;
 /// What the largest ADU costs.
 pub(crate) const ADU_COST_MAX_BYTES: u64 = ADU_BYTES_MAX as u64 + ADU_OVERHEAD_BYTES;
 /// Most streams that a peer may have open at a time.
@@ -83,10 +83,13 @@ pub struct Config {
     /// Objectives that are in force in every new session from its beginning, as a HOSE text; check it with
     /// `hose check` or [`anabranch_hose::compile`]: one with errors counts for nothing.
     pub objectives: Option<Arc<str>>,
+    /// Largest ADU that both nodes' applications send, 1 byte to 16 MiB: windows are raised to hold one. The peer
+    /// cannot begin a larger one where windows are small.
+    pub adu_bytes_max: usize,
     /// Bytes of one stream that may wait for the application to read them; at least one ADU of the
-    /// largest size.
+    /// largest size, and 256 KiB.
     pub stream_window_bytes: u64,
-    /// Bytes of all reliable streams of a session that may wait.
+    /// Bytes of all reliable streams of a session that may wait; at least one stream's, and 1 MiB.
     pub session_window_bytes: u64,
     /// Bytes of one stream that may wait to be sent or acknowledged; beyond, `send` says `Full`. Raised
     /// to twice the sum of the congestion windows where paths are long and fast.
@@ -112,6 +115,7 @@ impl Default for Config {
             channel: channel::Config::default(),
             policy: Policy::Default,
             objectives: None,
+            adu_bytes_max: ADU_BYTES_MAX,
             stream_window_bytes: 32 << 20,
             session_window_bytes: 64 << 20,
             send_buffer_bytes: 8 << 20,
@@ -128,12 +132,12 @@ impl Default for Config {
 impl Config {
     /// The same settings with every window raised to what the protocol needs at least.
     pub(crate) fn normalised(mut self) -> Self {
-        self.stream_window_bytes = self
-            .stream_window_bytes
-            .clamp(STREAM_WINDOW_MIN_BYTES, WINDOW_MAX_BYTES);
-        self.session_window_bytes = self
-            .session_window_bytes
-            .clamp(self.stream_window_bytes, WINDOW_MAX_BYTES);
+        let adu = self.adu_bytes_max.clamp(1, ADU_BYTES_MAX) as u64 + ADU_MARGIN_BYTES;
+        // What peers take for granted before the first word (`spec/wire.md` §7).
+        let stream_min = adu.max(INITIAL_STREAM_CREDIT_BYTES);
+        self.stream_window_bytes = self.stream_window_bytes.clamp(stream_min, WINDOW_MAX_BYTES);
+        let session_min = self.stream_window_bytes.max(INITIAL_SESSION_CREDIT_BYTES);
+        self.session_window_bytes = self.session_window_bytes.clamp(session_min, WINDOW_MAX_BYTES);
         self.send_buffer_bytes = self.send_buffer_bytes.max(1);
         self.measure_window = self
             .measure_window

@@ -21,6 +21,12 @@ pub struct SessionStats {
     pub channels_active: usize,
     /// Open streams.
     pub streams: usize,
+    /// Application bytes sent over the session's life, repairs and copies included.
+    pub payload_sent_bytes: u64,
+    /// Bytes of second copies over the session's life, which [`Config::copies_max`](crate::Config::copies_max) bounds.
+    pub copied_bytes: u64,
+    /// Bytes that each stream may hold for sending now, one ADU more in the end.
+    pub send_buffer_bytes: u64,
     /// Bytes held for sending.
     pub send_held_bytes: u64,
     /// Bytes held for the application to read.

@@ -222,6 +222,7 @@ impl Session {
                 is_copy: true,
             });
             self.copies_budget -= length as f64;
+            self.totals.copied_bytes += length as u64;
         }
         // Even when nothing is left to copy, the container may carry control frames by now.
         self.launch(endpoint, member, builder, packet);

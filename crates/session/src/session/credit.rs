@@ -7,19 +7,21 @@ use std::{
 };
 
 use anabranch_base::{ChannelId, Instant, NodeId, Seed, SessionId, StreamId};
-use anabranch_sched::{Order, StreamSpec};
+use anabranch_sched::{Order, StreamSpec, spec::ADU_BYTES_MAX};
 use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::{Parts, ProtocolError, Session};
 use crate::{
-    config::{Config, STREAM_WINDOW_MIN_BYTES},
+    config::{ADU_MARGIN_BYTES, Config},
     event::Event,
     send::{AduFate, Receipt, SendStream, Settled},
     wire::{Control, frame::Place, frame::write_fragment},
 };
 
 const CHANNEL: ChannelId = ChannelId(0);
+/// Smallest stream window of a node that takes ADUs of every size.
+const STREAM_WINDOW_MIN_BYTES: u64 = ADU_BYTES_MAX as u64 + ADU_MARGIN_BYTES;
 
 /// The receiving end, with windows that bind. They are set past the configuration's minimum, which is there for ADUs of
 /// 16 MiB.

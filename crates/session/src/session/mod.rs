@@ -165,6 +165,14 @@ impl Member {
     }
 }
 
+/// Sums over a session's life, channels and streams that are over included.
+#[derive(Debug, Default)]
+struct Totals {
+    payload_sent_bytes: u64,
+    /// What [`Config::copies_max`] bounds.
+    copied_bytes: u64,
+}
+
 /// Key: session.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -219,6 +227,7 @@ pub(crate) struct Session {
 
     /// Since when there has been no connected channel.
     pub alone_since: Option<Instant>,
+    totals: Totals,
     copies_budget: f64,
     copy_check_at: Instant,
     couplings: coupling::Couplings,
@@ -310,6 +319,7 @@ impl Session {
             consumed: 0,
             peer_stream_window: None,
             alone_since: Some(now),
+            totals: Totals::default(),
             copies_budget: 65_536.0,
             copy_check_at: now,
             couplings: coupling::Couplings::default(),
@@ -696,6 +706,9 @@ impl Session {
                 .chain(self.recv.keys())
                 .collect::<std::collections::BTreeSet<_>>()
                 .len(),
+            payload_sent_bytes: self.totals.payload_sent_bytes,
+            copied_bytes: self.totals.copied_bytes,
+            send_buffer_bytes: self.send_buffer as u64,
             send_held_bytes: self.send.values().map(|s| s.held_bytes() as u64).sum(),
             recv_held_bytes: self.recv.values().map(|s| s.held_bytes() as u64).sum(),
         }

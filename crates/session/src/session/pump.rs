@@ -554,6 +554,7 @@ impl Session {
             packet.push(Item::Control(Box::new(control)));
         }
         member.payload_sent_bytes += packet.bytes as u64;
+        self.totals.payload_sent_bytes += packet.bytes as u64;
         self.copies_budget += packet.bytes as f64 * self.config.copies_max;
         let channel = endpoint
             .channel(member.id)
