@@ -23,12 +23,18 @@ pub trait App {
 pub struct Context<'a> {
     pub(crate) now: Instant,
     pub(crate) engine: &'a mut Engine,
+    pub(crate) departed: Option<Instant>,
 }
 
 impl Context<'_> {
     /// The time.
     pub fn now(&self) -> Instant {
         self.now
+    }
+
+    /// When the packet was sent whose arrival caused this call; `None`: no packet did.
+    pub fn departed(&self) -> Option<Instant> {
+        self.departed
     }
 
     /// The engine, for what the other calls do not cover.

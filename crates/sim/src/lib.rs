@@ -14,6 +14,7 @@
 //! | [`world`] | [`World`]: event queue, nodes |
 //! | [`network`] | wires, routes, cross-traffic, packets under way |
 //! | [`app`] | [`App`]: what runs on a node, and [`Context`], what it may do |
+//! | [`machine`] | [`Raw`]: a node without an engine |
 //! | [`apps`] | ready-made applications: bulk transfer, message stream, receiver |
 //! | [`flow`] | greedy flows of the same engine, as competition |
 //! | [`topology`] | networks by name, and the papers' testbeds |
@@ -27,6 +28,7 @@ pub mod apps;
 pub mod epoch;
 pub mod flow;
 pub mod log;
+pub mod machine;
 pub mod network;
 pub mod overlay;
 pub mod storm;
@@ -36,6 +38,7 @@ pub mod world;
 pub use app::{App, Context};
 pub use flow::{Flow, FlowPlan};
 pub use log::PacketLog;
+pub use machine::Raw;
 pub use network::{CrossIndex, Hop, IP_UDP_BYTES, RouteIndex, Wire, WireIndex};
 pub use topology::Topology;
 pub use world::{NodeIndex, World};

@@ -156,6 +156,8 @@ enum Way {
 /// What a packet carries: of cross-traffic, only its size.
 #[derive(Debug)]
 struct Cargo {
+    /// When it was offered to its first hop.
+    departed: Instant,
     ip_bytes: usize,
     ecn: Option<u8>,
     data: BytesMut,
@@ -179,7 +181,11 @@ pub(crate) enum Landed {
     /// At the end of a hop; it arrives at that of the next as stated.
     Onward { at: Instant, flight: usize },
     /// At a node.
-    At { node: NodeIndex, received: Received },
+    At {
+        node: NodeIndex,
+        departed: Instant,
+        received: Received,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -297,11 +303,18 @@ impl Network {
             hop: 0,
         };
         let cargo = Cargo {
+            departed: now,
             ip_bytes: arrival.bytes,
             ecn: None,
             data: BytesMut::new(),
         };
         (self.offer(now, course, cargo, log), again)
+    }
+
+    /// Bytes of packets under way.
+    pub(crate) fn bytes_under_way(&self) -> u64 {
+        let flights = self.flights.iter().flatten();
+        flights.map(|flight| flight.cargo.ip_bytes as u64).sum()
     }
 
     /// Sends a node's payload along a route. Returns when and as which flight it arrives at the end of
@@ -318,6 +331,7 @@ impl Network {
             hop: 0,
         };
         let cargo = Cargo {
+            departed: now,
             ip_bytes: payload.len() + IP_UDP_BYTES,
             ecn,
             data: BytesMut::from(payload),
@@ -423,6 +437,7 @@ impl Network {
                 let (from, to) = if there { (a, b) } else { (b, a) };
                 Landed::At {
                     node: to.0,
+                    departed: packet.cargo.departed,
                     received: Received {
                         socket: to.1,
                         remote: from.2,

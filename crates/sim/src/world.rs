@@ -12,6 +12,7 @@ use crate::{
     app::{App, Context},
     epoch,
     log::PacketLog,
+    machine::{Machine, Raw},
     network::{CrossIndex, Hop, Landed, Network, RouteIndex, Wire, WireIndex},
 };
 
@@ -29,27 +30,23 @@ const HELD_PACKETS_MAX: usize = 5000;
 pub type NodeIndex = usize;
 
 struct Node {
-    engine: Engine,
-    app: Box<dyn AnyApp>,
+    machine: Machine,
     sockets: u64,
     wake_at: Option<Instant>,
-    /// While the node is suspended: the packets that wait for it.
-    held: Option<Vec<Received>>,
+    /// While the node is suspended: the packets that wait for it, with their departures.
+    held: Option<Vec<(Instant, Received)>>,
     restarts: u64,
 }
 
-/// An [`App`] that can be looked at after the run.
-trait AnyApp: App {
-    fn as_any(&mut self) -> &mut dyn Any;
-    fn as_app(&mut self) -> &mut dyn App;
-}
-
-impl<T: App + Any> AnyApp for T {
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
-    fn as_app(&mut self) -> &mut dyn App {
-        self
+impl Node {
+    fn new(machine: Machine) -> Self {
+        Self {
+            machine,
+            sockets: 0,
+            wake_at: None,
+            held: None,
+            restarts: 0,
+        }
     }
 }
 
@@ -85,6 +82,8 @@ pub struct World {
     cross_count: usize,
     log: Option<PacketLog>,
     buffer: Vec<u8>,
+    /// When the packet was sent that a node is looking at.
+    departed: Option<Instant>,
     /// Packets delivered to nodes so far.
     pub packets_delivered: u64,
 }
@@ -103,6 +102,7 @@ impl World {
             cross_count: 0,
             log: None,
             buffer: Vec::new(),
+            departed: None,
             packets_delivered: 0,
         }
     }
@@ -137,15 +137,22 @@ impl World {
         let index = self.nodes.len();
         let entropy = self.seed.stream(&format!("node {index}")).seed_bytes();
         let engine = Engine::new(epoch::get(), node_key(index), allowed, config, entropy);
-        self.nodes.push(Node {
-            engine,
+        self.nodes.push(Node::new(Machine::Host {
+            engine: Box::new(engine),
             app: Box::new(app),
-            sockets: 0,
-            wake_at: None,
-            held: None,
-            restarts: 0,
-        });
+        }));
         index
+    }
+
+    /// Adds a node without an engine.
+    pub fn add_raw(&mut self, raw: impl Raw + Any) -> NodeIndex {
+        self.nodes.push(Node::new(Machine::Raw(Box::new(raw))));
+        self.nodes.len() - 1
+    }
+
+    /// The key that the `index`-th node has as its identity, or would have.
+    pub fn node_key(index: NodeIndex) -> SecretKey {
+        node_key(index)
     }
 
     /// How many nodes there are; the index of the next.
@@ -166,8 +173,11 @@ impl World {
         state.restarts += 1;
         let stream = format!("node {node}, start {}", state.restarts);
         let entropy = self.seed.stream(&stream).seed_bytes();
-        state.engine = Engine::new(epoch::get(), node_key(node), allowed, config, entropy);
-        state.app = Box::new(app);
+        let engine = Engine::new(epoch::get(), node_key(node), allowed, config, entropy);
+        state.machine = Machine::Host {
+            engine: Box::new(engine),
+            app: Box::new(app),
+        };
         state.wake_at = None;
         self.settle(node);
     }
@@ -180,8 +190,8 @@ impl World {
 
     /// Lets a suspended node go on: packets that waited for it, then every timer that is due, at once.
     pub fn resume(&mut self, node: NodeIndex) {
-        for received in self.nodes[node].held.take().into_iter().flatten() {
-            self.deliver(node, received);
+        for (departed, received) in self.nodes[node].held.take().into_iter().flatten() {
+            self.deliver(node, departed, received);
         }
         let now = self.now;
         self.nodes[node].wake_at = Some(now);
@@ -331,8 +341,11 @@ impl World {
     }
 
     /// The engine of a node.
+    ///
+    /// # Panics
+    /// When it has none.
     pub fn engine(&mut self, node: NodeIndex) -> &mut Engine {
-        &mut self.nodes[node].engine
+        self.nodes[node].machine.host().0
     }
 
     /// The application of a node.
@@ -340,9 +353,11 @@ impl World {
     /// # Panics
     /// When it is not a `T`.
     pub fn app<T: 'static>(&mut self, node: NodeIndex) -> &mut T {
-        (*self.nodes[node].app)
-            .as_any()
-            .downcast_mut()
+        let app = match &mut self.nodes[node].machine {
+            Machine::Host { app, .. } => (**app).as_any(),
+            Machine::Raw(raw) => (**raw).as_any(),
+        };
+        app.downcast_mut()
             .expect("the scenario knows what it put there")
     }
 
@@ -350,7 +365,8 @@ impl World {
     pub fn with_node<R>(&mut self, node: NodeIndex, act: impl FnOnce(&mut Context<'_>) -> R) -> R {
         let mut context = Context {
             now: self.now,
-            engine: &mut self.nodes[node].engine,
+            engine: self.nodes[node].machine.host().0,
+            departed: None,
         };
         let result = act(&mut context);
         self.settle(node);
@@ -366,18 +382,29 @@ impl World {
         node: NodeIndex,
         act: impl FnOnce(&mut T, &mut Context<'_>) -> R,
     ) -> R {
-        let state = &mut self.nodes[node];
-        let app = (*state.app)
+        let (engine, app) = self.nodes[node].machine.host();
+        let app = app
             .as_any()
             .downcast_mut()
             .expect("the scenario knows what it put there");
         let mut context = Context {
             now: self.now,
-            engine: &mut state.engine,
+            engine,
+            departed: None,
         };
         let result = act(app, &mut context);
         self.settle(node);
         result
+    }
+
+    /// Asks a node anew what it has to send, and when it wants to be woken; for what a scenario changed in it.
+    pub fn nudge(&mut self, node: NodeIndex) {
+        self.settle(node);
+    }
+
+    /// Bytes of packets under way, on all wires.
+    pub fn bytes_under_way(&self) -> u64 {
+        self.network.bytes_under_way()
     }
 
     /// Changes the world `after` from now.
@@ -430,20 +457,26 @@ impl World {
         self.now = self.now.max(until);
     }
 
-    fn deliver(&mut self, node: NodeIndex, received: Received) {
+    fn deliver(&mut self, node: NodeIndex, departed: Instant, received: Received) {
         self.packets_delivered += 1;
-        self.nodes[node].engine.handle_packet(self.now, received);
+        self.nodes[node].machine.handle_packet(self.now, received);
+        self.departed = Some(departed);
         self.settle(node);
+        self.departed = None;
     }
 
     fn land(&mut self, flight: usize) {
         match self.network.land(self.now, flight, self.log.as_mut()) {
             Landed::Gone => {}
             Landed::Onward { at, flight } => self.push(at, What::Land { flight }),
-            Landed::At { node, received } => match &mut self.nodes[node].held {
-                Some(held) if held.len() < HELD_PACKETS_MAX => held.push(received),
+            Landed::At {
+                node,
+                departed,
+                received,
+            } => match &mut self.nodes[node].held {
+                Some(held) if held.len() < HELD_PACKETS_MAX => held.push((departed, received)),
                 Some(_) => {}
-                None => self.deliver(node, received),
+                None => self.deliver(node, departed, received),
             },
         }
     }
@@ -469,16 +502,7 @@ impl World {
             return;
         }
         state.wake_at = None;
-        if state.engine.poll_timeout().is_some_and(|at| at <= now) {
-            state.engine.handle_timeout(now);
-        }
-        if state.app.next_wake().is_some_and(|at| at <= now) {
-            let mut context = Context {
-                now,
-                engine: &mut state.engine,
-            };
-            state.app.as_app().on_wake(&mut context);
-        }
+        state.machine.wake(now);
         self.settle(node);
     }
 
@@ -486,27 +510,14 @@ impl World {
     fn settle(&mut self, node: NodeIndex) {
         loop {
             self.transmit(node);
-            let mut busy = false;
-            while let Some(event) = self.nodes[node].engine.poll_event() {
-                busy = true;
-                if let Some(log) = &mut self.log {
-                    log.note(self.now, node, format_args!("{event:?}"));
-                }
-                let state = &mut self.nodes[node];
-                let mut context = Context {
-                    now: self.now,
-                    engine: &mut state.engine,
-                };
-                state.app.as_app().on_event(&mut context, event);
-            }
-            if !busy {
+            let (now, departed) = (self.now, self.departed);
+            let log = self.log.as_mut().map(|log| (log, node));
+            if !self.nodes[node].machine.dispatch(now, departed, log) {
                 break;
             }
         }
         let state = &mut self.nodes[node];
-        let engine = state.engine.poll_timeout();
-        let app = state.app.next_wake();
-        let earliest = [engine, app].into_iter().flatten().min();
+        let earliest = state.machine.next_wake();
         if let Some(at) = earliest {
             let at = at.max(self.now);
             if state.wake_at.is_none_or(|armed| at != armed) {
@@ -520,7 +531,7 @@ impl World {
         let mut buffer = std::mem::take(&mut self.buffer);
         while let Some(transmit) =
             self.nodes[node]
-                .engine
+                .machine
                 .poll_transmit(self.now, BATCH_MAX, &mut buffer)
         {
             let route = self.network.find(node, transmit.socket, transmit.remote);
