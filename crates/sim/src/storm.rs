@@ -1,50 +1,87 @@
-//! Random worlds with faults, and the checkers of what must hold in all of them.
+//! Random worlds with faults, and the checks of what must hold in all of them.
 //!
-//! A seed decides everything: links, streams in both directions, policy, controller, neighbours who send
-//! over the same wires, and a weather of faults (cuts, rate drops, loss, longer delays). Then the sky
-//! clears, the neighbours fall silent, and every promise is checked:
+//! A seed decides everything: paths (one wire, or two with a relay between them), streams in both directions and
+//! both ways, windows, policy, controller, caps and budgets, neighbours who send over the same wires, a weather of
+//! faults (cuts, rate drops, loss, longer delays), readers that stand still, streams that are reset or stopped, a
+//! node that is restarted or suspended, and a hostile third node that says any legal and illegal frame to the
+//! responder. Then the sky clears, and every [`Invariant`] is checked, ADU by ADU.
 //!
-//! - a reliable stream without lifetime delivers every ADU, once, intact, in order where asked;
-//! - no stream delivers anything twice, out of order where asked, or damaged;
-//! - every ADU of a stream that reports fates has exactly one, and what is acknowledged was delivered;
-//! - nothing is delivered long after its lifetime;
-//! - copies, buffers and windows stay within their budgets;
-//! - the session outlives the weather;
-//! - the network accounts for every packet and keeps order where it says so.
+//! That each check can fail is shown by [`Tamper`]: a deliberate fault for each of them.
 //!
-//! `cargo run --release -p anabranch-sim --bin storm -- --seeds 2000` runs many; a failing seed is
-//! printed and runs again with `--seed N --log`.
+//! | file | holds |
+//! |---|---|
+//! | `plan` | everything that a seed decides |
+//! | `weather` | faults of wires, and neighbours |
+//! | `actor` | the application of both nodes |
+//! | `adu` | what ADUs contain |
+//! | `ledger` | every ADU by its identity, from both ends |
+//! | `checks` | the invariants |
+//! | `hostile` | the hostile peer |
+//! | `memory` | what the process may hold |
+//! | `tamper` | deliberate faults |
+//!
+//! `make storm SEEDS=2000` runs many; a failing seed is printed and runs again with `--seed N --log`.
 
+mod actor;
+mod adu;
 mod checks;
+mod hostile;
+mod ledger;
+mod memory;
+mod plan;
+mod tamper;
 mod weather;
 
-use std::{sync::Arc, time::Duration};
+use std::{rc::Rc, time::Duration};
 
-use anabranch_base::{Instant, NodeId, Random, Rate, Seed, SessionId};
-use anabranch_link::{
-    Config as LinkConfig, Jitter, Loss, Queue, RateSource, Traffic, duplex::Configs, source::Walk,
-};
+use anabranch_base::{Instant, Seed};
 use anabranch_session::{
-    AllowList, Config, Controller, Event, Link, Order, Policy, Priority, StreamSpec,
+    AllowList, Link,
+    cost::{Meter, Period},
 };
 
+pub use self::{
+    checks::{Broken, Invariant},
+    tamper::Tamper,
+};
+
+use self::{
+    actor::{Actor, Shared},
+    hostile::Hostile,
+    ledger::Ledger,
+    plan::{Plan, Upset},
+    tamper::Tampering,
+};
 use crate::{
-    app::{App, Context},
-    apps::{Load, Receiver, Sender},
     network::Hop,
-    world::World,
+    world::{NodeIndex, World},
 };
 
 /// Time given to finish after the sky has cleared.
-const CLEARING: Duration = Duration::from_secs(120);
+const CLEARING: Duration = Duration::from_secs(300);
+/// The index of the hostile peer.
+const HOSTILE: NodeIndex = 2;
+
+/// How a storm is run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// Keep a packet log.
+    pub with_log: bool,
+    /// A deliberate fault.
+    pub tamper: Option<Tamper>,
+    /// Bytes that the process has allocated and not freed, for [`Invariant::Memory`]; nothing else may run in it.
+    pub allocated: Option<fn() -> u64>,
+}
 
 /// What a storm came to.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// Broken promises, in words; empty when all held.
-    pub broken: Vec<String>,
+    /// Broken invariants; empty when all held.
+    pub broken: Vec<Broken>,
+    /// How much of each bound was used.
+    pub reach: Reach,
     /// Virtual time it took.
     pub virtual_time: Duration,
     /// Packets delivered.
@@ -55,283 +92,212 @@ pub struct Report {
     pub log: Option<String>,
 }
 
-/// A node of a storm: sends and receives.
-struct Actor {
-    sender: Sender,
-    receiver: Receiver,
-    /// Largest numbers of bytes seen in the session's buffers: to send, to read.
-    held_max: (u64, u64),
-    session: Option<SessionId>,
+/// The largest share of each bound that was used at any time, by either node.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Reach {
+    /// Of the bytes that may be held for sending.
+    pub send_buffer: f64,
+    /// Of the session's window.
+    pub session_window: f64,
+    /// Of a stream's window.
+    pub stream_window: f64,
+    /// Of what may be copied.
+    pub copies: f64,
+    /// Of a stream's cap.
+    pub cap: f64,
+    /// Of a path's budget.
+    pub budget: f64,
+    /// Of the memory that the process may hold.
+    pub memory: f64,
+    /// Containers that a hostile peer sent.
+    pub hostile_containers: u32,
 }
 
-impl Actor {
-    fn new(peer: NodeId, loads: Vec<Load>) -> Self {
+impl Reach {
+    /// The larger of both, field by field.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
         Self {
-            sender: Sender::new(peer, loads),
-            receiver: Receiver::new(),
-            held_max: (0, 0),
-            session: None,
+            send_buffer: self.send_buffer.max(other.send_buffer),
+            session_window: self.session_window.max(other.session_window),
+            stream_window: self.stream_window.max(other.stream_window),
+            copies: self.copies.max(other.copies),
+            cap: self.cap.max(other.cap),
+            budget: self.budget.max(other.budget),
+            memory: self.memory.max(other.memory),
+            hostile_containers: self.hostile_containers.max(other.hostile_containers),
         }
-    }
-
-    fn watch(&mut self, context: &mut Context<'_>) {
-        if let Some(stats) = self
-            .session
-            .and_then(|session| context.engine().session_stats(session))
-        {
-            self.held_max.0 = self.held_max.0.max(stats.send_held_bytes);
-            self.held_max.1 = self.held_max.1.max(stats.recv_held_bytes);
-        }
-    }
-}
-
-impl App for Actor {
-    fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
-        if let Event::Connected { session, .. } = event {
-            self.session = Some(session);
-        }
-        self.watch(context);
-        self.receiver.on_event(context, event.clone());
-        self.sender.on_event(context, event);
-    }
-
-    fn on_wake(&mut self, context: &mut Context<'_>) {
-        self.sender.on_wake(context);
-        self.watch(context);
-    }
-
-    fn next_wake(&self) -> Option<Instant> {
-        self.sender.next_wake()
-    }
-}
-
-/// Everything a seed decides before the first packet.
-#[derive(Debug)]
-struct Plan {
-    wires: Vec<Configs>,
-    /// Loads of the initiator and of the responder.
-    loads: [Vec<Load>; 2],
-    config: Config,
-    faults: Vec<weather::Fault>,
-    /// Cross-traffic by wire and direction, until the sky clears.
-    neighbours: Vec<(Hop, Traffic)>,
-}
-
-impl Plan {
-    fn new(seed: Seed) -> Self {
-        let mut random = seed.stream("plan");
-        let wires: Vec<Configs> = (0..random.between(1, 4))
-            .map(|_| any_wire(&mut random))
-            .collect();
-        let mut config = Config {
-            policy: Policy::ALL[random.below(Policy::ALL.len() as u64) as usize],
-            ..Config::default()
-        };
-        config.channel.controller = match random.below(8) {
-            0 => Controller::Cubic,
-            1 => Controller::NewReno,
-            2 => Controller::Bbr3,
-            3 => Controller::Fixed(Rate::from_kbps(random.between(500, 4000))),
-            _ => Controller::Auto,
-        };
-        if config.policy.may_plan() {
-            config.objectives = any_objectives(&mut seed.stream("objectives"));
-            let models = ["auto", "generic", "cellular", "satellite"];
-            let model = models[seed.stream("model").below(models.len() as u64) as usize];
-            config.model = model.parse().expect("a name");
-        }
-        let loads = [0, 1].map(|side| {
-            (0..random.between(u64::from(side == 0), 4))
-                .map(|index| any_load(&mut random, &format!("{side}/{index}")))
-                .collect()
-        });
-        let faults = weather::forecast(&mut seed.stream("weather"), wires.len());
-        let neighbours = weather::neighbours(&mut seed.stream("neighbours"), &wires);
-        Self {
-            wires,
-            loads,
-            config,
-            faults,
-            neighbours,
-        }
-    }
-}
-
-impl Plan {
-    fn describe(&self) -> String {
-        let mut lines = vec![format!(
-            "policy {}, controller {}, model {}",
-            self.config.policy, self.config.channel.controller, self.config.model
-        )];
-        lines.extend(self.config.objectives.iter().map(ToString::to_string));
-        for (index, wire) in self.wires.iter().enumerate() {
-            lines.push(format!("wire {index}: {}", wire.forward));
-        }
-        for load in self.loads.iter().flatten() {
-            lines.push(format!(
-                "stream {}: {} x {} B every {:?} from {}, reliable {}, {:?}, lifetime {:?}, {:?}",
-                load.spec.label,
-                load.adus,
-                load.adu_bytes,
-                load.every,
-                load.start,
-                load.spec.reliable,
-                load.spec.order,
-                load.spec.lifetime,
-                load.spec.priority
-            ));
-        }
-        lines.extend(self.faults.iter().map(|fault| format!("{fault:?}")));
-        let neighbours = self.neighbours.iter();
-        lines.extend(neighbours.map(|neighbour| format!("{neighbour:?}")));
-        lines.join("\n")
-    }
-}
-
-/// What some streams want; nothing that forbids sending for ever, so that all must arrive in the end.
-fn any_objectives(random: &mut Random) -> Option<Arc<str>> {
-    const TEXTS: [&str; 5] = [
-        "objective { context { adu:a { stream_id <= 1 } } goal { expected(a::latency) < 800 }
-           utility { a { 800 - expected(a::latency) } } }",
-        "objective { context { adu:a { stream_id >= 2 } } goal { prob(a::lost?) < 10 }
-           utility { a { 100 * (10 - prob(a::lost?)) } } }",
-        "objective { context { adu:a { length < 500 } } goal { expected(a::latency) < 100 } utility { a { 3 } } }",
-        "objective { context { adu:a { stream_id == 0 } adu:b { stream_seq == a::stream_seq + 1 } }
-           goal { correlated_loss(a, b) <= 25 } utility { a { 125 } } }",
-        "objective { context { stream:s { stream_id == 0 } adu:a { stream_id == 0 } }
-           goal { expected(s::latency) > 0 } utility { a { 1000 / expected(a::latency) } } }",
-    ];
-    let text: String = TEXTS.into_iter().filter(|_| random.chance(0.4)).collect();
-    (!text.is_empty()).then(|| text.into())
-}
-
-fn any_wire(random: &mut Random) -> Configs {
-    let rate = Rate::from_kbps(random.between(300, 20_000));
-    let delay = Duration::from_micros(random.between(500, 150_000));
-    let loss = match random.below(4) {
-        0 => Loss::random(random.uniform(0.0, 0.05)).expect("a probability"),
-        1 => Loss::bursts(random.uniform(0.001, 0.05), random.uniform(1.5, 8.0))
-            .expect("a rate and a length"),
-        _ => Loss::None,
-    };
-    let jitter = match random.below(4) {
-        0 => Jitter::uniform(delay / 4),
-        1 => Jitter::uniform(delay / 4).reordering(),
-        _ => Jitter::None,
-    };
-    let source = if random.chance(0.3) {
-        RateSource::Walk(Walk {
-            base: rate,
-            spread: 0.5,
-            every: Duration::from_millis(500),
-        })
-    } else {
-        RateSource::Constant(rate)
-    };
-    let one = LinkConfig {
-        rate: source,
-        delay,
-        jitter,
-        loss,
-        queue: Queue::time(Duration::from_millis(random.between(20, 400))),
-        mtu_bytes: if random.chance(0.3) { 1280 } else { 1500 },
-        ..LinkConfig::default()
-    };
-    Configs::symmetric(one)
-}
-
-fn any_load(random: &mut Random, label: &str) -> Load {
-    let reliable = random.chance(0.7);
-    let timed = random.chance(0.5);
-    let adu_bytes = match random.below(4) {
-        0 => random.between(16, 100),
-        1 => random.between(100, 1500),
-        2 => random.between(1500, 20_000),
-        _ => random.between(20_000, 300_000),
-    } as usize;
-    let budget = random.between(10_000, 800_000);
-    let adus = (budget / adu_bytes as u64).clamp(1, 400);
-    let spec = StreamSpec {
-        reliable,
-        order: if random.chance(0.5) {
-            Order::Ordered
-        } else {
-            Order::Unordered
-        },
-        lifetime: random
-            .chance(0.4)
-            .then(|| Duration::from_millis(random.between(30, 2000))),
-        priority: Priority([0, 64, 128, 192, 255][random.below(5) as usize]),
-        weight: random.between(1, 1000) as u32,
-        notify: true,
-        label: label.to_owned(),
-        ..StreamSpec::default()
-    };
-    Load {
-        spec,
-        adu_bytes,
-        every: timed.then(|| Duration::from_millis(random.between(1, 60))),
-        adus,
-        start: Instant::from_millis(random.below(3000)),
     }
 }
 
 /// Runs the storm of this seed.
-pub fn run(seed: u64, with_log: bool) -> Report {
+pub fn run(seed: u64, options: Options) -> Report {
+    let base = options.allocated.map_or(0, |allocated| allocated());
     let seed = Seed(seed);
-    let plan = Plan::new(seed);
+    let plan = Rc::new(Plan::new(seed));
+    let shared = Shared {
+        plan: plan.clone(),
+        ledger: Rc::default(),
+    };
     let mut world = World::new(seed);
-    if with_log {
+    if options.with_log {
         world.record();
     }
-    let [first, second] = plan.loads.clone();
-    let a = world.add_node(
-        plan.config.clone(),
-        AllowList::default(),
-        Actor::new(World::node_id(1), first),
-    );
-    let b = world.add_node(
-        plan.config.clone(),
-        AllowList::of([World::node_id(0)]),
-        Actor::new(World::node_id(0), second),
-    );
-    let links: Vec<Link> = plan
-        .wires
-        .iter()
-        .map(|configs| {
-            let wire = world.add_wire(a, b, configs.clone()).expect("a valid plan");
-            world.link(a, wire)
-        })
-        .collect();
-    world.app::<Actor>(a).sender.dial(Instant::EPOCH, links);
-    world.with_node(a, |_| ());
+    let links = lay(&mut world, &plan, &shared, options.tamper);
     let clear_at = weather::schedule(&mut world, &plan.faults, &plan.neighbours);
-
-    let end = clear_at + CLEARING;
+    for upset in &plan.upsets {
+        schedule_upset(&mut world, &shared, *upset, &links);
+    }
+    if plan.is_hostile {
+        add_hostile(&mut world, seed);
+    }
     let mut looks = 0u64;
-    world.run_while(end, |world| {
+    world.run_while(clear_at + CLEARING, |world| {
         looks += 1;
-        !looks.is_multiple_of(64) || !is_over(world)
+        if !looks.is_multiple_of(64) {
+            return true;
+        }
+        if let Some(allocated) = options.allocated {
+            let held = allocated().saturating_sub(base);
+            let bound = memory::bound(world, &plan, &shared.ledger.borrow());
+            shared.ledger.borrow_mut().memory.note(held, bound);
+        }
+        !is_over(world) || world.now() < clear_at
     });
+    if options.tamper == Some(Tamper::Smuggle) {
+        let now = world.now();
+        let _ = world.wire(0).duplex.forward.offer(now, 1000, false);
+    }
     // What ends last, such as the news that an ADU expired, is still under way.
     world.run_for(Duration::from_secs(5));
-    let report_time = world.now();
-    let mut broken = Vec::new();
-    checks::check(&mut world, &plan, &mut broken);
-    broken.extend(world.audit());
+    let ledger = shared.ledger.borrow();
+    let broken = checks::check(&mut world, &plan, &ledger, options.tamper);
     Report {
         seed: seed.0,
         broken,
-        virtual_time: report_time.since_epoch(),
+        reach: reach(&mut world, &plan, &ledger),
+        virtual_time: world.now().since_epoch(),
         packets: world.packets_delivered,
         plan: plan.describe(),
         log: world.log().map(|log| log.text().to_owned()),
     }
 }
 
+fn actor(side: usize, shared: &Shared, tamper: Option<Tamper>) -> Actor {
+    let peer = World::node_id(1 - side);
+    Actor::new(side, peer, shared.clone(), Tampering::new(tamper))
+}
+
+fn allowed(side: usize) -> AllowList {
+    match side {
+        0 => AllowList::default(),
+        _ => AllowList::of([World::node_id(0), World::node_id(HOSTILE)]),
+    }
+}
+
+/// Lays the paths between the two nodes; how the initiator reaches the responder.
+fn lay(world: &mut World, plan: &Plan, shared: &Shared, tamper: Option<Tamper>) -> Vec<Link> {
+    for side in [0, 1] {
+        let app = actor(side, shared, tamper);
+        world.add_node(plan.config.clone(), allowed(side), app);
+    }
+    let mut sockets = Vec::new();
+    let mut links = Vec::new();
+    for path in &plan.paths {
+        let ends = match &path.trunks[..] {
+            [one] => {
+                let wire = world.add_wire(0, 1, one.clone()).expect("a valid plan");
+                [world.link(0, wire), world.link(1, wire)]
+            }
+            trunks => {
+                let wire = |trunk| world.add_trunk(trunk).expect("a valid plan");
+                let wires: Vec<usize> = trunks.iter().cloned().map(wire).collect();
+                let hops: Vec<Hop> = wires.into_iter().map(Hop::forward).collect();
+                let route = world.add_route([0, 1], &hops, &Hop::reversed(&hops));
+                [world.route_link(0, route), world.route_link(1, route)]
+            }
+        };
+        links.push(ends[0]);
+        sockets.push(ends.map(|link| link.socket));
+    }
+    if let Some(budget) = plan.budget {
+        let price = format!("{} kB then stop", budget.cap_kilobytes);
+        let model = price.parse().expect("a price list");
+        let meter = Meter::new(model, Period(1), 0);
+        let socket = sockets[budget.path][budget.side];
+        let now = world.now();
+        world
+            .engine(budget.side)
+            .set_meter(now, socket, Some(meter));
+    }
+    world.app::<Actor>(0).dial(Instant::EPOCH, links.clone());
+    world.with_node(0, |_| ());
+    links
+}
+
+fn schedule_upset(world: &mut World, shared: &Shared, upset: Upset, links: &[Link]) {
+    match upset {
+        Upset::Suspend { side, from, to } => {
+            world.schedule(from, move |world| world.suspend(side));
+            world.schedule(to, move |world| world.resume(side));
+        }
+        Upset::Restart { side, at } => {
+            let (shared, links) = (shared.clone(), links.to_vec());
+            world.schedule(at, move |world| {
+                shared.ledger.borrow_mut().orphan(|_| true);
+                let mut app = actor(side, &shared, None);
+                if side == 0 {
+                    app.dial(world.now(), links);
+                }
+                let config = shared.plan.config.clone();
+                world.restart(side, config, allowed(side), app);
+            });
+        }
+    }
+}
+
+/// The hostile peer, on a wire of its own to the responder.
+fn add_hostile(world: &mut World, seed: Seed) {
+    let key = World::node_key(HOSTILE);
+    let victim = World::node_id(1);
+    let random = seed.stream("hostile frames");
+    let node = world.add_raw(Hostile::new(key, victim, random));
+    let text = "rate=10 Mbit/s, delay=10 ms, queue=100 ms";
+    let configs = anabranch_link::describe::parse_both(text, &mut |_| Err(String::new()));
+    let wire = world.add_wire(node, 1, configs.expect("a link"));
+    let link = world.link(node, wire.expect("a valid link"));
+    world.app::<Hostile>(node).link = Some(link);
+    world.nudge(node);
+}
+
 fn is_over(world: &mut World) -> bool {
-    [0, 1].iter().all(|&node| {
-        let actor = world.app::<Actor>(node);
-        actor.sender.is_done() || actor.sender.closed.is_some()
-    })
+    [0, 1]
+        .iter()
+        .all(|&node| world.app::<Actor>(node).is_done())
+}
+
+fn reach(world: &mut World, plan: &Plan, ledger: &Ledger) -> Reach {
+    let budget = plan.budget.map_or(0.0, |budget| {
+        let hop = plan.first_hop(budget.side, budget.path);
+        let carried = world.wire(hop.wire).one_way(hop.forward).stats().offered;
+        carried.bytes as f64 / (budget.cap_kilobytes * 1000) as f64
+    });
+    let most = |of: fn(&ledger::Gauges) -> ledger::Gauge| {
+        let shares = ledger.gauges.iter().map(|gauges| of(gauges).share);
+        shares.fold(0.0, f64::max)
+    };
+    Reach {
+        send_buffer: most(|gauges| gauges.send_buffer),
+        session_window: most(|gauges| gauges.session_window),
+        stream_window: most(|gauges| gauges.stream_window),
+        copies: most(|gauges| gauges.copies),
+        cap: most(|gauges| gauges.cap),
+        budget,
+        memory: ledger.memory.share,
+        hostile_containers: if plan.is_hostile {
+            world.app::<Hostile>(HOSTILE).containers()
+        } else {
+            0
+        },
+    }
 }

@@ -2,39 +2,72 @@
 
 use std::thread;
 
-use anabranch_sim::storm;
+use anabranch_sim::storm::{self, Options, Reach};
 
 /// Storms in every test run.
 const SEEDS: u64 = 300;
 
 #[test]
-fn every_promise_holds_in_every_storm() {
+fn every_invariant_holds_in_every_storm() {
     // A storm is a world of its own: as many at a time as there are cores.
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let broken_of = |first: usize| -> Vec<String> {
-        (first as u64..SEEDS)
-            .step_by(threads)
-            .map(|seed| storm::run(seed, false))
-            .filter(|report| !report.broken.is_empty())
-            .map(|report| format!("seed {}: {}", report.seed, report.broken.join("; ")))
-            .collect()
+    let run = |first: usize| -> (Vec<String>, Reach) {
+        let mut broken = Vec::new();
+        let mut reach = Reach::default();
+        for seed in (first as u64..SEEDS).step_by(threads) {
+            let report = storm::run(seed, Options::default());
+            broken.extend(
+                report
+                    .broken
+                    .iter()
+                    .map(|one| format!("seed {seed}: {one}")),
+            );
+            reach = reach.max(report.reach);
+        }
+        (broken, reach)
     };
-    let broken = thread::scope(|scope| {
+    let results: Vec<_> = thread::scope(|scope| {
         let running: Vec<_> = (0..threads)
-            .map(|first| scope.spawn(move || broken_of(first)))
+            .map(|first| scope.spawn(move || run(first)))
             .collect();
-        let joined = running
-            .into_iter()
-            .flat_map(|one| one.join().expect("no storm panics"));
-        joined.collect::<Vec<_>>()
+        let joined = running.into_iter();
+        joined
+            .map(|one| one.join().expect("no storm panics"))
+            .collect()
     });
+    let broken: Vec<String> = results
+        .iter()
+        .flat_map(|(broken, _)| broken.clone())
+        .collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+    // A bound that nothing comes near says nothing.
+    let reach = results
+        .iter()
+        .fold(Reach::default(), |all, (_, one)| all.max(*one));
+    for (name, share) in [
+        ("send buffer", reach.send_buffer),
+        ("session window", reach.session_window),
+        ("stream window", reach.stream_window),
+        ("copies", reach.copies),
+        ("cap", reach.cap),
+        ("budget", reach.budget),
+    ] {
+        assert!(
+            share > 0.8,
+            "{name}: at most {share:.3} of its bound was used"
+        );
+    }
+    assert!(reach.hostile_containers > 100, "{reach:?}");
 }
 
 #[test]
 fn a_storm_is_the_same_every_time() {
+    let with_log = Options {
+        with_log: true,
+        ..Options::default()
+    };
     for seed in [1, 5, 11] {
-        let (first, second) = (storm::run(seed, true), storm::run(seed, true));
+        let (first, second) = (storm::run(seed, with_log), storm::run(seed, with_log));
         assert!(first.packets > 500, "seed {seed} hardly does anything");
         assert_eq!(first.log, second.log, "seed {seed}");
     }

@@ -1,0 +1,202 @@
+//! Sending half of an actor.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, Rate, StreamId};
+use anabranch_session::{SendError, StreamSpec};
+
+use super::Actor;
+use crate::{
+    app::Context,
+    storm::{
+        adu,
+        ledger::{Fate, Flow},
+        plan::{Ending, Load},
+    },
+};
+
+/// A flow that this node sends.
+#[derive(Debug)]
+pub(in crate::storm) struct Outgoing {
+    pub flow: Flow,
+    pub stream: Option<StreamId>,
+    spec: StreamSpec,
+    adu_bytes: usize,
+    every: Option<Duration>,
+    adus: u64,
+    start: Instant,
+    ending: Ending,
+    sent: u64,
+    /// The stream's buffer was full when it was tried last.
+    is_blocked: bool,
+    is_finishing: bool,
+    is_over: bool,
+}
+
+impl Outgoing {
+    pub(in crate::storm) fn new(flow: Flow, load: &Load, now: Instant) -> Self {
+        Self {
+            flow,
+            stream: None,
+            spec: StreamSpec {
+                label: flow.label(),
+                ..load.spec.clone()
+            },
+            adu_bytes: load.adu_bytes,
+            every: load.every,
+            adus: load.adus,
+            start: load.start.max(now),
+            ending: load.ending,
+            sent: 0,
+            is_blocked: false,
+            is_finishing: false,
+            is_over: false,
+        }
+    }
+
+    /// What the accepting node sends on a stream that was opened to it.
+    pub(super) fn back(flow: Flow, load: &Load, stream: StreamId) -> Option<Self> {
+        let (adus, adu_bytes) = load.back?;
+        Some(Self {
+            stream: Some(stream),
+            adus,
+            adu_bytes,
+            every: None,
+            ending: Ending::Finish,
+            ..Self::new(flow, load, Instant::EPOCH)
+        })
+    }
+
+    /// Everything was delivered, or one of the two ends wanted no more.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Largest number of bytes that one ADU takes.
+    pub(super) fn adu_bytes(&self) -> usize {
+        self.adu_bytes
+    }
+
+    pub(super) fn cap(&self) -> Option<Rate> {
+        self.spec.cap.filter(|_| !self.flow.is_back)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.stream.is_some() && !self.is_over
+    }
+
+    fn next_at(&self) -> Instant {
+        match self.every {
+            Some(every) => {
+                let nanos = every.as_nanos() as u64;
+                self.start + Duration::from_nanos(nanos.saturating_mul(self.sent))
+            }
+            None => self.start,
+        }
+    }
+
+    /// When it has something to do, its stream's buffer permitting.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let waits =
+            self.sent < self.adus && !self.is_blocked && !self.is_over && !self.is_finishing;
+        let by_time = self.every.is_some() || self.stream.is_none();
+        (waits && by_time).then(|| self.next_at())
+    }
+
+    fn has_reset(&self) -> Option<u32> {
+        match self.ending {
+            Ending::Reset { after, code } if self.sent >= after => Some(code),
+            _ => None,
+        }
+    }
+}
+
+impl Actor {
+    /// Hands over whatever is due.
+    pub(super) fn pump(&mut self, context: &mut Context<'_>) {
+        let now = context.now();
+        let Some(session) = self.session else {
+            return;
+        };
+        for one in &mut self.outgoing {
+            if now < one.start || one.is_over || one.is_finishing {
+                continue;
+            }
+            if one.stream.is_none() {
+                one.stream = context.open(session, one.spec.clone()).ok();
+                if one.spec.cap.is_some() {
+                    let _ = context.engine().keep_journal(session, true);
+                }
+            }
+            let Some(stream) = one.stream else {
+                continue;
+            };
+            while one.sent < one.adus && !one.is_blocked && one.next_at() <= now {
+                let number = one.sent as u32;
+                let data = adu::make(one.flow.word(), number, one.adu_bytes);
+                let bytes = data.len();
+                let importance = (number.wrapping_mul(37) % 256) as u8;
+                let engine = context.engine();
+                match engine.send_important(now, session, stream, data, importance) {
+                    Ok(sequence) => {
+                        let mut ledger = self.shared.ledger.borrow_mut();
+                        ledger.sent(one.flow, now, bytes, sequence);
+                        one.sent += 1;
+                    }
+                    Err(SendError::Full(_)) => one.is_blocked = true,
+                    Err(_) => break,
+                }
+                if let Some(code) = one.has_reset() {
+                    let _ = context.engine().reset(now, session, stream, code);
+                    let mut ledger = self.shared.ledger.borrow_mut();
+                    ledger.account(one.flow).ends.reset = Some(code);
+                    one.is_over = true;
+                    break;
+                }
+            }
+            if one.sent == one.adus && !one.is_over {
+                context.finish(session, stream);
+                one.is_finishing = true;
+            }
+        }
+    }
+
+    fn sending(&mut self, stream: StreamId) -> Option<&mut Outgoing> {
+        let mut all = self.outgoing.iter_mut();
+        all.find(|one| one.stream == Some(stream))
+    }
+
+    pub(super) fn on_writable(&mut self, stream: StreamId) {
+        if let Some(one) = self.sending(stream) {
+            one.is_blocked = false;
+        }
+    }
+
+    pub(super) fn on_delivered(&mut self, stream: StreamId) {
+        if let Some(one) = self.sending(stream) {
+            one.is_over = true;
+            let flow = one.flow;
+            let mut ledger = self.shared.ledger.borrow_mut();
+            ledger.account(flow).ends.delivered += 1;
+        }
+    }
+
+    pub(super) fn on_stopped(&mut self, stream: StreamId, code: u32) {
+        if let Some(one) = self.sending(stream) {
+            one.is_over = true;
+            let flow = one.flow;
+            let mut ledger = self.shared.ledger.borrow_mut();
+            ledger.account(flow).ends.stopped_heard = Some(code);
+        }
+    }
+
+    pub(super) fn on_fate(&mut self, now: Instant, stream: StreamId, sequence: u64, fate: Fate) {
+        if let Some(one) = self.sending(stream) {
+            let flow = one.flow;
+            self.shared
+                .ledger
+                .borrow_mut()
+                .fate(flow, now, sequence, fate);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The network, and what it was given to carry where that is paid for.
+
+use super::{Findings, Invariant};
+use crate::{
+    storm::{plan::Plan, tamper::Tamper},
+    world::World,
+};
+
+pub(super) fn check(
+    world: &mut World,
+    plan: &Plan,
+    tamper: Option<Tamper>,
+    findings: &mut Findings,
+) {
+    for words in world.audit() {
+        findings.say(Invariant::Network, words);
+    }
+    let Some(budget) = plan.budget else {
+        return;
+    };
+    let hop = plan.first_hop(budget.side, budget.path);
+    let wire = world.wire(hop.wire);
+    let mut carried = wire.one_way(hop.forward).stats().offered.bytes;
+    let cap = budget.cap_kilobytes * 1000;
+    if tamper == Some(Tamper::Overspend) {
+        carried += cap;
+    }
+    if carried > cap {
+        let words = format!("{budget:?}: {carried} bytes were sent");
+        findings.say(Invariant::Budget, words);
+    }
+}

@@ -1,0 +1,52 @@
+//! The session between the two nodes.
+
+use anabranch_session::SessionCloseReason;
+
+use super::{Findings, Invariant, actor};
+use crate::{
+    storm::{ledger::Ledger, plan::Plan},
+    world::World,
+};
+
+pub(super) fn check(world: &mut World, plan: &Plan, ledger: &Ledger, findings: &mut Findings) {
+    lives(plan, ledger, findings);
+    one(world, findings);
+}
+
+/// It ends only where a restart ends it, or where its initiator founds it anew on another path before it is
+/// established.
+fn lives(plan: &Plan, ledger: &Ledger, findings: &mut Findings) {
+    let restart = plan.restart_at();
+    let is_expected = |closed: &crate::storm::ledger::Closed| {
+        let by_restart = restart.is_some_and(|at| closed.at >= at);
+        let is_anew = closed.side == 1 && closed.reason == SessionCloseReason::Superseded;
+        by_restart || is_anew
+    };
+    if let Some(closed) = ledger.closed.iter().find(|closed| !is_expected(closed)) {
+        let words = format!("node {}: the session ended: {}", closed.side, closed.reason);
+        findings.say(Invariant::SessionLives, words);
+    }
+    for (side, sessions) in ledger.sessions.iter().enumerate() {
+        if sessions.is_empty() {
+            let words = format!("node {side}: there never was a session");
+            findings.say(Invariant::SessionLives, words);
+        }
+    }
+}
+
+fn one(world: &mut World, findings: &mut Findings) {
+    for side in [0, 1] {
+        let (peer, current) = (actor(world, side).peer(), actor(world, side).session());
+        let engine = world.engine(side);
+        let all = engine.session_ids();
+        let with_peer = all.into_iter().filter(|id| {
+            let stats = engine.session_stats(*id);
+            stats.is_some_and(|stats| stats.peer == peer)
+        });
+        let with_peer: Vec<_> = with_peer.collect();
+        if with_peer.len() != 1 || with_peer.first() != current.as_ref() {
+            let words = format!("node {side}: sessions {with_peer:?}, in use {current:?}");
+            findings.say(Invariant::OneSession, words);
+        }
+    }
+}

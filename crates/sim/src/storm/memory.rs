@@ -1,0 +1,27 @@
+//! Memory that the process of a storm may hold, derived from the windows in use.
+
+use super::{ledger::Ledger, plan::Plan};
+use crate::world::World;
+
+/// What two engines, their channels and their statistics take without any data, and the storm itself: plan, ledger,
+/// event queue.
+const REST_BYTES: u64 = 4 << 20;
+/// A buffer that grows doubles: what is put together may take twice its bytes.
+const GROWTH: u64 = 2;
+
+/// What may be held now: both nodes' send buffers and receive windows, what a hostile peer's sessions may hold at
+/// its victim, and the packets under way.
+pub(super) fn bound(world: &World, plan: &Plan, ledger: &Ledger) -> u64 {
+    let config = &plan.config;
+    let hostile = 2 * ledger.hostile_sessions.min(2);
+    let windows = [0, 1].map(|side| plan.kinds_read(side)).iter().sum::<u64>() + hostile;
+    let mut sending = 0;
+    for loads in &plan.loads {
+        for load in loads {
+            let buffer = config.send_buffer_bytes as u64 + load.adu_bytes as u64;
+            sending += buffer * if load.spec.duplex { 2 } else { 1 };
+        }
+    }
+    let reading = GROWTH * windows * config.session_window_bytes;
+    REST_BYTES + sending + reading + GROWTH * world.bytes_under_way()
+}
