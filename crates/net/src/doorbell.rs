@@ -91,7 +91,7 @@ impl Doorbell {
             Ok(0) | Err(Errno::INTR) => return Woken::default(),
             Ok(_) => {}
             Err(error) => {
-                tracing::error!(%error, "cannot wait for packets");
+                crate::limited!(error, %error, "cannot wait for packets");
                 // Without this a lasting error would become a busy loop.
                 std::thread::sleep(Duration::from_millis(1));
             }

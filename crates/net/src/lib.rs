@@ -31,6 +31,7 @@
 //! | [`bytestream`] | `AsyncRead` and `AsyncWrite` over ADUs |
 //! | `tariff` | what sending costs at local addresses, and who is told |
 //! | `links`, `watch` | which links a session tries; interfaces that come and go |
+//! | [`log`] | the limit of log lines that peers can cause |
 //! | [`relay`] | forwarding between the ports of circuits
 //! | [`emulate`] | the link model between loopback sockets and between network namespaces |
 
@@ -43,6 +44,7 @@ mod error;
 mod host;
 mod inbox;
 mod links;
+pub mod log;
 mod moderation;
 pub mod relay;
 mod session_handle;

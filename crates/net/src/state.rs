@@ -458,7 +458,7 @@ impl State {
                 objective,
                 faults,
             } => {
-                tracing::warn!(%session, objective = objective.0, %faults, "an objective");
+                crate::limited!(warn, %session, objective = objective.0, %faults, "an objective");
                 let event = SessionEvent::ObjectiveFault { objective, faults };
                 self.session_event(session, event);
             }
@@ -468,7 +468,7 @@ impl State {
                 stream,
                 refusal,
             } => {
-                tracing::warn!(%session, %stream, %refusal, "an objective's rate is not promised");
+                crate::limited!(warn, %session, %stream, %refusal, "an objective's rate is not promised");
                 let event = SessionEvent::ObjectiveRefused {
                     objective,
                     stream,

@@ -253,7 +253,7 @@ impl PathState {
                 Some((next_id, true))
             }
             Err(error) => {
-                tracing::warn!(%error, "a sender on an emulated path gets no socket");
+                crate::limited!(warn, %error, "a sender on an emulated path gets no socket");
                 None
             }
         }

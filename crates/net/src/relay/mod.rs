@@ -300,7 +300,7 @@ impl Shared {
         let port = Arc::new(port);
         if let Err(error) = self.ready.add(id, &port) {
             // It carries nothing then, as if the network had lost it all; the source sees that.
-            tracing::error!(%error, "cannot watch a relay's port");
+            crate::limited!(error, %error, "cannot watch a relay's port");
         }
         state.ports.insert(id, port);
     }
