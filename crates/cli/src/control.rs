@@ -1,8 +1,9 @@
-//! `anabranch status`, `paths` and `streams`; what questions to a running node have in common.
+//! `anabranch status`, `paths`, `streams`, `rights` and `reload`; what questions to a running node have in common.
 
 use std::path::PathBuf;
 
 use anabranch::{
+    base::text::printable,
     config,
     control::{self, Question},
 };
@@ -12,7 +13,8 @@ use crate::exit::{Failure, Outcome, print_line};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Asking {
-    /// Control socket of the node, or of a running `anabranch send` [default: $XDG_RUNTIME_DIR/anabranch.sock].
+    /// Control socket of the node, or of a running `anabranch send` [default: $XDG_RUNTIME_DIR/anabranch.sock,
+    /// or ~/.local/state/anabranch/run/anabranch.sock].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_CONTROL")]
     control: Option<PathBuf>,
     /// Print the node's answer as it is.
@@ -24,7 +26,8 @@ impl Asking {
     /// What the node answers.
     pub(crate) async fn ask(&self, question: &Question) -> Result<Value, Failure> {
         let default = || config::default_control(|name| std::env::var(name).ok());
-        let path = self.control.clone().unwrap_or_else(default);
+        let path = self.control.clone().or_else(default);
+        let path = path.ok_or_else(|| Failure::usage(config::NO_CONTROL))?;
         let answer = control::ask(&path, question).await;
         answer.map_err(|error| match error {
             control::ControlError::Connect { .. } => Failure::unreachable(error),
@@ -61,7 +64,8 @@ pub(crate) fn rows(answer: &Value) -> &[Value] {
 
 fn plain(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        // A node of another version may send texts of peers as they are.
+        Value::String(text) => printable(text, usize::MAX),
         Value::Null => "-".to_owned(),
         Value::Number(number) if number.is_f64() => {
             format!("{:.3}", number.as_f64().unwrap_or_default())

@@ -39,6 +39,11 @@ impl Failure {
         }
     }
 
+    /// What went wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(crate) fn other(message: impl ToString) -> Self {
         Self::new(1, message)
     }
@@ -153,14 +158,20 @@ pub(crate) fn note(words: &str) {
 }
 
 /// Ready when the program is to end: Ctrl-C, or the signal that a service manager sends. The one place where
-/// signals are handled; everything that runs until it is stopped waits for this.
+/// signals are handled; everything that runs until it is stopped waits for this. Signals count from the call on, not
+/// only from the first poll.
 ///
 /// # Errors
 /// The system gives no handler.
-pub(crate) async fn stopped() -> Outcome {
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::other)?;
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result.map_err(Failure::other),
-        _ = terminate.recv() => Ok(()),
+pub(crate) fn stopped() -> impl Future<Output = Outcome> {
+    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+    async move {
+        let [interrupt, terminate] = signals;
+        let mut interrupt = interrupt.map_err(Failure::other)?;
+        let mut terminate = terminate.map_err(Failure::other)?;
+        tokio::select! {
+            _ = interrupt.recv() => Ok(()),
+            _ = terminate.recv() => Ok(()),
+        }
     }
 }

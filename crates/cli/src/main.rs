@@ -59,6 +59,10 @@ enum Command {
     Paths(control::Asking),
     /// The streams of a running node.
     Streams(control::Asking),
+    /// Which node has which rights at a running node.
+    Rights(control::Asking),
+    /// Have a running node read its configuration again; its peers and rights count at once.
+    Reload(control::Asking),
     /// Whether a running node would promise a stream what it asks for, and what instead.
     Admit(admit::Arguments),
     /// Why a running node's stream is promised what it is, or not, and how its windows fared.
@@ -117,6 +121,8 @@ async fn run(command: Command) -> Outcome {
         Command::Status(arguments) => control::run("status", &arguments).await,
         Command::Paths(arguments) => control::run("paths", &arguments).await,
         Command::Streams(arguments) => control::run("streams", &arguments).await,
+        Command::Rights(arguments) => control::run("rights", &arguments).await,
+        Command::Reload(arguments) => control::run("reload", &arguments).await,
         Command::Admit(arguments) => admit::run(arguments).await,
         Command::Explain(arguments) => explain::run(arguments).await,
         Command::Objective(arguments) => objective::run(arguments).await,

@@ -3,17 +3,19 @@
 use std::path::PathBuf;
 
 use anabranch::{
-    config::{ChannelLayer, Layer, SessionLayer},
+    config::{ChannelLayer, Layer, NodeConfig, SessionLayer},
     daemon::{Daemon, DaemonError},
     objectives::{Objectives, ObjectivesFileError},
 };
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     costs,
     exit::{Failure, Outcome, print_line, stopped},
 };
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Configuration file; see node.example.toml.
     #[arg(short, long, value_name = "FILE", env = "ANABRANCH_CONFIG")]
@@ -30,7 +32,7 @@ pub(crate) struct Arguments {
     /// Control socket.
     #[arg(long, value_name = "FILE")]
     control: Option<PathBuf>,
-    /// Directory into which allowed nodes may send files.
+    /// Directory for files of nodes with the right to send some.
     #[arg(long, value_name = "DIR")]
     receive: Option<PathBuf>,
     /// Scheduling policy.
@@ -80,7 +82,8 @@ fn objectives_failure(error: ObjectivesFileError) -> Failure {
     }
 }
 
-pub(crate) async fn run(arguments: Arguments) -> Outcome {
+/// Everything that is said of the node: flags over environment over file.
+fn read(arguments: &Arguments) -> Result<NodeConfig, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let file = match &arguments.config {
         None => Layer::default(),
@@ -92,12 +95,30 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
                 .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?
         }
     };
-    let is_check = arguments.check;
     let environment = Layer::from_environment(variable).map_err(Failure::usage)?;
     let costs = arguments.costs.clone().layer().map_err(Failure::usage)?;
-    let layer = flags(arguments).over(costs).over(environment).over(file);
-    let config = layer.resolve(variable).map_err(Failure::usage)?;
-    if is_check {
+    let layer = flags(arguments.clone()).over(costs).over(environment);
+    layer.over(file).resolve(variable).map_err(Failure::usage)
+}
+
+/// Reloads for each SIGHUP; does not return.
+async fn reload_on_hangup(daemon: &Daemon, mut hangups: Signal) {
+    while hangups.recv().await.is_some() {
+        match daemon.reload().await {
+            Ok(reloaded) if reloaded.restart.is_empty() => tracing::info!("reloaded"),
+            Ok(reloaded) => {
+                let restart = reloaded.restart.join(", ");
+                tracing::warn!(restart, "reloaded; these count from the next start");
+            }
+            Err(error) => tracing::error!(%error, "not reloaded; what was in force stays"),
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    let config = read(&arguments)?;
+    if arguments.check {
         Objectives::read(&config).map_err(objectives_failure)?;
         return print_line("the configuration is good");
     }
@@ -109,14 +130,20 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         DaemonError::Objectives(error) => objectives_failure(error),
         _ => Failure::other(error),
     })?;
+    let source = move || read(&arguments).map_err(|failure| failure.message().to_owned());
+    let daemon = daemon.with_source(Box::new(source));
+    // Before anybody can know that it runs: a signal that nobody waits for ends the process.
+    let stopped = stopped();
+    let hangups = signal(SignalKind::hangup()).map_err(Failure::other)?;
     print_line(&format!("node {}", daemon.host().node_id()))?;
     print_line(&format!(
-        "for nodes it allows: anabranch send FILE {}",
+        "for nodes with the rights to call and to send files: anabranch send FILE {}",
         daemon.ticket()
     ))?;
     tokio::select! {
         () = daemon.run() => {}
-        stopped = stopped() => stopped?,
+        stopped = stopped => stopped?,
+        () = reload_on_hangup(&daemon, hangups) => {}
     }
     daemon.shutdown().await?;
     Ok(())

@@ -215,7 +215,8 @@ async fn overlay_user(arguments: &Arguments, ticket: &Ticket) -> Result<Option<U
         return Ok(None);
     };
     let usual = || config::default_control(|name| std::env::var(name).ok());
-    let control = control.unwrap_or_else(usual);
+    let control = control.or_else(usual);
+    let control = control.ok_or_else(|| Failure::usage(config::NO_CONTROL))?;
     // Of a directory or standard input the size is not known; routes for a large message do.
     let bytes = std::fs::metadata(&arguments.source)
         .ok()

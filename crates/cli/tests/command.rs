@@ -259,7 +259,10 @@ fn a_node_tells_what_it_does_and_takes_files_from_those_it_knows() {
     fs::create_dir(folder.join("in")).unwrap();
     fs::write(folder.join("x"), "content").unwrap();
     let sender = text(&run(folder, &["keygen"]).stdout);
-    let config = format!("allow = [\"{}\"]\nreceive = \"in\"\n", sender.trim());
+    let config = format!(
+        "receive = \"in\"\n[[peer]]\nname = \"sender\"\nnode = \"{}\"\nmay = [\"call\", \"send-files\"]\n",
+        sender.trim()
+    );
     fs::write(folder.join("node.toml"), config).unwrap();
     let node = [
         "node",
@@ -380,8 +383,11 @@ fn objectives_come_and_go_at_a_running_node() {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         (child, lines)
     };
-    let allow = format!("allow = [\"{}\"]\n", ids[1]);
-    let (mut one, mut said) = start("one", allow, "127.0.0.1:0");
+    let caller = format!(
+        "[[peer]]\nname = \"two\"\nnode = \"{}\"\nmay = [\"call\"]\n",
+        ids[1]
+    );
+    let (mut one, mut said) = start("one", caller, "127.0.0.1:0");
     said.next().unwrap().unwrap();
     let status = || {
         let status = run(folder, &["status", "--json", "--control", "one.sock"]);
@@ -392,7 +398,7 @@ fn objectives_come_and_go_at_a_running_node() {
         .unwrap()
         .to_owned();
     let peer = format!(
-        "[session]\nobjectives = \"good.hose\"\n[[peer]]\nname = \"one\"\nnode = \"{}\"\naddresses = [\"{address}\"]\nobjectives = \"good.hose\"\n",
+        "[session]\nobjectives = \"good.hose\"\n[[peer]]\nname = \"one\"\nnode = \"{}\"\nmay = []\naddresses = [\"{address}\"]\nobjectives = \"good.hose\"\n",
         ids[0]
     );
     let (mut two, mut said) = start("two", peer, "127.0.0.1:0");

@@ -3,20 +3,22 @@
 //! Every source is read into a [`Layer`], layers are laid over each other, and [`Layer::resolve`] checks
 //! the values; whatever is refused is named with its key, its value and what would be accepted.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch_base::{NodeId, duration, ids::ParseNodeIdError};
 use anabranch_net::{Bind, Locals};
 use anabranch_session::Config as EngineConfig;
 use serde::Deserialize;
 
-use crate::keys;
+use crate::{keys, rights::Table};
 
 mod costs;
 mod overlay;
+mod peers;
 
 pub use costs::{CostLayer, Costs, default_ledger};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying};
+pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
 
 /// One source of configuration; what it does not mention is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -30,11 +32,11 @@ pub struct Layer {
     pub interfaces: Option<Vec<String>>,
     /// Port on every interface when `listen` is absent; 0: any.
     pub port: Option<u16>,
-    /// Ids of nodes that may open sessions.
-    pub allow: Option<Vec<String>>,
+    /// Not a key any more.
+    pub allow: Retired,
     /// Control socket.
     pub control: Option<PathBuf>,
-    /// Directory into which listed nodes may send files.
+    /// Directory for the files of nodes that may send some.
     pub receive: Option<PathBuf>,
     /// What sending costs.
     pub cost: Option<Vec<CostLayer>>,
@@ -42,7 +44,7 @@ pub struct Layer {
     pub currency: Option<String>,
     /// File that keeps what was used.
     pub ledger: Option<PathBuf>,
-    /// Nodes to keep a session with.
+    /// Other nodes, and what they may do here.
     pub peer: Option<Vec<PeerLayer>>,
     /// The overlay it takes part in.
     pub overlay: OverlayLayer,
@@ -50,21 +52,6 @@ pub struct Layer {
     pub session: SessionLayer,
     /// Settings of channels.
     pub channel: ChannelLayer,
-}
-
-/// A node to keep a session with.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PeerLayer {
-    /// For people.
-    pub name: String,
-    /// Its id.
-    pub node: String,
-    /// Its addresses, `IP:PORT`.
-    pub addresses: Vec<String>,
-    /// File of objectives for sessions with it, beside those for all.
-    #[serde(default)]
-    pub objectives: Option<PathBuf>,
 }
 
 /// Settings of sessions, as texts with units.
@@ -120,35 +107,24 @@ pub struct NodeConfig {
     pub key: PathBuf,
     /// Local addresses.
     pub locals: Locals,
-    /// Nodes that may open sessions; those in `peers` are among them.
-    pub allow: Vec<NodeId>,
+    /// What each node may do here.
+    pub rights: Table,
+    /// What nodes are called.
+    pub names: BTreeMap<NodeId, String>,
     /// Control socket.
     pub control: PathBuf,
-    /// Directory for files from allowed nodes.
+    /// Directory for files of nodes that may send some.
     pub receive: Option<PathBuf>,
     /// What sending costs.
     pub costs: Costs,
     /// Nodes to keep a session with.
     pub peers: Vec<Peer>,
-    /// The overlay it takes part in; its members may open sessions, too.
+    /// The overlay it takes part in.
     pub overlay: Option<OverlayConfig>,
     /// File of objectives for every session.
     pub objectives: Option<PathBuf>,
     /// Settings of sessions and channels.
     pub engine: EngineConfig,
-}
-
-/// A node to keep a session with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// For people.
-    pub name: String,
-    /// Its id.
-    pub node: NodeId,
-    /// Its addresses.
-    pub addresses: Vec<SocketAddr>,
-    /// File of objectives for sessions with it.
-    pub objectives: Option<PathBuf>,
 }
 
 /// The configuration is refused.
@@ -187,12 +163,13 @@ impl Layer {
         toml::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))
     }
 
-    /// Reads the variables `ANABRANCH_KEY`, `_LISTEN`, `_PORT`, `_INTERFACES`, `_ALLOW` (lists with
+    /// Reads the variables `ANABRANCH_KEY`, `_LISTEN`, `_PORT`, `_INTERFACES` (lists with
     /// commas), `_CONTROL`, `_RECEIVE`, `_COST` (short forms, with commas), `_CURRENCY`, `_LEDGER`, `_POLICY`,
     /// `_OBJECTIVES`, `_CONTROLLER` and `_MODEL`.
     ///
     /// # Errors
-    /// A port is not a number, or a cost is not in the short form.
+    /// A port is not a number, or a cost is not in the short form; `ANABRANCH_ALLOW`, which is no variable any more, is
+    /// set.
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
@@ -201,6 +178,9 @@ impl Layer {
             let text = get(name)?;
             Some(text.split(',').map(|part| part.trim().to_owned()).collect())
         };
+        if let Some(text) = get("ALLOW") {
+            return Err(refused("ANABRANCH_ALLOW", &text, peers::INSTEAD));
+        }
         let port = match get("PORT") {
             None => None,
             Some(text) => Some(
@@ -221,7 +201,7 @@ impl Layer {
             listen: list("LISTEN"),
             interfaces: list("INTERFACES"),
             port,
-            allow: list("ALLOW"),
+            allow: Retired,
             control: get("CONTROL").map(Into::into),
             receive: get("RECEIVE").map(Into::into),
             cost,
@@ -253,7 +233,7 @@ impl Layer {
             listen: self.listen.or(below.listen),
             interfaces: self.interfaces.or(below.interfaces),
             port: self.port.or(below.port),
-            allow: self.allow.or(below.allow),
+            allow: Retired,
             control: self.control.or(below.control),
             receive: self.receive.or(below.receive),
             cost: self.cost.or(below.cost),
@@ -318,43 +298,23 @@ impl Layer {
                 only: self.interfaces.clone().unwrap_or_default(),
             },
         };
-        let mut allow = Vec::new();
-        for text in self.allow.iter().flatten() {
-            allow.push(node("allow", text)?);
-        }
-        let mut peers = Vec::new();
-        for layer in self.peer.iter().flatten() {
-            let mut addresses = Vec::new();
-            for text in &layer.addresses {
-                addresses.push(address("peer.addresses", text)?);
-            }
-            if addresses.is_empty() {
-                return Err(missing(
-                    "peer.addresses",
-                    "name at least one address of the peer",
-                ));
-            }
-            let peer = Peer {
-                name: layer.name.clone(),
-                node: node("peer.node", &layer.node)?,
-                addresses,
-                objectives: layer.objectives.clone(),
-            };
-            allow.push(peer.node);
-            peers.push(peer);
-        }
         let overlay = self.overlay.resolve()?;
-        allow.extend(overlay.iter().flat_map(|overlay| overlay.sites.keys()));
+        let peers = self.peers(overlay.as_ref())?;
+        let control = match self.control {
+            Some(path) => path,
+            None => default_control(&variable).ok_or_else(|| missing("control", NO_CONTROL))?,
+        };
         Ok(NodeConfig {
             overlay,
             key: self.key.unwrap_or_else(|| keys::default_path(&variable)),
             locals,
-            allow,
-            control: self.control.unwrap_or_else(|| default_control(&variable)),
+            rights: peers.rights,
+            names: peers.names,
+            control,
             receive: self.receive,
             objectives: self.session.objectives,
             costs,
-            peers,
+            peers: peers.dialled,
             engine,
         })
     }
@@ -461,15 +421,21 @@ impl Layer {
     }
 }
 
-/// Where the control socket is unless something else is said: in `$XDG_RUNTIME_DIR`, or in the
-/// directory for temporary files.
-pub fn default_control(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
-    let runtime = variable("XDG_RUNTIME_DIR")
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from);
-    runtime
-        .unwrap_or_else(std::env::temp_dir)
-        .join("anabranch.sock")
+/// Why there is no control socket.
+pub const NO_CONTROL: &str = "there is no folder of this user for it (XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME); name the socket \
+     with --control, ANABRANCH_CONTROL or `control =`, in a folder that only this user can write to";
+
+/// Where the control socket is unless something else is said: in `$XDG_RUNTIME_DIR`, else in a folder of its own below
+/// `$XDG_STATE_HOME/anabranch` or `~/.local/state/anabranch`; `None` where none of these is set. Never in the folder for
+/// temporary files, in which everybody can put a socket of that name. `variable` looks up an environment variable.
+pub fn default_control(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let get = |name: &str| variable(name).filter(|value| !value.is_empty());
+    if let Some(runtime) = get("XDG_RUNTIME_DIR") {
+        return Some(PathBuf::from(runtime).join("anabranch.sock"));
+    }
+    let state = get("XDG_STATE_HOME").map(PathBuf::from);
+    let home = || get("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    Some(state.or_else(home)?.join("anabranch/run/anabranch.sock"))
 }
 
 pub(crate) fn refused(key: &str, value: &str, reason: impl Into<String>) -> ConfigError {

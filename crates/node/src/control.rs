@@ -3,13 +3,16 @@
 //! One question, one answer, each a line of JSON: `{"show":"paths"}` is answered by
 //! `{"show":"paths","version":"…","rows":[…]}`, or by `{"error":"…"}`. Rows are flat, with units in the
 //! names of their fields; answers about promises have rows of several kinds, as `kind` says. Only the user who
-//! runs the node can open the socket.
+//! runs the node, and root, are answered. An answer has 8,192 rows at most; `rows_left_out` says how many more there
+//! would be. Texts of peers, such as the labels of their streams, hold no control characters.
 //!
 //! | question | rows |
 //! |---|---|
 //! | `status` | `node`, `socket`, `budget` (of a place where sending costs something), `session` |
 //! | `paths` | one a channel |
 //! | `streams` | one a stream |
+//! | `rights` | `right`, one a right that a node has here |
+//! | `reload` | `reloaded`: reads the configuration again and puts its rights and peers into force |
 //! | `admit` with `spec` (a [`SpecText`]) | of each session `answer`, and `path`s of a grant |
 //! | `explain` with `stream` | `promise`, `path`, `decision` |
 //! | `objectives` | of each session, one an objective |
@@ -18,44 +21,49 @@
 //! | `overlay_ways` with `ways` (a [`WaysText`]) | `way`, with the address to send to |
 //! | `objective_remove` with `objective` (its number) | `removed` |
 //!
-//! All but the first three and `overlay` take `session`, too; without it, they are about every session.
+//! All from `admit` on but `overlay` and `overlay_ways` take `session`, too; without it, they are about every session.
 
 mod budgets;
 mod objectives;
 mod overlay;
 mod promises;
+mod rights;
+mod socket;
 
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
-use anabranch_base::Rate;
+use anabranch_base::{Rate, text::printable};
 use anabranch_net::Host;
 use anabranch_session::PathReport;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{UnixListener, UnixStream},
-    task::JoinSet,
+    net::UnixStream,
 };
 
-use crate::{overlay::Overlay, spec::SpecText};
+pub use self::socket::Control;
+use crate::{daemon::Core, overlay::Overlay, spec::SpecText};
 
-/// Longest question: a text of objectives of 1 MiB, as a string of JSON.
-const QUESTION_BYTES_MAX: u64 = 3 << 20;
-/// Askers at a time; one more is kept waiting.
-const ASKERS_MAX: usize = 32;
-/// An asker that says nothing for this long is let go.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Most rows of an answer; how many more there would be is said in it.
+const ROWS_MAX: usize = 8_192;
+/// Longest answer that is read: all rows, each with every field at its longest.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// Characters of a name or label that are shown.
+const NAME_CHARS: usize = 100;
 
 /// What can be asked for.
-pub const SHOWS: [&str; 10] = [
+pub const SHOWS: [&str; 12] = [
     "status",
     "paths",
     "streams",
+    "rights",
+    "reload",
     "admit",
     "explain",
     "objectives",
@@ -134,6 +142,18 @@ pub enum ControlError {
         /// What the system said.
         source: io::Error,
     },
+    /// Another user could put a socket there, or listen in its place.
+    #[error("control socket {}: others can write to its folder; name one with --control in a folder that only this user can write to, or `chmod go-w` the folder", path.display())]
+    Exposed {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// Something that is no socket has the name.
+    #[error("control socket {}: there is a file of this name that is no socket; remove it, or name another socket with --control", path.display())]
+    Taken {
+        /// The socket.
+        path: PathBuf,
+    },
     /// Another node listens there.
     #[error("a node is running on control socket {} already; stop it, or name another socket with --control", path.display())]
     Running {
@@ -156,88 +176,28 @@ pub enum ControlError {
     Answer,
 }
 
-/// An open control socket; the file is removed when this is dropped.
-#[derive(Debug)]
-pub struct Control {
-    listener: UnixListener,
-    path: PathBuf,
+/// The answer to one line that came over the control socket of a process without a configuration and an overlay, as an
+/// object; what is wrong with the line is said in it.
+pub async fn answer_line(host: &Host, line: &str) -> Value {
+    let desk = Desk {
+        host: host.clone(),
+        overlay: None,
+        node: None,
+    };
+    answer(&desk, line).await
 }
 
-impl Drop for Control {
-    fn drop(&mut self) {
-        // It may have been removed by someone else.
-        let _ = std::fs::remove_file(&self.path);
-    }
+/// What a question is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Desk {
+    host: Host,
+    overlay: Option<Overlay>,
+    /// Of a process that runs by a configuration.
+    node: Option<Arc<Core>>,
 }
 
-impl Control {
-    /// Opens the socket. A file left behind by a node that crashed is replaced.
-    ///
-    /// # Errors
-    /// Another node listens there, or the file cannot be made.
-    pub async fn open(path: &Path) -> Result<Self, ControlError> {
-        if UnixStream::connect(path).await.is_ok() {
-            return Err(ControlError::Running {
-                path: path.to_owned(),
-            });
-        }
-        let failed = |source| ControlError::Listen {
-            path: path.to_owned(),
-            source,
-        };
-        match std::fs::symlink_metadata(path) {
-            Ok(metadata) if std::os::unix::fs::FileTypeExt::is_socket(&metadata.file_type()) => {
-                std::fs::remove_file(path).map_err(failed)?;
-            }
-            _ => {}
-        }
-        let listener = UnixListener::bind(path).map_err(failed)?;
-        let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        std::fs::set_permissions(path, owner_only).map_err(failed)?;
-        Ok(Self {
-            listener,
-            path: path.to_owned(),
-        })
-    }
-
-    /// Answers until dropped.
-    pub async fn serve(&self, host: &Host, overlay: Option<&Overlay>) {
-        let mut askers = JoinSet::new();
-        loop {
-            tokio::select! {
-                accepted = self.listener.accept(), if askers.len() < ASKERS_MAX => match accepted {
-                    Ok((stream, _)) => {
-                        askers.spawn(converse(stream, host.clone(), overlay.cloned()));
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "control socket");
-                        tokio::time::sleep(Duration::from_secs(1)).await;
-                    }
-                },
-                Some(_) = askers.join_next() => {}
-            }
-        }
-    }
-}
-
-async fn converse(stream: UnixStream, host: Host, overlay: Option<Overlay>) -> io::Result<()> {
-    let (reader, mut writer) = stream.into_split();
-    let mut reader = BufReader::new(reader);
-    loop {
-        let mut line = String::new();
-        let mut limited = (&mut reader).take(QUESTION_BYTES_MAX);
-        let read = tokio::time::timeout(PATIENCE, limited.read_line(&mut line));
-        match read.await {
-            Ok(Ok(count)) if count > 0 && line.ends_with('\n') => {}
-            _ => return Ok(()),
-        }
-        let mut text = answer(&host, overlay.as_ref(), &line).await.to_string();
-        text.push('\n');
-        writer.write_all(text.as_bytes()).await?;
-    }
-}
-
-async fn answer(host: &Host, overlay: Option<&Overlay>, line: &str) -> Value {
+async fn answer(desk: &Desk, line: &str) -> Value {
+    let (host, overlay) = (&desk.host, desk.overlay.as_ref());
     let question: Question = match serde_json::from_str(line) {
         Ok(question) => question,
         Err(error) => return json!({ "error": format!("not a question: {error}") }),
@@ -262,6 +222,9 @@ async fn answer(host: &Host, overlay: Option<&Overlay>, line: &str) -> Value {
         (other, _, _) if question.ways.is_some() && other != "overlay_ways" => {
             Err(format!("'{other}' does not go with 'ways'"))
         }
+        ("rights" | "reload", None, None) if session.is_none() => {
+            rights::answer(desk.node.as_deref(), &question.show).await
+        }
         ("status", None, None) if session.is_none() => Ok(status(host)),
         ("paths", None, None) if session.is_none() => Ok(paths(host)),
         ("streams", None, None) if session.is_none() => Ok(streams(host)),
@@ -274,19 +237,28 @@ async fn answer(host: &Host, overlay: Option<&Overlay>, line: &str) -> Value {
         ("explain", _, _) => {
             Err("'explain' goes with 'stream' and, if wanted, 'session'".to_owned())
         }
-        ("status" | "paths" | "streams" | "overlay" | "overlay_ways", _, _) => {
-            Err(format!("'{}' goes with nothing else", question.show))
-        }
+        (
+            "status" | "paths" | "streams" | "overlay" | "overlay_ways" | "rights" | "reload",
+            _,
+            _,
+        ) => Err(format!("'{}' goes with nothing else", question.show)),
         (other, _, _) => {
-            let known = SHOWS.join(", ");
+            let (known, other) = (SHOWS.join(", "), printable(other, NAME_CHARS));
             Err(format!("there is no '{other}'; ask for one of {known}"))
         }
     };
-    let rows = match rows {
+    let mut rows = match rows {
         Ok(rows) => rows,
         Err(error) => return json!({ "error": error }),
     };
-    json!({ "show": question.show, "version": env!("CARGO_PKG_VERSION"), "rows": rows })
+    let left_out = rows.len().saturating_sub(ROWS_MAX);
+    rows.truncate(ROWS_MAX);
+    json!({
+        "show": question.show,
+        "version": env!("CARGO_PKG_VERSION"),
+        "rows": rows,
+        "rows_left_out": left_out,
+    })
 }
 
 fn ms(duration: Duration) -> f64 {
@@ -408,10 +380,15 @@ fn streams(host: &Host) -> Vec<Value> {
     let mut rows = Vec::new();
     for session in host.sessions() {
         for stream in &session.streams {
+            if rows.len() >= ROWS_MAX {
+                // One object for each of many streams would take far more memory than the streams.
+                rows.push(Value::Null);
+                continue;
+            }
             let mut row = json!({
                 "session": session.stats.session.to_string(),
                 "stream": stream.stream.to_string(),
-                "label": stream.spec.label,
+                "label": printable(&stream.spec.label, NAME_CHARS),
                 "is_reliable": stream.spec.reliable,
                 "lifetime_ms": stream.spec.lifetime.map(ms),
                 "priority": stream.spec.priority.0,
@@ -455,7 +432,7 @@ pub async fn ask(path: &Path, question: &Question) -> Result<Value, ControlError
     text.push('\n');
     stream.write_all(text.as_bytes()).await.map_err(failed)?;
     let mut line = String::new();
-    BufReader::new(stream)
+    BufReader::new(stream.take(ANSWER_BYTES_MAX))
         .read_line(&mut line)
         .await
         .map_err(failed)?;
@@ -467,85 +444,4 @@ pub async fn ask(path: &Path, question: &Question) -> Result<Value, ControlError
 }
 
 #[cfg(test)]
-mod tests {
-    use anabranch_net::HostConfig;
-    use anabranch_session::{AllowList, SecretKey};
-
-    use super::*;
-
-    fn host() -> Host {
-        let key = SecretKey::from_seed([4; 32]);
-        let loopback: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
-        Host::start(HostConfig::new(key, AllowList::default()).bind([loopback])).unwrap()
-    }
-
-    #[tokio::test]
-    async fn questions_are_answered_and_rubbish_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("control.sock");
-        let host = host();
-        let control = Control::open(&path).await.unwrap();
-        let asking = async {
-            let status = ask(&path, &Question::show("status")).await.unwrap();
-            assert_eq!(status["rows"][0]["node"], host.node_id().to_string());
-            assert_eq!(
-                ask(&path, &Question::show("paths")).await.unwrap()["rows"],
-                json!([])
-            );
-            let error = ask(&path, &Question::show("weather"))
-                .await
-                .unwrap_err()
-                .to_string();
-            assert!(error.contains("streams"), "{error}");
-            assert!(matches!(
-                Control::open(&path).await,
-                Err(ControlError::Running { .. })
-            ));
-        };
-        tokio::select! {
-            () = asking => {}
-            () = control.serve(&host, None) => {}
-        }
-        drop(control);
-        assert!(!path.exists());
-        let error = ask(&path, &Question::show("status"))
-            .await
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("anabranch node"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn a_socket_left_behind_is_replaced_but_a_file_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("control.sock");
-        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        assert!(path.exists());
-        Control::open(&path).await.unwrap();
-        std::fs::write(&path, "mine").unwrap();
-        assert!(matches!(
-            Control::open(&path).await,
-            Err(ControlError::Listen { .. })
-        ));
-        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
-    }
-
-    #[tokio::test]
-    async fn what_is_not_json_is_told_so() {
-        assert!(answer(&host(), None, "hello\n").await["error"].is_string());
-        assert!(answer(&host(), None, r#"{"show":"paths","more":1}"#).await["error"].is_string());
-        for (question, word) in [
-            (r#"{"show":"paths","stream":"4"}"#, "nothing else"),
-            (r#"{"show":"admit"}"#, "spec"),
-            (r#"{"show":"explain"}"#, "stream"),
-            (r#"{"show":"overlay"}"#, "overlay.member"),
-            (
-                r#"{"show":"paths","ways":{"to":"a","user":1,"bytes":1}}"#,
-                "'ways'",
-            ),
-        ] {
-            let answer = answer(&host(), None, question).await;
-            assert!(answer["error"].as_str().unwrap().contains(word), "{answer}");
-        }
-    }
-}
+mod tests;

@@ -72,6 +72,7 @@
 //! | [`ledger`] | what was sent where sending costs something, kept over restarts |
 //! | [`ticket`] | one line of text that lets one sender reach a receiver |
 //! | [`transfer`] | files and directories over a session |
+//! | [`rights`] | what each node may do here |
 //! | [`daemon`] | a node that runs by its configuration |
 //! | [`control`] | the local socket over which a running node tells what it does |
 //! | [`net`] | the host: sockets, sessions, streams, emulators |
@@ -83,6 +84,7 @@ pub mod keys;
 pub mod ledger;
 pub mod objectives;
 pub mod overlay;
+pub mod rights;
 pub mod spec;
 pub mod ticket;
 pub mod transfer;

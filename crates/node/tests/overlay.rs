@@ -11,11 +11,12 @@ use std::{
 };
 
 use anabranch::{
-    SecretKey, StreamSpec,
+    SecretKey,
     base::NodeId,
     config::{Layer, NodeConfig},
     daemon::Daemon,
     overlay::{Follower, News, OpenWay, Overlay, State},
+    transfer::{Progress, Source, send},
 };
 use anabranch_session::ChannelState;
 
@@ -56,21 +57,37 @@ fn configured(
     known: &BTreeMap<u8, SocketAddr>,
     more: &str,
 ) -> NodeConfig {
+    let text = text(folder, n, at, known, more);
+    Layer::from_toml(&text).unwrap().resolve(|_| None).unwrap()
+}
+
+/// The same as a text.
+fn text(
+    folder: &Path,
+    n: u8,
+    at: SocketAddr,
+    known: &BTreeMap<u8, SocketAddr>,
+    more: &str,
+) -> String {
     let key_file = folder.join(format!("key-{n}"));
     std::fs::write(&key_file, key(n).to_text()).unwrap();
     let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&key_file, owner_only).unwrap();
     let mut text = format!(
-        "key = {key_file:?}\nlisten = [\"{at}\"]\ncontrol = {:?}\n[overlay]\n{more}\n",
+        "key = {key_file:?}\nlisten = [\"{at}\"]\ncontrol = {:?}\nreceive = {folder:?}\n[overlay]\n{more}\n",
         folder.join(format!("control-{n}"))
     );
+    let may = match more.contains("relay") {
+        true => "\"call\", \"send-files\", \"use-relay\"",
+        false => "\"call\", \"send-files\"",
+    };
     for (other, address) in known {
         let id = key(*other).node_id();
         text += &format!(
-            "[[overlay.member]]\nname = \"n{other}\"\nnode = \"{id}\"\naddresses = [\"{address}\"]\n"
+            "[[overlay.member]]\nname = \"n{other}\"\nnode = \"{id}\"\naddresses = [\"{address}\"]\nmay = [{may}]\n"
         );
     }
-    Layer::from_toml(&text).unwrap().resolve(|_| None).unwrap()
+    text
 }
 
 fn id(n: u8) -> NodeId {
@@ -203,8 +220,16 @@ async fn with_a_relay_between(folder: &Path) -> (Vec<Daemon>, SocketAddr) {
             // Nobody is there.
             known.insert(4 - n, nowhere);
         }
-        let config = configured(folder, n, at[usize::from(n) - 1], &known, more);
-        daemons.push(Daemon::start(config).await.unwrap());
+        let text = text(folder, n, at[usize::from(n) - 1], &known, more);
+        let file = folder.join(format!("{n}.toml"));
+        std::fs::write(&file, text).unwrap();
+        let source = move || -> Result<NodeConfig, String> {
+            let text = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
+            let layer = Layer::from_toml(&text).map_err(|error| error.to_string())?;
+            layer.resolve(|_| None).map_err(|error| error.to_string())
+        };
+        let daemon = Daemon::start(source().unwrap()).await.unwrap();
+        daemons.push(daemon.with_source(Box::new(source)));
     }
     (daemons, at[2])
 }
@@ -223,10 +248,14 @@ async fn a_session_goes_over_a_relay() {
             assert_eq!(way.relays, [id(2)]);
             let host = first.host();
             let session = host.connect(id(3), &[way.near.unwrap()]).await.unwrap();
-            let stream = session.open_stream(StreamSpec::bulk("bulk")).unwrap();
-            stream.send(vec![7; 1_000_000].into()).await.unwrap();
-            stream.finish().unwrap();
-            stream.delivered().await.unwrap();
+            let outgoing = folder.path().join("outgoing");
+            std::fs::create_dir(&outgoing).unwrap();
+            std::fs::write(outgoing.join("bulk"), vec![7; 1_000_000]).unwrap();
+            let source = Source::Path(outgoing.join("bulk"));
+            let sent = send(&session, None, source, &Progress::default())
+                .await
+                .unwrap();
+            assert_eq!(sent.bytes, 1_000_000);
             let report = relay.overlay().unwrap().relayed().await.unwrap();
             let circuit = &report.circuits[0];
             assert_eq!((circuit.source, circuit.next), (id(1), id(3)));
@@ -289,6 +318,116 @@ async fn a_circuit_that_somebody_else_was_first_at_is_still_of_use() {
                 assert_eq!(ways, [near]);
                 follower.set(&ways);
             }
+        };
+        tokio::select! {
+            () = first.run() => unreachable!(),
+            () = relay.run() => unreachable!(),
+            () = third.run() => unreachable!(),
+            () = check => {}
+        }
+    })
+    .await;
+}
+
+/// Changes the file of node `n` of [`with_a_relay_between`], section by section, and has the node read it again.
+async fn rewrite(folder: &Path, n: u8, daemon: &Daemon, change: impl Fn(&str) -> String) {
+    let file = folder.join(format!("{n}.toml"));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (head, sections) = text.split_once("[[overlay.member]]").unwrap();
+    let sections = sections.split("[[overlay.member]]").map(change);
+    std::fs::write(&file, head.to_owned() + &sections.collect::<String>()).unwrap();
+    daemon.reload().await.unwrap();
+}
+
+fn is_about(section: &str, n: u8) -> bool {
+    section.contains(&format!("\"n{n}\""))
+}
+
+async fn circuits(relay: &Daemon) -> usize {
+    relay
+        .overlay()
+        .unwrap()
+        .relayed()
+        .await
+        .unwrap()
+        .circuits
+        .len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn circuits_end_with_the_right_to_use_the_relay_and_no_others_are_opened() {
+    within(async {
+        let folder = tempfile::tempdir().unwrap();
+        let (daemons, _) = with_a_relay_between(folder.path()).await;
+        let [first, relay, third] = &daemons[..] else {
+            unreachable!("three were started");
+        };
+        let check = async {
+            let overlay = first.overlay().unwrap();
+            relayed(overlay, id(3)).await;
+            assert_eq!(circuits(relay).await, 1);
+            rewrite(folder.path(), 2, relay, |section| {
+                let without = section.replace(", \"use-relay\"", "");
+                let section = if is_about(section, 1) {
+                    &without
+                } else {
+                    section
+                };
+                format!("[[overlay.member]]{section}")
+            })
+            .await;
+            assert_eq!(circuits(relay).await, 0);
+            // It asks again, and again, and is refused.
+            for _ in 0..20 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let ways = overlay.ways(1 << 40, id(3), 10_000_000, News::default());
+                ways.await.unwrap();
+                assert_eq!(circuits(relay).await, 0);
+            }
+            // To be a member is another right, and is there still.
+            assert_eq!(states(relay).await[&id(1)], State::Alive);
+        };
+        tokio::select! {
+            () = first.run() => unreachable!(),
+            () = relay.run() => unreachable!(),
+            () = third.run() => unreachable!(),
+            () = check => {}
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_is_taken_off_the_list_is_out_at_once() {
+    within(async {
+        let folder = tempfile::tempdir().unwrap();
+        let (daemons, _) = with_a_relay_between(folder.path()).await;
+        let [first, relay, third] = &daemons[..] else {
+            unreachable!("three were started");
+        };
+        let check = async {
+            let overlay = first.overlay().unwrap();
+            relayed(overlay, id(3)).await;
+            // The destination is a member no more: the circuit to it ends with its session.
+            rewrite(folder.path(), 2, relay, |section| {
+                match is_about(section, 3) {
+                    true => String::new(),
+                    false => format!("[[overlay.member]]{section}"),
+                }
+            })
+            .await;
+            until(relay, id(3), &[State::Left]).await;
+            let sessions = || relay.host().sessions().into_iter();
+            while sessions().any(|session| session.stats.peer == id(3)) || circuits(relay).await > 0
+            {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            for _ in 0..20 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                assert!(sessions().all(|session| session.stats.peer != id(3)));
+                assert_eq!(circuits(relay).await, 0);
+            }
+            assert_eq!(states(relay).await[&id(1)], State::Alive);
         };
         tokio::select! {
             () = first.run() => unreachable!(),

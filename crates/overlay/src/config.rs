@@ -14,7 +14,7 @@ pub const MEMBERS_MAX: usize = 4_096;
 pub struct Member {
     /// Who.
     pub node: NodeId,
-    /// Where the list says it can be reached; what the node publishes of itself goes before.
+    /// Where the list says it can be reached; dialled before what the node publishes of itself.
     pub addresses: Vec<SocketAddr>,
 }
 

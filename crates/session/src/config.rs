@@ -137,7 +137,9 @@ impl Config {
         let stream_min = adu.max(INITIAL_STREAM_CREDIT_BYTES);
         self.stream_window_bytes = self.stream_window_bytes.clamp(stream_min, WINDOW_MAX_BYTES);
         let session_min = self.stream_window_bytes.max(INITIAL_SESSION_CREDIT_BYTES);
-        self.session_window_bytes = self.session_window_bytes.clamp(session_min, WINDOW_MAX_BYTES);
+        self.session_window_bytes = self
+            .session_window_bytes
+            .clamp(session_min, WINDOW_MAX_BYTES);
         self.send_buffer_bytes = self.send_buffer_bytes.max(1);
         self.measure_window = self
             .measure_window

@@ -6,6 +6,7 @@ use anabranch::{
     Session,
     base::NodeId,
     control::{self, ControlError, Question, WaysText},
+    net::limited,
     overlay::{Follower, News},
 };
 
@@ -69,7 +70,7 @@ impl User {
         while let Some(news) = follower.next().await {
             match self.ways(news).await {
                 Ok(near) => follower.set(&near),
-                Err(error) => tracing::warn!(%error, "the overlay is not used any more for now"),
+                Err(error) => limited!(warn, %error, "the overlay is not used any more for now"),
             }
         }
     }

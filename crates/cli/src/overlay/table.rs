@@ -1,6 +1,6 @@
 //! Members, links, ways and circuits as tables.
 
-use anabranch::base::Rate;
+use anabranch::base::{Rate, text::printable};
 use serde_json::Value;
 
 /// Rows of one kind.
@@ -30,14 +30,16 @@ fn number(row: &Value, key: &str, unit: &str) -> String {
 fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
+        let cells = rows
+            .iter()
+            .map(|row| printable(&row[column], usize::MAX).chars().count());
         cells.max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths);
         let padded: Vec<String> = cells
-            .map(|(cell, &width)| format!("{cell:<width$}"))
+            .map(|(cell, &width)| format!("{:<width$}", printable(cell, usize::MAX)))
             .collect();
         padded.join("  ").trim_end().to_owned()
     };

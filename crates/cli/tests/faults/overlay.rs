@@ -118,17 +118,22 @@ impl Mesh {
         );
         if node == 1 {
             let allowed = sender().node_id();
-            text += &format!("allow = [\"{allowed}\"]\nreceive = \"in\"\n");
+            text += "receive = \"in\"\n";
+            text += &format!(
+                "[[peer]]\nname = \"sender\"\nnode = \"{allowed}\"\nmay = [\"call\", \"send-files\"]\n"
+            );
         }
         text += "[overlay]\n";
+        let mut may = "";
         if node >= 2 {
             text += "relay = \"50 Mbit/s\"\n";
+            may = "\"use-relay\"";
         }
         for other in others {
             let at = self.address(other, node);
             let at = at.map(|ip| format!("\"{ip}:{PORT}\""));
             text += &format!(
-                "[[overlay.member]]\nname = \"{}\"\nnode = \"{}\"\naddresses = [{}]\n",
+                "[[overlay.member]]\nname = \"{}\"\nnode = \"{}\"\naddresses = [{}]\nmay = [{may}]\n",
                 NODES[other],
                 key(other).node_id(),
                 at.unwrap_or_default()

@@ -27,6 +27,9 @@ pub struct MemberLayer {
     /// Its addresses, `IP:PORT`.
     #[serde(default)]
     pub addresses: Vec<String>,
+    /// What it may do here beside taking part.
+    #[serde(default)]
+    pub may: Vec<super::GrantLayer>,
     /// The rate of all that this node relays for it.
     pub relay_rate: Option<String>,
     /// Circuits that it may have here at a time.
@@ -272,7 +275,9 @@ mod tests {
 
     fn resolve(text: &str) -> Result<Option<OverlayConfig>, String> {
         let layer = Layer::from_toml(text).map_err(|error| error.to_string())?;
-        let config = layer.resolve(|_| None).map_err(|error| error.to_string())?;
+        let config = layer
+            .resolve(|name| (name == "HOME").then(|| "/home/ada".to_owned()))
+            .map_err(|error| error.to_string())?;
         Ok(config.overlay)
     }
 
@@ -282,7 +287,7 @@ mod tests {
             + &member(
                 "studio",
                 1,
-                "relay_rate = \"20 Mbit/s\"\nrelay_circuits = 8\nrelay_per_day = \"50 GB\"",
+                "may = [\"use-relay\"]\nrelay_rate = \"20 Mbit/s\"\nrelay_circuits = 8\nrelay_per_day = \"50 GB\"",
             )
             + &member("van", 2, "");
         let relay = resolve(&text).unwrap().unwrap().relay.unwrap();

@@ -4,8 +4,9 @@ use super::*;
 
 const EXAMPLE: &str = include_str!("../../node.example.toml");
 
-fn nowhere(_: &str) -> Option<String> {
-    None
+/// A user without settings, but with a home.
+fn nowhere(name: &str) -> Option<String> {
+    (name == "HOME").then(|| "/home/ada".to_owned())
 }
 
 fn resolve(text: &str) -> Result<NodeConfig, ConfigError> {
@@ -47,7 +48,7 @@ fn every_key_of_the_example_shows_its_default() {
         "listen",
         "interfaces",
         "port",
-        "allow",
+        "may",
         "control",
         "receive",
         "currency",
@@ -167,7 +168,10 @@ fn a_refusal_names_key_value_and_what_is_right() {
             "listen = [\"localhost\"]",
             ["listen", "localhost", "IP:PORT"],
         ),
-        ("allow = [\"abc\"]", ["allow", "abc", "52 characters"]),
+        (
+            "[[peer]]\nname = \"a\"\nnode = \"abc\"\nmay = []",
+            ["peer.node", "abc", "52 characters"],
+        ),
         ("listen = []", ["listen: ", "name", "leave it out"]),
     ] {
         let error = resolve(text).unwrap_err().to_string();
@@ -229,4 +233,115 @@ fn a_controller_may_have_a_rate() {
         config.engine.channel.controller,
         Controller::Fixed(_)
     ));
+}
+
+const ID: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+fn peer(more: &str) -> String {
+    format!("[[peer]]\nname = \"ship\"\nnode = \"{ID}\"\n{more}\n")
+}
+
+#[test]
+fn rights_are_given_one_by_one() {
+    use crate::rights::{Right, Terms};
+    let id: NodeId = ID.parse().unwrap();
+    let rights = "may = [\"call\", { right = \"send-files\", folder = \"ship/a\" }]";
+    let config = resolve(&format!("receive = \"in\"\n{}", peer(rights))).unwrap();
+    assert!(config.rights.may(&id, Right::Call));
+    assert_eq!(
+        config.rights.terms(&id, Right::SendFiles),
+        Some(&Terms::into_folder("ship/a"))
+    );
+    for right in [Right::Member, Right::UseRelay, Right::ReadLibrary] {
+        assert!(!config.rights.may(&id, right), "{right}");
+    }
+    assert!(
+        config.peers.is_empty(),
+        "it has no addresses to be called at"
+    );
+    // A peer that is called has no right by that.
+    let called = resolve(&peer("may = []\naddresses = [\"192.0.2.7:4433\"]")).unwrap();
+    assert_eq!(called.peers.len(), 1);
+    assert_eq!(called.rights.iter().count(), 0);
+    // Neither has a member, but membership.
+    let member = peer("").replace("[peer]", "[overlay.member]");
+    let member = resolve(&member).unwrap();
+    let given: Vec<Right> = (member.rights.iter())
+        .flat_map(|(_, rights)| rights.keys().copied())
+        .collect();
+    assert_eq!(given, [Right::Member]);
+}
+
+#[test]
+fn rights_that_could_not_be_used_are_refused() {
+    let member = |more: &str| peer(more).replace("[peer]", "[overlay.member]");
+    let receive = |text: String| format!("receive = \"in\"\n{text}");
+    for (text, word) in [
+        (peer(""), "may = []"),
+        (
+            peer("may = [\"fly\"]"),
+            "member, call, send-files, read-library, use-relay",
+        ),
+        (peer("may = [\"call\", \"call\"]"), "twice"),
+        (peer("may = [\"member\"]"), "[[overlay.member]]"),
+        (peer("may = [\"read-library\"]"), "video origin"),
+        (peer("may = [\"use-relay\"]"), "[[overlay.member]]"),
+        (member("may = [\"use-relay\"]"), "[overlay] relay"),
+        (
+            member("") + "[overlay]\nrelay = \"1 Mbit/s\"",
+            "nobody may use the relay",
+        ),
+        (peer("may = [\"call\", \"send-files\"]"), "receive"),
+        (receive(peer("may = [\"send-files\"]")), "needs a session"),
+        (receive(member("may = [\"send-files\"]")), "needs a session"),
+        (
+            peer("may = [{ right = \"call\", folder = \"a\" }]"),
+            "only send-files",
+        ),
+        (
+            receive(peer(
+                "may = [{ right = \"send-files\", folder = \"../a\" }]",
+            )),
+            "below",
+        ),
+        (
+            receive(peer("may = [{ right = \"send-files\", folder = \"/a\" }]")),
+            "below",
+        ),
+        (
+            receive(peer("may = [{ right = \"send-files\", folder = \"\" }]")),
+            "below",
+        ),
+        (peer("may = [7]"), "give a right such as"),
+        (peer("may = []") + &peer("may = []"), "listed twice"),
+        (peer("may = []\nobjectives = \"x\""), "addresses"),
+    ] {
+        let error = resolve(&text).expect_err(&text).to_string();
+        assert!(error.contains(word), "{text}\n{error}\nshould say {word}");
+    }
+}
+
+#[test]
+fn one_list_for_all_rights_is_refused_with_what_to_write() {
+    let file = resolve("allow = [\"x\"]\n").unwrap_err().to_string();
+    let variable =
+        Layer::from_environment(|name| (name == "ANABRANCH_ALLOW").then(|| "x".to_owned()));
+    for error in [file, variable.unwrap_err().to_string()] {
+        assert!(
+            error.contains("[[peer]]") && error.contains("may = ["),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn without_a_folder_of_the_user_the_control_socket_must_be_named() {
+    let layer = Layer::from_toml("").unwrap();
+    let error = layer.clone().resolve(|_| None).unwrap_err().to_string();
+    assert!(error.contains("--control"), "{error}");
+    let named = Layer {
+        control: Some("c".into()),
+        ..layer
+    };
+    named.resolve(|_| None).unwrap();
 }

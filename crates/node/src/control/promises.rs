@@ -1,13 +1,13 @@
 //! Answers about promises: whether something would be promised, and why something is.
 
-use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
+use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId, text::printable};
 use anabranch_net::{Host, SessionReport};
 use anabranch_session::{
     Demand, Explanation, Grant, Guarantee, Offer, Reason, Refusal, StreamError, StreamSpec, Term,
 };
 use serde_json::{Map, Value, json};
 
-use super::ms;
+use super::{NAME_CHARS, ms};
 use crate::spec::{SpecText, words};
 
 /// Sessions that a question is about: all, or the one named.
@@ -181,7 +181,7 @@ pub(super) fn explain(
                 "kind": "promise",
                 "session": report.stats.session.to_string(),
                 "stream": id.to_string(),
-                "label": stats.spec.label,
+                "label": printable(&stats.spec.label, NAME_CHARS),
                 "asked": null,
                 "state": null,
             })),
@@ -214,7 +214,7 @@ fn promise(
         "kind": "promise",
         "session": report.stats.session.to_string(),
         "stream": explanation.stream.to_string(),
-        "label": spec.label,
+        "label": printable(&spec.label, NAME_CHARS),
         "asked": words(guarantee),
         "wanted": explanation.wanted.as_ref().map(words),
         "rate_bps": guarantee.required().as_bps(),

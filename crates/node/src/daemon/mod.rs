@@ -1,21 +1,46 @@
-//! A node that runs by its configuration: keeps sessions with its peers, takes transfers, tells what it
+//! A node that runs by its configuration: keeps sessions with its peers, takes transfers, relays, reports what it
 //! does.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod` | [`Daemon`]: start, run, end |
+//! | `serve` | one session: what its peer may use it for |
+//! | `peers` | the peers that are called, and the folders that files go into |
+//! | `reload` | another configuration while the node runs |
 
-use std::{sync::Arc, time::Duration};
+mod peers;
+mod reload;
+mod serve;
 
-use anabranch_net::{Host, HostConfig, Session, StartError};
-use anabranch_session::AllowList;
-use tokio::task::JoinSet;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use anabranch_base::NodeId;
+use anabranch_net::{Host, HostConfig, StartError, limited};
+use anabranch_session::{AllowList, SecretKey};
+use tokio::{sync::watch, task::JoinSet};
+
+use self::{
+    peers::{Call, Receivers},
+    reload::Started,
+};
+pub use self::{
+    reload::{ReloadError, Reloaded, Source},
+    serve::CODE_NO_RIGHT,
+};
 use crate::{
-    config::{NodeConfig, Peer},
+    config::NodeConfig,
     control::{Control, ControlError},
     keys::{self, KeyError},
     ledger::{Ledger, LedgerError},
     objectives::{Objectives, ObjectivesFileError},
     overlay::{Overlay, OverlayError, Runner},
+    rights::Rights,
     ticket::Ticket,
-    transfer::{Progress, Receiver, TransferError},
+    transfer::{Receiver, TransferError},
 };
 
 /// First pause before a peer is called again, doubled up to [`RETRY_MAX`].
@@ -53,15 +78,39 @@ pub enum DaemonError {
 /// A running node.
 #[derive(Debug)]
 pub struct Daemon {
-    host: Host,
+    core: Arc<Core>,
     ledger: Option<Ledger>,
     control: Control,
-    receiver: Option<Arc<Receiver>>,
-    overlay: Option<Overlay>,
     /// What runs the overlay, until it is run.
-    runner: std::sync::Mutex<Option<Runner>>,
-    /// With the objectives for sessions with each.
-    peers: Vec<(Peer, Option<Arc<str>>)>,
+    runner: Mutex<Option<Runner>>,
+}
+
+/// What sessions, questions and reloads share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) host: Host,
+    pub(crate) overlay: Option<Overlay>,
+    /// Whose handshakes succeed; follows `rights`.
+    allowed: AllowList,
+    rights: Rights,
+    key: SecretKey,
+    receivers: Mutex<Receivers>,
+    calls: watch::Sender<Arc<Vec<Call>>>,
+    names: Mutex<BTreeMap<NodeId, String>>,
+    started: tokio::sync::Mutex<Started>,
+}
+
+impl Core {
+    /// The rights in force.
+    pub(crate) fn rights(&self) -> &Rights {
+        &self.rights
+    }
+
+    /// What the configuration calls a node; its id where it says nothing.
+    pub(crate) fn name(&self, node: &NodeId) -> String {
+        let names = self.names.lock().unwrap_or_else(|error| error.into_inner());
+        names.get(node).cloned().unwrap_or_else(|| node.to_string())
+    }
 }
 
 impl Daemon {
@@ -72,54 +121,90 @@ impl Daemon {
     pub async fn start(config: NodeConfig) -> Result<Self, DaemonError> {
         let objectives = Objectives::read(&config)?;
         let key = keys::load_or_create(&config.key)?;
-        let receiver = match config.receive {
-            Some(directory) => {
-                let receiver = Receiver::new(directory, &key, config.allow.iter().copied())?;
-                Some(Arc::new(receiver))
-            }
-            None => None,
-        };
+        let rights = Rights::new(config.rights.clone());
+        let receivers = Receivers::new(
+            config.receive.as_deref(),
+            &config.rights,
+            &Receivers::default(),
+            |path| Receiver::with_rights(path, &key, rights.clone()),
+        )?;
         let control = Control::open(&config.control).await?;
-        let mut host = HostConfig::new(key.clone(), AllowList::of(config.allow));
-        host.engine = config.engine;
-        host.engine.objectives = objectives.all;
-        host.locals = config.locals;
-        let ledger = config.costs.apply(&mut host)?;
+        let connecting = config.rights.iter().map(|(node, _)| *node);
+        let connecting = connecting.filter(|node| config.rights.may_connect(node));
+        let allowed = AllowList::of(connecting);
+        let mut host = HostConfig::new(key.clone(), allowed.clone());
+        host.engine = config.engine.clone();
+        host.engine.objectives.clone_from(&objectives.all);
+        host.locals = config.locals.clone();
+        let ledger = config.costs.clone().apply(&mut host)?;
         let host = Host::start(host)?;
-        let (overlay, runner) = match config.overlay {
+        let (overlay, runner) = match config.overlay.clone() {
             Some(settings) => {
-                let (overlay, runner) = Overlay::new(&host, key, settings)?;
+                let (overlay, runner) = Overlay::new(&host, key.clone(), settings, rights.clone())?;
                 (Some(overlay), Some(runner))
             }
             None => (None, None),
         };
-        Ok(Self {
+        let core = Core {
             host,
+            overlay,
+            allowed,
+            rights,
+            key,
+            receivers: Mutex::new(receivers),
+            calls: watch::Sender::new(Arc::new(reload::calls(&config, objectives))),
+            names: Mutex::new(config.names.clone()),
+            started: tokio::sync::Mutex::new(Started {
+                config,
+                source: None,
+            }),
+        };
+        Ok(Self {
+            core: Arc::new(core),
             ledger,
             control,
-            receiver,
-            overlay,
-            runner: std::sync::Mutex::new(runner),
-            peers: config.peers.into_iter().zip(objectives.peers).collect(),
+            runner: Mutex::new(runner),
         })
+    }
+
+    /// Names where the configuration is read again when a reload is asked for, here or over the control socket.
+    #[must_use]
+    pub fn with_source(mut self, source: Source) -> Self {
+        let core = Arc::get_mut(&mut self.core).expect("nothing runs before `run`");
+        core.started.get_mut().source = Some(source);
+        self
     }
 
     /// The node itself.
     pub fn host(&self) -> &Host {
-        &self.host
+        &self.core.host
     }
 
     /// Its part in the overlay, if it takes part in one.
     pub fn overlay(&self) -> Option<&Overlay> {
-        self.overlay.as_ref()
+        self.core.overlay.as_ref()
     }
 
-    /// A ticket without a secret: for allowed nodes, as often as they like.
+    /// The rights in force.
+    pub fn rights(&self) -> &Rights {
+        &self.core.rights
+    }
+
+    /// Reads the configuration again, and puts its peers and rights into force: all of them, or none when it is
+    /// refused. What rested on a right that is gone ends: sessions, transfers, circuits.
+    ///
+    /// # Errors
+    /// The configuration cannot be read or used.
+    pub async fn reload(&self) -> Result<Reloaded, ReloadError> {
+        self.core.reload().await
+    }
+
+    /// A ticket without a secret: for nodes with the rights to call and to send files, as often as they like.
     pub fn ticket(&self) -> Ticket {
-        let mut addresses = self.host.addresses();
+        let mut addresses = self.host().addresses();
         addresses.truncate(crate::ticket::ADDRESSES_MAX);
         Ticket {
-            node: self.host.node_id(),
+            node: self.host().node_id(),
             secret: None,
             addresses,
         }
@@ -127,34 +212,23 @@ impl Daemon {
 
     /// Runs until dropped; call [`Daemon::shutdown`] afterwards.
     pub async fn run(&self) {
+        let core = &self.core;
         let mut tasks = JoinSet::new();
-        for (peer, objectives) in &self.peers {
-            let (host, receiver) = (self.host.clone(), self.receiver.clone());
-            let overlay = self.overlay.clone();
-            let overlay = overlay.filter(|overlay| overlay.is_member(&peer.node));
-            tasks.spawn(keep(
-                host,
-                peer.clone(),
-                objectives.clone(),
-                receiver,
-                overlay,
-            ));
-        }
         let accepting = async {
-            while let Some(session) = self.host.accept().await {
-                tracing::info!(peer = %session.peer(), "session accepted");
-                if let Some(overlay) = &self.overlay
+            while let Some(session) = core.host.accept().await {
+                limited!(info, peer = %session.peer(), "session accepted");
+                if let Some(overlay) = &core.overlay
                     && overlay.is_member(&session.peer())
                 {
                     overlay.accepted(session.clone()).await;
                 }
-                tasks.spawn(serve(session, self.receiver.clone()));
+                tasks.spawn(core.clone().attend(session));
                 while tasks.try_join_next().is_some() {}
             }
         };
         let keeping = async {
             if let Some(ledger) = &self.ledger {
-                ledger.keep(&self.host).await;
+                ledger.keep(&core.host).await;
             }
         };
         let runner = self
@@ -167,8 +241,9 @@ impl Daemon {
                 runner.run().await;
             }
         };
-        let serving = self.control.serve(&self.host, self.overlay.as_ref());
-        tokio::join!(accepting, keeping, relaying, serving);
+        let calling = core.clone().keep_all();
+        let serving = self.control.serve_node(core);
+        tokio::join!(accepting, calling, keeping, relaying, serving);
     }
 
     /// Tells the peers, and writes down what was used.
@@ -176,61 +251,10 @@ impl Daemon {
     /// # Errors
     /// The ledger cannot be written; it then holds a little more than was used.
     pub async fn shutdown(&self) -> Result<(), LedgerError> {
-        self.host.shutdown().await;
+        self.core.host.shutdown().await;
         match &self.ledger {
-            Some(ledger) => ledger.close(&self.host),
+            Some(ledger) => ledger.close(&self.core.host),
             None => Ok(()),
         }
     }
-}
-
-/// Keeps a session with a peer open.
-async fn keep(
-    host: Host,
-    peer: Peer,
-    objectives: Option<Arc<str>>,
-    receiver: Option<Arc<Receiver>>,
-    overlay: Option<Overlay>,
-) {
-    let mut pause = RETRY_MIN;
-    loop {
-        match host.connect(peer.node, &peer.addresses).await {
-            Ok(session) => {
-                tracing::info!(peer = peer.name, "session open");
-                pause = RETRY_MIN;
-                if let Some(text) = &objectives
-                    && let Err(error) = session.inject_objectives(text)
-                {
-                    tracing::warn!(peer = peer.name, %error, "objectives not injected");
-                }
-                let following = async {
-                    if let Some(overlay) = &overlay {
-                        overlay.follow(session.clone()).await;
-                    }
-                };
-                tokio::join!(serve(session.clone(), receiver.clone()), following);
-            }
-            Err(error) => tracing::warn!(peer = peer.name, %error, "no session"),
-        }
-        tokio::time::sleep(pause).await;
-        pause = (2 * pause).min(RETRY_MAX);
-    }
-}
-
-/// Takes transfers until the session ends.
-async fn serve(session: Session, receiver: Option<Arc<Receiver>>) {
-    while session.close_reason().is_none() {
-        let Some(receiver) = &receiver else {
-            session.closed().await;
-            break;
-        };
-        let progress = Progress::default();
-        match receiver.receive_when_offered(&session, &progress).await {
-            // Nothing was offered any more.
-            Err(TransferError::Interrupted(_)) if progress.snapshot().name.is_empty() => {}
-            Ok(done) => tracing::info!(name = done.name, bytes = done.bytes, "received"),
-            Err(error) => tracing::warn!(%error, peer = %session.peer(), "not received"),
-        }
-    }
-    tracing::info!(peer = %session.peer(), "session over");
 }

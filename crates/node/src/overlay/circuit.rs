@@ -7,7 +7,7 @@ use std::{
 
 use anabranch_base::{NodeId, Rate};
 use anabranch_net::{
-    Clock, Session, Stream,
+    Clock, Session, Stream, limited,
     relay::{Answer, Broken, Chain, ChainSpec, CircuitId, Origin, Request},
 };
 use anabranch_overlay::Fault;
@@ -164,7 +164,7 @@ pub(super) async fn keep(mut order: Order) {
         if let Some(why) = chain.broken().filter(|_| !is_broken) {
             is_broken = true;
             if why != Broken::Closed {
-                tracing::info!(lease = order.lease, %why, "way over relays broken");
+                limited!(info, lease = order.lease, %why, "way over relays broken");
                 let down = Input::CircuitDown(order.lease, relays.clone(), why.into());
                 order.report.send(down).await.ok();
             }

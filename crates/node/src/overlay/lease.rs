@@ -80,6 +80,9 @@ impl Runner {
         news: &News,
         now: Instant,
     ) -> Result<Vec<OpenWay>, LeaseError> {
+        if !self.is_member(&to) {
+            return Err(LeaseError::Stranger(to));
+        }
         if !self.leases.contains_key(&lease) && self.leases.len() >= LEASES_MAX {
             return Err(LeaseError::Full);
         }

@@ -33,7 +33,7 @@ use std::{
 
 use anabranch_base::{NodeId, Seed};
 pub use anabranch_net::relay::{RelayError, RelayReport};
-use anabranch_net::{Host, Session};
+use anabranch_net::{Host, Session, relay::Quota};
 use anabranch_overlay::{Agent, Member};
 pub use anabranch_overlay::{
     Config, ConfigError, LinkView, MemberView, Routes, Source, State, Way,
@@ -48,7 +48,11 @@ pub use self::{
 };
 use self::{keys::OwnKey, runner::Input, serving::Serving};
 pub(crate) use self::{line::LABELS, runner::Runner};
-use crate::{config::OverlayConfig, keys::KeyError};
+use crate::{
+    config::OverlayConfig,
+    keys::KeyError,
+    rights::{Right, Rights},
+};
 
 /// Inputs that may wait; who brings more waits.
 const INPUTS_MAX: usize = 1_024;
@@ -86,12 +90,13 @@ pub struct Overlay {
     me: NodeId,
     inputs: mpsc::Sender<Input>,
     members: Arc<BTreeMap<NodeId, Site>>,
+    rights: Rights,
     /// Users of this process have the numbers from 0 on; others choose larger ones.
     users: Arc<AtomicU64>,
 }
 
 impl Overlay {
-    /// Takes part with these members; the runner does the work.
+    /// Takes part with these members, as long as `rights` says that they are; the runner does the work.
     ///
     /// # Errors
     /// A setting is out of its range, or the system has no randomness.
@@ -103,6 +108,7 @@ impl Overlay {
             agent,
             relay,
         }: OverlayConfig,
+        rights: Rights,
     ) -> Result<(Self, Runner), OverlayError> {
         // Nodes that start together would otherwise do everything at the same moments.
         let id = host.node_id();
@@ -124,22 +130,49 @@ impl Overlay {
             me: id,
             inputs: sender.clone(),
             members: Arc::new(sites.clone()),
+            rights: rights.clone(),
             users: Arc::default(),
         };
         let serving = match relay {
-            Some(relay) => Some(Serving::new(relay.start(host)?, sites.clone())),
+            Some(relay) => Some(Serving::new(
+                relay.start(host)?,
+                sites.clone(),
+                rights.clone(),
+            )),
             None => None,
         };
         // Circuits of an earlier life of this node may still be there, under small numbers.
         let first_circuit = u64::from_le_bytes(seed_bytes) >> 1;
         let inputs = (sender, inputs);
-        let runner = Runner::new(host.clone(), agent, sites, serving, first_circuit, inputs);
+        let runner = Runner::new(
+            host.clone(),
+            agent,
+            (sites, rights),
+            serving,
+            first_circuit,
+            inputs,
+        );
         Ok((overlay, runner))
     }
 
-    /// Whether a node is on the list.
+    /// Whether a node is a member now.
     pub fn is_member(&self, node: &NodeId) -> bool {
+        self.is_listed(node) && self.rights.may(node, Right::Member)
+    }
+
+    /// Whether a node was on the list of members when this node started, which is the longest list that there can be.
+    pub(crate) fn is_listed(&self, node: &NodeId) -> bool {
         self.members.contains_key(node)
+    }
+
+    /// What members may use of the relay from now on; those that are not named may use what is usual.
+    pub(crate) async fn set_quotas(&self, quotas: BTreeMap<NodeId, Quota>) {
+        self.ask(move |runner, _| {
+            if let Some(serving) = &runner.serving {
+                serving.set_quotas(&quotas);
+            }
+        })
+        .await;
     }
 
     /// What a member is called; `here` is this node, and one that is not on the list the beginning of its id.

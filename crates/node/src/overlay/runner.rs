@@ -8,15 +8,22 @@ use std::{
 };
 
 use anabranch_base::{Instant, NodeId, Rate, SessionId};
-use anabranch_net::{Host, Session};
+use anabranch_net::{Host, Session, limited};
 use anabranch_overlay::{Agent, Event, Fault, Output};
+use anabranch_session::ChannelState;
 use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{Site, lease::Lease, line::Line, serving::Serving};
+use crate::{
+    daemon::CODE_NO_RIGHT,
+    rights::{Right, Rights},
+};
 
 /// Longest pause without looking at the clock.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long a member that may not call may take to open the overlay's stream on its session.
+const GREETING_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks at leases and headroom.
 const HOUSEKEEPING: Duration = Duration::from_secs(2);
 
@@ -65,6 +72,7 @@ pub(crate) struct Runner {
     inputs: mpsc::Receiver<Input>,
     pub(super) sender: mpsc::Sender<Input>,
     pub(super) tasks: JoinSet<()>,
+    rights: Rights,
 }
 
 impl fmt::Debug for Runner {
@@ -87,11 +95,20 @@ impl Drop for Runner {
     }
 }
 
+/// Who is at the other end of a line, and where.
+fn reached(line: &Line) -> (NodeId, Vec<SocketAddr>) {
+    let channels = line.session.channels();
+    let active = channels
+        .iter()
+        .filter(|channel| channel.state == ChannelState::Active);
+    (line.peer(), active.map(|channel| channel.remote).collect())
+}
+
 impl Runner {
     pub(super) fn new(
         host: Host,
         agent: Agent,
-        sites: BTreeMap<NodeId, Site>,
+        (sites, rights): (BTreeMap<NodeId, Site>, Rights),
         serving: Option<Serving>,
         first_circuit: u64,
         (sender, inputs): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
@@ -112,11 +129,14 @@ impl Runner {
             inputs,
             sender,
             tasks: JoinSet::new(),
+            rights,
         }
     }
 
     /// Runs until dropped.
     pub(crate) async fn run(mut self) {
+        let mut changes = self.rights.changes();
+        self.follow_rights(self.host.clock().now());
         loop {
             self.serve_outputs();
             while self.tasks.try_join_next().is_some() {}
@@ -127,10 +147,36 @@ impl Runner {
             tokio::select! {
                 // There is always a sender: our own.
                 Some(input) = self.inputs.recv() => self.take(input),
+                // There is always a sender: our own handle.
+                Ok(()) = changes.changed() => {
+                    changes.mark_unchanged();
+                    self.follow_rights(self.host.clock().now());
+                }
                 () = tokio::time::sleep(pause) => {
                     self.agent.handle_timeout(self.host.clock().now());
                 }
             }
+        }
+    }
+
+    /// Whether a node is a member now.
+    pub(super) fn is_member(&self, node: &NodeId) -> bool {
+        self.sites.contains_key(node) && self.rights.may(node, Right::Member)
+    }
+
+    /// Who is a member is so by the rights in force: others have no session, no circuit, and no say here.
+    fn follow_rights(&mut self, now: Instant) {
+        for node in self.sites.keys().copied().collect::<Vec<_>>() {
+            let is_member = self.rights.may(&node, Right::Member) || node == self.agent.me();
+            self.agent.set_barred(&node, !is_member, now);
+            if !is_member {
+                self.remove_line(node, now);
+                self.unneeded.remove(&node);
+                self.leases.retain(|_, lease| lease.to != node);
+            }
+        }
+        if let Some(serving) = &self.serving {
+            serving.enforce();
         }
     }
 
@@ -140,6 +186,7 @@ impl Runner {
             Input::Up(line) => self.up(line, now),
             Input::Failed(peer) => {
                 self.calling.retain(|&other| other != peer);
+                self.agent.handle_unreached(&peer, now);
                 if !self.lines.contains_key(&peer) {
                     self.agent.handle_session(&peer, false, now);
                 }
@@ -153,14 +200,7 @@ impl Runner {
             }
             Input::Message(from, message) => self.agent.handle_message(&from, &message, now),
             Input::Probed(session, number, took) => self.probed(session, number, took, now),
-            Input::Accepted(session) => {
-                let sender = self.sender.clone();
-                self.tasks.spawn(async move {
-                    if let Some(line) = Line::attend(session).await {
-                        sender.send(Input::Up(line)).await.ok();
-                    }
-                });
-            }
+            Input::Accepted(session) => self.attend(session),
             Input::CircuitUp(lease, relays, granted) => {
                 self.circuit_up(lease, &relays, granted, now);
             }
@@ -169,6 +209,29 @@ impl Runner {
             }
             Input::Ask(question) => question(self, now),
         }
+    }
+
+    /// Waits for the overlay's stream on a session that a member opened. A member that may open sessions for the overlay
+    /// only has its session closed when the stream does not come.
+    fn attend(&mut self, session: Session) {
+        let sender = self.sender.clone();
+        let is_for_overlay = !self.rights.may(&session.peer(), Right::Call);
+        self.tasks.spawn(async move {
+            let patience = if is_for_overlay {
+                GREETING_MAX
+            } else {
+                Duration::MAX
+            };
+            match tokio::time::timeout(patience, Line::attend(session.clone())).await {
+                Ok(Some(line)) => {
+                    sender.send(Input::Up(line)).await.ok();
+                }
+                Ok(None) => {}
+                Err(_) => {
+                    session.close(CODE_NO_RIGHT, "a member's session is for the overlay only");
+                }
+            }
+        });
     }
 
     /// What is due now and then.
@@ -184,6 +247,9 @@ impl Runner {
                 self.unneeded.remove(&peer);
                 self.remove_line(peer, now);
             }
+        }
+        for (peer, remotes) in self.lines.values().map(reached).collect::<Vec<_>>() {
+            self.agent.handle_reached(&peer, &remotes, now);
         }
         if let Some(serving) = &self.serving {
             self.agent.set_headroom(Some(serving.headroom()), now);
@@ -225,6 +291,11 @@ impl Runner {
     /// it is silent: then its other end has begun anew.
     fn up(&mut self, line: Line, now: Instant) {
         let peer = line.peer();
+        if !self.is_member(&peer) {
+            self.calling.retain(|&other| other != peer);
+            line.close();
+            return;
+        }
         self.calling.retain(|&other| other != peer);
         self.unneeded.remove(&peer);
         let mut again = Vec::new();
@@ -238,6 +309,7 @@ impl Runner {
             // Nothing is wrong with the link: what was under way is sent again.
             again = self.take_probes(&old);
         }
+        self.agent.handle_reached(&peer, &reached(&line).1, now);
         self.tasks.spawn(line.clone().listen(self.sender.clone()));
         if let Some(serving) = &self.serving {
             serving.set_session(peer, Some(line.session.clone()));
@@ -301,7 +373,7 @@ impl Runner {
                     }
                 }
                 Output::Event(event) => {
-                    tracing::info!(?event, "overlay");
+                    limited!(info, ?event, "overlay");
                     if let Event::RoutesChanged { to, .. } = event {
                         self.rerouted(to);
                     }
@@ -320,14 +392,13 @@ impl Runner {
         if self.calling.contains(&peer) {
             return;
         }
-        let mut addresses = Vec::new();
-        if let Some(record) = self.agent.record(&peer) {
-            addresses.extend(record.addresses);
+        let now = self.host.clock().now();
+        let addresses = self.agent.dial_addresses(&peer, now);
+        if addresses.is_empty() {
+            // Nothing that may be tried now.
+            self.agent.handle_session(&peer, false, now);
+            return;
         }
-        if let Some(site) = self.sites.get(&peer) {
-            addresses.extend(&site.addresses);
-        }
-        addresses.dedup();
         self.calling.push(peer);
         let (host, sender) = (self.host.clone(), self.sender.clone());
         self.tasks.spawn(async move {

@@ -1,4 +1,4 @@
-//! Relaying for other members.
+//! Relaying for members that have the right to it.
 
 use std::{
     collections::BTreeMap,
@@ -9,11 +9,12 @@ use std::{
 use anabranch_base::{NodeId, Rate};
 use anabranch_net::{
     Session, Stream,
-    relay::{Members, Relay, RelayReport, Request, Role},
+    relay::{Answer, Members, Quota, Refusal, Relay, RelayReport, Request, Role},
 };
 use bytes::Bytes;
 
 use super::{Site, circuit::RELAYS};
+use crate::rights::{Right, Rights};
 
 /// The relay of this node, and what it knows of the others. Clones share it.
 #[derive(Clone, Debug)]
@@ -26,6 +27,7 @@ pub(super) struct Serving {
 #[derive(Debug)]
 struct Known {
     sites: BTreeMap<NodeId, Site>,
+    rights: Rights,
     sessions: Mutex<BTreeMap<NodeId, Session>>,
 }
 
@@ -35,9 +37,16 @@ impl Known {
     }
 }
 
+impl Known {
+    /// Whether a node may have circuits here.
+    fn may_use(&self, node: NodeId) -> bool {
+        self.is_member(node) && self.rights.may(&node, Right::UseRelay)
+    }
+}
+
 impl Members for Known {
     fn is_member(&self, node: NodeId) -> bool {
-        self.sites.contains_key(&node)
+        self.sites.contains_key(&node) && self.rights.may(&node, Right::Member)
     }
 
     fn is_at(&self, node: NodeId, address: SocketAddr, role: Role) -> bool {
@@ -69,11 +78,12 @@ fn seen(session: &Session) -> Vec<SocketAddr> {
 }
 
 impl Serving {
-    pub(super) fn new(relay: Relay, sites: BTreeMap<NodeId, Site>) -> Self {
+    pub(super) fn new(relay: Relay, sites: BTreeMap<NodeId, Site>, rights: Rights) -> Self {
         Self {
             relay: Arc::new(relay),
             known: Arc::new(Known {
                 sites,
+                rights,
                 sessions: Mutex::default(),
             }),
         }
@@ -97,6 +107,33 @@ impl Serving {
         self.relay.report()
     }
 
+    /// What sources may use from now on; those that are not named may use what is usual.
+    pub(super) fn set_quotas(&self, quotas: &BTreeMap<NodeId, Quota>) {
+        for node in self.known.sites.keys() {
+            let quota = quotas.get(node).copied().unwrap_or_default();
+            self.relay.set_quota(*node, quota);
+        }
+    }
+
+    /// Ends the circuits of sources that may not use the relay any more, and those that lead to nodes that are no
+    /// members any more.
+    pub(super) fn enforce(&self) {
+        let known = &*self.known;
+        for node in known.sites.keys() {
+            if !known.may_use(*node) {
+                self.relay.close_all(*node);
+            }
+        }
+        for circuit in self.relay.report().circuits {
+            if !known.is_member(circuit.next) {
+                let close = Request::Close {
+                    circuit: circuit.circuit,
+                };
+                self.relay.request(circuit.source, &[], &close, known);
+            }
+        }
+    }
+
     /// Answers the requests on a session of a member, until it is over.
     pub(super) async fn attend(self, session: Session) {
         let mut streams = tokio::task::JoinSet::new();
@@ -115,10 +152,15 @@ impl Serving {
                 stream.stop(1).ok();
                 return;
             };
-            let known = &*self.known;
-            let answer = self
-                .relay
-                .request(session.peer(), &seen(&session), &request, known);
+            let (known, peer) = (&*self.known, session.peer());
+            let answer = if known.may_use(peer) {
+                self.relay.request(peer, &seen(&session), &request, known)
+            } else {
+                Answer::Refused {
+                    circuit: request.circuit(),
+                    refusal: Refusal::NotMember,
+                }
+            };
             let mut bytes = Vec::new();
             answer.encode(&mut bytes);
             if stream.send(Bytes::from(bytes)).await.is_err() {

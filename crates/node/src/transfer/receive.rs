@@ -1,7 +1,6 @@
 //! The receiving side.
 
 use std::{
-    collections::HashSet,
     net::IpAddr,
     path::PathBuf,
     sync::Arc,
@@ -32,6 +31,7 @@ use super::{
 use crate::{
     keys::KeyError,
     overlay::LABELS,
+    rights::{Right, Rights},
     ticket::{ADDRESSES_MAX, SECRET_BYTES, Secret, Ticket},
 };
 
@@ -67,7 +67,7 @@ pub struct Completed {
 pub struct Receiver {
     directory: PathBuf,
     key: StateKey,
-    trusted: HashSet<NodeId>,
+    rights: Rights,
     rules: Rules,
     /// Who decides about every transfer that comes anew; `None`: all are taken that keep to the rules.
     asked: Option<mpsc::Sender<Offered>>,
@@ -77,7 +77,7 @@ pub struct Receiver {
 }
 
 /// What a sender may do once its first message is read.
-struct Right {
+struct Admitted {
     sender: NodeId,
     /// The ticket it showed; `None`: it is trusted.
     ticket: Option<Digest>,
@@ -95,13 +95,25 @@ impl Receiver {
         key: &SecretKey,
         trusted: impl IntoIterator<Item = NodeId>,
     ) -> Result<Self, TransferError> {
+        Self::with_rights(directory, key, Rights::only(Right::SendFiles, trusted))
+    }
+
+    /// The same; nodes with [`Right::SendFiles`] need no ticket, for as long as they have it.
+    ///
+    /// # Errors
+    /// As [`Receiver::new`].
+    pub fn with_rights(
+        directory: PathBuf,
+        key: &SecretKey,
+        rights: Rights,
+    ) -> Result<Self, TransferError> {
         area::probe(&directory).map_err(TransferError::write(&directory))?;
         let key = StateKey::of(key);
         Ok(Self {
             tickets: Tickets::of_unfinished(area::unfinished(&directory, &key)),
             directory,
             key,
-            trusted: trusted.into_iter().collect(),
+            rights,
             rules: Rules::default(),
             asked: None,
             attempts: Attempts::default(),
@@ -232,7 +244,7 @@ impl Receiver {
     }
 
     /// Reads the first message, and what right it gives.
-    async fn greet(&self, session: &Session, control: &Stream) -> Result<Right, TransferError> {
+    async fn greet(&self, session: &Session, control: &Stream) -> Result<Admitted, TransferError> {
         let hello = tokio::time::timeout(HELLO_TIMEOUT, hear_at_most(control, HELLO_BYTES_MAX));
         let Request::Hello { secret } = hello
             .await
@@ -244,16 +256,16 @@ impl Receiver {
         let ticket = self.admit(session, &secret)?;
         session.end_probation()?;
         say(control, &Reply::Welcome).await?;
-        Ok(Right { sender, ticket })
+        Ok(Admitted { sender, ticket })
     }
 
     /// Whether this node may send, by its ticket or by its name.
     fn admit(&self, session: &Session, secret: &str) -> Result<Option<Digest>, TransferError> {
         let peer = session.peer();
         if secret.is_empty() {
-            if !self.trusted.contains(&peer) {
+            if !self.rights.may(&peer, Right::SendFiles) {
                 return Err(TransferError::Ticket(
-                    "this node takes transfers from listed nodes and from holders of a ticket only",
+                    "this node takes transfers from nodes with the right send-files and from holders of a ticket only",
                 ));
             }
             return Ok(None);
@@ -277,7 +289,7 @@ impl Receiver {
         &self,
         session: &Session,
         control: &Stream,
-        right: &Right,
+        right: &Admitted,
         progress: &Progress,
     ) -> Result<(Completed, Named), TransferError> {
         let manifest = hear_offer(control).await?;
@@ -295,7 +307,11 @@ impl Receiver {
     }
 
     /// Asks about a transfer that comes anew, and binds the ticket to it.
-    async fn accept_offer(&self, right: &Right, manifest: &Manifest) -> Result<(), TransferError> {
+    async fn accept_offer(
+        &self,
+        right: &Admitted,
+        manifest: &Manifest,
+    ) -> Result<(), TransferError> {
         let folder = self.key.folder_name(right.sender, &manifest.name);
         let is_accepted = right
             .ticket
@@ -320,7 +336,7 @@ impl Receiver {
         session: &Session,
         control: &Stream,
         manifest: Manifest,
-        right: &Right,
+        right: &Admitted,
         hold: Hold,
         progress: &Progress,
     ) -> Result<(Completed, Named), TransferError> {

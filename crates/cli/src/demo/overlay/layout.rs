@@ -138,15 +138,17 @@ pub(super) fn lay_out(folder: &Path, seed: u64) -> Result<(Vec<Node>, Emulator, 
         );
         if own == CLINIC {
             text += &format!(
-                "allow = [\"{}\"]\nreceive = {:?}\n",
-                sender.node_id(),
-                folder.join("received")
+                "receive = {:?}\n[[peer]]\nname = \"sender\"\nnode = \"{}\"\nmay = [\"call\", \"send-files\"]\n",
+                folder.join("received"),
+                sender.node_id()
             );
         }
         text += "[overlay]\npaths = 2\n";
+        let mut may = "";
         if let Some(number) = RELAYS.iter().position(|&relay| relay == own) {
             let (seen, first) = public[number];
             let last = first + PORTS - 1;
+            may = "\"use-relay\"";
             text += &format!(
                 "relay = \"50 Mbit/s\"\nrelay_public = \"{seen}\"\nrelay_ports = \"{first}-{last}\"\n"
             );
@@ -156,7 +158,7 @@ pub(super) fn lay_out(folder: &Path, seed: u64) -> Result<(Vec<Node>, Emulator, 
                 continue;
             };
             text += &format!(
-                "[[overlay.member]]\nname = \"{}\"\nnode = \"{}\"\naddresses = [\"{address}\"]\n",
+                "[[overlay.member]]\nname = \"{}\"\nnode = \"{}\"\naddresses = [\"{address}\"]\nmay = [{may}]\n",
                 NODES[other], site.id
             );
         }

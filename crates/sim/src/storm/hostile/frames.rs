@@ -96,7 +96,7 @@ impl Voice {
             let stream = StreamId::new(self.announced.len() as u64, true);
             self.announced.push(stream);
             let spec = Say::tame(random, stream).spec();
-            Control::Open { stream, spec }.write(out);
+            Control::Open { stream, spec: Box::new(spec) }.write(out);
             return;
         }
         let stream = self.announced[random.below(self.announced.len() as u64) as usize];
@@ -210,7 +210,7 @@ impl<'a> Say<'a> {
             },
             3 => Control::Open {
                 stream,
-                spec: self.spec(),
+                spec: Box::new(self.spec()),
             },
             4..8 => Control::StreamCredit {
                 stream,

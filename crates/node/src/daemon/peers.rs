@@ -1,0 +1,116 @@
+//! The peers that a node keeps sessions with, and the folders that files go into, as the configuration in force says.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anabranch_base::NodeId;
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::Core;
+use crate::{
+    config::Peer,
+    rights::{Right, Table, Terms},
+    transfer::{Receiver, TransferError},
+};
+
+/// A peer to keep a session with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) peer: Peer,
+    /// For sessions with it.
+    pub(super) objectives: Option<Arc<str>>,
+}
+
+/// Where files go, by the folder that a right names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Receivers(BTreeMap<Option<PathBuf>, Arc<Receiver>>);
+
+impl Receivers {
+    /// Those that a table needs; those of `before` stay, with what is under way. Folders are made and `open`ed.
+    ///
+    /// # Errors
+    /// A folder cannot be made or written to.
+    pub(super) fn new(
+        directory: Option<&Path>,
+        table: &Table,
+        before: &Self,
+        open: impl Fn(PathBuf) -> Result<Receiver, TransferError>,
+    ) -> Result<Self, TransferError> {
+        let Some(directory) = directory else {
+            return Ok(Self::default());
+        };
+        let mut folders: Vec<Option<PathBuf>> = vec![None];
+        let terms = |node: NodeId| table.terms(&node, Right::SendFiles);
+        let named = table
+            .with(Right::SendFiles)
+            .filter_map(|node| terms(node)?.folder.clone());
+        folders.extend(named.map(Some));
+        let mut receivers = BTreeMap::new();
+        for folder in folders {
+            let receiver = match before.0.get(&folder) {
+                Some(receiver) => receiver.clone(),
+                None => Arc::new(open(made(directory, folder.as_deref())?)?),
+            };
+            receivers.insert(folder, receiver);
+        }
+        Ok(Self(receivers))
+    }
+
+    /// The one that files of a node with these terms go to; without a right, the one that checks tickets.
+    fn of(&self, terms: Option<&Terms>) -> Option<Arc<Receiver>> {
+        let folder = terms.and_then(|terms| terms.folder.clone());
+        self.0.get(&folder).cloned()
+    }
+}
+
+/// The folder, which is there now.
+fn made(directory: &Path, folder: Option<&Path>) -> Result<PathBuf, TransferError> {
+    let Some(folder) = folder else {
+        return Ok(directory.to_owned());
+    };
+    let path = directory.join(folder);
+    std::fs::create_dir_all(&path).map_err(TransferError::write(&path))?;
+    Ok(path)
+}
+
+impl Core {
+    /// Where files go of a node with these terms; `None`: this node takes no files.
+    pub(super) fn receiver(&self, terms: Option<&Terms>) -> Option<Arc<Receiver>> {
+        let receivers = self.receivers.lock();
+        receivers
+            .unwrap_or_else(|error| error.into_inner())
+            .of(terms)
+    }
+
+    /// Keeps the sessions that are wanted, and ends those that are not any more.
+    pub(super) async fn keep_all(self: Arc<Self>) {
+        let mut wanted = self.calls.subscribe();
+        let mut tasks = JoinSet::new();
+        let mut running: BTreeMap<NodeId, (Call, AbortHandle)> = BTreeMap::new();
+        loop {
+            let calls = wanted.borrow_and_update().clone();
+            running.retain(|_, (call, task)| {
+                let stays = calls.contains(call);
+                if !stays {
+                    // Its session is closed when its last handle is dropped with the task.
+                    task.abort();
+                }
+                stays
+            });
+            for call in calls.iter() {
+                running.entry(call.peer.node).or_insert_with(|| {
+                    let task = tasks.spawn(self.clone().keep(call.clone()));
+                    (call.clone(), task)
+                });
+            }
+            while tasks.try_join_next().is_some() {}
+            if wanted.changed().await.is_err() {
+                // `self` holds the other end.
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Another configuration, while the node runs: rights and peers, at once and as a whole, or not at all.
+
+use std::{fmt::Debug, sync::Arc};
+
+use anabranch_base::NodeId;
+
+use super::{
+    Core,
+    peers::{Call, Receivers},
+};
+use crate::{
+    config::{NodeConfig, OverlayConfig},
+    objectives::{Objectives, ObjectivesFileError},
+    rights::{Right, Table},
+    transfer::{Receiver, TransferError},
+};
+
+/// Reads the configuration again; the text says why it cannot be used.
+pub type Source = Box<dyn Fn() -> Result<NodeConfig, String> + Send + Sync>;
+
+/// The configuration is not reloaded; the one before stays in force.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// There is nothing to read it from.
+    #[error("this node was not started from a configuration that can be read again; restart it")]
+    NoSource,
+    /// It is refused.
+    #[error("{0}")]
+    Config(String),
+    /// A file of objectives cannot be used.
+    #[error(transparent)]
+    Objectives(#[from] ObjectivesFileError),
+    /// A folder for files cannot be used.
+    #[error(transparent)]
+    Receive(#[from] TransferError),
+}
+
+/// What a reload came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reloaded {
+    /// Nodes that have lost a right; what rested on it has ended.
+    pub reduced: Vec<NodeId>,
+    /// Nodes that were given a right.
+    pub extended: Vec<NodeId>,
+    /// Keys whose new values count from the next start only.
+    pub restart: Vec<&'static str>,
+}
+
+impl Core {
+    /// Reads the configuration again and puts its rights and peers into force.
+    pub(crate) async fn reload(&self) -> Result<Reloaded, ReloadError> {
+        // One at a time: the last one that was asked for is in force.
+        let mut started = self.started.lock().await;
+        let source = started.source.as_ref().ok_or(ReloadError::NoSource)?;
+        let config = source().map_err(ReloadError::Config)?;
+        let objectives = Objectives::read(&config)?;
+        let restart = started.differs(&config);
+        let mut table = config.rights.clone();
+        // The agent's list is fixed for its life.
+        for node in config.rights.with(Right::Member) {
+            if !self
+                .overlay
+                .as_ref()
+                .is_some_and(|overlay| overlay.is_listed(&node))
+            {
+                table.take(&node, Right::Member);
+                table.take(&node, Right::UseRelay);
+            }
+        }
+        let receivers = {
+            let before = self.receivers.lock();
+            let before = before.unwrap_or_else(|error| error.into_inner()).clone();
+            Receivers::new(started.config.receive.as_deref(), &table, &before, |path| {
+                Receiver::with_rights(path, &self.key, self.rights.clone())
+            })?
+        };
+        // Nothing fails from here on. Doors close before others open.
+        let before = self.rights.table();
+        for (node, _) in before.iter().filter(|(node, _)| !table.may_connect(node)) {
+            self.allowed.remove(node);
+        }
+        *self
+            .receivers
+            .lock()
+            .unwrap_or_else(|error| error.into_inner()) = receivers;
+        self.rights.replace(table.clone());
+        for (node, _) in table.iter().filter(|(node, _)| table.may_connect(node)) {
+            self.allowed.add(*node);
+        }
+        self.calls
+            .send_replace(Arc::new(calls(&config, objectives)));
+        if let (Some(overlay), Some(settings)) = (&self.overlay, &config.overlay) {
+            let quotas = settings.relay.as_ref().map(|relay| relay.quotas.clone());
+            overlay.set_quotas(quotas.unwrap_or_default()).await;
+        }
+        self.names
+            .lock()
+            .unwrap_or_else(|error| error.into_inner())
+            .clone_from(&config.names);
+        started.config = started.config.with_peers_of(config);
+        Ok(Reloaded {
+            reduced: lost(&before, &table),
+            extended: lost(&table, &before),
+            restart,
+        })
+    }
+}
+
+/// The peers to call, with their objectives.
+pub(super) fn calls(config: &NodeConfig, objectives: Objectives) -> Vec<Call> {
+    let peers = config.peers.iter().cloned().zip(objectives.peers);
+    peers
+        .map(|(peer, objectives)| Call { peer, objectives })
+        .collect()
+}
+
+/// Nodes that had more in `before`, or had it on other terms.
+fn lost(before: &Table, now: &Table) -> Vec<NodeId> {
+    let is_less = |node: &NodeId| {
+        let is_other = |right: &Right| before.terms(node, *right) != now.terms(node, *right);
+        Right::ALL
+            .iter()
+            .any(|right| before.may(node, *right) && is_other(right))
+    };
+    before
+        .iter()
+        .map(|(node, _)| *node)
+        .filter(is_less)
+        .collect()
+}
+
+/// The configuration that the node was started with, and where it came from.
+pub(super) struct Started {
+    pub(super) config: NodeConfig,
+    pub(super) source: Option<Source>,
+}
+
+impl Debug for Started {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.config.fmt(f)
+    }
+}
+
+impl NodeConfig {
+    /// This configuration with rights and peers of another one, as a reload leaves it.
+    fn with_peers_of(&self, other: Self) -> Self {
+        Self {
+            rights: other.rights,
+            names: other.names,
+            peers: other.peers,
+            ..self.clone()
+        }
+    }
+}
+
+impl Started {
+    /// Keys that say something else in `now`, and that a reload does not touch.
+    fn differs(&self, now: &NodeConfig) -> Vec<&'static str> {
+        let before = &self.config;
+        let text = |value: &dyn Debug| format!("{value:?}");
+        let members = |overlay: &Option<OverlayConfig>| {
+            let all = overlay.iter().flat_map(|overlay| &overlay.sites);
+            all.map(|(node, site)| (*node, site.clone()))
+                .collect::<Vec<_>>()
+        };
+        let has_new = members(&now.overlay)
+            .iter()
+            .any(|member| !members(&before.overlay).contains(member));
+        let overlay = |overlay: &Option<OverlayConfig>| {
+            let relay = |overlay: &OverlayConfig| {
+                let relay = overlay.relay.as_ref();
+                relay.map(|relay| text(&(relay.capacity, &relay.ports, &relay.public)))
+            };
+            let overlay = overlay.as_ref();
+            text(&overlay.map(|overlay| (&overlay.agent, relay(overlay))))
+        };
+        let pairs = [
+            ("key", text(&before.key), text(&now.key)),
+            (
+                "listen, interfaces or port",
+                text(&before.locals),
+                text(&now.locals),
+            ),
+            ("control", text(&before.control), text(&now.control)),
+            ("receive", text(&before.receive), text(&now.receive)),
+            (
+                "cost, currency or ledger",
+                text(&before.costs),
+                text(&now.costs),
+            ),
+            (
+                "session or channel",
+                text(&before.engine),
+                text(&now.engine),
+            ),
+            (
+                "session.objectives",
+                text(&before.objectives),
+                text(&now.objectives),
+            ),
+            ("overlay", overlay(&before.overlay), overlay(&now.overlay)),
+        ];
+        let changed = pairs.into_iter().filter(|(_, before, now)| before != now);
+        let mut keys: Vec<&'static str> = changed.map(|(key, ..)| key).collect();
+        if has_new {
+            keys.push("overlay.member (new ones, and other addresses)");
+        }
+        keys
+    }
+}

@@ -1,0 +1,166 @@
+//! One session of a node: what its peer may use it for, for as long as it may.
+
+use std::{pin::pin, sync::Arc};
+
+use anabranch_base::NodeId;
+use anabranch_net::{Session, limited};
+
+use super::{Core, peers::Call};
+use crate::{
+    overlay::LABELS,
+    rights::{Right, Table, Terms},
+    transfer::{Completed, Progress, TransferError},
+};
+
+/// Application code of sessions and streams that the peer has no right to.
+pub const CODE_NO_RIGHT: u32 = 0x12;
+
+/// Which sessions a node may open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Standing {
+    may_call: bool,
+    is_member: bool,
+}
+
+impl Standing {
+    fn of(table: &Table, peer: &NodeId) -> Self {
+        Self {
+            may_call: table.may(peer, Right::Call),
+            is_member: table.may(peer, Right::Member),
+        }
+    }
+
+    fn has_lost(self, now: Self) -> bool {
+        (self.may_call && !now.may_call) || (self.is_member && !now.is_member)
+    }
+}
+
+impl Core {
+    /// Attends to a session that a peer opened, until it is over or the peer may not have it any more.
+    pub(super) async fn attend(self: Arc<Self>, session: Session) {
+        let peer = session.peer();
+        loop {
+            let before = Standing::of(&self.rights.table(), &peer);
+            if !before.may_call && !before.is_member {
+                // It was open before the right was taken away, or its handshake was under way then.
+                session.close(CODE_NO_RIGHT, "this node is not listed any more");
+                return;
+            }
+            let changed = self
+                .rights
+                .until_not(|table| Standing::of(table, &peer) == before);
+            let serving = async {
+                if before.may_call {
+                    self.serve(&session).await;
+                } else {
+                    refuse_streams(&session).await;
+                }
+            };
+            tokio::select! {
+                () = serving => return,
+                () = changed => {
+                    if before.has_lost(Standing::of(&self.rights.table(), &peer)) {
+                        session.close(CODE_NO_RIGHT, "the right to this session was taken away");
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what the peer may send until the session ends.
+    pub(super) async fn serve(&self, session: &Session) {
+        let peer = session.peer();
+        while session.close_reason().is_none() {
+            let terms = self.rights.terms(&peer, Right::SendFiles);
+            let Some(receiver) = self.receiver(terms.as_ref()) else {
+                refuse_streams(session).await;
+                break;
+            };
+            let progress = Progress::default();
+            let mut receiving = pin!(receiver.receive_when_offered(session, &progress));
+            let changed = self
+                .rights
+                .until_not(|table| table.terms(&peer, Right::SendFiles) == terms.as_ref());
+            let result = tokio::select! {
+                result = &mut receiving => result,
+                () = changed => match begun(&progress, terms.as_ref()) {
+                    Begun::Nothing => continue,
+                    Begun::ByTicket => receiving.await,
+                    Begun::ByRight => {
+                        session.close(CODE_NO_RIGHT, "the right to send files here was taken away");
+                        break;
+                    }
+                },
+            };
+            report(&peer, &progress, result);
+        }
+        limited!(info, %peer, "session over");
+    }
+
+    /// Keeps a session with a peer open; does not return.
+    pub(super) async fn keep(self: Arc<Self>, call: Call) {
+        let Call { peer, objectives } = call;
+        let mut pause = super::RETRY_MIN;
+        loop {
+            match self.host.connect(peer.node, &peer.addresses).await {
+                Ok(session) => {
+                    limited!(info, peer = peer.name, "session open");
+                    pause = super::RETRY_MIN;
+                    if let Some(text) = &objectives
+                        && let Err(error) = session.inject_objectives(text)
+                    {
+                        limited!(warn, peer = peer.name, %error, "objectives not injected");
+                    }
+                    let following = async {
+                        if let Some(overlay) = &self.overlay
+                            && overlay.is_member(&peer.node)
+                        {
+                            overlay.follow(session.clone()).await;
+                        }
+                    };
+                    tokio::join!(self.serve(&session), following);
+                }
+                Err(error) => limited!(warn, peer = peer.name, %error, "no session"),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(super::RETRY_MAX);
+        }
+    }
+}
+
+/// What of a transfer there is when the right to send files changes.
+enum Begun {
+    /// No offer yet.
+    Nothing,
+    /// One that began without the right, and so with a ticket: the right has nothing to do with it.
+    ByTicket,
+    /// One that rests on the right as it was.
+    ByRight,
+}
+
+fn begun(progress: &Progress, terms: Option<&Terms>) -> Begun {
+    match (progress.snapshot().name.is_empty(), terms) {
+        (true, _) => Begun::Nothing,
+        (false, None) => Begun::ByTicket,
+        (false, Some(_)) => Begun::ByRight,
+    }
+}
+
+/// Stops every stream that is not the overlay's, until the session is over.
+async fn refuse_streams(session: &Session) {
+    let is_foreign = |spec: &anabranch_session::StreamSpec| !spec.label.starts_with(LABELS);
+    while let Ok(stream) = session.accept_stream_where(is_foreign).await {
+        // One that is over already has nothing to stop.
+        let _ = stream.stop(CODE_NO_RIGHT);
+    }
+}
+
+fn report(peer: &NodeId, progress: &Progress, result: Result<Completed, TransferError>) {
+    match result {
+        // Nothing was offered any more.
+        Err(TransferError::Interrupted(_)) if progress.snapshot().name.is_empty() => {}
+        Ok(done) => limited!(info, name = ?done.name, bytes = done.bytes, "received"),
+        Err(error) => limited!(warn, %error, %peer, "not received"),
+    }
+}

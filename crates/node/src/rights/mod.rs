@@ -1,0 +1,197 @@
+//! Rights: what each node may do here.
+//!
+//! Every right is separate, and nobody has any until it is given: a member of the overlay may not write files, and
+//! who may write files may not use the relay. A [`Table`] says who has which; [`Rights`] is the table in force, which
+//! the door of each right asks and which can be replaced while the node runs. A new right is a variant of [`Right`]
+//! with its name and the check at its door.
+//!
+//! | right | its door |
+//! |---|---|
+//! | [`Right::Member`], [`Right::Call`] | the handshake of a channel; the session that is accepted ([`crate::daemon`]) |
+//! | [`Right::SendFiles`] | the greeting of a transfer ([`crate::transfer::Receiver`]) |
+//! | [`Right::UseRelay`] | a request for a circuit (`overlay/serving`) |
+//! | [`Right::ReadLibrary`] | of a process that serves a library; `anabranch node` serves none and gives it to nobody |
+
+mod live;
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
+
+use anabranch_base::NodeId;
+
+pub use live::Rights;
+
+/// Something that a node may be allowed to do here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Right {
+    /// Take part in the overlay, and open sessions for it and for nothing else.
+    Member,
+    /// Open sessions.
+    Call,
+    /// Write files, without a ticket.
+    SendFiles,
+    /// Read a library of videos, without a ticket.
+    ReadLibrary,
+    /// Have packets relayed.
+    UseRelay,
+}
+
+/// The text is the name of no right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such right; give one of {}", names())]
+pub struct UnknownRight;
+
+fn names() -> String {
+    Right::ALL.map(Right::name).join(", ")
+}
+
+impl Right {
+    /// All there are.
+    pub const ALL: [Self; 5] = [
+        Self::Member,
+        Self::Call,
+        Self::SendFiles,
+        Self::ReadLibrary,
+        Self::UseRelay,
+    ];
+
+    /// As people write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Call => "call",
+            Self::SendFiles => "send-files",
+            Self::ReadLibrary => "read-library",
+            Self::UseRelay => "use-relay",
+        }
+    }
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Right {
+    type Err = UnknownRight;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|right| right.name() == text).ok_or(UnknownRight)
+    }
+}
+
+/// Limits of a right; the default has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Terms {
+    /// Of [`Right::SendFiles`]: the folder below the node's directory that files go into; `None`: the directory itself.
+    pub folder: Option<PathBuf>,
+}
+
+impl Terms {
+    /// Files go into this folder.
+    pub fn into_folder(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: Some(folder.into()),
+        }
+    }
+}
+
+/// Which node has which rights. Bounded by the configuration that it is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table(BTreeMap<NodeId, BTreeMap<Right, Terms>>);
+
+impl Table {
+    /// Gives a right; one that was given before gets these terms.
+    pub fn give(&mut self, node: NodeId, right: Right, terms: Terms) {
+        self.0.entry(node).or_default().insert(right, terms);
+    }
+
+    /// Takes a right away.
+    pub fn take(&mut self, node: &NodeId, right: Right) {
+        if let Some(rights) = self.0.get_mut(node) {
+            rights.remove(&right);
+            if rights.is_empty() {
+                self.0.remove(node);
+            }
+        }
+    }
+
+    /// Whether the node has the right.
+    pub fn may(&self, node: &NodeId, right: Right) -> bool {
+        self.terms(node, right).is_some()
+    }
+
+    /// On which terms the node has the right; `None`: it does not have it.
+    pub fn terms(&self, node: &NodeId, right: Right) -> Option<&Terms> {
+        self.0.get(node)?.get(&right)
+    }
+
+    /// Whether the node may open a session of any kind.
+    pub fn may_connect(&self, node: &NodeId) -> bool {
+        self.may(node, Right::Call) || self.may(node, Right::Member)
+    }
+
+    /// All nodes that have any right, with their rights.
+    pub fn iter(&self) -> impl Iterator<Item = (&NodeId, &BTreeMap<Right, Terms>)> {
+        self.0.iter()
+    }
+
+    /// The nodes that have this right.
+    pub fn with(&self, right: Right) -> impl Iterator<Item = NodeId> + '_ {
+        let has =
+            move |(_, rights): &(&NodeId, &BTreeMap<Right, Terms>)| rights.contains_key(&right);
+        self.0.iter().filter(has).map(|(node, _)| *node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(number: u8) -> NodeId {
+        NodeId::from_public_key([number; 32])
+    }
+
+    #[test]
+    fn every_right_is_separate_and_empty_until_given() {
+        for given in Right::ALL {
+            let mut table = Table::default();
+            assert!(Right::ALL.iter().all(|&right| !table.may(&node(1), right)));
+            table.give(node(1), given, Terms::default());
+            for right in Right::ALL {
+                assert_eq!(
+                    table.may(&node(1), right),
+                    right == given,
+                    "{given}: {right}"
+                );
+                assert!(!table.may(&node(2), right));
+            }
+            table.take(&node(1), given);
+            assert_eq!(table, Table::default());
+        }
+    }
+
+    #[test]
+    fn only_callers_and_members_open_sessions() {
+        for right in Right::ALL {
+            let mut table = Table::default();
+            table.give(node(1), right, Terms::default());
+            let expected = matches!(right, Right::Call | Right::Member);
+            assert_eq!(table.may_connect(&node(1)), expected, "{right}");
+        }
+    }
+
+    #[test]
+    fn names_are_read_back_and_unknown_ones_are_refused_with_those_there_are() {
+        for right in Right::ALL {
+            assert_eq!(right.to_string().parse(), Ok(right));
+        }
+        let error = "send_files".parse::<Right>().unwrap_err().to_string();
+        for right in Right::ALL {
+            assert!(error.contains(right.name()), "{error}");
+        }
+    }
+}
