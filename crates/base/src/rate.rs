@@ -66,9 +66,10 @@ impl Rate {
         u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos)
     }
 
-    /// Bytes that fit into `time` at this rate.
+    /// Bytes that fit into `time` at this rate; at most [`u64::MAX`].
     pub fn bytes_in(self, time: Duration) -> u64 {
-        let bytes = u128::from(self.0) * time.as_nanos() / 8_000_000_000;
+        let bits = u128::from(self.0).saturating_mul(time.as_nanos());
+        let bytes = bits / 8_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }
@@ -152,6 +153,14 @@ impl FromStr for Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_largest_rate_and_time_do_not_overflow() {
+        let most = Rate::from_bps(u64::MAX);
+        assert_eq!(most.bytes_in(Duration::MAX), u64::MAX);
+        assert_eq!(most.time_to_send(u64::MAX), Duration::from_secs(8));
+        assert_eq!(Rate::from_bps(1).time_to_send(u64::MAX), Duration::MAX);
+    }
 
     #[test]
     fn parses_units() {

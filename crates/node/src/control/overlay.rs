@@ -2,9 +2,19 @@
 
 use serde_json::{Value, json};
 
-use super::{Question, ms};
+use super::{Question, WaysText, ms};
 use crate::overlay::{LinkView, MemberView, News, Overlay, Source, State};
 
+/// Most addresses, and most ways, that an asker speaks of; it cannot have been given more.
+const WAYS_MAX: usize = 64;
+/// Fastest rate that is believed, bit/s.
+const RATE_MAX_BPS: u64 = 1_000_000_000_000;
+/// Longest time between two questions that is believed.
+const WINDOW_MAX_MS: u64 = 3_600_000;
+/// Longest round trip that is believed.
+const RTT_MAX_US: u64 = 100_000_000;
+/// Largest message that ways are sought for: 1 PB.
+const BYTES_MAX: u64 = 1_000_000_000_000_000;
 /// Askers' numbers begin here; those below are the node's own.
 const USERS_FROM: u64 = 1 << 32;
 
@@ -27,6 +37,7 @@ pub(super) async fn answer(
                     "'user' is below {USERS_FROM}; choose a larger number"
                 ));
             }
+            check(ways)?;
             let news = News {
                 failed: ways.failed.clone(),
                 unanswered: ways.unanswered.clone(),
@@ -49,6 +60,33 @@ pub(super) async fn answer(
         }
         _ => Err("'overlay_ways' goes with 'ways'".to_owned()),
     }
+}
+
+/// Refuses what no traffic can show.
+fn check(ways: &WaysText) -> Result<(), String> {
+    let lengths = [ways.failed.len(), ways.unanswered.len(), ways.used.len()];
+    if lengths.iter().any(|&length| length > WAYS_MAX) {
+        return Err(format!(
+            "'failed', 'unanswered' and 'used' have {WAYS_MAX} entries at most"
+        ));
+    }
+    if ways.bytes > BYTES_MAX {
+        return Err(format!("'bytes' is above {BYTES_MAX}"));
+    }
+    for used in &ways.used {
+        for (name, value, most) in [
+            ("rate_bps", used.rate_bps, RATE_MAX_BPS),
+            ("window_ms", used.window_ms, WINDOW_MAX_MS),
+            ("rtt_min_us", used.rtt_min_us, RTT_MAX_US),
+        ] {
+            if value > most {
+                return Err(format!(
+                    "'{name}' of a way in 'used' is {value}; it is {most} at most"
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn via(overlay: &Overlay, relays: &[anabranch_base::NodeId]) -> String {
@@ -137,4 +175,64 @@ async fn rows(overlay: &Overlay) -> Vec<Value> {
         }
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overlay::WayUse;
+
+    #[test]
+    fn what_no_traffic_can_show_is_refused() {
+        let with = |used: WayUse| WaysText {
+            used: vec![used],
+            ..WaysText::default()
+        };
+        let largest = WayUse {
+            rate_bps: RATE_MAX_BPS,
+            window_ms: WINDOW_MAX_MS,
+            rtt_min_us: RTT_MAX_US,
+            ..WayUse::default()
+        };
+        assert_eq!(check(&with(largest.clone())), Ok(()));
+        for (wrong, word) in [
+            (
+                with(WayUse {
+                    rate_bps: u64::MAX,
+                    ..largest.clone()
+                }),
+                "rate_bps",
+            ),
+            (
+                with(WayUse {
+                    window_ms: u64::MAX,
+                    ..largest.clone()
+                }),
+                "window_ms",
+            ),
+            (
+                with(WayUse {
+                    rtt_min_us: u64::MAX,
+                    ..largest.clone()
+                }),
+                "rtt_min_us",
+            ),
+            (
+                WaysText {
+                    bytes: u64::MAX,
+                    ..WaysText::default()
+                },
+                "bytes",
+            ),
+            (
+                WaysText {
+                    used: vec![largest; WAYS_MAX + 1],
+                    ..WaysText::default()
+                },
+                "entries",
+            ),
+        ] {
+            assert!(check(&wrong).unwrap_err().contains(word), "{word}");
+        }
+    }
 }

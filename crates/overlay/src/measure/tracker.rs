@@ -156,7 +156,7 @@ impl Tracker {
         }
         self.source = Source::Traffic;
         let intercept = self.fitted.map_or(round_trip, |(intercept, _)| intercept);
-        self.take(bytes, window + intercept, now)
+        self.take(bytes, window.saturating_add(intercept), now)
     }
 
     /// The least round trip that real traffic saw.
