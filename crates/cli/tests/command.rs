@@ -327,6 +327,91 @@ fn a_node_tells_what_it_does_and_takes_files_from_those_it_knows() {
     assert!(!folder.join("c.sock").exists());
 }
 
+/// A process that does not outlive its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn rights_are_read_again_while_a_node_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("in")).unwrap();
+    fs::write(folder.join("x"), "content").unwrap();
+    let sender = text(&run(folder, &["keygen"]).stdout);
+    let write = |rights: &str| {
+        let config = format!(
+            "receive = \"in\"\n[[peer]]\nname = \"sh\\u001bip\"\nnode = \"{}\"\nmay = [{rights}]\n",
+            sender.trim()
+        );
+        fs::write(folder.join("node.toml"), config).unwrap();
+    };
+    write("\"call\"");
+    // Without `timeout`, which takes a hangup for the beginning of the end.
+    let child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["node", "--config", "node.toml", "--key", "node.key"])
+        .args(["--listen", "127.0.0.1:0"])
+        .current_dir(folder)
+        .env_clear()
+        .env("HOME", folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut child = Killed(child);
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let ticket = lines.next().unwrap().unwrap();
+    let ticket = ticket.split(' ').next_back().unwrap();
+    let send = ["send", "x", ticket];
+    fails(folder, &send, 4, &["send-files"]);
+    // The usual place of the control socket is a folder that only this user can enter.
+    let socket = folder.join(".local/state/anabranch/run");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&socket).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o700);
+    assert!(socket.join("anabranch.sock").exists());
+
+    write("\"call\", \"fly\"");
+    fails(folder, &["reload"], 1, &["fly", "send-files"]);
+    write("\"call\", \"send-files\"");
+    let reloaded = run(folder, &["reload"]);
+    assert!(reloaded.status.success(), "{}", text(&reloaded.stderr));
+    let shown = text(&reloaded.stdout);
+    assert!(
+        shown.contains("sh\\u001bip") && !shown.contains('\u{1b}'),
+        "{shown}"
+    );
+    let rights = text(&run(folder, &["rights"]).stdout);
+    assert!(
+        rights.contains("send-files") && !rights.contains('\u{1b}'),
+        "{rights}"
+    );
+    assert!(run(folder, &send).status.success());
+    assert_eq!(fs::read(folder.join("in/x")).unwrap(), b"content");
+
+    // A signal says the same; it is heard a moment later.
+    write("");
+    let pid = child.0.id().to_string();
+    let hangup = Command::new("kill").args(["-HUP", &pid]).status().unwrap();
+    assert!(hangup.success());
+    let rows = || {
+        let answer = run(folder, &["rights", "--json"]).stdout;
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        answer["rows"].as_array().unwrap().len()
+    };
+    while rows() > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(!run(folder, &send).status.success());
+    interrupt(&mut child.0);
+}
+
 /// A transfer of a pipe that stays open, with its control socket.
 #[test]
 fn objectives_come_and_go_at_a_running_node() {

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     fs,
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -14,6 +14,8 @@ use serde::Deserialize;
 
 /// What this program writes, and the only version that it reads.
 const VERSION: i64 = 1;
+/// Longest ledger that is read: some ten thousand places.
+const LEDGER_BYTES_MAX: u64 = 1 << 20;
 const HEAD: &str = "\
 # What was sent where sending costs something, and a little ahead of it. Anabranch writes this file while it runs;
 # stop it before you change anything here.
@@ -103,7 +105,7 @@ pub(super) struct File {
 impl File {
     pub(super) fn open(path: &Path) -> Result<Self, LedgerError> {
         let lock = lock(path)?;
-        let places = match fs::read_to_string(path) {
+        let places = match read_bounded(path) {
             Ok(text) => read(path, &text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(source) => {
@@ -147,7 +149,20 @@ impl File {
     }
 }
 
-fn read(path: &Path, text: &str) -> Result<BTreeMap<Place, Counted>, LedgerError> {
+/// The text of a file that is as long as a ledger can be.
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = fs::File::open(path)?;
+    file.take(LEDGER_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LEDGER_BYTES_MAX {
+        return Err(io::Error::other(
+            "it is longer than 1 MiB, which no ledger is",
+        ));
+    }
+    Ok(text)
+}
+
+pub(super) fn read(path: &Path, text: &str) -> Result<BTreeMap<Place, Counted>, LedgerError> {
     let wrong = |reason: String| LedgerError::Content {
         path: path.to_owned(),
         reason,

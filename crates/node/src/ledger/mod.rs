@@ -44,6 +44,14 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Whether this text of a file is a ledger.
+    ///
+    /// # Errors
+    /// It is of another version or cannot be understood.
+    pub fn check(path: &Path, text: &str) -> Result<(), LedgerError> {
+        file::read(path, text).map(|_| ())
+    }
+
     /// Opens a ledger, or makes one when it is written first.
     ///
     /// # Errors

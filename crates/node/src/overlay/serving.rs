@@ -14,7 +14,13 @@ use anabranch_net::{
 use bytes::Bytes;
 
 use super::{Site, circuit::RELAYS};
-use crate::rights::{Right, Rights};
+use crate::{
+    daemon::CODE_NO_RIGHT,
+    rights::{Right, Rights},
+};
+
+/// Streams of requests of one session; a source has one for each way, and a few ways. One more is stopped.
+const STREAMS_MAX: usize = 64;
 
 /// The relay of this node, and what it knows of the others. Clones share it.
 #[derive(Clone, Debug)]
@@ -141,8 +147,13 @@ impl Serving {
             .accept_stream_where(|spec| spec.label == RELAYS)
             .await
         {
-            streams.spawn(self.clone().answer(session.clone(), stream));
             while streams.try_join_next().is_some() {}
+            if streams.len() >= STREAMS_MAX {
+                // It may be over already; then there is nothing to stop.
+                let _ = stream.stop(CODE_NO_RIGHT);
+                continue;
+            }
+            streams.spawn(self.clone().answer(session.clone(), stream));
         }
     }
 
