@@ -38,6 +38,7 @@ fn receiver(stream_window: u64, session_window: u64) -> Session {
                 ..Config::default()
             },
             seed: Seed(1),
+            probation: None,
         },
     );
     session.control.clear();
