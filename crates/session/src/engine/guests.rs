@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId};
-use anabranch_channel::{Standing, Subnet};
+use anabranch_channel::{Standing, Subnet, endpoint::CHANNELS_MAX, gate};
 
 use super::{CODE_BUSY, CODE_LATE, CODE_NOT_ALLOWED, Engine};
 use crate::event::{SessionCloseReason, StreamError};
@@ -17,8 +17,13 @@ use crate::event::{SessionCloseReason, StreamError};
 pub(super) const ACCEPT_MAX: Duration = Duration::from_secs(5);
 /// Time from then on for its session to be let in.
 pub(super) const SHOW_MAX: Duration = Duration::from_secs(5);
-/// Channels that listed peers always find room for, whatever strangers hold that were let in.
+/// Channels that listed peers always find room for, whatever strangers hold.
 const CHANNELS_RESERVED: usize = 1024;
+/// Channels that strangers hold beside those that were let in.
+const STRANGERS_WAITING: usize =
+    STRANGERS.all + gate::UNPROVED_MAX + gate::PROVED_MAX + gate::KNOWN_MAX;
+/// Channels of strangers that were let in.
+const STRANGERS_LET_IN_MAX: usize = CHANNELS_MAX - CHANNELS_RESERVED - STRANGERS_WAITING;
 /// Channels of one peer, over all its sessions.
 const CHANNELS_PER_PEER_MAX: usize = 1024;
 /// Sessions of one peer that it opened.
@@ -178,10 +183,9 @@ impl Engine {
                 of_strangers += session.members.len();
             }
         }
-        let most_of_strangers = anabranch_channel::endpoint::CHANNELS_MAX - CHANNELS_RESERVED;
         channels < CHANNELS_PER_PEER_MAX
             && (!is_new || sessions < SESSIONS_PER_PEER_MAX)
-            && (standing == Standing::Listed || of_strangers < most_of_strangers)
+            && (standing == Standing::Listed || of_strangers < STRANGERS_LET_IN_MAX)
     }
 
     /// The peer of a session has shown its right, by a ticket for example: the session is on probation no longer, and gets
