@@ -79,7 +79,7 @@ impl Desk {
                 }
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -111,6 +111,174 @@ fn a_receiver_that_is_interrupted_ends_cleanly() {
     assert_eq!(left, ["receiver.key"]);
 }
 
+/// Issue 19, fault 10: SIGTERM was not Ctrl-C, and ended commands without a word to the peer.
+#[test]
+fn sigterm_ends_every_command_as_ctrl_c_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let terminate = |child: &mut Child| {
+        let pid = child.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(sent.unwrap().success());
+        let mut said = String::new();
+        let mut err = child.stderr.take().unwrap();
+        err.read_to_string(&mut said).unwrap();
+        (child.wait().unwrap().code(), said)
+    };
+    let (mut receiver, _out, ticket) = receiver(folder, &["."]);
+    // It sends what comes on standard input, and nothing comes.
+    let mut sender = anabranch(folder)
+        .args(["send", "-", &ticket, "--control", "s.sock"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !folder.join("s.sock").exists() {
+        assert!(sender.try_wait().unwrap().is_none());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    // The handler is there a moment after the socket.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let (code, said) = terminate(&mut sender);
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("the same command continues"), "{said}");
+    assert!(!folder.join("s.sock").exists(), "put in order");
+    let (code, said) = terminate(&mut receiver);
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("what has arrived is kept"), "{said}");
+    let emulate = ["emulate", "--target", "127.0.0.1:9", "--path", "delay=1 ms"];
+    let mut child = anabranch(folder).args(emulate).spawn().unwrap();
+    let mut first = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut first).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let (code, said) = terminate(&mut child);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+/// Issue 19, fault 10: a ticket is a secret, and arguments are public.
+#[test]
+fn a_ticket_comes_from_a_file_the_environment_or_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("in")).unwrap();
+    for name in ["a", "b", "c", "d"] {
+        fs::write(folder.join(name), name).unwrap();
+    }
+    let forms: [(&str, &[&str]); 4] = [
+        ("a", &["--ticket-file", "ticket"]),
+        ("b", &[]),
+        ("c", &["-"]),
+        ("d", &["--ticket-file", "-"]),
+    ];
+    for (name, form) in forms {
+        let (mut child, _out, ticket) = receiver(folder, &["in"]);
+        fs::write(folder.join("ticket"), format!("{ticket}\n")).unwrap();
+        let mut send = anabranch(folder);
+        send.arg("send").arg(name).args(form);
+        if name == "b" {
+            send.env("ANABRANCH_TICKET", &ticket);
+        } else {
+            send.stdin(fs::File::open(folder.join("ticket")).unwrap());
+        }
+        let sent = send.output().unwrap();
+        assert!(sent.status.success(), "{name}: {}", text(&sent.stderr));
+        assert!(child.wait().unwrap().success());
+        assert_eq!(
+            fs::read(folder.join("in").join(name)).unwrap(),
+            name.as_bytes()
+        );
+    }
+    fails(
+        folder,
+        &["send", "a"],
+        2,
+        &["--ticket-file", "ANABRANCH_TICKET"],
+    );
+    fails(
+        folder,
+        &["send", "-"],
+        2,
+        &["standard input is what is sent"],
+    );
+    fails(
+        folder,
+        &["send", "a", "--ticket-file", "none"],
+        6,
+        &["none"],
+    );
+    fails(
+        folder,
+        &["send", "a", "t", "--ticket-file", "f"],
+        2,
+        &["cannot be used"],
+    );
+
+    // What `recv` prints does not lead to an argument.
+    let mut child = anabranch(folder)
+        .args(["recv", "--bind", "127.0.0.1:0", "in"])
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let printed: Vec<String> = std::iter::from_fn(|| lines.next().map(Result::unwrap))
+        .take_while(|line| !line.contains("anabranch1:"))
+        .collect();
+    assert!(
+        printed
+            .iter()
+            .any(|line| line.trim() == "anabranch send FILE"),
+        "{printed:?}"
+    );
+    interrupt(&mut child);
+}
+
+/// Issue 19, fault 10: nothing was asked about names such as `.bashrc`, nor about sizes.
+#[test]
+fn hidden_names_and_large_transfers_are_refused_unless_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("in")).unwrap();
+    fs::create_dir(folder.join("project")).unwrap();
+    fs::write(folder.join(".bashrc"), "evil").unwrap();
+    fs::write(folder.join("project/.gitignore"), "target").unwrap();
+    fs::write(folder.join("large"), vec![0; 2_000]).unwrap();
+    let cases: [(&[&str], &str, i32, &str); 5] = [
+        (&["in"], ".bashrc", 4, "--allow-hidden"),
+        (&["in", "--allow-hidden"], ".bashrc", 0, ""),
+        (&["in"], "project", 0, ""),
+        (&["in", "--max-size", "1.5 kB"], "large", 4, "--max-size"),
+        (&["in", "--max-size", "2 kB"], "large", 0, ""),
+    ];
+    for (arguments, name, code, words) in cases {
+        let (mut child, _out, ticket) = receiver(folder, arguments);
+        let sent = run(folder, &["send", name, &ticket]);
+        let said = text(&sent.stderr);
+        assert_eq!(sent.status.code(), Some(code), "{name}: {said}");
+        assert!(said.contains(words), "{said}");
+        assert_eq!(child.wait().unwrap().success(), code == 0);
+        assert_eq!(folder.join("in").join(name).exists(), code == 0, "{name}");
+    }
+    fails(folder, &["recv", "--max-size", "2"], 2, &["unit"]);
+}
+
+/// Issue 19, fault 5: a sent directory posed as the folder of an unfinished transfer.
+#[test]
+fn a_directory_that_poses_as_the_receivers_own_is_not_sent_nor_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("in")).unwrap();
+    fs::create_dir(folder.join(".anabranch-zzz")).unwrap();
+    fs::write(folder.join(".anabranch-zzz/ticket"), "{}").unwrap();
+    let (mut child, _out, ticket) = receiver(folder, &["in", "--allow-hidden"]);
+    fails(
+        folder,
+        &["send", ".anabranch-zzz", &ticket],
+        1,
+        &["reserved"],
+    );
+    assert_eq!(fs::read_dir(folder.join("in")).unwrap().count(), 0);
+    interrupt(&mut child);
+}
+
 #[test]
 fn mistakes_are_explained_and_have_their_codes() {
     let folder = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ use std::{
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use anabranch_base::NodeId;
@@ -482,7 +482,7 @@ pub(super) fn unfinished(directory: &Path, key: &StateKey) -> Vec<Unfinished> {
         let Some(note) = Note::read(&root, key, &folder_name) else {
             continue;
         };
-        if note.is_complete && is_empty(&root.path_of(DATA)) && is_old(root.path()) {
+        if note.is_complete && is_empty(&root.path_of(DATA)) && is_old(root.path(), folder.path()) {
             // It stays for another time where it cannot be removed.
             let _ = folder.remove_all(&folder_name);
             continue;
@@ -496,13 +496,14 @@ fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// Nothing was changed in it for a day.
-fn is_old(root: &Path) -> bool {
-    let modified = std::fs::symlink_metadata(root).and_then(|metadata| metadata.modified());
-    let age = modified
-        .ok()
-        .and_then(|at| SystemTime::now().duration_since(at).ok());
-    age.is_some_and(|age| age > REMEMBERED)
+/// Nothing was changed in it for a day before the last change in `directory`, such as the probe's. Both times are
+/// the file system's own.
+fn is_old(root: &Path, directory: &Path) -> bool {
+    let modified = |path: &Path| std::fs::symlink_metadata(path)?.modified();
+    match (modified(root), modified(directory)) {
+        (Ok(then), Ok(now)) => now.duration_since(then).is_ok_and(|age| age > REMEMBERED),
+        _ => false,
+    }
 }
 
 /// Hashes up to `bytes` from the beginning; how many there were.
@@ -514,16 +515,16 @@ pub(crate) fn hash_prefix(
     let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
     let mut rest = file.take(bytes);
     let mut done = 0;
-    while bytes > 0 {
+    loop {
+        // An empty buffer, for no bytes, reads none.
         match rest.read(&mut buffer)? {
-            0 => break,
+            0 => return Ok(done),
             count => {
                 hasher.update(&buffer[..count]);
                 done += count as u64;
             }
         }
     }
-    Ok(done)
 }
 
 #[cfg(test)]

@@ -217,7 +217,7 @@ mod tests {
         let long = format!("d/{}", vec!["x".repeat(250); 16].join("/"));
         let long = Manifest {
             entries: vec![file(&[&long]); 9_000],
-            ..many.clone()
+            ..many
         };
         assert!(matches!(long.check(), Err(TransferError::Protocol(_))));
         let mut huge = file(&["d", "a"]);

@@ -312,8 +312,9 @@ fn what_was_named_long_ago_is_forgotten_and_what_waits_is_kept() {
     close(&mut area, 0, b"").unwrap();
     drop(area.finish().unwrap());
     let age = |root: &Path| {
-        let old = SystemTime::now() - 2 * REMEMBERED;
-        File::open(root).unwrap().set_modified(old).unwrap();
+        let now = fs::metadata(root).unwrap().modified().unwrap();
+        let folder = File::open(root).unwrap();
+        folder.set_modified(now - 2 * REMEMBERED).unwrap();
     };
     age(&hidden(folder.path()));
     assert!(unfinished(folder.path(), &key()).is_empty());
