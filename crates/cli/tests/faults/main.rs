@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod disk;
+mod kills;
 #[cfg(target_os = "linux")]
 #[path = "../../../net/tests/netns/namespace.rs"]
 #[expect(dead_code, reason = "shared with tests that do more with them")]

@@ -39,10 +39,12 @@ impl Process {
         arguments: &[&str],
         out: Option<&Path>,
     ) -> Self {
-        const PROGRAM: &str = env!("CARGO_BIN_EXE_anabranch");
-        let mut command = Command::new(namespace.map_or(PROGRAM, |_| "ip"));
+        // A long run names a copy, which a build does not replace meanwhile.
+        let program = std::env::var("ANABRANCH_PROGRAM");
+        let program = program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_anabranch").to_owned());
+        let mut command = Command::new(namespace.map_or(program.as_str(), |_| "ip"));
         if let Some(namespace) = namespace {
-            command.args(["netns", "exec", namespace, PROGRAM]);
+            command.args(["netns", "exec", namespace, &program]);
         }
         command
             .args(arguments)
