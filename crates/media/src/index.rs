@@ -132,7 +132,8 @@ impl Track {
     pub fn duration(&self) -> Duration {
         let end = self.decode_end(self.samples.len());
         let start = self.samples.first().map_or(0, |first| first.decode_time);
-        time(end - start, self.timescale)
+        // An index that was not checked yet may say anything.
+        time(end.saturating_sub(start), self.timescale)
     }
 
     /// When a sample is shown, in the track's timescale from the start of the film; what an edit list cuts off

@@ -87,11 +87,12 @@ fn check_track(track: &Track, file_bytes: u64) -> Result<(), IndexError> {
             });
         }
         bytes += size;
-        let end = sample.offset.saturating_add(size);
-        if end > file_bytes || bytes > file_bytes {
+        // No end is beyond what can be counted, whatever length a store says that the file has.
+        let end = sample.offset.checked_add(size);
+        if end.is_none_or(|end| end > file_bytes) || bytes > file_bytes {
             return Err(IndexError::Truncated {
                 what: "a sample",
-                end,
+                end: end.unwrap_or(u64::MAX),
                 len: file_bytes,
             });
         }
@@ -103,4 +104,37 @@ fn check_track(track: &Track, file_bytes: u64) -> Result<(), IndexError> {
         return Err(corrupt(*b"elst", "it shifts the film out of sight"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn film() -> Index {
+        let film = include_bytes!("../../tests/data/bikes.mp4");
+        let mut source: &[u8] = film;
+        Index::read(&mut source, film.len() as u64).expect("a film")
+    }
+
+    /// A store may say that an object is as long as can be counted, and its tables that samples lie at its end.
+    #[test]
+    fn a_sample_does_not_end_beyond_what_can_be_counted() {
+        let mut index = film();
+        index.file_bytes = u64::MAX;
+        assert!(check(&index).is_ok());
+        index.tracks[0].samples[0].offset = u64::MAX - 1;
+        assert!(matches!(check(&index), Err(IndexError::Truncated { .. })));
+    }
+
+    /// The length of a stored index is reckoned before it is checked.
+    #[test]
+    fn a_stored_index_in_which_time_goes_back_is_refused() {
+        let mut index = film();
+        let last = index.tracks[0].samples.len() - 1;
+        for sample in &mut index.tracks[0].samples[..last] {
+            sample.decode_time += 1 << 20;
+        }
+        index.tracks[0].samples[last].decode_time = 0;
+        assert!(Index::decode(&index.encode()).is_err());
+    }
 }
