@@ -3,7 +3,12 @@
 //! Source: "ListObjectsV2", Amazon S3 API Reference.
 
 use percent_encoding::percent_decode_str;
-use roxmltree::{Document, Node};
+use roxmltree::{Document, Node, ParsingOptions};
+
+/// Elements and texts of a page; one of a thousand objects has some twenty thousand. Each takes memory many times its bytes.
+const NODES_MAX: u32 = 200_000;
+/// Attributes of one element, or signs of equality in one text: a key of an object may have a thousand.
+const ATTRIBUTES_MAX: usize = 1_024;
 
 /// A page of a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -23,9 +28,28 @@ pub(super) struct Listed {
     pub(super) modified: String,
 }
 
+/// Reads XML without definitions of its own, and not more of it than a store has reason to send.
+fn parse(xml: &str) -> Option<Document<'_>> {
+    if !is_plain(xml) {
+        return None;
+    }
+    let options = ParsingOptions {
+        nodes_limit: NODES_MAX,
+        ..ParsingOptions::default()
+    };
+    Document::parse_with_options(xml, options).ok()
+}
+
+/// Whether no element has more attributes than [`ATTRIBUTES_MAX`]: what reads them looks at each for each. `<` stands in no attribute,
+/// so that what lies between two of them has those of one element at most.
+fn is_plain(xml: &str) -> bool {
+    let mut between = xml.as_bytes().split(|&byte| byte == b'<');
+    between.all(|part| part.iter().filter(|&&byte| byte == b'=').count() <= ATTRIBUTES_MAX)
+}
+
 /// Reads a page; `None` when it is none. Objects with keys that are no text are left out. O(bytes).
 pub(super) fn page(xml: &str) -> Option<Page> {
-    let document = Document::parse(xml).ok()?;
+    let document = parse(xml)?;
     let root = document.root_element();
     if root.tag_name().name() != "ListBucketResult" {
         return None;
@@ -57,7 +81,7 @@ pub(super) fn page(xml: &str) -> Option<Page> {
 
 /// What is in the first element of this name, wherever it is; `None` also when the text is not XML.
 pub(super) fn element(xml: &str, name: &str) -> Option<String> {
-    let document = Document::parse(xml).ok()?;
+    let document = parse(xml)?;
     let mut all = document.descendants();
     let found = all.find(|node| node.tag_name().name() == name)?;
     Some(found.text().unwrap_or_default().to_owned())
@@ -137,6 +161,23 @@ mod tests {
             assert_eq!(page(xml), None, "{xml}");
         }
         assert_eq!(page("<ListBucketResult/>"), Some(Page::default()));
+    }
+
+    /// What a store could say to keep a processor busy, or fill the memory.
+    #[test]
+    fn a_hostile_page_is_refused_at_once() {
+        let many = |what: &dyn Fn(usize) -> String| (0..300_000).map(what).collect::<String>();
+        let attributes = many(&|n| format!("a{n}=''\n"));
+        let elements = "<a/>".repeat(300_000);
+        for inner in [
+            format!("<a {attributes}/>"),
+            elements,
+            "<a>".repeat(300_000),
+        ] {
+            let xml = format!("<ListBucketResult>{inner}</ListBucketResult>");
+            assert_eq!(page(&xml), None);
+            assert_eq!(element(&xml, "Code"), None);
+        }
     }
 
     proptest! {
