@@ -12,6 +12,7 @@
 //! | [`proxy`] | the cache near the viewers, and HTTP |
 //! | [`store`] | the proxy's cache on disk |
 //! | [`wire`] | what proxy and origin say to each other |
+//! | [`words`] | words of others as they may be shown |
 
 pub use anabranch_media as media;
 
@@ -24,3 +25,4 @@ mod samples;
 pub mod store;
 pub mod video;
 pub mod wire;
+pub mod words;

@@ -19,6 +19,9 @@ use crate::{load, wire::Enhanced};
 /// Length of chunks that is aimed at; a chunk begins with a key frame, so that they follow those of the video.
 pub const CHUNK_LENGTH: Duration = Duration::from_secs(4);
 
+/// Shortest chunks and segments that an origin's word is taken for: shorter ones would make many of them, and help nobody.
+pub(crate) const PART_MIN: Duration = Duration::from_millis(100);
+
 /// What a video is divided by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Division {

@@ -3,62 +3,132 @@
 //! | file | holds |
 //! |---|---|
 //! | `library/` | what there is in a directory or an object store: indexes, bytes of chunks |
+//! | `door`, `tickets` | places of sessions, before and after they have shown a ticket; the tickets that are good |
 //! | `serve` | one proxy's session: requests and answers |
+//! | `memory` | what is read for one ticket's proxies, at most |
 //! | `pump` | the task that sends what is due, and holds the pipe to what plays take |
 //! | `plays`, `play` | all plays of a session behind one timer; one of them: what is due when |
 //! | `walk`, `group` | where its enhanced flow is; frames between key frames, and which are left out |
 //! | `governor`, `fares`, `paths` | what the pipe is held to and who yields; how plays fared; what each path is held to |
 //! | `promise` | what essential flows ask of several paths |
 
+mod door;
 mod fares;
 mod governor;
 mod group;
 pub mod library;
+mod memory;
 mod paths;
 mod play;
 mod plays;
 mod promise;
 mod pump;
 mod serve;
+pub mod tickets;
 mod walk;
 
-use std::sync::Arc;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anabranch::{
     Controller, Ctcp, Host, HostConfig, SecretKey, Ticket,
-    base::{Rate, ids::encode_base32},
+    base::Rate,
     ticket::{ADDRESSES_MAX, SECRET_BYTES, Secret},
 };
 use tokio::task::JoinSet;
 
-pub use self::library::{Library, LibraryError};
+use self::{
+    door::{Door, From},
+    memory::Memory,
+    tickets::Tickets,
+};
+pub use self::{
+    library::{Library, LibraryError},
+    tickets::TicketsError,
+};
+use crate::words::{Seldom, plain};
 
 /// Bytes of a stream that wait to be sent or acknowledged.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
-/// Proxies served at a time.
-const SESSIONS_MAX: usize = 256;
+/// How often it is looked whether tickets were made or revoked.
+const TICKETS_LOOK: Duration = Duration::from_secs(1);
+/// File of the tickets in an origin's state folder.
+const TICKETS_FILE: &str = "tickets.json";
+/// File there that says how the origin is reached.
+const REACH_FILE: &str = "origin";
 
 /// An origin: serves a library to those who hold its ticket.
 #[derive(Debug)]
 pub struct Origin {
     library: Arc<Library>,
     secret: Secret,
+    tickets: Arc<Tickets>,
+    capacity: Option<Rate>,
+}
+
+/// What every session uses.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    library: Arc<Library>,
+    tickets: Arc<Tickets>,
+    memory: Memory,
+    door: Arc<Door>,
     capacity: Option<Rate>,
 }
 
 impl Origin {
-    /// The origin of a library, run by the node with this key. Its ticket stays the same for as long as the key does, so that
-    /// proxies find an origin again that was restarted.
+    /// The origin of a library, run by the node with this key. Its first ticket stays the same for as long as the key does, so that
+    /// proxies find an origin again that was restarted. It is the only one without [`Origin::with_tickets`].
     pub fn new(library: Library, key: &SecretKey) -> Self {
         let context = "anabranch 2026-11 video origin ticket";
         let derived = blake3::derive_key(context, key.to_text().as_bytes());
         let mut secret = [0; SECRET_BYTES];
         secret.copy_from_slice(&derived[..SECRET_BYTES]);
+        let secret = Secret(secret);
         Self {
             library: Arc::new(library),
-            secret: Secret(secret),
+            tickets: Arc::new(Tickets::only(&secret)),
+            secret,
             capacity: None,
         }
+    }
+
+    /// The same with the tickets in the state folder `state`; they may change while it serves. Where there is no such folder, it is
+    /// made, with the first ticket in it.
+    ///
+    /// # Errors
+    /// The folder cannot be used.
+    pub fn with_tickets(self, state: &Path) -> Result<Self, TicketsError> {
+        let tickets = Tickets::open(tickets_file(state), &self.secret)?;
+        Ok(Self {
+            tickets: Arc::new(tickets),
+            ..self
+        })
+    }
+
+    /// The state folder of an origin whose key lies in the folder `beside`, where nobody chose another: each library has its own.
+    pub fn state(beside: &Path, key: &SecretKey, library: &Library) -> PathBuf {
+        let mut hasher = blake3::Hasher::new_derive_key("anabranch 2026-11 video origin state");
+        hasher.update(key.node_id().public_key());
+        hasher.update(library.place().as_bytes());
+        let hash = hasher.finalize().to_hex();
+        beside.join(format!("video-origin-{}", &hash[..12]))
+    }
+
+    /// Notes in the state folder how this origin is reached, for tickets that are made later.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn announce(&self, state: &Path, host: &Host) -> io::Result<()> {
+        let reach = Ticket {
+            secret: None,
+            ..self.ticket(host)
+        };
+        tickets::replace(&state.join(REACH_FILE), reach.to_string().as_bytes())
     }
 
     /// The same where it is known what each path of the pipe to a proxy carries: none is ever asked for more. `None`: it is found out.
@@ -93,7 +163,12 @@ impl Origin {
         &self.library
     }
 
-    /// What a proxy needs to reach this origin at `host`.
+    /// Whether its first ticket was not revoked.
+    pub fn has_first_ticket(&self) -> bool {
+        self.tickets.has_first(&self.secret)
+    }
+
+    /// What a proxy needs to reach this origin at `host`, with the first ticket.
     pub fn ticket(&self, host: &Host) -> Ticket {
         let mut addresses = host.addresses();
         addresses.truncate(ADDRESSES_MAX);
@@ -104,23 +179,59 @@ impl Origin {
         }
     }
 
-    /// Serves every proxy that calls, until the host shuts down or this is dropped.
+    /// Serves every proxy that calls and shows a ticket, until the host shuts down or this is dropped.
     pub async fn serve(&self, host: &Host) {
-        let secret = encode_base32(&self.secret.0);
+        let shared = Arc::new(Shared {
+            library: self.library.clone(),
+            tickets: self.tickets.clone(),
+            memory: Memory::default(),
+            door: Arc::default(),
+            capacity: self.capacity,
+        });
         let mut running = JoinSet::new();
+        let mut look = tokio::time::interval(TICKETS_LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 session = host.accept() => {
                     let Some(session) = session else { return };
-                    if running.len() >= SESSIONS_MAX {
-                        session.close(1, "this origin serves as many proxies as it can");
-                        continue;
-                    }
-                    let (library, secret) = (self.library.clone(), secret.clone());
-                    running.spawn(serve::serve(session, library, secret, self.capacity));
+                    let reports = session.channels();
+                    let from = From {
+                        node: session.peer(),
+                        address: reports.first().map(|report| report.remote.ip()),
+                    };
+                    let place = shared.door.enter(from);
+                    running.spawn(serve::serve(session, from, place, shared.clone()));
                 }
                 Some(_) = running.join_next() => {}
+                _ = look.tick() => look_at_tickets(&shared.tickets).await,
             }
         }
+    }
+}
+
+/// The file of the tickets in a state folder, for [`tickets::issue`] and [`tickets::revoke`].
+pub fn tickets_file(state: &Path) -> PathBuf {
+    state.join(TICKETS_FILE)
+}
+
+/// How the origin with this state folder was reached when it last ran, as a ticket without a secret.
+///
+/// # Errors
+/// It has not run yet, or the folder cannot be read.
+pub fn reach(state: &Path) -> io::Result<Ticket> {
+    let text = std::fs::read_to_string(state.join(REACH_FILE))?;
+    text.trim().parse().map_err(io::Error::other)
+}
+
+async fn look_at_tickets(tickets: &Arc<Tickets>) {
+    static TROUBLE: Seldom = Seldom::new();
+    let tickets = tickets.clone();
+    let looked = tokio::task::spawn_blocking(move || tickets.refresh()).await;
+    if let Ok(Err(error)) = looked
+        && let Some(before) = TROUBLE.say()
+    {
+        let error = plain(&error.to_string());
+        tracing::warn!(%error, before, "the tickets stay as they were");
     }
 }

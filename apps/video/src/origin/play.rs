@@ -207,7 +207,7 @@ impl Play {
         self.enhanced = Lane::new(enhanced);
         self.groups.clear();
         self.thinning = Thinning::new();
-        self.epoch += 1;
+        self.epoch = self.epoch.wrapping_add(1);
         self.leave(pump);
         for flow in [self.flows.essential, self.flows.enhanced] {
             pump.add(now, flow, RATE_MIN, u64::MAX);

@@ -68,11 +68,13 @@ impl Plays {
         play.is_some()
     }
 
-    /// What should be read now; every part once.
-    pub(super) fn wanted(&mut self, now: Instant) -> Vec<Wanted> {
+    /// What should be read now, `most` parts at most; every part once. Who was not served for want of room is when there is some.
+    pub(super) fn wanted(&mut self, now: Instant, most: usize) -> Vec<Wanted> {
         let mut all = Vec::new();
         for (&number, play) in &mut self.plays {
-            while let Some((chunk, part)) = play.wanted(now) {
+            while all.len() < most
+                && let Some((chunk, part)) = play.wanted(now)
+            {
                 all.push(Wanted {
                     play: number,
                     epoch: play.epoch,

@@ -18,6 +18,7 @@ use super::{
     fares::Fares,
     governor::{Besides, Governor, most_of_path},
     library::Opened,
+    memory::Room,
     paths,
     play::{Due, Need},
     plays::{PLAYS_MAX, Plays, Wanted},
@@ -27,12 +28,15 @@ use super::{
 use crate::{
     priority,
     wire::{Flow, From, Refusal, RefusalKind, Reply},
+    words::{Seldom, plain},
 };
 
 /// How often it is looked how plays fare.
 const LOOK: Duration = Duration::from_secs(1);
 /// Channels that are held within this of what they should be are left alone.
 const NEAR: f64 = 0.01;
+/// Parts of chunks that are being read at a time, also for plays that have ended or sought since; what else is wanted waits.
+const READS_MAX: usize = 64;
 /// What was not sent, or did not arrive, after this long is given up. Streams whose ADUs live for a second or less have a channel
 /// keep its queue at two milliseconds; from there one that is held to a rate does not find out that its path carries more.
 const LIFETIME: Duration = Duration::from_millis(1_200);
@@ -76,6 +80,8 @@ pub(super) struct Pump<'a> {
     begun: Instant,
     plays: Plays,
     running: BTreeMap<u32, Running>,
+    room: Room,
+    reading: usize,
     governor: Governor,
     fares: Fares,
     looked: Instant,
@@ -94,6 +100,7 @@ impl<'a> Pump<'a> {
         control: &'a Stream,
         capacity: Option<Rate>,
         fetching: watch::Receiver<usize>,
+        room: Room,
     ) -> Self {
         let begun = Instant::now();
         Self {
@@ -103,6 +110,8 @@ impl<'a> Pump<'a> {
             begun,
             plays: Plays::new(),
             running: BTreeMap::new(),
+            room,
+            reading: 0,
             governor: Governor::new(capacity),
             fares: Fares::default(),
             looked: begun,
@@ -133,7 +142,10 @@ impl<'a> Pump<'a> {
                     self.obey(command).await?;
                     self.govern();
                 }
-                Some(loaded) = loaded.recv() => self.take(loaded).await?,
+                Some(loaded) = loaded.recv() => {
+                    self.reading -= 1;
+                    self.take(loaded).await?;
+                }
                 () = until(due) => {}
                 _ = look.tick(), if !self.running.is_empty() => self.look(),
                 // Paths that come and go.
@@ -151,13 +163,16 @@ impl<'a> Pump<'a> {
             }
             self.send()?;
             let now = self.now();
-            for wanted in self.plays.wanted(now) {
+            let free = READS_MAX.saturating_sub(self.reading);
+            for wanted in self.plays.wanted(now, free) {
                 let Some(running) = self.running.get(&wanted.play) else {
                     continue;
                 };
-                let (opened, done) = (running.opened.clone(), done.clone());
+                self.reading += 1;
+                let (opened, done, room) =
+                    (running.opened.clone(), done.clone(), self.room.clone());
                 tokio::spawn(async move {
-                    let result = read(opened, wanted.chunk, wanted.part).await;
+                    let result = read(opened, wanted.chunk, wanted.part, &room).await;
                     // The pump may be gone.
                     let _ = done.send(Loaded { wanted, result });
                 });
@@ -247,7 +262,10 @@ impl<'a> Pump<'a> {
         match loaded.result {
             Ok(data) => self.plays.loaded(&loaded.wanted, data),
             Err(refusal) => {
-                tracing::warn!(error = %refusal, "a play ends");
+                static ENDED: Seldom = Seldom::new();
+                if let Some(before) = ENDED.say() {
+                    tracing::warn!(error = %plain(&refusal.to_string()), before, "a play ends");
+                }
                 self.plays.stop(play);
                 self.running.remove(&play);
                 let ended = Reply::Ended { play, refusal };
@@ -385,7 +403,7 @@ impl Running {
 }
 
 /// What the enhanced flow asks of the session: no repair, nothing late, the least important frames dropped first.
-fn enhanced_spec() -> StreamSpec {
+pub(super) fn enhanced_spec() -> StreamSpec {
     StreamSpec {
         weight: priority::ENHANCED_WEIGHT,
         reliable: false,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anabranch::{Session, Stream, StreamFailure, StreamSpec, base::Rate};
+use anabranch::{Session, Stream, StreamFailure, StreamSpec};
 use anabranch_media::Part;
 use bytes::{Bytes, BytesMut};
 use tokio::{
@@ -11,9 +11,13 @@ use tokio::{
 };
 
 use super::{
+    Shared,
+    door::{From, Place},
     governor::FETCH_RATE_MAX,
     library::{Library, LibraryError, Opened},
+    memory::Room,
     pump::{Command, Pump},
+    tickets::Good,
 };
 use crate::{
     priority,
@@ -22,10 +26,11 @@ use crate::{
         CONTROL_LABEL, ENTRIES_MAX, FETCH_LABEL, PIECE_BYTES_MAX, Piece, Refusal, RefusalKind,
         Reply, Request, WireError,
     },
+    words::{Seldom, plain},
 };
 
-/// A proxy that says nothing for this long after connecting is sent away.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
+/// A session that has not shown a ticket so long after it came is sent away.
+const HELLO_MAX: Duration = Duration::from_secs(5);
 /// Requests of one session that are worked on at a time; others wait.
 const REQUESTS_MAX: usize = 8;
 /// Requests that wait, too; more end the session.
@@ -42,79 +47,145 @@ enum End {
     Words(&'static str),
 }
 
-impl From<LibraryError> for Refusal {
+impl std::convert::From<LibraryError> for Refusal {
     fn from(error: LibraryError) -> Self {
         let kind = match &error {
             LibraryError::NotFound(_) => RefusalKind::NotFound,
             LibraryError::Changed(_) => RefusalKind::Changed,
             LibraryError::Unusable { .. } => RefusalKind::Unusable,
-            _ => RefusalKind::Failed,
+            // What the system or a store says is for the log here: it names addresses and folders.
+            LibraryError::Read { name, .. } => {
+                note(&error);
+                let words =
+                    format!("the video '{name}' cannot be read at the origin; its log says why");
+                return Self::new(RefusalKind::Failed, words);
+            }
+            _ => {
+                note(&error);
+                let words = "the origin cannot read its library; its log says why";
+                return Self::new(RefusalKind::Failed, words);
+            }
         };
         Self::new(kind, error)
     }
 }
 
+fn note(error: &LibraryError) {
+    static TROUBLE: Seldom = Seldom::new();
+    if let Some(before) = TROUBLE.say() {
+        tracing::warn!(error = %plain(&error.to_string()), before, "the library cannot be read");
+    }
+}
+
 /// Serves a session until it is over.
-pub(super) async fn serve(
-    session: Session,
-    library: Arc<Library>,
-    secret: String,
-    capacity: Option<Rate>,
-) {
-    let peer = session.peer();
-    match converse(&session, library, &secret, capacity).await {
-        Ok(()) => tracing::info!(%peer, "the proxy has left"),
-        Err(End::Stream(error)) => tracing::info!(%peer, %error, "the proxy is gone"),
+pub(super) async fn serve(session: Session, from: From, place: Place, shared: Arc<Shared>) {
+    static LEFT: Seldom = Seldom::new();
+    static STRANGERS: Seldom = Seldom::new();
+    let peer = from.node;
+    let greeting = tokio::time::timeout(HELLO_MAX, greeted(&session, from, &place, &shared));
+    let greeted = tokio::select! {
+        greeted = greeting => greeted.unwrap_or(Err(End::Words("no greeting"))),
+        () = place.taken() => Err(End::Words("others came that have not greeted yet")),
+    };
+    let proxy = match greeted {
+        Ok(proxy) => proxy,
+        Err(end) => {
+            if let Some(before) = STRANGERS.say() {
+                tracing::info!(%peer, error = %plain(&end.to_string()), before, "a session showed no ticket");
+            }
+            session.close(1, &plain(&end.to_string()));
+            return;
+        }
+    };
+    tracing::info!(%peer, ticket = proxy.ticket.name, "a proxy is here");
+    let conversing = converse(&session, &proxy, &shared);
+    let revoked = shared.tickets.revoked(&proxy.ticket);
+    let ended = tokio::select! {
+        ended = conversing => ended,
+        () = revoked => Err(End::Words("the ticket was revoked; ask for another at the origin")),
+    };
+    let before = LEFT.say();
+    match ended {
+        Ok(()) if before.is_some() => tracing::info!(%peer, before, "the proxy has left"),
+        Err(End::Stream(error)) if before.is_some() => {
+            tracing::info!(%peer, error = %plain(&error.to_string()), before, "the proxy is gone");
+        }
+        Ok(()) | Err(End::Stream(_)) => {}
         Err(error) => {
-            tracing::warn!(%peer, %error, "the proxy is sent away");
-            session.close(1, &error.to_string());
+            let error = plain(&error.to_string());
+            if before.is_some() {
+                tracing::warn!(%peer, error, before, "the proxy is sent away");
+            }
+            session.close(1, &error);
         }
     }
 }
 
-async fn converse(
+/// A session that has shown a ticket.
+struct Proxy {
+    control: Stream,
+    ticket: Good,
+    room: Room,
+}
+
+/// Waits for the greeting. Whoever shows no ticket gets nothing else.
+async fn greeted(
     session: &Session,
-    library: Arc<Library>,
-    secret: &str,
-    capacity: Option<Rate>,
-) -> Result<(), End> {
+    from: From,
+    place: &Place,
+    shared: &Shared,
+) -> Result<Proxy, End> {
     let accepting = session.accept_stream_where(|spec| spec.label == CONTROL_LABEL);
-    let control = tokio::time::timeout(HELLO_TIMEOUT, accepting).await;
-    let control = control
-        .map_err(|_| End::Words("no greeting"))?
-        .map_err(StreamFailure::from)?;
-    let hello = tokio::time::timeout(HELLO_TIMEOUT, control.recv()).await;
-    let hello = hello.map_err(|_| End::Words("no greeting"))??;
-    let Some(hello) = hello else { return Ok(()) };
-    let Request::Hello { secret: shown } = Request::decode(&hello.data)? else {
+    let control = accepting.await.map_err(StreamFailure::from)?;
+    let hello = control.recv().await?.ok_or(End::Words("no greeting"))?;
+    let Request::Hello { secret } = Request::decode(&hello.data)? else {
         return Err(End::Words("no greeting"));
     };
-    if blake3::hash(shown.as_bytes()) != blake3::hash(secret.as_bytes()) {
-        let refusal = Refusal::new(
-            RefusalKind::Ticket,
-            "the origin does not know this ticket; copy the line again that `anabranch video origin` prints there",
-        );
-        control
-            .send(Reply::Refused { id: 0, refusal }.encode())
-            .await?;
-        control.finish()?;
-        // Its end of the stream says that it has heard.
-        let _ = tokio::time::timeout(HELLO_TIMEOUT, control.recv()).await;
-        return Ok(());
-    }
-    session.end_probation()?;
-    control.send(Reply::Welcome.encode()).await?;
+    let now = std::time::Instant::now();
+    let words = if !shared.door.may_try(now, from.address) {
+        "too many wrong tickets came from this address; try again in a minute"
+    } else if let Some(ticket) = shared.tickets.find(&secret) {
+        match place.admit(from.node, &ticket.name) {
+            Ok(()) => {
+                // The session has shown a right; the limits of strangers' sessions end here.
+                session.end_probation()?;
+                control.send(Reply::Welcome.encode()).await?;
+                let room = shared.memory.room(&ticket.name);
+                return Ok(Proxy {
+                    control,
+                    ticket,
+                    room,
+                });
+            }
+            Err(words) => return Err(End::Words(words)),
+        }
+    } else {
+        shared.door.failed(now, from.address);
+        "the origin does not know this ticket; copy the line again that `anabranch video origin` or `video ticket new` printed there"
+    };
+    let refusal = Refusal::new(RefusalKind::Ticket, words);
+    control
+        .send(Reply::Refused { id: 0, refusal }.encode())
+        .await?;
+    control.finish()?;
+    // Its end of the stream says that it has heard.
+    let _ = control.recv().await;
+    Err(End::Words("the ticket is not good"))
+}
+
+async fn converse(session: &Session, proxy: &Proxy, shared: &Shared) -> Result<(), End> {
+    let control = &proxy.control;
     let fetch = session.open_stream(StreamSpec {
         weight: priority::FETCH_WEIGHT,
         cap: Some(FETCH_RATE_MAX),
         label: FETCH_LABEL.to_owned(),
         ..StreamSpec::default()
     })?;
-    tracing::info!(peer = %session.peer(), "a proxy is here");
     let (commands, orders) = mpsc::channel(WAITING_MAX);
     let (fetching, watching) = watch::channel(0);
     let mut desk = Desk {
-        library,
+        library: shared.library.clone(),
+        room: proxy.room.clone(),
         control: control.clone(),
         fetch,
         commands,
@@ -122,15 +193,23 @@ async fn converse(
         turns: Arc::new(Semaphore::new(REQUESTS_MAX)),
         running: JoinSet::new(),
     };
+    let pump = Pump::new(
+        session,
+        control,
+        shared.capacity,
+        watching,
+        proxy.room.clone(),
+    );
     tokio::select! {
         result = desk.listen() => result,
-        result = Pump::new(session, &control, capacity, watching).run(orders) => Ok(result?),
+        result = pump.run(orders) => Ok(result?),
     }
 }
 
 /// Hears requests, and has each answered by a task of its own.
 struct Desk {
     library: Arc<Library>,
+    room: Room,
     control: Stream,
     fetch: Stream,
     commands: mpsc::Sender<Command>,
@@ -167,6 +246,7 @@ impl Desk {
             request => {
                 let clerk = Clerk {
                     library: self.library.clone(),
+                    room: self.room.clone(),
                     control: self.control.clone(),
                     fetch: self.fetch.clone(),
                     commands: self.commands.clone(),
@@ -224,6 +304,7 @@ impl Drop for Fetching {
 /// Answers one request.
 struct Clerk {
     library: Arc<Library>,
+    room: Room,
     control: Stream,
     fetch: Stream,
     commands: mpsc::Sender<Command>,
@@ -273,7 +354,7 @@ impl Clerk {
                     Part::Essential
                 };
                 let found = match self.open_version(name, &version).await {
-                    Ok(opened) => read(opened, chunk, part).await,
+                    Ok(opened) => read(opened, chunk, part, &self.room).await,
                     Err(refusal) => Err(refusal),
                 };
                 match found {
@@ -289,7 +370,7 @@ impl Clerk {
                 frames,
             } => {
                 let found = match self.open_version(name, &version).await {
-                    Ok(opened) => read_frames(opened, chunk, frames).await,
+                    Ok(opened) => read_frames(opened, chunk, frames, &self.room).await,
                     Err(refusal) => Err(refusal),
                 };
                 match found {
@@ -365,17 +446,29 @@ impl Clerk {
 }
 
 /// Reads a part of a chunk on a thread that may wait for the disk.
-pub(super) async fn read(opened: Arc<Opened>, chunk: u32, part: Part) -> Result<Bytes, Refusal> {
+pub(super) async fn read(
+    opened: Arc<Opened>,
+    chunk: u32,
+    part: Part,
+    room: &Room,
+) -> Result<Bytes, Refusal> {
     if chunk >= opened.video.count() {
         let words = format!("the video has {} chunks", opened.video.count());
         return Err(Refusal::new(RefusalKind::NotFound, words));
     }
-    Ok(blocking(move || opened.read(chunk, part)).await?)
+    let taken = room.take(opened.video.bytes(chunk, part)).await;
+    let data = blocking(move || opened.read(chunk, part)).await?;
+    Ok(taken.hold(data))
 }
 
 /// Single enhanced frames of a chunk, by their numbers, one after the other.
-async fn read_frames(opened: Arc<Opened>, chunk: u32, frames: Vec<u32>) -> Result<Bytes, Refusal> {
-    let all = read(opened.clone(), chunk, Part::Enhanced).await?;
+async fn read_frames(
+    opened: Arc<Opened>,
+    chunk: u32,
+    frames: Vec<u32>,
+    room: &Room,
+) -> Result<Bytes, Refusal> {
+    let all = read(opened.clone(), chunk, Part::Enhanced, room).await?;
     let video = &opened.video;
     let mut wanted = frames.into_iter().peekable();
     let mut out = BytesMut::new();

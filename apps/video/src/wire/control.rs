@@ -7,6 +7,10 @@ use super::WireError;
 
 /// Longest message of the control stream.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 10;
+/// Longest request: a `Repair` of the most frames. A proxy may have a thousand of them waiting.
+const REQUEST_BYTES_MAX: usize = 32 << 10;
+/// Longest version of a video, and longest secret.
+const WORD_BYTES_MAX: usize = 128;
 /// Longest name of a video.
 pub const NAME_BYTES_MAX: usize = 512;
 /// Most videos in one `Catalogue`; with the longest names it stays below [`MESSAGE_BYTES_MAX`].
@@ -219,10 +223,10 @@ fn encode(message: &impl Serialize) -> Bytes {
     text.expect("these messages have text keys only").into()
 }
 
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
-    if bytes.len() > MESSAGE_BYTES_MAX {
+fn decode<T: DeserializeOwned>(bytes: &[u8], bytes_max: usize) -> Result<T, WireError> {
+    if bytes.len() > bytes_max {
         return Err(WireError(format!(
-            "{} bytes in one message, at most {MESSAGE_BYTES_MAX} are read",
+            "{} bytes in one message, at most {bytes_max} are read",
             bytes.len()
         )));
     }
@@ -232,6 +236,16 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
 fn check_name(name: &str) -> Result<(), WireError> {
     if name.len() > NAME_BYTES_MAX {
         return Err(WireError(format!("a name of {} bytes", name.len())));
+    }
+    Ok(())
+}
+
+fn check_word(word: &str) -> Result<(), WireError> {
+    if word.len() > WORD_BYTES_MAX {
+        return Err(WireError(format!(
+            "a version or secret of {} bytes",
+            word.len()
+        )));
     }
     Ok(())
 }
@@ -255,14 +269,17 @@ impl Request {
     /// # Errors
     /// It is too long, or no request.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
-        let request = decode(bytes)?;
+        let request = decode(bytes, REQUEST_BYTES_MAX)?;
         match &request {
-            Self::Open { name, .. }
-            | Self::Play { name, .. }
-            | Self::Fetch { name, .. }
-            | Self::Repair { name, .. }
-            | Self::List { after: name, .. } => check_name(name)?,
-            Self::Hello { .. } | Self::Seek { .. } | Self::Stop { .. } => {}
+            Self::Play { name, version, .. }
+            | Self::Fetch { name, version, .. }
+            | Self::Repair { name, version, .. } => {
+                check_name(name)?;
+                check_word(version)?;
+            }
+            Self::Open { name, .. } | Self::List { after: name, .. } => check_name(name)?,
+            Self::Hello { secret } => check_word(secret)?,
+            Self::Seek { .. } | Self::Stop { .. } => {}
         }
         if let Self::Repair { frames, .. } = &request
             && (frames.len() > REPAIRED_MAX || !frames.is_sorted_by(|a, b| a < b))
@@ -284,13 +301,17 @@ impl Reply {
     /// # Errors
     /// It is too long, or no reply.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
-        let reply = decode(bytes)?;
+        let reply = decode(bytes, MESSAGE_BYTES_MAX)?;
+        if let Self::Opened { version, .. } = &reply {
+            check_word(version)?;
+        }
         if let Self::Catalogue { videos, .. } = &reply {
             if videos.len() > ENTRIES_MAX {
                 return Err(WireError(format!("{} videos at once", videos.len())));
             }
             for video in videos {
                 check_name(&video.name)?;
+                check_word(&video.version)?;
             }
         }
         Ok(reply)
@@ -362,7 +383,38 @@ mod tests {
             name: "x".repeat(NAME_BYTES_MAX + 1),
         };
         assert!(Request::decode(&long.encode()).is_err());
-        assert!(Request::decode(&vec![b' '; MESSAGE_BYTES_MAX + 1]).is_err());
+        assert!(Reply::decode(&vec![b' '; MESSAGE_BYTES_MAX + 1]).is_err());
+        // A thousand requests may wait: each is short.
+        let fetch = |version: usize| Request::Fetch {
+            id: u32::MAX,
+            name: "\u{1}".repeat(NAME_BYTES_MAX),
+            version: "x".repeat(version),
+            chunk: u32::MAX,
+            is_enhanced: true,
+        };
+        assert!(Request::decode(&fetch(WORD_BYTES_MAX).encode()).is_ok());
+        assert!(Request::decode(&fetch(WORD_BYTES_MAX + 1).encode()).is_err());
+        let hello = Request::Hello {
+            secret: "x".repeat(WORD_BYTES_MAX + 1),
+        };
+        assert!(Request::decode(&hello.encode()).is_err());
+        let repair = |frames| Request::Repair {
+            id: u32::MAX,
+            name: "\u{1}".repeat(NAME_BYTES_MAX),
+            version: "x".repeat(WORD_BYTES_MAX),
+            chunk: u32::MAX,
+            frames,
+        };
+        let most: Vec<u32> = (u32::MAX - REPAIRED_MAX as u32..u32::MAX).collect();
+        assert!(Request::decode(&repair(most.clone()).encode()).is_ok());
+        let more = [&[0], &most[..]].concat();
+        assert!(Request::decode(&repair(more).encode()).is_err());
+        let spaces = [
+            b" ".repeat(REQUEST_BYTES_MAX),
+            repair(most).encode().to_vec(),
+        ]
+        .concat();
+        assert!(Request::decode(&spaces).is_err());
         let entry = Entry {
             name: "x".repeat(NAME_BYTES_MAX),
             version: "v".repeat(64),

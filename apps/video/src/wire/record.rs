@@ -33,6 +33,11 @@ pub struct Piece {
 }
 
 impl Piece {
+    /// Where it ends in what was asked for.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.data.len() as u64)
+    }
+
     /// As sent.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(20 + self.data.len());

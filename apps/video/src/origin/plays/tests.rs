@@ -47,7 +47,7 @@ impl World {
     }
 
     fn load(&mut self) {
-        for wanted in self.plays.wanted(self.now) {
+        for wanted in self.plays.wanted(self.now, usize::MAX) {
             let bytes = self.video.bytes(wanted.chunk, wanted.part) as usize;
             self.plays.loaded(&wanted, vec![7; bytes].into());
         }
@@ -371,7 +371,7 @@ fn a_play_that_ended_is_gone() {
     assert_eq!(world.plays.poll_timeout(world.now), None);
     world.plays.seek(world.now, 1, ALL);
     assert_eq!(
-        (world.plays.len(), world.plays.wanted(world.now)),
+        (world.plays.len(), world.plays.wanted(world.now, usize::MAX)),
         (0, vec![])
     );
 }

@@ -1,0 +1,108 @@
+//! What is read for proxies and has not left yet: bounded for each ticket, so that one that reads nothing, or asks for all at once,
+//! costs so much and no more, and no other.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Most bytes of videos for the proxies of one ticket, in KiB: what waits for its turn, or to be acknowledged. Some 200 plays of
+/// 1.5 Mbit/s take half of it.
+const KIB_MAX: u32 = 512 << 10;
+
+/// The rooms of all tickets.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    rooms: Mutex<HashMap<String, Room>>,
+}
+
+/// The room of one ticket.
+#[derive(Clone, Debug)]
+pub(super) struct Room(Arc<Semaphore>);
+
+/// Bytes that take room until they are dropped.
+struct Held {
+    data: Bytes,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+impl Memory {
+    /// The room of the ticket `name`; all of its sessions share it.
+    pub(super) fn room(&self, name: &str) -> Room {
+        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that nobody uses.
+        rooms.retain(|_, room| Arc::strong_count(&room.0) > 1);
+        rooms
+            .entry(name.to_owned())
+            .or_insert_with(Room::new)
+            .clone()
+    }
+}
+
+impl Room {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(KIB_MAX as usize)))
+    }
+
+    /// Waits for room for so many bytes; what is larger than the room takes all of it.
+    pub(super) async fn take(&self, bytes: u64) -> Taken {
+        let kib = u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
+        // Never closed.
+        let permit = self.0.clone().acquire_many_owned(kib.min(KIB_MAX)).await;
+        Taken(permit.ok())
+    }
+
+    #[cfg(test)]
+    fn free_kib(&self) -> usize {
+        self.0.available_permits()
+    }
+}
+
+/// Room that was taken.
+pub(super) struct Taken(Option<OwnedSemaphorePermit>);
+
+impl Taken {
+    /// For these bytes, and whatever is cut from them.
+    pub(super) fn hold(self, data: Bytes) -> Bytes {
+        Bytes::from_owner(Held {
+            data,
+            _permit: self.0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_held_takes_room_until_the_last_part_is_dropped() {
+        let memory = Memory::default();
+        let room = memory.room("one");
+        let all = KIB_MAX as usize;
+        let data = room.take(10_000).await.hold(Bytes::from(vec![7; 10_000]));
+        assert_eq!(room.free_kib(), all - 10);
+        let part = data.slice(5_000..5_010);
+        drop(data);
+        assert_eq!(memory.room("one").free_kib(), all - 10);
+        assert_eq!(memory.room("two").free_kib(), all);
+        assert_eq!(&part[..], [7; 10]);
+        drop(part);
+        assert_eq!(room.free_kib(), all);
+        let huge = room.take(u64::MAX).await;
+        let more = room.take(1);
+        let waiting = tokio::time::timeout(std::time::Duration::ZERO, more).await;
+        assert!(waiting.is_err(), "there is no room");
+        drop(huge);
+        assert_eq!(room.free_kib(), all);
+    }
+}
