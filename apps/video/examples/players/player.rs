@@ -45,7 +45,7 @@ pub(crate) struct Seen {
 async fn ask(http: SocketAddr, path: &str, agent: &str) -> Outcome<(String, Vec<u8>, TcpStream)> {
     let mut connection = TcpStream::connect(http).await?;
     let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: proxy\r\nUser-Agent: {agent}\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: {agent}\r\nConnection: close\r\n\r\n"
     );
     connection.write_all(request.as_bytes()).await?;
     let mut all = Vec::new();

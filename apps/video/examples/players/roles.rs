@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::Path, time::Duration};
 use anabranch::{AllowList, Host, HostConfig, Ticket, keys};
 use anabranch_video::{
     origin::{Library, Origin},
-    proxy::{Config, Prefix, Proxy},
+    proxy::{Config, Http, Prefix, Proxy},
     video::Division,
 };
 
@@ -50,11 +50,17 @@ pub(crate) async fn proxy(mut arguments: impl Iterator<Item = String>) -> Outcom
     let host = Host::start(config.bind([SocketAddr::from(([127, 0, 0, 1], 0))]))?;
     let config = Config {
         prefix: Prefix::Fixed(Duration::from_secs(prefix)),
+        // All players are on this machine.
+        http: Http {
+            connections: 4_096,
+            per_address: 4_096,
+            ..Http::default()
+        },
         ..Config::new(cache.into())
     };
     let proxy = Proxy::open(config, ([127, 0, 0, 1], 0).into(), &ticket).await?;
     println!("{}", proxy.address());
-    proxy.run(&host, &ticket, until_told()).await?;
+    proxy.run(&host, &ticket, until_told()).await;
     host.shutdown().await;
     Ok(())
 }

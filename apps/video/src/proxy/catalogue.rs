@@ -9,14 +9,16 @@ use std::{
 };
 
 use anabranch::base::NodeId;
+use anabranch_media as media;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use super::{Shared, content::Content, prefixes::Prefixes, title::Title};
 use crate::{
     store::{Class, Part, VideoKey},
-    video::{Division, parse_policy, policy_text},
+    video::{Division, PART_MIN, parse_policy, policy_text},
     wire::{Entry, Refusal, RefusalKind},
+    words::plain,
 };
 
 /// The catalogue is asked for this often.
@@ -59,15 +61,12 @@ impl Catalogue {
         let path = folder.join(FILE);
         let is_small = fs::metadata(&path).is_ok_and(|found| found.len() <= FILE_BYTES_MAX);
         let text = is_small.then(|| fs::read(&path).ok()).flatten();
-        let copy: Option<Copy> = text.and_then(|text| serde_json::from_slice(&text).ok());
-        let copy = copy.filter(|copy| copy.origin == origin.to_string());
-        let videos = copy.map(|copy| copy.videos).unwrap_or_default();
-        let videos = videos.into_iter().map(|entry| (entry.name.clone(), entry));
+        let copy = text.and_then(|text| parse_copy(&text, &origin.to_string()));
         Self {
             path,
             origin,
             state: Mutex::new(State {
-                videos: videos.collect(),
+                videos: copy.unwrap_or_default(),
                 asked: None,
             }),
             asking: tokio::sync::Mutex::default(),
@@ -76,6 +75,13 @@ impl Catalogue {
 
     pub(super) fn version(&self, name: &str) -> Option<String> {
         Some(self.lock().videos.get(name)?.version.clone())
+    }
+
+    /// The first `most` of them by name, and how many there are.
+    pub(super) fn first(&self, most: usize) -> (Vec<Entry>, usize) {
+        let state = self.lock();
+        let first = state.videos.values().take(most).cloned().collect();
+        (first, state.videos.len())
     }
 
     pub(super) fn list(&self) -> Vec<Entry> {
@@ -101,6 +107,7 @@ impl Catalogue {
         let videos = match line.list().await {
             Ok(videos) => videos,
             Err(error) => {
+                let error = plain(&error.to_string());
                 tracing::info!(%error, "the catalogue is not known");
                 return;
             }
@@ -161,6 +168,14 @@ impl Shared {
             tokio::task::spawn_blocking(move || store.forget(key));
         }
     }
+}
+
+/// Reads the copy of a catalogue; `None`: it is none, or another origin's.
+pub(super) fn parse_copy(text: &[u8], origin: &str) -> Option<BTreeMap<String, Entry>> {
+    let copy: Copy = serde_json::from_slice(text).ok()?;
+    let videos = copy.videos.into_iter();
+    let named = videos.map(|entry| (entry.name.clone(), entry));
+    (copy.origin == origin).then(|| named.collect())
 }
 
 /// Keeps the catalogue and the prefixes up to date; does not end.
@@ -226,9 +241,10 @@ async fn fetch_prefix(shared: &Arc<Shared>, name: &str) -> Result<Option<u32>, R
 
 async fn fetch_chunk(shared: &Arc<Shared>, title: &Title, chunk: u32) -> Result<(), Refusal> {
     let line = shared.pipe.line(EVERY).await?;
-    let (name, version) = (&title.video.name, &title.video.version);
-    let essential = line.fetch(name, version, chunk, false).await?;
-    let enhanced = line.fetch(name, version, chunk, true).await?;
+    let essential = line.fetch(&title.video, chunk, media::Part::Essential);
+    let essential = essential.await?;
+    let enhanced = line.fetch(&title.video, chunk, media::Part::Enhanced);
+    let enhanced = enhanced.await?;
     let video = title.video.clone();
     let Some(content) = Content::complete(video, chunk, essential, enhanced) else {
         return Ok(());
@@ -269,12 +285,16 @@ pub(super) fn pack_index(division: &Division, index: &Bytes) -> Bytes {
 }
 
 pub(super) fn unpack_index(stored: &Bytes) -> Option<(Division, Bytes)> {
-    let length = u32::from_be_bytes(stored.get(..4)?.try_into().ok()?) as usize;
-    let head: Head = serde_json::from_slice(stored.get(4..4 + length)?).ok()?;
+    let (length, rest) = stored.split_first_chunk()?;
+    let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+    let (head, index) = rest.split_at_checked(length)?;
+    let head: Head = serde_json::from_slice(head).ok()?;
     let division = Division {
         policy: parse_policy(&head.policy).ok()?,
-        chunk: Duration::from_millis(head.chunk_ms),
-        segment: head.segment_ms.map(Duration::from_millis),
+        chunk: Duration::from_millis(head.chunk_ms).max(PART_MIN),
+        segment: head
+            .segment_ms
+            .map(|length| Duration::from_millis(length).max(PART_MIN)),
     };
-    Some((division, stored.slice(4 + length..)))
+    Some((division, stored.slice_ref(index)))
 }

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     store::{Class, Part},
     wire::{Enhanced, Essential, Flow, From, Refusal, RefusalKind},
+    words::{Seldom, plain},
 };
 
 /// Waiting is looked at this often.
@@ -39,8 +40,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Brings chunks from `chunk` on, for as long as viewers want them.
 pub(super) async fn run(title: Arc<Title>, number: u64, chunk: u32) {
     let refusal = flow(&title, number, chunk).await.err();
-    if let Some(refusal) = &refusal {
-        tracing::info!(video = %title.video.name, error = %refusal, "a flow ends");
+    static ENDED: Seldom = Seldom::new();
+    if let Some(refusal) = &refusal
+        && let Some(before) = ENDED.say()
+    {
+        let (video, error) = (plain(&title.video.name), plain(&refusal.to_string()));
+        tracing::info!(%video, %error, before, "a flow ends");
     }
     title.ended(number, refusal);
 }
@@ -314,7 +319,7 @@ impl Collector {
         let (done, coming) = oneshot::channel();
         let (video, chunk, wanted) = (title.video.clone(), self.next, frames.clone());
         tokio::spawn(async move {
-            let asking = line.repair(&video.name, &video.version, chunk, wanted);
+            let asking = line.repair(&video, chunk, wanted);
             if let Ok(Ok(data)) = tokio::time::timeout(REPAIR_MAX, asking).await {
                 // Nobody may wait for it any more.
                 let _ = done.send(data);
@@ -352,8 +357,8 @@ impl Collector {
                 // Given up or damaged in between.
                 None => {
                     let line = shared.pipe.line(PATIENCE).await?;
-                    let (name, version) = (&title.video.name, &title.video.version);
-                    Some(line.fetch(name, version, chunk, false).await?)
+                    let essential = media::Part::Essential;
+                    Some(line.fetch(&title.video, chunk, essential).await?)
                 }
             }
         };

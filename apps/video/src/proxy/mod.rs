@@ -44,7 +44,7 @@ use bytes::Bytes;
 use tokio::net::TcpListener;
 
 use self::{catalogue::Catalogue, pipe::Pipe, room::Room, stats::Stats, title::Title};
-pub use self::{prefix::Prefix, room::Admission};
+pub use self::{http::Settings as Http, prefix::Prefix, room::Admission};
 use crate::{
     store::{Class, Part, Store, StoreError, VideoKey},
     video::Division,
@@ -76,6 +76,8 @@ pub struct Config {
     pub repairs: bool,
     /// Who is refused for want of room in the pipe.
     pub admission: Admission,
+    /// Who is answered over HTTP.
+    pub http: Http,
 }
 
 impl Config {
@@ -89,6 +91,7 @@ impl Config {
             prefix: Prefix::Auto,
             repairs: true,
             admission: Admission::Open,
+            http: Http::default(),
         }
     }
 }
@@ -114,9 +117,6 @@ pub enum ProxyError {
     /// The origin answers with no.
     #[error("{0}")]
     Refused(Refusal),
-    /// Serving HTTP failed.
-    #[error("HTTP failed: {0}")]
-    Http(io::Error),
 }
 
 /// A proxy that listens.
@@ -214,21 +214,18 @@ impl Proxy {
 
     /// Serves until `stop` is ready; then lets responses that are under way go on for a moment, and writes down what is to be
     /// kept.
-    ///
-    /// # Errors
-    /// HTTP cannot be served any more.
     pub async fn run(
         self,
         host: &Host,
         ticket: &Ticket,
         stop: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<(), ProxyError> {
+    ) {
         let shared = self.shared.clone();
-        let served = tokio::select! {
-            served = http::serve(shared.clone(), self.listener, stop) => served.map_err(ProxyError::Http),
-            () = shared.pipe.keep(host, ticket) => Ok(()),
-            () = catalogue::keep(&shared) => Ok(()),
-        };
+        tokio::select! {
+            () = http::serve(shared.clone(), self.listener, stop) => {}
+            () = shared.pipe.keep(host, ticket) => {}
+            () = catalogue::keep(&shared) => {}
+        }
         let store = shared.store.clone();
         let saved = tokio::task::spawn_blocking(move || store.save()).await;
         if let Ok(Err(error)) = saved {
@@ -236,7 +233,6 @@ impl Proxy {
         }
         // Flows may hold the store for a while.
         shared.store.release();
-        served
     }
 }
 
@@ -427,4 +423,46 @@ impl Shared {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_http(text: &str) {
+    http::fuzz(text);
+}
+
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_catalogue(bytes: &[u8]) {
+    catalogue::parse_copy(bytes, "origin");
+}
+
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_index(stored: &Bytes) -> Option<(Division, Bytes)> {
+    catalogue::unpack_index(stored)
+}
+
+/// A chunk of which some enhanced frames are there: those that `noise` has a bit for.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_content(
+    video: &Arc<crate::video::Video>,
+    chunk: u32,
+    noise: &[u8],
+) -> Option<content::Content> {
+    const BYTES_MAX: u64 = 1 << 20;
+    use anabranch_media::Part;
+    let essential = video.bytes(chunk, Part::Essential);
+    if essential > BYTES_MAX || video.bytes(chunk, Part::Enhanced) > BYTES_MAX {
+        return None;
+    }
+    let frames: Vec<_> = video.frames(chunk, Part::Enhanced).collect();
+    let mut map = vec![0; frames.len().div_ceil(8)];
+    for (at, byte) in map.iter_mut().enumerate() {
+        *byte = noise.get(at % noise.len().max(1)).copied().unwrap_or(0);
+    }
+    let is_there = |n: usize| map[n / 8] >> (n % 8) & 1 == 1;
+    let there = frames.iter().enumerate().filter(|&(n, _)| is_there(n));
+    let bytes: u64 = there.map(|(_, &frame)| u64::from(video.size(frame))).sum();
+    let stored = [&map[..], &vec![1; bytes as usize]].concat();
+    let essential = vec![2; essential as usize].into();
+    let restored = content::Content::restore(video.clone(), chunk, essential, &stored.into());
+    Some(restored.expect("what was put together fits"))
 }

@@ -5,8 +5,8 @@ use tokio::sync::oneshot;
 
 use crate::wire::{Piece, Refusal, Reply, WireError};
 
-/// Longest index or part of a chunk that is taken.
-const BYTES_MAX: u64 = 1 << 30;
+/// Longest index that is taken: a film of a thousand hours has less.
+pub(super) const INDEX_BYTES_MAX: u64 = 256 << 20;
 
 /// What came: the answer to a request to open a video, and the bytes.
 pub(super) type Whole = (Option<Reply>, Bytes);
@@ -16,6 +16,8 @@ pub(super) type Whole = (Option<Reply>, Bytes);
 pub(super) struct Pieces {
     /// The answer on the control stream has to come as well; it tells the length.
     is_opening: bool,
+    /// More are not taken.
+    bytes_max: u64,
     opened: Option<Reply>,
     data: BytesMut,
     /// As the last piece said it.
@@ -24,9 +26,15 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    pub(super) fn new(is_opening: bool, done: oneshot::Sender<Result<Whole, Refusal>>) -> Self {
+    /// `bytes_max`: what is known of how long the answer may be.
+    pub(super) fn new(
+        is_opening: bool,
+        bytes_max: u64,
+        done: oneshot::Sender<Result<Whole, Refusal>>,
+    ) -> Self {
         Self {
             is_opening,
+            bytes_max,
             opened: None,
             data: BytesMut::new(),
             total: None,
@@ -44,7 +52,7 @@ impl Pieces {
     /// # Errors
     /// It does not follow the one before, or belongs to too many.
     pub(super) fn take(&mut self, piece: &Piece) -> Result<(), WireError> {
-        if piece.total > BYTES_MAX {
+        if piece.total > self.bytes_max || piece.end() > self.bytes_max {
             return Err(WireError(format!("{} bytes at once", piece.total)));
         }
         if self.data.len() as u64 != piece.offset {
@@ -107,7 +115,7 @@ mod tests {
     fn an_index_waits_for_its_announcement_and_the_other_way_round() {
         for is_announced_first in [true, false] {
             let (done, mut answer) = oneshot::channel();
-            let mut pieces = Pieces::new(true, done);
+            let mut pieces = Pieces::new(true, 6, done);
             if is_announced_first {
                 pieces.opened(opened());
                 assert!(!pieces.is_whole());
@@ -130,7 +138,7 @@ mod tests {
     #[test]
     fn other_answers_need_no_announcement() {
         let (done, mut answer) = oneshot::channel();
-        let mut pieces = Pieces::new(false, done);
+        let mut pieces = Pieces::new(false, 6, done);
         pieces.take(&piece(0, b"abc")).unwrap();
         assert!(!pieces.is_whole());
         assert!(pieces.take(&piece(4, b"ef")).is_err());
@@ -140,7 +148,7 @@ mod tests {
         assert_eq!(answer.try_recv().unwrap().unwrap().1, "abcdef");
         // Of a frame without bytes.
         let (done, _answer) = oneshot::channel();
-        let mut empty = Pieces::new(false, done);
+        let mut empty = Pieces::new(false, 6, done);
         let nothing = Piece {
             total: 0,
             ..piece(0, b"")
@@ -152,9 +160,9 @@ mod tests {
     #[test]
     fn nobody_sends_more_than_there_is_room_for() {
         let (done, _answer) = oneshot::channel();
-        let mut pieces = Pieces::new(false, done);
+        let mut pieces = Pieces::new(false, 6, done);
         let huge = Piece {
-            total: BYTES_MAX + 1,
+            total: 7,
             ..piece(0, b"x")
         };
         assert!(pieces.take(&huge).is_err());

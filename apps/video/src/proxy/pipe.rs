@@ -12,23 +12,27 @@ use std::{
 use anabranch::{
     Host, Session, Stream, StreamFailure, StreamSpec, Ticket, base::ids::encode_base32,
 };
+use anabranch_media::Part;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::pieces::Pieces;
+use super::pieces::{INDEX_BYTES_MAX, Pieces};
 use crate::{
     priority,
-    video::{Division, parse_policy},
+    video::{Division, PART_MIN, Video, parse_policy},
     wire::{
         CONTROL_LABEL, Entry, FETCH_LABEL, Flow, From, Piece, Refusal, RefusalKind, Reply, Request,
         WireError,
     },
+    words::plain,
 };
 
 /// First pause before the origin is called again, doubled up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Longest pause after the origin has refused: it was the ticket, most often.
+const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How long one call may take; QUIC's handshakes back off, a fresh one finds an origin that is back sooner.
 const CALL_MAX: Duration = Duration::from_secs(5);
 /// How long an answer may take.
@@ -42,8 +46,8 @@ const CATALOGUE_MAX: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct Pipe {
     line: watch::Sender<Option<Arc<Line>>>,
-    /// Why there is no line, for people.
-    trouble: Mutex<String>,
+    /// Why there is no line, in words that tell viewers nothing of where the origin is.
+    trouble: Mutex<&'static str>,
     connected: AtomicU64,
 }
 
@@ -101,6 +105,20 @@ enum End {
     Words(String),
 }
 
+impl End {
+    /// The same for viewers: players and pages are not told addresses, nor what else the system says.
+    fn for_everybody(&self) -> &'static str {
+        match self {
+            Self::Refused(refusal) if refusal.kind == RefusalKind::Ticket => {
+                "the origin does not know the ticket of this proxy"
+            }
+            Self::Refused(_) => "the origin refuses this proxy",
+            Self::Wire(_) => "the origin speaks another language",
+            Self::Stream(_) | Self::Words(_) => "the origin does not answer; it is called again",
+        }
+    }
+}
+
 fn away(reason: impl ToString) -> Refusal {
     Refusal {
         retry_after_s: Some(5),
@@ -112,7 +130,7 @@ impl Pipe {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             line: watch::Sender::new(None),
-            trouble: Mutex::new("the origin has not answered yet".to_owned()),
+            trouble: Mutex::new("the origin has not answered yet"),
             connected: AtomicU64::new(0),
         })
     }
@@ -124,24 +142,34 @@ impl Pipe {
             let calling = host.connect(ticket.node, &ticket.addresses);
             let end = match tokio::time::timeout(CALL_MAX, calling).await {
                 Ok(Ok(session)) => {
-                    pause = PAUSE_MIN;
-                    self.converse(session, ticket).await
+                    let end = self.converse(session, ticket).await;
+                    if self.line_now().is_some() {
+                        pause = PAUSE_MIN;
+                    }
+                    end
                 }
                 Ok(Err(error)) => End::Words(error.to_string()),
                 Err(_) => End::Words("the origin does not answer".to_owned()),
             };
             let before = self.line.send_replace(None);
+            let reason = plain(&end.to_string());
             if before.is_some() {
-                tracing::warn!(error = %end, "the origin is gone; it is called again");
+                tracing::warn!(error = %reason, "the origin is gone; it is called again");
             } else {
-                tracing::info!(error = %end, "no origin");
+                tracing::info!(error = %reason, "no origin");
             }
+            let words = end.for_everybody();
             if let Some(line) = before {
-                line.give_up(&away(format!("the origin is gone: {end}")));
+                line.give_up(&away(words));
             }
-            *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = end.to_string();
+            *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = words;
+            let longest = match &end {
+                // Asking often does not make a ticket good.
+                End::Refused(_) => REFUSED_PAUSE_MAX,
+                _ => PAUSE_MAX,
+            };
             tokio::time::sleep(pause).await;
-            pause = (2 * pause).min(PAUSE_MAX);
+            pause = (2 * pause).min(longest);
         }
     }
 
@@ -196,12 +224,12 @@ impl Pipe {
     }
 
     /// Why there is no session; `None`: there is one.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn trouble(&self) -> Option<&'static str> {
         if self.line.borrow().is_some() {
             return None;
         }
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(trouble.clone())
+        Some(*trouble)
     }
 
     /// Sessions so far.
@@ -376,10 +404,11 @@ impl Line {
         &self,
         id: u32,
         request: Request,
+        bytes_max: u64,
     ) -> Result<(Option<Reply>, Bytes), Refusal> {
         let (done, answer) = oneshot::channel();
         let is_opening = matches!(request, Request::Open { .. });
-        let waiting = Waiting::Pieces(Pieces::new(is_opening, done));
+        let waiting = Waiting::Pieces(Pieces::new(is_opening, bytes_max, done));
         self.waiting().insert(id, waiting);
         let _forget = Forget { line: self, id };
         self.control.send(request.encode()).await.map_err(away)?;
@@ -416,7 +445,8 @@ impl Line {
     pub(crate) async fn open(&self, name: &str) -> Result<Opened, Refusal> {
         let id = self.id();
         let name = name.to_owned();
-        match self.ask_for_pieces(id, Request::Open { id, name }).await? {
+        let request = Request::Open { id, name };
+        match self.ask_for_pieces(id, request, INDEX_BYTES_MAX).await? {
             (
                 Some(Reply::Opened {
                     version,
@@ -430,8 +460,8 @@ impl Line {
                 version,
                 division: Division {
                     policy: parse_policy(&policy).map_err(away)?,
-                    chunk: Duration::from_millis(chunk_ms.into()),
-                    segment: Some(Duration::from_millis(segment_ms.into())),
+                    chunk: Duration::from_millis(chunk_ms.into()).max(PART_MIN),
+                    segment: Some(Duration::from_millis(segment_ms.into()).max(PART_MIN)),
                 },
                 index,
             }),
@@ -442,39 +472,39 @@ impl Line {
     /// All of one part of a chunk.
     pub(crate) async fn fetch(
         &self,
-        name: &str,
-        version: &str,
+        video: &Video,
         chunk: u32,
-        is_enhanced: bool,
+        part: Part,
     ) -> Result<Bytes, Refusal> {
         let id = self.id();
         let request = Request::Fetch {
             id,
-            name: name.to_owned(),
-            version: version.to_owned(),
+            name: video.name.clone(),
+            version: video.version.clone(),
             chunk,
-            is_enhanced,
+            is_enhanced: part == Part::Enhanced,
         };
-        Ok(self.ask_for_pieces(id, request).await?.1)
+        let bytes_max = video.bytes(chunk, part);
+        Ok(self.ask_for_pieces(id, request, bytes_max).await?.1)
     }
 
     /// Single enhanced frames of a chunk, by their numbers, one after the other.
     pub(crate) async fn repair(
         &self,
-        name: &str,
-        version: &str,
+        video: &Video,
         chunk: u32,
         frames: Vec<u32>,
     ) -> Result<Bytes, Refusal> {
         let id = self.id();
         let request = Request::Repair {
             id,
-            name: name.to_owned(),
-            version: version.to_owned(),
+            name: video.name.clone(),
+            version: video.version.clone(),
             chunk,
             frames,
         };
-        Ok(self.ask_for_pieces(id, request).await?.1)
+        let bytes_max = video.bytes(chunk, Part::Enhanced);
+        Ok(self.ask_for_pieces(id, request, bytes_max).await?.1)
     }
 
     /// Begins a play.

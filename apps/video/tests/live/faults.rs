@@ -164,7 +164,7 @@ async fn players_that_stop_leave_nothing_running() {
         let mut player = TcpStream::connect(proxy.address).await.unwrap();
         let from = n * 300_000;
         let request =
-            format!("GET /v/film.mp4 HTTP/1.1\r\nHost: x\r\nRange: bytes={from}-\r\n\r\n");
+            format!("GET /v/film.mp4 HTTP/1.1\r\nHost: localhost\r\nRange: bytes={from}-\r\n\r\n");
         player.write_all(request.as_bytes()).await.unwrap();
         let mut some = [0; 1_000];
         player.read_exact(&mut some).await.unwrap();

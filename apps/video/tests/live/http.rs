@@ -3,9 +3,14 @@
 use anabranch::base::Rate;
 use anabranch_video::proxy::{Admission, Prefix};
 
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
 use super::{
     film::film,
-    setting::{GOOD, RunningProxy, Setting, ask, get, ready},
+    setting::{GOOD, RunningProxy, Setting, ask, get, ready, until},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,6 +101,66 @@ async fn hostile_addresses_lead_nowhere() {
     }
     let long = format!("/v/{}.mp4", "x".repeat(5_000));
     assert_eq!(get(proxy.address, &long, "").await.status, 404);
+    proxy.stop().await;
+}
+
+/// Requests under a name that was made to lead here, and pages of other sites, get nothing; no page learns where the origin is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_sites_learn_nothing() {
+    let setting = Setting::whole(&film(20));
+    let mut config = setting.config();
+    config.http.cors.clear();
+    let proxy = RunningProxy::start(config, &setting.ticket).await;
+    ready(&proxy).await;
+    let raw = async |request: &str| {
+        let mut connection = TcpStream::connect(proxy.address).await.unwrap();
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut all = Vec::new();
+        let _ = connection.read_to_end(&mut all).await;
+        String::from_utf8_lossy(&all).into_owned()
+    };
+    for path in ["/", "/stats.json", "/v/film.mp4"] {
+        let rebound =
+            format!("GET {path} HTTP/1.1\r\nHost: evil.example:8080\r\nConnection: close\r\n\r\n");
+        let answer = raw(&rebound).await;
+        assert!(answer.starts_with("HTTP/1.1 421"), "{path}: {answer}");
+        let elsewhere = "Origin: https://evil.example\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: cors\r\n";
+        let answer = get(proxy.address, path, elsewhere).await;
+        assert_eq!(answer.status, 403, "{path}");
+        let silent = get(proxy.address, path, "Origin: https://evil.example\r\n").await;
+        assert_eq!(silent.status, 200, "{path}");
+        for answer in [answer, silent] {
+            assert_eq!(answer.header("access-control-allow-origin"), None);
+            assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        }
+    }
+    let place = setting.ticket.addresses[0];
+    let node = setting.ticket.node.to_string();
+    let told = async || {
+        let stats = get(proxy.address, "/stats.json", "").await.body;
+        let missing = get(proxy.address, "/v/film/0/3.m4s", "").await.body;
+        String::from_utf8_lossy(&[stats, missing].concat()).into_owned()
+    };
+    let with_origin = told().await;
+    assert!(
+        with_origin.contains("\"is_connected\":true"),
+        "{with_origin}"
+    );
+    setting.emulator.paths()[0].set_up(false);
+    until(&proxy, "the loss is noticed", |stats| {
+        stats["origin"]["trouble"].is_string()
+    })
+    .await;
+    for told in [with_origin, told().await] {
+        for secret in [
+            place.to_string(),
+            place.port().to_string(),
+            node.clone(),
+            setting.folder.path().display().to_string(),
+        ] {
+            assert!(!told.contains(&secret), "{secret}");
+        }
+    }
     proxy.stop().await;
 }
 

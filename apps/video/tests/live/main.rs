@@ -10,3 +10,4 @@ mod play;
 #[cfg(feature = "s3")]
 mod s3;
 mod setting;
+mod strangers;

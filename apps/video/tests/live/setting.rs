@@ -20,7 +20,7 @@ use anabranch::{
 use anabranch_video::{
     media::Policy,
     origin::{Library, Origin},
-    proxy::{Config, Proxy},
+    proxy::{Config, Http, Proxy},
     video::{CHUNK_LENGTH, Division},
 };
 use serde_json::Value;
@@ -77,7 +77,21 @@ impl RunningOrigin {
         let config = HostConfig::new(key.clone(), AllowList::everyone()).bind([bind]);
         let config = Origin::host_config(config, pipe);
         let host = Host::start(config).unwrap();
-        let origin = Origin::new(library, key).over(pipe);
+        Self::run(host, Origin::new(library, key).over(pipe))
+    }
+
+    /// One whose tickets lie in the folder `state`.
+    pub(crate) fn with_tickets(library: &Path, key: &anabranch::SecretKey, state: &Path) -> Self {
+        let library = Library::open(library, None, WHOLE).unwrap();
+        let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let config = HostConfig::new(key.clone(), AllowList::everyone()).bind([loopback]);
+        let host = Host::start(Origin::host_config(config, None)).unwrap();
+        let origin = Origin::new(library, key).with_tickets(state).unwrap();
+        origin.announce(state, &host).unwrap();
+        Self::run(host, origin)
+    }
+
+    fn run(host: Host, origin: Origin) -> Self {
         let ticket = origin.ticket(&host);
         let serving = host.clone();
         let task = tokio::spawn(async move { origin.serve(&serving).await });
@@ -110,7 +124,7 @@ impl RunningProxy {
             let until = async move {
                 let _ = stopped.await;
             };
-            proxy.run(&host, &ticket, until).await.unwrap();
+            proxy.run(&host, &ticket, until).await;
             host.shutdown().await;
         });
         Self {
@@ -210,6 +224,11 @@ impl Setting {
     pub(crate) fn config(&self) -> Config {
         Config {
             cache_bytes: 1 << 30,
+            // The browsers' page is one of another site.
+            http: Http {
+                cors: vec!["*".to_owned()],
+                ..Http::default()
+            },
             ..Config::new(self.folder.path().join("cache"))
         }
     }
@@ -250,8 +269,9 @@ pub(crate) async fn get(address: SocketAddr, path: &str, headers: &str) -> Answe
 pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
     let asking = async {
         let mut connection = TcpStream::connect(address).await.unwrap();
-        let request =
-            format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n"
+        );
         connection.write_all(request.as_bytes()).await.unwrap();
         let mut all = Vec::new();
         // A response that is cut off is what it is.

@@ -200,7 +200,7 @@ async fn proxy(folder: &Path, ticket: &Ticket) -> Result<(Child, String), Failur
     let mut command = program()?;
     command.args(["video", "proxy", "--quiet", "--http", "127.0.0.1:0"]);
     command.args(["--bind", "127.0.0.1:0", "--prefix", "0 s"]);
-    command.arg("--origin").arg(ticket.to_string());
+    command.env("ANABRANCH_TICKET", ticket.to_string());
     command.arg("--cache").arg(folder.join("cache"));
     command.arg("--key").arg(folder.join("proxy.key"));
     start(&mut command).await

@@ -2,17 +2,21 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use anabranch::Ticket;
-use anabranch_video::proxy;
+use anabranch_video::{proxy, words::plain};
 use serde_json::json;
 
+use super::reach;
 use crate::exit::{Outcome, print_line};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The ticket that `anabranch video origin` printed.
-    #[arg(value_name = "TICKET", env = "ANABRANCH_ORIGIN")]
-    origin: Ticket,
+    /// The ticket that `anabranch video origin` or `video ticket new` printed, or `-` for standard input. Other users of this
+    /// machine can read it here: better are --ticket-file and the variable ANABRANCH_TICKET.
+    #[arg(value_name = "TICKET")]
+    origin: Option<String>,
+    /// File with the ticket; `-` is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "origin")]
+    ticket_file: Option<PathBuf>,
     /// Addresses to call the origin from, IP:PORT with port 0 for any; may be repeated [default: all interfaces].
     #[arg(long, value_name = "ADDRESS")]
     bind: Vec<SocketAddr>,
@@ -25,8 +29,12 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Outcome {
-    let host = super::proxy::host(&arguments.bind, arguments.key.as_ref(), &arguments.origin)?;
-    let videos = proxy::list(&host, &arguments.origin).await;
+    let ticket = reach::ticket(
+        arguments.origin.as_deref(),
+        arguments.ticket_file.as_deref(),
+    )?;
+    let host = super::proxy::host(&arguments.bind, arguments.key.as_ref(), &ticket)?;
+    let videos = proxy::list(&host, &ticket).await;
     host.shutdown().await;
     let videos = videos?;
     if arguments.json {
@@ -36,7 +44,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
         print_line(&format!(
             "{:>10.1} MB  {}",
             video.bytes as f64 / 1e6,
-            video.name
+            plain(&video.name)
         ))?;
     }
     Ok(())

@@ -5,6 +5,8 @@ mod library;
 mod ls;
 mod origin;
 mod proxy;
+mod reach;
+mod ticket;
 
 use std::time::Duration;
 
@@ -35,6 +37,8 @@ enum Command {
     Index(index::Arguments),
     /// The videos of an origin.
     Ls(ls::Arguments),
+    /// The tickets of an origin: one for each proxy, each good until it is revoked.
+    Ticket(ticket::Arguments),
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
@@ -43,6 +47,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         Command::Proxy(arguments) => proxy::run(arguments).await,
         Command::Index(arguments) => index::run(&arguments),
         Command::Ls(arguments) => ls::run(&arguments).await,
+        Command::Ticket(arguments) => ticket::run(&arguments).await,
     }
 }
 

@@ -5,17 +5,18 @@ use std::{net::SocketAddr, path::PathBuf};
 use anabranch::{AllowList, HostConfig, StartError, base::Rate, keys};
 use anabranch_video::origin::{Library, Origin};
 
-use super::{Dividing, library};
+use super::{Dividing, library, ticket};
 use crate::{
-    exit::{Outcome, print_line, stopped},
+    exit::{Failure, Outcome, print_line, stopped},
     keygen::key_path,
     recv,
 };
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The ticket stays good for as long as the key and the library's place do: proxies find an origin again that was \
-restarted. Whoever has it can read every video of the library.
+Whoever has a ticket can read every video of the library. The first one, which is printed here, stays the same for as long as \
+the key and the library's place do: proxies find an origin again that was restarted. `anabranch video ticket` makes one for each \
+further proxy, and revokes any, also while the origin runs.
 
 An object store is asked by the settings of AWS's own tools: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (neither, for a \
 public bucket), AWS_SESSION_TOKEN, AWS_REGION, AWS_CA_BUNDLE. Files with credentials are not read.")]
@@ -26,6 +27,8 @@ pub(crate) struct Arguments {
     /// library and key, if it is free].
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
+    #[command(flatten)]
+    state: ticket::State,
     /// Key file [default: ~/.config/anabranch/key, made if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
@@ -58,10 +61,20 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
         opened => opened?,
     };
     let place = library.place();
-    let origin = Origin::new(library, &key).over(arguments.capacity);
-    let ticket = origin.ticket(&host);
+    let state = arguments
+        .state
+        .folder(arguments.key.as_ref(), &key, &library);
+    let origin = Origin::new(library, &key)
+        .over(arguments.capacity)
+        .with_tickets(&state)?;
+    if let Err(error) = origin.announce(&state, &host) {
+        return Err(Failure::file(format!("{}: {error}", state.display())));
+    }
+    let ticket = origin.has_first_ticket().then(|| origin.ticket(&host));
     if arguments.quiet {
-        print_line(&ticket.to_string())?;
+        if let Some(ticket) = ticket {
+            print_line(&ticket.to_string())?;
+        }
     } else {
         let videos = tokio::task::block_in_place(|| origin.library().list().len());
         let videos = match videos {
@@ -69,9 +82,15 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
             1 => "1 video".to_owned(),
             count => format!("{count} videos"),
         };
-        print_line(&format!(
-            "Serving {videos} of {place}. Near the viewers run:\n\n    anabranch video proxy --cache DIR --origin {ticket}\n"
-        ))?;
+        print_line(&format!("Serving {videos} of {place}."))?;
+        print_line(&match ticket {
+            Some(ticket) => format!(
+                "Near the viewers run this, and give it the ticket as a line of its own, or in a file with --ticket-file:\n\n    \
+                 anabranch video proxy --cache DIR --origin -\n\n    {ticket}\n"
+            ),
+            None => "Its first ticket was revoked; `anabranch video ticket new` makes others."
+                .to_owned(),
+        })?;
     }
     let outcome = tokio::select! {
         () = origin.serve(&host) => Ok(()),

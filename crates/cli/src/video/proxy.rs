@@ -3,9 +3,9 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch::{AllowList, HostConfig, Ticket, keys};
-use anabranch_video::proxy::{Admission, Config, Prefix, Proxy};
+use anabranch_video::proxy::{Admission, Config, Http, Prefix, Proxy};
 
-use super::{parse_bytes, parse_duration};
+use super::{parse_bytes, parse_duration, reach};
 use crate::{
     exit::{Failure, Outcome, print_line, stopped},
     keygen::key_path,
@@ -17,9 +17,8 @@ use crate::{
 Players open http://ADDRESS/v/NAME.mp4 or http://ADDRESS/v/NAME/master.m3u8; http://ADDRESS/ lists the videos, \
 http://ADDRESS/stats.json tells what was sent, lost and left out.")]
 pub(crate) struct Arguments {
-    /// The ticket that `anabranch video origin` printed.
-    #[arg(long, value_name = "TICKET", env = "ANABRANCH_ORIGIN")]
-    origin: Ticket,
+    #[command(flatten)]
+    origin: reach::Origin,
     /// Folder of the cache; made if missing.
     #[arg(long, value_name = "DIR")]
     cache: PathBuf,
@@ -29,6 +28,17 @@ pub(crate) struct Arguments {
     /// Where players connect.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
     http: SocketAddr,
+    /// A name under which players reach this proxy, besides localhost, addresses in digits and this machine's own name; may be
+    /// repeated. Requests under other names are refused.
+    #[arg(long, value_name = "NAME")]
+    http_name: Vec<String>,
+    /// A site whose pages may read what this proxy answers, such as `https://example.org`, or `*` for all; may be repeated
+    /// [default: only the proxy's own page].
+    #[arg(long, value_name = "ORIGIN")]
+    cors: Vec<String>,
+    /// Most connections of players at a time, half of them from one address.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=65_536), default_value_t = 512)]
+    connections: u32,
     /// How long a player may have to wait before a chunk is served without the frames that have not come.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "2 s")]
     start_delay: Duration,
@@ -81,7 +91,8 @@ pub(super) fn host(
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
-    let host = host(&arguments.bind, arguments.key.as_ref(), &arguments.origin)?;
+    let ticket = arguments.origin.ticket()?;
+    let host = host(&arguments.bind, arguments.key.as_ref(), &ticket)?;
     let config = Config {
         cache_bytes: arguments.cache_size,
         start_delay: arguments.start_delay,
@@ -89,9 +100,15 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         prefix: arguments.prefix,
         repairs: !arguments.no_repair,
         admission: arguments.capacity.unwrap_or_default(),
+        http: Http {
+            connections: arguments.connections as usize,
+            per_address: (arguments.connections / 2) as usize,
+            names: arguments.http_name,
+            cors: arguments.cors,
+        },
         ..Config::new(arguments.cache)
     };
-    let proxy = Proxy::open(config, arguments.http, &arguments.origin).await?;
+    let proxy = Proxy::open(config, arguments.http, &ticket).await?;
     let address = proxy.address();
     if arguments.quiet {
         print_line(&format!("http://{address}/"))?;
@@ -104,7 +121,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
             std::future::pending::<()>().await;
         }
     };
-    let served = proxy.run(&host, &arguments.origin, stop).await;
+    proxy.run(&host, &ticket, stop).await;
     host.shutdown().await;
-    Ok(served?)
+    Ok(())
 }

@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use axum::{
     body::Body,
-    extract::Request,
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header},
     response::Response,
 };
 use bytes::Bytes;
 
 use super::range::{Asked, asked};
-use crate::wire::{Refusal, RefusalKind};
+use crate::{
+    wire::{Refusal, RefusalKind},
+    words::plain,
+};
 
 const CMSD_STATIC: HeaderName = HeaderName::from_static("cmsd-static");
 const CMSD_DYNAMIC: HeaderName = HeaderName::from_static("cmsd-dynamic");
@@ -23,7 +25,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(request: &Request) -> Self {
+    pub(super) fn new(request: &Request<()>) -> Self {
         let range = request.headers().get(header::RANGE);
         Self {
             is_head: request.method() == Method::HEAD,
@@ -90,23 +92,12 @@ impl Answer {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(mime));
         // What is missing now may be there the next time.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        cors(headers);
         response
     }
 
     pub(super) fn options(&self) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
-        let headers = response.headers_mut();
-        cors(headers);
-        headers.insert(
-            header::ACCESS_CONTROL_ALLOW_METHODS,
-            HeaderValue::from_static("GET, HEAD, OPTIONS"),
-        );
-        headers.insert(
-            header::ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("range"),
-        );
         response
     }
 
@@ -135,7 +126,7 @@ pub(super) fn refused(answer: &Answer, refusal: &Refusal) -> Response<Body> {
             StatusCode::SERVICE_UNAVAILABLE
         }
     };
-    let mut response = answer.words(status, &refusal.reason);
+    let mut response = answer.words(status, &plain(&refusal.reason));
     if status == StatusCode::SERVICE_UNAVAILABLE
         && let Some(seconds) = refusal.retry_after_s
     {
@@ -144,19 +135,6 @@ pub(super) fn refused(answer: &Answer, refusal: &Refusal) -> Response<Body> {
             .insert(header::RETRY_AFTER, seconds.into());
     }
     response
-}
-
-fn cors(headers: &mut HeaderMap) {
-    headers.insert(
-        header::ACCESS_CONTROL_ALLOW_ORIGIN,
-        HeaderValue::from_static("*"),
-    );
-    headers.insert(
-        header::ACCESS_CONTROL_EXPOSE_HEADERS,
-        HeaderValue::from_static(
-            "content-length, content-range, retry-after, cmsd-static, cmsd-dynamic",
-        ),
-    );
 }
 
 fn put(headers: &mut HeaderMap, name: HeaderName, text: &str) {

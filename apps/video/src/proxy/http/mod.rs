@@ -9,58 +9,104 @@
 //! | `/v/NAME/TRACK/index.m3u8` | a track's playlist |
 //! | `/v/NAME/TRACK/init.mp4`, `/v/NAME/TRACK/N.m4s` | its segments, CMAF |
 //!
+//! `serve` takes connections, `guests` bounds them, `rules` says who is answered.
+//!
 //! Names are looked up in the catalogue of the origin; no path of the file system is ever made of an address.
 
 mod answer;
+mod guests;
 mod page;
 mod progressive;
 mod range;
+mod rules;
+mod serve;
 
-use std::{hash::Hasher, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{hash::Hasher, net::SocketAddr, sync::Arc};
 
 use anabranch_media::{
     hls::{master_playlist, media_playlist},
     write::{Layout, Options, fragment, init_segment},
 };
 use axum::{
-    Router,
     body::Body,
-    extract::{ConnectInfo, Request, State},
-    http::{Method, StatusCode, Uri, header},
+    http::{Method, Request, StatusCode, header},
     response::Response,
 };
 use tokio::net::TcpListener;
 
-use self::answer::{Answer, refused};
+use self::{
+    answer::{Answer, refused},
+    rules::Rules,
+};
 use super::{Shared, title::Title};
 use crate::wire::{NAME_BYTES_MAX, Refusal, RefusalKind};
 
-/// How long responses may go on after the proxy was told to stop.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Most connections of players at a time, unless it is said otherwise.
+const CONNECTIONS: usize = 512;
+
+/// Settings of the HTTP side of a proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Most connections of players at a time; fewer where the system allows the process fewer descriptors. Beyond, one that has no
+    /// request under way makes room, or whose player reads nothing; otherwise new ones get 503.
+    pub connections: usize,
+    /// Most of them from one address; of IPv6, from one network of 64 bits.
+    pub per_address: usize,
+    /// Names of the proxy, besides `localhost`, addresses, and the machine's own name. Requests under other names are refused.
+    pub names: Vec<String>,
+    /// Sites whose pages may read answers, as `https://example.org`, or `*` for all; none: only the proxy's own page.
+    pub cors: Vec<String>,
+}
+
+impl Default for Settings {
+    /// 512 connections, half of them from one address; no other names, no other sites.
+    fn default() -> Self {
+        Self {
+            connections: CONNECTIONS,
+            per_address: CONNECTIONS / 2,
+            names: Vec::new(),
+            cors: Vec::new(),
+        }
+    }
+}
 
 /// Serves until `stop` is ready.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     listener: TcpListener,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    let router = Router::new().fallback(answer).with_state(shared);
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    let (stopping, stopped) = tokio::sync::oneshot::channel();
-    let stop = async move {
-        stop.await;
-        // Whoever waits for it may be gone.
-        let _ = stopping.send(());
+    stop: impl Future<Output = ()> + Send,
+) {
+    let settings = &shared.config.http;
+    let limits = guests::Limits {
+        total: settings.connections,
+        per_address: settings.per_address,
     };
-    let serving = axum::serve(listener, service).with_graceful_shutdown(stop);
-    tokio::select! {
-        served = async { serving.await } => served,
-        () = async {
-            if stopped.await.is_err() {
-                std::future::pending::<()>().await;
+    let rules = Arc::new(Rules::new(&settings.names, &settings.cors));
+    serve::serve(Front { shared, rules }, listener, limits, stop).await;
+}
+
+/// What answers every request.
+#[derive(Clone)]
+struct Front {
+    shared: Arc<Shared>,
+    rules: Arc<Rules>,
+}
+
+impl serve::Desk for Front {
+    async fn answer(self, peer: SocketAddr, request: Request<()>) -> Response<Body> {
+        self.shared.stats.responses.add(1);
+        let answer = Answer::new(&request);
+        let (mut response, sharing) = match self.rules.check(&request) {
+            Err((status, words)) => (answer.words(status, words), rules::Sharing::default()),
+            Ok(sharing) if *request.method() == Method::OPTIONS => {
+                let mut response = answer.options();
+                sharing.put_options(response.headers_mut());
+                return response;
             }
-            tokio::time::sleep(FAREWELL).await;
-        } => Ok(()),
+            Ok(sharing) => (get(&self.shared, &answer, peer, &request).await, sharing),
+        };
+        sharing.put(response.headers_mut());
+        response
     }
 }
 
@@ -77,8 +123,8 @@ enum Target {
 }
 
 /// `None`: there is nothing at this address, whatever the catalogue says.
-fn target(uri: &Uri) -> Option<Target> {
-    let path = decode(uri.path())?;
+fn target(path: &str) -> Option<Target> {
+    let path = decode(path)?;
     match path.as_str() {
         "/" => return Some(Target::Page),
         "/stats.json" => return Some(Target::Stats),
@@ -150,7 +196,7 @@ fn encode(name: &str) -> String {
 }
 
 /// A viewer, as well as it can be told from another.
-fn viewer(peer: SocketAddr, request: &Request) -> u64 {
+fn viewer(peer: SocketAddr, request: &Request<()>) -> u64 {
     let agent = request.headers().get(header::USER_AGENT);
     let mut hasher = std::hash::DefaultHasher::new();
     std::hash::Hash::hash(&peer.ip(), &mut hasher);
@@ -158,30 +204,23 @@ fn viewer(peer: SocketAddr, request: &Request) -> u64 {
     hasher.finish()
 }
 
-async fn answer(
-    State(shared): State<Arc<Shared>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request,
+async fn get(
+    shared: &Arc<Shared>,
+    answer: &Answer,
+    peer: SocketAddr,
+    request: &Request<()>,
 ) -> Response<Body> {
-    let answer = Answer::new(&request);
-    shared.stats.responses.add(1);
-    match *request.method() {
-        Method::GET | Method::HEAD => {}
-        Method::OPTIONS => return answer.options(),
-        _ => {
-            return answer.words(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "only GET and HEAD are answered",
-            );
-        }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let words = "only GET and HEAD are answered";
+        return answer.words(StatusCode::METHOD_NOT_ALLOWED, words);
     }
-    let Some(target) = target(request.uri()) else {
+    let Some(target) = target(request.uri().path()) else {
         return answer.words(StatusCode::NOT_FOUND, "there is nothing at this address");
     };
-    let viewer = viewer(peer, &request);
-    match respond(&shared, &answer, target, viewer).await {
+    let viewer = viewer(peer, request);
+    match respond(shared, answer, target, viewer).await {
         Ok(response) => response,
-        Err(refusal) => refused(&answer, &refusal),
+        Err(refusal) => refused(answer, &refusal),
     }
 }
 
@@ -285,12 +324,28 @@ fn mime(title: &Title, track: usize) -> &'static str {
     }
 }
 
+/// Addresses that lead somewhere name a video as it can be written again; ranges lie within what there is.
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz(text: &str) {
+    let (path, range) = text.split_once('\n').unwrap_or((text, ""));
+    if let Some(Target::Progressive(name)) = target(path) {
+        assert!(!name.is_empty() && name.len() <= NAME_BYTES_MAX);
+        let again = target(&format!("/v/{}.mp4", encode(&name)));
+        assert_eq!(again, Some(Target::Progressive(name)));
+    }
+    for total in [0, 1, 100, u64::MAX] {
+        if let range::Asked::Range(range) = range::asked(Some(range), total) {
+            assert!(range.start < range.end && range.end <= total);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn at(path: &str) -> Option<Target> {
-        target(&path.parse().unwrap())
+        target(path)
     }
 
     #[test]

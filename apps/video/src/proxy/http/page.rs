@@ -9,9 +9,9 @@ use crate::proxy::Shared;
 const LISTED: usize = 1_000;
 
 pub(super) fn page(shared: &Shared) -> String {
-    let all = shared.catalogue.list();
+    let (listed, count) = shared.catalogue.first(LISTED);
     let mut rows = String::new();
-    for video in all.iter().take(LISTED) {
+    for video in &listed {
         let address = encode(&video.name);
         rows.push_str(&format!(
             "<li><a class=\"play\" href=\"/v/{address}.mp4\">{name}</a> \
@@ -22,12 +22,13 @@ pub(super) fn page(shared: &Shared) -> String {
     }
     if rows.is_empty() {
         rows.push_str("<li>no videos yet: the origin has none, or has not answered</li>\n");
-    } else if all.len() > LISTED {
-        rows.push_str(&format!("<li>… and {} more</li>\n", all.len() - LISTED));
+    } else if count > LISTED {
+        rows.push_str(&format!("<li>… and {} more</li>\n", count - LISTED));
     }
     include_str!("page.html").replace("<!--rows-->", &rows)
 }
 
+/// The numbers. Nothing of the origin's address, key or network stands here: pages in viewers' browsers can read it.
 pub(super) fn stats(shared: &Shared) -> String {
     let store = shared.store.stats();
     let line = shared.pipe.line_now();
@@ -37,7 +38,6 @@ pub(super) fn stats(shared: &Shared) -> String {
         .iter()
         .map(|channel| {
             json!({
-                "remote": channel.remote.to_string(),
                 "rtt_ms": channel.stats.rtt_smoothed.as_secs_f64() * 1e3,
             })
         })

@@ -17,7 +17,11 @@ use http_body::Frame;
 use tokio::sync::mpsc;
 
 use super::answer::Answer;
-use crate::{proxy::title::Title, wire::Refusal};
+use crate::{
+    proxy::title::Title,
+    wire::Refusal,
+    words::{Seldom, plain},
+};
 
 /// What is handed to the connection at a time.
 const PORTION_BYTES: usize = 64 << 10;
@@ -45,7 +49,7 @@ pub(super) async fn respond(
     let first = reader.next().await?;
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
-        let mut next = Ok(first);
+        let mut next: Result<_, Refusal> = Ok(first);
         loop {
             match next {
                 Ok(Some(bytes)) => {
@@ -58,8 +62,12 @@ pub(super) async fn respond(
                 }
                 Ok(None) => return,
                 Err(refusal) => {
-                    let video = &reader.title.video.name;
-                    tracing::info!(video, error = %refusal, "a response is cut off");
+                    static CUT: Seldom = Seldom::new();
+                    if let Some(before) = CUT.say() {
+                        let video = plain(&reader.title.video.name);
+                        let error = plain(&refusal.to_string());
+                        tracing::info!(%video, %error, before, "a response is cut off");
+                    }
                     // The viewer may be gone.
                     let _ = sender.send(Err(refusal)).await;
                     return;

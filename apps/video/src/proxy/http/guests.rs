@@ -1,0 +1,272 @@
+//! Connections of players: how many there may be, and which one makes room for another.
+//!
+//! A connection that has no request under way, or whose player reads nothing, gives its place to a new one when all places are
+//! taken. So half requests and stalled responses keep nobody out. Knows no socket and no clock.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::{IpAddr, Ipv6Addr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Notify;
+
+/// A player that has read nothing for this long may lose its place to another.
+const STALLED: Duration = Duration::from_secs(5);
+
+/// Most connections at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// In all.
+    pub(super) total: usize,
+    /// From one address; of IPv6, from one network of 64 bits.
+    pub(super) per_address: usize,
+}
+
+/// The connections there are.
+#[derive(Debug)]
+pub(super) struct Guests {
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    guests: BTreeMap<u64, Guest>,
+    addresses: HashMap<IpAddr, usize>,
+}
+
+#[derive(Debug)]
+struct Guest {
+    address: IpAddr,
+    /// Since when it has no request under way.
+    idle: Option<Instant>,
+    /// Since when its player has read nothing of what is to be sent.
+    stalled: Option<Instant>,
+    leave: Arc<Notify>,
+}
+
+/// The place of one connection; free again when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    guests: Arc<Guests>,
+    number: u64,
+    leave: Arc<Notify>,
+}
+
+/// While it is there, a request is under way.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Place>);
+
+impl Guests {
+    pub(super) fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            state: Mutex::default(),
+        })
+    }
+
+    /// A place for a connection from `address`; another one may have to leave. `None`: all are taken by requests under way.
+    pub(super) fn admit(self: &Arc<Self>, now: Instant, address: IpAddr) -> Option<Arc<Place>> {
+        let address = network(address);
+        let mut state = self.lock();
+        let here = state.addresses.get(&address).copied().unwrap_or(0);
+        if here >= self.limits.per_address {
+            state.make_room(now, Some(address))?;
+        } else if state.guests.len() >= self.limits.total {
+            state.make_room(now, None)?;
+        }
+        let number = state.next;
+        state.next += 1;
+        let leave = Arc::new(Notify::new());
+        let guest = Guest {
+            address,
+            idle: Some(now),
+            stalled: None,
+            leave: leave.clone(),
+        };
+        state.guests.insert(number, guest);
+        *state.addresses.entry(address).or_default() += 1;
+        drop(state);
+        Some(Arc::new(Place {
+            guests: self.clone(),
+            number,
+            leave,
+        }))
+    }
+
+    /// Takes the place of a connection that waits, if there is one: descriptors are short.
+    pub(super) fn make_room(&self, now: Instant) {
+        self.lock().make_room(now, None);
+    }
+
+    /// Connections there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.lock().guests.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Sends away the connection that has been idle for the longest, or else stalled; `None`: there is none. O(connections), at
+    /// the limit only.
+    fn make_room(&mut self, now: Instant, from: Option<IpAddr>) -> Option<()> {
+        let candidates = self.guests.iter().filter_map(|(&number, guest)| {
+            if from.is_some_and(|from| from != guest.address) {
+                return None;
+            }
+            let stalled = guest
+                .stalled
+                .filter(|&at| now.saturating_duration_since(at) >= STALLED);
+            match (guest.idle, stalled) {
+                (Some(since), _) => Some((false, since, number)),
+                (None, Some(since)) => Some((true, since, number)),
+                (None, None) => None,
+            }
+        });
+        let (_, _, number) = candidates.min()?;
+        if let Some(guest) = self.remove(number) {
+            guest.leave.notify_one();
+        }
+        Some(())
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Guest> {
+        let guest = self.guests.remove(&number)?;
+        if let Some(count) = self.addresses.get_mut(&guest.address) {
+            *count -= 1;
+            if *count == 0 {
+                self.addresses.remove(&guest.address);
+            }
+        }
+        Some(guest)
+    }
+}
+
+impl Place {
+    /// A request has come.
+    pub(super) fn begin(self: &Arc<Self>) -> Busy {
+        self.change(|guest| guest.idle = None);
+        Busy(self.clone())
+    }
+
+    /// Its player reads nothing, since `since`; `None`: it reads.
+    pub(super) fn stalled(&self, since: Option<Instant>) {
+        self.change(|guest| guest.stalled = since);
+    }
+
+    /// Ready when the place has gone to another.
+    pub(super) async fn taken(&self) {
+        self.leave.notified().await;
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Guest)) {
+        if let Some(guest) = self.guests.lock().guests.get_mut(&self.number) {
+            change(guest);
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.change(|guest| guest.idle = Some(Instant::now()));
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.guests.lock().remove(self.number);
+    }
+}
+
+/// What counts as one address: all of IPv4, and the network of an IPv6 address, as one host has all addresses of it.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::from(address) & !u128::from(u64::MAX);
+            Ipv6Addr::from(network).into()
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        total: 4,
+        per_address: 3,
+    };
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    /// Whether a place was taken from its connection. (Says so once.)
+    fn is_taken(place: &Place) -> bool {
+        let mut taken = Box::pin(place.taken());
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        taken.as_mut().poll(&mut cx).is_ready()
+    }
+
+    #[test]
+    fn half_requests_keep_nobody_out() {
+        let guests = Guests::new(LIMITS);
+        let begun = Instant::now();
+        let at = |n| begun + Duration::from_millis(n);
+        let places: Vec<_> = (0..100)
+            .map(|n| guests.admit(at(n), address(1)).expect("a place"))
+            .collect();
+        assert_eq!(guests.len(), 3, "of one address");
+        assert!(is_taken(&places[0]) && is_taken(&places[96]));
+        assert!(!is_taken(&places[97]));
+        let other = guests.admit(at(100), address(2)).expect("a place");
+        let another = guests.admit(at(101), address(3)).expect("a place");
+        assert_eq!(guests.len(), 4, "in all");
+        assert!(is_taken(&places[97]), "the oldest of all");
+        assert!(!is_taken(&other) && !is_taken(&another));
+        drop((places, other, another));
+        assert_eq!(guests.len(), 0);
+        assert!(guests.lock().addresses.is_empty());
+    }
+
+    #[test]
+    fn requests_under_way_keep_their_places() {
+        let guests = Guests::new(LIMITS);
+        let now = Instant::now();
+        let places: Vec<_> = (1..=4)
+            .map(|n| guests.admit(now, address(n)).unwrap())
+            .collect();
+        let mut busy: Vec<_> = places.iter().map(Place::begin).collect();
+        assert!(guests.admit(now, address(9)).is_none());
+        // One that reads nothing for a while.
+        places[2].stalled(Some(now));
+        assert!(guests.admit(now + STALLED / 2, address(9)).is_none());
+        let late = guests.admit(now + STALLED, address(9)).expect("a place");
+        assert!(is_taken(&places[2]) && !is_taken(&places[1]));
+        let _late = late.begin();
+        // One that goes on is no candidate any more; one that is through is.
+        places[1].stalled(Some(now));
+        places[1].stalled(None);
+        assert!(guests.admit(now + 2 * STALLED, address(9)).is_none());
+        busy.remove(0);
+        assert!(guests.admit(now + 2 * STALLED, address(9)).is_some());
+        assert!(is_taken(&places[0]));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.2"), of("192.0.2.1"));
+    }
+}

@@ -1,0 +1,298 @@
+//! Listening: connections are taken, bounded, and given up when they do not get on.
+
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, HttpBody},
+    http::Request,
+    response::Response,
+};
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, Sleep},
+};
+
+use super::guests::{Busy, Guests, Limits, Place};
+use crate::words::Seldom;
+
+/// A request must be there this long after its connection, or after the answer before it.
+pub(super) const HEAD_MAX: Duration = Duration::from_secs(10);
+/// A player that reads nothing for this long is taken for gone: one that pauses asks anew for the rest.
+pub(super) const STALL_MAX: Duration = Duration::from_secs(300);
+/// Longest head of a request, in bytes, and most lines of it.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+const HEAD_LINES_MAX: usize = 64;
+/// Descriptors that are left for the cache, the session and what the system needs.
+const DESCRIPTORS_KEPT: u64 = 128;
+/// How long responses may go on after the proxy was told to stop.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// First pause after no connection could be taken, doubled up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Said to whom no place is left.
+const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 2\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// What answers requests. Their bodies, if they have any, are not read.
+pub(super) trait Desk: Clone + Send + Sync + 'static {
+    fn answer(
+        self,
+        peer: SocketAddr,
+        request: Request<()>,
+    ) -> impl Future<Output = Response<Body>> + Send;
+}
+
+/// As `limits` want it, but so that descriptors are left.
+pub(super) fn bounded(limits: Limits) -> Limits {
+    let total = match descriptors() {
+        None => limits.total,
+        Some(most) => {
+            let kept = DESCRIPTORS_KEPT.min(most / 2);
+            let free = usize::try_from(most - kept).unwrap_or(usize::MAX);
+            limits.total.min(free)
+        }
+    };
+    Limits {
+        total: total.max(1),
+        per_address: limits.per_address.clamp(1, total.max(1)),
+    }
+}
+
+/// Most descriptors of this process; `None`: there is no limit, or none that is known.
+fn descriptors() -> Option<u64> {
+    #[cfg(unix)]
+    {
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+    }
+    #[cfg(not(unix))]
+    None
+}
+
+/// Serves until `stop` is ready, and lets responses under way go on for a moment.
+pub(super) async fn serve(
+    desk: impl Desk,
+    listener: TcpListener,
+    limits: Limits,
+    stop: impl Future<Output = ()> + Send,
+) {
+    static TROUBLE: Seldom = Seldom::new();
+    let guests = Guests::new(bounded(limits));
+    let stopping = watch::Sender::new(false);
+    let mut running = JoinSet::new();
+    let mut pause = PAUSE_MIN;
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let taken = tokio::select! {
+            taken = listener.accept() => taken,
+            Some(_) = running.join_next() => continue,
+            () = &mut stop => break,
+        };
+        let now = std::time::Instant::now();
+        let (stream, peer) = match taken {
+            Ok(taken) => taken,
+            Err(error) if is_of_one_connection(&error) => continue,
+            Err(error) => {
+                if let Some(before) = TROUBLE.say() {
+                    tracing::warn!(%error, before, "no connection can be taken; it is tried again");
+                }
+                // Most often for want of descriptors.
+                guests.make_room(now);
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(PAUSE_MAX);
+                continue;
+            }
+        };
+        pause = PAUSE_MIN;
+        let Some(place) = guests.admit(now, peer.ip()) else {
+            refuse(&stream);
+            continue;
+        };
+        // It is about latency only.
+        let _ = stream.set_nodelay(true);
+        running.spawn(converse(
+            desk.clone(),
+            stream,
+            peer,
+            place,
+            stopping.subscribe(),
+        ));
+    }
+    stopping.send_replace(true);
+    drop(listener);
+    let ended = async { while running.join_next().await.is_some() {} };
+    // What goes on after that is cut off.
+    let _ = tokio::time::timeout(FAREWELL, ended).await;
+}
+
+/// Failures that tell nothing of the listener.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Says that there is no place, if that can be said at once.
+fn refuse(stream: &TcpStream) {
+    // A new connection has room for it; where not, being closed says enough.
+    let _ = stream.try_write(BUSY);
+}
+
+/// One connection, until it is over.
+pub(super) async fn converse<I>(
+    desk: impl Desk,
+    io: I,
+    peer: SocketAddr,
+    place: Arc<Place>,
+    mut stopping: watch::Receiver<bool>,
+) where
+    I: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let io = TokioIo::new(Watched {
+        io,
+        place: place.clone(),
+        stalled: None,
+    });
+    let here = place.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let busy = here.begin();
+        let answering = desk.clone().answer(peer, request.map(drop));
+        async move {
+            let response = answering.await;
+            Ok::<_, std::convert::Infallible>(response.map(|body| Tracked { body, _busy: busy }))
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_MAX)
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEAD_LINES_MAX)
+        .serve_connection(io, service);
+    let mut connection = std::pin::pin!(connection);
+    let told = async {
+        // The sender lives as long as the listener.
+        let _ = stopping.wait_for(|&is_stopping| is_stopping).await;
+    };
+    // What players do to their connections is no matter for the log.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = place.taken() => return,
+        () = told => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+/// A body; its connection is idle again when this is dropped.
+struct Tracked {
+    body: Body,
+    _busy: Busy,
+}
+
+impl HttpBody for Tracked {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A connection that fails when nothing of what is to be sent has been taken for [`STALL_MAX`].
+struct Watched<I> {
+    io: I,
+    place: Arc<Place>,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<I> Watched<I> {
+    /// Looks at what came of writing.
+    fn look<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if done.is_ready() {
+            if self.stalled.take().is_some() {
+                self.place.stalled(None);
+            }
+            return done;
+        }
+        let place = &self.place;
+        let sleep = self.stalled.get_or_insert_with(|| {
+            place.stalled(Some(std::time::Instant::now()));
+            Box::pin(tokio::time::sleep_until(Instant::now() + STALL_MAX))
+        });
+        ready!(sleep.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Watched<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, into)
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Watched<I> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let done = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.look(cx, done)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let done = Pin::new(&mut self.io).poll_write_vectored(cx, bytes);
+        self.look(cx, done)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests;

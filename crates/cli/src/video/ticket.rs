@@ -1,0 +1,132 @@
+//! `anabranch video ticket`
+
+use std::path::PathBuf;
+
+use anabranch::{Ticket, keys};
+use anabranch_video::{
+    origin::{self, Library, Origin, TicketsError, tickets},
+    video::Division,
+};
+
+use super::library;
+use crate::{
+    exit::{Failure, Outcome, print_line},
+    keygen::key_path,
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Give the flags that the origin has: they say whose tickets are meant. An origin that runs takes notice within seconds; \
+who uses a ticket that is revoked is sent away.")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Make a ticket for one more proxy, and print it: it is shown this once.
+    New {
+        /// What it is called: letters, digits, '.', '-' and '_'.
+        name: String,
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// The names of the tickets.
+    Ls {
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// End a ticket, and the sessions of those who use it.
+    Revoke {
+        /// What it is called.
+        name: String,
+        #[command(flatten)]
+        whose: Whose,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Whose {
+    #[command(flatten)]
+    library: library::Place,
+    #[command(flatten)]
+    state: State,
+    /// Key file [default: ~/.config/anabranch/key].
+    #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
+    key: Option<PathBuf>,
+}
+
+/// Where an origin keeps its tickets.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct State {
+    /// Folder with the origin's tickets [default: one for each library, beside the key].
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+impl State {
+    pub(super) fn folder(
+        &self,
+        key_file: Option<&PathBuf>,
+        key: &anabranch::SecretKey,
+        library: &Library,
+    ) -> PathBuf {
+        let beside = key_path(key_file);
+        let beside = beside.parent().unwrap_or(&beside);
+        let default = || Origin::state(beside, key, library);
+        self.state.clone().unwrap_or_else(default)
+    }
+}
+
+impl Whose {
+    async fn folder(&self) -> Result<PathBuf, Failure> {
+        if let Some(folder) = &self.state.state {
+            return Ok(folder.clone());
+        }
+        let key = keys::load(&key_path(self.key.as_ref()))?;
+        let library = self.library.open(Division::default()).await?;
+        Ok(self.state.folder(self.key.as_ref(), &key, &library))
+    }
+}
+
+impl From<TicketsError> for Failure {
+    fn from(error: TicketsError) -> Self {
+        match error {
+            TicketsError::File { .. } | TicketsError::Damaged { .. } => Self::file(error),
+            error => Self::usage(error),
+        }
+    }
+}
+
+pub(crate) async fn run(arguments: &Arguments) -> Outcome {
+    match &arguments.command {
+        Command::New { name, whose } => {
+            let folder = whose.folder().await?;
+            let reach = origin::reach(&folder).map_err(|error| {
+                Failure::file(format!(
+                    "the origin has not run yet with the state folder {} ({error}); start it once",
+                    folder.display()
+                ))
+            })?;
+            let secret = tickets::fresh().map_err(Failure::other)?;
+            tickets::issue(&origin::tickets_file(&folder), name, &secret)?;
+            let ticket = Ticket {
+                secret: Some(secret),
+                ..reach
+            };
+            print_line(&ticket.to_string())
+        }
+        Command::Ls { whose } => {
+            let folder = whose.folder().await?;
+            for name in tickets::names(&origin::tickets_file(&folder))? {
+                print_line(&name)?;
+            }
+            Ok(())
+        }
+        Command::Revoke { name, whose } => {
+            let folder = whose.folder().await?;
+            Ok(tickets::revoke(&origin::tickets_file(&folder), name)?)
+        }
+    }
+}
