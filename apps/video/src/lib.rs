@@ -24,5 +24,7 @@ pub mod proxy;
 mod samples;
 pub mod store;
 pub mod video;
+#[cfg(test)]
+mod virtual_time;
 pub mod wire;
 pub mod words;

@@ -20,6 +20,8 @@ pub(super) struct Fared {
     pub(super) dropped: f64,
     /// The share that was lost on the way.
     pub(super) lost: f64,
+    /// How many ADUs these are shares of.
+    pub(super) fates: u64,
     /// Bytes of essential flows that wait.
     pub(super) backlog_bytes: u64,
 }
@@ -92,6 +94,7 @@ impl Fares {
             enhanced: Rate::from_bytes_per(enhanced.sent_bytes, passed) * share(enhanced.acked),
             dropped: share(enhanced.dropped),
             lost: share(enhanced.lost),
+            fates,
             backlog_bytes,
         }
     }

@@ -27,6 +27,9 @@ const BACKLOG_TIME: Duration = Duration::from_secs(1);
 /// Share of packets that may be lost on the way without a sign of want of room: it is repaired. What the pipe has no room for is not
 /// sent at all, and counts whole [Two-flow §6 tolerates 5 %].
 const LOSS_REPAIRED: f64 = 0.05;
+/// Of few packets the share that is lost varies much from look to look: beyond [`LOSS_REPAIRED`] it must be so many standard deviations
+/// of a pipe that loses that much.
+const LOSS_CERTAIN: f64 = 3.0;
 /// The least that a session is held to: what is left of a film that has ended, and is sent again, is not to wait.
 const HELD_MIN: Rate = Rate::from_kbps(256);
 /// Essential data that wait longer than this at their target rate are behind.
@@ -140,7 +143,7 @@ impl Governor {
             // It had all that was due.
             fared.essential
         };
-        let lost = (fared.lost - LOSS_REPAIRED).max(0.0);
+        let lost = (fared.lost - LOSS_REPAIRED - loss_noise(fared.fates)).max(0.0);
         let seen = Seen {
             essential_target,
             essential: fared.essential,
@@ -178,6 +181,14 @@ impl Governor {
             load::reliable(need.essential) + enhanced
         });
         (each.sum::<Rate>() + load::CONTROL) * SLACK
+    }
+}
+
+/// How much the share of `count` packets that are lost exceeds [`LOSS_REPAIRED`] by chance; nothing where they were not counted.
+fn loss_noise(count: u64) -> f64 {
+    match count {
+        0 => 0.0,
+        count => LOSS_CERTAIN * (LOSS_REPAIRED * (1.0 - LOSS_REPAIRED) / count as f64).sqrt(),
     }
 }
 
@@ -286,6 +297,7 @@ mod tests {
             enhanced: kbps(enhanced),
             dropped,
             lost,
+            fates: 0,
             backlog_bytes: 0,
         }
     }
@@ -351,5 +363,27 @@ mod tests {
         // What is not our own haste is a sign.
         governor.observe(at(20), &[need(200, 800)], &fared(600, 0.2, 0.0));
         assert!(governor.part() < 1.0);
+    }
+
+    /// A slow film has some fifty packets a second: of a pipe that loses two of a hundred, three of them now and then.
+    #[test]
+    fn a_few_lost_packets_are_no_sign() {
+        let of = |lost: u64, fates: u64| {
+            let mut governor = Governor::new(None);
+            let needs = [need(100, 200)];
+            let fared = Fared {
+                fates,
+                ..fared(200, 0.0, lost as f64 / fates as f64)
+            };
+            for second in 1..4 {
+                governor.observe(at(second), &needs, &fared);
+            }
+            governor.part()
+        };
+        assert_eq!([of(3, 50), of(5, 50)], [1.0, 1.0]);
+        assert!(of(15, 50) < 1.0);
+        // Of many packets the same share is none.
+        assert!(of(1_500, 15_000) < 1.0);
+        assert_eq!(of(300, 15_000), 1.0);
     }
 }

@@ -25,6 +25,8 @@ mod promise;
 mod pump;
 mod serve;
 pub mod tickets;
+#[cfg(test)]
+pub(crate) mod virtual_time;
 mod walk;
 
 use std::{

@@ -29,6 +29,8 @@ mod prefixes;
 mod room;
 mod stats;
 mod title;
+#[cfg(test)]
+pub(crate) mod virtual_time;
 
 use std::{
     collections::HashMap,

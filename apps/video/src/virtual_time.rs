@@ -1,0 +1,198 @@
+//! A film from an origin to a viewer, through both sides' decisions, the streams of a session, congestion control and a link that is
+//! simulated: what comes does not depend on how busy the machine is.
+
+use std::{sync::Arc, time::Duration};
+
+use anabranch::{
+    AllowList, HostConfig,
+    base::{Instant, Rate, Seed},
+    net::{
+        emulate::link::{Loss, Queue, RateSource, duplex::Configs},
+        session::ChannelState,
+    },
+};
+use anabranch_media::Part;
+use anabranch_sim::{Hop, World};
+
+use crate::{
+    origin::{self, virtual_time::frame_bytes},
+    proxy::{self, virtual_time::frame},
+    samples,
+    video::Video,
+};
+
+/// What became of a film.
+struct Played {
+    world: World,
+    video: Arc<Video>,
+}
+
+const PROXY: usize = 0;
+const ORIGIN: usize = 1;
+
+/// A film of a minute, 336 kbit/s on average or a multiple of that, over a pipe.
+struct Pipe {
+    rate: Rate,
+    loss: f64,
+    capacity: Option<Rate>,
+    repairs: bool,
+    seed: u64,
+    /// Times 336 kbit/s.
+    film: u32,
+}
+
+impl Pipe {
+    const GOOD: Self = Self {
+        rate: Rate::from_mbps(20),
+        loss: 0.0,
+        capacity: None,
+        repairs: true,
+        seed: 1,
+        film: 1,
+    };
+}
+
+fn play(pipe: &Pipe) -> Played {
+    let video = Arc::new(samples::film_of(60, pipe.film));
+    let mut world = World::new(Seed(pipe.seed));
+    let link = anabranch::net::emulate::link::Config {
+        rate: RateSource::Constant(pipe.rate),
+        delay: Duration::from_millis(10),
+        queue: Queue::time(Duration::from_millis(200)),
+        loss: Loss::Random {
+            probability: pipe.loss,
+        },
+        ..Default::default()
+    };
+    let wire = world.add_trunk(Configs::symmetric(link)).expect("in range");
+    let engine = |config: HostConfig| config.engine;
+    let key = || anabranch::keys::generate().expect("a key");
+    let near = engine(HostConfig::new(key(), AllowList::default()));
+    let far = HostConfig::new(key(), AllowList::default());
+    let far = engine(origin::Origin::host_config(far, pipe.capacity));
+    let viewer =
+        proxy::virtual_time::Proxy::new(video.clone(), World::node_id(ORIGIN), pipe.repairs);
+    world.add_node(near, AllowList::default(), viewer);
+    let library = origin::virtual_time::Origin::new(video.clone(), pipe.capacity);
+    world.add_node(far, AllowList::of([World::node_id(PROXY)]), library);
+    let hops = [Hop::forward(wire)];
+    let route = world.add_route([PROXY, ORIGIN], &hops, &Hop::reversed(&hops));
+    let links = vec![world.route_link(PROXY, route)];
+    world.app::<proxy::virtual_time::Proxy>(PROXY).call(links);
+    world.with_node(PROXY, |_| ());
+    world.run_while(Instant::from_secs(120), |world| {
+        !world.app::<proxy::virtual_time::Proxy>(PROXY).is_over()
+    });
+    Played { world, video }
+}
+
+impl Played {
+    fn proxy(&mut self) -> &mut proxy::virtual_time::Proxy {
+        self.world.app(PROXY)
+    }
+
+    /// All chunks came, each before the viewer wanted it, all that is there is what the film has, and of the essential part nothing is
+    /// missing. Returns how many enhanced frames are.
+    fn missing(&mut self) -> u32 {
+        let video = self.video.clone();
+        let proxy = self.proxy();
+        assert!(proxy.is_over(), "the whole film in two minutes");
+        let mut missing = 0;
+        for (content, at) in &proxy.finished {
+            let wanted = proxy.wanted_at(content.chunk).expect("it plays");
+            assert!(
+                *at <= wanted,
+                "chunk {} at {at}, wanted at {wanted}",
+                content.chunk
+            );
+            for part in [Part::Essential, Part::Enhanced] {
+                for id in video.frames(content.chunk, part) {
+                    match frame(content, id.track, id.sample) {
+                        Some(bytes) => assert!(bytes == frame_bytes(&video, id), "{id:?}"),
+                        None => {
+                            assert_eq!(part, Part::Enhanced, "{id:?}");
+                            missing += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(proxy.finished.len(), video.count() as usize);
+        missing
+    }
+
+    fn dropped(&mut self) -> u64 {
+        self.world
+            .app::<origin::virtual_time::Origin>(ORIGIN)
+            .dropped
+    }
+}
+
+/// Nothing is lost on the way, and nothing is dropped before: no frame is missing, none was late, and none had to be asked for again.
+#[test]
+fn a_clean_pipe_loses_no_frame() {
+    for (rate, capacity) in [
+        (Rate::from_mbps(20), None),
+        (Rate::from_mbps(2), None),
+        (Rate::from_mbps(1), Some(Rate::from_mbps(1))),
+    ] {
+        let mut played = play(&Pipe {
+            rate,
+            capacity,
+            ..Pipe::GOOD
+        });
+        assert_eq!(played.missing(), 0, "{rate}");
+        assert_eq!(played.dropped(), 0, "{rate}");
+        let proxy = played.proxy();
+        assert_eq!((proxy.late, proxy.repaired), (0, 0), "{rate}");
+    }
+}
+
+/// Two packets of a hundred are lost, both ways: all frames arrive in time, as those that were lost are asked for again. The origin does
+/// not take that for want of room: it leaves nothing out. Without repair some are missing, but nothing of what must arrive.
+#[test]
+fn with_two_percent_of_loss_all_frames_arrive() {
+    for (film, seed) in [(1, 1), (1, 2), (1, 3), (1, 4), (4, 5), (4, 6)] {
+        let lossy = Pipe {
+            loss: 0.02,
+            seed,
+            film,
+            ..Pipe::GOOD
+        };
+        let mut played = play(&lossy);
+        let missing = played.missing();
+        let proxy = played.proxy();
+        let (repaired, left_out, late) = (proxy.repaired, proxy.left_out, proxy.late);
+        println!(
+            "film {film}, seed {seed}: {missing} missing, {repaired} repaired, {left_out} left out, {late} late"
+        );
+        assert_eq!((missing, left_out), (0, 0), "film {film}, seed {seed}");
+        assert!(repaired >= 10, "film {film}, seed {seed}: {repaired}");
+        let mut without = play(&Pipe {
+            repairs: false,
+            ..lossy
+        });
+        let missing = without.missing();
+        assert!(missing >= 10, "film {film}, seed {seed}: {missing}");
+    }
+}
+
+/// A pipe with less room than the film needs: what must arrive does, in time, and much of the rest.
+#[test]
+fn a_narrow_pipe_costs_enhanced_frames_only() {
+    let mut played = play(&Pipe {
+        rate: Rate::from_kbps(250),
+        ..Pipe::GOOD
+    });
+    let missing = played.missing();
+    let enhanced: usize = (0..played.video.count())
+        .map(|chunk| played.video.frames(chunk, Part::Enhanced).count())
+        .sum();
+    assert!(
+        missing > 0 && (missing as usize) < enhanced,
+        "{missing} of {enhanced}"
+    );
+    let reports = played.world.engine(ORIGIN).session_ids();
+    let channels = played.world.engine(ORIGIN).channel_stats(reports[0]);
+    assert_eq!(channels[0].state, ChannelState::Active);
+}
