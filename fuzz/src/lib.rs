@@ -17,6 +17,7 @@
 //! | [`overlay`] | the overlay's agent, from members that say anything |
 //! | [`parts`] | the heads of parts of enhanced frames, and the count of what is missing |
 //! | [`media`] | stored video: files, stored indexes, and what is made of them |
+//! | [`stored_video`] | stored video where it lies and is shown: object stores, HTTP, the cache, indexes |
 //! | [`objectives`] | the language of objectives: parser, checks, formatter, evaluation |
 
 mod container;
@@ -28,6 +29,7 @@ mod parsers;
 mod parts;
 mod peer;
 mod relay;
+mod stored;
 mod video;
 
 pub use container::container;
@@ -38,6 +40,7 @@ pub use packet::packet;
 pub use parsers::{link, ticket, trace, wire};
 pub use parts::parts;
 pub use relay::relay;
+pub use stored::stored_video;
 pub use video::video;
 
 /// Takes an input apart; zeros when it is used up.

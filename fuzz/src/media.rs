@@ -55,7 +55,7 @@ fn read(bytes: &[u8]) -> Option<Index> {
 }
 
 /// The film's stored index without its hash.
-fn stored() -> &'static [u8] {
+pub(crate) fn stored() -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     BYTES.get_or_init(|| {
         let mut bytes = read(FILM).expect("a film").encode();
@@ -82,7 +82,7 @@ fn fragmented() -> &'static [u8] {
 }
 
 /// A template with up to eight changed words.
-fn changed(template: &[u8], input: &mut Input<'_>) -> Vec<u8> {
+pub(crate) fn changed(template: &[u8], input: &mut Input<'_>) -> Vec<u8> {
     let mut bytes = template.to_vec();
     let start = bytes.len().saturating_sub(REACH);
     for _ in 0..input.byte() % 8 {

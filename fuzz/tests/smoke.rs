@@ -321,3 +321,43 @@ fn video() {
     ];
     feed("video", &pieces, anabranch_fuzz::video);
 }
+
+#[test]
+fn stored_video() {
+    let pieces: &[&[u8]] = &[
+        &[0],
+        &[1],
+        &[2],
+        &[3],
+        &[4, 1],
+        b"<ListBucketResult>",
+        b"</ListBucketResult>",
+        b"<Contents>",
+        b"</Contents>",
+        b"<Key>a%2Fb.mp4</Key>",
+        b"<Size>18446744073709551615</Size>",
+        b"<EncodingType>url</EncodingType>",
+        b"<Error><Code>NoSuchBucket</Code><Message>&#27;</Message></Error>",
+        b"<!DOCTYPE a [<!ENTITY b 'c'>]>",
+        b"/v/",
+        b"film",
+        b"%2f",
+        b"%00",
+        b".mp4",
+        b"/master.m3u8",
+        b"/0/index.m3u8",
+        b"/0/17.m4s",
+        b"\n",
+        b"bytes=",
+        b"0-",
+        b"-18446744073709551615",
+        b"00000017.essential",
+        b"00000017.enhanced",
+        b".prefix",
+        b"index",
+        b"00112233445566778899aabbccddeeff",
+        b"{\"00112233445566778899aabbccddeeff\":1e300}",
+        b"{\"origin\":\"origin\",\"videos\":[{\"name\":\"a\",\"version\":\"b\",\"bytes\":1}]}",
+    ];
+    feed("stored_video", pieces, anabranch_fuzz::stored_video);
+}

@@ -16,6 +16,9 @@
 
 pub use anabranch_media as media;
 
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod load;
 pub mod origin;
 mod priority;

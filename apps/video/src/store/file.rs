@@ -56,11 +56,25 @@ fn number(part: Part) -> u32 {
 
 /// Reads and checks a file; `InvalidData` when it is not what was written for this part.
 pub(super) fn read(path: &Path, key: VideoKey, part: Part) -> io::Result<Bytes> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    parse(file, length, key, part)
+}
+
+/// The data of a file of `length` bytes, if it is this part and whole.
+///
+/// # Errors
+/// It cannot be read, or is something else.
+pub(super) fn parse(
+    mut file: impl Read,
+    length: u64,
+    key: VideoKey,
+    part: Part,
+) -> io::Result<Bytes> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-    let mut file = File::open(path)?;
     let mut head = [0; HEADER_BYTES as usize];
     file.read_exact(&mut head).map_err(|_| invalid())?;
-    let length = file.metadata()?.len().saturating_sub(HEADER_BYTES);
+    let length = length.saturating_sub(HEADER_BYTES);
     if length > DATA_BYTES_MAX || head[28..36] != length.to_be_bytes() {
         return Err(invalid());
     }

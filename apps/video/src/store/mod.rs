@@ -365,3 +365,42 @@ impl Store {
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_file(bytes: &[u8], key: VideoKey, part: Part) {
+    let parse = |bytes: &[u8]| file::parse(bytes, bytes.len() as u64, key, part);
+    if let Ok(data) = parse(bytes) {
+        assert_eq!([&file::header(key, part, &data)[..], &data].concat(), bytes);
+    }
+    let whole = [&file::header(key, part, bytes)[..], bytes].concat();
+    assert_eq!(parse(&whole).expect("it is what was put"), bytes);
+    // One changed bit, somewhere.
+    let mut damaged = whole;
+    let at = bytes.iter().map(|&byte| usize::from(byte)).sum::<usize>() % damaged.len();
+    damaged[at] ^= 1;
+    assert!(parse(&damaged).is_err());
+}
+
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_folder(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut catalogue = Catalogue::new(200);
+    let mut key = VideoKey([0; 16]);
+    for line in text.lines() {
+        if let Some(found) = VideoKey::of_folder(line) {
+            assert_eq!(found.folder(), line);
+            key = found;
+        }
+        if let Some((part, class)) = scan::part_of(line) {
+            assert_eq!(scan::file_name(part, class), line);
+            catalogue.restore(key, part, class, line.len() as u64);
+        }
+    }
+    catalogue.restore_popularity(&text);
+    catalogue.touch(key);
+    let before = catalogue.stats().bytes;
+    catalogue.make_room(0, None);
+    let stats = catalogue.stats();
+    assert!(stats.bytes <= before && stats.bytes <= 200);
+    assert!(stats.prefix_bytes <= stats.bytes);
+}

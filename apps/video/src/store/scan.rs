@@ -22,7 +22,7 @@ pub(super) fn file_name(part: Part, class: Class) -> String {
     }
 }
 
-fn part_of(name: &str) -> Option<(Part, Class)> {
+pub(super) fn part_of(name: &str) -> Option<(Part, Class)> {
     let (stem, class) = match name.strip_suffix(".prefix") {
         Some(stem) => (stem, Class::Prefix),
         None => (name, Class::Body),

@@ -143,3 +143,23 @@ impl Place for Bucket {
         )))
     }
 }
+
+/// Whatever a store says is a page, or none; an error has words, on one line.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(text: &str) {
+    let _ = xml::page(text);
+    for status in [301, 400, 403, 404, 500] {
+        let answer = answer::Answer {
+            status,
+            body: text,
+            region: None,
+        };
+        let asked = answer::Asked {
+            endpoint: "http://store",
+            bucket: "films",
+            key: None,
+        };
+        let error = crate::words::plain(&answer.error(&asked).to_string());
+        assert!(!error.is_empty() && !error.chars().any(char::is_control));
+    }
+}
