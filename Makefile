@@ -7,6 +7,7 @@ SHELL := bash
 CARGO ?= cargo
 # Seeds of `make storm`, seconds per target of `make fuzz`, output folder of `make pairs` and `make bench`.
 SEEDS ?= 200
+FROM ?= 0
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
@@ -17,13 +18,20 @@ help: ## list the tasks
 # ── what a merge needs ──────────────────────────────────────────────────────────────────────────
 
 .PHONY: test
-test: setup format layers clippy doc tests fuzz-smoke ## everything a merge needs: format, layers, lints, docs, all tests
+test: setup format layers clippy doc tests fuzz-smoke tools deny ## everything that the stock toolchain can check
+
+.PHONY: test-all
+test-all: setup-all tests-all ## what needs more, after `make test`: root, network namespaces, a browser
 
 .PHONY: setup
-setup: ## add what the stock toolchain may lack (clippy, rustfmt), and players for the video tests
+setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what makes films for the video tests
 	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
 	@$(CARGO) fmt --version >/dev/null 2>&1 || rustup component add rustfmt
-	@tools/players
+	@tools/players ffmpeg
+
+.PHONY: setup-all
+setup-all: ## add what `make test-all` needs: a browser
+	@tools/players chromium
 
 .PHONY: format
 format: ## check the format (`cargo fmt --all` repairs it)
@@ -44,18 +52,42 @@ clippy: ## lints, warnings are errors
 doc: ## rustdoc, warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
+# Every file of integration tests by name: those of `make test-all` are left out, and no other way leaves the features of
+# the build as they are.
+TEST_FILES := $(notdir $(basename $(wildcard crates/*/tests/*.rs apps/*/tests/*.rs)))
+TEST_FILES += $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs apps/*/tests/*/main.rs)))
+TESTS := $(addprefix --test ,$(filter-out netns,$(sort $(TEST_FILES))))
+
 # Tests that take long wait for players and other processes more than they compute. `clippy` has built the examples.
 .PHONY: tests
 tests: export RUST_TEST_THREADS ?= 4
 tests: ## unit, property, simulation, live and doc tests
-	$(CARGO) test --workspace --locked --lib --bins --tests
+	$(CARGO) test --workspace --locked --lib --bins $(TESTS) -- --skip browser::
 	$(CARGO) test --workspace --locked --doc
 
-# The fuzz targets as plain functions: compiled, their regressions replayed, and each fed for a second.
+.PHONY: tests-all
+tests-all: export RUST_TEST_THREADS ?= 4
+tests-all: ## tests between network namespaces (root) and in a browser
+	$(CARGO) test --workspace --locked --test netns
+	$(CARGO) test --workspace --locked --test live browser::
+
+# The fuzz targets as plain functions: compiled, their regressions replayed, and each fed for a second. Third-party
+# crates are those that `clippy` and `tests` have built.
 .PHONY: fuzz-smoke
+fuzz-smoke: export CARGO_TARGET_DIR ?= $(CURDIR)/target
 fuzz-smoke: ## build the fuzz workspace on stable, replay its regressions, feed every target for a second
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets --locked -- -D warnings
-	$(CARGO) test --release --manifest-path fuzz/Cargo.toml --no-default-features --locked
+	$(CARGO) test --manifest-path fuzz/Cargo.toml --no-default-features --locked
+
+# Nothing of tools/bulk is shipped or tested; it must compile.
+.PHONY: tools
+tools: export CARGO_TARGET_DIR ?= $(CURDIR)/target
+tools: ## check that what stands apart of the workspace compiles
+	$(CARGO) check --manifest-path tools/bulk/Cargo.toml --locked
+
+.PHONY: deny
+deny: ## licences, bans, sources, advisories of dependencies, where cargo-deny is installed
+	@tools/deny
 
 # ── what it can do ──────────────────────────────────────────────────────────────────────────────
 
@@ -95,9 +127,11 @@ bulk: ## one bulk transfer beside noq's stack, between two namespaces (root)
 soak: ## memory of both sides over a transfer of 10 GiB
 	tools/soak
 
+# A long run goes on where it was interrupted: seeds that stand in ROWS are not run again. FROM is the first seed.
 .PHONY: storm
-storm: ## SEEDS random worlds with faults, checked for what must hold in all of them
-	$(CARGO) run --release --locked -p anabranch-sim --bin storm -- --seeds $(SEEDS)
+storm: ## SEEDS random worlds with faults, checked for what must hold in all of them; ROWS=file to go on later
+	$(CARGO) run --release --locked -p anabranch-sim --example storm -- \
+	  --seeds $(SEEDS) --from $(FROM) $(if $(ROWS),--rows $(ROWS))
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZ_SECONDS; without cargo-fuzz and nightly, random inputs on stable
