@@ -137,6 +137,8 @@ pub(super) struct Account {
     pub is_orphaned: bool,
     /// Bytes that the receiver has read.
     pub read_bytes: u64,
+    /// ADUs that the receiver's engine says it dropped for want of room.
+    pub dropped_adus: u64,
 }
 
 /// A session of a node that ended.

@@ -27,7 +27,7 @@ impl Actor {
     }
 
     /// The flow that comes in on a stream: one of the peer's, or the other direction of one of ours.
-    fn flow_of(&self, stream: StreamId) -> Option<Flow> {
+    pub(super) fn flow_of(&self, stream: StreamId) -> Option<Flow> {
         let own = || {
             let mut all = self.outgoing.iter();
             let one = all.find(|one| one.stream == Some(stream) && !one.flow.is_back)?;

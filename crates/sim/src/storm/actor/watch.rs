@@ -61,6 +61,18 @@ impl Actor {
             let may_copy = COPIES_AT_FIRST + plan.config.copies_max * sent;
             gauges.copies.note(stats.copied_bytes, may_copy as u64);
         }
+        let has_unreliable = plan.loads.iter().flatten().any(|load| !load.spec.reliable);
+        for stats in has_unreliable
+            .then(|| context.engine().stream_stats(session))
+            .into_iter()
+            .flatten()
+        {
+            let flow = self.flow_of(stats.stream);
+            // Directions that a stream does not have, or whose sender has not begun, have no account.
+            if let Some(account) = flow.and_then(|flow| ledger.flows.get_mut(&flow)) {
+                account.dropped_adus = account.dropped_adus.max(stats.dropped_adus);
+            }
+        }
         drop(ledger);
         if self.outgoing.iter().any(|one| one.cap().is_some()) {
             self.look_at_caps(context, session);

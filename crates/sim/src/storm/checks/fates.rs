@@ -71,7 +71,10 @@ fn acked(
                 .is_some_and(|lifetime| at >= sent.at + lifetime)
         };
         // Incomplete ADUs alone may take the window; then the oldest are dropped.
-        let is_crowded = || sent.bytes as u64 * CROWD > case.stream_window_bytes;
+        let is_crowded = || {
+            let is_large = sent.bytes as u64 * CROWD > case.stream_window_bytes;
+            is_large || case.account.dropped_adus > 0
+        };
         // So they are when nobody reads.
         let is_unread = || {
             case.pauses
