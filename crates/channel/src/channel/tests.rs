@@ -97,7 +97,8 @@ impl Pair {
                 data: BytesMut::from(&buffer[..transmit.size]),
             };
             let mut response = Vec::new();
-            if let Handled::Accepted(id) = self.node.handle_packet(self.now, packet, &mut response)
+            if let Handled::Accepted { channel: id, .. } =
+                self.node.handle_packet(self.now, packet, &mut response)
             {
                 self.id = Some(id);
             }

@@ -181,7 +181,11 @@ fn a_session_without_a_right_holds_64_kb_for_5_s() {
             reliable,
             ..StreamSpec::bulk("x")
         };
-        Control::Open { stream, spec: Box::new(spec) }.write(&mut frames);
+        Control::Open {
+            stream,
+            spec: Box::new(spec),
+        }
+        .write(&mut frames);
         frames
     };
     let stream = StreamId::new(0, true);
@@ -250,7 +254,11 @@ fn a_second_stream_before_admission_ends_the_session() {
         let mut frames = Vec::new();
         let stream = StreamId::new(index, true);
         let spec = StreamSpec::bulk("x");
-        Control::Open { stream, spec: Box::new(spec) }.write(&mut frames);
+        Control::Open {
+            stream,
+            spec: Box::new(spec),
+        }
+        .write(&mut frames);
         world.peers[peer].say(&frames);
         world.round();
     }

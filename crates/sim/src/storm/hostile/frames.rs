@@ -96,7 +96,11 @@ impl Voice {
             let stream = StreamId::new(self.announced.len() as u64, true);
             self.announced.push(stream);
             let spec = Say::tame(random, stream).spec();
-            Control::Open { stream, spec: Box::new(spec) }.write(out);
+            Control::Open {
+                stream,
+                spec: Box::new(spec),
+            }
+            .write(out);
             return;
         }
         let stream = self.announced[random.below(self.announced.len() as u64) as usize];
