@@ -13,12 +13,20 @@ use bytes::Bytes;
 
 use crate::{
     Input,
+    counter::Meter,
     peer::{Peer, listener},
 };
 
 /// Most bytes of a reliable stream and of a session that may wait for the application: the smallest that
 /// the engine accepts.
 const WINDOW_BYTES: u64 = (16 << 20) + 4096;
+
+/// What a session takes at rest, and what a turn of it allocates and frees again: tables, QUIC's state, packets.
+const REST_BYTES: u64 = 1 << 20;
+const TURN_BYTES: u64 = 64 << 10;
+/// Bytes that the engine may allocate for a byte of the peer's. The dearest are those of an ADU that is handed out in part,
+/// of which a byte came: 4 KiB of zeros for a fragment and a SKIP.
+const BYTES_PER_BYTE: u64 = 640;
 
 /// What the engine's application does.
 #[derive(Clone, Copy)]
@@ -27,23 +35,36 @@ struct Habits {
     answers: bool,
 }
 
-/// The engine neither panics nor holds more memory than its windows allow; it ends the session when the
-/// peer breaks the protocol.
+/// The engine neither panics nor allocates more than its windows and what the peer said allow; it ends the session when
+/// the peer breaks the protocol.
+///
+/// The first byte says what the application does, and how large the session's window is. Then each container: its kind, its
+/// length (in units of four bytes with 0x40), and its bytes, to which 0x80 adds no head of their own. A kind that ends in
+/// 0xf lets time pass.
 pub fn container(data: &[u8]) {
     let mut input = Input(data);
+    let habits = input.byte();
+    let session_window = match habits >> 2 & 3 {
+        0 => WINDOW_BYTES,
+        // Less than four thirds of the largest ADU, and more.
+        1 => 20 << 20,
+        2 => 32 << 20,
+        _ => 64 << 20,
+    };
     let config = Config {
         stream_window_bytes: WINDOW_BYTES,
-        session_window_bytes: WINDOW_BYTES,
+        session_window_bytes: session_window,
         ..Config::default()
     };
     let mut engine = listener(config);
     let mut peer = Peer::connect(&mut engine);
-    let habits = input.byte();
     let habits = Habits {
         reads: habits & 1 == 0,
         answers: habits & 2 == 0,
     };
     introduce(&mut peer, &mut engine);
+    peer.meter = Meter::default();
+    let (mut said, mut turns) = (0, 0);
     let session = engine
         .session_ids()
         .first()
@@ -54,6 +75,7 @@ pub fn container(data: &[u8]) {
     }
     while !input.is_empty() {
         let (kind, length) = (input.byte(), usize::from(input.byte()));
+        turns += 1;
         if kind & 0x0f == 0x0f {
             peer.wait(&mut engine, Duration::from_millis(length as u64 * 4));
         } else {
@@ -61,19 +83,23 @@ pub fn container(data: &[u8]) {
             if kind & 0x80 == 0 {
                 bytes.push(0);
             }
-            bytes.extend_from_slice(input.take(length));
+            let unit = if kind & 0x40 == 0 { 1 } else { 4 };
+            bytes.extend_from_slice(input.take(length * unit));
+            said += bytes.len() as u64;
             if !say(&mut peer, bytes) {
                 break;
             }
             peer.exchange(&mut engine);
         }
-        if !react(&peer, &mut engine, habits) {
+        let goes_on = react(&mut peer, &mut engine, habits);
+        check_meter(peer.meter, said, turns, session_window);
+        if !goes_on {
             break;
         }
-        check(&engine, session);
+        check(&engine, session, session_window);
     }
     engine.close(peer.now, session, 0, "the end");
-    react(&peer, &mut engine, habits);
+    react(&mut peer, &mut engine, habits);
     peer.wait(&mut engine, Duration::from_secs(60));
     assert!(engine.session_ids().is_empty());
 }
@@ -131,9 +157,9 @@ fn say(peer: &mut Peer, container: Vec<u8>) -> bool {
 }
 
 /// The engine's application does what it does; false once the session is over.
-fn react(peer: &Peer, engine: &mut Engine, habits: Habits) -> bool {
+fn react(peer: &mut Peer, engine: &mut Engine, habits: Habits) -> bool {
     let mut goes_on = true;
-    while let Some(event) = engine.poll_event() {
+    while let Some(event) = peer.meter.run(|| engine.poll_event()) {
         match event {
             Event::Readable { session, stream } if habits.reads => {
                 read(peer, engine, session, stream);
@@ -163,19 +189,45 @@ fn react(peer: &Peer, engine: &mut Engine, habits: Habits) -> bool {
     goes_on
 }
 
-fn read(peer: &Peer, engine: &mut Engine, session: SessionId, stream: StreamId) {
-    while let Some(adu) = engine.receive(peer.now, session, stream) {
-        assert!(!adu.data.is_empty());
+fn read(peer: &mut Peer, engine: &mut Engine, session: SessionId, stream: StreamId) {
+    let now = peer.now;
+    loop {
+        let is_read = peer.meter.run(|| {
+            let adu = engine.receive(now, session, stream)?;
+            assert!(!adu.data.is_empty());
+            Some(())
+        });
+        if is_read.is_none() {
+            return;
+        }
     }
 }
 
+/// Memory and work are in proportion to what the peer has said, and within the windows, as the allocator counts them.
+fn check_meter(meter: Meter, said: u64, turns: u64, session_window: u64) {
+    // Reliable and unreliable streams have a window each; a part of it is reserved.
+    let windows = 2 * session_window + session_window / 2;
+    let earned = REST_BYTES + BYTES_PER_BYTE * said;
+    let held = earned.min(windows) + TURN_BYTES;
+    assert!(
+        meter.held <= held as i64,
+        "{} bytes held after {said} in {turns} containers",
+        meter.held
+    );
+    assert!(
+        meter.total <= earned + TURN_BYTES * turns,
+        "{} bytes allocated after {said} in {turns} containers",
+        meter.total
+    );
+}
+
 /// Memory is bounded by the windows, whatever the peer sends and whether or not anybody reads.
-fn check(engine: &Engine, session: SessionId) {
+fn check(engine: &Engine, session: SessionId, session_window: u64) {
     let Some(stats) = engine.session_stats(session) else {
         return;
     };
     assert!(
-        stats.recv_held_bytes <= WINDOW_BYTES,
+        stats.recv_held_bytes <= 2 * session_window,
         "{} bytes held for the application",
         stats.recv_held_bytes
     );

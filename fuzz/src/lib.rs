@@ -21,6 +21,7 @@
 //! | [`objectives`] | the language of objectives: parser, checks, formatter, evaluation |
 
 mod container;
+mod counter;
 mod media;
 mod objectives;
 mod overlay;

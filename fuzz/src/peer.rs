@@ -7,6 +7,8 @@ use anabranch_channel::{Channel, Config as ChannelConfig, Endpoint};
 use anabranch_session::{AllowList, Config, Engine, Received, SecretKey};
 use bytes::BytesMut;
 
+use crate::counter::Meter;
+
 pub(crate) const SOCKET: SocketId = SocketId(0);
 const BATCH: NonZeroUsize = NonZeroUsize::new(10).expect("not zero");
 /// Time from one end to the other.
@@ -54,6 +56,8 @@ pub(crate) struct Peer {
     endpoint: Endpoint,
     id: ChannelId,
     pub(crate) now: Instant,
+    /// What the engine has allocated while it worked.
+    pub(crate) meter: Meter,
 }
 
 impl Peer {
@@ -66,7 +70,12 @@ impl Peer {
         let id = endpoint
             .connect(now, SOCKET, remote(), engine.node_id(), None)
             .expect("an address that can be dialled");
-        let mut peer = Self { endpoint, id, now };
+        let mut peer = Self {
+            endpoint,
+            id,
+            now,
+            meter: Meter::default(),
+        };
         for _ in 0..4 {
             peer.exchange(engine);
         }
@@ -83,7 +92,8 @@ impl Peer {
     /// One round trip: what the peer has to say, and what the engine answers.
     pub(crate) fn exchange(&mut self, engine: &mut Engine) {
         for packet in self.packets() {
-            engine.handle_packet(self.now + DELAY, received(&packet));
+            let (now, packet) = (self.now + DELAY, received(&packet));
+            self.meter.run(|| engine.handle_packet(now, packet));
         }
         self.wait(engine, DELAY * 2);
     }
@@ -92,17 +102,26 @@ impl Peer {
     pub(crate) fn wait(&mut self, engine: &mut Engine, duration: Duration) {
         self.now += duration;
         let now = self.now;
-        engine.handle_timeout(now);
+        self.meter.run(|| engine.handle_timeout(now));
         let mut response = Vec::new();
-        for packet in packets_of(engine, now) {
-            self.endpoint
-                .handle_packet(now, received(&packet), &mut response);
+        let mut buffer = Vec::with_capacity(1 << 16);
+        loop {
+            let sent = self.meter.run(|| {
+                let transmit = engine.poll_transmit(now, BATCH, &mut buffer)?;
+                Some((transmit.size, transmit.segment_size))
+            });
+            let Some((size, segment)) = sent else { break };
+            for packet in buffer[..size].chunks(segment.unwrap_or(size).max(1)) {
+                self.endpoint
+                    .handle_packet(now, received(packet), &mut response);
+            }
         }
         if let Some(channel) = self.channel() {
             channel.handle_timeout(now);
         }
         for packet in self.packets() {
-            engine.handle_packet(now, received(&packet));
+            let packet = received(&packet);
+            self.meter.run(|| engine.handle_packet(now, packet));
         }
     }
 

@@ -86,6 +86,92 @@ fn sparse_sequences() {
     container(&input(&f, 0));
 }
 
+/// An OPEN of an ordered reliable stream, or of another kind.
+fn open(flags: u8) -> Vec<u8> {
+    vec![0x03, 0x00, flags, 0x00, 0x80, 0x01, 0x00]
+}
+
+/// A byte at 16 MiB - 16 of an ADU.
+fn far(sequence: u8) -> Vec<u8> {
+    vec![0x4a, 0x00, sequence, 0x80, 0xff, 0xff, 0xf0, 0x01, 0x09]
+}
+
+/// A SKIP that claims 16 MiB.
+fn skip(sequence: u8) -> Vec<u8> {
+    vec![0x09, 0x00, sequence, 0x81, 0x00, 0x10, 0x00]
+}
+
+/// One container, in units of four bytes, made up with SESSION_CREDITs that say nothing.
+fn packet(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = frames.concat();
+    let padding: &[u8] = match bytes.len() % 4 {
+        0 => &[],
+        1 => &[0x05, 0x40, 0x00],
+        2 => &[0x05, 0x00],
+        _ => &[0x05, 0x00, 0x05, 0x40, 0x00],
+    };
+    bytes.extend_from_slice(padding);
+    [&[0x40, (bytes.len() / 4) as u8], &bytes[..]].concat()
+}
+
+/// A SKIP renewed credit for what was never sent, and a far fragment was filled up with zeros.
+#[test]
+fn skips_renew_no_credit_and_far_fragments_take_no_memory() {
+    container(&input(&[open(3), far(0), skip(1), far(2)], 1));
+    for windows in 0..4 {
+        let pairs = (0..59).flat_map(|n| [far(2 * n % 64), skip((2 * n + 1) % 64)]);
+        let frames: Vec<Vec<u8>> = std::iter::once(open(3)).chain(pairs).collect();
+        container(&[&[1 | windows << 2], &packet(&frames)[..]].concat());
+    }
+}
+
+/// A packet of far fragments of unreliable ADUs: each was filled up with zeros, and thrown away for the next. With P, each is
+/// given up, too.
+#[test]
+fn far_fragments_of_unreliable_adus_cost_nothing() {
+    let many: Vec<Vec<u8>> = std::iter::once(open(0)).chain((0..60).map(far)).collect();
+    container(&[&[1], &packet(&many)[..]].concat());
+    let given_up = (0..60).flat_map(|n| [far(n), vec![0x09, 0x00, n, 0x00]]);
+    let many: Vec<Vec<u8>> = std::iter::once(open(8)).chain(given_up).collect();
+    container(&[&[1], &packet(&many)[..]].concat());
+    container(&[&[0], &packet(&many)[..]].concat());
+}
+
+/// After SKIPs of what was never sent, what was read exceeded the account of a small session window: an abort.
+#[test]
+fn reading_in_a_small_session_window() {
+    let mut frames = vec![open(2 | 1)];
+    // A whole ADU of 64 bytes after a SKIP that claims nearly all of the window.
+    frames.push(skip(0));
+    frames.push(vec![0x4c, 0x00, 0x01, 0x02, b'h', b'i']);
+    for sequence in 2..8 {
+        frames.push(skip(sequence));
+    }
+    for windows in 0..4 {
+        container(&input(&frames, windows << 2));
+    }
+}
+
+/// One-byte fragments of one ADU, the last first.
+#[test]
+fn one_byte_fragments_in_descending_order() {
+    for flags in [0, 1, 3] {
+        let frames: Vec<Vec<u8>> = (0..1000_u16)
+            .rev()
+            .map(|at| {
+                let [high, low] = (0x4000 | at).to_be_bytes();
+                vec![0x4a, 0x00, 0x00, high, low, 0x01, 0x09]
+            })
+            .collect();
+        let mut all = vec![1];
+        all.extend(packet(&[open(flags)]));
+        for part in frames.chunks(100) {
+            all.extend(packet(part));
+        }
+        container(&all);
+    }
+}
+
 /// A stand-in whose frame could not be filled up divided a table where no sample was missing, and the tables
 /// outgrew the room that a fragment's size leaves for them.
 #[test]

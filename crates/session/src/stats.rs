@@ -29,7 +29,7 @@ pub struct SessionStats {
     pub send_buffer_bytes: u64,
     /// Bytes held for sending.
     pub send_held_bytes: u64,
-    /// Bytes held for the application to read.
+    /// Bytes held for the application to read, with what each ADU takes beside its own.
     pub recv_held_bytes: u64,
 }
 

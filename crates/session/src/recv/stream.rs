@@ -27,7 +27,7 @@ const PIECES_MAX: usize = 16_384;
 /// What is handed out of an ADU in part is at most so many times as long as what has come of it, and a little more: zeros
 /// cost time.
 const GAPS_RATIO: u64 = 256;
-const GAPS_FREE_BYTES: u64 = 16 << 10;
+const GAPS_FREE_BYTES: u64 = 4 << 10;
 
 /// What the session has left for a stream. None of it concerns what reliable streams have credit for.
 #[derive(Clone, Copy, Debug)]

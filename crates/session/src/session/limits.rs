@@ -79,7 +79,7 @@ impl Session {
     ) {
         scratch.channels.clear();
         scratch.places.clear();
-        let mut windows = 0;
+        let mut windows = 0_usize;
         for (index, member) in self.members.iter().enumerate() {
             let may_speak = self.established || self.home == Some(member.id);
             let usable = member.connected && !member.suspected && may_speak;
@@ -95,7 +95,7 @@ impl Session {
             let slots = channel.slots(now);
             let packet_bytes = capacity.saturating_sub(HEADER_BYTES_MAX + 8);
             let view = channel_view(channel, (member.id, slots, packet_bytes));
-            windows += view.window_bytes as usize;
+            windows = windows.saturating_add(view.window_bytes as usize);
             scratch.places.push((index, capacity));
             scratch.channels.push(view);
         }
@@ -105,7 +105,7 @@ impl Session {
             scratch.streams.invalidate();
         }
         // A buffer that holds less than what may be in flight would starve the channels.
-        self.send_buffer = self.config.send_buffer_bytes.max(2 * windows);
+        self.send_buffer = self.config.send_buffer_bytes.max(windows.saturating_mul(2));
     }
 
     /// Tells the channels what limits them, and decides when to run again.

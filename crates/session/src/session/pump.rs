@@ -501,7 +501,8 @@ impl Session {
                         self.announce_in(&mut other, piece.place.stream);
                     }
                     // The last fragment leaves out its length.
-                    let needed = pieces.iter().map(planned_bytes).sum::<usize>() - 2;
+                    let needed = pieces.iter().map(planned_bytes).sum::<usize>();
+                    let needed = needed.saturating_sub(2);
                     if other.room() < needed {
                         // Its head is longer than the first one's: no copy here this time.
                         scratch.channels[index].slots -= 1;

@@ -268,8 +268,8 @@ fn next_to_nothing_of_an_adu_is_not_handed_out() {
     };
     assert!(!part(&mut s, 0, 16 << 20, 1));
     assert_eq!((s.held_bytes(), s.dropped_adus), (0, 1));
-    assert!(part(&mut s, 1, 16_000, 1));
-    assert!(s.held_bytes() > 16_000);
+    assert!(part(&mut s, 1, 4_000, 1));
+    assert!(s.held_bytes() > 4_000);
     // Nor what there is no room for.
     let mut short = |sequence, held_bytes| {
         s.add(
