@@ -12,6 +12,9 @@
 //! | [`link`] | the reader of link descriptions |
 //! | [`trace`] | the reader of rate traces |
 //! | [`ticket`] | the reader of tickets |
+//! | [`transfer_messages`] | what sender and receiver of a transfer say to each other |
+//! | [`transfer_manifest`] | what a sender offers |
+//! | [`transfer_note`] | the note that a receiver leaves for itself |
 //! | [`relay`] | a relay: requests of its members, and packets |
 //! | [`video`] | what origin and proxy of stored video say to each other |
 //! | [`overlay`] | the overlay's agent, from members that say anything |
@@ -31,6 +34,7 @@ mod parts;
 mod peer;
 mod relay;
 mod stored;
+mod transfer;
 mod video;
 
 pub use container::container;
@@ -42,6 +46,7 @@ pub use parsers::{link, ticket, trace, wire};
 pub use parts::parts;
 pub use relay::relay;
 pub use stored::stored_video;
+pub use transfer::{transfer_manifest, transfer_messages, transfer_note};
 pub use video::video;
 
 /// Takes an input apart; zeros when it is used up.

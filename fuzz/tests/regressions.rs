@@ -1,6 +1,6 @@
 //! Inputs that once broke a property, each by name; those marked `ignore` still do.
 
-use anabranch_fuzz::container;
+use anabranch_fuzz::{container, transfer_manifest, transfer_messages, transfer_note};
 
 /// A conversation: `habits`, then each frame in a container of its own.
 fn input(frames: &[Vec<u8>], habits: u8) -> Vec<u8> {
@@ -193,4 +193,43 @@ fn media_runs_of_the_same_value() {
         83, 127, 104, 210, 44, 216, 16, 163, 195, 220, 216, 44, 54, 11, 18, 245, 22, 137, 110, 75,
         117, 6, 35, 139, 178, 33, 130, 241, 242, 28, 59, 139, 28, 138, 29, 241, 23, 31, 87, 154,
     ]);
+}
+
+/// A sent directory that posed as the folder of an unfinished transfer, in the case of file systems that fold it.
+#[test]
+fn a_sent_folder_with_a_reserved_name() {
+    for name in [".anabranch-zzz", ".ANABRANCH-zzz", ".anab\u{200d}ranch-zzz"] {
+        let offer = format!(
+            "{{\"type\":\"offer\",\"kind\":\"directory\",\"name\":\"{name}\",\"entries\":1}}\n\
+             {{\"type\":\"entries\",\"list\":[{{\"path\":\"{name}\",\"is_directory\":true,\"size_bytes\":null}}]}}\n\
+             {{\"type\":\"offer_end\"}}\n"
+        );
+        assert!(anabranch::transfer::decoders::manifest(offer.as_bytes()).is_none());
+        transfer_manifest(offer.as_bytes());
+    }
+}
+
+/// The note as earlier versions wrote it: without a signature, for anybody to write.
+#[test]
+fn a_note_that_anybody_can_write() {
+    let hash = "0".repeat(64);
+    let note = format!(
+        "{{\"version\":1,\"sender\":\"{}\",\"blake3\":\"{hash}\"}}",
+        "a".repeat(52)
+    );
+    for kind in [0, 1] {
+        let mut input = vec![kind];
+        input.extend(note.as_bytes());
+        transfer_note(&input);
+    }
+}
+
+/// Arrays in arrays, deeper than any message is.
+#[test]
+fn a_message_of_opening_brackets() {
+    for kind in 0..4 {
+        let mut input = vec![kind];
+        input.extend(vec![b'['; 100_000]);
+        transfer_messages(&input);
+    }
 }

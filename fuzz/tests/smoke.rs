@@ -366,4 +366,84 @@ fn stored_video() {
         b"{\"origin\":\"origin\",\"videos\":[{\"name\":\"a\",\"version\":\"b\",\"bytes\":1}]}",
     ];
     feed("stored_video", pieces, anabranch_fuzz::stored_video);
+/// Messages of `spec/transfer.md`, each with the byte of its decoder in front.
+#[test]
+fn transfer_messages() {
+    let pieces: &[&[u8]] = &[
+        b"\x00{\"type\":\"hello\",\"secret\":\"abc\"}",
+        b"\x01{\"type\":\"offer\",\"kind\":\"directory\",\"name\":\"d\",\"entries\":2}",
+        b"\x01{\"type\":\"entries\",\"list\":[{\"path\":\"d/a\",\"size_bytes\":18446744073709551615}]}",
+        b"\x01{\"type\":\"offer_end\"}",
+        b"\x02{\"type\":\"have\",\"index\":4294967295,\"bytes\":1,\"hash\":\"00\"}",
+        b"\x02{\"type\":\"refused\",\"reason\":\"\\u001b[2J\"}",
+        b"\x02{\"type\":\"done\",\"files\":1,\"bytes\":2}",
+        b"\x03\x00\0\0\0\x01\0\0\0\0\0\0\0\x02data",
+        b"\x03\x01\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x03\x02",
+        &[7; 32],
+        b"[[[[[[[[",
+        b"{\"type\":",
+    ];
+    feed(
+        "transfer_messages",
+        pieces,
+        anabranch_fuzz::transfer_messages,
+    );
+}
+
+/// Offers, a message a line.
+#[test]
+fn transfer_manifest() {
+    let entry = |path: &str, is_directory: bool| {
+        format!(
+            "{{\"type\":\"entries\",\"list\":[{{\"path\":\"{path}\",\"is_directory\":{is_directory},\"size_bytes\":7}}]}}\n"
+        )
+    };
+    let offer = |kind: &str, name: &str| {
+        format!("{{\"type\":\"offer\",\"kind\":\"{kind}\",\"name\":\"{name}\",\"entries\":9}}\n")
+    };
+    let mut pieces = vec!["{\"type\":\"offer_end\"}\n".to_owned()];
+    for name in [
+        "d",
+        "..",
+        ".anabranch-x",
+        ".Anab\\u200dranch-x",
+        "a\\u001b",
+        "",
+    ] {
+        pieces.push(offer("directory", name));
+        pieces.push(offer("file", name));
+        for path in [name.to_owned(), format!("d/{name}"), format!("d/e/{name}")] {
+            pieces.push(entry(&path, true));
+            pieces.push(entry(&path, false));
+        }
+    }
+    pieces.push(entry("d", true));
+    pieces.push(entry("d/e", true));
+    let pieces: Vec<&[u8]> = pieces.iter().map(String::as_bytes).collect();
+    feed(
+        "transfer_manifest",
+        &pieces,
+        anabranch_fuzz::transfer_manifest,
+    );
+}
+
+#[test]
+fn transfer_note() {
+    let node = "a".repeat(52);
+    let hash = "0".repeat(64);
+    let note = format!(
+        "\x01{{\"version\":2,\"sender\":\"{node}\",\"digest\":\"{hash}\",\"ticket\":\"{hash}\",\"is_complete\":false}}"
+    );
+    let pieces: &[&[u8]] = &[
+        note.as_bytes(),
+        &note.as_bytes()[..90],
+        b"\x01",
+        b"\x00",
+        b"null",
+        b"}",
+        b"\n",
+        hash.as_bytes(),
+    ];
+    feed("transfer_note", pieces, anabranch_fuzz::transfer_note);
 }
