@@ -2,7 +2,8 @@
 //!
 //! Two at once would write the same partial files. A sender that was killed and started again comes
 //! back long before its old session times out, so the old attempt is told to stop, and the new one
-//! begins when the last write of the old is done.
+//! begins when the last write of the old is done. Newer is whose session is: words of a sender that was killed
+//! may be read after those of the one that was started in its place.
 
 use std::{
     collections::HashMap,
@@ -10,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::NodeId;
+use anabranch_base::{NodeId, SessionId};
 use tokio::sync::watch;
 
 use super::error::TransferError;
@@ -18,12 +19,22 @@ use super::error::TransferError;
 /// How long an old attempt may take to end; it has one record to write at most, and the disk may be slow.
 const TAKE_OVER_MAX: Duration = Duration::from_secs(20);
 
+pub(super) const REPLACED: &str =
+    "the same node has begun the same transfer again; the newer attempt goes on";
+
 /// By sender and name.
 type Key = (NodeId, String);
 
 /// The attempts that hold a folder now.
 #[derive(Debug, Default)]
-pub(super) struct Active(Mutex<HashMap<Key, watch::Sender<bool>>>);
+pub(super) struct Active(Mutex<HashMap<Key, Attempt>>);
+
+#[derive(Debug)]
+struct Attempt {
+    session: SessionId,
+    /// True when a newer one has come.
+    replaced: watch::Sender<bool>,
+}
 
 /// One attempt's hold of its folder, until it is dropped.
 #[derive(Debug)]
@@ -40,38 +51,47 @@ impl Active {
     /// Holds the folder of this transfer; waits for an older attempt to let go of it.
     ///
     /// # Errors
-    /// The older attempt does not end.
+    /// The older attempt does not end; the attempt in a newer `session` has it already.
     pub(super) async fn enter(
         self: &Arc<Self>,
         sender: NodeId,
         name: &str,
+        session: SessionId,
     ) -> Result<(Hold, Replaced), TransferError> {
         let key = (sender, name.to_owned());
         let entering = async {
             loop {
-                match self.try_enter(&key) {
-                    Ok(entered) => return entered,
+                match self.try_enter(&key, session) {
+                    Ok(entered) => return Ok(entered),
                     // Closed when the attempt that held it is gone.
-                    Err(older) => older.closed().await,
+                    Err(Some(older)) => older.closed().await,
+                    Err(None) => return Err(TransferError::Ticket(REPLACED)),
                 }
             }
         };
         tokio::time::timeout(TAKE_OVER_MAX, entering)
             .await
-            .map_err(|_| {
-                TransferError::Ticket("the same transfer is under way already; wait for it to end")
-            })
+            .unwrap_or(Err(TransferError::Ticket(
+                "the same transfer is under way already; wait for it to end",
+            )))
     }
 
-    /// The older attempt, told to stop, where there is one.
-    fn try_enter(self: &Arc<Self>, key: &Key) -> Result<(Hold, Replaced), Older> {
+    /// The older attempt, told to stop, where there is one; `None`: there is a newer one.
+    fn try_enter(
+        self: &Arc<Self>,
+        key: &Key,
+        session: SessionId,
+    ) -> Result<(Hold, Replaced), Option<Older>> {
         let mut active = self.lock();
-        if let Some(older) = active.get(key) {
-            older.send_replace(true);
-            return Err(Older(older.subscribe()));
+        if let Some(other) = active.get(key) {
+            if other.session > session {
+                return Err(None);
+            }
+            other.replaced.send_replace(true);
+            return Err(Some(Older(other.replaced.subscribe())));
         }
-        let (tell, told) = watch::channel(false);
-        active.insert(key.clone(), tell);
+        let (replaced, told) = watch::channel(false);
+        active.insert(key.clone(), Attempt { session, replaced });
         let hold = Hold {
             active: self.clone(),
             key: key.clone(),
@@ -79,7 +99,7 @@ impl Active {
         Ok((hold, Replaced(told)))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, watch::Sender<bool>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Attempt>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -118,10 +138,15 @@ mod tests {
     #[tokio::test]
     async fn the_newer_attempt_waits_for_the_older_to_let_go() {
         let active = Arc::new(Active::default());
-        let (first, mut replaced) = active.enter(sender(), "film").await.unwrap();
+        let (first, mut replaced) = active.enter(sender(), "film", SessionId(0)).await.unwrap();
         let newer = {
             let active = active.clone();
-            tokio::spawn(async move { active.enter(sender(), "film").await.map(|_| ()) })
+            tokio::spawn(async move {
+                active
+                    .enter(sender(), "film", SessionId(1))
+                    .await
+                    .map(|_| ())
+            })
         };
         replaced.wait().await;
         assert!(!newer.is_finished());
@@ -132,7 +157,18 @@ mod tests {
     #[tokio::test]
     async fn other_transfers_do_not_meet() {
         let active = Arc::new(Active::default());
-        let _first = active.enter(sender(), "film").await.unwrap();
-        let _second = active.enter(sender(), "book").await.unwrap();
+        let _first = active.enter(sender(), "film", SessionId(1)).await.unwrap();
+        let _second = active.enter(sender(), "book", SessionId(0)).await.unwrap();
+    }
+
+    /// A sender was killed right after its offer and started again; its first offer is read last.
+    #[tokio::test]
+    async fn an_older_session_that_is_read_late_does_not_replace_the_newer() {
+        let active = Arc::new(Active::default());
+        let (_newer, mut replaced) = active.enter(sender(), "film", SessionId(2)).await.unwrap();
+        let late = active.enter(sender(), "film", SessionId(1)).await;
+        assert!(matches!(late, Err(TransferError::Ticket(REPLACED))));
+        let replacing = tokio::time::timeout(Duration::ZERO, replaced.wait()).await;
+        assert!(replacing.is_err(), "the newer was told to stop");
     }
 }

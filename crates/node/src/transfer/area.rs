@@ -74,11 +74,25 @@ struct Confirmed {
 }
 
 /// What is here of one file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Have {
     pub(crate) bytes: u64,
     /// Over these bytes.
-    pub(crate) hasher: blake3::Hasher,
+    pub(crate) hash: blake3::Hash,
+    /// The same, to go on with where bytes are missing; about 2 kB, and none of a file that is all here.
+    pub(crate) hasher: Option<Box<blake3::Hasher>>,
+}
+
+impl Default for Have {
+    /// Nothing.
+    fn default() -> Self {
+        let hasher = blake3::Hasher::new();
+        Self {
+            bytes: 0,
+            hash: hasher.finalize(),
+            hasher: Some(Box::new(hasher)),
+        }
+    }
 }
 
 /// A file being written.
@@ -86,7 +100,7 @@ pub(crate) struct Have {
 pub(crate) struct Sink {
     path: PathBuf,
     file: File,
-    hasher: blake3::Hasher,
+    hasher: Box<blake3::Hasher>,
     pub(crate) position: u64,
     behind: WriteBehind,
 }
@@ -216,9 +230,8 @@ impl Area {
 
     /// What is here of a file. Reads all of it, to know its hash.
     pub(crate) fn have(&mut self, index: u32) -> Result<Have, TransferError> {
-        let mut have = Have::default();
         let Some(entry) = self.entry(index).filter(|entry| !entry.is_directory) else {
-            return Ok(have);
+            return Ok(Have::default());
         };
         let path = self.base().path_of(&entry.path);
         let most = entry.size_bytes.unwrap_or(0);
@@ -228,17 +241,38 @@ impl Area {
             .and_then(|(parent, name)| parent.read(name));
         let mut file = match opened {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(have),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Have::default()),
             Err(error) => return Err(TransferError::read(path)(error)),
         };
         self.claim(index, &file, &path)?;
-        have.bytes =
-            hash_prefix(&mut file, most, &mut have.hasher).map_err(TransferError::read(&path))?;
-        Ok(have)
+        let mut hasher = Box::new(blake3::Hasher::new());
+        let bytes =
+            hash_prefix(&mut file, most, &mut hasher).map_err(TransferError::read(&path))?;
+        Ok(Have {
+            bytes,
+            hash: hasher.finalize(),
+            hasher: (bytes == 0 || bytes < most).then_some(hasher),
+        })
     }
 
     /// Opens a file for writing after the bytes that `have` describes, which were hashed in this attempt.
     pub(crate) fn open_file(&mut self, index: u32, have: Have) -> Result<Sink, TransferError> {
+        let hasher = have.hasher;
+        let hasher = hasher.ok_or(TransferError::Protocol("a file longer than offered"))?;
+        let (path, mut file) = self.open_for_writing(index)?;
+        file.set_len(have.bytes)
+            .and_then(|()| file.seek(SeekFrom::Start(have.bytes)))
+            .map_err(TransferError::write(&path))?;
+        Ok(Sink {
+            path,
+            file,
+            hasher,
+            position: have.bytes,
+            behind: WriteBehind::default(),
+        })
+    }
+
+    fn open_for_writing(&mut self, index: u32) -> Result<(PathBuf, File), TransferError> {
         let entry = self.file(index)?;
         let Place::Waiting(data) = &self.place else {
             // It has its name, and the sender has something else.
@@ -251,18 +285,9 @@ impl Area {
         let opened = data
             .walk(&entry.path)
             .and_then(|(parent, name)| parent.write(name, mode));
-        let mut file = opened.map_err(TransferError::write(&path))?;
+        let file = opened.map_err(TransferError::write(&path))?;
         self.claim(index, &file, &path)?;
-        file.set_len(have.bytes)
-            .and_then(|()| file.seek(SeekFrom::Start(have.bytes)))
-            .map_err(TransferError::write(&path))?;
-        Ok(Sink {
-            path,
-            file,
-            hasher: have.hasher,
-            position: have.bytes,
-            behind: WriteBehind::default(),
-        })
+        Ok((path, file))
     }
 
     /// No two entries share a file: some file systems fold case, and take other names for the same, too.
@@ -291,19 +316,23 @@ impl Area {
     ) -> Result<(), TransferError> {
         let actual = sink.hasher.finalize();
         if sink.position != size || actual != blake3::Hash::from_bytes(hash) {
-            // Nothing of it can be trusted; a failure to remove shows on the next attempt, by its hash.
-            if let (Place::Waiting(data), Some(entry)) = (&self.place, self.entry(index)) {
-                let _ = data
-                    .walk(&entry.path)
-                    .and_then(|(parent, name)| parent.remove_file(name));
-            }
-            return Err(TransferError::Hash { path: sink.path });
+            return Err(self.discard(index, sink.path));
         }
         sink.behind
             .finish()
             .and_then(|()| sink.file.sync_all())
             .map_err(TransferError::write(&sink.path))?;
         self.confirm(index, size, actual)
+    }
+
+    /// Nothing of a file can be trusted. A failure to remove it shows on the next attempt, by its hash.
+    fn discard(&self, index: u32, path: PathBuf) -> TransferError {
+        if let (Place::Waiting(data), Some(entry)) = (&self.place, self.entry(index)) {
+            let _ = data
+                .walk(&entry.path)
+                .and_then(|(parent, name)| parent.remove_file(name));
+        }
+        TransferError::Hash { path }
     }
 
     /// The sender says what a file must be that was not sent in this attempt.
@@ -314,21 +343,25 @@ impl Area {
         size: u64,
         hash: [u8; 32],
     ) -> Result<(), TransferError> {
+        let is_so = have.bytes == size && have.hash == blake3::Hash::from_bytes(hash);
         match self.place {
             Place::Waiting(_) => {
-                let sink = self.open_file(index, have)?;
-                self.close_file(index, sink, size, hash)
-            }
-            Place::Named => {
-                let actual = have.hasher.finalize();
-                if have.bytes != size || actual != blake3::Hash::from_bytes(hash) {
-                    return Err(TransferError::Exists {
-                        path: self.directory.path_of(&self.manifest.name),
-                    });
+                let (path, file) = self.open_for_writing(index)?;
+                if !is_so {
+                    return Err(self.discard(index, path));
                 }
-                self.confirm(index, size, actual)
+                file.set_len(size)
+                    .and_then(|()| file.sync_all())
+                    .map_err(TransferError::write(&path))?;
             }
+            Place::Named if !is_so => {
+                return Err(TransferError::Exists {
+                    path: self.directory.path_of(&self.manifest.name),
+                });
+            }
+            Place::Named => {}
         }
+        self.confirm(index, size, have.hash)
     }
 
     fn confirm(&mut self, index: u32, size: u64, hash: blake3::Hash) -> Result<(), TransferError> {

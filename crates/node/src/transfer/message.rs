@@ -28,6 +28,8 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 256 << 10;
 pub(crate) const HELLO_BYTES_MAX: usize = 512;
 /// Bytes of paths in one `Entries` message, from which on the next begins. Quotation can double them.
 pub(crate) const PATHS_PER_MESSAGE_BYTES: usize = 32 << 10;
+/// Bytes of a record on the data stream at most.
+pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
 /// Entries in one `Entries` message.
 pub(crate) const ENTRIES_PER_MESSAGE: usize = 500;
 

@@ -14,7 +14,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::mpsc;
 
 use super::{
-    active::{Active, Hold},
+    active::{Active, Hold, REPLACED},
     area::{self, Area, Named},
     attempts::Attempts,
     error::TransferError,
@@ -297,12 +297,13 @@ impl Receiver {
         self.rules.check(&manifest)?;
         self.accept_offer(right, &manifest).await?;
         progress.begin(&manifest.name, manifest.bytes(), manifest.files());
-        let (hold, mut replaced) = self.active.enter(right.sender, &manifest.name).await?;
+        let (hold, mut replaced) = self
+            .active
+            .enter(right.sender, &manifest.name, session.id())
+            .await?;
         tokio::select! {
             taken = self.take(session, control, manifest, right, hold, progress) => taken,
-            () = replaced.wait() => Err(TransferError::Ticket(
-                "the same node has begun the same transfer again; the newer attempt goes on",
-            )),
+            () = replaced.wait() => Err(TransferError::Ticket(REPLACED)),
         }
     }
 

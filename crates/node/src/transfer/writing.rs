@@ -9,10 +9,14 @@ use tokio::sync::mpsc;
 use super::{
     area::{Area, Have, Named, Sink},
     error::TransferError,
-    message::{Record, Reply},
+    message::{RECORD_BYTES_MAX, Record, Reply},
     progress::Progress,
     rules::Rules,
 };
+
+/// Files that are partly here and go on where they end. There is one, unless the sender is strange; of more than
+/// these, nothing is said, and they come anew.
+const PARTIAL_MAX: usize = 16;
 
 /// Reads what is here of every file, and tells the sender of each as soon as its hash is known. Stops quietly
 /// when nobody listens.
@@ -21,6 +25,7 @@ pub(super) fn have_all(
     told: &mpsc::Sender<Reply>,
 ) -> Result<(Area, HashMap<u32, Have>), TransferError> {
     let mut all = HashMap::new();
+    let mut partial = 0;
     for index in 0.. {
         let Some(entry) = area.entry(index) else {
             break;
@@ -29,13 +34,14 @@ pub(super) fn have_all(
             continue;
         }
         let have = area.have(index)?;
-        if have.bytes == 0 {
+        partial += usize::from(have.bytes > 0 && have.hasher.is_some());
+        if have.bytes == 0 || (have.hasher.is_some() && partial > PARTIAL_MAX) {
             continue;
         }
         let reply = Reply::Have {
             index,
             bytes: have.bytes,
-            hash: have.hasher.finalize().to_hex().to_string(),
+            hash: have.hash.to_hex().to_string(),
         };
         all.insert(index, have);
         if told.blocking_send(reply).is_err() {
@@ -48,6 +54,9 @@ pub(super) fn have_all(
 /// From the network to the thread that writes.
 pub(super) async fn pump(data: &Stream, records: mpsc::Sender<Bytes>) -> Result<(), TransferError> {
     while let Some(adu) = data.recv().await? {
+        if adu.data.len() > RECORD_BYTES_MAX {
+            return Err(TransferError::Protocol("a record of more than 1 MiB"));
+        }
         if records.send(adu.data).await.is_err() {
             // The disk has failed; its own error says how.
             break;

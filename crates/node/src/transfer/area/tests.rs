@@ -81,7 +81,7 @@ fn a_file_appears_only_when_it_is_complete() {
     let mut area = open(folder.path(), 6);
     let have = area.have(0).unwrap();
     assert_eq!(have.bytes, 3);
-    assert_eq!(have.hasher.finalize(), blake3::hash(b"abc"));
+    assert_eq!(have.hash, blake3::hash(b"abc"));
     let mut sink = area.open_file(0, have).unwrap();
     sink.write(b"def").unwrap();
     area.close_file(0, sink, 6, blake3::hash(b"abcdef").into())
@@ -140,7 +140,7 @@ fn a_finished_file_is_believed_by_its_bytes_alone() {
 
     let mut area = try_open(folder.path(), tree(&[("a", 3), ("b", 3)])).unwrap();
     let have = area.have(1).unwrap();
-    assert_eq!(have.hasher.finalize(), blake3::hash(b"two"));
+    assert_eq!(have.hash, blake3::hash(b"two"));
     assert!(matches!(
         close(&mut area, 1, b"one"),
         Err(TransferError::Hash { .. })
@@ -255,7 +255,7 @@ fn a_retry_after_the_name_was_given_finds_it_and_can_be_told() {
     assert_eq!(found[0].note.ticket, Some(ticket()));
     let mut area = open(folder.path(), 3);
     let have = area.have(0).unwrap();
-    assert_eq!(have.hasher.finalize(), blake3::hash(b"abc"));
+    assert_eq!(have.hash, blake3::hash(b"abc"));
     close(&mut area, 0, b"abc").unwrap();
     let named = area.finish().unwrap();
     assert_eq!(named.bytes, 3);
@@ -337,4 +337,38 @@ fn sums_and_sizes_near_the_end_of_the_range_do_not_overflow() {
     assert!(area.entry(u32::MAX).is_none());
     assert!(area.open_file(u32::MAX, Have::default()).is_err());
     assert!(area.close_untouched(9, Have::default(), 0, hash).is_err());
+}
+
+/// A hasher has 2 kB; of 200,000 files there may be that many.
+#[test]
+fn little_is_remembered_of_many_files() {
+    use super::super::writing::have_all;
+
+    let folder = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..60).map(|n| n.to_string()).collect();
+    let files: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 3)).collect();
+    let mut area = try_open(folder.path(), tree(&files)).unwrap();
+    for index in 1..=60 {
+        let bytes: &[u8] = if index <= 40 { b"abc" } else { b"ab" };
+        drop(write(&mut area, index, bytes));
+    }
+    let area = try_open(folder.path(), tree(&files)).unwrap();
+    let (told, mut telling) = tokio::sync::mpsc::channel(100);
+    let (_, have) = have_all(area, &told).unwrap();
+    assert_eq!(have.len(), 40 + 16);
+    let hashers = have.values().filter(|have| have.hasher.is_some());
+    assert_eq!(hashers.count(), 16);
+    let said = std::iter::from_fn(|| telling.try_recv().ok()).count();
+    assert_eq!(said, have.len());
+}
+
+#[test]
+fn a_file_that_is_longer_than_offered_is_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(write(&mut open(folder.path(), 3), 0, b"abc"));
+    let data = hidden(folder.path()).join("data/film");
+    fs::write(&data, "abcdef").unwrap();
+    let mut area = open(folder.path(), 3);
+    close(&mut area, 0, b"abc").unwrap();
+    assert_eq!(fs::read(area.finish().unwrap().path).unwrap(), b"abc");
 }
