@@ -2,7 +2,8 @@
 //!
 //! Each function panics when its property does not hold. `fuzz_targets/` hands them to libFuzzer (`make
 //! fuzz`), `tests/smoke.rs` feeds them pseudo-random bytes on the stable toolchain. A function is a pure
-//! function of its input: time is virtual and entropy constant.
+//! function of its input: time is virtual and entropy constant. (`control` asks one running node; its answers depend on what
+//! it was asked before.)
 //!
 //! | function | what gets the bytes |
 //! |---|---|
@@ -21,6 +22,9 @@
 //! | [`parts`] | the heads of parts of enhanced frames, and the count of what is missing |
 //! | [`media`] | stored video: files, stored indexes, and what is made of them |
 //! | [`stored_video`] | stored video where it lies and is shown: object stores, HTTP, the cache, indexes |
+//! | [`configuration`] | the reader of configurations, and engines with what it accepts |
+//! | [`tariffs`] | price lists and meters, billing periods, the ledger |
+//! | [`control`] | questions over the control socket of a node with a session |
 //! | [`objectives`] | the language of objectives: parser, checks, formatter, evaluation |
 
 mod container;
@@ -35,6 +39,7 @@ mod peer;
 mod relay;
 mod stored;
 mod transfer;
+mod settings;
 mod video;
 
 pub use container::container;
@@ -47,6 +52,7 @@ pub use parts::parts;
 pub use relay::relay;
 pub use stored::stored_video;
 pub use transfer::{transfer_manifest, transfer_messages, transfer_note};
+pub use settings::{configuration, control, tariffs};
 pub use video::video;
 
 /// Takes an input apart; zeros when it is used up.

@@ -446,4 +446,94 @@ fn transfer_note() {
         hash.as_bytes(),
     ];
     feed("transfer_note", pieces, anabranch_fuzz::transfer_note);
+fn configuration() {
+    let id = anabranch::SecretKey::from_seed([1; 32]).node_id().to_string();
+    let peer = format!("\n[[peer]]\nname = \"a\"\nnode = \"{id}\"\n");
+    let member = format!("\n[[overlay.member]]\nname = \"a\"\nnode = \"{id}\"\n");
+    let pieces: Vec<&[u8]> = vec![
+        peer.as_bytes(),
+        member.as_bytes(),
+        b"may = [\"call\", \"send-files\"]\n",
+        b"may = [{ right = \"send-files\", folder = \"a/b\" }]\n",
+        b"may = [\"use-relay\"]\n",
+        b"receive = \"in\"\n",
+        b"addresses = [\"192.0.2.7:4433\"]\n",
+        b"listen = [\"0.0.0.0:1\"]\n",
+        b"\n[overlay]\nrelay = \"10 Mbit/s\"\n",
+        b"relay_ports = \"40000-40003\"\n",
+        b"hops = 8\npaths = 8\n",
+        b"\n[session]\n",
+        b"session_window = \"1 B\"\n",
+        b"session_window = \"17 MiB\"\n",
+        b"stream_window = \"999 GB\"\n",
+        b"send_buffer = \"1 B\"\n",
+        b"timeout = \"999 h\"\n",
+        b"connect_timeout = \"0 s\"\n",
+        b"copies_max = \"100 %\"\n",
+        b"policy = \"assign\"\n",
+        b"policy = \"random_walk:length=1,look_ahead_ms=1,period_ms=1,slots=1\"\n",
+        b"\n[channel]\n",
+        b"idle_timeout = \"999 h\"\n",
+        b"idle_timeout = \"0 ns\"\n",
+        b"mtu_max = \"65527 B\"\n",
+        b"mtu_max = \"1200 B\"\n",
+        b"ack_delay_max = \"999 h\"\n",
+        b"ack_every = \"10000 packets\"\n",
+        b"initial_window = \"10000 packets\"\n",
+        b"queue_target = \"0 s\"\n",
+        b"controller = \"fixed 1 bit/s\"\n",
+        b"controller = \"aimd:1e9,1\"\n",
+        b"controller = \"binomial:9,9,9,9\"\n",
+        b"controller = \"verb:lte,last=1 bit/s\"\n",
+        b"controller = \"ctcp:1 bit/s\"\n",
+        b"model = \"satellite\"\n",
+        b"\n[[cost]]\non = \"a\"\nprice = \"5 GB then stop\"\n",
+    ];
+    feed("configuration", &pieces, anabranch_fuzz::configuration);
+}
+
+#[test]
+fn tariffs() {
+    let pieces: Vec<&[u8]> = vec![
+        b"\x00\x0e5 GB then stop",
+        b"\x00\x0f1 B then 1e9/MB",
+        b"\x00\x181 B at 0.5 J/MB then free",
+        b"\x00\x04free",
+        b"\x01\x06+01:00",
+        b"\x01\x03UTC",
+        b"\x01\x06-23:59\x1f",
+        b"\x02version = 1\n",
+        b"[[place]]\nname = \"wwan0\"\n",
+        b"began = \"2026-11-01\"\n",
+        b"began = \"9999-12-31\"\n",
+        b"used_bytes = 9223372036854775807\n",
+        &[8, 255, 255, 255, 255, 255, 255, 255, 255],
+        &[8, 255, 255, 255, 255, 255, 255, 255, 127],
+        &[5, 0, 0, 0, 0, 1],
+    ];
+    feed("tariffs", &pieces, anabranch_fuzz::tariffs);
+}
+
+#[test]
+fn control() {
+    let pieces: Vec<&[u8]> = vec![
+        b"{\"show\":\"",
+        b"{\"show\":\"status\"}",
+        b"{\"show\":\"streams\"}",
+        b"{\"show\":\"paths\"}",
+        b"{\"show\":\"reload\"}",
+        b"{\"show\":\"objectives\"}",
+        b"{\"show\":\"objective_add\",\"text\":\"objective { context { adu:a { true } } goal { true } utility { a { 1 } } }\"}",
+        b"{\"show\":\"objective_remove\",\"objective\":\"18446744073709551615\"}",
+        b"{\"show\":\"explain\",\"stream\":\"stream-4\"}",
+        b"{\"show\":\"admit\",\"spec\":{\"guarantee\":{\"rate\":\"1e300 Mbit/s\",\"probability\":\"95 %\"}}}",
+        b"{\"show\":\"admit\",\"spec\":{\"lifetime\":\"0 s\",\"guarantee\":{\"rate\":\"3 Mbit/s\",\"probability\":\"99.999999 %\",\"window\":\"1 ns\"}}}",
+        b"{\"show\":\"overlay_ways\",\"ways\":{\"to\":\"a\",\"user\":1,\"bytes\":1}}",
+        b",\"session\":\"session-0\"",
+        b"\x1b[2J",
+        b"}",
+        b"\"",
+        b"\n",
+    ];
+    feed("control", &pieces, anabranch_fuzz::control);
 }

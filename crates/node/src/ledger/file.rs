@@ -307,6 +307,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_longer_than_any_ledger_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let long = text(&BTreeMap::new()) + &"# long\n".repeat(1 << 20);
+        fs::write(&path, &long).unwrap();
+        let error = File::open(&path).unwrap_err().to_string();
+        assert!(error.contains("1 MiB"), "{error}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), long.len() as u64);
+    }
+
+    #[test]
     fn it_belongs_to_one_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger");
