@@ -25,7 +25,8 @@ const KNOWN_MAX: usize = 1_024;
 const PROXIES_MAX: usize = 256;
 /// See [`PROXIES_MAX`].
 const PROXIES_OF_TICKET_MAX: usize = 64;
-/// Wrong tickets that an address may show in [`ATTEMPTS_PERIOD`]; then none of its is looked at until that is over.
+/// Wrong tickets that an address may show in [`ATTEMPTS_PERIOD`]; then none of its is looked at until that is over. The same one again is
+/// no guess: a proxy whose ticket was revoked goes on calling, perhaps from the address of others.
 const ATTEMPTS_MAX: u32 = 8;
 /// See [`ATTEMPTS_MAX`].
 const ATTEMPTS_PERIOD: Duration = Duration::from_secs(60);
@@ -52,7 +53,15 @@ struct State {
     /// The last that came, last.
     known: VecDeque<NodeId>,
     proxies: BTreeMap<u64, String>,
-    attempts: HashMap<IpAddr, (Instant, u32)>,
+    attempts: HashMap<IpAddr, Attempts>,
+}
+
+/// Wrong tickets of one address.
+#[derive(Debug)]
+struct Attempts {
+    since: Instant,
+    count: u32,
+    last: blake3::Hash,
 }
 
 /// A session before its greeting; those that came first have the smaller numbers.
@@ -110,29 +119,39 @@ impl Door {
         };
         let state = self.lock();
         let counted = state.attempts.get(&address);
-        counted.is_none_or(|&(since, count)| {
-            count < ATTEMPTS_MAX || now.saturating_duration_since(since) >= ATTEMPTS_PERIOD
+        counted.is_none_or(|known| {
+            known.count < ATTEMPTS_MAX
+                || now.saturating_duration_since(known.since) >= ATTEMPTS_PERIOD
         })
     }
 
     /// A wrong ticket was shown from this address.
-    pub(super) fn failed(&self, now: Instant, address: Option<IpAddr>) {
+    pub(super) fn failed(&self, now: Instant, address: Option<IpAddr>, secret: &str) {
         let Some(address) = address.map(network) else {
             return;
         };
+        let last = blake3::hash(secret.as_bytes());
         let mut state = self.lock();
         let attempts = &mut state.attempts;
         if attempts.len() >= COUNTED_MAX && !attempts.contains_key(&address) {
-            let first = attempts.iter().min_by_key(|(_, (since, _))| *since);
+            let first = attempts.iter().min_by_key(|(_, known)| known.since);
             if let Some(first) = first.map(|(address, _)| *address) {
                 attempts.remove(&first);
             }
         }
-        let counted = attempts.entry(address).or_insert((now, 0));
-        if now.saturating_duration_since(counted.0) >= ATTEMPTS_PERIOD {
-            *counted = (now, 0);
+        let none = Attempts {
+            since: now,
+            count: 0,
+            last,
+        };
+        let known = attempts.entry(address).or_insert(none);
+        if now.saturating_duration_since(known.since) >= ATTEMPTS_PERIOD {
+            (known.since, known.count) = (now, 0);
         }
-        counted.1 += 1;
+        if known.count == 0 || known.last != last {
+            known.count += 1;
+            known.last = last;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -273,17 +292,20 @@ mod tests {
         let door = Door::default();
         let begun = Instant::now();
         let [one, two] = [1, 2].map(|n| from(1, n).address);
-        for _ in 0..ATTEMPTS_MAX {
+        for _ in 0..100 {
+            door.failed(begun, one, "revoked");
+        }
+        for n in 1..ATTEMPTS_MAX {
             assert!(door.may_try(begun, one));
-            door.failed(begun, one);
+            door.failed(begun, one, &n.to_string());
         }
         assert!(!door.may_try(begun, one) && door.may_try(begun, two));
         assert!(door.may_try(begun + ATTEMPTS_PERIOD, one));
-        door.failed(begun + ATTEMPTS_PERIOD, one);
+        door.failed(begun + ATTEMPTS_PERIOD, one, "x");
         assert!(door.may_try(begun + ATTEMPTS_PERIOD, one));
         for n in 0..10_000_u32 {
             let address = IpAddr::from(std::net::Ipv4Addr::from(n));
-            door.failed(begun + Duration::from_millis(n.into()), Some(address));
+            door.failed(begun + Duration::from_millis(n.into()), Some(address), "x");
         }
         assert_eq!(door.lock().attempts.len(), COUNTED_MAX);
     }

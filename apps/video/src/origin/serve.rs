@@ -160,7 +160,7 @@ async fn greeted(
             Err(words) => return Err(End::Words(words)),
         }
     } else {
-        shared.door.failed(now, from.address);
+        shared.door.failed(now, from.address, &secret);
         "the origin does not know this ticket; copy the line again that `anabranch video origin` or `video ticket new` printed there"
     };
     let refusal = Refusal::new(RefusalKind::Ticket, words);

@@ -436,7 +436,7 @@ mod tests {
             );
             assert_eq!(mode & 0o777, 0o600);
         }
-        let tickets = Tickets::open(path.clone(), &secret(1)).unwrap();
+        let tickets = Tickets::open(path, &secret(1)).unwrap();
         let digest = digest(&text(&secret(1))).to_hex();
         assert!(tickets.find(&digest).is_none());
     }
