@@ -243,14 +243,21 @@ mod tests {
     #[test]
     fn targets_are_held_and_newreno_takes_what_there_is() {
         for case in &CASES {
-            // NewReno's least window has no room for a loss in a pipe that is full, and so slow: there only the other.
-            let methods: &[Method] = match case.name {
-                "fig4b" => &[Method::Auto],
-                _ => &[Method::Auto, Method::Ctcp],
-            };
-            for &method in methods {
+            for method in [Method::Auto, Method::Ctcp] {
                 for row in one(case, method, Seed(1)).unwrap() {
-                    assert!(row["off_target_max"].as_f64().unwrap() < 0.02, "{row:?}");
+                    // In a pipe that is full, and so slow, NewReno's least window has no room for a loss: the larger flow has 94 % of
+                    // its target on average, and a tenth less in its worst interval.
+                    let is_full = case.name == "fig4b" && method == Method::Ctcp;
+                    let off_max = if is_full && row["flow"] == 1 {
+                        0.11
+                    } else {
+                        0.02
+                    };
+                    let off = row["off_target_max"].as_f64().unwrap();
+                    assert!(off < off_max, "{row:?}");
+                    let share = row["rate_mean_bps"].as_f64().unwrap()
+                        / row["target_bps"].as_f64().unwrap();
+                    assert!((0.93..1.02).contains(&share), "{row:?}");
                 }
             }
         }
