@@ -12,11 +12,6 @@ pub(crate) const SIZES: [u32; 3] = [10_000, 3_000, 500];
 
 /// So many seconds of 25 pictures: I and eight times P, B, B each second; chunks of 2 s, segments of 6.
 pub(crate) fn film(seconds: u32) -> Video {
-    film_of(seconds, 1)
-}
-
-/// The same with frames that are `times` as large.
-pub(crate) fn film_of(seconds: u32, times: u32) -> Video {
     let mut samples = Vec::new();
     for number in 0..25 * seconds {
         let (frame, composition_offset) = match number % 25 {
@@ -32,7 +27,7 @@ pub(crate) fn film_of(seconds: u32, times: u32) -> Video {
         samples.push(Sample {
             offset: 0,
             decode_time: number.into(),
-            size: times * size,
+            size,
             duration: 1,
             composition_offset,
             frame,

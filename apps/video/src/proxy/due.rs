@@ -7,9 +7,8 @@ use crate::wire::REPAIRED_MAX;
 /// After the last of a chunk's enhanced data was sent, what has not come by then is lost: the time that it may live, and
 /// some for the way.
 pub(super) const GRACE: Duration = Duration::from_millis(800);
-/// Lost frames are asked for again up to this part of a chunk's enhanced data. They are asked for whole: of a frame in twenty packets,
-/// one is missing in every third at a loss of 2 %.
-const REPAIRED_SHARE: u64 = 2;
+/// Lost frames are asked for again up to this part of a chunk's enhanced data.
+const REPAIRED_SHARE: u64 = 5;
 
 /// What the origin said of a chunk's enhanced data.
 #[derive(Clone, Copy, Debug)]
@@ -122,9 +121,9 @@ mod tests {
 
     #[test]
     fn repairs_have_a_budget() {
-        // The most needed first: of 4 kB two.
+        // The most needed first: of 10 kB two.
         let missing = [(7, 900), (3, 1_000), (5, 200), (1, 50)];
-        assert_eq!(to_repair(&missing, 4_000, 0), [3, 7]);
+        assert_eq!(to_repair(&missing, 10_000, 0), [3, 7]);
         assert_eq!(to_repair(&missing, 100_000, 0), [1, 3, 5, 7]);
         assert_eq!(to_repair(&missing, 1_000, 0), [0; 0]);
         assert_eq!(to_repair(&missing, 100_000, 1), [0; 0]);
