@@ -189,6 +189,8 @@ pub(super) struct Ledger {
     /// Sessions from node to node, as each side counted them.
     pub sessions: [Vec<SessionId>; 2],
     pub gauges: [Gauges; 2],
+    /// The most that a stream's send buffer was allowed to hold: long fat paths raise it.
+    pub send_buffer_max: [u64; 2],
     /// Bytes held by the process beyond what it held at the start, against what it may.
     pub memory: Gauge,
     /// Sessions that the hostile peer had with its victim.

@@ -16,10 +16,14 @@ pub(super) fn bound(world: &World, plan: &Plan, ledger: &Ledger) -> u64 {
     let hostile = 2 * ledger.hostile_sessions.min(2);
     let windows = [0, 1].map(|side| plan.kinds_read(side)).iter().sum::<u64>() + hostile;
     let mut sending = 0;
-    for loads in &plan.loads {
-        for load in loads {
-            let buffer = config.send_buffer_bytes as u64 + load.adu_bytes as u64;
-            sending += buffer * if load.spec.duplex { 2 } else { 1 };
+    for (side, load) in (0..)
+        .zip(&plan.loads)
+        .flat_map(|(side, loads)| loads.iter().map(move |load| (side, load)))
+    {
+        let room = |side: usize| ledger.send_buffer_max[side].max(config.send_buffer_bytes as u64);
+        sending += room(side) + load.adu_bytes as u64;
+        if let Some((_, adu_bytes)) = load.back {
+            sending += room(1 - side) + adu_bytes as u64;
         }
     }
     let reading = GROWTH * windows * config.session_window_bytes;

@@ -43,7 +43,6 @@ impl Actor {
         }
         let plan = &self.shared.plan;
         let mut ledger = self.shared.ledger.borrow_mut();
-        let gauges = &mut ledger.gauges[self.side];
         let open = || self.outgoing.iter().filter(|one| one.is_open());
         let adus: usize = open().map(Outgoing::adu_bytes).sum();
         // Streams that were stopped or are not known to be over any more hold nothing.
@@ -51,6 +50,9 @@ impl Actor {
         let buffer = self.watch.send_buffer_max.max(stats.send_buffer_bytes);
         self.watch.send_buffer_max = buffer;
         let may_send = streams * buffer + adus as u64;
+        let widest = &mut ledger.send_buffer_max[self.side];
+        *widest = buffer.max(*widest);
+        let gauges = &mut ledger.gauges[self.side];
         gauges.send_buffer.note(stats.send_held_bytes, may_send);
         // Reliable streams have one window together, unreliable ones another.
         let window = plan.config.session_window_bytes;
