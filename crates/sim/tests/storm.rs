@@ -72,3 +72,13 @@ fn a_storm_is_the_same_every_time() {
         assert_eq!(first.log, second.log, "seed {seed}");
     }
 }
+
+/// A node is restarted and its peer's channel ends by a stateless reset; the next channel got the same handle, and fates went
+/// to the one that was over: a stream waited for ever.
+#[test]
+fn fates_reach_their_channel_after_a_stateless_reset() {
+    for seed in [481, 614, 698, 755, 1691] {
+        let broken = storm::run(seed, Options::default()).broken;
+        assert_eq!(broken, [], "seed {seed}");
+    }
+}
