@@ -141,6 +141,10 @@ mod tests {
     use super::*;
     use crate::corpus::Corpus;
 
+    /// The longest gap in order after a relay's death, over 3 RTT, of the runs in docs/overlay.md. The target is 1; it is
+    /// missed by what suspicion takes (two round trips and what they vary by) and the way of the repair.
+    const GAP_MOST: f64 = 1.7;
+
     #[test]
     fn a_relay_that_dies_costs_little_time_and_no_data() {
         let corpus = Corpus::default();
@@ -153,9 +157,11 @@ mod tests {
         let row = &rows[0];
         assert_eq!(row["lost"], 0);
         assert!(row["replaced_ms"].as_f64().unwrap() <= 2_000.0, "{row:?}");
-        // The other ways go on.
-        let (still, three) = (&row["still_ms"], &row["three_rtt_ms"]);
-        assert!(still.as_f64() <= three.as_f64(), "{row:?}");
+        // Data flow again: on the other ways, which never stop, and in order, what was under way on the dead one included.
+        let field = |name: &str| row[name].as_f64().unwrap();
+        let three_rtt = field("three_rtt_ms");
+        assert!(field("still_ms") <= three_rtt, "{row:?}");
+        assert!(field("gap_ms") <= GAP_MOST * three_rtt, "{row:?}");
         assert_eq!(compare(&rows).len(), 6);
     }
 }
