@@ -37,9 +37,9 @@ mod parsers;
 mod parts;
 mod peer;
 mod relay;
+mod settings;
 mod stored;
 mod transfer;
-mod settings;
 mod video;
 
 pub use container::container;
@@ -50,9 +50,9 @@ pub use packet::packet;
 pub use parsers::{link, ticket, trace, wire};
 pub use parts::parts;
 pub use relay::relay;
+pub use settings::{configuration, control, tariffs};
 pub use stored::stored_video;
 pub use transfer::{transfer_manifest, transfer_messages, transfer_note};
-pub use settings::{configuration, control, tariffs};
 pub use video::video;
 
 /// Takes an input apart; zeros when it is used up.

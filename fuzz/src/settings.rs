@@ -185,5 +185,9 @@ pub fn control(data: &[u8]) {
     let answer = answer.expect("an answer").to_string();
     assert!(!answer.contains('\n') && !answer.contains('\u{1b}'));
     assert!(answer.contains("\"rows\"") || answer.contains("\"error\""));
-    assert!(answer.len() < (4 << 20) + 16 * data.len(), "{}", answer.len());
+    assert!(
+        answer.len() < (4 << 20) + 16 * data.len(),
+        "{}",
+        answer.len()
+    );
 }

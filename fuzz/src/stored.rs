@@ -28,14 +28,20 @@ fn index(input: &mut Input<'_>) -> Vec<u8> {
         let number = u64::from(input.byte()) << 8 | u64::from(input.byte());
         number << (input.byte() % 49)
     });
-    let policies = ["intra", "intra+audio", "intra+referenced", "500 kbit/s", "1 bit/s", "x"];
+    let policies = [
+        "intra",
+        "intra+audio",
+        "intra+referenced",
+        "500 kbit/s",
+        "1 bit/s",
+        "x",
+    ];
     let policy = policies[usize::from(input.byte()) % policies.len()];
     let segment = match segment_ms {
         0 => "null".to_owned(),
         other => other.to_string(),
     };
-    let head =
-        format!(r#"{{"policy":"{policy}","chunk_ms":{chunk_ms},"segment_ms":{segment}}}"#);
+    let head = format!(r#"{{"policy":"{policy}","chunk_ms":{chunk_ms},"segment_ms":{segment}}}"#);
     let mut index = changed(stored(), input);
     let hash = blake3::hash(&index);
     index.extend_from_slice(&hash.as_bytes()[..16]);

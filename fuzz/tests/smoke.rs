@@ -366,6 +366,8 @@ fn stored_video() {
         b"{\"origin\":\"origin\",\"videos\":[{\"name\":\"a\",\"version\":\"b\",\"bytes\":1}]}",
     ];
     feed("stored_video", pieces, anabranch_fuzz::stored_video);
+}
+
 /// Messages of `spec/transfer.md`, each with the byte of its decoder in front.
 #[test]
 fn transfer_messages() {
@@ -446,8 +448,13 @@ fn transfer_note() {
         hash.as_bytes(),
     ];
     feed("transfer_note", pieces, anabranch_fuzz::transfer_note);
+}
+
+#[test]
 fn configuration() {
-    let id = anabranch::SecretKey::from_seed([1; 32]).node_id().to_string();
+    let id = anabranch::SecretKey::from_seed([1; 32])
+        .node_id()
+        .to_string();
     let peer = format!("\n[[peer]]\nname = \"a\"\nnode = \"{id}\"\n");
     let member = format!("\n[[overlay.member]]\nname = \"a\"\nnode = \"{id}\"\n");
     let pieces: Vec<&[u8]> = vec![

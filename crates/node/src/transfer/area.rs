@@ -339,7 +339,7 @@ impl Area {
     pub(crate) fn close_untouched(
         &mut self,
         index: u32,
-        have: Have,
+        have: &Have,
         size: u64,
         hash: [u8; 32],
     ) -> Result<(), TransferError> {

@@ -106,7 +106,7 @@ pub(super) fn write_all(
                     None => {
                         let have = writing.have.remove(&index).unwrap_or_default();
                         writing.progress.resumed(have.bytes);
-                        writing.area.close_untouched(index, have, size, hash)?;
+                        writing.area.close_untouched(index, &have, size, hash)?;
                     }
                 }
                 writing.progress.file_done();

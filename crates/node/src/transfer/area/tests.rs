@@ -55,7 +55,7 @@ fn write(area: &mut Area, index: u32, bytes: &[u8]) -> Sink {
 fn close(area: &mut Area, index: u32, bytes: &[u8]) -> Result<(), TransferError> {
     let have = area.have(index).unwrap();
     let hash = blake3::hash(bytes).into();
-    area.close_untouched(index, have, bytes.len() as u64, hash)
+    area.close_untouched(index, &have, bytes.len() as u64, hash)
 }
 
 /// The only folder of a transfer in `folder`.
@@ -333,10 +333,10 @@ fn sums_and_sizes_near_the_end_of_the_range_do_not_overflow() {
     let have = area.have(1).unwrap();
     assert_eq!(have.bytes, 0);
     let hash = blake3::hash(b"").into();
-    assert!(area.close_untouched(1, have, u64::MAX, hash).is_err());
+    assert!(area.close_untouched(1, &have, u64::MAX, hash).is_err());
     assert!(area.entry(u32::MAX).is_none());
     assert!(area.open_file(u32::MAX, Have::default()).is_err());
-    assert!(area.close_untouched(9, Have::default(), 0, hash).is_err());
+    assert!(area.close_untouched(9, &Have::default(), 0, hash).is_err());
 }
 
 /// A hasher has 2 kB; of 200,000 files there may be that many.
