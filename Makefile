@@ -79,11 +79,12 @@ fuzz-smoke: ## build the fuzz workspace on stable, replay its regressions, feed 
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets --locked -- -D warnings
 	$(CARGO) test --manifest-path fuzz/Cargo.toml --no-default-features --locked
 
-# Nothing of tools/bulk is shipped or tested; it must compile.
+# Nothing of tools/bulk and tools/abuse is shipped or tested; they must compile.
 .PHONY: tools
 tools: export CARGO_TARGET_DIR ?= $(CURDIR)/target
 tools: ## check that what stands apart of the workspace compiles
 	$(CARGO) check --manifest-path tools/bulk/Cargo.toml --locked
+	$(CARGO) clippy --manifest-path tools/abuse/Cargo.toml --locked -- -D warnings
 
 .PHONY: deny
 deny: ## licences, bans, sources, advisories of dependencies, where cargo-deny is installed

@@ -478,12 +478,12 @@ async fn more_bytes_than_are_taken_do_not_reach_the_disk() {
                 let hand = Hand::new(&pair, &ticket).await;
                 let entry = json!({"path": "film", "size_bytes": size});
                 hand.offer(kind, "film", &[entry]).await;
+                assert_eq!(hand.hear().await["type"], "welcome");
                 let data = hand
                     .session
                     .open_stream(StreamSpec::bulk(DATA_LABEL))
                     .unwrap();
                 data.send(chunk(0, 0, &[0; 101])).await.unwrap();
-                assert_eq!(hand.hear().await["type"], "welcome");
                 assert_eq!(hand.hear().await["type"], "go");
                 hand.hear().await
             };

@@ -92,7 +92,7 @@ impl Pair {
             ..Config::default()
         };
         let (own, key) = (SecretKey::from_seed([1; 32]), SecretKey::from_seed([2; 32]));
-        let engine = Engine::new(epoch, own, AllowList::everyone(), config, [1; 32]);
+        let engine = Engine::new(epoch, own, AllowList::everyone_listed(), config, [1; 32]);
         let none = AllowList::default();
         let mut endpoint = Endpoint::new(epoch, key, none, ChannelConfig::default(), [2; 32]);
         let now = Instant::from_secs(1);
