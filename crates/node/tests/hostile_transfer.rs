@@ -371,6 +371,7 @@ async fn a_retry_after_the_name_was_given_succeeds() {
             let mut entry = file("film", 8);
             entry["modified_ns"] = modified_ns(&pair.path("film")).into();
             hand.offer("file", "film", &[entry]).await;
+            assert_eq!(hand.hear().await["type"], "welcome");
             let data = hand.session.open_stream(StreamSpec::bulk(DATA_LABEL)).unwrap();
             data.send(chunk(0, 0, b"the film")).await.unwrap();
             data.send(file_end(0, b"the film")).await.unwrap();
