@@ -124,7 +124,7 @@ fn use_it(index: &Index, input: &mut Input<'_>) {
     let tracks: Vec<usize> = (0..index.tracks.len()).collect();
     let places = Progressive::new(index, &tracks, &chunks);
     let options = Options {
-        layout: if input.byte() % 2 == 0 {
+        layout: if input.byte().is_multiple_of(2) {
             Layout::Stable
         } else {
             Layout::Compact

@@ -79,7 +79,7 @@ fn agent(input: &mut Input<'_>) {
             }
             1 => agent.handle_message(&peer, &record(input), now),
             2 => agent.handle_message(&peer, &claim(input), now),
-            3 => agent.handle_session(&peer, input.byte() % 2 == 0, now),
+            3 => agent.handle_session(&peer, input.byte().is_multiple_of(2), now),
             4 => {
                 if let Some((to, id)) = probes.pop() {
                     let took = Duration::from_micros(u64::from(input.byte()) * 997);
@@ -151,7 +151,7 @@ fn record(input: &mut Input<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let frame = Frame::Record {
         held: Duration::from_secs(u64::from(input.byte())),
-        is_pushed: input.byte() % 2 == 0,
+        is_pushed: input.byte().is_multiple_of(2),
         bytes: &body,
     };
     frame.write(&mut out);

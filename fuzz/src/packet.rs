@@ -44,6 +44,7 @@ pub fn packet(data: &[u8]) {
     let mut quiet = 0;
     while quiet < 300 {
         quiet += usize::from(input.is_empty());
+        #[expect(clippy::needless_range_loop, reason = "it names the other end, too")]
         for from in 0..2 {
             for packet in packets_of(&mut ends[from], now) {
                 if under_way.len() < UNDER_WAY_MAX {

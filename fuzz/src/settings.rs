@@ -111,7 +111,7 @@ fn prices(input: &mut Input<'_>) {
             Err(_) => assert_eq!(meter.used_bytes(), before, "what is refused is not counted"),
         }
         let _ = (meter.next_price(), meter.paid(), meter.left_bytes());
-        if input.byte() % 4 == 0 {
+        if input.byte().is_multiple_of(4) {
             meter.begin(Period(number(input)));
         }
     }

@@ -21,7 +21,7 @@ pub fn stored_video(data: &[u8]) {
 
 /// An index as the cache has it: with a head of any numbers, or of any bytes; with a right hash.
 fn index(input: &mut Input<'_>) -> Vec<u8> {
-    if input.byte() % 4 == 0 {
+    if input.byte().is_multiple_of(4) {
         return input.0.to_vec();
     }
     let [chunk_ms, segment_ms] = [0; 2].map(|_| {

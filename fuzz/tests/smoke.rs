@@ -270,7 +270,7 @@ fn parts() {
             flow: 1,
             frame: 2,
             offset: 0,
-            is_last: sequence % 2 == 0,
+            is_last: sequence.is_multiple_of(2),
         };
         let mut piece = vec![22];
         piece.extend(header.encode());

@@ -77,7 +77,7 @@ fn a_storm_is_the_same_every_time() {
 /// to the one that was over: a stream waited for ever.
 #[test]
 fn fates_reach_their_channel_after_a_stateless_reset() {
-    for seed in [497, 855, 871, 2114] {
+    for seed in [497, 855, 871, 1276] {
         let broken = storm::run(seed, Options::default()).broken;
         assert_eq!(broken, [], "seed {seed}");
     }

@@ -38,6 +38,9 @@ pub struct Zone {
 #[error("write \"UTC\", or what local time is ahead of it, such as \"+01:00\" or \"-08:00\"")]
 pub struct ParseZoneError;
 
+/// The last second of the year 9999, in seconds since 1970 (UTC).
+const UNIX_MAX_S: i64 = 253_402_300_799;
+
 /// Billing periods of a month. Period numbers are the first day of the period, in days since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Billing {
@@ -67,10 +70,10 @@ impl Billing {
         self.day
     }
 
-    /// The period at a moment, in seconds since 1970 (UTC).
+    /// The period at a moment, in seconds since 1970 (UTC). Moments after the year 9999 count as its end.
     pub fn period(self, unix_s: u64) -> Period {
-        let local =
-            i64::try_from(unix_s).unwrap_or(i64::MAX / 2) + i64::from(self.zone.minutes) * 60;
+        let unix_s = i64::try_from(unix_s).unwrap_or(UNIX_MAX_S).min(UNIX_MAX_S);
+        let local = unix_s + i64::from(self.zone.minutes) * 60;
         let today = Date::of_days(local.div_euclid(DAY_S));
         let this = self.start(today.year, today.month);
         let start = if this <= today {
@@ -260,6 +263,16 @@ mod tests {
     }
 
     /// Every day of 200 years follows the one before it.
+    /// Found by the fuzz target `tariffs`: the zone's minutes overflowed.
+    #[test]
+    fn the_end_of_time_is_in_the_year_9999() {
+        for zone in ["+14:00", "UTC", "-12:00"] {
+            let billing = billing(31, zone);
+            assert_eq!(billing.period(u64::MAX), billing.period(UNIX_MAX_S as u64));
+            assert_eq!(billing.period(i64::MAX as u64), billing.period(u64::MAX));
+        }
+    }
+
     #[test]
     fn days_and_dates_agree() {
         let mut expected = date("1970-01-01");
