@@ -1,6 +1,6 @@
 //! Places of sessions: few for those who have shown no ticket yet, and others for those who have.
 //!
-//! Who comes as a stranger makes the stranger leave who has been there for the longest, so that an honest proxy, which greets within
+//! A new stranger makes the stranger leave that has been there for the longest, so that an honest proxy, which greets within
 //! a round trip, gets in however many come. Knows no session and no clock.
 
 use std::{
@@ -33,7 +33,7 @@ const ATTEMPTS_PERIOD: Duration = Duration::from_secs(60);
 /// Addresses of which attempts are counted; beyond, those are forgotten that began to be counted first.
 const COUNTED_MAX: usize = 1_024;
 
-/// Where a session comes from, as far as it matters here.
+/// Origin of a session: its address and its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct From {
     pub(super) node: NodeId,
@@ -112,7 +112,7 @@ impl Door {
         }
     }
 
-    /// Whether a ticket from this address is looked at.
+    /// True if a ticket from this address is looked at.
     pub(super) fn may_try(&self, now: Instant, address: Option<IpAddr>) -> bool {
         let Some(address) = address.map(network) else {
             return true;

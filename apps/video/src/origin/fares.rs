@@ -20,7 +20,7 @@ pub(super) struct Fared {
     pub(super) dropped: f64,
     /// The share that was lost on the way.
     pub(super) lost: f64,
-    /// How many ADUs these are shares of.
+    /// Number of ADUs that these are shares of.
     pub(super) fates: u64,
     /// Bytes of essential flows that wait.
     pub(super) backlog_bytes: u64,

@@ -184,7 +184,7 @@ impl Governor {
     }
 }
 
-/// How much the share of `count` packets that are lost exceeds [`LOSS_REPAIRED`] by chance; nothing where they were not counted.
+/// Amount by which the share of `count` packets that are lost exceeds [`LOSS_REPAIRED`] by chance; nothing where they were not counted.
 fn loss_noise(count: u64) -> f64 {
     match count {
         0 => 0.0,
