@@ -136,7 +136,7 @@ fn filter(objective: &Objective, number: usize) -> Option<Filter<'_>> {
 }
 
 /// Calls `at` in every context, with the variables bound; in the order of ADUs, the last variable fastest.
-/// Tries at most `tries` bindings of a variable.
+/// Tries at most `tries` bindings of a variable; how many it tried.
 pub(crate) fn visit<S, F>(
     objective: &Objective,
     candidates: &Candidates,
@@ -144,7 +144,8 @@ pub(crate) fn visit<S, F>(
     involving: Involving<'_>,
     tries: u64,
     at: &mut F,
-) where
+) -> u64
+where
     S: Schedule + ?Sized,
     F: FnMut(&mut Machine<'_, S>),
 {
@@ -167,6 +168,7 @@ pub(crate) fn visit<S, F>(
             }
         }
     }
+    tries - walk.tries
 }
 
 struct Walk<'w, F> {

@@ -99,6 +99,8 @@ pub struct Objectives {
     rates: Vec<(ObjectiveId, RateObjective)>,
     next: u64,
     by_stream: ByStream,
+    /// Bindings that were tried since [`Objectives::begin`].
+    tried: u64,
 }
 
 impl Objectives {
@@ -206,11 +208,18 @@ impl Objectives {
     ///
     /// O(ADUs · log ADUs + objectives × variables × ADUs of the streams that their filters allow).
     pub fn begin<S: Schedule + ?Sized>(&mut self, schedule: &S) {
+        self.tried = 0;
         self.by_stream.fill(schedule);
         for entry in &mut self.entries {
             let faults = (entry.candidates).find(&entry.objective, schedule, &self.by_stream);
             entry.faults = entry.faults.union(faults);
         }
+    }
+
+    /// Bindings that evaluations have tried since [`begin`](Self::begin): the measure of their work. A search bounds
+    /// itself by it, because one evaluation may cost a thousand times what another does.
+    pub fn tried(&self) -> u64 {
+        self.tried
     }
 
     /// What the schedule is worth: the sum over all objectives, contexts and gains.
@@ -254,7 +263,7 @@ impl Objectives {
             let mut machine = Machine::new(&entry.objective, schedule);
             let objective = &entry.objective;
             let mut add = |machine: &mut Machine<'_, S>| total += machine.gain(objective);
-            visit(
+            self.tried += visit(
                 objective,
                 &entry.candidates,
                 &mut machine,

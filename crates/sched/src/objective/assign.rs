@@ -22,7 +22,9 @@ use super::{
 /// what it would be from nothing.
 ///
 /// O(changed ADUs × slot classes × objectives) evaluations, slots being of one class if nothing but their numbers
-/// differs; then what is left to assign; then at most `moves` attempts of the local search.
+/// differs; then what is left to assign; then at most `moves` attempts of the local search, and [`BINDINGS_MAX`] bindings.
+///
+/// [`BINDINGS_MAX`]: super::BINDINGS_MAX
 #[derive(Debug)]
 pub struct Assign {
     moves: usize,

@@ -8,7 +8,7 @@
 use anabranch_base::Random;
 use anabranch_hose::Objectives;
 
-use super::{Cycle, Placed, Schedule, table::Table};
+use super::{BINDINGS_MAX, Cycle, Placed, Schedule, table::Table};
 
 /// Throws in a row that lead to nothing better, for each ADU concerned, before the search ends.
 const KICKS: usize = 4;
@@ -36,7 +36,14 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Improves `schedule` in at most so many attempts; it is never worth less than it was.
+    /// Whether the search has used up its attempts, or the work that one plan may cost.
+    fn is_spent(&self, problem: &Problem<'_>) -> bool {
+        self.left == 0 || problem.objectives.tried() >= BINDINGS_MAX
+    }
+}
+
+impl Local {
+    /// Improves `schedule` in at most so many attempts and [`BINDINGS_MAX`] bindings; it is never worth less than it was.
     pub(super) fn search(
         &mut self,
         problem: &mut Problem<'_>,
@@ -49,7 +56,7 @@ impl Local {
         self.descend(problem, schedule);
         self.best.clone_from(schedule);
         let mut in_vain = 0;
-        while self.left > 0 && in_vain < KICKS * problem.concerned.len() {
+        while !self.is_spent(problem) && in_vain < KICKS * problem.concerned.len() {
             let thrown = self.kick(problem, random, schedule);
             let gained = thrown + self.descend(problem, schedule);
             if gained > 1e-9 {
@@ -82,7 +89,7 @@ impl Local {
         for &adu in problem.concerned.iter().cycle() {
             let mut has_gained = false;
             for to in (0..slots).map(Some).chain([None]) {
-                if self.left == 0 {
+                if self.is_spent(problem) {
                     return gained;
                 }
                 if schedule[adu as usize] == to {

@@ -50,6 +50,10 @@ pub use self::{
 /// The slot of each ADU of a cycle, as an index into [`Cycle::slots`]; `None`: not sent in this cycle.
 pub type Schedule = Vec<Option<u32>>;
 
+/// Bindings of variables to ADUs that the search for one plan may try before it takes the best that it has found: some
+/// milliseconds of work, whatever the objectives are.
+pub const BINDINGS_MAX: u64 = 100_000;
+
 /// Looks for a good schedule.
 pub trait Planner: Send + fmt::Debug {
     /// Writes a schedule of `cycle` into `schedule`: each ADU in at most one slot that is large enough, each

@@ -3,7 +3,7 @@
 use anabranch_base::Random;
 use anabranch_hose::Objectives;
 
-use super::{Cycle, Placed, Planner, Schedule};
+use super::{BINDINGS_MAX, Cycle, Placed, Planner, Schedule};
 
 /// The published `random-walk` scheduler: each of `walk_length` schedules pairs shuffled slots with shuffled
 /// ADUs; the first of the greatest utility is taken [Horde Figures 6-4, 6-5]. With a length of 1 it is the
@@ -64,6 +64,9 @@ impl Planner for RandomWalk {
         });
         let mut best = f64::NEG_INFINITY;
         for walk in 0..self.walk_length {
+            if objectives.tried() >= BINDINGS_MAX {
+                break;
+            }
             self.candidate(cycle);
             let placed = Placed {
                 cycle,

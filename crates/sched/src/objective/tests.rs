@@ -174,6 +174,28 @@ fn correlated_losses_are_spread_over_channels() {
     assert!(worth(&cycle, &mut together, &schedule) > worth(&cycle, &mut together, &alone));
 }
 
+/// The search of seed 327 of the storm took seconds a plan: each step looked at hundreds of pairs.
+#[test]
+fn a_plan_costs_no_more_than_its_bindings_whatever_the_objectives() {
+    let mut cycle = cycle();
+    cycle.slots = (0..300)
+        .map(|at| slot(at % 4, u64::from(at), 0.02, 300.0))
+        .collect();
+    cycle.adus = (0..300).map(|sequence| adu(0, sequence)).collect();
+    let mut pairs = objectives(X4);
+    let mut walk = RandomWalk::new(25, Seed(1).stream("walk"));
+    for planner in [&mut walk as &mut dyn Planner, &mut Assign::default()] {
+        let schedule = plan(planner, &cycle, &mut pairs);
+        assert!(schedule.iter().flatten().count() > 250, "there is a plan");
+        // The last evaluation may pass the bound: 300 ADUs, of which each is bound with each.
+        assert!(
+            pairs.tried() < BINDINGS_MAX + 2 * 300 * 300,
+            "{}",
+            pairs.tried()
+        );
+    }
+}
+
 #[test]
 fn a_packet_that_does_not_fit_is_not_sent() {
     let mut cycle = cycle();
