@@ -43,17 +43,29 @@ impl Holes {
 
     /// These bytes, which end within the region, have come; how many of them are news.
     pub(super) fn fill(&mut self, range: Range<usize>) -> usize {
-        let (mut at, end) = (range.start.max(self.from) - self.from, range.end);
-        let end = end.saturating_sub(self.from);
-        let mut new = 0;
-        while at < end {
-            let (word, bit) = (at / 64, at % 64);
-            let count = (64 - bit).min(end - at);
-            let mask = (u64::MAX >> (64 - count)) << bit;
-            new += (mask & !self.words[word]).count_ones() as usize;
-            self.words[word] |= mask;
-            at += count;
+        let (at, end) = (range.start.max(self.from), range.end.max(self.from));
+        if at >= end {
+            return 0;
         }
+        let (at, last) = (at - self.from, end - self.from - 1);
+        let head = u64::MAX << (at % 64);
+        let tail = u64::MAX >> (63 - last % 64);
+        let words = &mut self.words[at / 64..=last / 64];
+        let new = match words {
+            [only] => mark(only, head & tail),
+            [first, between @ .., last] => {
+                let between = between.iter_mut().map(|word| match *word {
+                    // Most often; counting bits would cost more.
+                    0 => {
+                        *word = u64::MAX;
+                        64
+                    }
+                    _ => mark(word, u64::MAX),
+                });
+                between.sum::<usize>() + mark(first, head) + mark(last, tail)
+            }
+            [] => 0,
+        };
         self.missing -= new;
         new
     }
@@ -79,6 +91,13 @@ impl Holes {
         }
         ranges
     }
+}
+
+/// Sets the bits of a mask; how many of them are news.
+fn mark(word: &mut u64, mask: u64) -> usize {
+    let news = mask & !*word;
+    *word |= mask;
+    news.count_ones() as usize
 }
 
 #[cfg(test)]
