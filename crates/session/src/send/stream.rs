@@ -251,14 +251,16 @@ impl SendStream {
         if !self.spec.reliable {
             return 0;
         }
-        let first = match self.spec.order {
-            Order::Ordered => self.cursor.min(sequence),
-            Order::Unordered => sequence,
+        let charge = |adu: &SendAdu| match adu.is_charged || adu.done {
+            true => 0,
+            false => adu.data.len() as u64 + ADU_OVERHEAD_BYTES,
         };
-        self.span(first, sequence)
-            .filter(|adu| !adu.is_charged && !adu.done)
-            .map(|adu| adu.data.len() as u64 + ADU_OVERHEAD_BYTES)
-            .sum()
+        if self.spec.order == Order::Unordered || sequence <= self.cursor {
+            let at = sequence.checked_sub(self.base);
+            let adu = at.and_then(|at| self.adus.get(at as usize));
+            return adu.map_or(0, charge);
+        }
+        self.span(self.cursor, sequence).map(charge).sum()
     }
 
     /// ADUs from one sequence to another, both included, as far as they are known.
@@ -337,6 +339,15 @@ impl SendStream {
         }
         let begun = self.begun_ahead()?;
         self.take_new(now, begun, 0, room)
+    }
+
+    /// The ADU to send where a plan says this one: the next in turn of an unreliable ordered stream, whose receiver would
+    /// drop what is overtaken; else this one.
+    pub(crate) fn instead_of(&self, sequence: u64) -> u64 {
+        match (self.spec.reliable, self.spec.order) {
+            (false, Order::Ordered) => self.cursor,
+            _ => sequence,
+        }
     }
 
     /// As [`take_piece`](Self::take_piece), of this ADU alone; it may overtake others. `None` as well when

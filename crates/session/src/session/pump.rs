@@ -354,6 +354,8 @@ impl Session {
         pieces: &mut Vec<Piece>,
     ) -> usize {
         let mut bytes = 0;
+        let half = self.send.get(&stream);
+        let adu = adu.map(|adu| half.map_or(adu, |half| half.instead_of(adu)));
         loop {
             let credit = self.session_credit();
             let Some(half) = self.send.get_mut(&stream) else {
