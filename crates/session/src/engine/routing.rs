@@ -1,6 +1,6 @@
 //! Events carried from channels to sessions and back.
 
-use anabranch_base::{ChannelId, Instant, SessionId};
+use anabranch_base::{ChannelId, Instant, NodeId, SessionId};
 use anabranch_channel::{self as channel, CloseReason, Standing};
 use bytes::Bytes;
 
@@ -15,7 +15,7 @@ use crate::{
     links::HANDSHAKE_MAX,
     session::{ProtocolError, Session},
     token::Token,
-    wire::{self, Control, Frame, Reader},
+    wire::{self, Control, Frame, Reader, frame::TOKEN_BYTES},
 };
 
 impl Engine {
@@ -188,7 +188,16 @@ impl Engine {
             if let Some(id) = known.filter(is_theirs) {
                 self.end_session(now, id, SessionCloseReason::Superseded);
             }
+            if let Some(session) = self.sessions.get_mut(&by) {
+                session.note_superseded(replaced);
+            }
         }
+    }
+
+    /// Whether a peer has said of this session that another one replaces it. O(sessions).
+    fn is_superseded(&self, peer: NodeId, token: &[u8; TOKEN_BYTES]) -> bool {
+        let mut theirs = self.sessions.values().filter(|one| one.peer == peer);
+        theirs.any(|session| session.has_superseded(token))
     }
 
     /// The first container of an accepted channel says where it belongs: `Join` names the session,
@@ -241,6 +250,16 @@ impl Engine {
         } else if let Some(token) =
             own.filter(|token| token.session == session && token.accepts(channel, &proof))
         {
+            if self.is_superseded(peer, &session) {
+                // Its JOIN was overtaken by the REPLACE on the new home.
+                self.close_unknown(
+                    now,
+                    id,
+                    CODE_SUPERSEDED,
+                    "another session replaces this one",
+                );
+                return Ok(None);
+            }
             let is_stranger = standing == Standing::Stranger;
             let until = self.owners.get(&id).and_then(|owner| owner.deadline);
             let probation = until.filter(|_| is_stranger);

@@ -77,6 +77,9 @@ const GAPS_MAX: usize = 1 << 16;
 /// Of an unreliable stream at most and at least, however many there are.
 const UNRELIABLE_GAPS_MAX: usize = 1024;
 const UNRELIABLE_GAPS_MIN: usize = 8;
+/// Sessions that are remembered as replaced by one. An initiator changes its home as often as its paths fail before the session is
+/// established: seldom more than once.
+const SUPERSEDED_KEPT: usize = 8;
 /// Memory may be reserved for what has not come of ADUs: this part of the session's window.
 const RESERVED_PART: usize = 16;
 
@@ -209,6 +212,8 @@ pub(crate) struct Session {
     peer_streams: usize,
     /// Ids of sessions that the peer says this one replaces; for the engine to end.
     pub replaced: Vec<[u8; TOKEN_BYTES]>,
+    /// Those of which it said so last, at most [`SUPERSEDED_KEPT`]: what arrives late does not found them again.
+    superseded: VecDeque<[u8; TOKEN_BYTES]>,
     /// Streams reset before the peer acknowledged their announcement.
     given_up: BTreeMap<StreamId, Arc<StreamSpec>>,
     /// What the receiving halves take of what they share, all together. Credit that was seen to be used stays in it when its
@@ -310,6 +315,7 @@ impl Session {
             seen_streams: Ranges::default(),
             stopped: BTreeMap::new(),
             replaced: Vec::new(),
+            superseded: VecDeque::new(),
             given_up: BTreeMap::new(),
             peer_streams: 0,
             load: Load::default(),
@@ -590,6 +596,19 @@ impl Session {
             },
         );
         Some(half.accounts())
+    }
+
+    /// The peer has said that this session replaces that one.
+    pub(crate) fn note_superseded(&mut self, session: [u8; TOKEN_BYTES]) {
+        if self.superseded.len() >= SUPERSEDED_KEPT {
+            self.superseded.pop_front();
+        }
+        self.superseded.push_back(session);
+    }
+
+    /// Whether the peer has said that this session replaces that one.
+    pub(crate) fn has_superseded(&self, session: &[u8; TOKEN_BYTES]) -> bool {
+        self.superseded.contains(session)
     }
 
     /// Something of a stream is over; perhaps all of it.
