@@ -7,6 +7,10 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
     num::NonZeroUsize,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant as Clock,
 };
 
@@ -28,6 +32,22 @@ const WINDOW_BYTES: u64 = 32 << 20;
 pub(crate) fn host(n: u32) -> Ipv4Addr {
     let n = n % (254 << 16);
     Ipv4Addr::from(0x7f01_0001_u32.wrapping_add(n))
+}
+
+/// Where this process begins to count, so that two runs do not repeat each other's connection IDs.
+static FIRST: LazyLock<u64> = LazyLock::new(|| u64::from(std::process::id()) << 32);
+/// Clients so far.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+fn seed(number: u64) -> [u8; 32] {
+    let mut seed = [0xab; 32];
+    seed[..8].copy_from_slice(&number.to_le_bytes());
+    seed
+}
+
+/// Key number `number`.
+pub(crate) fn key(number: u64) -> SecretKey {
+    SecretKey::from_seed(seed(number))
 }
 
 /// One connection.
@@ -54,14 +74,14 @@ impl Client {
         let socket = UdpSocket::bind((host, 0))?;
         socket.set_nonblocking(true)?;
         let epoch = Clock::now();
-        let mut seed = [0xab; 32];
-        seed[..8].copy_from_slice(&key.to_le_bytes());
+        // Two clients with one key are two clients: other connection IDs, other secrets.
+        let entropy = seed(*FIRST + NEXT.fetch_add(1, Ordering::Relaxed));
         let mut endpoint = Endpoint::new(
             epoch,
-            SecretKey::from_seed(seed),
+            self::key(key),
             AllowList::default(),
             Config::default(),
-            seed,
+            entropy,
         );
         let channel = endpoint.connect(Instant::EPOCH, SOCKET, target, node, None)?;
         tally.attempts += 1;

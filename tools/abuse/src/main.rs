@@ -4,6 +4,7 @@
 //! abuse --list                                       the kinds of abuse
 //! abuse --ticket FILE --pid PID initials no-join     two kinds at once, for ten seconds
 //! abuse --ticket FILE --pid PID --seconds 600 all    every kind at once
+//! abuse --ticket FILE --pid PID --listed 7 tiny      with a key that the victim lists: `abuse --id 7` prints its id
 //! abuse --http 127.0.0.1:8080 --pid PID half-requests
 //! ```
 //! Each kind prints one line of JSON: what it sent, what the victim did, what the victim paid. The last line holds the
@@ -49,15 +50,22 @@ struct Arguments {
     /// List the kinds and end.
     #[arg(long)]
     list: bool,
-    /// File with a ticket of the victim: its key and its addresses (`recv`, `video origin`). The secret is not used.
+    /// Print the node id of this key of ours and end, for the victim to list it.
+    #[arg(long, value_name = "NUMBER")]
+    id: Option<u64>,
+    /// The key of ours that the victim lists: the kinds that send frames use it for every session.
+    #[arg(long, value_name = "NUMBER")]
+    listed: Option<u64>,
+    /// File with a ticket of the victim: its key and its addresses (`recv`, `video origin`, or `anabranch1:ID::ADDRESS:PORT` of
+    /// a node). The secret is not used.
     #[arg(long, value_name = "FILE")]
     ticket: Option<PathBuf>,
     /// Address of a victim that speaks HTTP (`video proxy`).
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<std::net::SocketAddr>,
     /// Process to watch: its memory and CPU time.
-    #[arg(long)]
-    pid: u32,
+    #[arg(long, required_unless_present_any = ["list", "id"])]
+    pid: Option<u32>,
     /// Seconds that it lasts.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
@@ -80,6 +88,10 @@ fn main() -> Outcome<()> {
         }
         return Ok(());
     }
+    if let Some(number) = arguments.id {
+        println!("{}", client::key(number).node_id());
+        return Ok(());
+    }
     if arguments.seconds > SECONDS_MAX
         || arguments.attempts > ATTEMPTS_MAX
         || arguments.megabits > MEGABITS_MAX
@@ -89,14 +101,21 @@ fn main() -> Outcome<()> {
         )
         .into());
     }
-    let target = Target::new(arguments.ticket.as_deref(), arguments.http)?;
+    let target = Target::new(
+        arguments.ticket.as_deref(),
+        arguments.listed,
+        arguments.http,
+    )?;
     let chosen = choose(&arguments.kinds, &target)?;
+    kinds::prepare(&chosen, &target, arguments.seconds, arguments.attempts)
+        .map_err(|error| error.to_string())?;
+    eprintln!("the abuse begins");
     let limits = Limits {
         end: Instant::now() + Duration::from_secs(arguments.seconds),
         attempts_per_s: arguments.attempts,
         bits_per_s: u64::from(arguments.megabits) * 1_000_000,
     };
-    let mut victim = Victim::watch(arguments.pid)?;
+    let mut victim = Victim::watch(arguments.pid.ok_or("--pid names the victim")?)?;
     let running: Vec<_> = chosen
         .into_iter()
         .map(|kind| {

@@ -31,13 +31,19 @@ impl Door {
 pub(crate) struct Target {
     /// A node and its address.
     pub(crate) quic: Option<(NodeId, SocketAddr)>,
+    /// Key that the kinds that send frames use, because the victim lists it; `None`: another key for each session.
+    pub(crate) listed: Option<u64>,
     /// A proxy's address.
     pub(crate) http: Option<SocketAddr>,
 }
 
 impl Target {
     /// Reads the ticket and refuses every address that is not on the loopback interface.
-    pub(crate) fn new(ticket: Option<&Path>, http: Option<SocketAddr>) -> Outcome<Self> {
+    pub(crate) fn new(
+        ticket: Option<&Path>,
+        listed: Option<u64>,
+        http: Option<SocketAddr>,
+    ) -> Outcome<Self> {
         let mut quic = None;
         if let Some(file) = ticket {
             let text = std::fs::read_to_string(file)?;
@@ -55,7 +61,7 @@ impl Target {
         if quic.is_none() && http.is_none() {
             return Err("--ticket or --http names the victim".into());
         }
-        Ok(Self { quic, http })
+        Ok(Self { quic, listed, http })
     }
 
     pub(crate) fn allows(&self, door: Door) -> bool {

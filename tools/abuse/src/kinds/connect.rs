@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     net::{IpAddr, SocketAddr, UdpSocket},
+    sync::OnceLock,
     thread,
     time::{Duration, Instant},
 };
@@ -28,26 +29,34 @@ fn quic(target: &Target) -> Result<(NodeId, SocketAddr), Failure> {
     target.quic.ok_or_else(|| "no ticket".into())
 }
 
+/// Made by [`prepare_initials`].
+static PACKETS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+
+/// Makes the first packets, as many as a run of `seconds` can use: each costs a key exchange, some 20 s of a core in all, which
+/// the run itself must not pay.
+pub(super) fn prepare_initials(
+    target: &Target,
+    seconds: u64,
+    attempts_per_s: u32,
+) -> Result<(), Failure> {
+    let quic = quic(target)?;
+    let mut tally = Tally::default();
+    let needed = (seconds + 1).saturating_mul(u64::from(attempts_per_s));
+    let count = usize::try_from(needed).unwrap_or(INITIALS).min(INITIALS);
+    let mut packets = Vec::with_capacity(count);
+    for key in 0..count as u64 {
+        let mut client = Client::new(quic, IpAddr::V4(host(0)), key << 20, &mut tally)?;
+        packets.extend(client.first_packets());
+    }
+    let _ = PACKETS.set(packets);
+    Ok(())
+}
+
 /// First packets from many addresses; answers are not read.
 pub(super) fn initials(target: &Target, limits: &Limits) -> Result<Tally, Failure> {
     let quic = quic(target)?;
     let mut tally = Tally::default();
-    // As many as the run can use.
-    let seconds = limits
-        .end
-        .saturating_duration_since(Instant::now())
-        .as_secs();
-    let needed = (seconds + 1).saturating_mul(u64::from(limits.attempts_per_s));
-    let count = usize::try_from(needed).unwrap_or(INITIALS).min(INITIALS);
-    let mut packets = Vec::with_capacity(count);
-    for key in 0..count as u64 {
-        if Instant::now() >= limits.end {
-            break;
-        }
-        let mut client = Client::new(quic, IpAddr::V4(host(0)), key << 20, &mut tally)?;
-        packets.extend(client.first_packets());
-    }
-    tally.attempts = 0;
+    let packets = PACKETS.get().ok_or("nothing is prepared")?;
     let sockets: Vec<UdpSocket> = (0..INITIAL_HOSTS)
         .map(|n| UdpSocket::bind((host(n * 257), 0)))
         .collect::<Result<_, _>>()?;

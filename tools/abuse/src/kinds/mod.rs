@@ -31,6 +31,22 @@ pub(crate) struct Limits {
     pub(crate) bits_per_s: u64,
 }
 
+/// Does what kinds need before the run begins.
+pub(crate) fn prepare(
+    chosen: &[&Kind],
+    target: &Target,
+    seconds: u64,
+    attempts_per_s: u32,
+) -> Result<(), Failure> {
+    if chosen.iter().any(|kind| kind.name == INITIALS) {
+        connect::prepare_initials(target, seconds, attempts_per_s)?;
+    }
+    Ok(())
+}
+
+/// Name of the kind that [`prepare`] is for.
+const INITIALS: &str = "initials";
+
 /// What a kind sent, and what came back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
@@ -47,7 +63,7 @@ pub(crate) struct Tally {
 }
 
 macro_rules! quic {
-    ($name:literal, $about:literal, $run:expr) => {
+    ($name:expr, $about:literal, $run:expr) => {
         Kind {
             name: $name,
             about: $about,
@@ -60,7 +76,7 @@ macro_rules! quic {
 /// Every kind.
 pub(crate) const KINDS: &[Kind] = &[
     quic!(
-        "initials",
+        INITIALS,
         "first packets of handshakes from many addresses that never answer",
         connect::initials
     ),

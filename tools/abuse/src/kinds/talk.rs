@@ -32,7 +32,7 @@ pub(super) fn run(
     while sessions.next() {
         key += 1;
         let from = IpAddr::V4(host(0x1_0000 + key as u32 % 1024));
-        let mut client = Client::new(quic, from, key, &mut tally)?;
+        let mut client = Client::new(quic, from, target.listed.unwrap_or(key), &mut tally)?;
         let since = Instant::now();
         while !client.is_connected() && !client.is_over() && since.elapsed() < PATIENCE {
             client.exchange(&mut tally)?;
