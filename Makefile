@@ -135,12 +135,9 @@ storm: ## SEEDS random worlds with faults, checked for what must hold in all of 
 	  --seeds $(SEEDS) --from $(FROM) $(if $(ROWS),--rows $(ROWS))
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZ_SECONDS; without cargo-fuzz and nightly, random inputs on stable
+fuzz: ## every fuzz target for FUZZ_SECONDS, with what earlier runs found; without cargo-fuzz and nightly, random inputs on stable
 	@if $(CARGO) +nightly fuzz --version >/dev/null 2>&1; then \
-	  for target in $(FUZZ_TARGETS); do \
-	    echo "== $$target"; \
-	    $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -len_control=0 -max_len=2048; \
-	  done; \
+	  SLICE=$(FUZZ_SECONDS) tools/fuzz $$(($(FUZZ_SECONDS) * $(words $(FUZZ_TARGETS)))); \
 	else \
 	  echo "no cargo-fuzz with a nightly toolchain (cargo install cargo-fuzz; rustup toolchain install nightly);"; \
 	  echo "the same properties get random inputs on the stable toolchain instead"; \

@@ -28,6 +28,7 @@
 //! | [`objectives`] | the language of objectives: parser, checks, formatter, evaluation |
 
 mod container;
+pub mod corpus;
 mod counter;
 mod media;
 mod objectives;
@@ -54,6 +55,29 @@ pub use settings::{configuration, control, tariffs};
 pub use stored::stored_video;
 pub use transfer::{transfer_manifest, transfer_messages, transfer_note};
 pub use video::video;
+
+/// The properties by name, each of which is a fuzz target.
+pub const PROPERTIES: &[(&str, fn(&[u8]))] = &[
+    ("configuration", configuration),
+    ("container", container),
+    ("control", control),
+    ("link", link),
+    ("media", media),
+    ("objectives", objectives),
+    ("overlay", overlay),
+    ("packet", packet),
+    ("parts", parts),
+    ("relay", relay),
+    ("stored_video", stored_video),
+    ("tariffs", tariffs),
+    ("ticket", ticket),
+    ("trace", trace),
+    ("transfer_manifest", transfer_manifest),
+    ("transfer_messages", transfer_messages),
+    ("transfer_note", transfer_note),
+    ("video", video),
+    ("wire", wire),
+];
 
 /// Takes an input apart; zeros when it is used up.
 struct Input<'a>(&'a [u8]);

@@ -1,8 +1,12 @@
 //! The properties on pseudo-random bytes, for a stable toolchain without cargo-fuzz. Half of the inputs
 //! are noise, half are made of pieces that the decoders know, so that they get beyond the first byte.
-//! `FUZZ_SECONDS` sets the time for each property (default 1).
+//! `FUZZ_SECONDS` sets the time for each property (default 1). With `FUZZ_SEEDS`, inputs made of pieces are written into that
+//! folder instead, for a fuzzer to begin with.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 /// Noise that is the same on every run (splitmix64).
 struct Noise(u64);
@@ -25,8 +29,34 @@ impl Noise {
     }
 }
 
+/// Pieces that the decoders know, with noise between them.
+fn compose(noise: &mut Noise, pieces: &[&[u8]]) -> Vec<u8> {
+    let mut input = Vec::new();
+    for _ in 0..noise.below(24) {
+        if noise.below(4) == 0 {
+            let length = 1 + noise.below(6);
+            input.extend(noise.bytes(length));
+        } else {
+            input.extend_from_slice(pieces[noise.below(pieces.len())]);
+        }
+    }
+    input
+}
+
+fn write_seeds(folder: &Path, pieces: &[&[u8]]) {
+    std::fs::create_dir_all(folder).expect("the folder can be made");
+    let mut noise = Noise(2);
+    for number in 0..256 {
+        let input = compose(&mut noise, pieces);
+        std::fs::write(folder.join(format!("seed-{number}")), input).expect("it can be written");
+    }
+}
+
 fn feed(name: &str, pieces: &[&[u8]], property: fn(&[u8])) {
     let seconds = std::env::var("FUZZ_SECONDS").map_or(1, |text| text.parse().expect("seconds"));
+    if let Some(folder) = std::env::var_os("FUZZ_SEEDS") {
+        return write_seeds(&Path::new(&folder).join(name), pieces);
+    }
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut noise = Noise(1);
     let mut runs = 0u64;
@@ -36,14 +66,7 @@ fn feed(name: &str, pieces: &[&[u8]], property: fn(&[u8])) {
             let length = noise.below(400);
             input = noise.bytes(length);
         } else {
-            for _ in 0..noise.below(24) {
-                if noise.below(4) == 0 {
-                    let length = 1 + noise.below(6);
-                    input.extend(noise.bytes(length));
-                } else {
-                    input.extend_from_slice(pieces[noise.below(pieces.len())]);
-                }
-            }
+            input = compose(&mut noise, pieces);
         }
         let shown = input.clone();
         let result = std::panic::catch_unwind(move || property(&input));
