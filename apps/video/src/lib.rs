@@ -12,7 +12,6 @@
 //! | [`proxy`] | the cache near the viewers, and HTTP |
 //! | [`store`] | the proxy's cache on disk |
 //! | [`wire`] | what proxy and origin say to each other |
-//! | [`words`] | words of others as they may be shown |
 
 pub use anabranch_media as media;
 
@@ -30,4 +29,3 @@ pub mod video;
 #[cfg(test)]
 mod virtual_time;
 pub mod wire;
-pub mod words;

@@ -39,6 +39,8 @@ use std::{
 use anabranch::{
     Controller, Ctcp, Host, HostConfig, SecretKey, Ticket,
     base::Rate,
+    base::text::{REASON_CHARS, printable},
+    net::limited,
     ticket::{ADDRESSES_MAX, SECRET_BYTES, Secret},
 };
 use tokio::task::JoinSet;
@@ -52,7 +54,6 @@ pub use self::{
     library::{Library, LibraryError},
     tickets::TicketsError,
 };
-use crate::words::{Seldom, plain};
 
 /// Bytes of a stream that wait to be sent or acknowledged.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
@@ -227,13 +228,10 @@ pub fn reach(state: &Path) -> io::Result<Ticket> {
 }
 
 async fn look_at_tickets(tickets: &Arc<Tickets>) {
-    static TROUBLE: Seldom = Seldom::new();
     let tickets = tickets.clone();
     let looked = tokio::task::spawn_blocking(move || tickets.refresh()).await;
-    if let Ok(Err(error)) = looked
-        && let Some(before) = TROUBLE.say()
-    {
-        let error = plain(&error.to_string());
-        tracing::warn!(%error, before, "the tickets stay as they were");
+    if let Ok(Err(error)) = looked {
+        let error = printable(&error.to_string(), REASON_CHARS);
+        limited!(warn, %error, "the tickets stay as they were");
     }
 }

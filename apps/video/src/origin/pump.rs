@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anabranch::{
     DropOrder, Order, Session, Stream, StreamFailure, StreamSpec,
+    base::text::{REASON_CHARS, printable},
     base::{self, Rate, ids::ChannelId},
+    net::limited,
     net::session::ChannelState,
 };
 use bytes::Bytes;
@@ -28,7 +30,6 @@ use super::{
 use crate::{
     priority,
     wire::{Flow, From, Refusal, RefusalKind, Reply},
-    words::{Seldom, plain},
 };
 
 /// How often it is looked how plays fare.
@@ -262,10 +263,7 @@ impl<'a> Pump<'a> {
         match loaded.result {
             Ok(data) => self.plays.loaded(&loaded.wanted, data),
             Err(refusal) => {
-                static ENDED: Seldom = Seldom::new();
-                if let Some(before) = ENDED.say() {
-                    tracing::warn!(error = %plain(&refusal.to_string()), before, "a play ends");
-                }
+                limited!(warn, error = %printable(&refusal.to_string(), REASON_CHARS), "a play ends");
                 self.plays.stop(play);
                 self.running.remove(&play);
                 let ended = Reply::Ended { play, refusal };

@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anabranch::{Session, Stream, StreamFailure, StreamSpec};
+use anabranch::{
+    Session, Stream, StreamFailure, StreamSpec,
+    base::text::{REASON_CHARS, printable},
+    net::limited,
+};
 use anabranch_media::Part;
 use bytes::{Bytes, BytesMut};
 use tokio::{
@@ -26,7 +30,6 @@ use crate::{
         CONTROL_LABEL, ENTRIES_MAX, FETCH_LABEL, PIECE_BYTES_MAX, Piece, Refusal, RefusalKind,
         Reply, Request, WireError,
     },
-    words::{Seldom, plain},
 };
 
 /// A session that has not shown a ticket so long after it came is sent away.
@@ -71,16 +74,11 @@ impl std::convert::From<LibraryError> for Refusal {
 }
 
 fn note(error: &LibraryError) {
-    static TROUBLE: Seldom = Seldom::new();
-    if let Some(before) = TROUBLE.say() {
-        tracing::warn!(error = %plain(&error.to_string()), before, "the library cannot be read");
-    }
+    limited!(warn, error = %printable(&error.to_string(), REASON_CHARS), "the library cannot be read");
 }
 
 /// Serves a session until it is over.
 pub(super) async fn serve(session: Session, from: From, place: Place, shared: Arc<Shared>) {
-    static LEFT: Seldom = Seldom::new();
-    static STRANGERS: Seldom = Seldom::new();
     let peer = from.node;
     let greeting = tokio::time::timeout(HELLO_MAX, greeted(&session, from, &place, &shared));
     let greeted = tokio::select! {
@@ -90,10 +88,8 @@ pub(super) async fn serve(session: Session, from: From, place: Place, shared: Ar
     let proxy = match greeted {
         Ok(proxy) => proxy,
         Err(end) => {
-            if let Some(before) = STRANGERS.say() {
-                tracing::info!(%peer, error = %plain(&end.to_string()), before, "a session showed no ticket");
-            }
-            session.close(1, &plain(&end.to_string()));
+            limited!(info, %peer, error = %printable(&end.to_string(), REASON_CHARS), "a session showed no ticket");
+            session.close(1, &printable(&end.to_string(), REASON_CHARS));
             return;
         }
     };
@@ -104,18 +100,14 @@ pub(super) async fn serve(session: Session, from: From, place: Place, shared: Ar
         ended = conversing => ended,
         () = revoked => Err(End::Words("the ticket was revoked; ask for another at the origin")),
     };
-    let before = LEFT.say();
     match ended {
-        Ok(()) if before.is_some() => tracing::info!(%peer, before, "the proxy has left"),
-        Err(End::Stream(error)) if before.is_some() => {
-            tracing::info!(%peer, error = %plain(&error.to_string()), before, "the proxy is gone");
+        Ok(()) => limited!(info, %peer, "the proxy has left"),
+        Err(End::Stream(error)) => {
+            limited!(info, %peer, error = %printable(&error.to_string(), REASON_CHARS), "the proxy is gone");
         }
-        Ok(()) | Err(End::Stream(_)) => {}
         Err(error) => {
-            let error = plain(&error.to_string());
-            if before.is_some() {
-                tracing::warn!(%peer, error, before, "the proxy is sent away");
-            }
+            let error = printable(&error.to_string(), REASON_CHARS);
+            limited!(warn, %peer, error, "the proxy is sent away");
             session.close(1, &error);
         }
     }

@@ -12,6 +12,7 @@ use std::{
 
 use anabranch::{
     base::ids::encode_base32,
+    base::text::{REASON_CHARS, printable},
     ticket::{SECRET_BYTES, Secret},
 };
 use serde::{Deserialize, Serialize};
@@ -52,7 +53,7 @@ pub enum TicketsError {
     },
     /// The name cannot be one.
     #[error(
-        "'{}' cannot be the name of a ticket; use 1 to {NAME_BYTES_MAX} letters, digits, '.', '-' and '_'", crate::words::plain(.0)
+        "'{}' cannot be the name of a ticket; use 1 to {NAME_BYTES_MAX} letters, digits, '.', '-' and '_'", printable(.0, REASON_CHARS)
     )]
     Name(String),
     /// There is a ticket of this name.

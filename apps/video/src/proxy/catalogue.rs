@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anabranch::base::NodeId;
+use anabranch::{
+    base::NodeId,
+    base::text::{REASON_CHARS, printable},
+};
 use anabranch_media as media;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -18,7 +21,6 @@ use crate::{
     store::{Class, Part, VideoKey},
     video::{Division, PART_MIN, parse_policy, policy_text},
     wire::{Entry, Refusal, RefusalKind},
-    words::plain,
 };
 
 /// The catalogue is asked for this often.
@@ -107,7 +109,7 @@ impl Catalogue {
         let videos = match line.list().await {
             Ok(videos) => videos,
             Err(error) => {
-                let error = plain(&error.to_string());
+                let error = printable(&error.to_string(), REASON_CHARS);
                 tracing::info!(%error, "the catalogue is not known");
                 return;
             }

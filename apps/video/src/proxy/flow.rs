@@ -6,7 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anabranch::{Stream, StreamFailure};
+use anabranch::{
+    Stream, StreamFailure,
+    base::text::{REASON_CHARS, printable},
+    net::limited,
+};
 use anabranch_media as media;
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -21,7 +25,6 @@ use super::{
 use crate::{
     store::{Class, Part},
     wire::{Enhanced, Essential, Flow, From, Refusal, RefusalKind},
-    words::{Seldom, plain},
 };
 
 /// Waiting is looked at this often.
@@ -40,12 +43,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Brings chunks from `chunk` on, for as long as viewers want them.
 pub(super) async fn run(title: Arc<Title>, number: u64, chunk: u32) {
     let refusal = flow(&title, number, chunk).await.err();
-    static ENDED: Seldom = Seldom::new();
-    if let Some(refusal) = &refusal
-        && let Some(before) = ENDED.say()
-    {
-        let (video, error) = (plain(&title.video.name), plain(&refusal.to_string()));
-        tracing::info!(%video, %error, before, "a flow ends");
+    if let Some(refusal) = &refusal {
+        let (video, error) = (
+            printable(&title.video.name, REASON_CHARS),
+            printable(&refusal.to_string(), REASON_CHARS),
+        );
+        limited!(info, %video, %error, "a flow ends");
     }
     title.ended(number, refusal);
 }

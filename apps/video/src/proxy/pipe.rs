@@ -10,7 +10,9 @@ use std::{
 };
 
 use anabranch::{
-    Host, Session, Stream, StreamFailure, StreamSpec, Ticket, base::ids::encode_base32,
+    Host, Session, Stream, StreamFailure, StreamSpec, Ticket,
+    base::ids::encode_base32,
+    base::text::{REASON_CHARS, printable},
 };
 use anabranch_media::Part;
 use bytes::Bytes;
@@ -24,7 +26,6 @@ use crate::{
         CONTROL_LABEL, Entry, FETCH_LABEL, Flow, From, Piece, Refusal, RefusalKind, Reply, Request,
         WireError,
     },
-    words::plain,
 };
 
 /// First pause before the origin is called again, doubled up to [`PAUSE_MAX`].
@@ -152,7 +153,7 @@ impl Pipe {
                 Err(_) => End::Words("the origin does not answer".to_owned()),
             };
             let before = self.line.send_replace(None);
-            let reason = plain(&end.to_string());
+            let reason = printable(&end.to_string(), REASON_CHARS);
             if before.is_some() {
                 tracing::warn!(error = %reason, "the origin is gone; it is called again");
             } else {

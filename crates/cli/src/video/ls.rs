@@ -2,7 +2,8 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use anabranch_video::{proxy, words::plain};
+use anabranch::base::text::{REASON_CHARS, printable};
+use anabranch_video::proxy;
 use serde_json::json;
 
 use super::reach;
@@ -44,7 +45,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
         print_line(&format!(
             "{:>10.1} MB  {}",
             video.bytes as f64 / 1e6,
-            plain(&video.name)
+            printable(&video.name, REASON_CHARS)
         ))?;
     }
     Ok(())

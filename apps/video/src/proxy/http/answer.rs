@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anabranch::base::text::{REASON_CHARS, printable};
 use axum::{
     body::Body,
     http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header},
@@ -10,10 +11,7 @@ use axum::{
 use bytes::Bytes;
 
 use super::range::{Asked, asked};
-use crate::{
-    wire::{Refusal, RefusalKind},
-    words::plain,
-};
+use crate::wire::{Refusal, RefusalKind};
 
 const CMSD_STATIC: HeaderName = HeaderName::from_static("cmsd-static");
 const CMSD_DYNAMIC: HeaderName = HeaderName::from_static("cmsd-dynamic");
@@ -126,7 +124,7 @@ pub(super) fn refused(answer: &Answer, refusal: &Refusal) -> Response<Body> {
             StatusCode::SERVICE_UNAVAILABLE
         }
     };
-    let mut response = answer.words(status, &plain(&refusal.reason));
+    let mut response = answer.words(status, &printable(&refusal.reason, REASON_CHARS));
     if status == StatusCode::SERVICE_UNAVAILABLE
         && let Some(seconds) = refusal.retry_after_s
     {

@@ -7,6 +7,10 @@ use std::{
     task::{Context, Poll},
 };
 
+use anabranch::{
+    base::text::{REASON_CHARS, printable},
+    net::limited,
+};
 use anabranch_media::write::{Layout, Options, fragment};
 use axum::{
     body::{Body, HttpBody},
@@ -17,11 +21,7 @@ use http_body::Frame;
 use tokio::sync::mpsc;
 
 use super::answer::Answer;
-use crate::{
-    proxy::title::Title,
-    wire::Refusal,
-    words::{Seldom, plain},
-};
+use crate::{proxy::title::Title, wire::Refusal};
 
 /// What is handed to the connection at a time.
 const PORTION_BYTES: usize = 64 << 10;
@@ -62,12 +62,9 @@ pub(super) async fn respond(
                 }
                 Ok(None) => return,
                 Err(refusal) => {
-                    static CUT: Seldom = Seldom::new();
-                    if let Some(before) = CUT.say() {
-                        let video = plain(&reader.title.video.name);
-                        let error = plain(&refusal.to_string());
-                        tracing::info!(%video, %error, before, "a response is cut off");
-                    }
+                    let video = printable(&reader.title.video.name, REASON_CHARS);
+                    let error = printable(&refusal.to_string(), REASON_CHARS);
+                    limited!(info, %video, %error, "a response is cut off");
                     // The viewer may be gone.
                     let _ = sender.send(Err(refusal)).await;
                     return;

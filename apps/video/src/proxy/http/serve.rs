@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use anabranch::net::limited;
 use axum::{
     body::{Body, HttpBody},
     http::Request,
@@ -27,7 +28,6 @@ use tokio::{
 };
 
 use super::guests::{Busy, Guests, Limits, Place};
-use crate::words::Seldom;
 
 /// A request must be there this long after its connection, or after the answer before it.
 pub(super) const HEAD_MAX: Duration = Duration::from_secs(10);
@@ -89,7 +89,6 @@ pub(super) async fn serve(
     limits: Limits,
     stop: impl Future<Output = ()> + Send,
 ) {
-    static TROUBLE: Seldom = Seldom::new();
     let guests = Guests::new(bounded(limits));
     let stopping = watch::Sender::new(false);
     let mut running = JoinSet::new();
@@ -106,9 +105,7 @@ pub(super) async fn serve(
             Ok(taken) => taken,
             Err(error) if is_of_one_connection(&error) => continue,
             Err(error) => {
-                if let Some(before) = TROUBLE.say() {
-                    tracing::warn!(%error, before, "no connection can be taken; it is tried again");
-                }
+                limited!(warn, %error, "no connection can be taken; it is tried again");
                 // Most often for want of descriptors.
                 guests.make_room(now);
                 tokio::time::sleep(pause).await;

@@ -147,6 +147,7 @@ impl Place for Bucket {
 /// Whatever a store says is a page, or none; an error has words, on one line.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(text: &str) {
+    use anabranch::base::text;
     let _ = xml::page(text);
     for status in [301, 400, 403, 404, 500] {
         let answer = answer::Answer {
@@ -159,7 +160,7 @@ pub(crate) fn fuzz(text: &str) {
             bucket: "films",
             key: None,
         };
-        let error = crate::words::plain(&answer.error(&asked).to_string());
+        let error = text::printable(&answer.error(&asked).to_string(), text::REASON_CHARS);
         assert!(!error.is_empty() && !error.chars().any(char::is_control));
     }
 }
