@@ -35,6 +35,10 @@ const READ_AHEAD: usize = 8;
 
 /// How long the receiver's acknowledgement of our last word is waited for.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of entries in an offer that follows a stranger's greeting at once.
+const BRIEF_BYTES: usize = 1024;
+/// Bytes of an entry beside its path, about.
+const ENTRY_BYTES: usize = 64;
 
 /// What to send.
 #[derive(Debug)]
@@ -108,12 +112,18 @@ pub async fn send_promised(
         label: CONTROL_LABEL.to_owned(),
         ..StreamSpec::default()
     })?;
+    let is_stranger = secret.is_some();
     greet(&control, secret).await?;
-    // The offer follows without waiting for the welcome: that saves a round trip.
-    let offered = offer(&control, &manifest).await;
-    // A refusal explains an offer that nobody takes.
-    welcome(&control).await?;
-    offered?;
+    if is_stranger && !is_brief(&manifest) {
+        welcome(&control).await?;
+        offer(&control, &manifest).await?;
+    } else {
+        // The offer follows without waiting for the welcome: that saves a round trip.
+        let offered = offer(&control, &manifest).await;
+        // A refusal explains an offer that nobody takes.
+        welcome(&control).await?;
+        offered?;
+    }
     let known = known(&control, manifest.entries.len()).await?;
 
     let data = session.open_stream(StreamSpec {
@@ -207,6 +217,18 @@ async fn offer(control: &Stream, manifest: &Manifest) -> Result<(), TransferErro
         rest = after;
     }
     say(control, &Request::OfferEnd).await
+}
+
+/// Whether the offer is heard beside the greeting where this node is a stranger, whose session is on probation until the ticket was
+/// read: of more than a few packets the rest would be dropped, and sent again after a time-out.
+fn is_brief(manifest: &Manifest) -> bool {
+    let entry = |entry: &Entry| entry.path.len() + ENTRY_BYTES;
+    let mut entries = manifest.entries.iter().map(entry);
+    let bytes = entries.try_fold(0, |sum, more| {
+        let sum = sum + more;
+        (sum <= BRIEF_BYTES).then_some(sum)
+    });
+    bytes.is_some()
 }
 
 /// How many of the entries go into the next message; at least one.
