@@ -56,8 +56,11 @@ pub use stored::stored_video;
 pub use transfer::{transfer_manifest, transfer_messages, transfer_note};
 pub use video::video;
 
+/// Panics where it does not hold.
+pub type Property = fn(&[u8]);
+
 /// The properties by name, each of which is a fuzz target.
-pub const PROPERTIES: &[(&str, fn(&[u8]))] = &[
+pub const PROPERTIES: &[(&str, Property)] = &[
     ("configuration", configuration),
     ("container", container),
     ("control", control),
