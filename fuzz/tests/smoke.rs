@@ -61,13 +61,12 @@ fn feed(name: &str, pieces: &[&[u8]], property: fn(&[u8])) {
     let mut noise = Noise(1);
     let mut runs = 0u64;
     while Instant::now() < end {
-        let mut input = Vec::new();
-        if noise.below(2) == 0 {
+        let input = if noise.below(2) == 0 {
             let length = noise.below(400);
-            input = noise.bytes(length);
+            noise.bytes(length)
         } else {
-            input = compose(&mut noise, pieces);
-        }
+            compose(&mut noise, pieces)
+        };
         let shown = input.clone();
         let result = std::panic::catch_unwind(move || property(&input));
         assert!(result.is_ok(), "{name}: run {runs} fails on {shown:?}");
