@@ -9,6 +9,9 @@ use std::{fs, io, path::Path, process::ExitCode};
 
 use anabranch_fuzz::corpus;
 
+/// Text that is kept of a target, the shortest inputs first: what is left out is found again.
+const KEPT_BYTES: usize = 256 << 10;
+
 fn pack(folder: &Path, file: &Path) -> io::Result<usize> {
     let mut inputs = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -17,9 +20,15 @@ fn pack(folder: &Path, file: &Path) -> io::Result<usize> {
             inputs.push(fs::read(path)?);
         }
     }
-    let count = inputs.len();
-    fs::write(file, corpus::write(inputs))?;
-    Ok(count)
+    let text = corpus::write(inputs);
+    let mut end = 0;
+    let lines = text.split_inclusive('\n').take_while(|line| {
+        end += line.len();
+        end <= KEPT_BYTES
+    });
+    let kept: String = lines.collect();
+    fs::write(file, &kept)?;
+    Ok(kept.lines().count())
 }
 
 fn unpack(file: &Path, folder: &Path) -> io::Result<usize> {
