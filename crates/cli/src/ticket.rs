@@ -15,7 +15,7 @@ const VARIABLE: &str = "ANABRANCH_TICKET";
 /// Bytes of a line with a ticket at most.
 const LINE_BYTES_MAX: u64 = 8192;
 
-/// What a command was given: a ticket, or a file with one; `-`, as either, is standard input. With neither, the first of some
+/// Arguments that name a ticket: the ticket, or a file with it; `-`, as either, is standard input. With neither, the first of some
 /// variables that is set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source<'s> {

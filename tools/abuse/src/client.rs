@@ -34,7 +34,7 @@ pub(crate) fn host(n: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x7f01_0001_u32.wrapping_add(n))
 }
 
-/// Where this process begins to count, so that two runs do not repeat each other's connection IDs.
+/// First number that this process counts from, so that two runs do not repeat each other's connection IDs.
 static FIRST: LazyLock<u64> = LazyLock::new(|| u64::from(std::process::id()) << 32);
 /// Clients so far.
 static NEXT: AtomicU64 = AtomicU64::new(0);

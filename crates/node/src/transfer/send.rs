@@ -219,7 +219,7 @@ async fn offer(control: &Stream, manifest: &Manifest) -> Result<(), TransferErro
     say(control, &Request::OfferEnd).await
 }
 
-/// Whether the offer is heard beside the greeting where this node is a stranger, whose session is on probation until the ticket was
+/// True where the offer is heard beside the greeting where this node is a stranger, whose session is on probation until the ticket was
 /// read: of more than a few packets the rest would be dropped, and sent again after a time-out.
 fn is_brief(manifest: &Manifest) -> bool {
     let entry = |entry: &Entry| entry.path.len() + ENTRY_BYTES;

@@ -36,7 +36,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Whether the search has used up its attempts, or the work that one plan may cost.
+    /// True once the search has used up its attempts, or the work that one plan may cost.
     fn is_spent(&self, problem: &Problem<'_>) -> bool {
         self.left == 0 || problem.objectives.tried() >= BINDINGS_MAX
     }

@@ -50,8 +50,8 @@ pub use self::{
 /// The slot of each ADU of a cycle, as an index into [`Cycle::slots`]; `None`: not sent in this cycle.
 pub type Schedule = Vec<Option<u32>>;
 
-/// Bindings of variables to ADUs that the search for one plan may try before it takes the best that it has found: some
-/// milliseconds of work, whatever the objectives are.
+/// Bindings of variables to ADUs that the search for one plan tries before it takes the best that it has found. The evaluation under
+/// way is completed, which is bounded by [`Limits::tries`](anabranch_hose::Limits) for each objective.
 pub const BINDINGS_MAX: u64 = 100_000;
 
 /// Looks for a good schedule.

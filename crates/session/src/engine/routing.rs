@@ -194,7 +194,7 @@ impl Engine {
         }
     }
 
-    /// Whether a peer has said of this session that another one replaces it. O(sessions).
+    /// True if a peer has said of this session that another one replaces it. O(sessions).
     fn is_superseded(&self, peer: NodeId, token: &[u8; TOKEN_BYTES]) -> bool {
         let mut theirs = self.sessions.values().filter(|one| one.peer == peer);
         theirs.any(|session| session.has_superseded(token))

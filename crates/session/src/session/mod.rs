@@ -606,7 +606,7 @@ impl Session {
         self.superseded.push_back(session);
     }
 
-    /// Whether the peer has said that this session replaces that one.
+    /// True if the peer has said that this session replaces that one, and not too many since.
     pub(crate) fn has_superseded(&self, session: &[u8; TOKEN_BYTES]) -> bool {
         self.superseded.contains(session)
     }

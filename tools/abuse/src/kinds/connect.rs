@@ -32,7 +32,7 @@ fn quic(target: &Target) -> Result<(NodeId, SocketAddr), Failure> {
 /// Made by [`prepare_initials`].
 static PACKETS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
 
-/// Makes the first packets, as many as a run of `seconds` can use: each costs a key exchange, some 20 s of a core in all, which
+/// Makes the first packets, as many as a run of `seconds` can use: each costs a key exchange, which
 /// the run itself must not pay.
 pub(super) fn prepare_initials(
     target: &Target,
