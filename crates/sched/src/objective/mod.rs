@@ -52,7 +52,7 @@ pub type Schedule = Vec<Option<u32>>;
 
 /// Bindings of variables to ADUs that the search for one plan tries before it takes the best that it has found. The evaluation under
 /// way is completed, which is bounded by [`Limits::tries`](anabranch_hose::Limits) for each objective.
-pub const BINDINGS_MAX: u64 = 100_000;
+pub const BINDINGS_MAX: u64 = 200_000;
 
 /// Looks for a good schedule.
 pub trait Planner: Send + fmt::Debug {
