@@ -115,7 +115,7 @@ fn control_spec() -> StreamSpec {
     }
 }
 
-/// A sender by hand, which says what a test wants.
+/// One side of a transfer by hand, which says what a test wants.
 struct Hand {
     session: Session,
     control: Stream,
@@ -580,6 +580,40 @@ async fn nonsense_about_what_is_there_already_ends_the_transfer() {
             let film = pair.path("film");
             let (sent, ()) = tokio::join!(pair.send(&ticket, &film), hostile);
             assert!(matches!(sent, Err(TransferError::Protocol(_))), "{sent:?}");
+        }
+    })
+    .await;
+}
+
+/// On probation a receiver hears no more than a few packets, so that a large offer would be dropped and sent again: it waits
+/// until the ticket was read. A small one saves the round trip.
+#[tokio::test]
+async fn a_large_offer_waits_for_the_welcome() {
+    within(async {
+        for (files, waits) in [(1, false), (200, true)] {
+            let pair = Pair::new();
+            let film = pair.path("film");
+            fs::create_dir(&film).unwrap();
+            for number in 0..files {
+                fs::write(film.join(number.to_string()), "a scene").unwrap();
+            }
+            let ticket = pair.issue();
+            let slow = async {
+                let session = pair.b.accept().await.unwrap();
+                let control = session.accept_stream().await.unwrap();
+                let hand = Hand { session, control };
+                assert_eq!(hand.hear().await["type"], "hello");
+                if waits {
+                    let early = tokio::time::timeout(Duration::from_millis(300), hand.hear());
+                    assert!(early.await.is_err(), "the offer did not wait");
+                    hand.say(json!({"type": "welcome"})).await;
+                }
+                assert_eq!(hand.hear().await["type"], "offer");
+            };
+            tokio::select! {
+                sent = pair.send(&ticket, &film) => panic!("nobody took it: {sent:?}"),
+                () = slow => {}
+            }
         }
     })
     .await;
