@@ -48,7 +48,7 @@ pub use self::{
 use self::{
     actor::{Actor, Shared},
     hostile::Hostile,
-    ledger::Ledger,
+    ledger::{Flow, Ledger},
     plan::{Plan, Upset},
     tamper::Tampering,
 };
@@ -244,7 +244,10 @@ fn schedule_upset(world: &mut World, shared: &Shared, upset: Upset, links: &[Lin
         Upset::Restart { side, at } => {
             let (shared, links) = (shared.clone(), links.to_vec());
             world.schedule(at, move |world| {
-                shared.ledger.borrow_mut().orphan(|_| true);
+                // A session that had not reached the node yet begins after the restart, as if nothing had been.
+                let is_known = world.app::<Actor>(side).session().is_some();
+                let is_lost = |flow: &Flow| is_known || flow.side == side;
+                shared.ledger.borrow_mut().orphan(is_lost);
                 let mut app = actor(side, &shared, None);
                 if side == 0 {
                     app.dial(world.now(), links);

@@ -122,14 +122,15 @@ impl Actor {
             .collect();
     }
 
-    /// What was under way in the session ends with it. What had come on flows of a peer that founds the session anew
-    /// comes again.
+    /// What was under way in the session ends with it. What had come on streams of a peer that founds the session anew
+    /// comes again, and is answered again.
     fn abandon(&mut self) {
         let mut ledger = self.shared.ledger.borrow_mut();
         let outgoing = &self.outgoing;
         ledger.orphan(|flow| {
-            let is_own = |one: &Outgoing| one.flow == *flow || one.flow.back() == *flow;
-            outgoing.iter().any(is_own)
+            let is_of = |one: &Outgoing| one.flow == *flow || one.flow.back() == *flow;
+            let mut opened = outgoing.iter().filter(|one| !one.flow.is_back);
+            opened.any(is_of)
         });
         for flow in self.incoming.values() {
             ledger.begin_anew(*flow);

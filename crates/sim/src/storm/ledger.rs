@@ -233,16 +233,25 @@ impl Ledger {
         account.delivered.push(delivery);
     }
 
-    /// The receiver has to forget what it got of a flow, because its sender begins anew.
+    /// The node that accepted a stream has to forget what it got and what it answered, because the opener begins anew.
     pub(super) fn begin_anew(&mut self, flow: Flow) {
         let account = self.account(flow);
-        if !account.is_orphaned {
-            account.delivered.clear();
-            account.read_bytes = 0;
-            account.ends.finished = 0;
-            account.ends.reset_heard = None;
-            account.ends.stopped = None;
-            account.ends.late = 0;
+        if account.is_orphaned {
+            return;
+        }
+        account.delivered.clear();
+        account.read_bytes = 0;
+        account.ends.finished = 0;
+        account.ends.reset_heard = None;
+        account.ends.stopped = None;
+        account.ends.late = 0;
+        // What the opener got of the answers stays: it must not come twice.
+        if let Some(answers) = self.flows.get_mut(&flow.back()) {
+            answers.sent.clear();
+            answers.stray_fates = 0;
+            answers.misnumbered = 0;
+            answers.ends.delivered = 0;
+            answers.ends.stopped_heard = None;
         }
     }
 
