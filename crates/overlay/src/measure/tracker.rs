@@ -204,9 +204,11 @@ impl Tracker {
             .bandwidth
             .time_to_send(bytes)
             .saturating_add(intercept);
-        self.odd = if took > expected.mul_f64(ODD) + ODD_SLACK {
+        // In seconds: over a slow link, what a quick one moved can take longer than a `Duration` holds.
+        let longest_s = |time: Duration| time.as_secs_f64() * ODD + ODD_SLACK.as_secs_f64();
+        self.odd = if took.as_secs_f64() > longest_s(expected) {
             self.odd.max(0) + 1
-        } else if took.mul_f64(ODD) + ODD_SLACK < expected {
+        } else if longest_s(took) < expected.as_secs_f64() {
             self.odd.min(0) - 1
         } else {
             0
@@ -380,6 +382,20 @@ mod tests {
         let mbps = link.estimate().unwrap().bandwidth.as_bps() as f64 / 1e6;
         assert!((mbps - 10.0).abs() < 1.0, "{mbps}");
         assert_eq!(link.source(), Source::Traffic);
+    }
+
+    /// Its expected time is beyond what a `Duration` holds by half.
+    #[test]
+    fn more_than_a_link_could_move_in_ages_is_odd() {
+        let mut link = Tracker::new(48, at(0.0));
+        for step in 0..40u32 {
+            let bytes = [1_000, 2_000][step as usize % 2];
+            let took = Duration::from_secs(bytes);
+            link.observe(bytes, took, 2_000, at(f64::from(step)));
+        }
+        let second = Duration::from_secs(1);
+        link.sample(Rate::from_bps(1 << 62), second, true, at(41.0));
+        link.sample(Rate::from_bps(1 << 62), second, true, at(42.0));
     }
 
     #[test]
