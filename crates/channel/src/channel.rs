@@ -72,6 +72,9 @@ pub enum CloseReason {
 pub const CONTAINER_BYTES_MIN: usize = 1024;
 /// Containers without a slot may exceed the congestion window by so many bytes.
 const BEYOND_WINDOW_BYTES: u64 = 64 << 10;
+/// Probes that follow a time-out of QUIC, and those that several time-outs leave to be sent, at most.
+const PROBES_PER_TIMEOUT: u32 = 2;
+const PROBES_MAX: u32 = 16;
 
 /// TLS alerts carried in QUIC's transport error codes (RFC 9001 §4.8) that mean "not this key".
 const REFUSED_KEY_CODES: [u64; 5] = [0x128, 0x12a, 0x12e, 0x131, 0x174];
@@ -140,6 +143,10 @@ pub struct Channel {
     liveness: Liveness,
     queue_goal: QueueGoal,
     connected: bool,
+    /// The keys of the handshake are gone: packets of one kind leave.
+    is_confirmed: bool,
+    /// Packets that leave one by one, because they may be probes.
+    probes_max: u32,
     closed: bool,
     next_container: u64,
     /// Bytes handed to QUIC that have not left yet.
@@ -180,6 +187,8 @@ impl Channel {
             liveness: Liveness::Active,
             queue_goal: QueueGoal::default(),
             connected: false,
+            is_confirmed: false,
+            probes_max: 0,
             closed: false,
             next_container: 0,
             queued_bytes: 0,
@@ -435,13 +444,24 @@ impl Channel {
         self.events.pop_front()
     }
 
-    /// Writes up to `packets_max` packets of one size into `buffer` (which is overwritten).
+    /// Writes up to `packets_max` packets of one size into `buffer` (which is overwritten); one at a time when they may be probes of
+    /// a time-out.
+    ///
+    /// No packet of a batch is larger than the first, and the library writes an ACK_FREQUENCY frame into what is left of a packet
+    /// without asking whether it fits: behind a small probe it panicked.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
         packets_max: NonZeroUsize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        // Before, one packet at a time can keep the library at it for ever.
+        let is_single = self.is_confirmed && self.probes_max > 0;
+        let packets_max = if is_single {
+            NonZeroUsize::MIN
+        } else {
+            packets_max
+        };
         let mut tap = self.tap.lock();
         tap.transmitting = true;
         let before = tap.totals.bytes_sent;
@@ -462,6 +482,7 @@ impl Channel {
             self.queued_bytes = 0;
             return None;
         };
+        self.probes_max = self.probes_max.saturating_sub(1);
         let size = transmit.size as u64;
         self.queued_bytes = self.queued_bytes.saturating_sub(size);
         self.pacer.spend(carried.unwrap_or(size) as f64);
@@ -503,6 +524,7 @@ impl Channel {
             .is_some_and(|at| at <= std_now)
         {
             self.connection.handle_timeout(std_now);
+            self.probes_max = (self.probes_max + PROBES_PER_TIMEOUT).min(PROBES_MAX);
         }
         if self.is_connected() {
             match self.liveness.check(now, &self.signs()) {
@@ -573,6 +595,7 @@ impl Channel {
                     self.seed_rtt();
                     self.events.push_back(Event::Connected);
                 }
+                noq_proto::Event::HandshakeConfirmed => self.is_confirmed = true,
                 noq_proto::Event::ConnectionLost { reason } => self.finish(reason.into()),
                 _ => {}
             }
