@@ -64,8 +64,16 @@ pub fn packet(data: &[u8]) {
             delivered += events(&mut ends, end, now, session);
         }
         assert!(delivered <= 1, "delivered {delivered} times");
-        if input.is_empty() && under_way.is_empty() {
+        if under_way.is_empty() {
             now += Duration::from_millis(5);
+            if !input.is_empty() {
+                // Tricks are played on packets.
+                let next = ends.iter_mut().filter_map(Engine::poll_timeout).min();
+                let Some(next) = next else {
+                    break;
+                };
+                now = now.max(next);
+            }
         }
     }
     assert!(

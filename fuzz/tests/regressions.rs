@@ -233,3 +233,39 @@ fn a_message_of_opening_brackets() {
         transfer_messages(&input);
     }
 }
+
+/// The target went on for ever: tricks were left, and neither end had a packet to play them on.
+#[test]
+fn a_conversation_that_dies_before_the_tricks_are_over() {
+    let mut input = vec![0x06, 0x02, 0xc0, 0x00];
+    input.extend([0xe1; 45]);
+    input.extend([0x05, 0x14, 0x1e, 0xed, 0xc9, 0x52, 0x09, 0x43, 0, 2, 4, 1]);
+    anabranch_fuzz::packet(&input);
+}
+
+/// Three packets of the handshake are lost. The server's second probe after that was in one batch with a small first one, and the
+/// QUIC library panicked: its ACK_FREQUENCY frame did not fit.
+#[test]
+fn probes_of_different_sizes() {
+    anabranch_fuzz::packet(&[0x06, 0x02, 0xc0, 0x00, 0xff, 0x31, 0x01, 0x01]);
+}
+
+/// The QUIC library never stops to send when it may send one packet at a time during a handshake.
+#[test]
+fn a_handshake_of_repeated_and_lost_packets() {
+    anabranch_fuzz::packet(&[
+        0x85, 0x06, 0x04, 0x09, 0x01, 0x40, 0x04, 0x09, 0x01, 0x40, 0x03, 0x58, 0x01, 0x61, 0x41,
+        0x10, 0xff, 0x04, 0x09, 0x01, 0x40, 0x01, 0x01, 0x04, 0x09, 0x01, 0x40, 0x04, 0x09, 0x01,
+        0x40, 0x01, 0x03,
+    ]);
+}
+
+/// Encoded again, the first message of a stranger may be longer than he may say it.
+#[test]
+fn a_first_message_that_grows() {
+    let path = "a".repeat(440);
+    let mut input = vec![0];
+    input.extend(format!(r#"{{"type":"entries","list":[{{"path":"{path}"}}]}}"#).bytes());
+    assert!(input.len() <= 512);
+    transfer_messages(&input);
+}
