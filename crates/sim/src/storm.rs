@@ -48,7 +48,7 @@ pub use self::{
 use self::{
     actor::{Actor, Shared},
     hostile::Hostile,
-    ledger::{Flow, Ledger},
+    ledger::Ledger,
     plan::{Plan, Upset},
     tamper::Tampering,
 };
@@ -246,8 +246,12 @@ fn schedule_upset(world: &mut World, shared: &Shared, upset: Upset, links: &[Lin
             world.schedule(at, move |world| {
                 // A session that had not reached the node yet begins after the restart, as if nothing had been.
                 let is_known = world.app::<Actor>(side).session().is_some();
-                let is_lost = |flow: &Flow| is_known || flow.side == side;
-                shared.ledger.borrow_mut().orphan(is_lost);
+                for node in [side, 1 - side] {
+                    let life = world.app::<Actor>(node).life();
+                    if node == side || is_known {
+                        shared.ledger.borrow_mut().end(life);
+                    }
+                }
                 let mut app = actor(side, &shared, None);
                 if side == 0 {
                     app.dial(world.now(), links);

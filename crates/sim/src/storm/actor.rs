@@ -87,6 +87,11 @@ impl Actor {
         self.session
     }
 
+    /// Life of its session, or of its last one.
+    pub(super) fn life(&self) -> u32 {
+        self.life
+    }
+
     /// The other node.
     pub(super) fn peer(&self) -> NodeId {
         self.peer
@@ -126,12 +131,7 @@ impl Actor {
     /// comes again, and is answered again.
     fn abandon(&mut self) {
         let mut ledger = self.shared.ledger.borrow_mut();
-        let outgoing = &self.outgoing;
-        ledger.orphan(|flow| {
-            let is_of = |one: &Outgoing| one.flow == *flow || one.flow.back() == *flow;
-            let mut opened = outgoing.iter().filter(|one| !one.flow.is_back);
-            opened.any(is_of)
-        });
+        ledger.end(self.life);
         for flow in self.incoming.values() {
             ledger.begin_anew(*flow);
         }

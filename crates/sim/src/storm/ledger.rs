@@ -1,7 +1,10 @@
 //! Ledger of a storm: every ADU by its identity, from both ends. The checks read it when all is over; it
 //! survives restarts of nodes.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use anabranch_base::{Instant, SessionId};
 use anabranch_session::{Missing, SessionCloseReason};
@@ -196,6 +199,8 @@ pub(super) struct Ledger {
     /// Sessions that the hostile peer had with its victim.
     pub hostile_sessions: u64,
     lives: u32,
+    /// Lives that are over.
+    ended: BTreeSet<u32>,
 }
 
 impl Ledger {
@@ -205,7 +210,12 @@ impl Ledger {
     }
 
     pub(super) fn account(&mut self, flow: Flow) -> &mut Account {
-        self.flows.entry(flow).or_default()
+        // A stream that was under way may open after its opener's life.
+        let is_orphaned = self.ended.contains(&flow.life);
+        self.flows.entry(flow).or_insert_with(|| Account {
+            is_orphaned,
+            ..Account::default()
+        })
     }
 
     pub(super) fn sent(&mut self, flow: Flow, at: Instant, bytes: usize, sequence: u64) {
@@ -255,10 +265,11 @@ impl Ledger {
         }
     }
 
-    /// The sessions of these flows are over.
-    pub(super) fn orphan(&mut self, mut is_theirs: impl FnMut(&Flow) -> bool) {
+    /// A life is over, and its flows with it.
+    pub(super) fn end(&mut self, life: u32) {
+        self.ended.insert(life);
         for (flow, account) in &mut self.flows {
-            account.is_orphaned |= is_theirs(flow);
+            account.is_orphaned |= flow.life == life;
         }
     }
 }
