@@ -455,8 +455,10 @@ impl Channel {
         packets_max: NonZeroUsize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        // Before, one packet at a time can keep the library at it for ever.
-        let is_single = self.is_confirmed && self.probes_max > 0;
+        // Before, one packet at a time can keep the library at it for ever. Once something was acknowledged, probes find larger
+        // packets to repeat.
+        let is_single =
+            self.is_confirmed && self.probes_max > 0 && self.tap.lock().acked_at.is_none();
         let packets_max = if is_single {
             NonZeroUsize::MIN
         } else {
