@@ -1,15 +1,9 @@
 //! What an authenticated peer that says anything can cost a node, in bytes as the allocator counts them.
 //!
-//! The peer is written from `spec/wire.md`: a bare channel, and containers made by hand. The tests take turns, because the
-//! allocator counts for the whole process.
+//! The peer is written from `spec/wire.md`: a bare channel, and containers made by hand. What is allocated is counted by thread,
+//! so that tests beside it, and what runs them, do not disturb.
 
-use std::{
-    alloc::System,
-    net::SocketAddr,
-    num::NonZeroUsize,
-    sync::{Mutex, MutexGuard},
-    time::Duration,
-};
+use std::{net::SocketAddr, num::NonZeroUsize, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, SessionId, SocketId, StreamId};
 use anabranch_channel::{Config as ChannelConfig, Endpoint};
@@ -21,10 +15,6 @@ use anabranch_session::{
     },
 };
 use bytes::BytesMut;
-use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// What [`Instant::EPOCH`] stands for; its value influences nothing.
 #[expect(
@@ -34,8 +24,6 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 fn epoch() -> std::time::Instant {
     std::time::Instant::now()
 }
-
-static TURN: Mutex<()> = Mutex::new(());
 
 const SOCKET: SocketId = SocketId(0);
 const REMOTE: SocketAddr = SocketAddr::new(
@@ -48,13 +36,6 @@ const BATCH: NonZeroUsize = NonZeroUsize::new(10).expect("not zero");
 const WINDOW: u64 = (16 << 20) + 4096;
 /// What a session takes that has been quiet: buffers, tables, what QUIC keeps of packets.
 const QUIET_BYTES: i64 = 512 << 10;
-
-/// Bytes allocated so far, and those not freed.
-fn allocated() -> (i64, i64) {
-    let stats = ALLOCATOR.stats();
-    let all = stats.bytes_allocated as i64;
-    (all, all - stats.bytes_deallocated as i64)
-}
 
 struct Pair {
     engine: Engine,
@@ -69,7 +50,6 @@ struct Pair {
     opened: Vec<StreamId>,
     closed: Option<SessionCloseReason>,
     reads: bool,
-    _turn: MutexGuard<'static, ()>,
 }
 
 fn received(data: &[u8]) -> Received {
@@ -84,7 +64,6 @@ fn received(data: &[u8]) -> Received {
 
 impl Pair {
     fn new(session_window: u64) -> Self {
-        let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let epoch = epoch();
         let config = Config {
             stream_window_bytes: WINDOW,
@@ -111,7 +90,6 @@ impl Pair {
             opened: Vec::new(),
             closed: None,
             reads: false,
-            _turn: turn,
         };
         for _ in 0..4 {
             pair.exchange();
@@ -156,13 +134,12 @@ impl Pair {
     }
 
     fn counted<T>(&mut self, work: impl FnOnce(&mut Engine) -> T) -> T {
-        let (all, held) = allocated();
-        let result = work(&mut self.engine);
-        let (all_now, held_now) = allocated();
-        self.total += all_now - all;
-        self.held += held_now - held;
+        let mut result = None;
+        let used = allocation_counter::measure(|| result = Some(work(&mut self.engine)));
+        self.total += used.bytes_total as i64;
+        self.held += used.bytes_current;
         self.held_max = self.held_max.max(self.held);
-        result
+        result.expect("it ran")
     }
 
     fn exchange(&mut self) {

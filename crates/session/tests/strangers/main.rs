@@ -1,11 +1,9 @@
-//! Strangers: what nodes without any right can make an engine hold, by count and by the allocator.
+//! Strangers: what nodes without any right can make an engine hold, by count and by the allocator,
+//! which counts by thread.
 
 mod world;
 
-use std::{
-    sync::{Mutex, MutexGuard},
-    time::Duration,
-};
+use std::time::Duration;
 
 use anabranch_base::{Instant, StreamId};
 use anabranch_channel::{AllowList as List, Config as ChannelConfig, Endpoint, gate};
@@ -18,14 +16,6 @@ use world::{DELAY, Peer, SOCKET, World, address, epoch, key, received, victim_ad
 /// What one stranger may hold, and for how long.
 const PEER_HELD_MAX: i64 = 64 << 10;
 const PEER_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// The allocator counts for the whole process: one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
 
 /// First packets of `number` dials.
 fn initials(number: usize, world: &World) -> Vec<Vec<u8>> {
@@ -52,7 +42,6 @@ fn initials(number: usize, world: &World) -> Vec<Vec<u8>> {
 
 #[test]
 fn unproved_addresses_hold_4_mb_at_most_and_retry_keeps_nothing() {
-    let _alone = alone();
     let mut world = World::new(AllowList::everyone());
     let packets = initials(5_000, &world);
     let (mut retries, mut held) = (0, Vec::new());
@@ -91,7 +80,6 @@ fn unproved_addresses_hold_4_mb_at_most_and_retry_keeps_nothing() {
 
 #[test]
 fn a_retry_token_of_another_address_or_time_is_good_for_nothing() {
-    let _alone = alone();
     let mut world = World::new(AllowList::everyone());
     for (number, packet) in initials(gate::UNPROVED_MAX, &world).iter().enumerate() {
         world.victim.hear(world.now, address(number as u32), packet);
@@ -132,7 +120,6 @@ fn a_retry_token_of_another_address_or_time_is_good_for_nothing() {
 
 #[test]
 fn a_channel_that_never_joins_holds_64_kb_for_5_s() {
-    let _alone = alone();
     for allowed in [AllowList::everyone(), AllowList::of([key(2).node_id()])] {
         let mut world = World::new(allowed);
         // What the engine keeps for itself.
@@ -174,7 +161,6 @@ fn crumbs(stream: StreamId, from: u64, number: u64) -> Vec<u8> {
 
 #[test]
 fn a_session_without_a_right_holds_64_kb_for_5_s() {
-    let _alone = alone();
     let open = |stream, reliable| {
         let mut frames = Vec::new();
         let spec = StreamSpec {
@@ -246,7 +232,6 @@ fn a_session_without_a_right_holds_64_kb_for_5_s() {
 
 #[test]
 fn a_second_stream_before_admission_ends_the_session() {
-    let _alone = alone();
     let mut world = World::new(AllowList::everyone());
     let peer = world.dial(2, address(1));
     world.rounds(3);
@@ -273,7 +258,6 @@ fn a_second_stream_before_admission_ends_the_session() {
 
 #[test]
 fn one_key_and_one_address_hold_few_channels() {
-    let _alone = alone();
     // One key from many addresses, then many keys from one address; nobody joins.
     for (name, most) in [("key", 8), ("address", 32)] {
         let mut world = World::new(AllowList::everyone());
@@ -366,7 +350,6 @@ impl Pair {
 
 #[test]
 fn listed_peers_get_in_when_strangers_have_filled_their_places() {
-    let _alone = alone();
     let allowed = AllowList::everyone();
     allowed.add(key(5).node_id());
     let mut world = World::new(allowed);
@@ -403,7 +386,6 @@ fn listed_peers_get_in_when_strangers_have_filled_their_places() {
 
 #[test]
 fn windows_grow_when_probation_ends() {
-    let _alone = alone();
     let mut pair = Pair::new(World::new(AllowList::everyone()), 5);
     let own = pair.connect();
     pair.steps(6);
@@ -444,7 +426,6 @@ fn windows_grow_when_probation_ends() {
 
 #[test]
 fn a_key_that_is_taken_off_the_list_loses_its_sessions_and_channels() {
-    let _alone = alone();
     let allowed = AllowList::of([key(5).node_id(), key(6).node_id()]);
     let mut world = World::new(allowed.clone());
     // One of its channels has not joined yet.

@@ -1,7 +1,6 @@
 //! An engine under test, the bytes it holds, and peers that speak QUIC but keep to nothing else.
 
 use std::{
-    alloc::System,
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
     sync::OnceLock,
@@ -12,10 +11,6 @@ use anabranch_base::{ChannelId, Instant, NodeId, SocketId};
 use anabranch_channel::{Channel, Config as ChannelConfig, Endpoint};
 use anabranch_session::{AllowList, Config, Engine, Event, Received, SecretKey, wire::Control};
 use bytes::BytesMut;
-use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 pub(crate) const SOCKET: SocketId = SocketId(0);
 const BATCH: NonZeroUsize = NonZeroUsize::new(10).expect("not zero");
@@ -30,12 +25,6 @@ pub(crate) const DELAY: Duration = Duration::from_millis(5);
 pub(crate) fn epoch() -> std::time::Instant {
     static EPOCH: OnceLock<std::time::Instant> = OnceLock::new();
     *EPOCH.get_or_init(std::time::Instant::now)
-}
-
-/// Bytes allocated and not freed in this process.
-fn allocated() -> i64 {
-    let stats = ALLOCATOR.stats();
-    stats.bytes_allocated as i64 - stats.bytes_deallocated as i64
 }
 
 pub(crate) fn key(seed: u64) -> SecretKey {
@@ -92,10 +81,10 @@ impl Victim {
 
     /// Counts what the work leaves behind.
     pub(crate) fn charged<T>(&mut self, work: impl FnOnce(&mut Engine) -> T) -> T {
-        let before = allocated();
-        let result = work(&mut self.engine);
-        self.held += allocated() - before;
-        result
+        let mut result = None;
+        let used = allocation_counter::measure(|| result = Some(work(&mut self.engine)));
+        self.held += used.bytes_current;
+        result.expect("it ran")
     }
 
     pub(crate) fn hear(&mut self, now: Instant, from: SocketAddr, packet: &[u8]) {
