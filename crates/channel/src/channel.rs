@@ -72,7 +72,7 @@ pub enum CloseReason {
 pub const CONTAINER_BYTES_MIN: usize = 1024;
 /// Containers without a slot may exceed the congestion window by so many bytes.
 const BEYOND_WINDOW_BYTES: u64 = 64 << 10;
-/// Probes that follow a time-out of QUIC, and those that several time-outs leave to be sent, at most.
+/// Probes that follow a time-out of QUIC, and those that several time-outs leave to be sent, at most [RFC 9002 §6.2.4].
 const PROBES_PER_TIMEOUT: u32 = 2;
 const PROBES_MAX: u32 = 16;
 
@@ -145,7 +145,7 @@ pub struct Channel {
     connected: bool,
     /// The keys of the handshake are gone: packets of one kind leave.
     is_confirmed: bool,
-    /// Packets that leave one by one, because they may be probes.
+    /// Next packets that may be probes, and leave one by one.
     probes_max: u32,
     closed: bool,
     next_container: u64,
@@ -455,11 +455,8 @@ impl Channel {
         packets_max: NonZeroUsize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        // Before, one packet at a time can keep the library at it for ever. Once something was acknowledged, probes find larger
-        // packets to repeat.
-        let is_single =
-            self.is_confirmed && self.probes_max > 0 && self.tap.lock().acked_at.is_none();
-        let packets_max = if is_single {
+        // During the handshake, one packet at a time can keep the library at it for ever.
+        let packets_max = if self.is_confirmed && self.probes_max > 0 {
             NonZeroUsize::MIN
         } else {
             packets_max
@@ -526,7 +523,9 @@ impl Channel {
             .is_some_and(|at| at <= std_now)
         {
             self.connection.handle_timeout(std_now);
-            self.probes_max = (self.probes_max + PROBES_PER_TIMEOUT).min(PROBES_MAX);
+            if self.is_probe_due(std_now) {
+                self.probes_max = (self.probes_max + PROBES_PER_TIMEOUT).min(PROBES_MAX);
+            }
         }
         if self.is_connected() {
             match self.liveness.check(now, &self.signs()) {
@@ -540,6 +539,17 @@ impl Channel {
             }
         }
         self.drain(now);
+    }
+
+    /// False where a time-out of QUIC was none that probes follow: they come a round trip at least after the last packet that is to be
+    /// acknowledged [RFC 9002 §6.2.1].
+    fn is_probe_due(&self, now: std::time::Instant) -> bool {
+        let tap = self.tap.lock();
+        let (Some(left_at), Some(_)) = (tap.eliciting_at, tap.acked_at) else {
+            return true;
+        };
+        let round_trip = self.connection.rtt(PathId::ZERO).unwrap_or_default();
+        now.saturating_duration_since(left_at) >= round_trip
     }
 
     /// Ends the channel; the peer sees `code` and `reason`.

@@ -117,6 +117,8 @@ pub(crate) struct Tap {
     pub(crate) suspected_since: Option<Instant>,
     /// Losses of packets sent before this are an outage's, not congestion's.
     forgive_before: Option<Instant>,
+    /// When a packet that is to be acknowledged last left: QUIC's probe time-out counts from here (RFC 9002 §6.2).
+    pub(crate) eliciting_at: Option<Instant>,
     /// When something was last acknowledged, and since when something is outstanding.
     pub(crate) acked_at: Option<Instant>,
     pub(crate) outstanding_since: Option<Instant>,
@@ -168,6 +170,7 @@ impl Tap {
     }
 
     fn on_sent(&mut self, now: Instant, bytes: u16, packet: u64) {
+        self.eliciting_at = Some(now);
         // Packets that carry no container are QUIC's own business: it does not report every loss of
         // them (path MTU probes, discarded handshakes), and their numbers may belong to another space.
         let Some((first, count)) = self.copied.take() else {
@@ -412,6 +415,7 @@ impl Shared {
             ack_sample: None,
             suspected_since: None,
             forgive_before: None,
+            eliciting_at: None,
             acked_at: None,
             outstanding_since: None,
         })))

@@ -180,3 +180,31 @@ fn what_finds_no_room_is_lost() {
     assert!((1_000..6_000).contains(&lost.count()));
     assert!(fates.iter().any(|fate| fate.container == 6_000));
 }
+
+/// What fits into a packet was not asked of the second probe of a batch, and the library panicked.
+#[test]
+fn probes_leave_one_by_one() {
+    let mut pair = Pair::connect(1 << 16);
+    let mut now = pair.now;
+    let channel = pair.channel();
+    let ten = NonZeroUsize::new(10).expect("not zero");
+    let mut buffer = Vec::new();
+    for _ in 0..20 {
+        channel.send(vec![0; 1000]);
+    }
+    let mut most = 0;
+    while let Some(transmit) = channel.poll_transmit(now, ten, &mut buffer) {
+        most = transmit.packets().max(most);
+    }
+    assert!(most > 1, "data leaves in batches");
+    let mut probes = 0;
+    for _ in 0..10 {
+        now = now.max(channel.poll_timeout().expect("nobody acknowledges"));
+        channel.handle_timeout(now);
+        while let Some(transmit) = channel.poll_transmit(now, ten, &mut buffer) {
+            assert_eq!(transmit.packets(), 1);
+            probes += 1;
+        }
+    }
+    assert!(probes > 4, "{probes}");
+}
