@@ -250,7 +250,7 @@ fn probes_of_different_sizes() {
     anabranch_fuzz::packet(&[0x06, 0x02, 0xc0, 0x00, 0xff, 0x31, 0x01, 0x01]);
 }
 
-/// The QUIC library never stops to send when it may send one packet at a time during a handshake.
+/// A handshake that ends with an error: polled for one packet at a time, the QUIC library closed it without end.
 #[test]
 fn a_handshake_of_repeated_and_lost_packets() {
     anabranch_fuzz::packet(&[

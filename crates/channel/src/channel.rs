@@ -72,6 +72,8 @@ pub enum CloseReason {
 pub const CONTAINER_BYTES_MIN: usize = 1024;
 /// Containers without a slot may exceed the congestion window by so many bytes.
 const BEYOND_WINDOW_BYTES: u64 = 64 << 10;
+/// Packets with which a handshake that failed is closed after each packet that came: one for each of QUIC's spaces.
+const FAREWELLS_MAX: u32 = 3;
 /// Probes that follow a time-out of QUIC, and those that several time-outs leave to be sent, at most [RFC 9002 §6.2.4].
 const PROBES_PER_TIMEOUT: u32 = 2;
 const PROBES_MAX: u32 = 16;
@@ -143,10 +145,12 @@ pub struct Channel {
     liveness: Liveness,
     queue_goal: QueueGoal,
     connected: bool,
-    /// The keys of the handshake are gone: packets of one kind leave.
+    /// The handshake is confirmed [RFC 9001 §4.1.2]: packets of one kind leave.
     is_confirmed: bool,
     /// Next packets that may be probes, and leave one by one.
     probes_max: u32,
+    /// Packets sent to close a handshake since something last came or was due.
+    farewells: u32,
     closed: bool,
     next_container: u64,
     /// Bytes handed to QUIC that have not left yet.
@@ -189,6 +193,7 @@ impl Channel {
             connected: false,
             is_confirmed: false,
             probes_max: 0,
+            farewells: 0,
             closed: false,
             next_container: 0,
             queued_bytes: 0,
@@ -455,7 +460,13 @@ impl Channel {
         packets_max: NonZeroUsize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        // During the handshake, one packet at a time can keep the library at it for ever.
+        if self.farewells >= FAREWELLS_MAX {
+            return None;
+        }
+        // A handshake that is closed one packet at a time is closed in QUIC's first space again and again.
+        if !self.is_confirmed && self.connection.is_closed() {
+            self.farewells += 1;
+        }
         let packets_max = if self.is_confirmed && self.probes_max > 0 {
             NonZeroUsize::MIN
         } else {
@@ -541,8 +552,8 @@ impl Channel {
         self.drain(now);
     }
 
-    /// False where a time-out of QUIC was none that probes follow: they come a round trip at least after the last packet that is to be
-    /// acknowledged [RFC 9002 §6.2.1].
+    /// True where probes may follow a time-out of QUIC: the last packet that is to be acknowledged left a round trip ago or more
+    /// [RFC 9002 §6.2.1]. Other time-outs, such as that of pacing, bring none.
     fn is_probe_due(&self, now: std::time::Instant) -> bool {
         let tap = self.tap.lock();
         let (Some(left_at), Some(_)) = (tap.eliciting_at, tap.acked_at) else {
@@ -600,6 +611,7 @@ impl Channel {
 
     /// Takes in what the connection has to say; the endpoint calls it after every packet.
     pub(crate) fn drain(&mut self, now: Instant) {
+        self.farewells = 0;
         while let Some(event) = self.connection.poll() {
             match event {
                 noq_proto::Event::Connected => {

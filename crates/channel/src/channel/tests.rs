@@ -181,7 +181,7 @@ fn what_finds_no_room_is_lost() {
     assert!(fates.iter().any(|fate| fate.container == 6_000));
 }
 
-/// What fits into a packet was not asked of the second probe of a batch, and the library panicked.
+/// A frame of the second probe of a batch did not fit behind a small first one, and the library panicked.
 #[test]
 fn probes_leave_one_by_one() {
     let mut pair = Pair::connect(1 << 16);
@@ -207,4 +207,53 @@ fn probes_leave_one_by_one() {
         }
     }
     assert!(probes > 4, "{probes}");
+}
+
+/// Polled for one packet at a time, the library closed a handshake without end: in the first space, of which it still had keys.
+#[test]
+fn a_handshake_is_closed_in_a_few_packets() {
+    let (epoch, now, one) = (epoch(), Instant::EPOCH, NonZeroUsize::MIN);
+    let end = |seed: u8| {
+        let key = SecretKey::from_seed([seed; 32]);
+        Endpoint::new(
+            epoch,
+            key,
+            AllowList::everyone(),
+            Config::default(),
+            [seed; 32],
+        )
+    };
+    let (mut dialler, mut node) = (end(2), end(1));
+    let packet = |data: &[u8]| Received {
+        socket: SocketId(0),
+        remote: REMOTE,
+        local_ip: None,
+        ecn: None,
+        data: BytesMut::from(data),
+    };
+    let (mut buffer, mut response) = (Vec::new(), Vec::new());
+    let id = dialler
+        .connect(now, SocketId(0), REMOTE, node.node_id(), None)
+        .expect("an address that can be dialled");
+    let first = dialler.channel(id).expect("open");
+    first
+        .poll_transmit(now, one, &mut buffer)
+        .expect("a first packet");
+    let Handled::Accepted { channel, .. } = node.handle_packet(now, packet(&buffer), &mut response)
+    else {
+        panic!("a dial is accepted");
+    };
+    let answers = node.channel(channel).expect("accepted");
+    answers
+        .poll_transmit(now, one, &mut buffer)
+        .expect("an answer");
+    dialler.handle_packet(now, packet(&buffer), &mut response);
+    let closing = dialler.channel(id).expect("open");
+    closing.close(now, 1, "no");
+    let mut sent = 0;
+    while closing.poll_transmit(now, one, &mut buffer).is_some() {
+        sent += 1;
+        assert!(sent < 10, "no end");
+    }
+    assert!(sent > 0);
 }

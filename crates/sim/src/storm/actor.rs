@@ -127,8 +127,8 @@ impl Actor {
             .collect();
     }
 
-    /// What was under way in the session ends with it. What had come on streams of a peer that founds the session anew
-    /// comes again, and is answered again.
+    /// Everything under way in the session ends with it. Data on streams of a peer that founds the session anew comes again, and is
+    /// answered again.
     fn abandon(&mut self) {
         let mut ledger = self.shared.ledger.borrow_mut();
         ledger.end(self.life);
