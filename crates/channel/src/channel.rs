@@ -74,9 +74,6 @@ pub const CONTAINER_BYTES_MIN: usize = 1024;
 const BEYOND_WINDOW_BYTES: u64 = 64 << 10;
 /// Packets with which a handshake that failed is closed after each packet that came: one for each of QUIC's spaces.
 const FAREWELLS_MAX: u32 = 3;
-/// Probes that follow a time-out of QUIC, and those that several time-outs leave to be sent, at most [RFC 9002 §6.2.4].
-const PROBES_PER_TIMEOUT: u32 = 2;
-const PROBES_MAX: u32 = 16;
 
 /// TLS alerts carried in QUIC's transport error codes (RFC 9001 §4.8) that mean "not this key".
 const REFUSED_KEY_CODES: [u64; 5] = [0x128, 0x12a, 0x12e, 0x131, 0x174];
@@ -147,8 +144,8 @@ pub struct Channel {
     connected: bool,
     /// The handshake is confirmed [RFC 9001 §4.1.2]: packets of one kind leave.
     is_confirmed: bool,
-    /// Next packets that may be probes, and leave one by one.
-    probes_max: u32,
+    /// Time since which packets may be probes, and leave one by one.
+    probing_since: Option<std::time::Instant>,
     /// Packets sent to close a handshake since something last came or was due.
     farewells: u32,
     closed: bool,
@@ -192,7 +189,7 @@ impl Channel {
             queue_goal: QueueGoal::default(),
             connected: false,
             is_confirmed: false,
-            probes_max: 0,
+            probing_since: None,
             farewells: 0,
             closed: false,
             next_container: 0,
@@ -467,7 +464,7 @@ impl Channel {
         if !self.is_confirmed && self.connection.is_closed() {
             self.farewells += 1;
         }
-        let packets_max = if self.is_confirmed && self.probes_max > 0 {
+        let packets_max = if self.is_confirmed && self.probing_since.is_some() {
             NonZeroUsize::MIN
         } else {
             packets_max
@@ -487,12 +484,16 @@ impl Channel {
             .control
             .is_even()
             .then(|| tap.totals.bytes_sent - before);
+        let acked_at = tap.acked_at;
         drop(tap);
         let Some(transmit) = transmit else {
+            // Probes that waited have left with what the answer allowed.
+            if acked_at > self.probing_since {
+                self.probing_since = None;
+            }
             self.queued_bytes = 0;
             return None;
         };
-        self.probes_max = self.probes_max.saturating_sub(1);
         let size = transmit.size as u64;
         self.queued_bytes = self.queued_bytes.saturating_sub(size);
         self.pacer.spend(carried.unwrap_or(size) as f64);
@@ -535,7 +536,7 @@ impl Channel {
         {
             self.connection.handle_timeout(std_now);
             if self.is_probe_due(std_now) {
-                self.probes_max = (self.probes_max + PROBES_PER_TIMEOUT).min(PROBES_MAX);
+                self.probing_since = Some(std_now);
             }
         }
         if self.is_connected() {
