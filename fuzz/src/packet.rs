@@ -19,6 +19,7 @@ const MESSAGE: [u8; 3000] = [0x5a; 3000];
 /// Whatever the network does, nobody panics, and what arrives is what was sent, once.
 pub fn packet(data: &[u8]) {
     let mut input = Input(data);
+    let faults = anabranch_channel::faults();
     let server = listener(Config::default());
     let key = SecretKey::from_seed([3; 32]);
     let client = Engine::new(
@@ -80,6 +81,8 @@ pub fn packet(data: &[u8]) {
         !data.is_empty() || delivered == 1,
         "nothing arrives on a network that plays no tricks"
     );
+    let faults = anabranch_channel::faults() - faults;
+    assert_eq!(faults, 0, "the QUIC library panicked");
 }
 
 /// Delivers a packet as the input says.

@@ -8,10 +8,11 @@ use std::{
 
 use anabranch_base::{ChannelId, Instant, NodeId, Rate, SocketId, text};
 use bytes::Bytes;
-use noq_proto::{ConnectionError, PathId, VarInt};
+use noq_proto::{ConnectionError, ConnectionEvent, PathId, VarInt};
 
 use crate::{
     config::Config,
+    contained::contain,
     control::QueueGoal,
     endpoint::{DATAGRAM_SEND_BYTES, Epoch},
     liveness::{Due, Liveness, Signs},
@@ -66,6 +67,9 @@ pub enum CloseReason {
     /// Anything else QUIC found wrong.
     #[error("protocol error: {}", text::printable(.0, text::REASON_CHARS))]
     Protocol(String),
+    /// The QUIC library panicked at what the peer sent; the other channels are not affected.
+    #[error("a fault of the QUIC library, brought about by the peer: {0}")]
+    Fault(String),
 }
 
 /// A peer that takes smaller containers than this is sent none: frames have to fit one.
@@ -149,6 +153,10 @@ pub struct Channel {
     /// Packets sent to close a handshake since something last came or was due.
     farewells: u32,
     closed: bool,
+    /// A panic of the library ended it, which is not called again.
+    is_broken: bool,
+    /// The endpoint keeps nothing of its connection any more.
+    is_given_up: bool,
     next_container: u64,
     /// Bytes handed to QUIC that have not left yet.
     queued_bytes: u64,
@@ -192,6 +200,8 @@ impl Channel {
             probing_since: None,
             farewells: 0,
             closed: false,
+            is_broken: false,
+            is_given_up: false,
             next_container: 0,
             queued_bytes: 0,
             allowance: None,
@@ -473,9 +483,10 @@ impl Channel {
         tap.transmitting = true;
         let before = tap.totals.bytes_sent;
         drop(tap);
+        let std_now = self.epoch.to_std(now);
         let transmit = self
-            .connection
-            .poll_transmit(self.epoch.to_std(now), packets_max, buffer);
+            .contain(|connection| connection.poll_transmit(std_now, packets_max, buffer))
+            .flatten();
         let mut tap = self.tap.lock();
         tap.transmitting = false;
         // A rate that is held is that of packets that carry something; acknowledgements that leave alone are not held back
@@ -509,6 +520,9 @@ impl Channel {
 
     /// When [`Channel::handle_timeout`] is due.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
+        if self.is_broken {
+            return Some(Instant::EPOCH);
+        }
         if self.is_deaf() {
             return None;
         }
@@ -534,7 +548,7 @@ impl Channel {
             .poll_timeout()
             .is_some_and(|at| at <= std_now)
         {
-            self.connection.handle_timeout(std_now);
+            self.contain(|connection| connection.handle_timeout(std_now));
             if self.is_probe_due(std_now) {
                 self.probing_since = Some(std_now);
             }
@@ -569,17 +583,45 @@ impl Channel {
         if self.closed {
             return;
         }
-        self.connection.close(
-            self.epoch.to_std(now),
-            VarInt::from_u32(code),
-            Bytes::copy_from_slice(reason.as_bytes()),
-        );
+        let std_now = self.epoch.to_std(now);
+        let code = VarInt::from_u32(code);
+        let reason = Bytes::copy_from_slice(reason.as_bytes());
+        self.contain(|connection| connection.close(std_now, code, reason));
         self.finish(CloseReason::Local);
     }
 
     /// Whether nothing of the channel is left to send or to wait for.
     pub fn is_drained(&self) -> bool {
-        self.connection.is_drained()
+        self.is_broken || self.connection.is_drained()
+    }
+
+    /// Whether a panic of the library ended it.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// The endpoint keeps nothing of its connection from now on. Whether it still did.
+    pub(crate) fn give_up(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_given_up, true)
+    }
+
+    /// Takes in what the endpoint has for this connection.
+    pub(crate) fn handle_event(&mut self, event: ConnectionEvent) {
+        self.contain(|connection| connection.handle_event(event));
+    }
+
+    /// Calls the library; `None` once it panicked on this channel.
+    fn contain<T>(&mut self, call: impl FnOnce(&mut noq_proto::Connection) -> T) -> Option<T> {
+        if self.is_broken {
+            return None;
+        }
+        let connection = &mut self.connection;
+        let result = contain(|| call(connection));
+        if let Err(words) = &result {
+            self.is_broken = true;
+            self.finish(CloseReason::Fault(words.clone()));
+        }
+        result.ok()
     }
 
     /// What is measured on this channel. O(1).
@@ -612,6 +654,9 @@ impl Channel {
 
     /// Takes in what the connection has to say; the endpoint calls it after every packet.
     pub(crate) fn drain(&mut self, now: Instant) {
+        if self.is_broken {
+            return;
+        }
         self.farewells = 0;
         while let Some(event) = self.connection.poll() {
             match event {

@@ -256,7 +256,7 @@ impl Endpoint {
                 if !channel.takes_in(bytes) {
                     return Handled::Ignored;
                 }
-                channel.connection.handle_event(event);
+                channel.handle_event(event);
                 channel.drain(now);
                 let id = channel.id();
                 self.settle(handle);
@@ -417,12 +417,20 @@ impl Endpoint {
         if !channel.is_handshaking() {
             self.gate.leave(channel.id());
         }
+        if channel.is_broken() {
+            // It has not said itself that nothing of it is left; said twice, it would be of who has the handle next.
+            if channel.give_up() {
+                self.inner.handle_event(handle, EndpointEvent::drained());
+            }
+            return;
+        }
         while let Some(event) = channel.connection.poll_endpoint_events() {
             let is_drained = event.is_drained();
             if let Some(answer) = self.inner.handle_event(handle, event) {
-                channel.connection.handle_event(answer);
+                channel.handle_event(answer);
             }
             if is_drained {
+                channel.give_up();
                 break;
             }
         }

@@ -26,6 +26,7 @@
 //! | [`gate`] | handshakes of peers: how many may be half done, and who has to prove its address first |
 //! | `retry` | the tokens with which an address is proved |
 //! | [`channel`] | [`Channel`]: one connection |
+//! | `contained` | calls into the QUIC library, of which a panic ends one channel |
 //! | `tap` | the wrapper around the congestion controller, from which fates come |
 //! | `control` | congestion controllers by name |
 //! | `pacer` | when the room in the window becomes slots |
@@ -35,6 +36,7 @@
 pub mod allow;
 pub mod channel;
 pub mod config;
+mod contained;
 mod control;
 pub mod endpoint;
 pub mod gate;
@@ -49,6 +51,7 @@ mod tls;
 pub use allow::{AllowList, Standing};
 pub use channel::{Channel, CloseReason, Event, Transmit};
 pub use config::{Config, Controller, Ctcp};
+pub use contained::{faults, is_contained};
 pub use control::QueueGoal;
 pub use endpoint::{ConnectError, Endpoint, Handled, Received};
 pub use gate::Subnet;

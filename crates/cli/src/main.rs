@@ -23,6 +23,7 @@ mod meter;
 mod node;
 mod objective;
 mod overlay;
+mod panics;
 mod recv;
 mod send;
 mod ticket;
@@ -95,6 +96,7 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
+    panics::end_the_program();
     let arguments = Arguments::parse();
     log::to_stderr(arguments.verbose);
     let outcome = match tokio::runtime::Builder::new_multi_thread()

@@ -53,7 +53,7 @@ pub mod wire;
 
 pub use anabranch_channel::{
     AllowList, CloseReason, Config as ChannelConfig, ConnectError, Controller, Ctcp, Liveness,
-    Received, SecretKey, Stats, Transmit, is_signed,
+    Received, SecretKey, Stats, Transmit, faults, is_contained, is_signed,
 };
 pub use anabranch_hose as hose;
 pub use anabranch_sched::{

@@ -133,6 +133,7 @@ impl Reach {
 /// Runs the storm of this seed.
 pub fn run(seed: u64, options: Options) -> Report {
     let base = options.allocated.map_or(0, |allocated| allocated());
+    let faults = anabranch_channel::faults();
     let seed = Seed(seed);
     let plan = Rc::new(Plan::new(seed));
     let shared = Shared {
@@ -170,6 +171,8 @@ pub fn run(seed: u64, options: Options) -> Report {
     }
     // What ends last, such as the news that an ADU expired, is still under way.
     world.run_for(Duration::from_secs(5));
+    let faults = anabranch_channel::faults() - faults;
+    assert_eq!(faults, 0, "the QUIC library panicked");
     let ledger = shared.ledger.borrow();
     let broken = checks::check(&mut world, &plan, &ledger, options.tamper);
     Report {

@@ -3,7 +3,11 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
+#[expect(dead_code, reason = "the half of a dialler is not used here")]
+#[path = "../../../channel/tests/bare/mod.rs"]
+mod bare;
 mod disk;
+mod impostor;
 mod kills;
 #[cfg(target_os = "linux")]
 #[path = "../../../net/tests/netns/namespace.rs"]

@@ -1,0 +1,66 @@
+//! Calls into the QUIC library, of which a panic ends one channel and nothing else.
+//!
+//! The library takes in packets of whoever answers at an address, before anybody has shown a key, and writes some frames
+//! without asking whether they fit: packets whose numbers are far apart make it write more than a packet holds, and panic.
+//! A connection shares nothing with others but what is locked, so it can be given up in whatever state a panic leaves it.
+//!
+//! This needs panics that unwind. A program that aborts on others can ask [`is_contained`] in its panic hook.
+
+use std::{
+    any::Any,
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+thread_local! {
+    static IS_CONTAINED: Cell<bool> = const { Cell::new(false) };
+    static FAULTS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Whether a panic of this thread would now end a channel only.
+pub fn is_contained() -> bool {
+    IS_CONTAINED.get()
+}
+
+/// Panics of this thread that ended a channel only, since it began; for tests and simulations, where none is expected.
+pub fn faults() -> u64 {
+    FAULTS.get()
+}
+
+/// Makes the call.
+///
+/// # Errors
+/// It panicked, with these words.
+pub(crate) fn contain<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    let outer = IS_CONTAINED.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(call));
+    IS_CONTAINED.set(outer);
+    result.map_err(|payload| {
+        FAULTS.set(FAULTS.get() + 1);
+        words(payload.as_ref())
+    })
+}
+
+fn words(payload: &(dyn Any + Send)) -> String {
+    let literal = payload.downcast_ref::<&str>().map(|words| (*words).into());
+    literal
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_its_words() {
+        assert_eq!(contain(|| 1), Ok(1));
+        let panicked = contain(|| -> u8 {
+            assert!(is_contained());
+            panic!("it is {}", 2)
+        });
+        assert_eq!(panicked, Err("it is 2".into()));
+        assert!(!is_contained());
+        assert_eq!(faults(), 1);
+    }
+}

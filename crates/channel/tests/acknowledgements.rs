@@ -1,0 +1,139 @@
+//! Packets whose numbers are far apart make acknowledgements long. Where those of two of QUIC's spaces do not fit one packet, the
+//! library panics.
+
+mod bare;
+
+use std::{net::SocketAddr, num::NonZeroUsize};
+
+use anabranch_base::{Instant, SocketId};
+use anabranch_channel::{
+    AllowList, CloseReason, Config, Endpoint, Event, Handled, Received, SecretKey,
+};
+use bytes::BytesMut;
+
+use crate::bare::{Bare, Level};
+
+const REMOTE: SocketAddr = SocketAddr::new(
+    std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
+    4433,
+);
+/// Numbers as far apart as can be told from four bytes.
+const STRIDE: u64 = 0x7fff_fff0;
+const PING: [u8; 4] = [1, 0, 0, 0];
+
+fn node(seed: u8) -> Endpoint {
+    let key = SecretKey::from_seed([seed; 32]);
+    let config = Config::default();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "one reading, of which nothing depends"
+    )]
+    let epoch = std::time::Instant::now();
+    Endpoint::new(epoch, key, AllowList::everyone(), config, [seed; 32])
+}
+
+fn packet(data: &[u8]) -> Received {
+    Received {
+        socket: SocketId(0),
+        remote: REMOTE,
+        local_ip: None,
+        ecn: None,
+        data: BytesMut::from(data),
+    }
+}
+
+/// Whoever answers at an address that a node dials needs no key for this. It ended the node.
+#[test]
+fn whoever_is_dialled_ends_one_channel_at_most() {
+    let (now, one) = (Instant::EPOCH, NonZeroUsize::MIN);
+    let (mut buffer, mut response) = (Vec::new(), Vec::new());
+    let mut dialler = node(1);
+    let expected = SecretKey::from_seed([2; 32]).node_id();
+    let id = dialler
+        .connect(now, SocketId(0), REMOTE, expected, None)
+        .expect("an address that can be dialled");
+    let channel = dialler.channel(id).expect("open");
+    channel
+        .poll_transmit(now, one, &mut buffer)
+        .expect("a first packet");
+    let mut bare = Bare::listener();
+    bare.receive(&buffer);
+    let said = bare.take_said(Level::Initial);
+    let hello = bare.packet(Level::Initial, 0, &said);
+    dialler.handle_packet(now, packet(&hello), &mut response);
+    for level in [Level::Initial, Level::Handshake] {
+        for k in 1..=64 {
+            let ping = bare.packet(level, k * STRIDE, &PING);
+            dialler.handle_packet(now, packet(&ping), &mut response);
+        }
+    }
+    let channel = dialler.channel(id).expect("open");
+    assert!(channel.poll_transmit(now, one, &mut buffer).is_none());
+    let ended = channel.poll_event();
+    assert!(
+        matches!(ended, Some(Event::Closed(CloseReason::Fault(_)))),
+        "{ended:?}"
+    );
+    assert!(channel.is_drained());
+    assert!(channel.poll_timeout().is_some_and(|at| at <= now));
+    channel.handle_timeout(now);
+    // The next dial has the same handle, and is not disturbed.
+    dialler.settle_channel(id);
+    let next = dialler
+        .connect(now, SocketId(0), REMOTE, expected, None)
+        .expect("an address that can be dialled");
+    dialler.settle_channel(id);
+    dialler.abandon(id);
+    assert!(dialler.channel(id).is_none());
+    let channel = dialler.channel(next).expect("open");
+    assert!(channel.poll_transmit(now, one, &mut buffer).is_some());
+    let mut bare = Bare::listener();
+    bare.receive(&buffer);
+    let said = bare.take_said(Level::Initial);
+    let hello = bare.packet(Level::Initial, 0, &said);
+    let handled = dialler.handle_packet(now, packet(&hello), &mut response);
+    assert!(
+        matches!(handled, Handled::Channel(id) if id == next),
+        "{handled:?}"
+    );
+}
+
+/// A stranger's dial that completes its handshake: by then its first packets are not acknowledged any more.
+#[test]
+fn whoever_dials_overfills_nothing() {
+    let (now, one) = (Instant::EPOCH, NonZeroUsize::MIN);
+    let (mut buffer, mut response) = (Vec::new(), Vec::new());
+    let mut node = node(1);
+    let mut bare = Bare::dialler();
+    let mut said = bare.take_said(Level::Initial);
+    said.resize(1200, 0);
+    let hello = bare.packet(Level::Initial, 0, &said);
+    let Handled::Accepted { channel: id, .. } =
+        node.handle_packet(now, packet(&hello), &mut response)
+    else {
+        panic!("a dial is accepted");
+    };
+    let channel = node.channel(id).expect("accepted");
+    while channel.poll_transmit(now, one, &mut buffer).is_some() {
+        bare.receive(&buffer);
+    }
+    for k in 0..63 {
+        let ping = bare.packet(Level::Handshake, k * STRIDE, &PING);
+        node.handle_packet(now, packet(&ping), &mut response);
+    }
+    let said = bare.take_said(Level::Handshake);
+    let finished = bare.packet(Level::Handshake, 63 * STRIDE, &said);
+    node.handle_packet(now, packet(&finished), &mut response);
+    for k in 0..64 {
+        let ping = bare.packet(Level::Data, k * STRIDE, &PING);
+        node.handle_packet(now, packet(&ping), &mut response);
+    }
+    let channel = node.channel(id).expect("open");
+    assert!(channel.is_connected());
+    let mut sent = 0;
+    while channel.poll_transmit(now, one, &mut buffer).is_some() {
+        sent += 1;
+        assert!(sent < 10, "no end");
+    }
+    assert!(sent > 0);
+}

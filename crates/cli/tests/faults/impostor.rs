@@ -1,0 +1,59 @@
+//! Somebody at the address of a ticket who is not its receiver.
+
+use std::{net::UdpSocket, time::Duration};
+
+use anabranch::{SecretKey, Ticket};
+
+use crate::{
+    bare::{self, Bare, Level},
+    process::Process,
+};
+
+/// Numbers of packets as far apart as can be told from four bytes: the longest acknowledgement.
+const STRIDE: u64 = 0x7fff_fff0;
+const PING: [u8; 4] = [1, 0, 0, 0];
+
+/// The QUIC library panics at it, and the program goes on.
+#[test]
+fn whoever_answers_instead_of_the_receiver_ends_no_program() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("film"), "a film").unwrap();
+    let impostor = UdpSocket::bind("127.0.0.1:0").unwrap();
+    impostor
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let ticket = Ticket {
+        node: SecretKey::from_seed([2; 32]).node_id(),
+        secret: None,
+        addresses: vec![impostor.local_addr().unwrap()],
+    };
+    let ticket = ticket.to_string();
+    let arguments = ["send", "-q", "--key", "s.key", "film", &ticket];
+    let sender = Process::start(folder.path(), &arguments, None);
+    let mut first = [0; 2000];
+    let (length, remote) = impostor.recv_from(&mut first).unwrap();
+    // It finds all of them when it looks next.
+    sender.signal("STOP");
+    for packets in overfill(&first[..length]).chunks(20) {
+        impostor.send_to(&packets.concat(), remote).unwrap();
+    }
+    sender.signal("CONT");
+    // A packet with another connection ID is of another dial.
+    let known = [first[6..14].to_vec(), bare::ID.to_vec()];
+    while known.iter().any(|id| *id == first[6..14]) {
+        impostor.recv_from(&mut first).unwrap();
+    }
+    sender.signal("INT");
+    sender.ended().is(130, &["panicked at"]);
+}
+
+fn overfill(first: &[u8]) -> Vec<Vec<u8>> {
+    let mut bare = Bare::listener();
+    bare.receive(first);
+    let said = bare.take_said(Level::Initial);
+    let mut packets = vec![bare.packet(Level::Initial, 0, &said)];
+    for level in [Level::Initial, Level::Handshake] {
+        packets.extend((1..=64).map(|k| bare.packet(level, k * STRIDE, &PING)));
+    }
+    packets
+}
