@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::setting::{MIDDLE_BYTES, Setting};
+use anabranch::base::Rate;
+
+use crate::setting::{MIDDLE_BYTES, RATE, Setting};
 
 #[test]
 fn send_goes_on_by_itself_when_the_receiver_was_killed_and_comes_back() {
@@ -75,7 +77,9 @@ fn the_same_command_goes_on_after_the_sender_was_killed() {
 fn the_same_command_goes_on_after_the_sender_was_stopped() {
     let setting = Setting::new();
     let (receiver, ticket) = setting.receiver();
-    for bytes in [None, Some(0), Some(1), Some(MIDDLE_BYTES)] {
+    // The whole file takes 20 s, far longer than a busy machine needs to send a signal.
+    setting.set_rate(Rate::from_mbps(4));
+    for bytes in [None, Some(0), Some(1), Some(300_000)] {
         let sender = setting.sender(&ticket, &[]);
         match bytes {
             // Its handler of signals is there after a moment; before it, the signal just ends it.
@@ -88,6 +92,7 @@ fn the_same_command_goes_on_after_the_sender_was_stopped() {
         assert!(by_signal || ended.status.code() == Some(130), "{ended:?}");
         setting.is_not_complete();
     }
+    setting.set_rate(RATE);
     let sent = setting.sender(&ticket, &[]).ended();
     assert!(sent.is(0, &[]).out.contains("were there already"));
     receiver.ended().is(0, &[]);

@@ -22,6 +22,17 @@ pub(crate) const FILE_BYTES: usize = 10_000_000;
 /// Enough to be in the middle.
 pub(crate) const MIDDLE_BYTES: u64 = 2_000_000;
 
+/// What the link carries at first.
+pub(crate) const RATE: Rate = Rate::from_mbps(40);
+
+fn links(rate: Rate) -> Configs {
+    Configs::symmetric(Config {
+        rate: RateSource::Constant(rate),
+        delay: Duration::from_millis(2),
+        ..Config::default()
+    })
+}
+
 pub(crate) struct Setting {
     folder: TempDir,
     /// Where the receiver listens, always.
@@ -41,17 +52,18 @@ impl Setting {
             name: "link".to_owned(),
             listen: any,
             target: SocketAddr::from(([127, 0, 0, 1], port)),
-            links: Configs::symmetric(Config {
-                rate: RateSource::Constant(Rate::from_mbps(40)),
-                delay: Duration::from_millis(2),
-                ..Config::default()
-            }),
+            links: links(RATE),
         };
         Self {
             folder,
             port,
             emulator: Emulator::start(vec![spec], Seed(1)).unwrap(),
         }
+    }
+
+    /// Changes the link's rate.
+    pub(crate) fn set_rate(&self, rate: Rate) {
+        self.emulator.paths()[0].set(&links(rate)).unwrap();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
