@@ -280,3 +280,9 @@ fn a_first_message_that_grows() {
     assert!(input.len() <= 512);
     transfer_messages(&input);
 }
+
+/// A trace of 23 days in two lines: each of its seconds was looked at, twice.
+#[test]
+fn a_trace_that_lasts_for_ever() {
+    anabranch_fuzz::trace(b"12\n2000000160");
+}

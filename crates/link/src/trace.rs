@@ -190,19 +190,33 @@ impl Trace {
             duration,
         };
         trace.rate_mean = Rate::from_bps((trace.bits(duration) / duration.as_secs_f64()) as u64);
-        let seconds = 0..duration.as_secs();
-        let rates = || {
-            seconds
-                .clone()
-                .map(|s| trace.rate_at(Duration::from_secs(s)))
-        };
-        let rate_min = rates().min().unwrap_or(trace.rate_mean);
-        let rate_max = rates().max().unwrap_or(trace.rate_mean);
-        Self {
-            rate_min,
-            rate_max,
-            ..trace
+        if let Some((least, most)) = trace.opportunities_a_second() {
+            let rate = |count| Rate::from_bps(count * OPPORTUNITY_BYTES * 8);
+            (trace.rate_min, trace.rate_max) = (rate(least), rate(most));
+        } else {
+            (trace.rate_min, trace.rate_max) = (trace.rate_mean, trace.rate_mean);
         }
+        trace
+    }
+
+    /// The fewest and the most opportunities of a whole second; `None` where there is no whole second, and of steps. Linear in
+    /// the number of opportunities, however long the trace lasts.
+    fn opportunities_a_second(&self) -> Option<(u64, u64)> {
+        let Shape::Opportunities(times) = &self.shape else {
+            return None;
+        };
+        let seconds = self.duration.as_secs();
+        // What falls on the end of a second belongs to it.
+        let second = |time: &Duration| time.saturating_sub(Duration::from_nanos(1)).as_secs();
+        let (mut busy, mut least, mut most) = (0, u64::MAX, 0);
+        for times in times.chunk_by(|a, b| second(a) == second(b)) {
+            if second(&times[0]) < seconds {
+                let count = times.len() as u64;
+                (busy, least, most) = (busy + 1, least.min(count), most.max(count));
+            }
+        }
+        let least = if busy < seconds { 0 } else { least };
+        (seconds > 0).then_some((least, most))
     }
 
     /// What it is called; never holds a quotation mark or a line break.

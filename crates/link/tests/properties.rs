@@ -324,3 +324,24 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// The extremes of a trace of opportunities are those of its whole seconds, one by one.
+    #[test]
+    fn extremes_are_those_of_the_seconds(
+        gaps in prop::collection::vec(prop_oneof![0..900u64, Just(1000u64), 900..4000u64], 1..30),
+    ) {
+        let mut time = 0;
+        let mut text = String::new();
+        for gap in gaps.iter().chain([&1]) {
+            time += gap;
+            text += &format!("{time}\n");
+        }
+        let trace = Trace::from_mahimahi("opportunities", &text).expect("rising times");
+        let rates: Vec<_> = (0..trace.duration().as_secs())
+            .map(|second| trace.rate_at(Duration::from_secs(second)))
+            .collect();
+        prop_assert_eq!(trace.rate_min(), rates.iter().min().copied().unwrap_or(trace.rate_mean()));
+        prop_assert_eq!(trace.rate_max(), rates.iter().max().copied().unwrap_or(trace.rate_mean()));
+    }
+}
