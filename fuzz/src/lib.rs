@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`wire`] | the decoder of containers and frames |
 //! | [`container`] | a session, from an authenticated peer that says anything |
+//! | [`bare_peer`] | an engine, from whoever answers or dials: any frames and packet numbers under the right keys |
 //! | [`packet`] | an engine, from a network that mangles, repeats, drops and invents packets |
 //! | [`link`] | the reader of link descriptions |
 //! | [`trace`] | the reader of rate traces |
@@ -27,6 +28,9 @@
 //! | [`control`] | questions over the control socket of a node with a session |
 //! | [`objectives`] | the language of objectives: parser, checks, formatter, evaluation |
 
+#[path = "../../crates/channel/tests/bare/mod.rs"]
+mod bare;
+mod bare_peer;
 mod container;
 pub mod corpus;
 mod counter;
@@ -43,6 +47,7 @@ mod stored;
 mod transfer;
 mod video;
 
+pub use bare_peer::bare_peer;
 pub use container::container;
 pub use media::media;
 pub use objectives::objectives;
@@ -61,6 +66,7 @@ pub type Property = fn(&[u8]);
 
 /// The properties by name, each of which is a fuzz target.
 pub const PROPERTIES: &[(&str, Property)] = &[
+    ("bare_peer", bare_peer),
     ("configuration", configuration),
     ("container", container),
     ("control", control),

@@ -131,6 +131,30 @@ fn packet() {
     feed("packet", pieces, anabranch_fuzz::packet);
 }
 
+/// The steps of a handshake on either side, pings with far numbers, and some frames.
+#[test]
+fn bare_peer() {
+    let pieces: &[&[u8]] = &[
+        &[0],
+        &[1],
+        &[0x00],
+        &[0x01],
+        &[0x02, 20],
+        &[0x03],
+        &[0x0b],
+        &[0x8b],
+        &[0x64, 70],
+        &[0x6c, 70],
+        &[0xfc, 70],
+        &[0xec, 70],
+        &[0x05, 5, 0x02, 0x00, 0x00, 0x00, 0x00],
+        &[0x0d, 5, 0x02, 0x00, 0x00, 0x00, 0x00],
+        &[0x15, 1, 0x1e],
+        &[0x15, 7, 0x1c, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00],
+    ];
+    feed("bare_peer", pieces, anabranch_fuzz::bare_peer);
+}
+
 #[test]
 fn link() {
     let pieces: &[&[u8]] = &[
