@@ -68,7 +68,7 @@ pub enum CloseReason {
     #[error("protocol error: {}", text::printable(.0, text::REASON_CHARS))]
     Protocol(String),
     /// The QUIC library panicked at what the peer sent; the other channels are not affected.
-    #[error("a fault of the QUIC library, brought about by the peer: {0}")]
+    #[error("a fault of the QUIC library, brought about by the peer: {}", text::printable(.0, text::REASON_CHARS))]
     Fault(String),
 }
 
