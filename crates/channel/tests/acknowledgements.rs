@@ -124,6 +124,7 @@ fn whoever_dials_overfills_nothing() {
     let said = bare.take_said(Level::Handshake);
     let finished = bare.packet(Level::Handshake, 63 * STRIDE, &said);
     node.handle_packet(now, packet(&finished), &mut response);
+    assert!(bare.has_keys(Level::Data));
     for k in 0..64 {
         let ping = bare.packet(Level::Data, k * STRIDE, &PING);
         node.handle_packet(now, packet(&ping), &mut response);
