@@ -7,7 +7,7 @@ use anabranch_session::{AllowList, Config, Engine, Link, SecretKey, is_contained
 
 use crate::{
     Input,
-    bare::{Bare, Level},
+    bare::{Bare, Level, PINGS, STRIDE_MAX},
     counter::Meter,
     peer::{SOCKET, epoch, listener, received, remote},
 };
@@ -18,8 +18,6 @@ const ANSWERS_MAX: usize = 300;
 const HELD_MAX: i64 = 1 << 20;
 /// Time-outs after the last packet until nothing is left but to dial again.
 const TIMEOUTS_MAX: usize = 200;
-/// As far as the next number can be told from four bytes.
-const STRIDE_MAX: u64 = 0x7fff_ff00;
 
 /// Whatever it says, the engine ends with its work and holds little. A panic of the QUIC library is contained, and no finding: the
 /// library is known to panic where acknowledgements do not fit.
@@ -71,9 +69,9 @@ impl Conversation {
     /// The engine is dialled.
     fn dialling() -> Self {
         let mut conversation = Self::new(listener(Config::default()), Bare::dialler());
-        let mut said = conversation.bare.take_said(Level::Initial);
-        said.resize(1200, 0);
-        conversation.send(Level::Initial, 1, &said, false);
+        let mut hello = conversation.bare.crypto_frame(Level::Initial);
+        hello.resize(1200, 0);
+        conversation.send(Level::Initial, 1, &hello, false);
         conversation
     }
 
@@ -111,19 +109,19 @@ impl Conversation {
                 self.time_out();
             }
             3 => {
-                let said = self.bare.take_said(level);
-                self.send(level, stride, &said, is_coalesced);
+                let frame = self.bare.crypto_frame(level);
+                self.send(level, stride, &frame, is_coalesced);
             }
             4 => {
                 for _ in 0..1 + input.byte() % 80 {
-                    self.send(level, stride, &[1, 0, 0, 0], is_coalesced);
+                    self.send(level, stride, &PINGS, is_coalesced);
                 }
             }
             _ => {
                 let length = usize::from(input.byte());
                 let mut frames = input.take(length).to_vec();
                 // What header protection takes its sample from.
-                frames.resize(frames.len().max(4), 0);
+                frames.resize(frames.len().max(PINGS.len()), 0);
                 self.send(level, stride, &frames, is_coalesced);
             }
         }

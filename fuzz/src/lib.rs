@@ -28,6 +28,7 @@
 //! | [`control`] | questions over the control socket of a node with a session |
 //! | [`objectives`] | the language of objectives: parser, checks, formatter, evaluation |
 
+#[expect(dead_code, reason = "its ready-made attack is not used here")]
 #[path = "../../crates/channel/tests/bare/mod.rs"]
 mod bare;
 mod bare_peer;

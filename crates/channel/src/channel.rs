@@ -67,8 +67,8 @@ pub enum CloseReason {
     /// Anything else QUIC found wrong.
     #[error("protocol error: {}", text::printable(.0, text::REASON_CHARS))]
     Protocol(String),
-    /// The QUIC library panicked at what the peer sent; the other channels are not affected.
-    #[error("a fault of the QUIC library, brought about by the peer: {}", text::printable(.0, text::REASON_CHARS))]
+    /// The QUIC library, or what it calls back, panicked, as a rule at what the peer sent; other channels go on.
+    #[error("a fault of the QUIC library: {}", text::printable(.0, text::REASON_CHARS))]
     Fault(String),
 }
 
@@ -521,6 +521,7 @@ impl Channel {
     /// When [`Channel::handle_timeout`] is due.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         if self.is_broken {
+            // At once: it is to be forgotten.
             return Some(Instant::EPOCH);
         }
         if self.is_deaf() {
@@ -595,12 +596,12 @@ impl Channel {
         self.is_broken || self.connection.is_drained()
     }
 
-    /// Whether a panic of the library ended it.
+    /// True once a panic of the library ended it.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// The endpoint keeps nothing of its connection from now on. Whether it still did.
+    /// The endpoint keeps nothing of its connection from now on. False where it did so before.
     pub(crate) fn give_up(&mut self) -> bool {
         !std::mem::replace(&mut self.is_given_up, true)
     }

@@ -1,10 +1,11 @@
-//! Calls into the QUIC library, of which a panic ends one channel and nothing else.
+//! Calls into the QUIC library that take in packets or time, or write packets: a panic in one ends its channel and nothing else.
 //!
 //! The library takes in packets of whoever answers at an address, before anybody has shown a key, and writes some frames
 //! without asking whether they fit: packets whose numbers are far apart make it write more than a packet holds, and panic.
 //! A connection shares nothing with others but what is locked, so it can be given up in whatever state a panic leaves it.
 //!
-//! This needs panics that unwind. A program that aborts on others can ask [`is_contained`] in its panic hook.
+//! What the library calls back, congestion control above all, is contained with it. This needs panics that unwind. A program that
+//! aborts on others can ask [`is_contained`] in its panic hook.
 
 use std::{
     any::Any,
@@ -17,7 +18,7 @@ thread_local! {
     static FAULTS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whether a panic of this thread would now end a channel only.
+/// True while a panic of this thread would end a channel only.
 pub fn is_contained() -> bool {
     IS_CONTAINED.get()
 }

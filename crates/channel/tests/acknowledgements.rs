@@ -11,15 +11,12 @@ use anabranch_channel::{
 };
 use bytes::BytesMut;
 
-use crate::bare::{Bare, Level};
+use crate::bare::{Bare, Level, PINGS, STRIDE_MAX, overfilling_answers};
 
 const REMOTE: SocketAddr = SocketAddr::new(
     std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
     4433,
 );
-/// Numbers as far apart as can be told from four bytes.
-const STRIDE: u64 = 0x7fff_fff0;
-const PING: [u8; 4] = [1, 0, 0, 0];
 
 fn node(seed: u8) -> Endpoint {
     let key = SecretKey::from_seed([seed; 32]);
@@ -56,16 +53,8 @@ fn whoever_is_dialled_ends_one_channel_at_most() {
     channel
         .poll_transmit(now, one, &mut buffer)
         .expect("a first packet");
-    let mut bare = Bare::listener();
-    bare.receive(&buffer);
-    let said = bare.take_said(Level::Initial);
-    let hello = bare.packet(Level::Initial, 0, &said);
-    dialler.handle_packet(now, packet(&hello), &mut response);
-    for level in [Level::Initial, Level::Handshake] {
-        for k in 1..=64 {
-            let ping = bare.packet(level, k * STRIDE, &PING);
-            dialler.handle_packet(now, packet(&ping), &mut response);
-        }
+    for answer in overfilling_answers(&buffer) {
+        dialler.handle_packet(now, packet(&answer), &mut response);
     }
     let channel = dialler.channel(id).expect("open");
     assert!(channel.poll_transmit(now, one, &mut buffer).is_none());
@@ -89,8 +78,8 @@ fn whoever_is_dialled_ends_one_channel_at_most() {
     assert!(channel.poll_transmit(now, one, &mut buffer).is_some());
     let mut bare = Bare::listener();
     bare.receive(&buffer);
-    let said = bare.take_said(Level::Initial);
-    let hello = bare.packet(Level::Initial, 0, &said);
+    let hello = bare.crypto_frame(Level::Initial);
+    let hello = bare.packet(Level::Initial, 0, &hello);
     let handled = dialler.handle_packet(now, packet(&hello), &mut response);
     assert!(
         matches!(handled, Handled::Channel(id) if id == next),
@@ -105,9 +94,9 @@ fn whoever_dials_overfills_nothing() {
     let (mut buffer, mut response) = (Vec::new(), Vec::new());
     let mut node = node(1);
     let mut bare = Bare::dialler();
-    let mut said = bare.take_said(Level::Initial);
-    said.resize(1200, 0);
-    let hello = bare.packet(Level::Initial, 0, &said);
+    let mut hello = bare.crypto_frame(Level::Initial);
+    hello.resize(1200, 0);
+    let hello = bare.packet(Level::Initial, 0, &hello);
     let Handled::Accepted { channel: id, .. } =
         node.handle_packet(now, packet(&hello), &mut response)
     else {
@@ -118,15 +107,15 @@ fn whoever_dials_overfills_nothing() {
         bare.receive(&buffer);
     }
     for k in 0..63 {
-        let ping = bare.packet(Level::Handshake, k * STRIDE, &PING);
+        let ping = bare.packet(Level::Handshake, k * STRIDE_MAX, &PINGS);
         node.handle_packet(now, packet(&ping), &mut response);
     }
-    let said = bare.take_said(Level::Handshake);
-    let finished = bare.packet(Level::Handshake, 63 * STRIDE, &said);
+    let finished = bare.crypto_frame(Level::Handshake);
+    let finished = bare.packet(Level::Handshake, 63 * STRIDE_MAX, &finished);
     node.handle_packet(now, packet(&finished), &mut response);
     assert!(bare.has_keys(Level::Data));
     for k in 0..64 {
-        let ping = bare.packet(Level::Data, k * STRIDE, &PING);
+        let ping = bare.packet(Level::Data, k * STRIDE_MAX, &PINGS);
         node.handle_packet(now, packet(&ping), &mut response);
     }
     let channel = node.channel(id).expect("open");

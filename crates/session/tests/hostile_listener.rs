@@ -1,6 +1,6 @@
 //! Whoever answers at an address that a node dials, without any key: one channel ends, and is dialled again later.
 
-#[expect(dead_code, reason = "the half of a dialler is not used here")]
+#[expect(dead_code, reason = "one attack of several")]
 #[path = "../../channel/tests/bare/mod.rs"]
 mod bare;
 
@@ -12,16 +12,13 @@ use anabranch_session::{
 };
 use bytes::BytesMut;
 
-use crate::bare::{Bare, Level};
+use crate::bare::overfilling_answers;
 
 const SOCKET: SocketId = SocketId(0);
 const REMOTE: SocketAddr = SocketAddr::new(
     std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
     4433,
 );
-/// Packets of one number each, as far apart as can be told from four bytes, make the longest acknowledgement.
-const STRIDE: u64 = 0x7fff_fff0;
-const PING: [u8; 4] = [1, 0, 0, 0];
 
 fn engine() -> Engine {
     #[expect(
@@ -45,14 +42,7 @@ fn packets(engine: &mut Engine, now: Instant) -> Vec<Vec<u8>> {
 }
 
 fn overfill(engine: &mut Engine, now: Instant, first: &[u8]) {
-    let mut bare = Bare::listener();
-    bare.receive(first);
-    let said = bare.take_said(Level::Initial);
-    let mut answers = vec![bare.packet(Level::Initial, 0, &said)];
-    for level in [Level::Initial, Level::Handshake] {
-        answers.extend((1..=64).map(|k| bare.packet(level, k * STRIDE, &PING)));
-    }
-    for answer in answers {
+    for answer in overfilling_answers(first) {
         let packet = Received {
             socket: SOCKET,
             remote: REMOTE,

@@ -10,6 +10,10 @@ use rustls::{
 
 /// Its connection ID.
 pub(crate) const ID: [u8; 8] = [7; 8];
+/// Distance of two packet numbers, as large as four bytes can tell: it makes acknowledgements long.
+pub(crate) const STRIDE_MAX: u64 = 0x7fff_fff0;
+/// PING and padding, of the length that header protection needs.
+pub(crate) const PINGS: [u8; 4] = [PING, PADDING, PADDING, PADDING];
 const NUMBER_BYTES: usize = 4;
 const TAG_BYTES: usize = 16;
 const PADDING: u8 = 0x00;
@@ -18,7 +22,7 @@ const ACK: u8 = 0x02;
 const ACK_ECN: u8 = 0x03;
 const CRYPTO: u8 = 0x06;
 
-/// What a packet is protected with [RFC 9001 §4]; also indices.
+/// Encryption level of a packet [RFC 9001 §4]; also an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Initial,
@@ -35,13 +39,14 @@ pub(crate) struct Bare {
     keys: [Option<Keys>; 3],
     /// Level that TLS writes at.
     level: Level,
+    /// Bytes of CRYPTO frames that TLS has read, by level.
     received: [u64; 3],
-    /// What TLS has to say at each level.
-    said: [Vec<u8>; 3],
+    /// Bytes that TLS has written and no frame has taken, by level.
+    written: [Vec<u8>; 3],
 }
 
 impl Bare {
-    /// A dialler, which has something to say at the first level.
+    /// A dialler, whose TLS has written its first message.
     pub(crate) fn dialler() -> Self {
         let mut parameters = vec![0x0f, ID.len() as u8];
         parameters.extend(ID);
@@ -56,7 +61,7 @@ impl Bare {
         let mut bare = Self::new(tls.into(), Side::Client);
         bare.peer_id = vec![9; 8];
         bare.begin(&[9; 8]);
-        bare.speak();
+        bare.write_tls();
         bare
     }
 
@@ -80,7 +85,7 @@ impl Bare {
             keys: [None, None, None],
             level: Level::Initial,
             received: [0; 3],
-            said: Default::default(),
+            written: Default::default(),
         }
     }
 
@@ -90,14 +95,14 @@ impl Bare {
     }
 
     /// Lets TLS write all it has.
-    fn speak(&mut self) {
+    fn write_tls(&mut self) {
         loop {
-            let said = &mut self.said[self.level as usize];
-            let before = said.len();
-            let (level, keys) = match self.tls.write_hs(said) {
+            let written = &mut self.written[self.level as usize];
+            let before = written.len();
+            let (level, keys) = match self.tls.write_hs(written) {
                 Some(KeyChange::Handshake { keys }) => (Level::Handshake, keys),
                 Some(KeyChange::OneRtt { keys, .. }) => (Level::Data, keys),
-                None if said.len() > before => continue,
+                None if written.len() > before => continue,
                 None => return,
             };
             self.keys[level as usize] = Some(keys);
@@ -105,12 +110,12 @@ impl Bare {
         }
     }
 
-    /// What TLS has said at this level since the last call, as a frame.
-    pub(crate) fn take_said(&mut self, level: Level) -> Vec<u8> {
-        let said = std::mem::take(&mut self.said[level as usize]);
+    /// CRYPTO frame with all that TLS has written at this level since the last call.
+    pub(crate) fn crypto_frame(&mut self, level: Level) -> Vec<u8> {
+        let written = std::mem::take(&mut self.written[level as usize]);
         let mut frame = vec![CRYPTO, 0];
-        frame.extend((0x4000 | said.len() as u16).to_be_bytes());
-        frame.extend(said);
+        frame.extend((0x4000 | written.len() as u16).to_be_bytes());
+        frame.extend(written);
         frame
     }
 
@@ -139,7 +144,7 @@ impl Bare {
             let mut packet = rest;
             rest = packet.split_off(at + length);
             if let Some(frames) = self.open(level, &mut packet, at) {
-                self.listen(level, &frames);
+                self.read_frames(level, &frames);
             }
         }
     }
@@ -166,7 +171,8 @@ impl Bare {
         Some(frames.ok()?.to_vec())
     }
 
-    fn listen(&mut self, level: Level, frames: &[u8]) {
+    /// Hands the bytes of CRYPTO frames to TLS.
+    fn read_frames(&mut self, level: Level, frames: &[u8]) {
         let mut at = 0;
         while let Some(&kind) = frames.get(at) {
             at += 1;
@@ -189,7 +195,7 @@ impl Bare {
                         if self.tls.read_hs(&frames[at..at + length]).is_err() {
                             return;
                         }
-                        self.speak();
+                        self.write_tls();
                     }
                     at += length;
                 }
@@ -199,7 +205,7 @@ impl Bare {
         }
     }
 
-    /// Whether it can protect packets of this level.
+    /// True once it can protect packets of this level.
     pub(crate) fn has_keys(&self, level: Level) -> bool {
         self.keys[level as usize].is_some()
     }
@@ -239,6 +245,19 @@ impl Bare {
             .expect("a sample");
         packet
     }
+}
+
+/// Answers to a dialler's first packet that end its connection in a panic of the library: after the hello, 64 pings with far
+/// numbers in each of two packet number spaces, which it acknowledges in one packet.
+pub(crate) fn overfilling_answers(first: &[u8]) -> Vec<Vec<u8>> {
+    let mut bare = Bare::listener();
+    bare.receive(first);
+    let hello = bare.crypto_frame(Level::Initial);
+    let mut packets = vec![bare.packet(Level::Initial, 0, &hello)];
+    for level in [Level::Initial, Level::Handshake] {
+        packets.extend((1..=64).map(|k| bare.packet(level, k * STRIDE_MAX, &PINGS)));
+    }
+    packets
 }
 
 /// A variable-length integer [RFC 9000 §16] at `at`, which moves behind it.

@@ -4,14 +4,7 @@ use std::{net::UdpSocket, time::Duration};
 
 use anabranch::{SecretKey, Ticket};
 
-use crate::{
-    bare::{self, Bare, Level},
-    process::Process,
-};
-
-/// Numbers of packets as far apart as can be told from four bytes: the longest acknowledgement.
-const STRIDE: u64 = 0x7fff_fff0;
-const PING: [u8; 4] = [1, 0, 0, 0];
+use crate::{bare, process::Process};
 
 /// The QUIC library panics at it, and the program goes on.
 #[test]
@@ -34,7 +27,7 @@ fn whoever_answers_instead_of_the_receiver_ends_no_program() {
     let (length, remote) = impostor.recv_from(&mut first).unwrap();
     // It finds all of them when it looks next.
     sender.signal("STOP");
-    for packets in overfill(&first[..length]).chunks(20) {
+    for packets in bare::overfilling_answers(&first[..length]).chunks(20) {
         impostor.send_to(&packets.concat(), remote).unwrap();
     }
     sender.signal("CONT");
@@ -45,15 +38,4 @@ fn whoever_answers_instead_of_the_receiver_ends_no_program() {
     }
     sender.signal("INT");
     sender.ended().is(130, &["panicked at"]);
-}
-
-fn overfill(first: &[u8]) -> Vec<Vec<u8>> {
-    let mut bare = Bare::listener();
-    bare.receive(first);
-    let said = bare.take_said(Level::Initial);
-    let mut packets = vec![bare.packet(Level::Initial, 0, &said)];
-    for level in [Level::Initial, Level::Handshake] {
-        packets.extend((1..=64).map(|k| bare.packet(level, k * STRIDE, &PING)));
-    }
-    packets
 }

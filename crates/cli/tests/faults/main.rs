@@ -3,7 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
-#[expect(dead_code, reason = "the half of a dialler is not used here")]
+#[expect(dead_code, reason = "one attack of several")]
 #[path = "../../../channel/tests/bare/mod.rs"]
 mod bare;
 mod disk;
