@@ -89,7 +89,7 @@ fn agent(input: &mut Input<'_>) {
             5 => {
                 let rate = Rate::from_bps(1 << (input.byte() % 63));
                 let is_limited = input.byte().is_multiple_of(2);
-                agent.handle_way_rate(&node(2), &[peer], (rate, is_limited), now);
+                agent.handle_path_rate(&node(2), &[peer], (rate, is_limited), now);
             }
             6 => {
                 let fault = match input.byte() % 4 {
@@ -98,7 +98,7 @@ fn agent(input: &mut Input<'_>) {
                     2 => Fault::Before(peer),
                     _ => Fault::After(peer),
                 };
-                agent.handle_way_failed(&node(2), &[peer], fault, now);
+                agent.handle_path_failed(&node(2), &[peer], fault, now);
             }
             _ => {
                 now += Duration::from_millis(u64::from(input.byte()) * 40);
@@ -119,7 +119,7 @@ fn agent(input: &mut Input<'_>) {
         assert!((0.0..=1.0).contains(&link.trust));
     }
     if let Some(routes) = agent.routes(&node(2), now) {
-        let bytes: u64 = routes.ways.iter().map(|way| way.bytes).sum();
+        let bytes: u64 = routes.paths.iter().map(|path| path.bytes).sum();
         assert_eq!(bytes, routes.bytes);
     }
 }

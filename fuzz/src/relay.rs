@@ -4,8 +4,8 @@ use std::{net::SocketAddr, time::Duration};
 
 use anabranch_base::{Instant, NodeId};
 use anabranch_overlay::relay::{
-    Answer, Book, Config, Family, Members, Origin, Outcome, PortId, Refusal, Request, Role, Train,
-    Verdict,
+    Answer, CircuitTable, Config, Family, Members, Origin, Outcome, PortId, Refusal, Request, Role,
+    Train, Verdict,
 };
 
 use crate::Input;
@@ -38,31 +38,31 @@ impl Members for Anywhere {
 pub fn relay(data: &[u8]) {
     let mut config = Config::new(NodeId::from_public_key([0; 32]));
     (config.circuits_max, config.ports_max) = (16, 8);
-    let mut book = Book::new(Instant::EPOCH, config).expect("in range");
+    let mut circuits = CircuitTable::new(Instant::EPOCH, config).expect("in range");
     let mut now = Instant::EPOCH;
     let mut ports: Vec<(PortId, SocketAddr)> = Vec::new();
     let mut input = Input(data);
     while !input.is_empty() {
         match input.byte() % 4 {
             0 => now += Duration::from_millis(u64::from(input.byte()) * 100),
-            1 => packets(&mut book, now, &ports, &mut input),
-            _ => request(&mut book, now, &mut ports, &mut input),
+            1 => packets(&mut circuits, now, &ports, &mut input),
+            _ => request(&mut circuits, now, &mut ports, &mut input),
         }
-        while let Some(id) = book.unused_port() {
+        while let Some(id) = circuits.unused_port() {
             let before = ports.len();
             ports.retain(|(open, _)| *open != id);
             assert_eq!(ports.len() + 1, before, "closed a port that was not open");
         }
-        assert_eq!(ports.len(), book.ports_len());
-        assert!(book.ports_len() <= 8 && book.circuits_len() <= 16);
+        assert_eq!(ports.len(), circuits.ports_len());
+        assert!(circuits.ports_len() <= 8 && circuits.circuits_len() <= 16);
     }
-    book.expire(Instant::FAR_FUTURE);
-    while book.unused_port().is_some() {}
-    assert_eq!((book.ports_len(), book.circuits_len()), (0, 0));
+    circuits.expire(Instant::FAR_FUTURE);
+    while circuits.unused_port().is_some() {}
+    assert_eq!((circuits.ports_len(), circuits.circuits_len()), (0, 0));
 }
 
 fn request(
-    book: &mut Book,
+    circuits: &mut CircuitTable,
     now: Instant,
     ports: &mut Vec<(PortId, SocketAddr)>,
     input: &mut Input<'_>,
@@ -80,10 +80,10 @@ fn request(
     let from = NodeId::from_public_key([source; 32]);
     let seen = [SocketAddr::from(([192, 0, 2, source], 4433))];
     let answer = loop {
-        match book.request(now, from, &seen, &request, &Anywhere) {
+        match circuits.request(now, from, &seen, &request, &Anywhere) {
             Outcome::Answer(answer) => break answer,
             Outcome::NeedsPort(_) if ports.len() >= 8 => {
-                break book.refuse(request.circuit(), Refusal::Ports);
+                break circuits.refuse(request.circuit(), Refusal::Ports);
             }
             Outcome::NeedsPort(family) => {
                 let number = 1 + ports.iter().map(|(_, open)| open.port()).max().unwrap_or(0);
@@ -91,7 +91,7 @@ fn request(
                     Family::V4 => SocketAddr::from(([198, 51, 100, 1], number)),
                     Family::V6 => SocketAddr::from(([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], number)),
                 };
-                ports.push((book.add_port(address), address));
+                ports.push((circuits.add_port(address), address));
             }
         }
     };
@@ -104,7 +104,12 @@ fn request(
     }
 }
 
-fn packets(book: &mut Book, now: Instant, ports: &[(PortId, SocketAddr)], input: &mut Input<'_>) {
+fn packets(
+    circuits: &mut CircuitTable,
+    now: Instant,
+    ports: &[(PortId, SocketAddr)],
+    input: &mut Input<'_>,
+) {
     let to = usize::from(input.byte());
     let from = SocketAddr::from(([192, 0, 2, input.byte() % 8], 4433));
     let packet_bytes = 1 + 5 * usize::from(input.byte());
@@ -117,7 +122,7 @@ fn packets(book: &mut Book, now: Instant, ports: &[(PortId, SocketAddr)], input:
     let Some((port, _)) = ports.get(to % ports.len().max(1)) else {
         return;
     };
-    if let Verdict::Forward(forward) = book.admit(now, *port, train) {
+    if let Verdict::Forward(forward) = circuits.admit(now, *port, train) {
         assert!((1..=40).contains(&forward.packets));
         assert_ne!(forward.remote.port(), 0);
         let leaves_from = ports.iter().find(|(open, _)| *open == forward.port);

@@ -581,7 +581,7 @@ fn control() {
         b"{\"show\":\"explain\",\"stream\":\"stream-4\"}",
         b"{\"show\":\"admit\",\"spec\":{\"guarantee\":{\"rate\":\"1e300 Mbit/s\",\"probability\":\"95 %\"}}}",
         b"{\"show\":\"admit\",\"spec\":{\"lifetime\":\"0 s\",\"guarantee\":{\"rate\":\"3 Mbit/s\",\"probability\":\"99.999999 %\",\"window\":\"1 ns\"}}}",
-        b"{\"show\":\"overlay_ways\",\"ways\":{\"to\":\"a\",\"user\":1,\"bytes\":1}}",
+        b"{\"show\":\"overlay_paths\",\"paths\":{\"to\":\"a\",\"user\":1,\"bytes\":1}}",
         b",\"session\":\"session-0\"",
         b"\x1b[2J",
         b"}",

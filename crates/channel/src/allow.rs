@@ -42,7 +42,7 @@ enum Strangers {
 
 /// How a node stands that may open channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Access {
     /// It is on the list.
     Listed,
     /// It is let in because everyone is, and has shown no right yet.
@@ -88,21 +88,21 @@ impl AllowList {
 
     /// Whether `node` may open channels.
     pub fn contains(&self, node: &NodeId) -> bool {
-        self.standing(node).is_some()
+        self.access(node).is_some()
     }
 
     /// How `node` stands; `None`: it may not open channels.
-    pub fn standing(&self, node: &NodeId) -> Option<Standing> {
+    pub fn access(&self, node: &NodeId) -> Option<Access> {
         let allowed = self.0.allowed.read();
         // A poisoned list is still a valid list: no update leaves it half done.
         let allowed = allowed.unwrap_or_else(|poisoned| poisoned.into_inner());
         if allowed.nodes.contains(node) {
-            return Some(Standing::Listed);
+            return Some(Access::Listed);
         }
         match allowed.strangers {
             Strangers::Refused => None,
-            Strangers::Probation => Some(Standing::Stranger),
-            Strangers::Listed => Some(Standing::Listed),
+            Strangers::Probation => Some(Access::Stranger),
+            Strangers::Listed => Some(Access::Listed),
         }
     }
 
@@ -128,17 +128,17 @@ mod tests {
     fn listed_nodes_and_strangers_stand_apart() {
         let [listed, other] = [1, 2].map(|seed| SecretKey::from_seed([seed; 32]).node_id());
         let list = AllowList::of([listed]);
-        assert_eq!(list.standing(&listed), Some(Standing::Listed));
-        assert_eq!(list.standing(&other), None);
+        assert_eq!(list.access(&listed), Some(Access::Listed));
+        assert_eq!(list.access(&other), None);
         let open = AllowList::everyone();
         let before = open.changes();
         open.add(listed);
         assert_ne!(open.changes(), before);
-        assert_eq!(open.standing(&listed), Some(Standing::Listed));
-        assert_eq!(open.standing(&other), Some(Standing::Stranger));
+        assert_eq!(open.access(&listed), Some(Access::Listed));
+        assert_eq!(open.access(&other), Some(Access::Stranger));
         open.remove(&listed);
-        assert_eq!(open.standing(&listed), Some(Standing::Stranger));
+        assert_eq!(open.access(&listed), Some(Access::Stranger));
         let experiment = AllowList::everyone_listed();
-        assert_eq!(experiment.standing(&other), Some(Standing::Listed));
+        assert_eq!(experiment.access(&other), Some(Access::Listed));
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     liveness::{Due, Liveness, Signs},
     pacer::Pacer,
     stats::Stats,
-    tap::{Fate, Shared},
+    tap::{PacketOutcome, Shared},
     tls,
 };
 
@@ -325,7 +325,7 @@ impl Channel {
 
     /// How long packets and slots of this channel may wait for one another, so that one wake-up
     /// serves many: the pacer's quantum.
-    pub fn patience(&self) -> Duration {
+    pub fn coalescing_delay(&self) -> Duration {
         self.pacer.quantum()
     }
 
@@ -447,8 +447,8 @@ impl Channel {
     }
 
     /// Appends the fates that became known since the last call.
-    pub fn take_fates(&mut self, into: &mut Vec<Fate>) {
-        into.append(&mut self.tap.lock().fates);
+    pub fn take_outcomes(&mut self, into: &mut Vec<PacketOutcome>) {
+        into.append(&mut self.tap.lock().outcomes);
     }
 
     /// Next event.

@@ -6,14 +6,14 @@
 //!
 //! What a channel promises [DESIGN §4]:
 //! - **Exact fates.** Every container handed to [`Channel::send`] is reported exactly once, as
-//!   acknowledged or as lost, with the time it was sent ([`Fate`]).
+//!   acknowledged or as lost, with the time it was sent ([`PacketOutcome`]).
 //! - **Slots.** [`Channel::slots`] is the number of full packets that may leave now: room in the
 //!   congestion window, released by our own pacer. QUIC itself never holds a packet back.
 //! - **Truth about limits.** The congestion controller hears whether the application or the network
 //!   limited the sending, although QUIC never sees a backlog ([`Channel::set_backlogged`]).
 //!
 //! The loop: feed packets to [`Endpoint::handle_packet`] and time to [`Channel::handle_timeout`];
-//! then drain [`Channel::poll_event`], [`Channel::receive`], [`Channel::take_fates`]; then fill
+//! then drain [`Channel::poll_event`], [`Channel::receive`], [`Channel::take_outcomes`]; then fill
 //! slots; then drain [`Channel::poll_transmit`] and re-arm [`Channel::poll_timeout`].
 //!
 //! | module | holds |
@@ -48,7 +48,7 @@ pub mod stats;
 mod tap;
 mod tls;
 
-pub use allow::{AllowList, Standing};
+pub use allow::{Access, AllowList};
 pub use channel::{Channel, CloseReason, Event, Transmit};
 pub use config::{Config, Controller, Ctcp};
 pub use contained::{faults, is_contained};
@@ -58,7 +58,7 @@ pub use gate::Subnet;
 pub use identity::{SecretKey, is_signed};
 pub use liveness::Liveness;
 pub use stats::Stats;
-pub use tap::{Fate, Outcome};
+pub use tap::{Outcome, PacketOutcome};
 
 /// Bytes that IPv4 and UDP add to every packet.
 pub const IPV4_UDP_HEADER_BYTES: usize = 28;

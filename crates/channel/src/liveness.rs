@@ -66,11 +66,11 @@ pub(crate) struct Signs {
 impl Signs {
     /// When the silence becomes suspicious.
     fn suspect_at(&self) -> Option<Instant> {
-        let patience = self.rtt_smoothed * SILENT_RTTS
+        let timeout = self.rtt_smoothed * SILENT_RTTS
             + (self.rtt_variation * SILENT_DEVIATIONS).min(self.rtt_smoothed)
             + self.ack_delay_max
             + SLACK;
-        Some(self.outstanding_since? + patience)
+        Some(self.outstanding_since? + timeout)
     }
 }
 

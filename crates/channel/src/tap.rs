@@ -7,7 +7,7 @@
 //!   container ──► DATAGRAM queue ──► packet
 //!       dropped by QUIC once copied      on_packet_sent(number)
 //!       = Tracked::drop(container id) ──►  containers of that number
-//!                                        on_ack / on_packet_lost(number) ──► Fate
+//!                                        on_ack / on_packet_lost(number) ──► PacketOutcome
 //! ```
 //!
 //! A container's buffer is dropped by QUIC at the moment it has been copied into a packet, right
@@ -52,7 +52,7 @@ pub enum Outcome {
 
 /// The fate of one container, reported exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fate {
+pub struct PacketOutcome {
     /// The number that [`crate::Channel::send`] returned.
     pub container: u64,
     /// What became of it.
@@ -98,7 +98,7 @@ pub(crate) struct Tap {
     queued: VecDeque<u64>,
     /// Containers copied into the packet being built: first and count.
     copied: Option<(u64, u16)>,
-    pub(crate) fates: Vec<Fate>,
+    pub(crate) outcomes: Vec<PacketOutcome>,
     pool: Vec<Vec<u8>>,
     /// The application, not the network, limits what is in flight.
     pub(crate) app_limited: bool,
@@ -159,10 +159,10 @@ impl Tap {
     /// Whether the loss of packets sent at `sent` says nothing about congestion: the path was silent
     /// for long, and is back. A short silence may have been a burst of real congestion.
     fn is_forgiven(&mut self, now: Instant, sent: Instant) -> bool {
-        let patience = FORGIVE_SILENCE.max(self.rtt_smoothed() * 4);
+        let timeout = FORGIVE_SILENCE.max(self.rtt_smoothed() * 4);
         if self
             .suspected_since
-            .is_some_and(|since| now.saturating_duration_since(since) > patience)
+            .is_some_and(|since| now.saturating_duration_since(since) > timeout)
         {
             self.forgive_before = Some(now);
         }
@@ -229,7 +229,7 @@ impl Tap {
 
     fn report(&mut self, sent: &Sent, outcome: Outcome) {
         for container in sent.first..sent.first + u64::from(sent.count) {
-            self.fates.push(Fate { container, outcome });
+            self.outcomes.push(PacketOutcome { container, outcome });
         }
     }
 
@@ -347,7 +347,7 @@ impl Tap {
             });
         } else {
             // Thrown away by QUIC: too large after the path's MTU shrank.
-            self.fates.push(Fate {
+            self.outcomes.push(PacketOutcome {
                 container,
                 outcome: Outcome::Lost,
             });
@@ -380,7 +380,7 @@ impl Tap {
             self.report(&sent, Outcome::Lost);
         }
         let queued = std::mem::take(&mut self.queued).into_iter();
-        self.fates.extend(queued.map(|container| Fate {
+        self.outcomes.extend(queued.map(|container| PacketOutcome {
             container,
             outcome: Outcome::Lost,
         }));
@@ -403,7 +403,7 @@ impl Shared {
             transmitting: false,
             queued: VecDeque::new(),
             copied: None,
-            fates: Vec::new(),
+            outcomes: Vec::new(),
             pool: Vec::new(),
             app_limited: true,
             totals: Totals::default(),
@@ -595,9 +595,16 @@ mod tests {
         tap.lock().on_sent(now, 130, 0);
         waiting.remove(1);
         let lost = |tap: &Shared| -> Vec<u64> {
-            let fates = std::mem::take(&mut tap.lock().fates);
-            assert!(fates.iter().all(|fate| fate.outcome == Outcome::Lost));
-            fates.into_iter().map(|fate| fate.container).collect()
+            let outcomes = std::mem::take(&mut tap.lock().outcomes);
+            assert!(
+                outcomes
+                    .iter()
+                    .all(|outcome| outcome.outcome == Outcome::Lost)
+            );
+            outcomes
+                .into_iter()
+                .map(|outcome| outcome.container)
+                .collect()
         };
         assert_eq!(lost(&tap), [2]);
         tap.lock().abandon();

@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes: 0 when a session would promise it, 4 when none would. Only what this node sends is promised, and \
-nothing before 20 s of traffic; a standing promise needs 300 s.")]
+nothing before 20 s of traffic; a durable promise needs 300 s.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     control: control::Asking,

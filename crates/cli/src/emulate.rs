@@ -233,10 +233,10 @@ fn command(paths: &[Path], line: &str) -> Result<String, String> {
 fn totals(paths: &[Path]) -> Outcome {
     for path in paths {
         let (forward, backward) = path.stats();
-        for (way, stats) in [("forward", forward), ("backward", backward)] {
+        for (direction, stats) in [("forward", forward), ("backward", backward)] {
             let dropped = stats.dropped_total();
             print_line(&format!(
-                "{} {way}: {} packets, {} bytes delivered; {} packets dropped ({} queue full, {} lost, {} while down)",
+                "{} {direction}: {} packets, {} bytes delivered; {} packets dropped ({} queue full, {} lost, {} while down)",
                 path.name(),
                 stats.delivered.packets,
                 stats.delivered.bytes,

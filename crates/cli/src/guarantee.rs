@@ -10,7 +10,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<String>,
     /// In which share of all windows, above 0 % and below 100 %; at most '99 %' can be promised, and '99.6 %' as
-    /// a standing promise.
+    /// a durable promise.
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
     probability: Option<String>,
     /// Instead of a rate: to be served of so many packets, such as 80/100; with --packet-bytes and
@@ -30,7 +30,7 @@ pub(crate) struct Flags {
     /// The term of a renewable promise, from one window to '10 s' [default: 10 s].
     #[arg(long, value_name = "DURATION")]
     term: Option<String>,
-    /// standing (until the stream closes), renewable (for a term, again and again), or the best of these that
+    /// durable (until the stream closes), renewable (for a term, again and again), or the best of these that
     /// can be had [default: best].
     #[arg(long, value_name = "GRADE")]
     grade: Option<String>,

@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 
 use crate::{
     costs,
-    desk::Desk,
     exit::{Failure, Outcome, print_line, stopped},
     keygen::key_path,
     meter::{self, Direction},
+    prompt::OfferPrompt,
 };
 
 #[derive(Debug, clap::Args)]
@@ -92,7 +92,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         allow_hidden: arguments.allow_hidden,
     };
     let receiver = Receiver::new(arguments.directory.clone(), &key, [])?.with_rules(rules);
-    let (desk, receiver) = Desk::before(
+    let (prompt, receiver) = OfferPrompt::before(
         receiver,
         &arguments.directory,
         arguments.quiet,
@@ -116,7 +116,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         stopped = stopped() => stopped.and(Err(Failure::by_signal(
             "stopped; what has arrived is kept, and continues when it is sent again",
         ))),
-        () = desk.serve() => unreachable!("it is there for as long as it is asked"),
+        () = prompt.serve() => unreachable!("it is there for as long as it is asked"),
         outcome = receive(&host, &receiver, &arguments) => outcome,
         () = keep(ledger.as_ref(), &host) => Err(Failure::other("the ledger is not kept any more")),
     };

@@ -12,7 +12,7 @@ use anabranch::{
     spec::{GuaranteeText, words},
     transfer::{
         Completed, DATA_LABEL, Manner, Progress, Source, Step, TransferError, send_promised,
-        send_with_patience,
+        send_with_retries,
     },
 };
 use tokio::{sync::mpsc, task::JoinSet};
@@ -28,7 +28,7 @@ use crate::{
     ticket::TicketArguments,
 };
 
-/// Ways are chosen for so much where the size is not known.
+/// Paths are chosen for so much where the size is not known.
 const BYTES_UNKNOWN: u64 = 100_000_000;
 
 #[derive(Debug, clap::Args)]
@@ -153,11 +153,11 @@ async fn transfer(
     source: Source,
 ) -> Outcome {
     let progress = Progress::default();
-    let (news, shown) = mpsc::unbounded_channel();
+    let (notices, shown) = mpsc::unbounded_channel();
     let mut last = None;
     let mut explained = None;
     let manner = Manner {
-        patience: arguments.retry,
+        retry_for: arguments.retry,
         guarantee,
     };
     let user = overlay_user(arguments, ticket).await?;
@@ -171,7 +171,7 @@ async fn transfer(
                 }
             }
             // The display may have ended; the transfer goes on.
-            let _ = news.send(News::of(&step));
+            let _ = notices.send(Notice::of(&step));
         };
         send_source(host, ticket, source, manner, &progress, tell).await
     };
@@ -248,7 +248,7 @@ async fn send_source(
     mut tell: impl FnMut(Step<'_>),
 ) -> Result<Completed, TransferError> {
     match source {
-        Source::Path(path) => send_with_patience(host, ticket, &path, manner, progress, tell).await,
+        Source::Path(path) => send_with_retries(host, ticket, &path, manner, progress, tell).await,
         source @ Source::Reader { .. } => {
             let session = host.connect(ticket.node, &ticket.addresses).await?;
             tell(Step::Connected(&session));
@@ -258,20 +258,20 @@ async fn send_source(
 }
 
 /// For the display.
-enum News {
+enum Notice {
     Session(Session),
     Words(String),
 }
 
-impl News {
+impl Notice {
     fn of(step: &Step<'_>) -> Self {
         let words = match step {
             Step::Connected(session) => return Self::Session((*session).clone()),
             Step::Silent => "no path to the receiver answers; waiting for one".to_owned(),
             Step::Heard => "a path answers again".to_owned(),
-            Step::Interrupted { failure, patience } => format!(
+            Step::Interrupted { failure, retry_for } => format!(
                 "the transfer was interrupted: {failure}; calling the receiver again for {}",
-                duration::format(*patience)
+                duration::format(*retry_for)
             ),
             _ => format!("{step:?}"),
         };
@@ -282,7 +282,7 @@ impl News {
 /// The meter of the newest session, and a line on standard error for everything else. What is last known of
 /// the promise is left in `explained`.
 async fn display(
-    mut news: mpsc::UnboundedReceiver<News>,
+    mut notices: mpsc::UnboundedReceiver<Notice>,
     progress: Progress,
     explained: &mut Option<Explanation>,
 ) {
@@ -305,14 +305,14 @@ async fn display(
         tokio::select! {
             () = promise => unreachable!("the promise is watched until it is dropped"),
             () = meter => unreachable!("the meter runs until it is dropped"),
-            next = news.recv() => match next {
-                Some(News::Session(next)) => {
+            next = notices.recv() => match next {
+                Some(Notice::Session(next)) => {
                     if !std::mem::take(&mut is_first) {
                         note("the receiver answers; the transfer goes on where it stopped");
                     }
                     session = Some(next);
                 }
-                Some(News::Words(words)) => note(&words),
+                Some(Notice::Words(words)) => note(&words),
                 // Nothing more will come; the meter stays.
                 None => std::future::pending().await,
             },

@@ -80,12 +80,12 @@ struct AduEntry {
     /// Index into `slots`; none: not sent.
     slot: Option<usize>,
     /// What became of one that was sent before.
-    fate: Option<Fate>,
+    outcome: Option<Outcome>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Fate {
+enum Outcome {
     /// Acknowledged so many milliseconds after it was injected.
     AckedMs(f64),
     Lost,
@@ -203,23 +203,23 @@ impl JsonSchedule {
     }
 
     fn loss(&self, adu: &AduEntry) -> Option<f64> {
-        match adu.fate {
-            Some(Fate::Lost) => Some(1.0),
-            Some(Fate::AckedMs(_)) => Some(0.0),
+        match adu.outcome {
+            Some(Outcome::Lost) => Some(1.0),
+            Some(Outcome::AckedMs(_)) => Some(0.0),
             None => self.slot(adu)?.loss,
         }
     }
 
     fn latency(&self, adu: &AduEntry) -> Option<f64> {
-        match adu.fate {
-            Some(Fate::Lost) => None,
-            Some(Fate::AckedMs(ms)) => Some(ms),
+        match adu.outcome {
+            Some(Outcome::Lost) => None,
+            Some(Outcome::AckedMs(ms)) => Some(ms),
             None => Some(adu.queue_delay_ms + self.slot(adu)?.rtt_ms?),
         }
     }
 
     fn deviation(&self, adu: &AduEntry) -> Option<f64> {
-        match adu.fate {
+        match adu.outcome {
             Some(_) => Some(0.0),
             None => Some(self.slot(adu)?.rtt_deviation_ms),
         }
@@ -283,7 +283,7 @@ impl JsonSchedule {
             self.document.adus.get(one as usize)?,
             self.document.adus.get(other as usize)?,
         );
-        if let (None, None, Some(a), Some(b)) = (one.fate, other.fate, one.slot, other.slot)
+        if let (None, None, Some(a), Some(b)) = (one.outcome, other.outcome, one.slot, other.slot)
             && let Some(&known) = self.correlations.get(&(a.min(b), a.max(b)))
         {
             return Some(known);
@@ -301,7 +301,7 @@ impl Schedule for JsonSchedule {
 
     fn is_sent(&self, adu: u32) -> bool {
         let adu = self.document.adus.get(adu as usize);
-        adu.is_some_and(|adu| adu.slot.is_some() || adu.fate.is_some())
+        adu.is_some_and(|adu| adu.slot.is_some() || adu.outcome.is_some())
     }
 
     fn adu(&self, adu: u32, fact: AduFact) -> f64 {
@@ -369,7 +369,7 @@ impl Document {
             let place = || format!("adus[{index}]");
             positive(place, "queue_delay_ms", Some(adu.queue_delay_ms))?;
             positive(place, "deadline_ms", adu.deadline_ms)?;
-            if let Some(Fate::AckedMs(ms)) = adu.fate {
+            if let Some(Outcome::AckedMs(ms)) = adu.outcome {
                 positive(place, "acked_ms", Some(ms))?;
             }
             match adu.slot {

@@ -67,9 +67,9 @@ fn transfer(links: &[(u64, u64)], config: &Config, bytes: u64) -> (Duration, u64
     let start = Clock::now();
     world.run_while(Instant::from_secs(600), |w| {
         !w.app::<Receiver>(1)
-            .books
+            .records
             .get("bulk")
-            .is_some_and(|book| book.finished)
+            .is_some_and(|record| record.finished)
     });
     let elapsed = start.elapsed();
     (elapsed, world.packets_delivered, world.now().as_secs_f64())

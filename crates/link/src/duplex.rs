@@ -86,11 +86,14 @@ mod tests {
             ..Config::default()
         };
         let mut duplex = Duplex::symmetric(config, Seed(1)).unwrap();
-        let fates = |link: &mut Link| -> Vec<bool> {
+        let outcomes = |link: &mut Link| -> Vec<bool> {
             let offer = |_| matches!(link.offer(Instant::EPOCH, 100, false), Verdict::Drop(_));
             (0..64).map(offer).collect()
         };
-        assert_ne!(fates(&mut duplex.forward), fates(&mut duplex.backward));
+        assert_ne!(
+            outcomes(&mut duplex.forward),
+            outcomes(&mut duplex.backward)
+        );
     }
 
     #[test]

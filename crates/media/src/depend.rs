@@ -122,7 +122,7 @@ pub fn dependents(track: &Track) -> Vec<u32> {
 
 /// What becomes of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Outcome {
     /// It is there.
     Whole,
     /// Its stand-in is there.
@@ -167,9 +167,13 @@ impl Chain {
         sample: usize,
         is_there: bool,
         has_stand_in: bool,
-    ) -> Fate {
+    ) -> Outcome {
         if !track.is_video() || self.dependents == Dependents::Keep {
-            return if is_there { Fate::Whole } else { Fate::Out };
+            return if is_there {
+                Outcome::Whole
+            } else {
+                Outcome::Out
+            };
         }
         let (role, is_leading) = self.roles.next(track, sample);
         if role == Role::Key {
@@ -178,7 +182,11 @@ impl Chain {
             self.is_torn = false;
             self.is_frozen = !is_there;
             self.is_broken = !is_there;
-            return if is_there { Fate::Whole } else { Fate::Out };
+            return if is_there {
+                Outcome::Whole
+            } else {
+                Outcome::Out
+            };
         }
         let is_cut = self.is_broken || is_leading && self.was_broken;
         let needs_lost = self.dependents != Dependents::PassOn
@@ -189,23 +197,23 @@ impl Chain {
             if role == Role::Anchor {
                 self.is_torn = false;
             }
-            return Fate::Whole;
+            return Outcome::Whole;
         }
         if role == Role::Disposable {
-            return Fate::Out;
+            return Outcome::Out;
         }
-        let fate = if has_stand_in && !is_cut {
-            Fate::StandIn
+        let outcome = if has_stand_in && !is_cut {
+            Outcome::StandIn
         } else {
-            Fate::Out
+            Outcome::Out
         };
         // The loss of a leading picture ends with the leading pictures.
         let is_lasting = !is_leading;
         self.is_torn = true;
         self.is_frozen |= role == Role::Anchor
-            || is_lasting && (self.dependents == Dependents::LeaveOut || fate == Fate::Out);
-        self.is_broken |= is_lasting && fate == Fate::Out;
-        fate
+            || is_lasting && (self.dependents == Dependents::LeaveOut || outcome == Outcome::Out);
+        self.is_broken |= is_lasting && outcome == Outcome::Out;
+        outcome
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! It sleeps in one place, in one of two ways. While traffic is thin it *listens*: the first packet,
 //! the engine's next deadline or a command wakes it. While traffic is dense it *gathers*: for a
-//! moment that the engine allows ([`Engine::patience`]) it wants to know nothing, and then takes
+//! moment that the engine allows ([`Engine::delay_max`]) it wants to know nothing, and then takes
 //! everything that came together: packets in, pacing quanta out.
 //!
-//! [`Engine::patience`]: anabranch_session::Engine::patience
+//! [`Engine::delay_max`]: anabranch_session::Engine::patience
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -40,7 +40,7 @@ pub(crate) struct Driver {
     /// When the engine wants to be called.
     timeout: Option<Instant>,
     /// How long the engine lets packets gather.
-    patience: Duration,
+    delay_max: Duration,
     /// Batch buffers that are free.
     buffers: Vec<Vec<u8>>,
     outgoing: Vec<(Transmit, Vec<u8>)>,
@@ -56,7 +56,7 @@ impl Driver {
             inbox: Inbox::default(),
             moderation: Moderation::default(),
             timeout: None,
-            patience: Duration::ZERO,
+            delay_max: Duration::ZERO,
             buffers: Vec::new(),
             outgoing: Vec::with_capacity(BATCHES_PER_TURN),
             closing_until: None,
@@ -73,7 +73,7 @@ impl Driver {
                 break;
             }
             let now = self.shared.clock.now();
-            let hold_off = self.moderation.served(now, received + sent, self.patience);
+            let hold_off = self.moderation.served(now, received + sent, self.delay_max);
             self.sleep(now, hold_off);
         }
         let mut state = self.shared.lock();
@@ -94,7 +94,7 @@ impl Driver {
         };
         {
             let mut state = self.shared.lock();
-            if state.is_impatient || (state.has_work && !is_gathering) {
+            if state.is_urgent || (state.has_work && !is_gathering) {
                 return;
             }
             state.asleep = if is_gathering {
@@ -108,7 +108,7 @@ impl Driver {
             .iter()
             .map(|socket| socket.watch(!is_gathering));
         let most = until.map(|until| until.since(self.shared.clock.now()));
-        self.shared.doorbell.sleep(watched, most);
+        self.shared.waker.sleep(watched, most);
         self.shared.lock().asleep = Asleep::No;
     }
 
@@ -117,7 +117,7 @@ impl Driver {
         {
             let mut state = self.shared.lock();
             state.has_work = false;
-            state.is_impatient = false;
+            state.is_urgent = false;
             for id in state.sockets_dead.drain(..) {
                 self.sockets.retain(|socket| socket.id != id);
             }
@@ -153,7 +153,7 @@ impl Driver {
                 state.dispatch_events(now);
                 let due = state.engine.poll_timeout().into_iter();
                 self.timeout = due.chain(state.calendar_due).min();
-                self.patience = state.engine.patience(now).min(self.coalesce);
+                self.delay_max = state.engine.coalescing_delay(now).min(self.coalesce);
                 self.publish_stats(&mut state);
                 self.begin_closing(&state, now);
                 is_drained

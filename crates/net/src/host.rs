@@ -19,7 +19,6 @@ use anabranch_session::{
 
 use crate::{
     clock::Clock,
-    doorbell::Doorbell,
     driver::Driver,
     error::{ConnectError, StartError},
     links,
@@ -27,6 +26,7 @@ use crate::{
     socket::{Bind, Socket, SocketStats},
     state::{SessionEntry, Shared, SocketEntry},
     tariff::{BudgetReport, HostEvent, Place, Tariff},
+    waker::Waker,
     watch,
 };
 
@@ -159,7 +159,7 @@ impl Host {
             config.engine,
             entropy,
         );
-        let shared = Arc::new(Shared::new(clock, Doorbell::new()?, engine));
+        let shared = Arc::new(Shared::new(clock, Waker::new()?, engine));
         let driver = Driver::new(shared.clone(), config.coalesce);
         std::thread::Builder::new()
             .name("anabranch".to_owned())

@@ -23,7 +23,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `clock`, `timer`, `doorbell` | the only clock below the node, a timer with the kernel's resolution, sleep until something happens |
+//! | `clock`, `timer`, `waker` | the only clock below the node, a timer with the kernel's resolution, sleep until something happens |
 //! | `socket`, `inbox` | UDP with segmentation offload and ECN; receiving in batches |
 //! | `moderation` | how long packets may gather before they are taken together |
 //! | `driver`, `state` | the thread, and the engine with everything that waits for it |
@@ -37,7 +37,6 @@
 
 pub mod bytestream;
 mod clock;
-mod doorbell;
 mod driver;
 pub mod emulate;
 mod error;
@@ -54,6 +53,7 @@ mod stream;
 mod tariff;
 mod timer;
 mod waiters;
+mod waker;
 mod watch;
 
 pub use anabranch_session as session;

@@ -27,24 +27,24 @@ pub(crate) struct Moderation {
 
 impl Moderation {
     /// `packets` were received and sent at `now`. How long the next ones may gather: at most
-    /// `patience`; zero: take the first at once.
-    pub(crate) fn served(&mut self, now: Instant, packets: usize, patience: Duration) -> Duration {
+    /// `delay_max`; zero: take the first at once.
+    pub(crate) fn served(&mut self, now: Instant, packets: usize, delay_max: Duration) -> Duration {
         let gap = now.since(self.served_at).as_secs_f64().max(1e-6);
         self.served_at = now;
         // Exponential average with time constant MEMORY, exact for uneven gaps.
         let keep = (-gap / MEMORY.as_secs_f64()).exp();
         let latest = packets as f64 / gap;
         self.rate = keep * self.rate + (1.0 - keep) * latest;
-        self.hold_off(latest, patience)
+        self.hold_off(latest, delay_max)
     }
 
     /// A rate that rises fills the kernel's buffer before the average knows, so the latest counts, too.
-    fn hold_off(&self, latest: f64, patience: Duration) -> Duration {
-        if self.rate * patience.as_secs_f64() < PACKETS_MIN {
+    fn hold_off(&self, latest: f64, delay_max: Duration) -> Duration {
+        if self.rate * delay_max.as_secs_f64() < PACKETS_MIN {
             return Duration::ZERO;
         }
         let enough = Duration::from_secs_f64(PACKETS_PER_WAKE / self.rate.max(latest));
-        let hold_off = enough.min(patience);
+        let hold_off = enough.min(delay_max);
         if hold_off < HOLD_OFF_MIN {
             return Duration::ZERO;
         }
@@ -56,7 +56,7 @@ impl Moderation {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_millis(1);
+    const DELAY_MAX: Duration = Duration::from_millis(1);
 
     /// Receives at `packets_per_s` until `end`, as a driver would; wake-ups and the longest wait.
     fn run(packets_per_s: f64, end: Duration) -> (u32, Duration) {
@@ -72,7 +72,7 @@ mod tests {
                 arrival += every;
                 packets += 1;
             }
-            resume_at = now + moderation.served(now, packets, PATIENCE);
+            resume_at = now + moderation.served(now, packets, DELAY_MAX);
             wakes += 1;
         }
         (wakes, longest)
@@ -82,7 +82,7 @@ mod tests {
     fn a_stream_of_packets_is_gathered() {
         let (wakes, longest) = run(12_500.0, Duration::from_secs(1));
         assert!(wakes < 1_200, "{wakes}");
-        assert!(longest <= PATIENCE);
+        assert!(longest <= DELAY_MAX);
     }
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn without_patience_nothing_waits() {
+    fn without_a_delay_nothing_waits() {
         let mut moderation = Moderation::default();
         for turn in 1..1000 {
             let now = Instant::from_nanos(turn * 100_000);

@@ -12,7 +12,7 @@ use anabranch_base::SocketId;
 use anabranch_session::Transmit;
 use noq_udp::{EcnCodepoint, UdpSocketState};
 
-use crate::doorbell::Interest;
+use crate::waker::Interest;
 
 /// Kernel buffers asked for; the kernel grants what its limits allow. Enough for 50 ms at 1 Gbit/s.
 const KERNEL_BUFFER_BYTES: usize = 8 << 20;

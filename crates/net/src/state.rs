@@ -17,10 +17,10 @@ use anabranch_session::{
 
 use crate::{
     clock::Clock,
-    doorbell::Doorbell,
     socket::{Bind, Socket, SocketStats},
     tariff::{Account, HostEvent},
     waiters::Waiters,
+    waker::Waker,
 };
 
 /// Incoming sessions that wait to be accepted; one more is closed.
@@ -43,7 +43,7 @@ const CODE_BUSY: u32 = 0x10;
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     /// Wakes the driver.
-    pub(crate) doorbell: Doorbell,
+    pub(crate) waker: Waker,
     state: Mutex<State>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct State {
     /// Something was asked of the engine since the driver last looked,
     pub(crate) has_work: bool,
     /// and it cannot wait until packets have gathered.
-    pub(crate) is_impatient: bool,
+    pub(crate) is_urgent: bool,
     pub(crate) asleep: Asleep,
     /// Set once: sessions are closed, and the driver ends when they are gone.
     pub(crate) is_closing: bool,
@@ -90,7 +90,7 @@ pub(crate) enum Asleep {
 
 /// How soon the driver should take up what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Haste {
+pub(crate) enum WakePriority {
     /// At once.
     Now,
     /// With the packets that are gathering, if any are.
@@ -274,7 +274,7 @@ impl fmt::Display for PromiseEvent {
 }
 
 impl Shared {
-    pub(crate) fn new(clock: Clock, doorbell: Doorbell, engine: Engine) -> Self {
+    pub(crate) fn new(clock: Clock, waker: Waker, engine: Engine) -> Self {
         let state = State {
             engine,
             sockets: Vec::new(),
@@ -288,7 +288,7 @@ impl Shared {
             sockets_new: Vec::new(),
             sockets_dead: Vec::new(),
             has_work: false,
-            is_impatient: false,
+            is_urgent: false,
             asleep: Asleep::No,
             is_closing: false,
             is_over: false,
@@ -296,7 +296,7 @@ impl Shared {
         };
         Self {
             clock,
-            doorbell,
+            waker,
             state: Mutex::new(state),
         }
     }
@@ -309,21 +309,21 @@ impl Shared {
 
     /// Runs a command on the engine, hands out the events it caused, and wakes the driver.
     pub(crate) fn command<T>(&self, run: impl FnOnce(&mut State, Instant) -> T) -> T {
-        self.command_in(Haste::Now, run)
+        self.command_in(WakePriority::Now, run)
     }
 
     /// [`Shared::command`] for commands that may be less hasty.
     pub(crate) fn command_in<T>(
         &self,
-        haste: Haste,
+        priority: WakePriority,
         run: impl FnOnce(&mut State, Instant) -> T,
     ) -> T {
         let mut state = self.lock();
         let now = self.clock.now();
         let result = run(&mut state, now);
         state.dispatch_events(now);
-        if state.calls_driver(haste) {
-            self.doorbell.ring();
+        if state.calls_driver(priority) {
+            self.waker.ring();
         }
         result
     }
@@ -392,17 +392,17 @@ impl StreamEntry {
 
 impl State {
     /// Notes that something was asked; whether the driver has to be woken for it.
-    fn calls_driver(&mut self, haste: Haste) -> bool {
+    fn calls_driver(&mut self, priority: WakePriority) -> bool {
         let changes = !self.sockets_new.is_empty() || !self.sockets_dead.is_empty();
         if !changes && !self.is_closing && !self.engine.has_work() {
             return false;
         }
         self.has_work = true;
-        self.is_impatient |= haste == Haste::Now;
+        self.is_urgent |= priority == WakePriority::Now;
         let wakes = match self.asleep {
             Asleep::No => false,
             Asleep::Listening => true,
-            Asleep::Gathering => haste == Haste::Now,
+            Asleep::Gathering => priority == WakePriority::Now,
         };
         if wakes {
             self.asleep = Asleep::No;

@@ -8,14 +8,15 @@ use std::{
 
 use anabranch_base::{Instant, StreamId};
 use anabranch_session::{
-    Adu, Explanation, FieldValue, Guarantee, Knobs, ObjectiveError, SendError, StreamSpec,
+    Adu, Explanation, FieldValue, Guarantee, ObjectiveError, SendError, StreamParameters,
+    StreamSpec,
 };
 use bytes::Bytes;
 
 use crate::{
     error::{Closed, StreamFailure},
     session_handle::{SessionInner, entry_of},
-    state::{Haste, PromiseEvent, State, StreamEntry, StreamEvent},
+    state::{PromiseEvent, State, StreamEntry, StreamEvent, WakePriority},
 };
 
 /// Application code with which a dropped handle resets and stops its stream.
@@ -158,9 +159,9 @@ impl Stream {
     ///
     /// # Errors
     /// A value is out of range, and nothing was changed; the stream is over or flows the other way.
-    pub fn adjust(&self, knobs: Knobs) -> Result<(), StreamFailure> {
+    pub fn adjust(&self, parameters: StreamParameters) -> Result<(), StreamFailure> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
-        self.command(|state, now| Ok(state.engine.adjust(now, session, stream, knobs)?))
+        self.command(|state, now| Ok(state.engine.adjust(now, session, stream, parameters)?))
     }
 
     /// [`Stream::send`] for hand-written futures. Takes `data` when it was queued.
@@ -395,12 +396,12 @@ impl Stream {
     }
 
     fn command<T>(&self, run: impl FnOnce(&mut State, Instant) -> T) -> T {
-        let haste = if self.inner.spec.is_urgent() {
-            Haste::Now
+        let priority = if self.inner.spec.is_urgent() {
+            WakePriority::Now
         } else {
-            Haste::Soon
+            WakePriority::Soon
         };
-        self.inner.session.host.shared.command_in(haste, run)
+        self.inner.session.host.shared.command_in(priority, run)
     }
 
     fn entry<'a>(&self, state: &'a mut State) -> Result<&'a mut StreamEntry, StreamFailure> {

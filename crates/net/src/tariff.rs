@@ -349,7 +349,7 @@ mod tests {
     use anabranch_session::{AllowList, Config, SecretKey};
 
     use super::*;
-    use crate::{clock::Clock, doorbell::Doorbell};
+    use crate::{clock::Clock, waker::Waker};
 
     const NOVEMBER_S: u64 = 1_795_219_200;
     const DECEMBER_S: u64 = NOVEMBER_S + 20 * 86_400;
@@ -359,7 +359,7 @@ mod tests {
         let key = SecretKey::from_seed([9; 32]);
         let allowed = AllowList::default();
         let engine = Engine::new(clock.epoch(), key, allowed, Config::default(), [1; 32]);
-        let shared = Shared::new(clock, Doorbell::new().unwrap(), engine);
+        let shared = Shared::new(clock, Waker::new().unwrap(), engine);
         shared.lock().accounts = tariffs
             .into_iter()
             .map(|tariff| Account::new(tariff, NOVEMBER_S))

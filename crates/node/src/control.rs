@@ -17,11 +17,11 @@
 //! | `explain` with `stream` | `promise`, `path`, `decision` |
 //! | `objectives` | of each session, one an objective |
 //! | `objective_add` with `text` (HOSE) | of each session `added`, one an objective |
-//! | `overlay` | `member`, `link`, `way`, `relay`, `circuit` |
-//! | `overlay_ways` with `ways` (a [`WaysText`]) | `way`, with the address to send to |
+//! | `overlay` | `member`, `link`, `path`, `relay`, `circuit` |
+//! | `overlay_paths` with `paths` (a [`PathsQuery`]) | `path`, with the address to send to |
 //! | `objective_remove` with `objective` (its number) | `removed` |
 //!
-//! All from `admit` on but `overlay` and `overlay_ways` take `session`, too; without it, they are about every session.
+//! All from `admit` on but `overlay` and `overlay_paths` take `session`, too; without it, they are about every session.
 
 mod budgets;
 mod objectives;
@@ -70,7 +70,7 @@ pub const SHOWS: [&str; 12] = [
     "objective_add",
     "objective_remove",
     "overlay",
-    "overlay_ways",
+    "overlay_paths",
 ];
 
 /// What a running node is asked.
@@ -91,9 +91,9 @@ pub struct Question {
     /// For `objective_remove`: its number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective: Option<String>,
-    /// For `overlay_ways`.
+    /// For `overlay_paths`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ways: Option<WaysText>,
+    pub paths: Option<PathsQuery>,
     /// For all that may be about one session: the session, such as `session-0` or `0`; `None`: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
@@ -102,7 +102,7 @@ pub struct Question {
 /// Who wants to use the overlay, and what for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WaysText {
+pub struct PathsQuery {
     /// The member to be reached.
     pub to: String,
     /// A number that the asker chose at random and keeps.
@@ -117,7 +117,7 @@ pub struct WaysText {
     pub unanswered: Vec<std::net::SocketAddr>,
     /// What its traffic showed of them since it asked last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub used: Vec<crate::overlay::WayUse>,
+    pub used: Vec<crate::overlay::PathUse>,
 }
 
 impl Question {
@@ -179,25 +179,25 @@ pub enum ControlError {
 /// The answer to one line that came over the control socket of a process without a configuration and an overlay, as an
 /// object; what is wrong with the line is said in it.
 pub async fn answer_line(host: &Host, line: &str) -> Value {
-    let desk = Desk {
+    let context = Context {
         host: host.clone(),
         overlay: None,
         node: None,
     };
-    answer(&desk, line).await
+    answer(&context, line).await
 }
 
 /// What a question is about.
 #[derive(Clone, Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Context {
     host: Host,
     overlay: Option<Overlay>,
     /// Of a process that runs by a configuration.
     node: Option<Arc<Core>>,
 }
 
-async fn answer(desk: &Desk, line: &str) -> Value {
-    let (host, overlay) = (&desk.host, desk.overlay.as_ref());
+async fn answer(context: &Context, line: &str) -> Value {
+    let (host, overlay) = (&context.host, context.overlay.as_ref());
     let question: Question = match serde_json::from_str(line) {
         Ok(question) => question,
         Err(error) => return json!({ "error": format!("not a question: {error}") }),
@@ -219,16 +219,16 @@ async fn answer(desk: &Desk, line: &str) -> Value {
         (other, _, _) if question.text.is_some() || question.objective.is_some() => {
             Err(format!("'{other}' does not go with 'text' or 'objective'"))
         }
-        (other, _, _) if question.ways.is_some() && other != "overlay_ways" => {
+        (other, _, _) if question.paths.is_some() && other != "overlay_paths" => {
             Err(format!("'{other}' does not go with 'ways'"))
         }
         ("rights" | "reload", None, None) if session.is_none() => {
-            rights::answer(desk.node.as_deref(), &question.show).await
+            rights::answer(context.node.as_deref(), &question.show).await
         }
         ("status", None, None) if session.is_none() => Ok(status(host)),
         ("paths", None, None) if session.is_none() => Ok(paths(host)),
         ("streams", None, None) if session.is_none() => Ok(streams(host)),
-        ("overlay" | "overlay_ways", None, None) if session.is_none() => {
+        ("overlay" | "overlay_paths", None, None) if session.is_none() => {
             overlay::answer(overlay, &question).await
         }
         ("admit", Some(spec), None) => promises::admit(host, spec, session),
@@ -238,7 +238,7 @@ async fn answer(desk: &Desk, line: &str) -> Value {
             Err("'explain' goes with 'stream' and, if wanted, 'session'".to_owned())
         }
         (
-            "status" | "paths" | "streams" | "overlay" | "overlay_ways" | "rights" | "reload",
+            "status" | "paths" | "streams" | "overlay" | "overlay_paths" | "rights" | "reload",
             _,
             _,
         ) => Err(format!("'{}' goes with nothing else", question.show)),

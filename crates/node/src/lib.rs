@@ -97,8 +97,8 @@ pub use anabranch_net::{
 };
 pub use anabranch_session::{
     AllowList, Callback, Controller, Ctcp, Demand, DropOrder, Explanation, FieldValue, Grade,
-    Grant, Guarantee, GuaranteeError, Knobs, ObjectiveError, ObjectiveId, Offer, Order, Policy,
-    Priority, Reason, Reduction, Refusal, SecretKey, StreamSpec, Term, Walk, objective,
+    Grant, Guarantee, GuaranteeError, ObjectiveError, ObjectiveId, Offer, Order, Policy, Priority,
+    Reason, Reduction, Refusal, SecretKey, StreamParameters, StreamSpec, Term, Walk, objective,
     promise::{Account, Note},
 };
 pub use ticket::Ticket;

@@ -82,7 +82,7 @@ pub struct GuaranteeText {
     pub window: Option<String>,
     /// A renewable promise's term, from one window to 10 s.
     pub term: Option<String>,
-    /// `best`, `standing` or `renewable`.
+    /// `best`, `durable` or `renewable`.
     pub grade: Option<String>,
     /// When it cannot be promised yet, the stream opens all the same.
     pub waits: Option<bool>,
@@ -324,9 +324,9 @@ fn drop_order(text: &str) -> Result<Option<DropOrder>, String> {
 fn grade(text: &str) -> Result<Grade, String> {
     match text {
         "best" => Ok(Grade::Best),
-        "standing" => Ok(Grade::Standing),
+        "durable" => Ok(Grade::Durable),
         "renewable" => Ok(Grade::Renewable),
-        _ => Err("give \"best\", \"standing\" or \"renewable\"".to_owned()),
+        _ => Err("give \"best\", \"durable\" or \"renewable\"".to_owned()),
     }
 }
 

@@ -15,7 +15,7 @@ use anabranch::{
     base::NodeId,
     config::{Layer, NodeConfig},
     daemon::Daemon,
-    overlay::{Follower, News, OpenWay, Overlay, State},
+    overlay::{Follower, OpenPath, Overlay, PathFeedback, State},
     transfer::{Progress, Source, send},
 };
 use anabranch_session::ChannelState;
@@ -202,14 +202,14 @@ async fn a_stranger_never_gets_in() {
 }
 
 /// Asks for ways until one leads over a relay.
-async fn relayed(overlay: &Overlay, to: NodeId) -> OpenWay {
+async fn relayed(overlay: &Overlay, to: NodeId) -> OpenPath {
     loop {
-        let ways = overlay
-            .ways(1 << 40, to, 10_000_000, News::default())
+        let paths = overlay
+            .paths(1 << 40, to, 10_000_000, PathFeedback::default())
             .await
             .unwrap();
-        if let Some(way) = ways.into_iter().find(|way| way.near.is_some()) {
-            return way;
+        if let Some(path) = paths.into_iter().find(|path| path.near.is_some()) {
+            return path;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -253,10 +253,10 @@ async fn a_session_goes_over_a_relay() {
         };
         let overlay = first.overlay().unwrap();
         let check = async {
-            let way = relayed(overlay, id(3)).await;
-            assert_eq!(way.relays, [id(2)]);
+            let path = relayed(overlay, id(3)).await;
+            assert_eq!(path.relays, [id(2)]);
             let host = first.host();
-            let session = host.connect(id(3), &[way.near.unwrap()]).await.unwrap();
+            let session = host.connect(id(3), &[path.near.unwrap()]).await.unwrap();
             let outgoing = folder.path().join("outgoing");
             std::fs::create_dir(&outgoing).unwrap();
             std::fs::write(outgoing.join("bulk"), vec![7; 1_000_000]).unwrap();
@@ -272,10 +272,10 @@ async fn a_session_goes_over_a_relay() {
             // What the circuit was granted is no longer free, and the relay says so; the way stays.
             for _ in 0..20 {
                 tokio::time::sleep(Duration::from_millis(200)).await;
-                let ways = overlay.ways(1 << 40, id(3), 10_000_000, News::default());
-                let ways = ways.await.unwrap();
-                let near = ways.iter().find(|way| way.relays == [id(2)]);
-                assert!(near.is_some_and(|way| way.near.is_some()), "{ways:?}");
+                let paths = overlay.paths(1 << 40, id(3), 10_000_000, PathFeedback::default());
+                let paths = paths.await.unwrap();
+                let near = paths.iter().find(|path| path.relays == [id(2)]);
+                assert!(near.is_some_and(|path| path.near.is_some()), "{paths:?}");
             }
         };
         tokio::select! {
@@ -319,13 +319,13 @@ async fn a_circuit_that_somebody_else_was_first_at_is_still_of_use() {
                 to.any(|channel| channel.state == ChannelState::Active)
             };
             while !is_up() {
-                let news = follower.next().await.unwrap();
-                let ways = overlay.ways(1 << 40, id(3), 10_000_000, news).await;
-                let ways: Vec<SocketAddr> =
-                    ways.unwrap().iter().filter_map(|way| way.near).collect();
+                let feedback = follower.next().await.unwrap();
+                let paths = overlay.paths(1 << 40, id(3), 10_000_000, feedback).await;
+                let paths: Vec<SocketAddr> =
+                    paths.unwrap().iter().filter_map(|path| path.near).collect();
                 // It is not given up for another.
-                assert_eq!(ways, [near]);
-                follower.set(&ways);
+                assert_eq!(paths, [near]);
+                follower.set(&paths);
             }
         };
         tokio::select! {
@@ -389,8 +389,8 @@ async fn circuits_end_with_the_right_to_use_the_relay_and_no_others_are_opened()
             // It asks again, and again, and is refused.
             for _ in 0..20 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
-                let ways = overlay.ways(1 << 40, id(3), 10_000_000, News::default());
-                ways.await.unwrap();
+                let paths = overlay.paths(1 << 40, id(3), 10_000_000, PathFeedback::default());
+                paths.await.unwrap();
                 assert_eq!(circuits(relay).await, 0);
             }
             // To be a member is another right, and is there still.

@@ -76,7 +76,7 @@ pub struct Routing {
     /// Share by which a new set of ways must be quicker than the one in use.
     pub gain: f64,
     /// Time for which it must have been so.
-    pub patience: Duration,
+    pub hold: Duration,
     /// The rate that this node relays for others; `None`: it does not.
     pub relays: Option<Rate>,
     /// How long a way or link that failed is left out, at first; doubles with every failure.
@@ -121,7 +121,7 @@ impl Default for Routing {
             paths: 4,
             hops: 3,
             gain: 0.15,
-            patience: Duration::from_secs(8),
+            hold: Duration::from_secs(8),
             relays: None,
             penalty: Duration::from_secs(10),
         }

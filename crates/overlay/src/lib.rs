@@ -12,7 +12,7 @@
 //! | [`wire`] | messages: records, claims, digests (`spec/overlay.md`) |
 //! | [`measure`] | what this node's own links can do: test messages, regression, budget |
 //! | [`relay`] | a relay's book of circuits, and the requests for them (`spec/relay.md`) |
-//! | [`ways`] | which ways a message should take: the graph, trust, hysteresis |
+//! | [`paths`] | which ways a message should take: the graph, trust, hysteresis |
 //! | [`keys`] | [`Keys`]: signatures, which the host makes and checks |
 //! | [`config`] | [`Config`] |
 
@@ -21,8 +21,8 @@ pub mod config;
 pub mod keys;
 pub mod measure;
 pub mod members;
+pub mod paths;
 pub mod relay;
-pub mod ways;
 pub mod wire;
 
 pub use agent::{Agent, Event, LinkView, MemberView, Output, Refused, Sample, UnknownMember};
@@ -30,4 +30,4 @@ pub use config::{Config, ConfigError, Member};
 pub use keys::{FakeKeys, Keys};
 pub use measure::Source;
 pub use members::State;
-pub use ways::{Fault, Routes, Way};
+pub use paths::{Fault, Path, Routes};

@@ -271,10 +271,10 @@ fn what_ends_measure_prevails_over_what_is_published() {
     let best = agent
         .best_routes(&node(9), 50_000_000, at(10))
         .expect("ways through relays");
-    assert_eq!(best.ways.len(), 4);
+    assert_eq!(best.paths.len(), 4);
     // Node 2 lies: its link carries a hundredth.
     for second in 10..14 {
-        agent.handle_way_rate(&node(9), &[node(2)], (Rate::from_mbps(9), true), at(second));
+        agent.handle_path_rate(&node(9), &[node(2)], (Rate::from_mbps(9), true), at(second));
     }
     let believed = agent
         .links(at(14))
@@ -288,7 +288,7 @@ fn what_ends_measure_prevails_over_what_is_published() {
         .best_routes(&node(9), 50_000_000, at(14))
         .expect("other ways");
     assert!(
-        best.ways.iter().all(|way| way.relays != [node(2)]),
+        best.paths.iter().all(|path| path.relays != [node(2)]),
         "{best:?}"
     );
 }
@@ -330,7 +330,7 @@ fn an_accusation_that_is_answered_moves_nobody() {
     changes(&mut agent, after(100));
     let over = |agent: &mut Agent, now| {
         let routes = agent.routes(&node(9), now);
-        routes.is_some_and(|routes| routes.ways.iter().any(|way| way.relays == [node(2)]))
+        routes.is_some_and(|routes| routes.paths.iter().any(|path| path.relays == [node(2)]))
     };
     assert!(over(&mut agent, after(100)));
 

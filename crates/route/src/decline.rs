@@ -14,7 +14,7 @@ pub struct Config {
     /// What is usual is averaged over about this time.
     pub memory: Duration,
     /// A link that has been degraded for so long is no longer so: it has become usual.
-    pub patience: Duration,
+    pub hold: Duration,
 }
 
 impl Default for Config {
@@ -25,7 +25,7 @@ impl Default for Config {
             factor: 1.6,
             estimates: 2,
             memory: Duration::from_secs(20),
-            patience: Duration::from_secs(60),
+            hold: Duration::from_secs(60),
         }
     }
 }
@@ -63,7 +63,7 @@ impl Decline {
         };
         if log - *usual > self.config.factor.ln() {
             let (count, first) = self.slow.unwrap_or((0, now));
-            if now.since(first) < self.config.patience {
+            if now.since(first) < self.config.hold {
                 self.slow = Some((count.saturating_add(1), first));
                 return self.is_degraded();
             }

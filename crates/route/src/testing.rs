@@ -35,8 +35,8 @@ pub(crate) fn paths(
     hops: usize,
 ) -> Vec<Vec<LinkIndex>> {
     let mut found = Vec::new();
-    let mut way = Vec::new();
-    extend(graph, from, to, hops, &mut way, &mut found);
+    let mut path = Vec::new();
+    extend(graph, from, to, hops, &mut path, &mut found);
     found
 }
 
@@ -45,23 +45,23 @@ fn extend(
     node: NodeIndex,
     to: NodeIndex,
     hops: usize,
-    way: &mut Vec<LinkIndex>,
+    path: &mut Vec<LinkIndex>,
     found: &mut Vec<Vec<LinkIndex>>,
 ) {
     if node == to {
-        found.push(way.clone());
+        found.push(path.clone());
         return;
     }
-    if way.len() == hops {
+    if path.len() == hops {
         return;
     }
     for link in graph.links_from(node) {
         let next = graph.link(link);
-        let is_seen = way.iter().any(|&link| graph.link(link).from == next.to);
+        let is_seen = path.iter().any(|&link| graph.link(link).from == next.to);
         if !is_seen && next.estimate.bandwidth > Rate::ZERO {
-            way.push(link);
-            extend(graph, next.to, to, hops, way, found);
-            way.pop();
+            path.push(link);
+            extend(graph, next.to, to, hops, path, found);
+            path.pop();
         }
     }
 }

@@ -33,7 +33,9 @@ pub mod spec;
 pub mod view;
 
 pub use plan::{Assignment, Plan};
-pub use policy::{Callback, Company, Decision, Opt, Oracle, Policy, Scheduler, Walk, by_callback};
+pub use policy::{
+    Callback, Coalesced, Decision, Opt, Oracle, Policy, Scheduler, Walk, by_callback,
+};
 pub use spec::{
     Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec,
 };

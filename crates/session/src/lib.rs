@@ -22,7 +22,7 @@
 //! | `send`, `recv` | the two halves of a stream |
 //! | `flight` | which fragments are in which packet |
 //! | [`journal`] | what was sent when, by which channel, and what became of it |
-//! | `knobs` | [`Knobs`]: what may be changed of an open stream |
+//! | `parameters` | [`StreamParameters`]: what may be changed of an open stream |
 //! | `links` | which paths to keep open, and when to dial again |
 //! | [`objective`] | objectives as applications inject them, header fields |
 //! | [`promise`] | what streams were promised, on what evidence, and how it was kept |
@@ -37,10 +37,10 @@ pub mod engine;
 pub mod event;
 mod flight;
 pub mod journal;
-mod knobs;
 mod links;
 mod measure;
 pub mod objective;
+mod parameters;
 pub mod promise;
 pub mod ranges;
 mod recv;
@@ -66,9 +66,9 @@ pub use budget::Marginal;
 pub use config::{Config, Coupling};
 pub use engine::Engine;
 pub use event::{Adu, Event, Missing, SendError, SessionCloseReason, StreamError};
-pub use knobs::Knobs;
 pub use links::Link;
 pub use objective::{FieldValue, ObjectiveError, ObjectiveId};
+pub use parameters::StreamParameters;
 pub use promise::{Explanation, Grant, Reason, Refusal};
 pub use stats::{
     ChannelReport, ChannelState, LatencyMode, PathReport, Promise, SessionStats, StreamStats,

@@ -49,9 +49,9 @@ fn main() -> ExitCode {
     world.run_while(Instant::from_secs(3600), |world| {
         !world.app::<Sender>(a).is_done()
     });
-    let book = world.app::<Receiver>(b).book("bulk");
-    if book.numbers.len() as u64 != adus || book.corrupt > 0 {
-        eprintln!("only {} of {adus} ADUs arrived", book.numbers.len());
+    let record = world.app::<Receiver>(b).record("bulk");
+    if record.numbers.len() as u64 != adus || record.corrupt > 0 {
+        eprintln!("only {} of {adus} ADUs arrived", record.numbers.len());
         return ExitCode::FAILURE;
     }
     println!("{}", world.packets_delivered);

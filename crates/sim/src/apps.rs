@@ -122,7 +122,7 @@ impl Sender {
     }
 
     /// ADUs of the load labelled `label`: sent, acknowledged, lost, expired.
-    pub fn fates(&self, label: &str) -> Option<(u64, u64, u64, u64)> {
+    pub fn outcomes(&self, label: &str) -> Option<(u64, u64, u64, u64)> {
         let running = self.find(label)?;
         Some((running.sent, running.acked, running.lost, running.expired))
     }
@@ -300,7 +300,7 @@ impl App for Sender {
 
 /// What a [`Receiver`] knows of one stream.
 #[derive(Debug, Clone, Default)]
-pub struct Book {
+pub struct StreamRecord {
     /// ADUs read, in order of arrival.
     pub numbers: Vec<u64>,
     /// Their one-way delays, from `send` to delivery.
@@ -323,7 +323,7 @@ pub struct Book {
     pub per_100ms: Vec<u64>,
 }
 
-impl Book {
+impl StreamRecord {
     /// The delay that the fraction `q` of ADUs did not exceed; zero if there are none.
     pub fn delay_quantile(&self, q: f64) -> Duration {
         let mut delays = self.delays.clone();
@@ -333,11 +333,11 @@ impl Book {
     }
 }
 
-/// Accepts sessions and reads everything, keeping a [`Book`] per label.
+/// Accepts sessions and reads everything, keeping a [`StreamRecord`] per label.
 #[derive(Debug, Default)]
 pub struct Receiver {
     /// Streams by label.
-    pub books: BTreeMap<String, Book>,
+    pub records: BTreeMap<String, StreamRecord>,
     labels: BTreeMap<(SessionId, StreamId), String>,
     /// Sessions that the peer opened.
     pub sessions: u64,
@@ -354,8 +354,8 @@ impl Receiver {
     }
 
     /// The book of a label; empty if no such stream came.
-    pub fn book(&self, label: &str) -> Book {
-        self.books.get(label).cloned().unwrap_or_default()
+    pub fn record(&self, label: &str) -> StreamRecord {
+        self.records.get(label).cloned().unwrap_or_default()
     }
 
     fn read(&mut self, context: &mut Context<'_>, session: SessionId, stream: StreamId) {
@@ -365,29 +365,29 @@ impl Receiver {
         let Some(label) = self.labels.get(&(session, stream)) else {
             return;
         };
-        let book = self.books.entry(label.clone()).or_default();
+        let record = self.records.entry(label.clone()).or_default();
         let now = context.now();
         while let Some(adu) = context.receive(session, stream) {
-            if let Some(last) = book.last_at
-                && now.since(last) > book.gap_max
+            if let Some(last) = record.last_at
+                && now.since(last) > record.gap_max
             {
-                book.gap_max = now.since(last);
-                book.gap_at = Some(now);
+                record.gap_max = now.since(last);
+                record.gap_at = Some(now);
             }
-            book.first_at.get_or_insert(now);
-            book.last_at = Some(now);
-            book.bytes += adu.data.len() as u64;
+            record.first_at.get_or_insert(now);
+            record.last_at = Some(now);
+            record.bytes += adu.data.len() as u64;
             let slot = (now.as_nanos() / 100_000_000) as usize;
-            if book.per_100ms.len() <= slot {
-                book.per_100ms.resize(slot + 1, 0);
+            if record.per_100ms.len() <= slot {
+                record.per_100ms.resize(slot + 1, 0);
             }
-            book.per_100ms[slot] += adu.data.len() as u64;
+            record.per_100ms[slot] += adu.data.len() as u64;
             match read_adu(&adu.data) {
                 Some((sent_at, number)) => {
-                    book.numbers.push(number);
-                    book.delays.push(now.since(sent_at));
+                    record.numbers.push(number);
+                    record.delays.push(now.since(sent_at));
                 }
-                None => book.corrupt += 1,
+                None => record.corrupt += 1,
             }
         }
     }
@@ -408,14 +408,14 @@ impl App for Receiver {
                 let before = self.labels.len();
                 self.labels.retain(|(of, _), label| !replaced(of, label));
                 if self.labels.len() < before {
-                    self.books.remove(&spec.label);
+                    self.records.remove(&spec.label);
                 }
                 self.labels.insert((session, stream), spec.label);
             }
             Event::Readable { session, stream } => self.read(context, session, stream),
             Event::Finished { session, stream } => {
                 if let Some(label) = self.labels.get(&(session, stream)) {
-                    self.books.entry(label.clone()).or_default().finished = true;
+                    self.records.entry(label.clone()).or_default().finished = true;
                 }
             }
             Event::Closed { reason, .. } => {

@@ -61,8 +61,8 @@ impl Flow {
         let (first, end) = (slot(from), slot(to));
         assert!(first < end, "no time between {from} and {to}");
         let receiver = world.app::<Receiver>(self.receiver);
-        let bytes: u64 = receiver.books.get(LABEL).map_or(0, |book| {
-            let slots = book.per_100ms.iter().skip(first).take(end - first);
+        let bytes: u64 = receiver.records.get(LABEL).map_or(0, |record| {
+            let slots = record.per_100ms.iter().skip(first).take(end - first);
             slots.sum()
         });
         let seconds = Duration::from_millis(100).as_secs_f64() * (end - first) as f64;

@@ -127,7 +127,7 @@ type End = (NodeIndex, SocketId, SocketAddr);
 #[derive(Debug)]
 struct Route {
     ends: [End; 2],
-    ways: [Vec<Hop>; 2],
+    paths: [Vec<Hop>; 2],
 }
 
 /// Cross-traffic in progress.
@@ -142,13 +142,13 @@ struct Cross {
 /// Where a packet goes and how far it has come.
 #[derive(Debug, Clone, Copy)]
 struct Course {
-    way: Way,
+    path: Path,
     /// Index of the hop it is on.
     hop: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum Path {
     Route { route: RouteIndex, there: bool },
     Cross(CrossIndex),
 }
@@ -204,7 +204,7 @@ impl Network {
     pub(crate) fn add_route(
         &mut self,
         sockets: [(NodeIndex, SocketId); 2],
-        ways: [Vec<Hop>; 2],
+        paths: [Vec<Hop>; 2],
         (number, port): (usize, u16),
     ) -> RouteIndex {
         let index = self.routes.len();
@@ -222,7 +222,7 @@ impl Network {
             let key = (node, socket, ends[to].2);
             self.addresses.insert(key, (index, from == 0));
         }
-        self.routes.push(Route { ends, ways });
+        self.routes.push(Route { ends, paths });
         index
     }
 
@@ -299,7 +299,7 @@ impl Network {
         state.next = state.source.next();
         let again = state.next.map(|next| next.at);
         let course = Course {
-            way: Way::Cross(cross),
+            path: Path::Cross(cross),
             hop: 0,
         };
         let cargo = Cargo {
@@ -327,7 +327,7 @@ impl Network {
         log: Option<&mut PacketLog>,
     ) -> Option<(Instant, usize)> {
         let course = Course {
-            way: Way::Route { route, there },
+            path: Path::Route { route, there },
             hop: 0,
         };
         let cargo = Cargo {
@@ -339,10 +339,10 @@ impl Network {
         self.offer(now, course, cargo, log)
     }
 
-    fn hops(&self, way: Way) -> &[Hop] {
-        match way {
-            Way::Route { route, there } => &self.routes[route].ways[usize::from(!there)],
-            Way::Cross(cross) => &self.cross[cross].hops,
+    fn hops(&self, path: Path) -> &[Hop] {
+        match path {
+            Path::Route { route, there } => &self.routes[route].paths[usize::from(!there)],
+            Path::Cross(cross) => &self.cross[cross].hops,
         }
     }
 
@@ -354,16 +354,16 @@ impl Network {
         mut cargo: Cargo,
         log: Option<&mut PacketLog>,
     ) -> Option<(Instant, usize)> {
-        let hop = self.hops(course.way)[course.hop];
+        let hop = self.hops(course.path)[course.hop];
         let link = self.wires[hop.wire].one_way_mut(hop.forward);
         let is_ect = cargo.ecn.is_some_and(|bits| bits & 0b11 != 0);
         let verdict = link.offer(now, cargo.ip_bytes, is_ect);
         let number = link.stats().offered.packets;
         let keeps_order = !link.config().jitter.reorders();
         if let Some(log) = log {
-            let cross = match course.way {
-                Way::Route { .. } => None,
-                Way::Cross(cross) => Some(cross),
+            let cross = match course.path {
+                Path::Route { .. } => None,
+                Path::Cross(cross) => Some(cross),
             };
             log.verdict(now, hop, cross, cargo.ip_bytes, &verdict);
         }
@@ -407,8 +407,8 @@ impl Network {
     ) -> Landed {
         let packet = self.flights[flight].take().expect("lands once");
         self.free.push(flight);
-        let Course { way, hop: index } = packet.course;
-        let hops = self.hops(way);
+        let Course { path, hop: index } = packet.course;
+        let hops = self.hops(path);
         let (hop, is_last) = (hops[index], index + 1 == hops.len());
         let wire = &mut self.wires[hop.wire];
         if !wire.one_way(hop.forward).still_delivers(packet.ticket) {
@@ -417,7 +417,7 @@ impl Network {
         wire.meters[hop.side()].note(&packet);
         if !is_last {
             let course = Course {
-                way,
+                path,
                 hop: index + 1,
             };
             return match self.offer(now, course, packet.cargo, log) {
@@ -425,14 +425,14 @@ impl Network {
                 None => Landed::Gone,
             };
         }
-        match way {
-            Way::Cross(cross) => {
+        match path {
+            Path::Cross(cross) => {
                 let arrived = &mut self.cross[cross].arrived;
                 arrived.packets += 1;
                 arrived.bytes += packet.cargo.ip_bytes as u64;
                 Landed::Gone
             }
-            Way::Route { route, there } => {
+            Path::Route { route, there } => {
                 let [a, b] = self.routes[route].ends;
                 let (from, to) = if there { (a, b) } else { (b, a) };
                 Landed::At {
@@ -456,7 +456,7 @@ impl Network {
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut under_way: BTreeMap<Hop, Count> = BTreeMap::new();
         for flight in self.flights.iter().flatten() {
-            let hop = self.hops(flight.course.way)[flight.course.hop];
+            let hop = self.hops(flight.course.path)[flight.course.hop];
             let link = self.wires[hop.wire].one_way(hop.forward);
             if link.still_delivers(flight.ticket) {
                 let count = under_way.entry(hop).or_default();

@@ -1,7 +1,7 @@
 //! Networks by name: points, wires between them, who sends over them, and the routes under study.
 //!
 //! A [`Topology`] is a plan, plain data that can be looked at and changed; [`Topology::lay`] puts it into a
-//! [`World`]. Ways are written as the points they visit:
+//! [`World`]. Paths are written as the points they visit:
 //!
 //! ```
 //! use anabranch_base::Seed;
@@ -266,15 +266,15 @@ impl Topology {
             }
         }
         for plan in &self.routes {
-            laid.routes.push((plan.name.clone(), laid.way(&plan.via)?));
+            laid.routes.push((plan.name.clone(), laid.path(&plan.via)?));
         }
         for plan in &self.cross_traffic {
-            let hops = laid.way(&plan.via)?;
+            let hops = laid.path(&plan.via)?;
             let cross = world.add_cross_traffic(&hops, &plan.traffic)?;
             laid.cross_traffic.push(cross);
         }
         for (via, plan) in &self.flows {
-            let hops = laid.way(via)?;
+            let hops = laid.path(via)?;
             laid.flows.push(world.add_flow(&hops, plan));
         }
         Ok(laid)
@@ -286,7 +286,7 @@ impl Laid {
     ///
     /// # Errors
     /// There are fewer than two points, or no wire between two that follow each other.
-    pub fn way<S: AsRef<str>>(&self, via: &[S]) -> Result<Vec<Hop>, TopologyError> {
+    pub fn path<S: AsRef<str>>(&self, via: &[S]) -> Result<Vec<Hop>, TopologyError> {
         if via.len() < 2 {
             let points = via.len();
             return Err(TopologyError::TooShort { points });
@@ -430,9 +430,9 @@ mod tests {
             .cross(&["a", "b", "c"], Traffic::constant(Rate::from_mbps(3), 500))
             .cross(&["b", "a"], Traffic::constant(Rate::from_mbps(5), 500));
         let laid = lay(&topology).unwrap();
-        let hops = laid.way(&["a", "b", "c"]).unwrap();
+        let hops = laid.path(&["a", "b", "c"]).unwrap();
         assert_eq!(hops, [Hop::forward(0), Hop::backward(1)]);
-        assert_eq!(Hop::reversed(&hops), laid.way(&["c", "b", "a"]).unwrap());
+        assert_eq!(Hop::reversed(&hops), laid.path(&["c", "b", "a"]).unwrap());
         assert_eq!(laid.wire("b", "c"), Some(1));
         assert_eq!(topology.load_bps("a", "b"), 3_000_000);
         assert_eq!(topology.load_bps("b", "a"), 5_000_000);

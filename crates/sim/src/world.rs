@@ -210,8 +210,8 @@ impl World {
     ) -> Result<WireIndex, ConfigError> {
         let wire = self.add_trunk(configs)?;
         let sockets = [self.add_socket(a), self.add_socket(b)];
-        let ways = [vec![Hop::forward(wire)], vec![Hop::backward(wire)]];
-        let route = self.network.add_route(sockets, ways, (wire, WIRE_PORT));
+        let paths = [vec![Hop::forward(wire)], vec![Hop::backward(wire)]];
+        let route = self.network.add_route(sockets, paths, (wire, WIRE_PORT));
         self.network.wires[wire].route = Some(route);
         Ok(wire)
     }
@@ -237,9 +237,9 @@ impl World {
         self.check_hops(there);
         self.check_hops(back);
         let sockets = [self.add_socket(a), self.add_socket(b)];
-        let ways = [there.to_vec(), back.to_vec()];
+        let paths = [there.to_vec(), back.to_vec()];
         let number = self.network.routes();
-        self.network.add_route(sockets, ways, (number, ROUTE_PORT))
+        self.network.add_route(sockets, paths, (number, ROUTE_PORT))
     }
 
     /// Lets others send over these hops from now on; their packets vanish at the end.

@@ -4,10 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{Instant, Rate, Seed, SessionId, StreamId};
 use anabranch_link::describe::parse_both;
-use anabranch_session::{AllowList, Config, DropOrder, Event, Knobs, Order, Priority, StreamSpec};
+use anabranch_session::{
+    AllowList, Config, DropOrder, Event, Order, Priority, StreamParameters, StreamSpec,
+};
 use anabranch_sim::{
     App, Context, World,
-    apps::{Book, Load, Receiver, Sender},
+    apps::{Load, Receiver, Sender, StreamRecord},
 };
 
 /// A [`Sender`] that notes what it is told.
@@ -102,13 +104,13 @@ fn live(label: &str, kbps: u64, change: impl FnOnce(&mut StreamSpec)) -> Load {
     }
 }
 
-fn book(world: &mut World, label: &str) -> Book {
-    world.app::<Receiver>(1).book(label)
+fn record(world: &mut World, label: &str) -> StreamRecord {
+    world.app::<Receiver>(1).record(label)
 }
 
 /// Mbit/s read between two times, in tenths of a second.
-fn mbps(book: &Book, from: usize, to: usize) -> f64 {
-    let bytes: u64 = book.per_100ms[from..to].iter().sum();
+fn mbps(record: &StreamRecord, from: usize, to: usize) -> f64 {
+    let bytes: u64 = record.per_100ms[from..to].iter().sum();
     bytes as f64 * 8.0 / 1e5 / (to - from) as f64
 }
 
@@ -116,13 +118,13 @@ fn session(world: &mut World) -> SessionId {
     world.app::<Observer>(0).sender.session().expect("it is up")
 }
 
-fn adjust(world: &mut World, stream: u64, knobs: Knobs) {
+fn adjust(world: &mut World, stream: u64, parameters: StreamParameters) {
     let id = session(world);
     world.with_node(0, |context| {
         let now = context.now();
         let engine = context.engine();
         engine
-            .adjust(now, id, StreamId(stream), knobs)
+            .adjust(now, id, StreamId(stream), parameters)
             .expect("in range");
     });
 }
@@ -136,22 +138,22 @@ fn caps_and_weights_hold_and_may_change() {
     adjust(
         &mut world,
         0,
-        Knobs {
+        StreamParameters {
             cap: Some(None),
-            ..Knobs::default()
+            ..StreamParameters::default()
         },
     );
     world.run_until(Instant::from_secs(20));
     adjust(
         &mut world,
         0,
-        Knobs {
+        StreamParameters {
             weight: Some(300),
-            ..Knobs::default()
+            ..StreamParameters::default()
         },
     );
     world.run_until(Instant::from_secs(30));
-    let (capped, free) = (book(&mut world, "capped"), book(&mut world, "free"));
+    let (capped, free) = (record(&mut world, "capped"), record(&mut world, "free"));
     // In every second: the cap, what 50 ms of it are, and ADUs of 64 KiB that are read whole.
     let adu_mbit = 65_536.0 * 8.0 / 1e6;
     for from in 10..90 {
@@ -208,21 +210,21 @@ fn beyond_its_share_a_stream_drops_in_its_order() {
         let load = live("live", 12_000, |spec| spec.drop = Some(order));
         let mut world = world(4, vec![load]);
         world.run_until(Instant::from_secs(30));
-        let book = book(&mut world, "live");
+        let record = record(&mut world, "live");
         let observer = world.app::<Observer>(0);
         let dropped = observer.dropped.remove(&StreamId(0)).unwrap_or_default();
-        let (sent, acked, lost, expired) = observer.sender.fates("live").expect("it ran");
+        let (sent, acked, lost, expired) = observer.sender.outcomes("live").expect("it ran");
         assert_eq!(observer.writable, 0, "never held back");
         assert_eq!((sent, expired), (30_000, 0));
         assert_eq!(sent, acked + lost + dropped.len() as u64, "one fate each");
-        assert!(dropped.iter().all(|adu| !book.numbers.contains(adu)));
+        assert!(dropped.iter().all(|adu| !record.numbers.contains(adu)));
         let share = acked as f64 / sent as f64;
         assert!((0.28..0.36).contains(&share), "{share} of a third");
         // The path takes 20 ms, and up to 100 ms in its queue.
-        let middle = book.delay_quantile(0.5).as_millis() as u64;
+        let middle = record.delay_quantile(0.5).as_millis() as u64;
         let range = wait_ms - 30..wait_ms + 150;
         assert!(range.contains(&middle), "{middle} ms, not {range:?}");
-        let last = book.numbers.iter().max().expect("some arrive");
+        let last = record.numbers.iter().max().expect("some arrive");
         assert!(*last == 29_999 || order == DropOrder::Newest, "{last}");
     }
 }
@@ -238,7 +240,7 @@ fn a_stream_within_its_share_loses_nothing() {
     let heavy = live("heavy", 9_000, drop);
     let mut world = world(6, vec![light, heavy, bulk("file", |_| ())]);
     world.run_until(Instant::from_secs(30));
-    let (heavy, file) = (book(&mut world, "heavy"), book(&mut world, "file"));
+    let (heavy, file) = (record(&mut world, "heavy"), record(&mut world, "file"));
     let observer = world.app::<Observer>(0);
     assert_eq!(observer.dropped.get(&StreamId(0)), None);
     assert!(observer.dropped[&StreamId(2)].len() > 5_000);

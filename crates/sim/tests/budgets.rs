@@ -56,9 +56,9 @@ fn carried_by(world: &mut World, wire: usize) -> u64 {
 }
 
 fn assert_whole(world: &mut World) {
-    let book = world.app::<Receiver>(RECEIVER).book("bulk");
+    let record = world.app::<Receiver>(RECEIVER).record("bulk");
     let expected: Vec<u64> = (0..BYTES.div_ceil(64 << 10)).collect();
-    assert_eq!(book.numbers, expected, "all of it, in order, once");
+    assert_eq!(record.numbers, expected, "all of it, in order, once");
     assert_eq!(world.audit(), Vec::<String>::new());
 }
 
@@ -189,7 +189,7 @@ fn what_must_be_said_is_not_left_on_a_link_that_is_held() {
     let used = world.engine(to).meter(socket).expect("it has one");
     assert!((13_000..=15_000).contains(&used.used_bytes()), "{used:?}");
     let receiver = world.app::<Receiver>(to);
-    let numbers = &receiver.book("bulk").numbers;
+    let numbers = &receiver.record("bulk").numbers;
     assert_eq!(numbers.len() as u64, bytes.div_ceil(64 << 10));
     assert_eq!(receiver.sessions, 1, "one session");
 }

@@ -7,7 +7,7 @@ use anabranch_link::{Trace, describe::parse_both, duplex::Configs};
 use anabranch_session::{AllowList, Config, Order, Priority, StreamSpec};
 use anabranch_sim::{
     World,
-    apps::{Book, Load, Receiver, Sender},
+    apps::{Load, Receiver, Sender, StreamRecord},
 };
 
 const PATHS: [&str; 3] = [
@@ -83,8 +83,9 @@ fn demo(seed: u64, cut: bool) -> World {
     world
 }
 
-fn in_time(book: &Book, lifetime: Duration) -> usize {
-    book.delays
+fn in_time(record: &StreamRecord, lifetime: Duration) -> usize {
+    record
+        .delays
         .iter()
         .filter(|&&delay| delay <= lifetime)
         .count()
@@ -99,7 +100,7 @@ fn live_streams_keep_their_deadlines_beside_a_file() {
             let mut world = demo(seed, cut);
             world.run_until(Instant::from_millis(21_500));
             let receiver = world.app::<Receiver>(1);
-            let [control, video, file] = ["control", "video", "file"].map(|l| receiver.book(l));
+            let [control, video, file] = ["control", "video", "file"].map(|l| receiver.record(l));
             let words = format!(
                 "seed {seed}, cut {cut}: control {}, video {}, file {} bytes",
                 in_time(&control, CONTROL_LIFETIME),
@@ -122,13 +123,13 @@ fn an_overloaded_live_stream_keeps_what_fits() {
     let video = live("video", lifetime, Priority::NORMAL, 12_500, 8);
     let mut world = world(1, paths, vec![video]);
     world.run_until(Instant::from_millis(21_500));
-    let book = world.app::<Receiver>(1).book("video");
+    let record = world.app::<Receiver>(1).record("video");
     // The path's share of 2,500 frames is 1,900.
-    let count = in_time(&book, lifetime);
+    let count = in_time(&record, lifetime);
     assert!(
         count >= 1_860,
         "{count} in time, {} in all",
-        book.numbers.len()
+        record.numbers.len()
     );
 }
 
@@ -147,8 +148,8 @@ fn a_cut_path_costs_no_deadline_that_a_copy_can_keep() {
         world.schedule(Duration::from_secs(second + 1), |w| w.set_wire_up(0, true));
     }
     world.run_until(Instant::from_millis(21_500));
-    let book = world.app::<Receiver>(1).book("frames");
-    let count = in_time(&book, lifetime);
+    let record = world.app::<Receiver>(1).record("frames");
+    let count = in_time(&record, lifetime);
     assert!(count >= 3_990, "{count} of 4000 in time");
 }
 

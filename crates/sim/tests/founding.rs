@@ -38,5 +38,5 @@ fn a_join_that_was_overtaken_by_its_replacement_founds_nothing() {
     assert_eq!(world.engine(RECEIVER).session_ids(), founded);
     let receiver = world.app::<Receiver>(RECEIVER);
     assert_eq!(receiver.sessions, 1, "nobody heard of another one");
-    assert_eq!(receiver.book("bulk").corrupt, 0);
+    assert_eq!(receiver.record("bulk").corrupt, 0);
 }

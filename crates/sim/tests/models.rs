@@ -98,13 +98,13 @@ fn errors_ms(model: Choice, link: Configs, seconds: u64) -> ([f64; 2], Option<Te
     let (mut world, session) = world(model, vec![link]);
     let smoothed = Arc::clone(&world.app::<Ear>(0).smoothed_ms);
     let expected: Arc<Mutex<BTreeMap<u64, [f64; 2]>>> = Arc::default();
-    let book = Arc::clone(&expected);
+    let record = Arc::clone(&expected);
     let callback = move |slot: &Slot, adus: &[Adu]| {
         let first = adus.first()?;
         let smoothed = smoothed.lock().expect("one thread");
         let guesses = [slot.round_trip_ms, smoothed.unwrap_or(slot.round_trip_ms)];
-        let mut book = book.lock().expect("one thread");
-        book.entry(first.sequence).or_insert(guesses);
+        let mut record = record.lock().expect("one thread");
+        record.entry(first.sequence).or_insert(guesses);
         Some(0)
     };
     world

@@ -83,8 +83,8 @@ fn a_session_crosses_several_hops_and_comes_back_another_way() {
     world.app::<Sender>(a).dial(Instant::EPOCH, vec![link]);
     world.with_node(a, |_| ());
     world.run_while(secs(20), |w| !w.app::<Sender>(0).is_done());
-    let book = world.app::<Receiver>(b).book("bulk");
-    assert!(book.finished && book.corrupt == 0);
+    let record = world.app::<Receiver>(b).record("bulk");
+    assert!(record.finished && record.corrupt == 0);
     let session = world.app::<Sender>(a).session().unwrap();
     let stats = world.engine(a).channel_stats(session);
     let rtt_min = stats[0].stats.rtt_min;
@@ -166,8 +166,12 @@ fn a_flow_with_an_end_ends() {
     world.run_until(secs(2));
     assert_eq!(world.packets_delivered, 0);
     world.run_until(secs(10));
-    let book = world.app::<Receiver>(flows[0].receiver).book("bulk");
-    assert!(book.finished && book.bytes >= 2_000_000, "{}", book.bytes);
+    let record = world.app::<Receiver>(flows[0].receiver).record("bulk");
+    assert!(
+        record.finished && record.bytes >= 2_000_000,
+        "{}",
+        record.bytes
+    );
 }
 
 #[test]
@@ -265,7 +269,7 @@ proptest! {
     fn packets_are_conserved_and_keep_order(
         seed: u64,
         rates in prop::collection::vec(1..30u64, 3..5),
-        ways in prop::collection::vec(prop::collection::vec((any::<bool>(), 0..3usize), 1..4), 1..6),
+        paths in prop::collection::vec(prop::collection::vec((any::<bool>(), 0..3usize), 1..4), 1..6),
         faults in prop::collection::vec((1..200u64, 0..3usize, any_fault()), 0..12),
         has_flow: bool,
     ) {
@@ -273,9 +277,9 @@ proptest! {
         for &mbps in &rates {
             world.add_trunk(wire(mbps, mbps)).unwrap();
         }
-        for (index, way) in ways.iter().enumerate() {
+        for (index, path) in paths.iter().enumerate() {
             let hop = |&(forward, wire): &(bool, usize)| Hop { wire, forward };
-            let hops: Vec<Hop> = way.iter().map(hop).collect();
+            let hops: Vec<Hop> = path.iter().map(hop).collect();
             let traffic = match index % 3 {
                 0 => Traffic::poisson(Rate::from_mbps(4), Sizes::Imix),
                 1 => Traffic::constant(Rate::from_mbps(6), 1500),

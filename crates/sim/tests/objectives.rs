@@ -219,11 +219,11 @@ fn delays(policy: Policy, text: &str) -> ([f64; 2], f64) {
     let (mut world, session) = world(7, policy);
     inject(&mut world, session, text);
     world.run_for(Duration::from_secs(2));
-    let begun = ["a", "b"].map(|label| world.app::<Receiver>(1).book(label).delays.len());
+    let begun = ["a", "b"].map(|label| world.app::<Receiver>(1).record(label).delays.len());
     let [quick, slow] = carried(&mut world, session, Duration::from_secs(15));
     let mut mean = |label: &str, from: usize| {
-        let book = world.app::<Receiver>(1).book(label);
-        let delays = &book.delays[from..];
+        let record = world.app::<Receiver>(1).record(label);
+        let delays = &record.delays[from..];
         assert!(delays.len() > 3_000, "{policy}, {label}: {}", delays.len());
         1e3 * delays.iter().map(Duration::as_secs_f64).sum::<f64>() / delays.len() as f64
     };
@@ -453,8 +453,8 @@ fn a_file_flows_as_fast_with_objectives_about_others_as_without() {
         inject(&mut world, session, text);
         let mut done_at = None;
         world.run_while(Instant::from_secs(60), |world| {
-            let book = world.app::<Receiver>(1).book("bulk");
-            done_at = book.finished.then(|| world.now());
+            let record = world.app::<Receiver>(1).record("bulk");
+            done_at = record.finished.then(|| world.now());
             done_at.is_none()
         });
         done_at.expect("it arrives").as_secs_f64()

@@ -240,8 +240,8 @@ fn several_ways_are_used_at_once() {
     let (agents, load) = carrying(1, 0.03);
     let used = agents.carried(load).last().unwrap();
     // The direct link and four relays.
-    assert_eq!(used.ways.len(), 5, "{used:?}");
-    assert!(used.ways.iter().all(|way| way.len() <= 1), "{used:?}");
+    assert_eq!(used.paths.len(), 5, "{used:?}");
+    assert!(used.paths.iter().all(|path| path.len() <= 1), "{used:?}");
     assert!(rate_at(&agents, load) >= 160.0, "{used:?}");
 }
 
@@ -258,7 +258,7 @@ fn ways_that_come_to_be_known_are_used_soon() {
             agents
                 .carried(load)
                 .last()
-                .is_some_and(|used| used.ways.len() == 5)
+                .is_some_and(|used| used.paths.len() == 5)
         });
         assert!(
             took.is_some_and(|took| took <= 10 * SECOND),
@@ -274,13 +274,16 @@ fn a_relay_that_dies_is_replaced() {
         .carried(load)
         .last()
         .unwrap()
-        .ways
+        .paths
         .iter()
-        .find_map(|way| way.first().copied());
+        .find_map(|path| path.first().copied());
     agents.crash(relay.unwrap());
     let took = agents.run_until(SECOND * 10, Duration::from_millis(50), |agents| {
         let used = agents.carried(load).last().unwrap();
-        used.ways.iter().all(|way| !way.contains(&relay.unwrap())) && used.ways.len() == 5
+        used.paths
+            .iter()
+            .all(|path| !path.contains(&relay.unwrap()))
+            && used.paths.len() == 5
     });
     assert!(took.is_some_and(|took| took <= 2 * SECOND), "{took:?}");
 }
@@ -289,13 +292,13 @@ fn a_relay_that_dies_is_replaced() {
 fn a_link_that_degrades_is_left() {
     for is_own in [true, false] {
         let (mut agents, load) = carrying(3, 0.05);
-        let used = agents.carried(load).last().unwrap().ways.clone();
-        let relay = used.iter().find_map(|way| way.first().copied()).unwrap();
+        let used = agents.carried(load).last().unwrap().paths.clone();
+        let relay = used.iter().find_map(|path| path.first().copied()).unwrap();
         let link = if is_own { (0, relay) } else { (relay, 1) };
         agents.set_rate(link.0, link.1, Rate::from_mbps(4));
         let took = agents.run_until(SECOND * 10, Duration::from_millis(50), |agents| {
             let used = agents.carried(load).last().unwrap();
-            used.ways.iter().all(|way| !way.contains(&relay))
+            used.paths.iter().all(|path| !path.contains(&relay))
         });
         assert!(
             took.is_some_and(|took| took <= 3 * SECOND),
@@ -314,7 +317,7 @@ fn noise_of_a_fifth_changes_routes_once_in_half_an_hour() {
             agents.run_for(SECOND * 1800);
             let history = &agents.carried(load)[before..];
             let pairs = history.windows(2);
-            pairs.filter(|pair| pair[0].ways != pair[1].ways).count()
+            pairs.filter(|pair| pair[0].paths != pair[1].paths).count()
         })
         .collect();
     let is_rare = changes.iter().sum::<usize>() <= 16 && changes.iter().all(|&count| count <= 3);

@@ -120,8 +120,8 @@ fn a_relay_that_dies_is_replaced_under_a_transfer() {
         let now = mesh.world.now();
         let agent = &mut mesh.host(SOURCE).agent;
         let routes = agent.routes(&World::node_id(SINK), now);
-        let ways = routes.map_or(0, |routes| routes.ways.len());
-        ways == 4 && !mesh.relays().contains(&relay)
+        let paths = routes.map_or(0, |routes| routes.paths.len());
+        paths == 4 && !mesh.relays().contains(&relay)
     });
     assert!(took.is_some_and(|took| took <= ms(2_000)), "{took:?}");
     finish(&mut mesh, bytes);
@@ -147,13 +147,13 @@ fn a_link_that_degrades_is_left_under_a_transfer() {
 #[test]
 fn noise_of_a_fifth_moves_no_ways_under_a_transfer() {
     let mut mesh = sending(6, 3, 0.2, 400_000_000);
-    let mut ways = mesh.relays();
+    let mut paths = mesh.relays();
     let mut changes = 0;
     for _ in 0..30 {
         mesh.world.run_for(ms(1_000));
         let now = mesh.relays();
-        changes += u32::from(now != ways);
-        ways = now;
+        changes += u32::from(now != paths);
+        paths = now;
     }
     assert!(changes <= 1, "{changes} changes in half a minute");
 }

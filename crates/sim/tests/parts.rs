@@ -111,15 +111,15 @@ fn what_is_left_of_a_lost_adu_is_delivered() {
     let a = world.add_node(Config::default(), AllowList::default(), sender);
     let allowed = AllowList::of([World::node_id(a)]);
     let b = world.add_node(Config::default(), allowed, End::default());
-    let way = |loss| LinkConfig {
+    let path = |loss| LinkConfig {
         rate: RateSource::Constant(Rate::from_bps(20_000_000)),
         delay: Duration::from_millis(20),
         loss,
         ..LinkConfig::default()
     };
     let configs = Configs {
-        forward: way(Loss::bursts(0.05, 1.5).expect("in range")),
-        backward: way(Loss::None),
+        forward: path(Loss::bursts(0.05, 1.5).expect("in range")),
+        backward: path(Loss::None),
     };
     let wire = world.add_wire(a, b, configs).expect("a valid link");
     let link = world.link(a, wire);

@@ -78,8 +78,8 @@ fn a_stream_is_promised_what_the_paths_hold_and_gets_it() {
     assert_eq!(explained.shares.len(), 1, "one path suffices");
     assert!(explained.account.kept >= 25, "{:?}", explained.account);
     assert_eq!(explained.account.broken, 0, "{:?}", explained.account);
-    let book = world.app::<Receiver>(1).book("live");
-    assert!(book.delay_quantile(0.99) < Duration::from_millis(120));
+    let record = world.app::<Receiver>(1).record("live");
+    assert!(record.delay_quantile(0.99) < Duration::from_millis(120));
 
     // The paths hold 30 together, of which 8 are taken.
     assert_eq!(
@@ -104,11 +104,11 @@ fn a_stream_is_promised_what_the_paths_hold_and_gets_it() {
 }
 
 #[test]
-fn a_steady_path_gets_a_standing_promise() {
+fn a_steady_path_gets_a_durable_promise() {
     let guarantee = rate(4_000, 0.95).waiting();
     let mut world = world(SEED, vec![link(10, 20)], vec![Load::bulk(1 << 40)]);
     world.run_until(Instant::from_secs(320));
-    assert_eq!(admit(&mut world, guarantee).ok(), Some(Term::Standing));
+    assert_eq!(admit(&mut world, guarantee).ok(), Some(Term::Durable));
     let renewable = Guarantee {
         grade: Grade::Renewable,
         ..guarantee

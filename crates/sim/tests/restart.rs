@@ -43,10 +43,10 @@ fn suspend(seed: u64, nodes: &'static [usize], pause: Duration) -> Instant {
     assert_eq!(*closed, None, "the session lives on");
     let receiver = world.app::<Receiver>(RECEIVER);
     assert_eq!(receiver.sessions, 1, "one and the same session");
-    let book = receiver.book("bulk");
+    let record = receiver.record("bulk");
     let expected: Vec<u64> = (0..BYTES.div_ceil(64 << 10)).collect();
-    assert_eq!(book.numbers, expected, "all of it, in order, once");
-    assert_eq!(book.corrupt, 0);
+    assert_eq!(record.numbers, expected, "all of it, in order, once");
+    assert_eq!(record.corrupt, 0);
     world.now()
 }
 

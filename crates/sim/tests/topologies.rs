@@ -110,8 +110,8 @@ fn figure8_carries_its_cross_traffic_and_two_paths() {
         let range = Duration::from_millis(24)..Duration::from_millis(26);
         assert!(range.contains(&rtt_min), "{rtt_min:?}");
     }
-    let book = world.app::<Receiver>(1).book("bulk");
-    let mbps = book.bytes as f64 * 8e-6 / 10.0;
+    let record = world.app::<Receiver>(1).record("bulk");
+    let mbps = record.bytes as f64 * 8e-6 / 10.0;
     // Both leave 84 Mbit/s on average; cubic under bursts gets less.
     assert!((45.0..95.0).contains(&mbps), "{mbps}");
     for (from, to) in [("N-3", "N-5"), ("N-2", "N-4")] {
@@ -174,7 +174,7 @@ fn two_paths_between_the_sites_carry_twice_as_much_as_one() {
         let session = world.app::<Sender>(0).session().unwrap();
         let channels = world.engine(0).channel_stats(session);
         let rtt_min = channels.iter().map(|c| c.stats.rtt_min).min().unwrap();
-        let seconds = world.app::<Receiver>(1).book("bulk").last_at.unwrap();
+        let seconds = world.app::<Receiver>(1).record("bulk").last_at.unwrap();
         (rtt_min, bytes as f64 * 8e-6 / seconds.as_secs_f64())
     };
     let (rtt_min, one) = mbps(&[DIRECT]);
@@ -260,9 +260,9 @@ fn a_session_holds_over_hordes_six_channels() {
     let (mut world, _) = world(&horde_six(), 1, loads, &names);
     world.run_while(Instant::from_secs(300), |w| !w.app::<Sender>(0).is_done());
     assert!(world.app::<Sender>(0).is_done(), "at {}", world.now());
-    let book = world.app::<Receiver>(1).book("bulk");
-    assert_eq!(book.corrupt, 0);
-    let kbps = book.bytes as f64 * 8e-3 / book.last_at.unwrap().as_secs_f64();
+    let record = world.app::<Receiver>(1).record("bulk");
+    assert_eq!(record.corrupt, 0);
+    let kbps = record.bytes as f64 * 8e-3 / record.last_at.unwrap().as_secs_f64();
     // The two CDMA channels have 120 kbit/s each, all six have 328.
     assert!((120.0..328.0).contains(&kbps), "{kbps}");
     let session = world.app::<Sender>(0).session().unwrap();

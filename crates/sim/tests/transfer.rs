@@ -22,11 +22,11 @@ fn a_transfer_over_two_paths_arrives_whole_and_in_order() {
     );
     world.run_while(Instant::from_secs(20), |w| !w.app::<Sender>(0).is_done());
     assert!(world.app::<Sender>(0).is_done());
-    let book = world.app::<Receiver>(1).book("bulk");
-    assert_eq!(book.corrupt, 0);
-    assert!(book.finished);
-    let expected: Vec<u64> = (0..book.numbers.len() as u64).collect();
-    assert_eq!(book.numbers, expected);
+    let record = world.app::<Receiver>(1).record("bulk");
+    assert_eq!(record.corrupt, 0);
+    assert!(record.finished);
+    let expected: Vec<u64> = (0..record.numbers.len() as u64).collect();
+    assert_eq!(record.numbers, expected);
 }
 
 #[test]
@@ -58,16 +58,16 @@ fn a_silent_path_is_left_at_once_and_used_again_at_once() {
     world.schedule(Duration::from_secs(2), |w| w.set_wire_up(0, false));
     world.schedule(Duration::from_secs(5), |w| w.set_wire_up(0, true));
     world.run_while(Instant::from_secs(30), |w| !w.app::<Sender>(0).is_done());
-    let book = world.app::<Receiver>(1).book("bulk");
-    assert!(book.finished && book.corrupt == 0);
-    assert_eq!(book.numbers.len(), 24_000_000usize.div_ceil(64 << 10));
+    let record = world.app::<Receiver>(1).record("bulk");
+    assert!(record.finished && record.corrupt == 0);
+    assert_eq!(record.numbers.len(), 24_000_000usize.div_ceil(64 << 10));
     assert!(
-        book.gap_max < Duration::from_millis(250),
+        record.gap_max < Duration::from_millis(250),
         "{:?}",
-        book.gap_max
+        record.gap_max
     );
     let mbps = |from: usize, to: usize| {
-        book.per_100ms[from..to].iter().sum::<u64>() as f64 * 8.0 / 1e5 / (to - from) as f64
+        record.per_100ms[from..to].iter().sum::<u64>() as f64 * 8.0 / 1e5 / (to - from) as f64
     };
     assert!(
         mbps(25, 45) > 9.0,
@@ -94,9 +94,9 @@ fn urgent_messages_meet_short_queues() {
         vec![Load::bulk(12_000_000), messages],
     );
     world.run_while(Instant::from_secs(30), |w| !w.app::<Sender>(0).is_done());
-    let book = world.app::<Receiver>(1).book("messages");
-    assert_eq!(book.numbers.len(), 300);
-    let (p50, p99) = (book.delay_quantile(0.5), book.delay_quantile(0.99));
+    let record = world.app::<Receiver>(1).record("messages");
+    assert_eq!(record.numbers.len(), 300);
+    let (p50, p99) = (record.delay_quantile(0.5), record.delay_quantile(0.99));
     // 10 ms on the way, 0.6 ms to send a packet, and the queue that batched acknowledgements need.
     assert!(p50 < Duration::from_millis(18), "{p50:?}");
     assert!(p99 < Duration::from_millis(25), "{p99:?}");
@@ -161,7 +161,7 @@ fn a_session_survives_without_any_path_and_resumes() {
     world.run_while(Instant::from_secs(120), |w| !w.app::<Sender>(0).is_done());
     let receiver = world.app::<Receiver>(1);
     assert_eq!(receiver.sessions, 1);
-    let book = receiver.book("bulk");
-    assert!(book.finished && book.corrupt == 0);
+    let record = receiver.record("bulk");
+    assert!(record.finished && record.corrupt == 0);
     assert!(world.app::<Sender>(0).is_done(), "at {}", world.now());
 }

@@ -51,7 +51,7 @@ fn row(name: &str, count: usize, mut step: impl FnMut(usize)) -> Value {
     Value::Object(row)
 }
 
-fn fates() -> Vec<bool> {
+fn outcomes() -> Vec<bool> {
     let mut random = Seed(1).stream("fates");
     let mut bad = false;
     (0..DRAWS)
@@ -67,7 +67,7 @@ fn packets() -> Vec<Value> {
     let rtts: Vec<Duration> = (0..DRAWS)
         .map(|_| Duration::from_secs_f64(0.05 + random.exponential(0.02)))
         .collect();
-    let fates = fates();
+    let outcomes = outcomes();
     let infallible = "accepted parameters";
 
     let mut smoothed = SmoothedRtt::new();
@@ -91,16 +91,16 @@ fn packets() -> Vec<Value> {
             black_box(forecast.and_then(|forecast| forecast.quantile(0.5).ok()));
         }),
         row("loss_rate_observe", 1_000_000, |i| {
-            rate.observe(fates[i % DRAWS]);
+            rate.observe(outcomes[i % DRAWS]);
         }),
         row("bursts_observe", 1_000_000, |i| {
-            bursts.observe(fates[i % DRAWS]);
+            bursts.observe(outcomes[i % DRAWS]);
         }),
         row("gilbert_moments_observe", 1_000_000, |i| {
-            moments.observe(fates[i % DRAWS]);
+            moments.observe(outcomes[i % DRAWS]);
         }),
         row("pair_loss_observe_16_distances", 1_000_000, |i| {
-            pairs.observe(fates[i % DRAWS]);
+            pairs.observe(outcomes[i % DRAWS]);
         }),
         row("bottleneck_observe_delay", 1_000_000, |i| {
             // All in one bin: the cost of a packet without that of a bin.
@@ -114,7 +114,7 @@ fn packets() -> Vec<Value> {
 fn windows() -> Vec<Value> {
     let mut random = Seed(3).stream("windows");
     let values: Vec<f64> = (0..DRAWS).map(|_| 1e7 + random.normal(0.0, 1e6)).collect();
-    let fates = fates();
+    let outcomes = outcomes();
     let infallible = "accepted parameters";
 
     let mut joint = JointWindow::new(4, 500).expect(infallible);
@@ -142,7 +142,7 @@ fn windows() -> Vec<Value> {
         row("cross_loss_observe_21_lags", 200_000, |i| {
             let slice = |c: usize| Slice {
                 sent: 4,
-                lost: u32::from(fates[(2 * i + c) % DRAWS]),
+                lost: u32::from(outcomes[(2 * i + c) % DRAWS]),
             };
             black_box(cross.observe(slice(0), slice(1)).is_ok());
         }),
@@ -155,7 +155,7 @@ fn windows() -> Vec<Value> {
         }),
         row("baum_welch_5000_packets_warm", 20, |i| {
             let start = i * 1000 % (DRAWS - 5000);
-            let window = fates[start..start + 5000].iter().copied();
+            let window = outcomes[start..start + 5000].iter().copied();
             model = fitter.fit(window, model).ok().map(|fit| fit.model);
         }),
         row("bottleneck_bin_of_50_ms_4_channels", 20_000, |i| {

@@ -6,6 +6,7 @@
 pub mod bandwidth;
 pub mod bottleneck;
 pub mod change;
+pub mod durable;
 pub mod evidence;
 pub mod forecast;
 pub mod joint;
@@ -15,4 +16,3 @@ pub mod order;
 pub mod regression;
 pub mod rtt;
 pub mod score;
-pub mod standing;

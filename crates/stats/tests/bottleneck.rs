@@ -18,7 +18,7 @@ const TOPOLOGIES: u64 = 480;
 /// The thresholds were chosen on seeds below 100; these are others.
 const SEED_FIRST: u64 = 5000;
 const SECONDS: f64 = 120.0;
-/// Fates are known this long after sending.
+/// Outcomes are known this long after sending.
 const KNOWN_AFTER_S: f64 = 2.0;
 
 #[derive(Default)]

@@ -4,9 +4,9 @@ mod common;
 
 use anabranch_base::Seed;
 use anabranch_stats::{
+    durable::{DRIFT_MAX, Durable},
     forecast::Config,
     mean::{Arma, Ewma, Predictor},
-    standing::{DRIFT_MAX, Standing},
 };
 
 use common::{FROM, Trace, figures, median};
@@ -152,7 +152,7 @@ fn recorded_paths_meet_what_is_claimed() {
     }
 }
 
-/// Terms, sums of paths and standing promises: what `docs/statistics.md` claims of recorded ones.
+/// Terms, sums of paths and durable promises: what `docs/statistics.md` claims of recorded ones.
 #[test]
 fn recorded_paths_meet_what_is_claimed_of_terms_and_sums() {
     let Some(folder) = common::data_folder() else {
@@ -193,7 +193,7 @@ fn recorded_paths_meet_what_is_claimed_of_terms_and_sums() {
 }
 
 #[test]
-fn standing_promises_hold_on_recorded_paths_that_drift_less_than_a_quarter() {
+fn durable_promises_hold_on_recorded_paths_that_drift_less_than_a_quarter() {
     let mut traces = vec![bus()];
     if let Some(folder) = common::data_folder() {
         traces.extend(common::traces(&folder, 700).expect("readable traces"));
@@ -202,13 +202,13 @@ fn standing_promises_hold_on_recorded_paths_that_drift_less_than_a_quarter() {
     for trace in &traces {
         for p in [0.9, 0.95, 0.99] {
             let (history, since) = trace.samples_bps.split_at(500);
-            let standing = Standing::of(history, p).expect("rates");
+            let durable = Durable::of(history, p).expect("rates");
             let mut sorted = since.to_vec();
-            let drift = standing.drift_to(&mut sorted).expect("samples");
-            let fell_short = since.iter().filter(|bps| **bps < standing.rate).count();
+            let drift = durable.drift_to(&mut sorted).expect("samples");
+            let fell_short = since.iter().filter(|bps| **bps < durable.rate).count();
             let is_kept = fell_short as f64 <= (1.0 - p) * since.len() as f64 + 1e-9;
             assert!(is_kept || drift >= DRIFT_MAX, "{} at {p}", trace.name);
-            qualified += usize::from(drift < DRIFT_MAX && standing.rate > 0.0);
+            qualified += usize::from(drift < DRIFT_MAX && durable.rate > 0.0);
             broken += usize::from(!is_kept);
         }
     }

@@ -31,7 +31,7 @@ const LOW: f64 = 0.1;
 /// Steps in a row that must hold before they grow, and come sooner.
 const HELD: u32 = 3;
 /// Intervals without a sign before a step upwards: at first, and at most, as steps fail.
-const PATIENCE: [u32; 2] = [2, 64];
+const BACKOFF: [u32; 2] = [2, 64];
 /// Loss may be called the path's own up to here; beyond, nothing is known.
 const OWN_MAX: f64 = 0.1;
 /// Weight of [`LONG`] intervals in it, that lost less, and more.
@@ -77,7 +77,7 @@ pub struct Yielding {
     /// What was allowed before the step that is being tried.
     tried: Option<f64>,
     /// How many intervals without a sign the next step takes.
-    patience: u32,
+    backoff: u32,
     step: f64,
     held: u32,
 }
@@ -110,7 +110,7 @@ impl Yielding {
             level: Level::default(),
             cuts: None,
             tried: None,
-            patience: PATIENCE[0],
+            backoff: BACKOFF[0],
             step: STEP[0],
             held: 0,
         }
@@ -162,12 +162,12 @@ impl Yielding {
             }
             self.cuts = None;
         }
-        let patience = if self.allowed < WALL * self.wall {
-            PATIENCE[0]
+        let backoff = if self.allowed < WALL * self.wall {
+            BACKOFF[0]
         } else {
-            self.patience
+            self.backoff
         };
-        let is_calm = self.level.intervals >= patience && target >= self.reserve;
+        let is_calm = self.level.intervals >= backoff && target >= self.reserve;
         if is_calm && self.allowed < self.full {
             self.tried = Some(self.allowed);
             self.allowed += self.step * self.unit();
@@ -217,7 +217,7 @@ impl Yielding {
         self.wall = rate;
         self.set((rate - over).max(KEPT * rate));
         if self.held > 0 {
-            self.patience = (self.patience * 2).min(PATIENCE[1]);
+            self.backoff = (self.backoff * 2).min(BACKOFF[1]);
         }
         self.held = 0;
         self.step = STEP[0];
@@ -227,7 +227,7 @@ impl Yielding {
     fn take_back(&mut self, before: f64) {
         self.wall = self.allowed;
         self.set(before);
-        self.patience = (self.patience * 2).min(PATIENCE[1]);
+        self.backoff = (self.backoff * 2).min(BACKOFF[1]);
         self.held = 0;
         self.step = STEP[0];
     }
@@ -237,7 +237,7 @@ impl Yielding {
         self.tried = None;
         self.held += 1;
         if self.held >= HELD {
-            self.patience = (self.patience / 2).max(PATIENCE[0]);
+            self.backoff = (self.backoff / 2).max(BACKOFF[0]);
             self.step = (self.step * 2.0).min(STEP[1]);
         }
     }

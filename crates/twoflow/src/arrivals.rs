@@ -159,15 +159,15 @@ mod tests {
         #[test]
         fn losses_are_counted(
             start in any::<u16>(),
-            fates in prop::collection::vec(0u8..8, 2..3_000),
+            outcomes in prop::collection::vec(0u8..8, 2..3_000),
         ) {
             let mut arrivals = Arrivals::new();
             arrivals.on_packet(start);
             let mut held = None;
             let (mut came, mut newest, mut again) = (1u64, 0u64, 0u64);
-            for (number, fate) in (1u64..).zip(fates) {
+            for (number, outcome) in (1u64..).zip(outcomes) {
                 let sequence = start.wrapping_add(number as u16);
-                match fate {
+                match outcome {
                     0 => continue,
                     1 if held.is_none() => { held = Some(number); continue; }
                     2 => { arrivals.on_packet(sequence); again += 1; }

@@ -18,7 +18,7 @@
 //! | [`adaptation`] | [`adaptation::Yielding`]: how fast the enhanced flow may be while the pipe is narrow |
 //! | [`thinning`] | which enhanced frames a budget is spent on |
 //! | [`ahead`] | what a lightly loaded pipe sends before its time |
-//! | [`haste`] | what a pipe has to spare, for the essential flows that play is nearest to |
+//! | [`prefetch`] | what a pipe has to spare, for the essential flows that play is nearest to |
 //! | [`prefix`] | how much of the essential flow must lie at the proxy beforehand |
 //!
 //! The loop of a sender: [`Schedule::at`] says the rates of this segment; frames are cut, headed and pushed into the
@@ -30,8 +30,8 @@ pub mod ahead;
 pub mod arrivals;
 pub mod catching_up;
 pub mod frame;
-pub mod haste;
 pub mod header;
+pub mod prefetch;
 pub mod prefix;
 pub mod pump;
 pub mod rate;

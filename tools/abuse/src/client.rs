@@ -190,7 +190,7 @@ impl Client {
                 }
             }
             while channel.receive().is_some() {}
-            channel.take_fates(&mut Vec::new());
+            channel.take_outcomes(&mut Vec::new());
         }
         self.endpoint.settle_channel(self.channel);
         self.flush(tally)

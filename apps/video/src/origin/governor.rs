@@ -13,7 +13,7 @@ use anabranch_twoflow::{
     ahead::{self, Lead},
 };
 
-use super::{fares::Fared, play::Need};
+use super::{counters::FlowStats, play::Need};
 use crate::load;
 
 /// What is asked for besides plays is sent no faster, so that it does not push what plays out of queues on the way.
@@ -35,10 +35,10 @@ const HELD_MIN: Rate = Rate::from_kbps(256);
 /// Essential data that wait longer than this at their target rate are behind.
 const BEHIND: Duration = Duration::from_millis(250);
 /// After signs of want of room nobody gets ahead for so long: an adjustment interval.
-const NO_HASTE: Duration = Duration::from_secs(8);
+const PREFETCH_PAUSE: Duration = Duration::from_secs(8);
 /// What everybody may get ahead by after that, in paces of the film; doubled each second without another sign, so that not all of them
 /// at a time try a pipe of which nothing is known.
-const HASTE_MIN: f64 = 1.0 / 16.0;
+const PREFETCH_MIN: f64 = 1.0 / 16.0;
 /// For so long after haste had to end what was sent in haste is still waiting, and no sign of the pipe.
 const SETTLING: Duration = Duration::from_secs(2);
 
@@ -49,9 +49,9 @@ pub(super) struct Governor {
     capacity: Option<Rate>,
     yielding: Yielding,
     /// Before this nobody gets ahead.
-    haste_from: Instant,
+    prefetch_from: Instant,
     /// What everybody may get ahead by, in paces of the film.
-    haste: f64,
+    prefetch: f64,
     /// Until then what is seen says more of our own haste than of the pipe.
     settled_at: Instant,
 }
@@ -84,8 +84,8 @@ impl Governor {
         Self {
             capacity,
             yielding: Yielding::new(Rate::ZERO),
-            haste_from: Instant::EPOCH,
-            haste: 1.0,
+            prefetch_from: Instant::EPOCH,
+            prefetch: 1.0,
             settled_at: Instant::EPOCH,
         }
     }
@@ -111,11 +111,11 @@ impl Governor {
     /// How much faster than its film each play may go, in paces of the film: of what is left, or as it comes where nothing is known of
     /// the pipe; nothing while it is narrow.
     pub(super) fn extras(&self, now: Instant, needs: &[Need], paths: usize) -> Vec<f64> {
-        if self.part() < 1.0 || now < self.haste_from {
+        if self.part() < 1.0 || now < self.prefetch_from {
             return vec![0.0; needs.len()];
         }
         let Some(whole) = self.whole(paths) else {
-            return vec![self.haste; needs.len()];
+            return vec![self.prefetch; needs.len()];
         };
         let leads: Vec<Lead> = needs
             .iter()
@@ -132,30 +132,30 @@ impl Governor {
             .collect()
     }
 
-    /// How plays fared in an interval of about a second; `fared` of all of them together.
-    pub(super) fn observe(&mut self, now: Instant, needs: &[Need], fared: &Fared) {
+    /// How plays fared in an interval of about a second; `flow_stats` of all of them together.
+    pub(super) fn observe(&mut self, now: Instant, needs: &[Need], flow_stats: &FlowStats) {
         let target: Rate = needs.iter().map(|need| need.essential).sum();
         let full: Rate = needs.iter().map(|need| need.enhanced).sum();
         let waits = target.bytes_in(BEHIND).max(16 << 10);
-        let essential_target = if fared.backlog_bytes > waits {
-            target.max(fared.essential)
+        let essential_target = if flow_stats.backlog_bytes > waits {
+            target.max(flow_stats.essential)
         } else {
             // It had all that was due.
-            fared.essential
+            flow_stats.essential
         };
-        let lost = (fared.lost - LOSS_REPAIRED - loss_noise(fared.fates)).max(0.0);
+        let lost = (flow_stats.lost - LOSS_REPAIRED - loss_noise(flow_stats.outcomes)).max(0.0);
         let seen = Seen {
             essential_target,
-            essential: fared.essential,
-            enhanced: fared.enhanced,
-            enhanced_loss: (fared.dropped + lost).min(1.0),
+            essential: flow_stats.essential,
+            enhanced: flow_stats.enhanced,
+            enhanced_loss: (flow_stats.dropped + lost).min(1.0),
         };
         let is_hasty = needs.iter().any(|need| need.pace > 1.05);
         let is_sign = seen.enhanced_loss > 0.0 || essential_target > seen.essential;
         if is_hasty && is_sign {
             // It is our own haste.
-            self.haste_from = now + NO_HASTE;
-            self.haste = HASTE_MIN;
+            self.prefetch_from = now + PREFETCH_PAUSE;
+            self.prefetch = PREFETCH_MIN;
             self.settled_at = now + SETTLING;
             return;
         }
@@ -163,7 +163,7 @@ impl Governor {
             return;
         }
         if is_hasty {
-            self.haste = (2.0 * self.haste).min(1.0);
+            self.prefetch = (2.0 * self.prefetch).min(1.0);
         }
         self.yielding.set_full(full);
         self.yielding.observe(seen);
@@ -291,13 +291,13 @@ mod tests {
         assert_eq!(governor.extras(at(0), &[ready], 1), [0.0]);
     }
 
-    fn fared(enhanced: u64, dropped: f64, lost: f64) -> Fared {
-        Fared {
+    fn flow_stats(enhanced: u64, dropped: f64, lost: f64) -> FlowStats {
+        FlowStats {
             essential: kbps(200),
             enhanced: kbps(enhanced),
             dropped,
             lost,
-            fates: 0,
+            outcomes: 0,
             backlog_bytes: 0,
         }
     }
@@ -306,7 +306,7 @@ mod tests {
     fn what_is_repaired_is_no_sign() {
         let mut governor = Governor::new(None);
         for second in 0..60 {
-            governor.observe(at(second), &[need(200, 800)], &fared(780, 0.0, 0.04));
+            governor.observe(at(second), &[need(200, 800)], &flow_stats(780, 0.0, 0.04));
         }
         assert_eq!(governor.part(), 1.0);
     }
@@ -317,8 +317,8 @@ mod tests {
         for second in 0..10 {
             let rate = (800.0 * governor.part()).min(400.0);
             let dropped = (1.0 - rate / (800.0 * governor.part())).max(0.0);
-            let fared = fared(rate as u64, dropped, 0.0);
-            governor.observe(at(second), &[need(200, 800)], &fared);
+            let flow_stats = flow_stats(rate as u64, dropped, 0.0);
+            governor.observe(at(second), &[need(200, 800)], &flow_stats);
         }
         assert!((0.3..0.6).contains(&governor.part()), "{}", governor.part());
         assert_eq!(governor.extras(at(10), &[need(200, 800)], 1), [0.0]);
@@ -329,10 +329,10 @@ mod tests {
     fn essential_data_that_wait_are_a_sign() {
         let mut governor = Governor::new(None);
         for second in 0..10 {
-            let behind = Fared {
+            let behind = FlowStats {
                 essential: kbps(150),
                 backlog_bytes: 100_000,
-                ..fared(800, 0.0, 0.0)
+                ..flow_stats(800, 0.0, 0.0)
             };
             governor.observe(at(second), &[need(200, 800)], &behind);
         }
@@ -347,36 +347,36 @@ mod tests {
             ..need(200, 800)
         };
         assert_eq!(governor.extras(at(3), &[hasty], 1), [1.0]);
-        governor.observe(at(3), &[hasty], &fared(1_200, 0.2, 0.0));
+        governor.observe(at(3), &[hasty], &flow_stats(1_200, 0.2, 0.0));
         assert_eq!(governor.extras(at(4), &[hasty], 1), [0.0]);
         // What waits from then.
-        governor.observe(at(4), &[need(200, 800)], &fared(600, 0.2, 0.0));
+        governor.observe(at(4), &[need(200, 800)], &flow_stats(600, 0.2, 0.0));
         assert_eq!(governor.part(), 1.0);
         // Little by little.
-        assert_eq!(governor.extras(at(12), &[hasty], 1), [HASTE_MIN]);
-        governor.observe(at(12), &[hasty], &fared(850, 0.0, 0.0));
-        assert_eq!(governor.extras(at(12), &[hasty], 1), [2.0 * HASTE_MIN]);
+        assert_eq!(governor.extras(at(12), &[hasty], 1), [PREFETCH_MIN]);
+        governor.observe(at(12), &[hasty], &flow_stats(850, 0.0, 0.0));
+        assert_eq!(governor.extras(at(12), &[hasty], 1), [2.0 * PREFETCH_MIN]);
         for second in 13..20 {
-            governor.observe(at(second), &[hasty], &fared(900, 0.0, 0.0));
+            governor.observe(at(second), &[hasty], &flow_stats(900, 0.0, 0.0));
         }
         assert_eq!(governor.extras(at(20), &[hasty], 1), [1.0]);
         // What is not our own haste is a sign.
-        governor.observe(at(20), &[need(200, 800)], &fared(600, 0.2, 0.0));
+        governor.observe(at(20), &[need(200, 800)], &flow_stats(600, 0.2, 0.0));
         assert!(governor.part() < 1.0);
     }
 
     /// A slow film has some fifty packets a second: of a pipe that loses two of a hundred, three of them now and then.
     #[test]
     fn a_few_lost_packets_are_no_sign() {
-        let of = |lost: u64, fates: u64| {
+        let of = |lost: u64, outcomes: u64| {
             let mut governor = Governor::new(None);
             let needs = [need(100, 200)];
-            let fared = Fared {
-                fates,
-                ..fared(200, 0.0, lost as f64 / fates as f64)
+            let flow_stats = FlowStats {
+                outcomes,
+                ..flow_stats(200, 0.0, lost as f64 / outcomes as f64)
             };
             for second in 1..4 {
-                governor.observe(at(second), &needs, &fared);
+                governor.observe(at(second), &needs, &flow_stats);
             }
             governor.part()
         };

@@ -168,7 +168,7 @@ mod tests {
             let members = group.members.iter();
             members.map(|member| member.size).collect::<Vec<_>>()
         };
-        // Room for the P frames and some of the others.
+        // MemoryShare for the P frames and some of the others.
         let some = sizes(0.85);
         let count = |sizes: &[usize], size| sizes.iter().filter(|&&s| s == size).count();
         let predicted = count(&sizes(1.0), 3_000);

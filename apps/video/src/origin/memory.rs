@@ -16,12 +16,12 @@ const KIB_MAX: u32 = 512 << 10;
 /// The rooms of all tickets.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    rooms: Mutex<HashMap<String, Room>>,
+    memory_shares: Mutex<HashMap<String, MemoryShare>>,
 }
 
 /// The room of one ticket.
 #[derive(Clone, Debug)]
-pub(super) struct Room(Arc<Semaphore>);
+pub(super) struct MemoryShare(Arc<Semaphore>);
 
 /// Bytes that take room until they are dropped.
 struct Held {
@@ -37,18 +37,21 @@ impl AsRef<[u8]> for Held {
 
 impl Memory {
     /// The room of the ticket `name`; all of its sessions share it.
-    pub(super) fn room(&self, name: &str) -> Room {
-        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn memory_share(&self, name: &str) -> MemoryShare {
+        let mut memory_shares = self
+            .memory_shares
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         // Those that nobody uses.
-        rooms.retain(|_, room| Arc::strong_count(&room.0) > 1);
-        rooms
+        memory_shares.retain(|_, memory_share| Arc::strong_count(&memory_share.0) > 1);
+        memory_shares
             .entry(name.to_owned())
-            .or_insert_with(Room::new)
+            .or_insert_with(MemoryShare::new)
             .clone()
     }
 }
 
-impl Room {
+impl MemoryShare {
     pub(super) fn new() -> Self {
         Self(Arc::new(Semaphore::new(KIB_MAX as usize)))
     }
@@ -67,7 +70,7 @@ impl Room {
     }
 }
 
-/// Room that was taken.
+/// MemoryShare that was taken.
 pub(super) struct Taken(Option<OwnedSemaphorePermit>);
 
 impl Taken {
@@ -87,22 +90,25 @@ mod tests {
     #[tokio::test]
     async fn what_is_held_takes_room_until_the_last_part_is_dropped() {
         let memory = Memory::default();
-        let room = memory.room("one");
+        let memory_share = memory.memory_share("one");
         let all = KIB_MAX as usize;
-        let data = room.take(10_000).await.hold(Bytes::from(vec![7; 10_000]));
-        assert_eq!(room.free_kib(), all - 10);
+        let data = memory_share
+            .take(10_000)
+            .await
+            .hold(Bytes::from(vec![7; 10_000]));
+        assert_eq!(memory_share.free_kib(), all - 10);
         let part = data.slice(5_000..5_010);
         drop(data);
-        assert_eq!(memory.room("one").free_kib(), all - 10);
-        assert_eq!(memory.room("two").free_kib(), all);
+        assert_eq!(memory.memory_share("one").free_kib(), all - 10);
+        assert_eq!(memory.memory_share("two").free_kib(), all);
         assert_eq!(&part[..], [7; 10]);
         drop(part);
-        assert_eq!(room.free_kib(), all);
-        let huge = room.take(u64::MAX).await;
-        let more = room.take(1);
+        assert_eq!(memory_share.free_kib(), all);
+        let huge = memory_share.take(u64::MAX).await;
+        let more = memory_share.take(1);
         let waiting = tokio::time::timeout(std::time::Duration::ZERO, more).await;
         assert!(waiting.is_err(), "there is no room");
         drop(huge);
-        assert_eq!(room.free_kib(), all);
+        assert_eq!(memory_share.free_kib(), all);
     }
 }

@@ -9,11 +9,11 @@
 //! | `pump` | the task that sends what is due, and holds the pipe to what plays take |
 //! | `plays`, `play` | all plays of a session behind one timer; one of them: what is due when |
 //! | `walk`, `group` | where its enhanced flow is; frames between key frames, and which are left out |
-//! | `governor`, `fares`, `paths` | what the pipe is held to and who yields; how plays fared; what each path is held to |
+//! | `governor`, `counters`, `paths` | what the pipe is held to and who yields; how plays fared; what each path is held to |
 //! | `promise` | what essential flows ask of several paths |
 
+mod counters;
 mod door;
-mod fares;
 mod governor;
 mod group;
 pub mod library;

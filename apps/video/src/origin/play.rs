@@ -76,11 +76,11 @@ pub(super) struct Play {
     walk: Walk,
     lead: Duration,
     ahead: Duration,
-    essential: Lane,
+    essential: FlowCursor,
     /// The essential flow's target rate, and the chunk for which it was found.
     target: Rate,
     target_of: Option<u32>,
-    enhanced: Lane,
+    enhanced: FlowCursor,
     /// Of the enhanced data, the share that is sent, and how much faster than the film where it has no lead yet.
     part: f64,
     extra: f64,
@@ -111,7 +111,7 @@ struct Flows {
 }
 
 /// Where one flow is, and the data that are there for it.
-struct Lane {
+struct FlowCursor {
     chunk: u32,
     /// Bytes handed over of the chunk.
     offset: usize,
@@ -119,7 +119,7 @@ struct Lane {
     loading: BTreeSet<u32>,
 }
 
-impl Lane {
+impl FlowCursor {
     fn new(chunk: u32) -> Self {
         Self {
             chunk,
@@ -174,10 +174,10 @@ impl Play {
             walk: Walk::new(now, Duration::ZERO, Duration::ZERO),
             lead: Duration::ZERO,
             ahead: Duration::ZERO,
-            essential: Lane::new(0),
+            essential: FlowCursor::new(0),
             target: Rate::ZERO,
             target_of: None,
-            enhanced: Lane::new(0),
+            enhanced: FlowCursor::new(0),
             part: 1.0,
             extra: 0.0,
             thinning: Thinning::new(),
@@ -203,8 +203,8 @@ impl Play {
         self.ahead = Duration::from_millis(from.ahead_ms.into());
         self.walk = Walk::new(now, self.video.start(enhanced), self.lead);
         self.target_of = None;
-        self.essential = Lane::new(from.essential.min(self.video.count()));
-        self.enhanced = Lane::new(enhanced);
+        self.essential = FlowCursor::new(from.essential.min(self.video.count()));
+        self.enhanced = FlowCursor::new(enhanced);
         self.groups.clear();
         self.thinning = Thinning::new();
         self.epoch = self.epoch.wrapping_add(1);
@@ -245,12 +245,12 @@ impl Play {
 
     /// Takes what was read.
     pub(super) fn loaded(&mut self, chunk: u32, part: Part, data: Bytes) {
-        let lane = match part {
+        let cursor = match part {
             Part::Essential => &mut self.essential,
             Part::Enhanced => &mut self.enhanced,
         };
-        if lane.loading.remove(&chunk) && chunk >= lane.chunk {
-            lane.loaded.insert(chunk, data);
+        if cursor.loading.remove(&chunk) && chunk >= cursor.chunk {
+            cursor.loaded.insert(chunk, data);
         }
     }
 
@@ -360,22 +360,22 @@ impl Play {
             if self.target == Rate::ZERO {
                 self.aim(now, pump);
             }
-            let lane = &mut self.essential;
-            let Some(data) = lane.loaded.get(&lane.chunk) else {
+            let cursor = &mut self.essential;
+            let Some(data) = cursor.loaded.get(&cursor.chunk) else {
                 return;
             };
-            let end = data.len().min(lane.offset + piece);
+            let end = data.len().min(cursor.offset + piece);
             let record = Essential::Data {
-                chunk: lane.chunk,
-                offset: number(lane.offset),
+                chunk: cursor.chunk,
+                offset: number(cursor.offset),
                 total: number(data.len()),
-                data: data.slice(lane.offset..end),
+                data: data.slice(cursor.offset..end),
             };
-            let bytes = number(end - lane.offset);
-            lane.offset = end;
+            let bytes = number(end - cursor.offset);
+            cursor.offset = end;
             let is_whole = end == data.len();
             if is_whole {
-                lane.next();
+                cursor.next();
             }
             // Its queue has no bound of its own.
             let _ = pump.push(now, flow, bytes, Due::Essential(record));

@@ -17,10 +17,10 @@ use tokio::{
 };
 
 use super::{
-    fares::Fares,
+    counters::FlowCounters,
     governor::{Besides, Governor, most_of_path},
     library::Opened,
-    memory::Room,
+    memory::MemoryShare,
     paths,
     play::{Due, Need},
     plays::{PLAYS_MAX, Plays, Wanted},
@@ -81,10 +81,10 @@ pub(super) struct Pump<'a> {
     begun: Instant,
     plays: Plays,
     running: BTreeMap<u32, Running>,
-    room: Room,
+    memory_share: MemoryShare,
     reading: usize,
     governor: Governor,
-    fares: Fares,
+    counters: FlowCounters,
     looked: Instant,
     /// What the pipe is held to, and each channel.
     total: Rate,
@@ -101,7 +101,7 @@ impl<'a> Pump<'a> {
         control: &'a Stream,
         capacity: Option<Rate>,
         fetching: watch::Receiver<usize>,
-        room: Room,
+        memory_share: MemoryShare,
     ) -> Self {
         let begun = Instant::now();
         Self {
@@ -111,10 +111,10 @@ impl<'a> Pump<'a> {
             begun,
             plays: Plays::new(),
             running: BTreeMap::new(),
-            room,
+            memory_share,
             reading: 0,
             governor: Governor::new(capacity),
-            fares: Fares::default(),
+            counters: FlowCounters::default(),
             looked: begun,
             total: Rate::ZERO,
             held: BTreeMap::new(),
@@ -170,10 +170,13 @@ impl<'a> Pump<'a> {
                     continue;
                 };
                 self.reading += 1;
-                let (opened, done, room) =
-                    (running.opened.clone(), done.clone(), self.room.clone());
+                let (opened, done, memory_share) = (
+                    running.opened.clone(),
+                    done.clone(),
+                    self.memory_share.clone(),
+                );
                 tokio::spawn(async move {
-                    let result = read(opened, wanted.chunk, wanted.part, &room).await;
+                    let result = read(opened, wanted.chunk, wanted.part, &memory_share).await;
                     // The pump may be gone.
                     let _ = done.send(Loaded { wanted, result });
                 });
@@ -279,19 +282,19 @@ impl<'a> Pump<'a> {
         let now = self.now();
         let passed = self.looked.elapsed();
         self.looked = Instant::now();
-        let fared = self.fares.look(&self.session.streams(), passed);
+        let flow_stats = self.counters.look(&self.session.streams(), passed);
         // What was read for a request may wait long after it was answered.
-        self.is_fetching = self.fares.fetched_backlog_bytes > 0;
+        self.is_fetching = self.counters.fetched_backlog_bytes > 0;
         let needs = self.plays.needs(now);
         let before = self.governor.part();
         let plain: Vec<Need> = needs.iter().map(|(_, need)| *need).collect();
-        self.governor.observe(now, &plain, &fared);
+        self.governor.observe(now, &plain, &flow_stats);
         let part = self.governor.part();
-        tracing::debug!(part, ?fared, "plays fared");
+        tracing::debug!(part, ?flow_stats, "plays fared");
         if (part < 1.0) != (before < 1.0) {
             tracing::info!(
                 part,
-                ?fared,
+                ?flow_stats,
                 "what may be lost yields, or does not any more"
             );
         }
@@ -330,7 +333,7 @@ impl<'a> Pump<'a> {
     fn hold(&mut self, now: base::Instant) {
         let mut besides = Besides {
             is_fetching: self.is_fetching,
-            backlog_bytes: self.fares.backlog_bytes,
+            backlog_bytes: self.counters.backlog_bytes,
             paths: self.held.len(),
         };
         let needs = self.needs(now);

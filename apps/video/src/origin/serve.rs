@@ -19,7 +19,7 @@ use super::{
     door::{From, Place},
     governor::FETCH_RATE_MAX,
     library::{Library, LibraryError, Opened},
-    memory::Room,
+    memory::MemoryShare,
     pump::{Command, Pump},
     tickets::Good,
 };
@@ -117,7 +117,7 @@ pub(super) async fn serve(session: Session, from: From, place: Place, shared: Ar
 struct Proxy {
     control: Stream,
     ticket: Good,
-    room: Room,
+    memory_share: MemoryShare,
 }
 
 /// Waits for the greeting. Whoever shows no ticket gets nothing else.
@@ -142,11 +142,11 @@ async fn greeted(
                 // The session has shown a right; the limits of strangers' sessions end here.
                 session.end_probation()?;
                 control.send(Reply::Welcome.encode()).await?;
-                let room = shared.memory.room(&ticket.name);
+                let memory_share = shared.memory.memory_share(&ticket.name);
                 return Ok(Proxy {
                     control,
                     ticket,
-                    room,
+                    memory_share,
                 });
             }
             Err(words) => return Err(End::Words(words)),
@@ -175,9 +175,9 @@ async fn converse(session: &Session, proxy: &Proxy, shared: &Shared) -> Result<(
     })?;
     let (commands, orders) = mpsc::channel(WAITING_MAX);
     let (fetching, watching) = watch::channel(0);
-    let mut desk = Desk {
+    let mut handler = RequestHandler {
         library: shared.library.clone(),
-        room: proxy.room.clone(),
+        memory_share: proxy.memory_share.clone(),
         control: control.clone(),
         fetch,
         commands,
@@ -190,18 +190,18 @@ async fn converse(session: &Session, proxy: &Proxy, shared: &Shared) -> Result<(
         control,
         shared.capacity,
         watching,
-        proxy.room.clone(),
+        proxy.memory_share.clone(),
     );
     tokio::select! {
-        result = desk.listen() => result,
+        result = handler.listen() => result,
         result = pump.run(orders) => Ok(result?),
     }
 }
 
 /// Hears requests, and has each answered by a task of its own.
-struct Desk {
+struct RequestHandler {
     library: Arc<Library>,
-    room: Room,
+    memory_share: MemoryShare,
     control: Stream,
     fetch: Stream,
     commands: mpsc::Sender<Command>,
@@ -210,7 +210,7 @@ struct Desk {
     running: JoinSet<Result<(), StreamFailure>>,
 }
 
-impl Desk {
+impl RequestHandler {
     async fn listen(&mut self) -> Result<(), End> {
         loop {
             tokio::select! {
@@ -238,7 +238,7 @@ impl Desk {
             request => {
                 let clerk = Clerk {
                     library: self.library.clone(),
-                    room: self.room.clone(),
+                    memory_share: self.memory_share.clone(),
                     control: self.control.clone(),
                     fetch: self.fetch.clone(),
                     commands: self.commands.clone(),
@@ -296,7 +296,7 @@ impl Drop for Fetching {
 /// Answers one request.
 struct Clerk {
     library: Arc<Library>,
-    room: Room,
+    memory_share: MemoryShare,
     control: Stream,
     fetch: Stream,
     commands: mpsc::Sender<Command>,
@@ -346,7 +346,7 @@ impl Clerk {
                     Part::Essential
                 };
                 let found = match self.open_version(name, &version).await {
-                    Ok(opened) => read(opened, chunk, part, &self.room).await,
+                    Ok(opened) => read(opened, chunk, part, &self.memory_share).await,
                     Err(refusal) => Err(refusal),
                 };
                 match found {
@@ -362,7 +362,7 @@ impl Clerk {
                 frames,
             } => {
                 let found = match self.open_version(name, &version).await {
-                    Ok(opened) => read_frames(opened, chunk, frames, &self.room).await,
+                    Ok(opened) => read_frames(opened, chunk, frames, &self.memory_share).await,
                     Err(refusal) => Err(refusal),
                 };
                 match found {
@@ -442,13 +442,13 @@ pub(super) async fn read(
     opened: Arc<Opened>,
     chunk: u32,
     part: Part,
-    room: &Room,
+    memory_share: &MemoryShare,
 ) -> Result<Bytes, Refusal> {
     if chunk >= opened.video.count() {
         let words = format!("the video has {} chunks", opened.video.count());
         return Err(Refusal::new(RefusalKind::NotFound, words));
     }
-    let taken = room.take(opened.video.bytes(chunk, part)).await;
+    let taken = memory_share.take(opened.video.bytes(chunk, part)).await;
     let data = blocking(move || opened.read(chunk, part)).await?;
     Ok(taken.hold(data))
 }
@@ -458,9 +458,9 @@ async fn read_frames(
     opened: Arc<Opened>,
     chunk: u32,
     frames: Vec<u32>,
-    room: &Room,
+    memory_share: &MemoryShare,
 ) -> Result<Bytes, Refusal> {
-    let all = read(opened.clone(), chunk, Part::Enhanced, room).await?;
+    let all = read(opened.clone(), chunk, Part::Enhanced, memory_share).await?;
     let video = &opened.video;
     let mut wanted = frames.into_iter().peekable();
     let mut out = BytesMut::new();

@@ -13,7 +13,7 @@ use anabranch_sim::{App, app::Context};
 use bytes::Bytes;
 
 use super::{
-    fares::Fares,
+    counters::FlowCounters,
     governor::{Besides, FETCH_RATE_MAX, Governor, most_of_path},
     paths,
     play::{Due, Need},
@@ -58,7 +58,7 @@ pub(crate) struct Origin {
     plays: Plays,
     streams: BTreeMap<u32, [StreamId; 2]>,
     governor: Governor,
-    fares: Fares,
+    counters: FlowCounters,
     looked: Instant,
     held: BTreeMap<ChannelId, Rate>,
     total: Rate,
@@ -78,7 +78,7 @@ impl Origin {
             plays: Plays::new(),
             streams: BTreeMap::new(),
             governor: Governor::new(capacity),
-            fares: Fares::default(),
+            counters: FlowCounters::default(),
             looked: Instant::EPOCH,
             held: BTreeMap::new(),
             total: Rate::ZERO,
@@ -205,9 +205,9 @@ impl Origin {
         let passed = now.since(self.looked);
         self.looked = now;
         let streams = context.engine().stream_stats(session);
-        let fared = self.fares.look(&streams, passed);
+        let flow_stats = self.counters.look(&streams, passed);
         let needs = self.needs(now);
-        self.governor.observe(now, &needs, &fared);
+        self.governor.observe(now, &needs, &flow_stats);
         self.govern(context, session);
     }
 
@@ -234,8 +234,8 @@ impl Origin {
             .filter(|report| report.state == ChannelState::Active);
         let active: Vec<_> = active.collect();
         let besides = Besides {
-            is_fetching: self.fares.fetched_backlog_bytes > 0,
-            backlog_bytes: self.fares.backlog_bytes,
+            is_fetching: self.counters.fetched_backlog_bytes > 0,
+            backlog_bytes: self.counters.backlog_bytes,
             paths: active.len(),
         };
         self.total = self.governor.hold(&self.needs(now), besides);

@@ -89,16 +89,16 @@ impl Walk {
     /// How long until it is at `film`, at least: it goes on at this pace until it has its lead, and then at the film's.
     pub(super) fn until(&self, now: Instant, film: Duration) -> Duration {
         let position = self.position(now);
-        let way = film.saturating_sub(position);
+        let span = film.saturating_sub(position);
         if self.pace <= 1.0 {
-            return way;
+            return span;
         }
         let missing = (self.clock(now) + self.lead).saturating_sub(position);
         let hasty = missing.div_f64(self.pace - 1.0);
         let covered = hasty.mul_f64(self.pace);
-        match way.checked_sub(covered) {
+        match span.checked_sub(covered) {
             Some(rest) => hasty + rest,
-            None => way.div_f64(self.pace),
+            None => span.div_f64(self.pace),
         }
     }
 

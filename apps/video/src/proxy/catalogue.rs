@@ -16,7 +16,7 @@ use anabranch_media as media;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-use super::{Shared, content::Content, prefixes::Prefixes, title::Title};
+use super::{Shared, cached_video::CachedVideo, content::Content, prefixes::Prefixes};
 use crate::{
     store::{Class, Part, VideoKey},
     video::{Division, PART_MIN, parse_policy, policy_text},
@@ -154,17 +154,17 @@ impl Catalogue {
 
 impl Shared {
     fn forget_version(self: &Arc<Self>, name: &str, version: &str, key: crate::store::VideoKey) {
-        let title = {
-            let mut titles = self.titles();
-            match titles.get(name) {
-                Some((_, title)) if title.video.version == version => {
-                    titles.remove(name).map(|(_, title)| title)
-                }
+        let cached_video = {
+            let mut cached_videos = self.cached_videos();
+            match cached_videos.get(name) {
+                Some((_, cached_video)) if cached_video.video.version == version => cached_videos
+                    .remove(name)
+                    .map(|(_, cached_video)| cached_video),
                 _ => None,
             }
         };
-        if let Some(title) = title {
-            self.forget(&title);
+        if let Some(cached_video) = cached_video {
+            self.forget(&cached_video);
         } else {
             let store = self.store.clone();
             tokio::task::spawn_blocking(move || store.forget(key));
@@ -226,32 +226,36 @@ async fn fetch_prefix(shared: &Arc<Shared>, name: &str) -> Result<Option<u32>, R
     if stats.prefix_bytes > stats.limit_bytes / PREFIX_SHARE || !shared.is_disk_usable() {
         return Ok(None);
     }
-    let title = shared.title(name).await?;
-    let prefix = title.prefix.min(title.video.count());
+    let cached_video = shared.cached_video(name).await?;
+    let prefix = cached_video.prefix.min(cached_video.video.count());
     for chunk in 0..prefix {
-        let holds = |part| shared.store.holds(title.key, part);
+        let holds = |part| shared.store.holds(cached_video.key, part);
         if !holds(Part::Essential(chunk)) || !holds(Part::Enhanced(chunk)) {
             // Viewers go first.
             while shared.is_busy() {
                 tokio::time::sleep(BUSY).await;
             }
-            fetch_chunk(shared, &title, chunk).await?;
+            fetch_chunk(shared, &cached_video, chunk).await?;
         }
     }
     Ok(Some(prefix))
 }
 
-async fn fetch_chunk(shared: &Arc<Shared>, title: &Title, chunk: u32) -> Result<(), Refusal> {
+async fn fetch_chunk(
+    shared: &Arc<Shared>,
+    cached_video: &CachedVideo,
+    chunk: u32,
+) -> Result<(), Refusal> {
     let line = shared.pipe.line(EVERY).await?;
-    let essential = line.fetch(&title.video, chunk, media::Part::Essential);
+    let essential = line.fetch(&cached_video.video, chunk, media::Part::Essential);
     let essential = essential.await?;
-    let enhanced = line.fetch(&title.video, chunk, media::Part::Enhanced);
+    let enhanced = line.fetch(&cached_video.video, chunk, media::Part::Enhanced);
     let enhanced = enhanced.await?;
-    let video = title.video.clone();
+    let video = cached_video.video.clone();
     let Some(content) = Content::complete(video, chunk, essential, enhanced) else {
         return Ok(());
     };
-    let (key, class) = (title.key, Class::Prefix);
+    let (key, class) = (cached_video.key, Class::Prefix);
     let essential = content.essential().clone();
     shared
         .keep(key, Part::Essential(chunk), class, essential)

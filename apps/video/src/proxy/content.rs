@@ -149,7 +149,7 @@ pub(crate) struct Assembly {
     video: Arc<Video>,
     chunk: u32,
     essential: BytesMut,
-    /// Room for all enhanced data; nothing until the first has come.
+    /// AdmissionController for all enhanced data; nothing until the first has come.
     enhanced: Vec<u8>,
     frames: Vec<Arriving>,
     adus: u32,

@@ -16,11 +16,11 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::{
+    cached_video::CachedVideo,
     content::Assembly,
     due::{Sent, State, to_repair},
-    pipe::{News, Play},
+    pipe::{Play, PlayEvent},
     room::Place,
-    title::Title,
 };
 use crate::{
     store::{Class, Part},
@@ -38,40 +38,40 @@ const AHEAD_WITHOUT_DISK: Duration = Duration::from_secs(8);
 /// How long lost frames that were asked for again may take.
 const REPAIR_MAX: Duration = Duration::from_secs(2);
 /// How long the origin may be away before a flow gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Brings chunks from `chunk` on, for as long as viewers want them.
-pub(super) async fn run(title: Arc<Title>, number: u64, chunk: u32) {
-    let refusal = flow(&title, number, chunk).await.err();
+pub(super) async fn run(cached_video: Arc<CachedVideo>, number: u64, chunk: u32) {
+    let refusal = flow(&cached_video, number, chunk).await.err();
     if let Some(refusal) = &refusal {
         let (video, error) = (
-            printable(&title.video.name, REASON_CHARS),
+            printable(&cached_video.video.name, REASON_CHARS),
             printable(&refusal.to_string(), REASON_CHARS),
         );
         limited!(info, %video, %error, "a flow ends");
     }
-    title.ended(number, refusal);
+    cached_video.ended(number, refusal);
 }
 
-async fn flow(title: &Arc<Title>, number: u64, chunk: u32) -> Result<(), Refusal> {
-    let shared = &title.shared;
-    let line = shared.pipe.line(PATIENCE).await?;
-    let count = title.video.count();
+async fn flow(cached_video: &Arc<CachedVideo>, number: u64, chunk: u32) -> Result<(), Refusal> {
+    let shared = &cached_video.shared;
+    let line = shared.pipe.line(TIMEOUT).await?;
+    let count = cached_video.video.count();
     let first_missing =
-        (chunk..count).find(|&c| !shared.store.holds(title.key, Part::Essential(c)));
+        (chunk..count).find(|&c| !shared.store.holds(cached_video.key, Part::Essential(c)));
     let from = From {
         essential: first_missing.unwrap_or(count),
         enhanced: chunk,
         lead_ms: millis(shared.config.lead),
-        ahead_ms: millis(ahead(title)),
+        ahead_ms: millis(ahead(cached_video)),
     };
-    let place = shared.admit(title, chunk)?;
+    let place = shared.admit(cached_video, chunk)?;
     let play = line
-        .play(&title.video.name, &title.video.version, from)
+        .play(&cached_video.video.name, &cached_video.video.version, from)
         .await?;
     shared.stats.plays.add(1);
     let mut collector = Collector {
-        title: title.clone(),
+        cached_video: cached_video.clone(),
         number,
         place,
         next: chunk,
@@ -86,8 +86,8 @@ async fn flow(title: &Arc<Title>, number: u64, chunk: u32) -> Result<(), Refusal
 }
 
 /// How far ahead the essential flow may be.
-fn ahead(title: &Title) -> Duration {
-    if title.shared.is_disk_usable() {
+fn ahead(cached_video: &CachedVideo) -> Duration {
+    if cached_video.shared.is_disk_usable() {
         Duration::from_millis(u32::MAX.into())
     } else {
         AHEAD_WITHOUT_DISK
@@ -100,7 +100,7 @@ fn millis(time: Duration) -> u32 {
 
 /// Puts chunks together.
 struct Collector {
-    title: Arc<Title>,
+    cached_video: Arc<CachedVideo>,
     number: u64,
     place: Place,
     /// The first chunk that is not finished.
@@ -135,10 +135,10 @@ impl Collector {
         loop {
             let is_room = self.bytes() < MEMORY_BYTES_MAX;
             tokio::select! {
-                news = play.news.recv() => match news {
-                    Some(News::Stream(Flow::Essential, stream)) => essential = Some(stream),
-                    Some(News::Stream(Flow::Enhanced, stream)) => enhanced = Some(stream),
-                    Some(News::Ended(refusal)) => return Err(refusal),
+                events = play.events.recv() => match events {
+                    Some(PlayEvent::Stream(Flow::Essential, stream)) => essential = Some(stream),
+                    Some(PlayEvent::Stream(Flow::Enhanced, stream)) => enhanced = Some(stream),
+                    Some(PlayEvent::Ended(refusal)) => return Err(refusal),
                     None => return Err(broken("the origin is gone")),
                 },
                 record = next(essential.as_ref()), if is_room => match record.map_err(broken)? {
@@ -155,7 +155,7 @@ impl Collector {
                 repaired = answer(&mut self.repair) => self.take_repaired(repaired),
                 _ = look.tick() => {}
             }
-            let demand = self.title.demand(self.number, self.next);
+            let demand = self.cached_video.demand(self.number, self.next);
             if demand.is_to_end {
                 return Ok(());
             }
@@ -171,14 +171,14 @@ impl Collector {
                     return Ok(());
                 }
             }
-            let is_disk_usable = self.title.shared.is_disk_usable();
+            let is_disk_usable = self.cached_video.shared.is_disk_usable();
             if std::mem::replace(&mut self.is_disk_used, is_disk_usable) && !is_disk_usable {
                 // From here on less is taken ahead.
                 let from = From {
                     essential: self.next,
                     enhanced: self.next,
-                    lead_ms: millis(self.title.shared.config.lead),
-                    ahead_ms: millis(ahead(&self.title)),
+                    lead_ms: millis(self.cached_video.shared.config.lead),
+                    ahead_ms: millis(ahead(&self.cached_video)),
                 };
                 self.arriving.clear();
                 self.sent.clear();
@@ -195,7 +195,7 @@ impl Collector {
     }
 
     fn assembly(&mut self, chunk: u32) -> &mut Assembly {
-        let video = &self.title.video;
+        let video = &self.cached_video.video;
         let new = || Assembly::new(video.clone(), chunk);
         self.arriving.entry(chunk).or_insert_with(new)
     }
@@ -207,7 +207,7 @@ impl Collector {
                 adus,
                 left_out,
             } => {
-                if chunk >= self.next && chunk < self.title.video.count() {
+                if chunk >= self.next && chunk < self.cached_video.video.count() {
                     let heard = Instant::now();
                     let sent = Sent {
                         adus,
@@ -224,11 +224,11 @@ impl Collector {
                 total,
                 data,
             } => {
-                if chunk != self.essential_next || chunk >= self.title.video.count() {
+                if chunk != self.essential_next || chunk >= self.cached_video.video.count() {
                     // Of before a seek.
                     return Ok(());
                 }
-                self.title
+                self.cached_video
                     .shared
                     .stats
                     .essential_bytes
@@ -249,10 +249,13 @@ impl Collector {
 
     /// Keeps a chunk's essential part on disk; from memory it goes unless it is needed soon.
     async fn keep_essential(&mut self, chunk: u32, whole: Bytes) {
-        let title = &self.title;
-        let class = title.class(chunk);
+        let cached_video = &self.cached_video;
+        let class = cached_video.class(chunk);
         let part = Part::Essential(chunk);
-        let is_kept = title.shared.keep(title.key, part, class, whole).await;
+        let is_kept = cached_video
+            .shared
+            .keep(cached_video.key, part, class, whole)
+            .await;
         if is_kept
             && chunk > self.next + 1
             && let Some(assembly) = self.arriving.get_mut(&chunk)
@@ -262,16 +265,16 @@ impl Collector {
     }
 
     fn take_enhanced(&mut self, adu: &Enhanced) {
-        let stats = &self.title.shared.stats;
+        let stats = &self.cached_video.shared.stats;
         stats.enhanced_bytes.add(adu.data.len() as u64);
         if adu.chunk < self.next {
             stats.late_adus.add(1);
-            if let Some(kind) = self.title.video.ended_by(adu) {
+            if let Some(kind) = self.cached_video.video.ended_by(adu) {
                 stats.frames.late(kind);
             }
             return;
         }
-        if adu.chunk >= self.title.video.count() {
+        if adu.chunk >= self.cached_video.video.count() {
             return;
         }
         if adu.chunk > self.next {
@@ -282,7 +285,7 @@ impl Collector {
 
     /// Whether the chunk is to be finished now.
     fn is_due(&self, deadline: Option<Instant>) -> bool {
-        if self.next >= self.title.video.count() {
+        if self.next >= self.cached_video.video.count() {
             return false;
         }
         let assembly = self.arriving.get(&self.next);
@@ -306,21 +309,22 @@ impl Collector {
             Repair::Open => {}
         }
         self.repair = Repair::Done;
-        let title = &self.title;
-        let (Some(assembly), Some(line)) =
-            (self.arriving.get(&self.next), title.shared.pipe.line_now())
-        else {
+        let cached_video = &self.cached_video;
+        let (Some(assembly), Some(line)) = (
+            self.arriving.get(&self.next),
+            cached_video.shared.pipe.line_now(),
+        ) else {
             return false;
         };
-        let enhanced = title.video.bytes(self.next, media::Part::Enhanced);
+        let enhanced = cached_video.video.bytes(self.next, media::Part::Enhanced);
         let sent = self.sent.get(&self.next);
         let left_out = sent.map_or(0, |sent| sent.left_out);
         let frames = to_repair(&assembly.missing(), enhanced, left_out);
-        if frames.is_empty() || !title.shared.config.repairs {
+        if frames.is_empty() || !cached_video.shared.config.repairs {
             return false;
         }
         let (done, coming) = oneshot::channel();
-        let (video, chunk, wanted) = (title.video.clone(), self.next, frames.clone());
+        let (video, chunk, wanted) = (cached_video.video.clone(), self.next, frames.clone());
         tokio::spawn(async move {
             let asking = line.repair(&video, chunk, wanted);
             if let Ok(Ok(data)) = tokio::time::timeout(REPAIR_MAX, asking).await {
@@ -338,7 +342,7 @@ impl Collector {
             && let Some(assembly) = self.arriving.get_mut(&self.next)
             && assembly.put_frames(&frames, &data)
         {
-            let repaired = &self.title.shared.stats.repaired;
+            let repaired = &self.cached_video.shared.stats.repaired;
             repaired.add(frames.len() as u64);
         }
     }
@@ -346,8 +350,8 @@ impl Collector {
     /// Finishes the chunk; false when its essential part is nowhere, and was asked for again.
     async fn finish(&mut self) -> Result<bool, Refusal> {
         let chunk = self.next;
-        let title = self.title.clone();
-        let shared = &title.shared;
+        let cached_video = self.cached_video.clone();
+        let shared = &cached_video.shared;
         let has_own = self
             .arriving
             .get(&chunk)
@@ -355,17 +359,17 @@ impl Collector {
         let essential = if has_own {
             None
         } else {
-            match shared.load(title.key, Part::Essential(chunk)).await {
+            match shared.load(cached_video.key, Part::Essential(chunk)).await {
                 Some(essential) => Some(essential),
                 // Given up or damaged in between.
                 None => {
-                    let line = shared.pipe.line(PATIENCE).await?;
+                    let line = shared.pipe.line(TIMEOUT).await?;
                     let essential = media::Part::Essential;
-                    Some(line.fetch(&title.video, chunk, essential).await?)
+                    Some(line.fetch(&cached_video.video, chunk, essential).await?)
                 }
             }
         };
-        let new = || Assembly::new(title.video.clone(), chunk);
+        let new = || Assembly::new(cached_video.video.clone(), chunk);
         let assembly = self.arriving.remove(&chunk).unwrap_or_else(new);
         if let Some(sent) = self.sent.get(&chunk) {
             shared.stats.thinned.add(sent.left_out.into());
@@ -373,15 +377,16 @@ impl Collector {
             shared.stats.sent_adus.add(packets.0.into());
             let arrived = packets.1.min(packets.0);
             shared.stats.arrived_adus.add(arrived.into());
-            self.place.finished(&title, chunk, packets, sent.left_out);
+            self.place
+                .finished(&cached_video, chunk, packets, sent.left_out);
         }
         let Some(content) = assembly.finish(essential) else {
             return Err(broken("the origin sent another chunk than was asked for"));
         };
         let frames = &shared.stats.frames;
         for part in [media::Part::Essential, media::Part::Enhanced] {
-            for frame in title.video.frames(chunk, part) {
-                frames.sent(title.video.kind(frame), 1);
+            for frame in cached_video.video.frames(chunk, part) {
+                frames.sent(cached_video.video.kind(frame), 1);
             }
         }
         frames.lost(&content.missing);
@@ -393,22 +398,22 @@ impl Collector {
             .into_iter()
             .any(|(_, assembly)| assembly.adus() > 0)
             .then(Instant::now);
-        let (class, stored) = (title.class(chunk), content.stored());
+        let (class, stored) = (cached_video.class(chunk), content.stored());
         if class == Class::Body || content.missing.total() == 0 {
             shared
-                .keep(title.key, Part::Enhanced(chunk), class, stored)
+                .keep(cached_video.key, Part::Enhanced(chunk), class, stored)
                 .await;
         }
-        title.finished(self.number, content);
+        cached_video.finished(self.number, content);
         Ok(true)
     }
 
     /// Whether what follows is there already, or nothing follows.
     fn is_enough(&self) -> bool {
-        let count = self.title.video.count();
+        let count = self.cached_video.video.count();
         let following = self.next..count.min(self.next.saturating_add(HELD_ENOUGH));
         let mut following = following.into_iter();
-        following.all(|chunk| self.title.is_at_hand(chunk))
+        following.all(|chunk| self.cached_video.is_at_hand(chunk))
     }
 }
 

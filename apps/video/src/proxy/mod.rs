@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `pipe` | the session with the origin, called again when it ends |
 //! | `pieces` | an answer that comes in pieces |
-//! | `title` | a video that is watched: who waits for which chunk |
+//! | `cached_video` | a video that is watched: who waits for which chunk |
 //! | `flows` | which flow brings it, and for how long |
 //! | `flow` | one play at the origin: two streams become chunks |
 //! | `due` | when a chunk is finished; which lost frames are asked for again |
@@ -16,6 +16,7 @@
 //! | `room` | who may play: room in the pipe |
 //! | `stats` | counters |
 
+mod cached_video;
 mod catalogue;
 mod content;
 mod due;
@@ -28,7 +29,6 @@ mod prefix;
 mod prefixes;
 mod room;
 mod stats;
-mod title;
 #[cfg(test)]
 pub(crate) mod virtual_time;
 
@@ -45,7 +45,10 @@ use anabranch::{Host, Ticket};
 use bytes::Bytes;
 use tokio::net::TcpListener;
 
-use self::{catalogue::Catalogue, pipe::Pipe, room::Room, stats::Stats, title::Title};
+use self::{
+    cached_video::CachedVideo, catalogue::Catalogue, pipe::Pipe, room::AdmissionController,
+    stats::Stats,
+};
 pub use self::{http::Settings as Http, prefix::Prefix, room::Admission};
 use crate::{
     store::{Class, Part, Store, StoreError, VideoKey},
@@ -138,8 +141,8 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
     pub(crate) stats: Stats,
     pub(crate) catalogue: Catalogue,
-    titles: Mutex<HashMap<String, (Instant, Arc<Title>)>>,
-    room: Room,
+    cached_videos: Mutex<HashMap<String, (Instant, Arc<CachedVideo>)>>,
+    room: AdmissionController,
     /// Until when nothing is written to the disk, because it was full.
     disk_full_until: Mutex<Option<Instant>>,
 }
@@ -162,10 +165,10 @@ async fn open_store(config: &Config) -> Result<Store, StoreError> {
 /// # Errors
 /// It does not answer, or refuses.
 pub async fn list(host: &Host, ticket: &Ticket) -> Result<Vec<Entry>, ProxyError> {
-    let patience = Duration::from_secs(10);
+    let timeout = Duration::from_secs(10);
     let pipe = Pipe::new();
     let asking = async {
-        let line = pipe.line(patience).await.map_err(ProxyError::Unreachable)?;
+        let line = pipe.line(timeout).await.map_err(ProxyError::Unreachable)?;
         line.list().await.map_err(ProxyError::Refused)
     };
     tokio::select! {
@@ -197,8 +200,8 @@ impl Proxy {
             store: Arc::new(store),
             stats: Stats::default(),
             catalogue: Catalogue::restore(&config.cache, ticket.node),
-            titles: Mutex::default(),
-            room: Room::new(config.admission),
+            cached_videos: Mutex::default(),
+            room: AdmissionController::new(config.admission),
             disk_full_until: Mutex::default(),
             config,
         };
@@ -243,7 +246,10 @@ impl Shared {
     ///
     /// # Errors
     /// There is no such video, or the origin must be asked and is away.
-    pub(crate) async fn title(self: &Arc<Self>, name: &str) -> Result<Arc<Title>, Refusal> {
+    pub(crate) async fn cached_video(
+        self: &Arc<Self>,
+        name: &str,
+    ) -> Result<Arc<CachedVideo>, Refusal> {
         let not_found = || {
             let words = format!("there is no video '{name}'");
             Refusal::new(RefusalKind::NotFound, words)
@@ -256,61 +262,63 @@ impl Shared {
             }
         };
         {
-            let mut titles = self.titles();
-            if let Some((used, title)) = titles.get_mut(name)
-                && title.video.version == version
+            let mut cached_videos = self.cached_videos();
+            if let Some((used, cached_video)) = cached_videos.get_mut(name)
+                && cached_video.video.version == version
             {
                 *used = Instant::now();
-                return Ok(title.clone());
+                return Ok(cached_video.clone());
             }
         }
-        let title = self.open_title(name, &version).await?;
-        let mut titles = self.titles();
+        let cached_video = self.open_video(name, &version).await?;
+        let mut cached_videos = self.cached_videos();
         // Somebody else may have been quicker.
-        if let Some((_, known)) = titles.get(name)
-            && known.video.version == title.video.version
+        if let Some((_, known)) = cached_videos.get(name)
+            && known.video.version == cached_video.video.version
         {
             return Ok(known.clone());
         }
-        if titles.len() >= TITLES_MAX {
-            let idle = titles.iter().filter(|(_, (_, title))| title.is_idle());
+        if cached_videos.len() >= TITLES_MAX {
+            let idle = cached_videos
+                .iter()
+                .filter(|(_, (_, cached_video))| cached_video.is_idle());
             let oldest = idle.min_by_key(|(_, (used, _))| *used);
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
-                titles.remove(&oldest);
+                cached_videos.remove(&oldest);
             }
         }
-        let before = titles.insert(name.to_owned(), (Instant::now(), title.clone()));
-        drop(titles);
+        let before = cached_videos.insert(name.to_owned(), (Instant::now(), cached_video.clone()));
+        drop(cached_videos);
         if let Some((_, before)) = before {
             self.forget(&before);
         }
-        Ok(title)
+        Ok(cached_video)
     }
 
-    async fn open_title(
+    async fn open_video(
         self: &Arc<Self>,
         name: &str,
         version: &str,
-    ) -> Result<Arc<Title>, Refusal> {
+    ) -> Result<Arc<CachedVideo>, Refusal> {
         let key = VideoKey::of(self.origin, name, version);
         if let Some(stored) = self.load(key, Part::Index).await
             && let Some((division, index)) = catalogue::unpack_index(&stored)
-            && let Ok(title) = self.make(name, version, key, index, division).await
+            && let Ok(cached_video) = self.make(name, version, key, index, division).await
         {
-            return Ok(title);
+            return Ok(cached_video);
         }
-        let patience = Duration::from_secs(10);
-        let line = self.pipe.line(patience).await?;
+        let timeout = Duration::from_secs(10);
+        let line = self.pipe.line(timeout).await?;
         let opened = line.open(name).await?;
         let key = VideoKey::of(self.origin, name, &opened.version);
         let index = opened.index.clone();
-        let title = self
+        let cached_video = self
             .make(name, &opened.version, key, index, opened.division)
             .await?;
         self.catalogue.note(name, &opened.version);
         let packed = catalogue::pack_index(&opened.division, &opened.index);
         self.keep(key, Part::Index, Class::Prefix, packed).await;
-        Ok(title)
+        Ok(cached_video)
     }
 
     async fn make(
@@ -320,7 +328,7 @@ impl Shared {
         key: VideoKey,
         index: Bytes,
         division: Division,
-    ) -> Result<Arc<Title>, Refusal> {
+    ) -> Result<Arc<CachedVideo>, Refusal> {
         let (name, version) = (name.to_owned(), version.to_owned());
         let made = tokio::task::spawn_blocking(move || {
             crate::video::Video::decode(&name, &version, &index, division)
@@ -330,7 +338,7 @@ impl Shared {
             .map_err(|error| Refusal::new(RefusalKind::Failed, error))?;
         let video = video.map_err(|error| Refusal::new(RefusalKind::Unusable, error))?;
         let prefix = self.config.prefix.chunks(&video, self.known_pipe());
-        Ok(Title::new(video, key, prefix, self.clone()))
+        Ok(CachedVideo::new(video, key, prefix, self.clone()))
     }
 
     /// What is known of the pipe now.
@@ -350,13 +358,13 @@ impl Shared {
     }
 
     /// A video has another version now.
-    pub(crate) fn forget(&self, title: &Title) {
+    pub(crate) fn forget(&self, cached_video: &CachedVideo) {
         let words = format!(
             "the video '{}' has changed; load it again",
-            title.video.name
+            cached_video.video.name
         );
-        title.replaced(Refusal::new(RefusalKind::Changed, words));
-        let (store, key) = (self.store.clone(), title.key);
+        cached_video.replaced(Refusal::new(RefusalKind::Changed, words));
+        let (store, key) = (self.store.clone(), cached_video.key);
         tokio::task::spawn_blocking(move || store.forget(key));
     }
 
@@ -407,17 +415,19 @@ impl Shared {
 
     /// The videos that are open, and their flows.
     pub(crate) fn watched(&self) -> Vec<(String, usize)> {
-        let titles = self.titles();
-        let mut all: Vec<_> = titles
+        let cached_videos = self.cached_videos();
+        let mut all: Vec<_> = cached_videos
             .iter()
-            .map(|(name, (_, title))| (name.clone(), title.flows()))
+            .map(|(name, (_, cached_video))| (name.clone(), cached_video.flows()))
             .collect();
         all.sort();
         all
     }
 
-    fn titles(&self) -> MutexGuard<'_, HashMap<String, (Instant, Arc<Title>)>> {
-        self.titles.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cached_videos(&self) -> MutexGuard<'_, HashMap<String, (Instant, Arc<CachedVideo>)>> {
+        self.cached_videos
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn disk_full(&self) -> MutexGuard<'_, Option<Instant>> {

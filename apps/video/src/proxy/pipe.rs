@@ -59,7 +59,7 @@ pub(crate) struct Line {
     control: Stream,
     next: AtomicU32,
     waiting: Mutex<HashMap<u32, Waiting>>,
-    plays: Mutex<HashMap<u32, mpsc::UnboundedSender<News>>>,
+    plays: Mutex<HashMap<u32, mpsc::UnboundedSender<PlayEvent>>>,
 }
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ enum Waiting {
 
 /// What a play hears of.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum PlayEvent {
     /// One of its streams has come.
     Stream(Flow, Stream),
     /// The origin ended it.
@@ -82,7 +82,7 @@ pub(crate) enum News {
 pub(crate) struct Play {
     line: Arc<Line>,
     number: u32,
-    pub(crate) news: mpsc::UnboundedReceiver<News>,
+    pub(crate) events: mpsc::UnboundedReceiver<PlayEvent>,
 }
 
 /// A video as the origin opened it.
@@ -195,11 +195,11 @@ impl Pipe {
     /// The session with the origin, as soon as there is one.
     ///
     /// # Errors
-    /// There is none within `patience`.
-    pub(crate) async fn line(&self, patience: Duration) -> Result<Arc<Line>, Refusal> {
+    /// There is none within `timeout`.
+    pub(crate) async fn line(&self, timeout: Duration) -> Result<Arc<Line>, Refusal> {
         let mut lines = self.line.subscribe();
         let waiting = lines.wait_for(Option::is_some);
-        let found = tokio::time::timeout(patience, waiting).await;
+        let found = tokio::time::timeout(timeout, waiting).await;
         if let Ok(Ok(line)) = found
             && let Some(line) = &*line
         {
@@ -305,8 +305,8 @@ impl Line {
                     };
                 }
                 Reply::Ended { play, refusal } => {
-                    if let Some(news) = self.plays().get(&play) {
-                        let _ = news.send(News::Ended(refusal));
+                    if let Some(events) = self.plays().get(&play) {
+                        let _ = events.send(PlayEvent::Ended(refusal));
                     }
                 }
                 Reply::Opened { id, .. } => {
@@ -342,10 +342,10 @@ impl Line {
                     if label == FETCH_LABEL {
                         fetching = Some(stream);
                     } else if let Some((flow, play)) = Flow::of_label(label)
-                        && let Some(news) = self.plays().get(&play)
+                        && let Some(events) = self.plays().get(&play)
                     {
                         // What nobody wants any more is stopped by being dropped.
-                        let _ = news.send(News::Stream(flow, stream));
+                        let _ = events.send(PlayEvent::Stream(flow, stream));
                     }
                 }
             }
@@ -388,8 +388,8 @@ impl Line {
                 Waiting::Pieces(pieces) => pieces.refuse(refusal.clone()),
             }
         }
-        for (_, news) in self.plays().drain() {
-            let _ = news.send(News::Ended(refusal.clone()));
+        for (_, events) in self.plays().drain() {
+            let _ = events.send(PlayEvent::Ended(refusal.clone()));
         }
     }
 
@@ -516,12 +516,12 @@ impl Line {
         from: From,
     ) -> Result<Play, Refusal> {
         let id = self.id();
-        let (sender, news) = mpsc::unbounded_channel();
+        let (sender, events) = mpsc::unbounded_channel();
         self.plays().insert(id, sender);
         let play = Play {
             line: self.clone(),
             number: id,
-            news,
+            events,
         };
         let request = Request::Play {
             id,
@@ -544,7 +544,7 @@ impl Line {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn plays(&self) -> MutexGuard<'_, HashMap<u32, mpsc::UnboundedSender<News>>> {
+    fn plays(&self) -> MutexGuard<'_, HashMap<u32, mpsc::UnboundedSender<PlayEvent>>> {
         self.plays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

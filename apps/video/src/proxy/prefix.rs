@@ -76,10 +76,10 @@ fn planned(video: &Video, pipe: Pipe) -> u32 {
     });
     let by_rate = u32::try_from(covers.count()).unwrap_or(u32::MAX);
     // The enhanced part of the first that is missing comes at the pace of the film, and is waited for a little.
-    let way = pipe.rtt.mul_f64(STARTS_AFTER) + GRACE;
+    let span = pipe.rtt.mul_f64(STARTS_AFTER) + GRACE;
     let mut later = all.filter(|&chunk| {
         let lasts = video.start(chunk + 1).saturating_sub(video.start(chunk));
-        video.start(chunk) >= lasts + way
+        video.start(chunk) >= lasts + span
     });
     let by_time = later.next().unwrap_or(video.count());
     by_rate.max(by_time).clamp(1, video.count())

@@ -1,4 +1,4 @@
-//! Room in the pipe: who may play, by what it is known to carry, or by how the plays in it fare [Two-flow §6].
+//! AdmissionController in the pipe: who may play, by what it is known to carry, or by how the plays in it fare [Two-flow §6].
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,7 +11,7 @@ use anabranch::base::{self, Rate, rate::ParseRateError};
 use anabranch_media::Part;
 use anabranch_twoflow::admission::{Capacity, Gate, Measured, Thresholds};
 
-use super::{Shared, title::Title};
+use super::{Shared, cached_video::CachedVideo};
 use crate::{
     load,
     wire::{Refusal, RefusalKind},
@@ -59,7 +59,7 @@ impl Admission {
 
 /// Keeps account of the pipe.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct AdmissionController {
     inside: Mutex<Inside>,
     since: Instant,
 }
@@ -72,7 +72,7 @@ struct Inside {
     next: u64,
 }
 
-impl Room {
+impl AdmissionController {
     pub(super) fn new(admission: Admission) -> Self {
         let inside = Inside {
             gate: Gate::new(admission.capacity()),
@@ -100,16 +100,20 @@ impl Room {
 pub(crate) struct Place {
     shared: Arc<Shared>,
     number: u64,
-    fares: Fares,
+    counters: FlowCounters,
 }
 
 impl Shared {
-    /// Room for one more play from `chunk` on.
+    /// AdmissionController for one more play from `chunk` on.
     ///
     /// # Errors
     /// There is none; with the reason, and when to ask again.
-    pub(crate) fn admit(self: &Arc<Self>, title: &Title, chunk: u32) -> Result<Place, Refusal> {
-        let video = &title.video;
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        cached_video: &CachedVideo,
+        chunk: u32,
+    ) -> Result<Place, Refusal> {
+        let video = &cached_video.video;
         let wanted = load::most(video);
         let now = base::Instant::EPOCH + self.room.since.elapsed();
         let rest = video.start(u32::MAX).saturating_sub(video.start(chunk));
@@ -133,7 +137,7 @@ impl Shared {
         Ok(Place {
             shared: self.clone(),
             number,
-            fares: Fares::default(),
+            counters: FlowCounters::default(),
         })
     }
 }
@@ -143,19 +147,19 @@ impl Place {
     /// out, because the pipe has no room for them.
     pub(super) fn finished(
         &mut self,
-        title: &Title,
+        cached_video: &CachedVideo,
         chunk: u32,
         (sent, arrived): (u32, u32),
         left_out: u32,
     ) {
-        let video = &title.video;
+        let video = &cached_video.video;
         // A frame that was left out counts as a packet that did not arrive.
         let sent = sent.saturating_add(left_out);
         let lasts = video.start(chunk + 1).saturating_sub(video.start(chunk));
         let bytes = video.bytes(chunk, Part::Essential) + video.bytes(chunk, Part::Enhanced);
-        let fares = &mut self.fares;
-        fares.add(Instant::now(), lasts, bytes, (sent, arrived));
-        if let Some(measured) = fares.measured() {
+        let counters = &mut self.counters;
+        counters.add(Instant::now(), lasts, bytes, (sent, arrived));
+        if let Some(measured) = counters.measured() {
             let mut inside = self.shared.room.inside();
             inside.measured.insert(self.number, measured);
         }
@@ -172,7 +176,7 @@ impl Drop for Place {
 
 /// How a play fares: its last chunks.
 #[derive(Debug, Default)]
-struct Fares {
+struct FlowCounters {
     finished_at: Option<Instant>,
     chunks: VecDeque<Finished>,
 }
@@ -186,7 +190,7 @@ struct Finished {
     arrived: u32,
 }
 
-impl Fares {
+impl FlowCounters {
     fn add(&mut self, now: Instant, lasts: Duration, bytes: u64, (sent, arrived): (u32, u32)) {
         // How long the first one took is not known: it was asked for with whatever was there before.
         let Some(before) = self.finished_at.replace(now) else {
@@ -232,24 +236,24 @@ impl Fares {
 mod tests {
     use super::*;
 
-    fn after(fares: &mut Fares, took_s: &[u64], packets: (u32, u32)) {
+    fn after(counters: &mut FlowCounters, took_s: &[u64], packets: (u32, u32)) {
         let mut at = Instant::now();
         for took_s in took_s {
             at += Duration::from_secs(*took_s);
-            fares.add(at, Duration::from_secs(4), 500_000, packets);
+            counters.add(at, Duration::from_secs(4), 500_000, packets);
         }
     }
 
     #[test]
     fn a_play_that_keeps_pace_has_its_target() {
-        let mut fares = Fares::default();
-        after(&mut fares, &[1, 2], (100, 100));
+        let mut counters = FlowCounters::default();
+        after(&mut counters, &[1, 2], (100, 100));
         assert!(
-            fares.measured().is_none(),
+            counters.measured().is_none(),
             "one chunk, whose time is known, is not enough"
         );
-        after(&mut fares, &[1, 3, 3], (100, 100));
-        let measured = fares.measured().unwrap();
+        after(&mut counters, &[1, 3, 3], (100, 100));
+        let measured = counters.measured().unwrap();
         assert_eq!((measured.target, measured.loss), (Rate::from_mbps(1), 0.0));
         assert_eq!(
             measured.rate, measured.target,
@@ -259,9 +263,9 @@ mod tests {
 
     #[test]
     fn a_play_that_is_late_or_loses_falls_short() {
-        let mut fares = Fares::default();
-        after(&mut fares, &[1, 5, 5], (100, 90));
-        let measured = fares.measured().unwrap();
+        let mut counters = FlowCounters::default();
+        after(&mut counters, &[1, 5, 5], (100, 90));
+        let measured = counters.measured().unwrap();
         assert!((measured.loss - 0.1).abs() < 1e-9);
         let part = measured.rate.as_bps() as f64 / measured.target.as_bps() as f64;
         assert!((part - 0.8 * 0.9).abs() < 1e-3, "{part}");

@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{
     film::film,
-    setting::{PATIENCE, RunningProxy, Setting, ready},
+    setting::{RunningProxy, Setting, TIMEOUT, ready},
 };
 
 const PAGE: &str = include_str!("../data/player.html");
@@ -109,7 +109,7 @@ async fn browse(program: &str, proxy: &RunningProxy, query: &str) -> Value {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let results = tokio::time::timeout(PATIENCE, serve_page(listener)).await;
+    let results = tokio::time::timeout(TIMEOUT, serve_page(listener)).await;
     let stats = proxy.stats().await;
     let _ = browser.kill().await;
     let results = results.unwrap_or_else(|_| panic!("the browser says nothing; {stats}"));

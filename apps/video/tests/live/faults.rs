@@ -11,7 +11,7 @@ use tokio::{
 
 use super::{
     film::film,
-    setting::{GOOD, PATIENCE, RunningOrigin, RunningProxy, Setting, get, ready, until},
+    setting::{GOOD, RunningOrigin, RunningProxy, Setting, TIMEOUT, get, ready, until},
 };
 
 /// An origin that dies while somebody watches and returns is called again, and the viewer gets the rest of his film.
@@ -101,7 +101,7 @@ async fn a_changed_file_is_told() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting)
+    tokio::time::timeout(TIMEOUT, waiting)
         .await
         .expect("the new version");
     assert_eq!(get(proxy.address, "/v/film/0/6.m4s", "").await.status, 200);
@@ -183,7 +183,7 @@ async fn players_that_stop_leave_nothing_running() {
     // One that reads on gets the rest.
     let mut last = held.remove(0);
     let mut rest = vec![0; 100_000];
-    tokio::time::timeout(PATIENCE, last.read_exact(&mut rest))
+    tokio::time::timeout(TIMEOUT, last.read_exact(&mut rest))
         .await
         .expect("it goes on")
         .unwrap();
@@ -211,7 +211,7 @@ async fn a_wrong_ticket_is_refused() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, asking)
+    tokio::time::timeout(TIMEOUT, asking)
         .await
         .expect("the reason is told");
     proxy.stop().await;

@@ -90,7 +90,7 @@ pub(crate) async fn probe(input: &str) -> Seen {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let done = tokio::time::timeout(super::setting::PATIENCE, run)
+    let done = tokio::time::timeout(super::setting::TIMEOUT, run)
         .await
         .expect("ffprobe ends")
         .unwrap();

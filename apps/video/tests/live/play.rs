@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     film::{Seen, film, has, probe},
-    setting::{GOOD, PATIENCE, RunningProxy, Setting, get, ready, until},
+    setting::{GOOD, RunningProxy, Setting, TIMEOUT, get, ready, until},
 };
 
 /// A film that was played through everything.
@@ -227,7 +227,7 @@ async fn seek(input: &str, to: u32) -> Vec<f64> {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let done = tokio::time::timeout(PATIENCE, run)
+    let done = tokio::time::timeout(TIMEOUT, run)
         .await
         .expect("ffprobe ends");
     let text = String::from_utf8(done.unwrap().stdout).unwrap();

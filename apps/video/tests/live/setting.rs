@@ -33,7 +33,7 @@ use tokio::{
 };
 
 /// Longest that anything may take; nothing is asserted about how long it takes within it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Of any film everything must arrive: for tests of what comes, which is then the same however much else the machine has to do.
 pub(crate) const WHOLE: Division = Division {
@@ -136,7 +136,7 @@ impl RunningProxy {
 
     pub(crate) async fn stop(self) {
         let _ = self.stop.send(());
-        tokio::time::timeout(PATIENCE, self.task)
+        tokio::time::timeout(TIMEOUT, self.task)
             .await
             .expect("the proxy stops")
             .unwrap();
@@ -285,7 +285,7 @@ pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str, headers: 
             body: all[end + 4..].to_vec(),
         }
     };
-    tokio::time::timeout(PATIENCE, asking)
+    tokio::time::timeout(TIMEOUT, asking)
         .await
         .expect("an answer")
 }
@@ -297,7 +297,7 @@ pub(crate) async fn until(proxy: &RunningProxy, what: &str, is_so: impl Fn(&Valu
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, waiting).await;
+    let waited = tokio::time::timeout(TIMEOUT, waiting).await;
     if waited.is_err() {
         panic!("{what}: {}", proxy.stats().await);
     }
@@ -314,7 +314,7 @@ pub(crate) async fn ready(proxy: &RunningProxy) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting)
+    tokio::time::timeout(TIMEOUT, waiting)
         .await
         .expect("the catalogue");
 }

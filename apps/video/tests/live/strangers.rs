@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     film::film,
-    setting::{PATIENCE, RunningOrigin, RunningProxy, get, ready, until},
+    setting::{RunningOrigin, RunningProxy, TIMEOUT, get, ready, until},
 };
 
 fn host() -> Host {
@@ -53,7 +53,7 @@ async fn silent_sessions_keep_no_proxy_out() {
     let mut silent = Vec::new();
     for n in 0..45 {
         let calling = strangers[n % 3].connect(ticket.node, &ticket.addresses);
-        let called = tokio::time::timeout(PATIENCE, calling).await.unwrap();
+        let called = tokio::time::timeout(TIMEOUT, calling).await.unwrap();
         silent.extend(called.ok());
     }
     let proxy = world.proxy("cache", ticket).await;
@@ -64,7 +64,7 @@ async fn silent_sessions_keep_no_proxy_out() {
     let open = open.count();
     assert!(open <= 8, "{open} of one address");
     for session in &silent {
-        let closed = tokio::time::timeout(PATIENCE, session.closed()).await;
+        let closed = tokio::time::timeout(TIMEOUT, session.closed()).await;
         assert!(closed.is_ok(), "a silent session is left alone");
     }
     assert_eq!(get(proxy.address, "/v/film/0/0.m4s", "").await.status, 200);
@@ -103,12 +103,12 @@ async fn without_a_ticket_nothing_is_answered() {
         let control = session.open_stream(control).unwrap();
         control.send(request.encode()).await.unwrap();
         let mut answers = Vec::new();
-        while let Ok(Ok(Some(answer))) = tokio::time::timeout(PATIENCE, control.recv()).await {
+        while let Ok(Ok(Some(answer))) = tokio::time::timeout(TIMEOUT, control.recv()).await {
             answers.push(String::from_utf8_lossy(&answer.data).into_owned());
         }
         assert_eq!(answers.len(), usize::from(is_answered), "{answers:?}");
         assert!(answers.iter().all(|answer| answer.contains("\"ticket\"")));
-        let closed = tokio::time::timeout(PATIENCE, session.closed()).await;
+        let closed = tokio::time::timeout(TIMEOUT, session.closed()).await;
         assert!(closed.is_ok(), "it is sent away");
     }
     stranger.shutdown().await;

@@ -174,11 +174,13 @@ fn what_finds_no_room_is_lost() {
         channel.send(vec![0; 1000]);
     }
     channel.send(vec![0; 5000]);
-    let mut fates = Vec::new();
-    channel.take_fates(&mut fates);
-    let lost = fates.iter().filter(|fate| fate.outcome == Outcome::Lost);
+    let mut outcomes = Vec::new();
+    channel.take_outcomes(&mut outcomes);
+    let lost = outcomes
+        .iter()
+        .filter(|outcome| outcome.outcome == Outcome::Lost);
     assert!((1_000..6_000).contains(&lost.count()));
-    assert!(fates.iter().any(|fate| fate.container == 6_000));
+    assert!(outcomes.iter().any(|outcome| outcome.container == 6_000));
 }
 
 /// A frame of the second probe of a batch did not fit behind a small first one, and the library panicked.

@@ -69,7 +69,7 @@ pub(crate) struct Run {
 
 /// What arrived of one stream.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct Received {
     /// When each frame arrived, and its bytes.
     pub(crate) arrivals: Vec<(Instant, usize)>,
 }
@@ -126,8 +126,8 @@ pub(crate) async fn run(
     let clock = Clock::start();
     let time = Duration::from_secs(arguments.seconds);
     let (offers, period) = (source.offers().to_vec(), source.period());
-    let books: Vec<Arc<Mutex<Book>>> = offers.iter().map(|_| Arc::default()).collect();
-    let listening = tokio::spawn(listen(incoming, offers.clone(), books.clone(), clock));
+    let received: Vec<Arc<Mutex<Received>>> = offers.iter().map(|_| Arc::default()).collect();
+    let listening = tokio::spawn(listen(incoming, offers.clone(), received.clone(), clock));
     let answering = match &arguments.control {
         Some(path) => {
             let (control, host) = (Control::open(path).await?, sender.clone());
@@ -147,12 +147,12 @@ pub(crate) async fn run(
         .filter_map(|&(name, id)| account(name, &outgoing.explain(id)?))
         .collect();
     listening.abort();
-    let rows = offers.iter().zip(&books).zip(&skipped);
-    let rows = rows.map(|((offer, book), &skipped)| {
-        let book = book.lock().unwrap_or_else(PoisonError::into_inner);
+    let rows = offers.iter().zip(&received).zip(&skipped);
+    let rows = rows.map(|((offer, received), &skipped)| {
+        let received = received.lock().unwrap_or_else(PoisonError::into_inner);
         Row::new(
             offer,
-            &book,
+            &received,
             skipped,
             period,
             (begin + lead + SETTLING, begin + time),
@@ -333,7 +333,7 @@ async fn tell(name: &'static str, stream: Stream, begin: tokio::time::Instant) {
 fn account(name: &str, explained: &Explanation) -> Option<String> {
     let account = &explained.account;
     let term = explained.term.map_or("none", |term| match term {
-        Term::Standing => "standing",
+        Term::Durable => "durable",
         Term::Renewable => "renewable",
     });
     let judged = account.kept + account.broken;
@@ -347,17 +347,22 @@ fn account(name: &str, explained: &Explanation) -> Option<String> {
 }
 
 /// Writes down what arrives, until it is aborted or the session ends.
-async fn listen(session: Session, offers: Vec<Offer>, books: Vec<Arc<Mutex<Book>>>, clock: Clock) {
+async fn listen(
+    session: Session,
+    offers: Vec<Offer>,
+    received: Vec<Arc<Mutex<Received>>>,
+    clock: Clock,
+) {
     let mut tasks = tokio::task::JoinSet::new();
     while let Ok(stream) = session.accept_stream().await {
         let index = offers.iter().position(|o| o.name == stream.spec().label);
-        let Some(book) = index.map(|index| Arc::clone(&books[index])) else {
+        let Some(received) = index.map(|index| Arc::clone(&received[index])) else {
             continue;
         };
         tasks.spawn(async move {
             while let Ok(Some(adu)) = stream.recv().await {
-                let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-                book.arrivals.push((clock.now(), adu.data.len()));
+                let mut received = received.lock().unwrap_or_else(PoisonError::into_inner);
+                received.arrivals.push((clock.now(), adu.data.len()));
             }
         });
     }

@@ -8,7 +8,7 @@ use anabranch_lab::{
     streams::figures::{exceeded, mean_and_deviation},
 };
 
-use super::Book;
+use super::Received;
 
 /// What counts as met, as in the lab.
 const MET: f64 = 0.999;
@@ -29,12 +29,12 @@ impl Row {
     /// From what arrived between two times; windows begin half a frame after the first frame in it.
     pub(crate) fn new(
         offer: &Offer,
-        book: &Book,
+        received: &Received,
         skipped: u64,
         period: Duration,
         (from, to): (Duration, Duration),
     ) -> Self {
-        let within: Vec<(Instant, usize)> = book
+        let within: Vec<(Instant, usize)> = received
             .arrivals
             .iter()
             .copied()

@@ -5,9 +5,9 @@ use std::{net::SocketAddr, path::PathBuf};
 use anabranch::{
     Session,
     base::NodeId,
-    control::{self, ControlError, Question, WaysText},
+    control::{self, ControlError, PathsQuery, Question},
     net::limited,
-    overlay::{Follower, News},
+    overlay::{Follower, PathFeedback},
 };
 
 use crate::{control::rows, exit::Failure};
@@ -36,7 +36,7 @@ impl User {
             to,
             bytes,
         };
-        user.ways(News::default())
+        user.paths(PathFeedback::default())
             .await
             .map_err(|error| match error {
                 ControlError::Connect { .. } => Failure::unreachable(error),
@@ -45,9 +45,9 @@ impl User {
         Ok(user)
     }
 
-    async fn ways(&self, news: News) -> Result<Vec<SocketAddr>, ControlError> {
+    async fn paths(&self, news: PathFeedback) -> Result<Vec<SocketAddr>, ControlError> {
         let question = Question {
-            ways: Some(WaysText {
+            paths: Some(PathsQuery {
                 to: self.to.to_string(),
                 user: self.number,
                 bytes: self.bytes,
@@ -55,7 +55,7 @@ impl User {
                 unanswered: news.unanswered,
                 used: news.used,
             }),
-            ..Question::show("overlay_ways")
+            ..Question::show("overlay_paths")
         };
         let answer = control::ask(&self.control, &question).await?;
         let near = rows(&answer)
@@ -68,7 +68,7 @@ impl User {
     pub(crate) async fn follow(self, session: Session) {
         let mut follower = Follower::new(session);
         while let Some(news) = follower.next().await {
-            match self.ways(news).await {
+            match self.paths(news).await {
                 Ok(near) => follower.set(&near),
                 Err(error) => limited!(warn, %error, "the overlay is not used any more for now"),
             }

@@ -62,7 +62,7 @@ fn section(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> Vec<String> {
 }
 
 /// The ways in use, by destination.
-pub(crate) fn ways(rows: &[Value]) -> Vec<String> {
+pub(crate) fn paths(rows: &[Value]) -> Vec<String> {
     let cells = |row: &Value| {
         vec![
             text(row, "to").to_owned(),
@@ -73,7 +73,7 @@ pub(crate) fn ways(rows: &[Value]) -> Vec<String> {
         ]
     };
     let head = ["to", "via", "carries", "delay", "bytes of a message"];
-    section("ways", &head, of(rows, "way").map(cells).collect())
+    section("paths", &head, of(rows, "path").map(cells).collect())
 }
 
 /// What is relayed for others.
@@ -148,7 +148,7 @@ pub(crate) fn lines(rows: &[Value]) -> Vec<String> {
         &head,
         of(rows, "link").map(link).collect(),
     ));
-    lines.extend(ways(rows));
+    lines.extend(paths(rows));
     lines.extend(circuits(rows));
     lines
 }

@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 
 use anabranch::{
     SecretKey, Ticket,
-    control::{self, Question, WaysText},
+    control::{self, PathsQuery, Question},
 };
 use serde_json::Value;
 
@@ -176,15 +176,15 @@ impl Mesh {
     }
 
     /// Asks for ways to the receiver until there is an open one that is so.
-    fn until_way(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
+    fn until_path(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
         let wanted = Question {
-            ways: Some(WaysText {
+            paths: Some(PathsQuery {
                 to: key(1).node_id().to_string(),
                 user: 1 << 40,
                 bytes: 10_000_000,
-                ..WaysText::default()
+                ..PathsQuery::default()
             }),
-            ..Question::show("overlay_ways")
+            ..Question::show("overlay_paths")
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -194,8 +194,8 @@ impl Mesh {
             std::thread::sleep(std::time::Duration::from_millis(200));
             let answer = runtime.block_on(control::ask(&self.setting.path("lab.control"), &wanted));
             let answer = answer.unwrap();
-            let mut ways = answer["rows"].as_array().unwrap().iter();
-            ways.any(|way| way["near"].is_string() && is_so(way))
+            let mut paths = answer["rows"].as_array().unwrap().iter();
+            paths.any(|path| path["near"].is_string() && is_so(path))
         });
     }
 
@@ -254,7 +254,7 @@ fn a_transfer_over_relays_survives_a_killed_relay_and_a_cut_link() {
         ("relay", "clinic"),
         ("spare", "clinic"),
     ]);
-    mesh.until_way("a way over a relay", |_| true);
+    mesh.until_path("a way over a relay", |_| true);
     // Long enough for all that happens to it.
     let reel = reel(24_000_000);
     let mut transfer = mesh.send(&reel);
@@ -264,7 +264,7 @@ fn a_transfer_over_relays_survives_a_killed_relay_and_a_cut_link() {
         assert!(
             transfer.is_running(),
             "it has ended: {:?}",
-            mesh.rows(0, "way")
+            mesh.rows(0, "path")
         );
         used = [2, 3]
             .into_iter()
@@ -312,8 +312,8 @@ fn a_way_over_two_relays_carries_a_transfer() {
         return;
     };
     mesh.until_known(&[("here", "relay"), ("relay", "spare"), ("spare", "clinic")]);
-    mesh.until_way("a way over both relays", |way| {
-        way["via"] == "relay > spare"
+    mesh.until_path("a way over both relays", |path| {
+        path["via"] == "relay > spare"
     });
     let reel = reel(8_000_000);
     let mut transfer = mesh.send(&reel);
@@ -321,7 +321,7 @@ fn a_way_over_two_relays_carries_a_transfer() {
         assert!(
             transfer.is_running(),
             "it has ended: {:?}",
-            mesh.rows(0, "way")
+            mesh.rows(0, "path")
         );
         [2, 3].iter().all(|&node| mesh.relayed(node) > 1_000_000)
     });

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Longest wait for a command to end; what is tested takes a few seconds.
-const PATIENCE: Duration = Duration::from_secs(50);
+const TIMEOUT: Duration = Duration::from_secs(50);
 
 /// `anabranch` with arguments, killed when dropped.
 pub(crate) struct Process {
@@ -90,7 +90,7 @@ impl Process {
         let start = Instant::now();
         let mut is_late = false;
         while self.is_running() {
-            if start.elapsed() > PATIENCE && !is_late {
+            if start.elapsed() > TIMEOUT && !is_late {
                 is_late = true;
                 self.child.kill().unwrap();
             }

@@ -122,7 +122,7 @@ fn a_side_that_stands_still_goes_on_as_if_nothing_had_been() {
 
 /// Nobody comes back: the sender says so in the end, in time.
 #[test]
-fn patience_ends() {
+fn retries_end() {
     let setting = Setting::new();
     let (receiver, ticket) = setting.receiver();
     let sender = setting.sender(&ticket, &["--retry", "1 s"]);

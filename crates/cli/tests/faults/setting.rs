@@ -143,13 +143,13 @@ fn content() -> Vec<u8> {
 }
 
 /// Longest that anything may take; nothing is asserted about how long it takes within it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[track_caller]
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        assert!(start.elapsed() < TIMEOUT, "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use super::Running;
 
 /// Longest that anything may take; nothing is asserted about how long it takes within it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A ticket of an origin that does not answer.
 fn ticket() -> String {
@@ -26,7 +26,7 @@ fn ticket() -> String {
 
 fn get(address: &str) -> Option<String> {
     let mut player = TcpStream::connect(address).ok()?;
-    player.set_read_timeout(Some(PATIENCE)).ok()?;
+    player.set_read_timeout(Some(TIMEOUT)).ok()?;
     let request = format!("GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     player.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();

@@ -8,21 +8,21 @@
 //! |---|---|
 //! | `schedule` | [`Schedule`]: what the caller answers |
 //! | `machine` | the value of one node in one context |
-//! | `lanes` | what an objective over one ADU adds in many slots, side by side |
+//! | `batch` | what an objective over one ADU adds in many slots, side by side |
 //! | `contexts` | the contexts of one objective, with a bound |
 //! | `objectives` | [`Objectives`]: those in force, their candidates, sums and faults |
 //! | `faults` | [`Faults`]: what went wrong in an evaluation, and what it comes to |
 
+mod batch;
 mod contexts;
 mod faults;
-mod lanes;
 pub(crate) mod machine;
 mod objectives;
 mod schedule;
 
+pub use batch::{Batch, Places};
 pub(crate) use contexts::{ByStream, Candidates, Involving, visit};
 pub use faults::Faults;
-pub use lanes::{Batch, Places};
 pub(crate) use machine::{Machine, constant};
 pub use objectives::{
     InjectError, Injected, Limits, OBJECTIVES_MAX, ObjectiveId, Objectives, Single,

@@ -9,12 +9,12 @@ use anabranch_session::{
 use anabranch_sim::{
     World,
     app::{App, Context},
-    apps::{Book, Load, Receiver, Sender, make_adu},
+    apps::{Load, Receiver, Sender, StreamRecord, make_adu},
 };
 
 use super::{
     customers::Customer,
-    fates::{Asked, Fate, KEPT, Outcome, Rates},
+    records::{Asked, CustomerRecord, KEPT, Outcome, Rates},
 };
 use crate::streams::Scene;
 
@@ -39,7 +39,7 @@ struct Active {
     is_over: bool,
     /// After which windows its owner was warned, or lost the promise.
     heard: Vec<(usize, Heard)>,
-    fate: Fate,
+    record: CustomerRecord,
 }
 
 /// What an owner hears of a promise.
@@ -70,7 +70,7 @@ impl Active {
             is_blocked: false,
             is_over: false,
             heard: Vec::new(),
-            fate: Fate::new(customer.probability),
+            record: CustomerRecord::new(customer.probability),
         }
     }
 
@@ -110,17 +110,18 @@ impl Active {
             }
         };
         let Refusal { offer, .. } = *refusal;
-        self.fate.asked = Asked::Refused {
+        self.record.asked = Asked::Refused {
             had_offer: offer.rate.is_some() || offer.probability.is_some(),
         };
         if let Some(taken) = self.customer.accepts(&offer, &self.label) {
             let guarantee = taken.guarantee.clone();
             self.stream = context.open(session, taken).ok();
             let is_promised = self.stream.is_some();
-            self.fate.asked = Asked::Took { is_promised };
+            self.record.asked = Asked::Took { is_promised };
             if let Some(guarantee) = guarantee.filter(|_| is_promised) {
                 self.rate = guarantee.required();
-                self.fate.probability = guarantee.probability().unwrap_or(self.fate.probability);
+                self.record.probability =
+                    guarantee.probability().unwrap_or(self.record.probability);
             }
         }
         if self.stream.is_none() {
@@ -174,11 +175,11 @@ impl Active {
 
     /// Whether the second `at` got what it needs: so many bytes arrived in it, or all that was made arrived by
     /// its end, but for what was made last.
-    fn is_kept(&self, book: &Book, at: usize, delay: Duration) -> bool {
+    fn is_kept(&self, record: &StreamRecord, at: usize, delay: Duration) -> bool {
         let begin = Self::at(at) + delay + FRAME / 2;
         let end = begin + WINDOW;
         let (mut arrived, mut in_time) = (0, 0);
-        for (&number, &after) in book.numbers.iter().zip(&book.delays) {
+        for (&number, &after) in record.numbers.iter().zip(&record.delays) {
             let made = self.due(number);
             let came = made + after;
             arrived += u64::from(begin <= came && came < end);
@@ -287,14 +288,14 @@ pub(super) fn run(
     let mut active = std::mem::take(&mut world.app::<Clerk>(a).active);
     let mut rates = Rates::default();
     for (index, active) in active.iter_mut().enumerate() {
-        let book = world.app::<Receiver>(b).book(&active.label);
+        let record = world.app::<Receiver>(b).record(&active.label);
         let stay = active.customer.stay.clone();
         for at in stay.start + 1..stay.end.min(seconds) {
             // What was heard when the window before was over.
             for &(_, what) in active.heard.iter().filter(|(heard, _)| heard + 1 == at) {
                 match what {
-                    Heard::Withdrawn => active.fate.withdraw(at - 1),
-                    Heard::Warned { is_during } => active.fate.warn(at - 1, is_during),
+                    Heard::Withdrawn => active.record.withdraw(at - 1),
+                    Heard::Warned { is_during } => active.record.warn(at - 1, is_during),
                 }
             }
             let [before, after] = [at - 1, at].map(|at| told[at][index].as_ref());
@@ -302,22 +303,22 @@ pub(super) fn run(
             let (Some(before), Some(after)) = (before, after) else {
                 continue;
             };
-            active.fate.account = (after.account.kept, after.account.broken);
+            active.record.account = (after.account.kept, after.account.broken);
             // In force when it began and when it ended.
             if let (Some(_), Some(term)) = (before.term, after.term) {
                 rates.in_force += active.rate.as_bps() as f64;
-                active.fate.is_warned(before.is_warned);
-                let is_kept = active.is_kept(&book, at, delay);
-                active.fate.judge(at, term, is_kept, false);
+                active.record.is_warned(before.is_warned);
+                let is_kept = active.is_kept(&record, at, delay);
+                active.record.judge(at, term, is_kept, false);
             }
         }
     }
     rates.moments = seconds as u64;
     Some(Outcome {
-        fates: active
+        records: active
             .into_iter()
             .filter(|active| active.stream.is_some())
-            .map(|active| active.fate)
+            .map(|active| active.record)
             .collect(),
         rates,
     })
@@ -358,14 +359,14 @@ mod tests {
         let customers = [customer(40..80, 2_000), customer(45..80, 2_500)];
         for seed in 1..=3 {
             let outcome = run(Seed(seed), &scene, &customers, 80).unwrap();
-            let [first, second] = &outcome.fates[..] else {
+            let [first, second] = &outcome.records[..] else {
                 panic!("{outcome:?}")
             };
-            for fate in [first, second] {
-                assert_eq!(fate.asked, Asked::Admitted);
-                assert!(fate.renewable.windows >= 30, "{fate:?}");
-                assert!(fate.renewable.broken() <= 1, "{fate:?}");
-                assert!(fate.account.1 <= 1, "{fate:?}");
+            for record in [first, second] {
+                assert_eq!(record.asked, Asked::Admitted);
+                assert!(record.renewable.windows >= 30, "{record:?}");
+                assert!(record.renewable.broken() <= 1, "{record:?}");
+                assert!(record.account.1 <= 1, "{record:?}");
             }
         }
     }

@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 
 use anabranch_base::StreamId;
 use anabranch_sched::mapping::{Capacity, Placement, Request, Term, map};
-use anabranch_session::promise::{Candidate, Desk, Notice};
-use anabranch_stats::standing::Standing;
+use anabranch_session::promise::{AdmissionController, Candidate, Notice};
+use anabranch_stats::durable::Durable;
 
 use super::{
     Rows,
     customers::{Customer, id},
     exact::{self, Unanswered},
-    fates::{Asked, Fate, KEPT, Outcome, Rates},
+    records::{Asked, CustomerRecord, KEPT, Outcome, Rates},
 };
 
 /// Windows from one look at the mapping to the next: a term.
 const EVERY: usize = 10;
 /// Windows to come by which who knows the future judges paths.
 const FUTURE: usize = 60;
-/// Windows of the past that a standing promise rests on.
+/// Windows of the past that a durable promise rests on.
 const PAST: usize = 500;
 
-/// A standing promise, to be judged by the drift of its paths.
+/// A durable promise, to be judged by the drift of its paths.
 struct Stood {
     set: Placement,
     from: usize,
@@ -32,9 +32,9 @@ struct Stood {
 struct Run<'a> {
     /// By window and path, in bits per second.
     windows: &'a [Vec<f64>],
-    desk: Desk,
+    controller: AdmissionController,
     /// By customer.
-    fates: BTreeMap<usize, Fate>,
+    records: BTreeMap<usize, CustomerRecord>,
     stood: BTreeMap<usize, Stood>,
     rates: Rates,
 }
@@ -44,8 +44,8 @@ pub(super) fn run(windows: &[Vec<f64>], customers: &[Customer]) -> Outcome {
     let paths = windows.first().map_or(0, Vec::len);
     let mut run = Run {
         windows,
-        desk: Desk::new(paths),
-        fates: BTreeMap::new(),
+        controller: AdmissionController::new(paths),
+        records: BTreeMap::new(),
         stood: BTreeMap::new(),
         rates: Rates::default(),
     };
@@ -69,7 +69,7 @@ pub(super) fn run(windows: &[Vec<f64>], customers: &[Customer]) -> Outcome {
         run.leave(index, windows.len());
     }
     Outcome {
-        fates: run.fates.into_values().collect(),
+        records: run.records.into_values().collect(),
         rates: run.rates,
     }
 }
@@ -77,21 +77,21 @@ pub(super) fn run(windows: &[Vec<f64>], customers: &[Customer]) -> Outcome {
 impl Run<'_> {
     fn ask(&mut self, index: usize, customer: &Customer) {
         let stream = id(index);
-        let mut fate = Fate::new(customer.probability);
+        let mut record = CustomerRecord::new(customer.probability);
         let wanted = customer.wanted("");
-        if let Err(refusal) = self.desk.open(stream, &wanted) {
-            fate.asked = Asked::Refused {
+        if let Err(refusal) = self.controller.open(stream, &wanted) {
+            record.asked = Asked::Refused {
                 had_offer: refusal.offer.rate.is_some() || refusal.offer.probability.is_some(),
             };
             if let Some(taken) = customer.accepts(&refusal.offer, "") {
-                let is_promised = self.desk.open(stream, &taken).is_ok();
-                fate.asked = Asked::Took { is_promised };
+                let is_promised = self.controller.open(stream, &taken).is_ok();
+                record.asked = Asked::Took { is_promised };
                 if is_promised {
                     let guarantee = taken.guarantee.and_then(|g| g.probability());
-                    fate.probability = guarantee.unwrap_or(customer.probability);
+                    record.probability = guarantee.unwrap_or(customer.probability);
                 }
             }
-            let is_open = fate.asked == Asked::Took { is_promised: true };
+            let is_open = record.asked == Asked::Took { is_promised: true };
             if !is_open {
                 let waiting = wanted.guarantee.map(|guarantee| guarantee.waiting());
                 let spec = anabranch_session::StreamSpec {
@@ -99,19 +99,21 @@ impl Run<'_> {
                     ..wanted
                 };
                 // One that waits is not refused.
-                let _ = self.desk.open(stream, &spec);
+                let _ = self.controller.open(stream, &spec);
             }
         }
-        self.fates.insert(index, fate);
+        self.records.insert(index, record);
     }
 
     fn leave(&mut self, index: usize, at: usize) {
         let stream = id(index);
-        let (Some(explained), Some(fate)) = (self.desk.explain(stream), self.fates.get_mut(&index))
-        else {
+        let (Some(explained), Some(record)) = (
+            self.controller.explain(stream),
+            self.records.get_mut(&index),
+        ) else {
             return;
         };
-        fate.account = (explained.account.kept, explained.account.broken);
+        record.account = (explained.account.kept, explained.account.broken);
         if let Some(stood) = self.stood.remove(&index) {
             let sums = |range: std::ops::Range<usize>| -> Vec<f64> {
                 let sum = |row: &Vec<f64>| stood.set.set.iter().map(|path| row[path]).sum();
@@ -119,16 +121,16 @@ impl Run<'_> {
             };
             let past = sums(stood.from.saturating_sub(PAST)..stood.from);
             let mut since = sums(stood.from..at);
-            let standing = Standing::of(&past, stood.probability).ok();
-            fate.drift = standing.and_then(|standing| standing.drift_to(&mut since));
+            let durable = Durable::of(&past, stood.probability).ok();
+            record.drift = durable.and_then(|durable| durable.drift_to(&mut since));
         }
-        self.desk.close(stream);
+        self.controller.close(stream);
     }
 
     /// Serves window `at` and judges it.
     fn window(&mut self, at: usize) {
         let row = &self.windows[at];
-        let mut candidates = self.desk.candidates();
+        let mut candidates = self.controller.candidates();
         let mut free = row.clone();
         // What the plan puts on each path for the streams so far.
         let mut load = vec![0.0; row.len()];
@@ -149,8 +151,9 @@ impl Run<'_> {
             if !is_kept {
                 behind.push(request.stream);
             }
-            let bytes = got / Desk::OVERHEAD / 8.0;
-            self.desk.arrived(request.stream, bytes.round() as u64);
+            let bytes = got / AdmissionController::OVERHEAD / 8.0;
+            self.controller
+                .arrived(request.stream, bytes.round() as u64);
             if !candidate.is_in_force {
                 continue;
             }
@@ -161,50 +164,52 @@ impl Run<'_> {
                 load[path] += rate;
             }
             let index = request.stream.0 as usize;
-            if let Some(fate) = self.fates.get_mut(&index) {
-                if request.term == Term::Standing {
+            if let Some(record) = self.records.get_mut(&index) {
+                if request.term == Term::Durable {
                     self.stood.entry(index).or_insert_with(|| Stood {
                         set: request.before.clone(),
                         from: at,
-                        probability: fate.probability,
+                        probability: record.probability,
                     });
                 }
-                fate.judge(at, request.term, is_kept, is_moved);
+                record.judge(at, request.term, is_kept, is_moved);
             }
         }
-        let notices = self.desk.end_window(row, |stream| behind.contains(&stream));
+        let notices = self
+            .controller
+            .end_window(row, |stream| behind.contains(&stream));
         for notice in notices {
             match notice {
                 Notice::Promised(..) => {}
                 Notice::Warned(stream, _) => {
-                    if let Some(fate) = self.fates.get_mut(&(stream.0 as usize)) {
-                        fate.warn(at, false);
+                    if let Some(record) = self.records.get_mut(&(stream.0 as usize)) {
+                        record.warn(at, false);
                     }
                 }
                 Notice::Withdrawn(stream, _) => {
-                    if let Some(fate) = self.fates.get_mut(&(stream.0 as usize)) {
-                        fate.withdraw(at);
+                    if let Some(record) = self.records.get_mut(&(stream.0 as usize)) {
+                        record.withdraw(at);
                     }
                 }
             }
         }
         for candidate in &candidates {
             let stream = candidate.request.stream;
-            let explained = self.desk.explain(stream);
-            if let Some(fate) = self.fates.get_mut(&(stream.0 as usize)) {
-                fate.is_warned(explained.is_some_and(|explained| explained.is_warned));
+            let explained = self.controller.explain(stream);
+            if let Some(record) = self.records.get_mut(&(stream.0 as usize)) {
+                record.is_warned(explained.is_some_and(|explained| explained.is_warned));
             }
         }
     }
 
     /// Compares what is in force with what could be.
     fn look(&mut self, at: usize) {
-        let candidates = self.desk.candidates();
+        let candidates = self.controller.candidates();
         if candidates.is_empty() {
             return;
         }
         let mut future = Rows::new(self.windows[at..].iter().take(FUTURE).cloned().collect());
-        match compare(&candidates, &mut self.desk.capacity(), &mut future) {
+        match compare(&candidates, &mut self.controller.capacity(), &mut future) {
             Ok(rates) => self.rates.add(&rates),
             Err(_) => self.rates.given_up += 1,
         }
@@ -300,13 +305,13 @@ mod tests {
             customer(100..300, 3_000, 0.75),
         ];
         let outcome = run(&windows, &customers);
-        let fates = &outcome.fates;
-        assert_eq!(fates[0].asked, Asked::Admitted);
-        assert_eq!(fates[0].renewable.windows, 190);
-        assert_eq!(fates[2].asked, Asked::Took { is_promised: true });
-        for fate in fates {
-            assert_eq!(fate.renewable.broken(), 0, "{fate:?}");
-            assert_eq!(fate.account.0, fate.renewable.windows, "{fate:?}");
+        let records = &outcome.records;
+        assert_eq!(records[0].asked, Asked::Admitted);
+        assert_eq!(records[0].renewable.windows, 190);
+        assert_eq!(records[2].asked, Asked::Took { is_promised: true });
+        for record in records {
+            assert_eq!(record.renewable.broken(), 0, "{record:?}");
+            assert_eq!(record.account.0, record.renewable.windows, "{record:?}");
         }
         let rates = &outcome.rates;
         assert!(
@@ -322,11 +327,11 @@ mod tests {
             .map(|at| vec![if at < 150 { 4e6 } else { 1e6 }])
             .collect();
         let outcome = run(&windows, &[customer(60..300, 3_000, 0.9)]);
-        let fate = &outcome.fates[0];
-        assert_eq!((fate.withdrawals, fate.announced), (1, 1), "{fate:?}");
+        let record = &outcome.records[0];
+        assert_eq!((record.withdrawals, record.announced), (1, 1), "{record:?}");
         // Nobody could know.
-        assert_eq!(fate.before_it_bit, 0, "{fate:?}");
-        assert!(fate.renewable.broken() >= 2, "{fate:?}");
+        assert_eq!(record.before_it_bit, 0, "{record:?}");
+        assert!(record.renewable.broken() >= 2, "{record:?}");
         assert!(outcome.rates.in_force > outcome.rates.clairvoyant);
     }
 }

@@ -3,8 +3,8 @@
 mod customers;
 mod engine;
 pub mod exact;
-mod fates;
 mod fluid;
+mod records;
 mod rows;
 mod summary;
 
@@ -20,7 +20,7 @@ use crate::{
     path_sets::sets::{Choice, PathSet, choose_as},
     streams::{RecordedPath, Scene},
 };
-use fates::Outcome;
+use records::Outcome;
 
 pub use rows::Rows;
 

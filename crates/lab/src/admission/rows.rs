@@ -4,7 +4,7 @@ use anabranch_sched::{
     ChannelMask,
     mapping::{Capacity, Term},
 };
-use anabranch_stats::standing::kept_rate;
+use anabranch_stats::durable::kept_rate;
 
 /// Levels that offers try.
 const LEVELS: [f64; 5] = [0.99, 0.95, 0.9, 0.75, 0.5];

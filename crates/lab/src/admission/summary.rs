@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     Done, Mode,
     customers::LEVELS,
-    fates::{Asked, Fate, Rates, Tally},
+    records::{Asked, CustomerRecord, Rates, Tally},
 };
 use crate::{
     Row,
@@ -17,8 +17,8 @@ use crate::{
 const WINDOWS_MIN: u64 = 100;
 /// Within one point.
 const POINT: f64 = 0.01;
-/// Paths that fall by less are meant by a standing promise.
-const DRIFT_MAX: f64 = anabranch_stats::standing::DRIFT_MAX;
+/// Paths that fall by less are meant by a durable promise.
+const DRIFT_MAX: f64 = anabranch_stats::durable::DRIFT_MAX;
 const ROUNDING: f64 = 1e-9;
 
 /// A row, to be filled.
@@ -74,10 +74,13 @@ impl Line {
     }
 }
 
-fn sum<'a>(fates: impl Iterator<Item = &'a Fate>, of: impl Fn(&Fate) -> &Tally) -> Tally {
+fn sum<'a>(
+    records: impl Iterator<Item = &'a CustomerRecord>,
+    of: impl Fn(&CustomerRecord) -> &Tally,
+) -> Tally {
     let mut all = Tally::default();
-    for fate in fates {
-        all.add(of(fate));
+    for record in records {
+        all.add(of(record));
     }
     all
 }
@@ -85,21 +88,26 @@ fn sum<'a>(fates: impl Iterator<Item = &'a Fate>, of: impl Fn(&Fate) -> &Tally) 
 /// A row about one run.
 pub(super) fn of_set(done: &Done<'_>) -> Row {
     let mut line = Line::new("set", done.job.mode);
-    let fates = &done.outcome.fates;
+    let records = &done.outcome.records;
     line.put("set", json!(done.job.set.name()));
     line.put("origin", json!(done.job.set.origin()));
     line.put("paths", json!(done.job.set.recordings.len()));
     line.put("windows", json!(done.windows));
-    line.put("streams", json!(fates.len()));
-    let admitted = fates.iter().filter(|fate| fate.asked == Asked::Admitted);
+    line.put("streams", json!(records.len()));
+    let admitted = records
+        .iter()
+        .filter(|record| record.asked == Asked::Admitted);
     line.put("admitted_at_once", json!(admitted.count()));
-    let promised = fates.iter().filter(|fate| fate.is_promised());
+    let promised = records.iter().filter(|record| record.is_promised());
     line.put("promised", json!(promised.count()));
-    line.tally("renewable", &sum(fates.iter(), |fate| &fate.renewable));
-    line.tally("standing", &sum(fates.iter(), |fate| &fate.standing));
+    line.tally(
+        "renewable",
+        &sum(records.iter(), |record| &record.renewable),
+    );
+    line.tally("durable", &sum(records.iter(), |record| &record.durable));
     line.put(
         "withdrawals",
-        json!(fates.iter().map(|fate| fate.withdrawals).sum::<u64>()),
+        json!(records.iter().map(|record| record.withdrawals).sum::<u64>()),
     );
     let moments = done.outcome.rates.moments.max(1) as f64;
     line.put("asked_mbps", mbps(done.outcome.rates.asked / moments));
@@ -109,11 +117,11 @@ pub(super) fn of_set(done: &Done<'_>) -> Row {
 
 /// A row for each probability.
 pub(super) fn of_levels(mode: Mode, all: &[&Done<'_>]) -> Vec<Row> {
-    let fates: Vec<&Fate> = all.iter().flat_map(|done| &done.outcome.fates).collect();
+    let records: Vec<&CustomerRecord> = all.iter().flat_map(|done| &done.outcome.records).collect();
     let row = |&level: &f64| {
-        let own: Vec<&Fate> = fates
+        let own: Vec<&CustomerRecord> = records
             .iter()
-            .filter(|fate| fate.probability == level)
+            .filter(|record| record.probability == level)
             .copied()
             .collect();
         let mut line = Line::new("level", mode);
@@ -121,9 +129,12 @@ pub(super) fn of_levels(mode: Mode, all: &[&Done<'_>]) -> Vec<Row> {
         line.put("streams", json!(own.len()));
         line.tally(
             "renewable",
-            &sum(own.iter().copied(), |fate| &fate.renewable),
+            &sum(own.iter().copied(), |record| &record.renewable),
         );
-        line.tally("standing", &sum(own.iter().copied(), |fate| &fate.standing));
+        line.tally(
+            "durable",
+            &sum(own.iter().copied(), |record| &record.durable),
+        );
         let (near, judged) = within_one_point(own.iter().copied());
         line.put("streams_judged", json!(judged));
         line.share("streams_within_one_point_fraction", near, judged as f64);
@@ -133,15 +144,15 @@ pub(super) fn of_levels(mode: Mode, all: &[&Done<'_>]) -> Vec<Row> {
 }
 
 /// How many streams with enough renewable windows are within one point, of how many.
-fn within_one_point<'a>(fates: impl Iterator<Item = &'a Fate>) -> (f64, u64) {
+fn within_one_point<'a>(records: impl Iterator<Item = &'a CustomerRecord>) -> (f64, u64) {
     let (mut near, mut judged) = (0.0, 0);
-    for fate in fates {
-        let Some(kept) = fate.renewable.kept_share() else {
+    for record in records {
+        let Some(kept) = record.renewable.kept_share() else {
             continue;
         };
-        if fate.renewable.windows >= WINDOWS_MIN {
+        if record.renewable.windows >= WINDOWS_MIN {
             judged += 1;
-            near += f64::from(kept >= fate.probability - POINT - ROUNDING);
+            near += f64::from(kept >= record.probability - POINT - ROUNDING);
         }
     }
     (near, judged)
@@ -155,39 +166,43 @@ fn is_held(tally: &Tally, probability: f64) -> bool {
 
 /// The row about all runs of a mode.
 pub(super) fn of_mode(mode: Mode, all: &[&Done<'_>]) -> Row {
-    let fates: Vec<&Fate> = all.iter().flat_map(|done| &done.outcome.fates).collect();
-    let count = |which: &dyn Fn(&Fate) -> bool| {
-        let some = fates.iter().filter(|fate| which(fate));
+    let records: Vec<&CustomerRecord> = all.iter().flat_map(|done| &done.outcome.records).collect();
+    let count = |which: &dyn Fn(&CustomerRecord) -> bool| {
+        let some = records.iter().filter(|record| which(record));
         some.count() as f64
     };
     let mut line = Line::new("summary", mode);
     line.put("sets", json!(all.len()));
-    line.put("streams", json!(fates.len()));
-    let whole = fates.len() as f64;
+    line.put("streams", json!(records.len()));
+    let whole = records.len() as f64;
     line.share(
         "admitted_at_once_fraction",
-        count(&|fate| fate.asked == Asked::Admitted),
+        count(&|record| record.asked == Asked::Admitted),
         whole,
     );
-    line.share("promised_fraction", count(&Fate::is_promised), whole);
+    line.share(
+        "promised_fraction",
+        count(&CustomerRecord::is_promised),
+        whole,
+    );
     // All promises together: what was kept of what was promised.
-    let each = || fates.iter().copied();
-    let renewable = sum(each(), |fate| &fate.renewable);
+    let each = || records.iter().copied();
+    let renewable = sum(each(), |record| &record.renewable);
     line.tally("renewable", &renewable);
     let due: f64 = each()
-        .map(|fate| fate.probability * fate.renewable.windows as f64)
+        .map(|record| record.probability * record.renewable.windows as f64)
         .sum();
     line.share("renewable_due_fraction", due, renewable.windows as f64);
     let (near, judged) = within_one_point(each());
     line.put("streams_judged", json!(judged));
     line.share("streams_within_one_point_fraction", near, judged as f64);
-    let held = count(&|fate| {
-        fate.renewable.windows >= WINDOWS_MIN && is_held(&fate.renewable, fate.probability)
+    let held = count(&|record| {
+        record.renewable.windows >= WINDOWS_MIN && is_held(&record.renewable, record.probability)
     });
     line.share("streams_held_fraction", held, judged as f64);
-    standing(&mut line, &fates);
-    let total = |of: fn(&Fate) -> u64| each().map(of).sum::<u64>() as f64;
-    let withdrawals = total(|fate| fate.withdrawals);
+    durable(&mut line, &records);
+    let total = |of: fn(&CustomerRecord) -> u64| each().map(of).sum::<u64>() as f64;
+    let withdrawals = total(|record| record.withdrawals);
     line.put("withdrawals", json!(withdrawals as u64));
     line.share(
         "withdrawals_announced_fraction",
@@ -209,8 +224,8 @@ pub(super) fn of_mode(mode: Mode, all: &[&Done<'_>]) -> Row {
         total(|f| f.as_allowed),
         withdrawals,
     );
-    offers(&mut line, &fates);
-    let account = total(|fate| fate.account.1) / total(|f| f.account.0 + f.account.1).max(1.0);
+    offers(&mut line, &records);
+    let account = total(|record| record.account.1) / total(|f| f.account.0 + f.account.1).max(1.0);
     line.put("account_broken_fraction", rounded(account));
     let mut rates = Rates::default();
     for done in all {
@@ -232,34 +247,35 @@ pub(super) fn of_mode(mode: Mode, all: &[&Done<'_>]) -> Row {
     line.0
 }
 
-/// Standing promises, by whether their paths drifted.
-fn standing(line: &mut Line, fates: &[&Fate]) {
+/// Durable promises, by whether their paths drifted.
+fn durable(line: &mut Line, records: &[&CustomerRecord]) {
     line.tally(
-        "standing",
-        &sum(fates.iter().copied(), |fate| &fate.standing),
+        "durable",
+        &sum(records.iter().copied(), |record| &record.durable),
     );
     for (name, is_own) in [("steady", true), ("drifting", false)] {
-        let own: Vec<&&Fate> = fates
+        let own: Vec<&&CustomerRecord> = records
             .iter()
-            .filter(|fate| {
-                fate.drift
+            .filter(|record| {
+                record
+                    .drift
                     .is_some_and(|drift| (drift < DRIFT_MAX) == is_own)
             })
             .collect();
         let held = own
             .iter()
-            .filter(|fate| is_held(&fate.standing, fate.probability));
+            .filter(|record| is_held(&record.durable, record.probability));
         let held = held.count() as f64;
-        line.put(&format!("standing_{name}_streams"), json!(own.len()));
+        line.put(&format!("durable_{name}_streams"), json!(own.len()));
         line.share(
-            &format!("standing_{name}_held_fraction"),
+            &format!("durable_{name}_held_fraction"),
             held,
             own.len() as f64,
         );
-        let tally = sum(own.iter().map(|fate| **fate), |fate| &fate.standing);
+        let tally = sum(own.iter().map(|record| **record), |record| &record.durable);
         let whole = tally.windows as f64;
         line.share(
-            &format!("standing_{name}_kept_fraction"),
+            &format!("durable_{name}_kept_fraction"),
             tally.kept as f64,
             whole,
         );
@@ -267,39 +283,43 @@ fn standing(line: &mut Line, fates: &[&Fate]) {
 }
 
 /// Counter-offers: how many were made, accepted, promised and held.
-fn offers(line: &mut Line, fates: &[&Fate]) {
-    let refused = fates.iter().filter(|fate| fate.asked != Asked::Admitted);
+fn offers(line: &mut Line, records: &[&CustomerRecord]) {
+    let refused = records
+        .iter()
+        .filter(|record| record.asked != Asked::Admitted);
     let refused = refused.count() as f64;
-    let has_offer = |fate: &&&Fate| {
+    let has_offer = |record: &&&CustomerRecord| {
         matches!(
-            fate.asked,
+            record.asked,
             Asked::Refused { had_offer: true } | Asked::Took { .. }
         )
     };
     line.put("refused", json!(refused as u64));
-    let offered = fates.iter().filter(has_offer).count() as f64;
+    let offered = records.iter().filter(has_offer).count() as f64;
     line.share("refusals_with_offer_fraction", offered, refused);
-    let took: Vec<&&Fate> = fates
+    let took: Vec<&&CustomerRecord> = records
         .iter()
-        .filter(|fate| matches!(fate.asked, Asked::Took { .. }))
+        .filter(|record| matches!(record.asked, Asked::Took { .. }))
         .collect();
     line.put("offers_taken", json!(took.len()));
     let promised = took
         .iter()
-        .filter(|fate| fate.asked == Asked::Took { is_promised: true });
+        .filter(|record| record.asked == Asked::Took { is_promised: true });
     line.share(
         "offers_promised_fraction",
         promised.count() as f64,
         took.len() as f64,
     );
-    let tally = sum(took.iter().map(|fate| **fate), |fate| &fate.renewable);
+    let tally = sum(took.iter().map(|record| **record), |record| {
+        &record.renewable
+    });
     let whole = tally.windows as f64;
     line.share("offers_kept_fraction", tally.kept as f64, whole);
     let due = took
         .iter()
-        .map(|fate| fate.probability * fate.renewable.windows as f64);
+        .map(|record| record.probability * record.renewable.windows as f64);
     line.share("offers_due_fraction", due.sum::<f64>(), whole);
-    let (near, judged) = within_one_point(took.iter().map(|fate| **fate));
+    let (near, judged) = within_one_point(took.iter().map(|record| **record));
     line.put("offers_judged", json!(judged));
     line.share("offers_within_one_point_fraction", near, judged as f64);
 }
@@ -341,8 +361,8 @@ pub(super) fn compare(rows: &[Row]) -> Vec<Published> {
                 "1",
             ),
             (
-                "standing_steady_held_fraction",
-                "standing promises held, where paths drift less than a quarter",
+                "durable_steady_held_fraction",
+                "durable promises held, where paths drift less than a quarter",
                 "1",
             ),
             (

@@ -142,7 +142,7 @@ pub(super) fn run(
         looks += 1.0;
     }
     let receiver = world.app::<Receiver>(b);
-    let (live, bulk) = (receiver.book("live"), receiver.book("bulk"));
+    let (live, bulk) = (receiver.record("live"), receiver.record("bulk"));
     let tenth = |bytes: &[u64], at: usize| bytes.get(at).map_or(0.0, |&bytes| bytes as f64);
     let range = (FROM.as_millis() / 100) as usize..(time.as_millis() / 100) as usize;
     let played = STREAM_BPS / 10.0 / packet_bits;

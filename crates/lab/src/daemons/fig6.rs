@@ -85,15 +85,15 @@ fn goodputs(scene: &str, method: &str, streams: u32, seed: Seed) -> Option<[f64;
     let laid = topology(scene).lay(&mut world).ok()?;
     let start = |index: u32| Instant::from_millis(2_000 + 100 * u64::from(index));
     let mut ours: Vec<Flow> = Vec::new();
-    let direct = laid.way(DIRECT).ok()?;
-    let second = laid.way(SECOND).ok()?;
+    let direct = laid.path(DIRECT).ok()?;
+    let second = laid.path(SECOND).ok()?;
     if method == METHODS[2] {
         let mut route = None;
         let mut links = Vec::new();
         for hops in [&direct, &second] {
-            let way = world.add_route([sender, receiver], hops, &Hop::reversed(hops));
-            links.push(world.route_link(sender, way));
-            route = Some(way);
+            let path = world.add_route([sender, receiver], hops, &Hop::reversed(hops));
+            links.push(world.route_link(sender, path));
+            route = Some(path);
         }
         world.app::<Sender>(sender).dial(start(0), links);
         world.with_node(sender, |_| ());

@@ -58,13 +58,13 @@ impl Overlay {
         let ends: Vec<[usize; 2]> = ends.collect();
         let laid = topology.lay(&mut world).ok()?;
         for (nodes, link) in ends.iter().zip(links) {
-            let hops = laid.way(link).ok()?;
+            let hops = laid.path(link).ok()?;
             let back = anabranch_sim::Hop::reversed(&hops);
             let route = world.add_route(*nodes, &hops, &back);
-            let way = world.route_link(nodes[0], route);
+            let path = world.route_link(nodes[0], route);
             world
                 .app::<Sender>(nodes[0])
-                .dial(Instant::EPOCH, vec![way]);
+                .dial(Instant::EPOCH, vec![path]);
             world.with_node(nodes[0], |_| ());
         }
         world.run_until(Instant::EPOCH + END);
@@ -143,7 +143,7 @@ fn messages() -> Vec<Load> {
 fn estimate(receiver: &Receiver) -> Option<LinkEstimate> {
     let mut estimator = LinkEstimator::new(SIZES.len() * REPEATS as usize).ok()?;
     for size in SIZES {
-        for delay in receiver.book(&label(size)).delays {
+        for delay in receiver.record(&label(size)).delays {
             estimator.observe(size as u64, delay).ok()?;
             if size < SMALL {
                 estimator.observe_small(delay);

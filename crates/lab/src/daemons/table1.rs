@@ -91,7 +91,7 @@ fn row(mb: u64, index: usize, options: &Options<'_>) -> Option<Row> {
         Some(took.as_secs_f64())
     };
     let whole = |bytes| Part {
-        ways: vec![DIRECT],
+        paths: vec![DIRECT],
         bytes,
     };
     let single_s = time(published, &[whole(bytes)])?;
@@ -106,7 +106,7 @@ fn row(mb: u64, index: usize, options: &Options<'_>) -> Option<Row> {
     let shares = partition(&legs, bytes)?;
     let parts: Vec<Part<'_>> = (two.iter().zip(&shares.bytes))
         .map(|((_, via), &bytes)| Part {
-            ways: vec![via],
+            paths: vec![via],
             bytes,
         })
         .collect();
@@ -115,8 +115,8 @@ fn row(mb: u64, index: usize, options: &Options<'_>) -> Option<Row> {
     let two = own.two_quickest(ENDS, bytes)?;
     let legs: Vec<Leg> = two.iter().map(|(path, _)| path.into()).collect();
     let predicted_s = partition(&legs, bytes)?.finish.as_secs_f64();
-    let ways = two.iter().map(|(_, via)| via.as_slice()).collect();
-    let two_s = time(ours, &[Part { ways, bytes }])?;
+    let paths = two.iter().map(|(_, via)| via.as_slice()).collect();
+    let two_s = time(ours, &[Part { paths, bytes }])?;
 
     let bits = bytes as f64 * 8.0;
     let flow_bps = own.maximum_flow(ENDS)?.as_bps() as f64;

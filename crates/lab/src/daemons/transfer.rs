@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// A session, and what of the message it carries.
 pub(super) struct Part<'a> {
     /// The sites that each of its channels visits.
-    pub(super) ways: Vec<&'a [&'static str]>,
+    pub(super) paths: Vec<&'a [&'static str]>,
     pub(super) bytes: u64,
 }
 
@@ -57,8 +57,8 @@ pub(super) fn run(
     let laid = topology.lay(&mut world).ok()?;
     for (&(nodes, _), part) in ends.iter().zip(parts) {
         let mut links = Vec::new();
-        for way in &part.ways {
-            let hops = laid.way(way).ok()?;
+        for path in &part.paths {
+            let hops = laid.path(path).ok()?;
             let route = world.add_route(nodes, &hops, &Hop::reversed(&hops));
             links.push(world.route_link(nodes[0], route));
         }
@@ -70,8 +70,8 @@ pub(super) fn run(
     let is_done = |world: &mut World| {
         let mut parts = ends.iter().filter(|(_, has_load)| *has_load);
         parts.all(|&([_, receiver], _)| {
-            let books = &world.app::<Receiver>(receiver).books;
-            books.values().any(|book| book.finished)
+            let records = &world.app::<Receiver>(receiver).records;
+            records.values().any(|record| record.finished)
         })
     };
     while !is_done(&mut world) {
@@ -81,8 +81,8 @@ pub(super) fn run(
         world.run_for(LOOK);
     }
     let last = ends.iter().filter_map(|&([_, receiver], _)| {
-        let books = &world.app::<Receiver>(receiver).books;
-        books.values().filter_map(|book| book.last_at).max()
+        let records = &world.app::<Receiver>(receiver).records;
+        records.values().filter_map(|record| record.last_at).max()
     });
     Some(last.max()?.since(begin))
 }

@@ -103,18 +103,18 @@ impl Scene {
     }
 
     /// The ways that the agent gives now, direct one included.
-    fn ways(&mut self) -> Vec<Vec<NodeId>> {
+    fn paths(&mut self) -> Vec<Vec<NodeId>> {
         let now = self.mesh.world.now();
         let agent = &mut self.mesh.host(SOURCE).agent;
         let routes = agent.routes(&World::node_id(SINK), now);
         routes.map_or_else(Vec::new, |routes| {
-            routes.ways.into_iter().map(|way| way.relays).collect()
+            routes.paths.into_iter().map(|path| path.relays).collect()
         })
     }
 
     fn relays(&mut self) -> Vec<usize> {
-        let ways = self.ways();
-        let uses = |n: usize| ways.iter().any(|way| way.contains(&World::node_id(n)));
+        let paths = self.paths();
+        let uses = |n: usize| paths.iter().any(|path| path.contains(&World::node_id(n)));
         (2..self.nodes).filter(|&n| uses(n)).collect()
     }
 
@@ -141,10 +141,10 @@ impl Scene {
 
     /// Acknowledged bytes, by channel, of ways that lead over none of `gone`.
     fn acknowledged(&mut self, gone: &[usize]) -> BTreeMap<ChannelId, u64> {
-        let has_failed = |way: &[NodeId]| gone.iter().any(|&n| way.contains(&World::node_id(n)));
+        let has_failed = |path: &[NodeId]| gone.iter().any(|&n| path.contains(&World::node_id(n)));
         let act = |host: &mut Host, context: &mut Context<'_>| host.acknowledged(context.engine());
         let all = self.mesh.world.with_app(SOURCE, act);
-        let left = all.into_iter().filter(|(_, (way, _))| !has_failed(way));
+        let left = all.into_iter().filter(|(_, (path, _))| !has_failed(path));
         left.map(|(channel, (_, bytes))| (channel, bytes)).collect()
     }
 
@@ -178,7 +178,7 @@ pub(super) fn run(case: Case, nodes: usize, seed: Seed) -> Option<Seen> {
     scene.mesh.world.run_for(SECOND * 30);
     scene.mesh.send(BYTES);
     scene.mesh.world.run_for(SECOND * 10);
-    let before = scene.ways();
+    let before = scene.paths();
     let relays = scene.relays();
     let relay = *relays.first()?;
     let begin = scene.mesh.world.now();
@@ -230,7 +230,7 @@ pub(super) fn run(case: Case, nodes: usize, seed: Seed) -> Option<Seen> {
                 seen.left.get_or_insert(took);
                 let others = nodes - 2 - gone.len() + 1;
                 let wanted = before.len().min(others);
-                seen.replaced = (scene.ways().len() >= wanted).then_some(took);
+                seen.replaced = (scene.paths().len() >= wanted).then_some(took);
             }
         }
     }

@@ -6,7 +6,7 @@ use anabranch_base::{Instant, Seed};
 use anabranch_session::{AllowList, Config};
 use anabranch_sim::{
     World,
-    apps::{Book, Load, Receiver, Sender},
+    apps::{Load, Receiver, Sender, StreamRecord},
 };
 
 use super::cases::{Case, Setup};
@@ -101,7 +101,7 @@ pub(super) fn measure(seed: Seed, case: &Case, setup: &Setup, only: Option<usize
         world.run_while(from + step, |w| {
             done = w
                 .app::<Receiver>(1)
-                .books
+                .records
                 .get("bulk")
                 .is_some_and(|b| b.finished);
             !done
@@ -109,14 +109,14 @@ pub(super) fn measure(seed: Seed, case: &Case, setup: &Setup, only: Option<usize
         // The sender is never told to stop its small stream; the run ends with the bulk.
     }
     let receiver = world.app::<Receiver>(b);
-    let book = receiver.book("bulk");
-    let small_book = receiver.book("messages");
-    let elapsed = book.last_at.unwrap_or(end).as_secs_f64();
-    let small_bytes = small_book.bytes;
-    let bytes = (book.bytes + small_bytes) as f64;
+    let record = receiver.record("bulk");
+    let small_record = receiver.record("messages");
+    let elapsed = record.last_at.unwrap_or(end).as_secs_f64();
+    let small_bytes = small_record.bytes;
+    let bytes = (record.bytes + small_bytes) as f64;
     let sum_mbps = offered_bits / world_seconds(&world) / 1e6;
     let goodput_mbps = bytes * 8.0 / elapsed / 1e6;
-    let fates = world.app::<Sender>(a).fates("messages");
+    let outcomes = world.app::<Sender>(a).outcomes("messages");
     let session = world.app::<Sender>(a).session();
     let copied: u64 = session.map_or(0, |session| {
         let reports = world.engine(a).channel_stats(session);
@@ -126,26 +126,26 @@ pub(super) fn measure(seed: Seed, case: &Case, setup: &Setup, only: Option<usize
         goodput_fraction: goodput_mbps / sum_mbps,
         goodput_mbps,
         sum_mbps,
-        gap_ms: book.gap_max.as_secs_f64() * 1e3,
-        missing: bulk_adus - book.numbers.len() as u64,
-        repeated: repeated(&book),
-        corrupt: book.corrupt + small_book.corrupt,
+        gap_ms: record.gap_max.as_secs_f64() * 1e3,
+        missing: bulk_adus - record.numbers.len() as u64,
+        repeated: repeated(&record),
+        corrupt: record.corrupt + small_record.corrupt,
         duplicate_fraction: (copied as f64 - bulk_bytes as f64 - small_bytes as f64).max(0.0)
             / bytes,
         virtual_s: elapsed,
         full_rate_after_return_ms: case
             .outage
-            .and_then(|(_, to)| full_rate_after(&book, to, goodput_mbps)),
+            .and_then(|(_, to)| full_rate_after(&record, to, goodput_mbps)),
         small: case.small.map(|_| {
-            let ms = |q| small_book.delay_quantile(q).as_secs_f64() * 1e3;
+            let ms = |q| small_record.delay_quantile(q).as_secs_f64() * 1e3;
             SmallMeasured {
                 p50_ms: ms(0.5),
                 p95_ms: ms(0.95),
                 p99_ms: ms(0.99),
-                jitter_ms: jitter_ms(&small_book),
+                jitter_ms: jitter_ms(&small_record),
                 // The last ones may still have been under way when the run ended.
-                missing: fates.map_or(0, |(sent, ..)| {
-                    sent.saturating_sub(small_book.numbers.len() as u64)
+                missing: outcomes.map_or(0, |(sent, ..)| {
+                    sent.saturating_sub(small_record.numbers.len() as u64)
                 }),
             }
         }),
@@ -157,25 +157,25 @@ fn world_seconds(world: &World) -> f64 {
     (world.now().as_secs_f64() / 0.01).ceil() * 0.01
 }
 
-fn repeated(book: &Book) -> u64 {
-    let mut numbers = book.numbers.clone();
+fn repeated(record: &StreamRecord) -> u64 {
+    let mut numbers = record.numbers.clone();
     numbers.sort_unstable();
     numbers.windows(2).filter(|w| w[0] == w[1]).count() as u64
 }
 
-fn jitter_ms(book: &Book) -> f64 {
-    let steps = book.delays.windows(2).map(|w| {
+fn jitter_ms(record: &StreamRecord) -> f64 {
+    let steps = record.delays.windows(2).map(|w| {
         let (a, b) = (w[0].as_secs_f64(), w[1].as_secs_f64());
         (a - b).abs() * 1e3
     });
-    let count = book.delays.len().saturating_sub(1).max(1) as f64;
+    let count = record.delays.len().saturating_sub(1).max(1) as f64;
     steps.sum::<f64>() / count
 }
 
 /// Time from the return of a path until the rate over 300 ms is again at 90 % of that before the
 /// outage.
-fn full_rate_after(book: &Book, return_at: Duration, _mean_mbps: f64) -> Option<f64> {
-    let slots = &book.per_100ms;
+fn full_rate_after(record: &StreamRecord, return_at: Duration, _mean_mbps: f64) -> Option<f64> {
+    let slots = &record.per_100ms;
     let before = slots.get(20..38)?.iter().sum::<u64>() as f64 / 18.0;
     let from = (return_at.as_millis() / 100) as usize;
     for start in from..slots.len().saturating_sub(3) {

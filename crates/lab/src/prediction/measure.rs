@@ -49,7 +49,7 @@ pub(super) fn all(bps: &[f64], histories: &[usize], judged_min: usize) -> Vec<Fi
         ..Config::default()
     };
     let calibrated = promises(bps, &config(1));
-    let standing = NEXT.map(|hold| promises(bps, &config(hold)));
+    let durable = NEXT.map(|hold| promises(bps, &config(hold)));
     let mut all = Vec::new();
     for &history in histories {
         if bps.len() < history + judged_min {
@@ -74,7 +74,7 @@ pub(super) fn all(bps: &[f64], histories: &[usize], judged_min: usize) -> Vec<Fi
                     bps,
                     &Promised {
                         next: None,
-                        over: std::array::from_fn(|n| standing[n][level].as_slice()),
+                        over: std::array::from_fn(|n| durable[n][level].as_slice()),
                     },
                     promised,
                     history,

@@ -39,7 +39,7 @@ const FLAT_BYTES: u64 = 1 << 40;
 const ERROR_MAX: f64 = 1.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Design {
     /// As many probes on every link and of every size.
     Equal,
     /// As many on every link, of its smallest and its largest size.
@@ -51,13 +51,13 @@ enum Way {
     Known,
 }
 
-const WAYS: [(&str, Way); 6] = [
-    ("equal", Way::Equal),
-    ("equal_ends", Way::EqualEnds),
-    ("random", Way::Random),
-    ("optimal_a", Way::Optimal(Criterion::A)),
-    ("optimal_d", Way::Optimal(Criterion::D)),
-    ("optimal_a_known", Way::Known),
+const DESIGNS: [(&str, Design); 6] = [
+    ("equal", Design::Equal),
+    ("equal_ends", Design::EqualEnds),
+    ("random", Design::Random),
+    ("optimal_a", Design::Optimal(Criterion::A)),
+    ("optimal_d", Design::Optimal(Criterion::D)),
+    ("optimal_a_known", Design::Known),
 ];
 
 /// What a probe costs.
@@ -164,12 +164,12 @@ impl<'a> Fits<'a> {
 }
 
 /// Spends a budget; the mean squared error, and the probes sent.
-fn spend(way: Way, bed: &Bed, tasks: &[Task], budget: u64, seed: Seed) -> (f64, u64) {
+fn spend(design: Design, bed: &Bed, tasks: &[Task], budget: u64, seed: Seed) -> (f64, u64) {
     let mut random = seed.stream("order");
     let mut fits = Fits::new(bed, seed);
-    let first = match way {
-        Way::Equal => design::equal(tasks, budget),
-        Way::EqualEnds => {
+    let first = match design {
+        Design::Equal => design::equal(tasks, budget),
+        Design::EqualEnds => {
             let mut ends = tasks.to_vec();
             for task in &mut ends {
                 task.sizes.dedup();
@@ -178,12 +178,12 @@ fn spend(way: Way, bed: &Bed, tasks: &[Task], budget: u64, seed: Seed) -> (f64, 
             }
             design::equal(&ends, budget)
         }
-        Way::Random => design::random(tasks, budget, &mut seed.stream("lots")),
-        Way::Optimal(_) => design::equal(tasks, (budget as f64 * PILOT) as u64),
-        Way::Known => design::plan(tasks, Criterion::A, budget),
+        Design::Random => design::random(tasks, budget, &mut seed.stream("lots")),
+        Design::Optimal(_) => design::equal(tasks, (budget as f64 * PILOT) as u64),
+        Design::Known => design::plan(tasks, Criterion::A, budget),
     };
     fits.send(&first.probes, &mut random);
-    if let Way::Optimal(criterion) = way {
+    if let Design::Optimal(criterion) = design {
         let mut again = tasks.to_vec();
         for (task, link) in again.iter_mut().zip(0..) {
             // Where the pilot says nothing, what was guessed stands; the true noise is not looked at.
@@ -215,7 +215,7 @@ fn run(options: &Options<'_>) -> Vec<Row> {
             trial(&Bed::draw(kind, seed), budgets, seed)
         });
         for ((cost, _), c) in COSTS.into_iter().zip(0..) {
-            for ((way, _), w) in WAYS.into_iter().zip(0..) {
+            for ((design, _), w) in DESIGNS.into_iter().zip(0..) {
                 for (&rounds, r) in budgets.iter().zip(0..) {
                     let mean = |value: &dyn Fn(&Spent) -> f64| -> f64 {
                         let sum: f64 = found.iter().map(|trial| value(&trial[c][w][r])).sum();
@@ -224,7 +224,7 @@ fn run(options: &Options<'_>) -> Vec<Row> {
                     let mut row = Row::new();
                     row.insert("links".into(), json!(name));
                     row.insert("cost".into(), json!(cost));
-                    row.insert("design".into(), json!(way));
+                    row.insert("design".into(), json!(design));
                     row.insert("rounds".into(), json!(rounds));
                     row.insert("trials".into(), json!(found.len()));
                     row.insert(
@@ -254,17 +254,17 @@ struct Spent {
 }
 
 /// By cost, design and budget.
-type Trial = [[Vec<Spent>; WAYS.len()]; COSTS.len()];
+type Trial = [[Vec<Spent>; DESIGNS.len()]; COSTS.len()];
 
 fn trial(bed: &Bed, budgets: &[u64], seed: Seed) -> Trial {
     COSTS.map(|(_, overhead_bytes)| {
         let tasks = tasks(bed, overhead_bytes);
         let sizes = tasks.iter().flat_map(|task| task.sizes.iter());
         let round: u64 = sizes.map(|bytes| bytes + overhead_bytes).sum();
-        WAYS.map(|(name, way)| {
+        DESIGNS.map(|(name, design)| {
             let spent = budgets.iter().map(|&rounds| {
                 let seed = seed.child(&format!("{name} {rounds}"));
-                let (square, probes) = spend(way, bed, &tasks, round * rounds, seed);
+                let (square, probes) = spend(design, bed, &tasks, round * rounds, seed);
                 let flat = overhead_bytes * rounds * (tasks.len() * tasks[0].sizes.len()) as u64;
                 Spent {
                     budget_bytes: (round * rounds).saturating_sub(flat) as f64,
@@ -315,13 +315,13 @@ fn compare(rows: &[Row]) -> Vec<Published> {
     for (links, kind) in KINDS {
         for (cost, _) in COSTS {
             let equal = errors(rows, links, cost, "equal");
-            for (design, way) in &WAYS[1..] {
-                let Some(part) = part(&equal, &errors(rows, links, cost, design)) else {
+            for (name, design) in &DESIGNS[1..] {
+                let Some(part) = part(&equal, &errors(rows, links, cost, name)) else {
                     continue;
                 };
-                let is_target = kind != Kind::Equal && matches!(way, Way::Optimal(_));
+                let is_target = kind != Kind::Equal && matches!(design, Design::Optimal(_));
                 lines.push(Published::new(
-                    format!("{links} links, budget in {cost}: what {design} needs of that of equal rates for the same error"),
+                    format!("{links} links, budget in {cost}: what {name} needs of that of equal rates for the same error"),
                     "target",
                     if is_target { "≤ 0.5" } else { "–" },
                     format!("{part:.3}"),
@@ -334,12 +334,12 @@ fn compare(rows: &[Row]) -> Vec<Published> {
 
 fn plots(rows: &[Row]) -> Vec<Plot> {
     let curves = |links: &str, cost: &str| -> Vec<Curve> {
-        let curve = |(design, _): (&str, Way)| Curve {
+        let curve = |(design, _): (&str, Design)| Curve {
             name: design.to_owned(),
             mark: Mark::Line,
             points: errors(rows, links, cost, design),
         };
-        WAYS.map(curve).into()
+        DESIGNS.map(curve).into()
     };
     let plot = |links: &str, cost: &str| Plot {
         file: format!("{links}_{cost}"),
@@ -361,14 +361,14 @@ mod tests {
 
     #[test]
     fn optimal_designs_need_less_on_unequal_links() {
-        let mut squares = [0.0; WAYS.len()];
+        let mut squares = [0.0; DESIGNS.len()];
         for number in 0..30 {
             let seed = Seed(number);
             let bed = Bed::draw(Kind::Unequal, seed);
             let tasks = tasks(&bed, 0);
             let budget = tasks.iter().flat_map(|task| &task.sizes).sum::<u64>() * 16;
-            for ((_, way), square) in WAYS.into_iter().zip(&mut squares) {
-                *square += spend(way, &bed, &tasks, budget, seed).0;
+            for ((_, design), square) in DESIGNS.into_iter().zip(&mut squares) {
+                *square += spend(design, &bed, &tasks, budget, seed).0;
             }
         }
         let [equal, _, random, optimal, ..] = squares;

@@ -23,7 +23,7 @@ const BRUTE_PATHS: usize = 3;
 
 /// How paths are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Method {
     /// The link from source to sink.
     Direct,
     /// Up to so many paths.
@@ -32,16 +32,16 @@ pub(super) enum Way {
     Brute,
 }
 
-pub(super) const WAYS: [(&str, Way); 9] = [
-    ("direct", Way::Direct),
-    ("quickest", Way::Paths(1, Choice::Joint)),
-    ("published_2", Way::Paths(2, Choice::Published)),
-    ("joint_2", Way::Paths(2, Choice::Joint)),
-    ("published_4", Way::Paths(4, Choice::Published)),
-    ("joint_4", Way::Paths(4, Choice::Joint)),
-    ("published_all", Way::Paths(99, Choice::Published)),
-    ("joint_all", Way::Paths(99, Choice::Joint)),
-    ("brute_force_3", Way::Brute),
+pub(super) const METHODS: [(&str, Method); 9] = [
+    ("direct", Method::Direct),
+    ("quickest", Method::Paths(1, Choice::Joint)),
+    ("published_2", Method::Paths(2, Choice::Published)),
+    ("joint_2", Method::Paths(2, Choice::Joint)),
+    ("published_4", Method::Paths(4, Choice::Published)),
+    ("joint_4", Method::Paths(4, Choice::Joint)),
+    ("published_all", Method::Paths(99, Choice::Published)),
+    ("joint_all", Method::Paths(99, Choice::Joint)),
+    ("brute_force_3", Method::Brute),
 ];
 
 /// A message from the source to the sink, over anything.
@@ -70,14 +70,14 @@ pub(super) fn end(paths: &[Path], bytes: u64) -> Option<Duration> {
     finish(&legs, bytes)
 }
 
-fn end_of(way: Way, graph: &Graph, bytes: u64) -> Option<Duration> {
-    match way {
-        Way::Direct => {
+fn end_of(method: Method, graph: &Graph, bytes: u64) -> Option<Duration> {
+    match method {
+        Method::Direct => {
             let direct = graph.find(SOURCE, SINK)?;
             end(&[graph.path(&[direct])], bytes)
         }
-        Way::Paths(most, choice) => end(&paths(graph, bytes, most, choice), bytes),
-        Way::Brute => brute(graph, bytes),
+        Method::Paths(most, choice) => end(&paths(graph, bytes, most, choice), bytes),
+        Method::Brute => brute(graph, bytes),
     }
 }
 
@@ -101,19 +101,19 @@ fn brute(graph: &Graph, bytes: u64) -> Option<Duration> {
 fn simple(
     graph: &Graph,
     node: NodeIndex,
-    way: &mut Vec<anabranch_route::LinkIndex>,
+    method: &mut Vec<anabranch_route::LinkIndex>,
     all: &mut Vec<Path>,
 ) {
     if node == SINK {
-        all.push(graph.path(way));
+        all.push(graph.path(method));
         return;
     }
     for link in graph.links_from(node) {
         let next = graph.link(link).to;
-        if next != SOURCE && way.iter().all(|&before| graph.link(before).to != next) {
-            way.push(link);
-            simple(graph, next, way, all);
-            way.pop();
+        if next != SOURCE && method.iter().all(|&before| graph.link(before).to != next) {
+            method.push(link);
+            simple(graph, next, method, all);
+            method.pop();
         }
     }
 }
@@ -151,13 +151,13 @@ fn extend(
 }
 
 /// The earliest end, and the part of it that each way reaches: 1 is the optimum.
-fn fractions(seed: Seed, nodes: u32, bytes: u64) -> Option<[Option<f64>; WAYS.len()]> {
+fn fractions(seed: Seed, nodes: u32, bytes: u64) -> Option<[Option<f64>; METHODS.len()]> {
     let wires = overlay::draw(seed, nodes);
     let graph = overlay::graph(nodes, &wires, &overlay::truth(&wires));
     let best = flow::quickest(&graph, &message(bytes))?
         .finish
         .as_secs_f64();
-    Some(WAYS.map(|(_, way)| Some(best / end_of(way, &graph, bytes)?.as_secs_f64())))
+    Some(METHODS.map(|(_, method)| Some(best / end_of(method, &graph, bytes)?.as_secs_f64())))
 }
 
 /// A row for each number of nodes, size and way.
@@ -174,7 +174,7 @@ pub(super) fn rows(options: &Options<'_>) -> Vec<Row> {
             let found = parallel::map(&numbers, |number| {
                 fractions(seed.child(&number.to_string()), nodes, bytes)
             });
-            for ((way, _), at) in WAYS.into_iter().zip(0..) {
+            for ((method, _), at) in METHODS.into_iter().zip(0..) {
                 let reached = found.iter().filter_map(|found| found.as_ref()?[at]);
                 let mut reached: Vec<f64> = reached.collect();
                 if reached.is_empty() {
@@ -187,7 +187,7 @@ pub(super) fn rows(options: &Options<'_>) -> Vec<Row> {
                 row.insert("kind".into(), json!("fluid"));
                 row.insert("nodes".into(), json!(nodes));
                 row.insert("bytes".into(), json!(bytes));
-                row.insert("way".into(), json!(way));
+                row.insert("method".into(), json!(method));
                 row.insert("overlays".into(), json!(reached.len()));
                 row.insert("of_optimum_median".into(), rounded(quantile(0.5)));
                 row.insert("of_optimum_p10".into(), rounded(quantile(0.1)));
@@ -209,8 +209,9 @@ mod tests {
     #[test]
     fn nothing_beats_the_flow_and_brute_force_is_no_worse_than_greedy() {
         let at = |name: &str| {
-            WAYS.iter()
-                .position(|(way, _)| *way == name)
+            METHODS
+                .iter()
+                .position(|(method, _)| *method == name)
                 .expect("there")
         };
         for number in 0..40 {

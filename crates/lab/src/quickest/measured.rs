@@ -69,8 +69,8 @@ fn probe(seed: Seed, wire: &Wire, bytes: u64, regime: Regime) -> Option<Duration
         Regime::First => vec![(bytes, span)],
         Regime::Later => vec![(bytes, span); WARMING + 1],
     };
-    let ways = [vec![Hop::forward(0)]];
-    *transfer::messages(seed, &[*wire], &ways, &sizes).last()?
+    let paths = [vec![Hop::forward(0)]];
+    *transfer::messages(seed, &[*wire], &paths, &sizes).last()?
 }
 
 /// Ample time for a message.
@@ -189,15 +189,15 @@ impl Bed<'_> {
 
     /// The measured time of a message over these paths.
     fn transfer(&self, paths: &[Path], bytes: u64) -> Option<f64> {
-        let ways = paths
+        let paths = paths
             .iter()
             .map(|path| transfer::hops(&self.graph, self.wires, path));
-        let ways: Vec<Vec<Hop>> = ways.collect::<Option<_>>()?;
+        let paths: Vec<Vec<Hop>> = paths.collect::<Option<_>>()?;
         let mut sizes = vec![(bytes, span(bytes, Rate::from_mbps(2)))];
         if self.regime == Regime::Later {
             sizes = vec![sizes[0]; WARMING + 1];
         }
-        let times = transfer::messages(self.seed, self.wires, &ways, &sizes);
+        let times = transfer::messages(self.seed, self.wires, &paths, &sizes);
         times.last()?.map(|time| time.as_secs_f64())
     }
 }

@@ -81,20 +81,20 @@ fn compare(rows: &[Row]) -> Vec<Published> {
             ));
         }
     }
-    for (way, _) in fluid::WAYS {
-        let of_way = rows
+    for (method, _) in fluid::METHODS {
+        let of_method = rows
             .iter()
-            .filter(|row| row.get("way").is_some_and(|w| w == way));
-        let of_way: Vec<&Row> = of_way.collect();
-        let field = |name| of_way.iter().filter_map(move |row| number(row, name));
-        if of_way.is_empty() {
+            .filter(|row| row.get("method").is_some_and(|w| w == method));
+        let of_method: Vec<&Row> = of_method.collect();
+        let field = |name| of_method.iter().filter_map(move |row| number(row, name));
+        if of_method.is_empty() {
             continue;
         }
-        let count = of_way.len() as f64;
+        let count = of_method.len() as f64;
         lines.push(Published::new(
-            format!("{way}: part of the earliest end, median and tenth percentile (means over rows); ≥ 97 % of it in"),
+            format!("{method}: part of the earliest end, median and tenth percentile (means over rows); ≥ 97 % of it in"),
             "target",
-            if way == "joint_4" { "≥ 0.97 where two paths do" } else { "–" },
+            if method == "joint_4" { "≥ 0.97 where two paths do" } else { "–" },
             format!(
                 "{:.3}, {:.3}; {:.0} %",
                 field("of_optimum_median").sum::<f64>() / count,
@@ -117,12 +117,12 @@ fn plots(rows: &[Row]) -> Vec<Plot> {
             .filter_map(|row| Some((number(row, "measured_s")?, number(row, "predicted_s")?)))
             .collect(),
     };
-    let optimum = |way: &str| Curve {
-        name: way.to_owned(),
+    let optimum = |method: &str| Curve {
+        name: method.to_owned(),
         mark: Mark::Line,
         points: rows
             .iter()
-            .filter(|row| row.get("way").is_some_and(|w| w == way))
+            .filter(|row| row.get("method").is_some_and(|w| w == method))
             .filter(|row| row["bytes"] == 10_000_000)
             .filter_map(|row| Some((number(row, "nodes")?, number(row, "of_optimum_p10")?)))
             .collect(),
@@ -140,7 +140,10 @@ fn plots(rows: &[Row]) -> Vec<Plot> {
             title: "Part of the earliest end that 90 % of overlays reach, 10 MB".into(),
             x: Axis::linear("nodes"),
             y: Axis::linear("part of the optimum"),
-            curves: fluid::WAYS.iter().map(|(way, _)| optimum(way)).collect(),
+            curves: fluid::METHODS
+                .iter()
+                .map(|(method, _)| optimum(method))
+                .collect(),
         },
     ]
 }

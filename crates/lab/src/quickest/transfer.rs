@@ -28,7 +28,7 @@ pub(super) const ADU_BYTES: u64 = 16 << 10;
 pub(super) fn messages(
     seed: Seed,
     wires: &[Wire],
-    ways: &[Vec<Hop>],
+    paths: &[Vec<Hop>],
     sizes: &[(u64, Duration)],
 ) -> Vec<Option<Duration>> {
     let mut begin = BEGIN;
@@ -59,21 +59,21 @@ pub(super) fn messages(
             .add_trunk(Configs::symmetric(one_way))
             .expect("what is drawn is in range");
     }
-    let links = ways
+    let links = paths
         .iter()
-        .map(|way| {
-            let route = world.add_route([a, b], way, &Hop::reversed(way));
+        .map(|path| {
+            let route = world.add_route([a, b], path, &Hop::reversed(path));
             world.route_link(a, route)
         })
         .collect();
     world.app::<Sender>(a).dial(Instant::EPOCH, links);
     world.with_node(a, |_| ());
     world.run_while(begin, |world| !world.app::<Sender>(a).is_done());
-    let books = &world.app::<Receiver>(b).books;
+    let records = &world.app::<Receiver>(b).records;
     let time = |load: &Load| {
-        let book = books.get(&load.spec.label)?;
-        let is_whole = book.numbers.len() as u64 == load.adus && book.corrupt == 0;
-        is_whole.then(|| book.last_at.map(|at| at.since(load.start)))?
+        let record = records.get(&load.spec.label)?;
+        let is_whole = record.numbers.len() as u64 == load.adus && record.corrupt == 0;
+        is_whole.then(|| record.last_at.map(|at| at.since(load.start)))?
     };
     loads.iter().map(time).collect()
 }

@@ -126,9 +126,9 @@ impl Probed {
                 None => lost.push(at),
             }
         }
-        let patience = self.round_trip * 3;
+        let timeout = self.round_trip * 3;
         while let Some(at) = lost.pop() {
-            let again = self.now.max(at + patience);
+            let again = self.now.max(at + timeout);
             match self.packet(again) {
                 Some(arrival) => arrived = arrived.max(arrival),
                 None => lost.push(again),

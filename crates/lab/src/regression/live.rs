@@ -24,7 +24,7 @@ pub(super) const TRIALS: u64 = 1;
 const PROBES_MAX: usize = 50;
 /// UDP payload of a packet with [`PACKET_BYTES`] on the wire.
 const PAYLOAD_BYTES: usize = PACKET_BYTES as usize - 28;
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Sends messages through an emulated link; the truth, and what was estimated.
 pub(super) fn run(seed: Seed) -> io::Result<(Truth, Vec<Fit>)> {
@@ -48,7 +48,7 @@ pub(super) fn run(seed: Seed) -> io::Result<(Truth, Vec<Fit>)> {
         delay_min_s: delay.as_secs_f64(),
     };
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
-    receiver.set_read_timeout(Some(PATIENCE))?;
+    receiver.set_read_timeout(Some(TIMEOUT))?;
     let path = PathSpec {
         name: NAME.to_owned(),
         listen: ([127, 0, 0, 1], 0).into(),

@@ -36,7 +36,7 @@ impl Windows {
 }
 
 /// All that is known of the frames of a stream.
-pub(super) struct FrameBook<'a> {
+pub(super) struct FrameRecord<'a> {
     pub(super) feed: &'a Feed,
     pub(super) arrivals: &'a [Arrival],
     pub(super) frame_at: &'a dyn Fn(u64) -> Instant,
@@ -130,12 +130,12 @@ pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
 }
 
 impl StreamFigures {
-    pub(super) fn new(windows: &Windows, book: &FrameBook<'_>, bytes: &[f64]) -> Self {
-        let offer = &book.feed.offer;
+    pub(super) fn new(windows: &Windows, record: &FrameRecord<'_>, bytes: &[f64]) -> Self {
+        let offer = &record.feed.offer;
         let target_bps = offer.target().as_bps() as f64;
         let mut due = vec![0.0; windows.count];
-        for (number, &made) in book.feed.made_bytes.iter().enumerate() {
-            let at = (book.frame_at)(number as u64) + windows.delay;
+        for (number, &made) in record.feed.made_bytes.iter().enumerate() {
+            let at = (record.frame_at)(number as u64) + windows.delay;
             if let Some(index) = windows.index(at) {
                 due[index] += f64::from(made) * 8.0;
             }
@@ -144,11 +144,11 @@ impl StreamFigures {
         let mut delays = Vec::new();
         let mut intervals = Vec::new();
         let mut before: Option<(Instant, u64)> = None;
-        for arrival in book.arrivals {
-            let frame = book.feed.accepted.get(arrival.sequence as usize).copied();
+        for arrival in record.arrivals {
+            let frame = record.feed.accepted.get(arrival.sequence as usize).copied();
             if let (Some(index), Some(frame)) = (windows.index(arrival.at), frame) {
                 whole[index] += f64::from(arrival.bytes) * 8.0;
-                let delay = arrival.at.since((book.frame_at)(frame));
+                let delay = arrival.at.since((record.frame_at)(frame));
                 delays.push(delay.as_secs_f64() * 1e3);
                 // What was left out on purpose leaves a gap that is no jitter.
                 if let Some((at, number)) = before
@@ -159,7 +159,7 @@ impl StreamFigures {
             }
             before = frame.map(|frame| (arrival.at, frame));
         }
-        let period_ms = book.period.as_secs_f64() * 1e3;
+        let period_ms = record.period.as_secs_f64() * 1e3;
         let off: Vec<f64> = intervals.iter().map(|ms| (ms - period_ms).abs()).collect();
         let (jitter_ms, jitter_std_ms) = mean_and_deviation(&off);
         delays.sort_by(f64::total_cmp);
@@ -170,9 +170,9 @@ impl StreamFigures {
         let median_s = delay(0.5).max(0.0) / 1e3;
         let extra = Duration::from_secs_f64(median_s).saturating_sub(windows.delay);
         let mut own = vec![0.0; windows.count];
-        for arrival in book.arrivals {
+        for arrival in record.arrivals {
             // Half a frame late is as good as half a frame early here.
-            let at = arrival.at - extra + book.period.mul_f64(LATE - 0.5);
+            let at = arrival.at - extra + record.period.mul_f64(LATE - 0.5);
             if let Some(index) = windows.index(at) {
                 own[index] += f64::from(arrival.bytes) * 8.0;
             }
@@ -196,7 +196,7 @@ impl StreamFigures {
             jitter_std_ms,
             interval_ms: mean_and_deviation(&intervals),
             delay_ms: [delay(0.5), delay(0.95), delay(0.99)],
-            skipped: book.feed.skipped,
+            skipped: record.feed.skipped,
             due_bps: due,
         }
     }

@@ -38,7 +38,7 @@ impl Cause {
 
 /// The way of one frame.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct Transit {
     /// Its number among those that the stream sent.
     pub sequence: u64,
     /// When it was offered.
@@ -58,14 +58,14 @@ pub struct Way {
     /// The channel on which that packet arrived, and the time that it took, queues and all.
     pub last_channel: ChannelId,
     /// From leaving to acknowledgement, less the way back.
-    pub last_way: Duration,
+    pub last_transit: Duration,
     /// What that was expected to be.
     pub last_expected: Duration,
     /// Parts of the delay beyond what an unused path takes, by cause.
     pub parts: [Duration; 4],
 }
 
-impl Way {
+impl Transit {
     /// The largest part of its delay.
     pub fn cause(&self) -> Cause {
         let largest = Cause::ALL
@@ -130,8 +130,10 @@ impl Lateness {
                 }
                 What::Sent { .. } => {}
                 What::Acked { rtt } => {
-                    let way = rtt.saturating_sub(back);
-                    self.settle(container, |trip| trip.arrived_at = Some(trip.left_at + way));
+                    let transit = rtt.saturating_sub(back);
+                    self.settle(container, |trip| {
+                        trip.arrived_at = Some(trip.left_at + transit);
+                    });
                 }
                 What::Lost => self.settle(container, |trip| trip.is_lost = true),
             }
@@ -153,12 +155,12 @@ impl Lateness {
 
     /// The way of a frame that was offered and could be read at these times, over paths of which the shortest takes
     /// `least`; `None` if nothing of it is in the journals.
-    pub fn way(
+    pub fn transit(
         &self,
         (stream, sequence): (StreamId, u64),
         (offered_at, read_at): (Instant, Instant),
         least: Duration,
-    ) -> Option<Way> {
+    ) -> Option<Transit> {
         let pieces = self.frames.get(&(stream, sequence))?;
         let trips = || pieces.values().flatten();
         let latest = pieces.values().filter_map(|trips| {
@@ -167,14 +169,14 @@ impl Lateness {
             Some((best.arrived_at?, best, trips.first()?))
         });
         let (arrived_at, best, first) = latest.max_by_key(|&(at, ..)| at)?;
-        let way = arrived_at.since(best.left_at);
+        let transit = arrived_at.since(best.left_at);
         let parts = [
             read_at.since(arrived_at),
             best.left_at.since(first.left_at),
             first.left_at.since(offered_at),
-            way.saturating_sub(least),
+            transit.saturating_sub(least),
         ];
-        Some(Way {
+        Some(Transit {
             sequence,
             offered_at,
             delay: read_at.since(offered_at),
@@ -184,7 +186,7 @@ impl Lateness {
             first_left: trips().map(|trip| trip.left_at).min()?.since(offered_at),
             last_left: [first, best].map(|trip| trip.left_at.since(offered_at)),
             last_channel: best.channel,
-            last_way: way,
+            last_transit: transit,
             last_expected: best.expected,
             parts,
         })

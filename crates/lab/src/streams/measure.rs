@@ -10,8 +10,8 @@ use anabranch_sim::{World, topology::TopologyError};
 use super::{
     algorithm::Algorithm,
     apps::{Collector, Feed, Feeder, Schedule},
-    figures::{FrameBook, StreamFigures, Windows},
-    lateness::{Lateness, Way},
+    figures::{FrameRecord, StreamFigures, Windows},
+    lateness::{Lateness, Transit},
     oracle::Future,
     scene::Scene,
 };
@@ -59,7 +59,7 @@ pub struct Measured {
     /// Of each stream, in the order of the source's offers.
     pub streams: Vec<StreamFigures>,
     /// Of each stream, the ways of its frames that should have arrived in these windows; empty for elastic ones.
-    pub ways: Vec<Vec<Way>>,
+    pub transits: Vec<Vec<Transit>>,
     /// A frame whose delay is longer than this is late.
     pub delay_max: Duration,
     /// What each stream was promised, and how it was kept by the session's own account, at the end; `None` for
@@ -176,28 +176,28 @@ pub fn measure(
                 .windows(2)
                 .map(|pair| (pair[1][index] - pair[0][index]) as f64)
                 .collect();
-            let book = FrameBook {
+            let record = FrameRecord {
                 feed,
                 arrivals: arrivals.get(feed.offer.name).map_or(&[], Vec::as_slice),
                 frame_at: &|number| feeder.frame_at(number),
                 period,
             };
-            StreamFigures::new(&grid, &book, &bytes)
+            StreamFigures::new(&grid, &record, &bytes)
         })
         .collect();
     let ids = feeder.ids();
     let least = scene.delays().into_iter().min().unwrap_or_default();
-    let ways = feeder.feeds.iter().zip(&ids).map(|(feed, &(_, id))| {
+    let transits = feeder.feeds.iter().zip(&ids).map(|(feed, &(_, id))| {
         let arrivals = arrivals.get(feed.offer.name).map_or(&[][..], Vec::as_slice);
         let counted = arrivals.iter().filter(|arrival| arrival.at >= first);
-        let ways = counted.filter_map(|arrival| {
+        let transits = counted.filter_map(|arrival| {
             let frame = *feed.accepted.get(usize::try_from(arrival.sequence).ok()?)?;
             let times = (feeder.frame_at(frame), arrival.at);
-            lateness.way((id?, arrival.sequence), times, least)
+            lateness.transit((id?, arrival.sequence), times, least)
         });
-        ways.collect()
+        transits.collect()
     });
-    let ways = ways.collect();
+    let transits = transits.collect();
     let seconds = WINDOW.as_secs_f64() * timing.windows as f64;
     let bytes = arrived.last().map_or(0, |last| last.iter().sum::<u64>())
         - arrived.first().map_or(0, |first| first.iter().sum::<u64>());
@@ -209,7 +209,7 @@ pub fn measure(
         .sum();
     Ok(Measured {
         streams,
-        ways,
+        transits,
         delay_max: delay + period.mul_f64(LATE),
         promises,
         path_shares: sent.iter().map(|bytes| bytes / sent_sum).collect(),
@@ -334,19 +334,19 @@ mod tests {
     fn the_delay_of_a_frame_is_told_apart() {
         let measured = run("pgos", [8.0, 6.0]);
         assert!(
-            measured.ways[2].is_empty(),
+            measured.transits[2].is_empty(),
             "nobody waits for elastic frames"
         );
         let least_s = 0.02;
-        for ways in &measured.ways[..2] {
+        for transits in &measured.transits[..2] {
             // Those that were sent before the first window are not known.
-            assert!(ways.len() >= 8 * 25 - 5, "{}", ways.len());
-            for way in ways {
-                let parts_s: f64 = way.parts.iter().map(Duration::as_secs_f64).sum();
+            assert!(transits.len() >= 8 * 25 - 5, "{}", transits.len());
+            for transit in transits {
+                let parts_s: f64 = transit.parts.iter().map(Duration::as_secs_f64).sum();
                 // Acknowledgements may be held back for 4 ms, and frames sent in part twice count once.
-                let off_s = (way.delay.as_secs_f64() - least_s - parts_s).abs();
-                assert!(off_s < 0.006, "{way:?}");
-                assert!(way.first_left <= way.last_left[0], "{way:?}");
+                let off_s = (transit.delay.as_secs_f64() - least_s - parts_s).abs();
+                assert!(off_s < 0.006, "{transit:?}");
+                assert!(transit.first_left <= transit.last_left[0], "{transit:?}");
             }
         }
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     figures::{exceeded, mean_and_deviation},
-    lateness::{Cause, Way},
+    lateness::{Cause, Transit},
     measure::{self, Measured, Timing},
     scene::Scene,
 };
@@ -68,7 +68,7 @@ pub fn stream_rows(labels: &[(&str, &str)], scene: &Scene, measured: &Measured) 
         put("delay_p99_ms", rounded(stream.delay_ms[2]));
         if let Some(promise) = promise {
             let term = promise.term.map_or("none", |term| match term {
-                Term::Standing => "standing",
+                Term::Durable => "durable",
                 Term::Renewable => "renewable",
             });
             put("promise", json!(term));
@@ -110,41 +110,44 @@ pub fn window_rows(labels: &[(&str, &str)], measured: &Measured) -> Vec<Row> {
 pub fn late_rows(labels: &[(&str, &str)], measured: &Measured) -> Vec<Row> {
     let mut rows = Vec::new();
     let ms = |time: Duration| rounded(time.as_secs_f64() * 1e3);
-    for (stream, ways) in measured.streams.iter().zip(&measured.ways) {
-        if ways.is_empty() {
+    for (stream, transits) in measured.streams.iter().zip(&measured.transits) {
+        if transits.is_empty() {
             continue;
         }
-        let is_late = |way: &&Way| way.delay > measured.delay_max;
-        let late: Vec<&Way> = ways.iter().filter(is_late).collect();
+        let is_late = |transit: &&Transit| transit.delay > measured.delay_max;
+        let late: Vec<&Transit> = transits.iter().filter(is_late).collect();
         let mut row = labelled(LATE, labels);
         row.insert("stream".into(), json!(stream.name));
-        row.insert("frames".into(), json!(ways.len()));
+        row.insert("frames".into(), json!(transits.len()));
         row.insert("late_frames".into(), json!(late.len()));
         for cause in Cause::ALL {
-            let count = late.iter().filter(|way| way.cause() == cause).count();
+            let count = late
+                .iter()
+                .filter(|transit| transit.cause() == cause)
+                .count();
             row.insert(format!("late_by_{}", cause.name()), json!(count));
         }
         rows.push(row);
-        for way in late {
+        for transit in late {
             let mut row = labelled(FRAME, labels);
             let mut put = |field: &str, value: Value| row.insert(field.to_owned(), value);
             put("stream", json!(stream.name));
-            put("sequence", json!(way.sequence));
-            put("offered_s", rounded(way.offered_at.as_secs_f64()));
-            put("delay_ms", ms(way.delay));
-            put("packets", json!(way.packets));
-            put("lost_packets", json!(way.lost));
-            put("copied_packets", json!(way.copies));
-            put("first_left_ms", ms(way.first_left));
-            put("last_left_ms", ms(way.last_left[0]));
-            put("last_left_again_ms", ms(way.last_left[1]));
-            put("last_channel", json!(way.last_channel.0));
-            put("last_way_ms", ms(way.last_way));
-            put("last_expected_ms", ms(way.last_expected));
-            for (cause, part) in Cause::ALL.into_iter().zip(way.parts) {
+            put("sequence", json!(transit.sequence));
+            put("offered_s", rounded(transit.offered_at.as_secs_f64()));
+            put("delay_ms", ms(transit.delay));
+            put("packets", json!(transit.packets));
+            put("lost_packets", json!(transit.lost));
+            put("copied_packets", json!(transit.copies));
+            put("first_left_ms", ms(transit.first_left));
+            put("last_left_ms", ms(transit.last_left[0]));
+            put("last_left_again_ms", ms(transit.last_left[1]));
+            put("last_channel", json!(transit.last_channel.0));
+            put("last_transit_ms", ms(transit.last_transit));
+            put("last_expected_ms", ms(transit.last_expected));
+            for (cause, part) in Cause::ALL.into_iter().zip(transit.parts) {
                 put(&format!("{}_ms", cause.name()), ms(part));
             }
-            put("cause", json!(way.cause().name()));
+            put("cause", json!(transit.cause().name()));
             rows.push(row);
         }
     }

@@ -59,18 +59,18 @@ pub struct Figures {
 }
 
 impl ClassFigures {
-    fn new(name: String, fates: &[Fate], lifetime: Duration) -> Self {
-        let latencies = || fates.iter().filter_map(|fate| fate.latency);
+    fn new(name: String, outcomes: &[Outcome], lifetime: Duration) -> Self {
+        let latencies = || outcomes.iter().filter_map(|outcome| outcome.latency);
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let in_time = latencies().filter(|latency| *latency <= lifetime).count() as u64;
-        let differences: Vec<f64> = fates
+        let differences: Vec<f64> = outcomes
             .windows(2)
             .filter_map(|pair| Some(ms(pair[0].latency?.abs_diff(pair[1].latency?))))
             .collect();
         let at = |share: f64| quantile(latencies().map(ms), share).unwrap_or(f64::NAN);
         Self {
             name,
-            made: fates.len() as u64,
+            made: outcomes.len() as u64,
             in_time,
             late: latencies().count() as u64 - in_time,
             latency_ms: [at(0.5), at(0.95)],
@@ -91,7 +91,7 @@ impl ClassFigures {
 
 /// What became of an ADU: from its making to its arrival.
 #[derive(Clone, Copy)]
-struct Fate {
+struct Outcome {
     number: u64,
     latency: Option<Duration>,
 }
@@ -111,23 +111,23 @@ impl Figures {
                 first.entry(arrival.number).or_insert(arrival.at);
             }
             let numbers = clinic.first_at(feed, from)..clinic.first_at(feed, to);
-            let fates = numbers.map(|number| Fate {
+            let outcomes = numbers.map(|number| Outcome {
                 number,
                 latency: first
                     .get(&number)
                     .map(|at| at.saturating_sub(clinic.made_at(feed, number))),
             });
-            let fates: Vec<Fate> = fates.collect();
+            let outcomes: Vec<Outcome> = outcomes.collect();
             let (name, lifetime) = (FEEDS[feed].name, FEEDS[feed].lifetime);
             if feed == VIDEO_FEED {
                 for (kind, is_key) in [("I", true), ("P", false)] {
-                    let of = |fate: &&Fate| clinic.picture(fate.number).is_key == is_key;
-                    let own: Vec<Fate> = fates.iter().filter(of).copied().collect();
+                    let of = |outcome: &&Outcome| clinic.picture(outcome.number).is_key == is_key;
+                    let own: Vec<Outcome> = outcomes.iter().filter(of).copied().collect();
                     classes.push(ClassFigures::new(format!("{name} {kind}"), &own, lifetime));
                 }
-                video = fates;
+                video = outcomes;
             } else {
-                classes.push(ClassFigures::new(name.to_owned(), &fates, lifetime));
+                classes.push(ClassFigures::new(name.to_owned(), &outcomes, lifetime));
             }
         }
         Self {
@@ -143,7 +143,7 @@ impl Figures {
 }
 
 impl VideoFigures {
-    fn new(clinic: &Clinic, fates: &[Fate], from: Duration) -> Self {
+    fn new(clinic: &Clinic, outcomes: &[Outcome], from: Duration) -> Self {
         let lifetime = FEEDS[VIDEO_FEED].lifetime;
         let period = clinic.period(VIDEO_FEED);
         // Whether all of the group up to here came in time; what began before the first frame counted is left out.
@@ -151,13 +151,16 @@ impl VideoFigures {
         let mut usable_p = 0;
         let mut usable = 0_u32;
         let mut seconds: BTreeMap<u64, (u32, u32)> = BTreeMap::new();
-        for fate in fates {
-            let is_in_time = fate.latency.is_some_and(|latency| latency <= lifetime);
-            let Picture { is_key, .. } = clinic.picture(fate.number);
+        for outcome in outcomes {
+            let is_in_time = outcome.latency.is_some_and(|latency| latency <= lifetime);
+            let Picture { is_key, .. } = clinic.picture(outcome.number);
             is_whole = is_in_time && (is_key || is_whole);
             usable += u32::from(is_whole);
             usable_p += u64::from(is_whole && !is_key);
-            let second = (clinic.made_at(VIDEO_FEED, fate.number).saturating_sub(from)).as_secs();
+            let second = (clinic
+                .made_at(VIDEO_FEED, outcome.number)
+                .saturating_sub(from))
+            .as_secs();
             let (good, all) = seconds.entry(second).or_default();
             *good += u32::from(is_whole);
             *all += 1;
@@ -170,7 +173,7 @@ impl VideoFigures {
         Self {
             usable_p,
             playable: period * usable,
-            length: period * fates.len() as u32,
+            length: period * outcomes.len() as u32,
             whole_seconds: seconds.values().filter(|(good, all)| good == all).count() as u64,
             usable: windows
                 .values()
@@ -187,13 +190,13 @@ mod tests {
 
     const LENGTH: Duration = Duration::from_millis(1_999);
 
-    /// Every ADU of the first two seconds, which are 48 frames, comes after 100 ms, except those that `fate` says otherwise of.
-    fn figures(fate: impl Fn(usize, u64) -> Option<u64>) -> Figures {
+    /// Every ADU of the first two seconds, which are 48 frames, comes after 100 ms, except those that `outcome` says otherwise of.
+    fn figures(outcome: impl Fn(usize, u64) -> Option<u64>) -> Figures {
         let clinic = Clinic::generated(Seed(1));
         let heard = [0, 1, 2, 3].map(|feed| {
             let numbers = 0..clinic.first_at(feed, LENGTH);
             let arrival = |number| {
-                let latency = Duration::from_millis(fate(feed, number)?);
+                let latency = Duration::from_millis(outcome(feed, number)?);
                 let at = clinic.made_at(feed, number) + latency;
                 Some(Arrival { number, at })
             };

@@ -116,7 +116,7 @@ impl Line {
 
     /// Both ways: forward is up. The recording holds for both, since where there is no signal there is none.
     pub fn configs(&self) -> Configs {
-        let way = |factor: f64| Config {
+        let config = |factor: f64| Config {
             rate: RateSource::Trace(Playback {
                 trace: Arc::clone(&self.trace),
                 scale: self.scale * factor,
@@ -130,8 +130,8 @@ impl Line {
             ..Config::default()
         };
         Configs {
-            forward: way(1.0),
-            backward: way(DOWN),
+            forward: config(1.0),
+            backward: config(DOWN),
         }
     }
 }

@@ -100,8 +100,8 @@ fn one(film: &Film, method: Method, adapts: bool, seed: Seed) -> Option<Vec<Row>
         let essential = rate(0, |count| count.acked_bytes);
         let enhanced = rate(1, |count| count.acked_bytes);
         let lost = now[1].lost - before[1].lost;
-        let fates = now[1].acked - before[1].acked + lost;
-        let loss = lost as f64 / fates.max(1) as f64;
+        let outcomes = now[1].acked - before[1].acked + lost;
+        let loss = lost as f64 / outcomes.max(1) as f64;
         // The segment that travelled, not the one that begins now.
         let time = Duration::from_secs(8) + LOOK * (look as u32 - 1);
         let step = film.schedule.at(time)?;

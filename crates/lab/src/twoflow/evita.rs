@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, Rate, Seed};
 use anabranch_twoflow::{
-    haste::{self, Lead},
+    prefetch::{self, Lead},
     prefix::{Supply, needed},
     rate::{self, RETRANSMITTED},
 };
@@ -170,7 +170,7 @@ fn one(clip: &Clip<'_>, n: usize, method: Method, seed: Seed) -> Option<Row> {
     looks.sort_unstable();
     for look in looks.into_iter().filter(|_| method.is_ctcp()) {
         scene.world.run_until(look);
-        hasten(&mut scene, clip, capacity);
+        prefetch(&mut scene, clip, capacity);
     }
     scene.world.run_until(end);
     let sessions = scene.sessions.clone();
@@ -213,7 +213,7 @@ fn one(clip: &Clip<'_>, n: usize, method: Method, seed: Seed) -> Option<Row> {
 }
 
 /// Divides what the pipe has to spare now.
-fn hasten(scene: &mut Scene, clip: &Clip<'_>, pipe: Rate) {
+fn prefetch(scene: &mut Scene, clip: &Clip<'_>, pipe: Rate) {
     let now = scene.world.now();
     let own = clip.own();
     let begun = scene
@@ -231,7 +231,7 @@ fn hasten(scene: &mut Scene, clip: &Clip<'_>, pipe: Rate) {
             lead_max_s: LENGTH.saturating_sub(played).as_secs_f64(),
         });
     }
-    let extra = haste::divide(clip.spare(pipe, begun.len()), &leads);
+    let extra = prefetch::divide(clip.spare(pipe, begun.len()), &leads);
     for (running, extra) in begun.iter().zip(extra) {
         let rate = udp(
             Rate::from_bps(own.as_bps() + extra.as_bps()),

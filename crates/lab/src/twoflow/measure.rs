@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     film::Film,
-    scene::{Count, Fate, INTERVAL, Running, Scene},
+    scene::{Count, INTERVAL, Outcome, Running, Scene},
 };
 use crate::Row;
 
@@ -139,8 +139,8 @@ pub(super) struct Verdict {
 /// Judges a session of which everything is over.
 pub(super) fn judge(scene: &mut Scene, film: &Film, running: &Running) -> Verdict {
     let [essential, enhanced] = [running.essential, running.enhanced];
-    let repeated = scene.fate(essential).lost;
-    let Fate { lost, mut frames } = scene.fate(enhanced);
+    let repeated = scene.outcome(essential).lost;
+    let Outcome { lost, mut frames } = scene.outcome(enhanced);
     let steps = &film.schedule.steps()[running.plan.segments.clone()];
     let passed = scene.account(essential).passed.clone();
     let origin = steps.first().map_or(Duration::ZERO, |step| step.from);

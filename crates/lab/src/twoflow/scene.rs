@@ -154,7 +154,7 @@ pub(super) struct Count {
 
 /// What was not delivered of a flow.
 #[derive(Clone, Debug)]
-pub(super) struct Fate {
+pub(super) struct Outcome {
     /// Packets: sent again of an essential flow, lost of an enhanced one.
     pub(super) lost: u64,
     /// Frames of which something was lost for good.
@@ -338,24 +338,24 @@ impl Scene {
     }
 
     /// What of a flow was sent again, in packets, and lost.
-    pub(super) fn fate(&mut self, ends: Ends) -> Fate {
+    pub(super) fn outcome(&mut self, ends: Ends) -> Outcome {
         if !self.is_piped() {
             let lost = self.count(ends).lost;
             let feeder = self.world.app::<Feeder>(ends.origin);
             let frame = |&part: &u32| Some(feeder.parts().get(part as usize)?.frame);
             let frames = feeder.lost.iter().filter_map(frame).collect();
-            return Fate { lost, frames };
+            return Outcome { lost, frames };
         }
         let pumped = self.world.app::<Pumped>(ends.origin);
         let frames = pumped.lost_frames(ends.lane);
         let Some((session, stream)) = pumped.session().zip(pumped.stream(ends.lane)) else {
-            return Fate { lost: 0, frames };
+            return Outcome { lost: 0, frames };
         };
         let all = self.world.engine(ends.origin).stream_stats(session);
         let own = all.iter().find(|stats| stats.stream == stream);
         let packets = |bytes: u64| (bytes as f64 / ESSENTIAL_BYTES).ceil() as u64;
         let lost = own.map_or(0, |stats| stats.lost_adus + packets(stats.repaired_bytes));
-        Fate { lost, frames }
+        Outcome { lost, frames }
     }
 
     fn is_piped(&self) -> bool {

@@ -11,7 +11,7 @@ use anabranch_sched::{
     },
     mapping::{Capacity, Term},
 };
-use anabranch_session::promise::Desk;
+use anabranch_session::promise::AdmissionController;
 use anabranch_stats::{
     joint::{Cell, JointWindow},
     order::Window,
@@ -111,7 +111,7 @@ pub(super) fn single(bps: &[f64], window_s: f64) -> Vec<Figures> {
             let mut seen = Window::new(HISTORY);
             let mut promise = None;
             let mut asked = 1.0f64;
-            let mut desk = (method == "engine").then(|| Desk::new(1));
+            let mut controller = (method == "engine").then(|| AdmissionController::new(1));
             let mut sums = Sums::default();
             for (index, &bps) in bps.iter().enumerate() {
                 let is_due = match (index.checked_sub(FROM), method) {
@@ -124,9 +124,9 @@ pub(super) fn single(bps: &[f64], window_s: f64) -> Vec<Figures> {
                     let rate = match method {
                         "conditional_mean" => rate_by_conditional_mean(&seen, late, scale),
                         "calibrated" => rate_for_late(&seen, asked * late, scale),
-                        "engine" => desk
-                            .as_mut()
-                            .and_then(|desk| rate_of_desk(desk, &seen, late, scale)),
+                        "engine" => controller.as_mut().and_then(|controller| {
+                            rate_of_controller(controller, &seen, late, scale)
+                        }),
                         _ => rate_for_late(&seen, late, scale),
                     };
                     promise = rate.map(|rate| (late, rate));
@@ -139,8 +139,8 @@ pub(super) fn single(bps: &[f64], window_s: f64) -> Vec<Figures> {
                         asked = (asked * step.exp()).clamp(ASKED_MIN, 1.0);
                     }
                 }
-                if let Some(desk) = &mut desk {
-                    desk.end_window(&[bps], |_| false);
+                if let Some(controller) = &mut controller {
+                    controller.end_window(&[bps], |_| false);
                 }
                 // Recordings hold finite numbers only.
                 let _ = seen.push(bps);
@@ -152,10 +152,17 @@ pub(super) fn single(bps: &[f64], window_s: f64) -> Vec<Figures> {
 }
 
 /// What a session would admit: Lemma 2 on what it remembers, asked for what it finds the bound to be worth.
-fn rate_of_desk(desk: &mut Desk, seen: &Window, late: f64, scale: Scale) -> Option<f64> {
+fn rate_of_controller(
+    controller: &mut AdmissionController,
+    seen: &Window,
+    late: f64,
+    scale: Scale,
+) -> Option<f64> {
     let late_bps = scale.rate_bps(late);
     let path = ChannelMask::only(0);
-    let allowed_bps = desk.capacity().allowed(path, late_bps, Term::Renewable)?;
+    let allowed_bps = controller
+        .capacity()
+        .allowed(path, late_bps, Term::Renewable)?;
     rate_for_late(seen, scale.packets(allowed_bps), scale)
 }
 

@@ -109,10 +109,10 @@ pub(super) fn run(seed: Seed, recording: &Recording) -> Option<OnSession> {
         let term = live.and_then(|live| world.engine(a).explain(session, live.stream)?.term);
         in_force.push(term.is_some());
     }
-    let book = world.app::<Receiver>(b).book("live");
+    let record = world.app::<Receiver>(b).record("live");
     let second_of = |number: u64| (number as f64 * every.as_secs_f64()) as usize;
     let mut in_time = vec![0.0; in_force.len()];
-    for (&number, &delay) in book.numbers.iter().zip(&book.delays) {
+    for (&number, &delay) in record.numbers.iter().zip(&record.delays) {
         if delay <= WINDOW
             && let Some(count) = in_time.get_mut(second_of(number))
         {

@@ -174,8 +174,8 @@ fn switching_off_loses_what_has_not_left() {
         .collect();
     // Two have left, the third is being sent.
     link.set_up(Instant::from_micros(2_500), false);
-    let fates: Vec<bool> = tickets.iter().map(|&t| link.still_delivers(t)).collect();
-    assert_eq!(fates, [true, true, false, false]);
+    let outcomes: Vec<bool> = tickets.iter().map(|&t| link.still_delivers(t)).collect();
+    assert_eq!(outcomes, [true, true, false, false]);
     assert_eq!(
         link.offer(ms(3), 1500, false),
         Verdict::Drop(DropReason::Down)

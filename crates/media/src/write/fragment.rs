@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     chunk::Chunk,
-    depend::{Chain, Fate, chain_start},
+    depend::{Chain, Outcome, chain_start},
     index::{Index, Sample, Track},
 };
 
@@ -115,7 +115,7 @@ pub fn plan(
                 let length = bytes.len() as u64;
                 length == size || codec.is_some() && size >= length && filler::fits(size - length)
             });
-            let fate = chain.next(track, sample, there, fits);
+            let outcome = chain.next(track, sample, there, fits);
             if sample < range.start {
                 continue;
             }
@@ -123,13 +123,13 @@ pub fn plan(
             if !there {
                 missing.add(frame);
             }
-            if fate != Fate::Whole {
+            if outcome != Outcome::Whole {
                 left_out.add(frame);
             }
-            let stand_in = match fate {
-                Fate::Whole => None,
-                Fate::StandIn => stand_in.map(Bytes::copy_from_slice),
-                Fate::Out => continue,
+            let stand_in = match outcome {
+                Outcome::Whole => None,
+                Outcome::StandIn => stand_in.map(Bytes::copy_from_slice),
+                Outcome::Out => continue,
             };
             if stand_in.is_some() {
                 replaced.add(frame);

@@ -78,11 +78,11 @@ pub(crate) fn node(number: u8) -> NodeId {
 /// A relay with more to give than any of this takes.
 pub(crate) fn relay(circuits: usize) -> Relay {
     let mut config = RelayConfig::new(node(0), [Ipv4Addr::LOCALHOST.into()]);
-    config.book.capacity = Rate::from_mbps(100_000_000);
-    config.book.quota.rate = Rate::from_mbps(100_000);
-    config.book.quota.circuits = u32::MAX;
-    config.book.circuits_max = circuits.max(1);
-    config.book.ports_max = (2 * circuits).clamp(1, 1 << 15);
+    config.circuits.capacity = Rate::from_mbps(100_000_000);
+    config.circuits.quota.rate = Rate::from_mbps(100_000);
+    config.circuits.quota.circuits = u32::MAX;
+    config.circuits.circuits_max = circuits.max(1);
+    config.circuits.ports_max = (2 * circuits).clamp(1, 1 << 15);
     Relay::start(config).expect("the config is in range")
 }
 

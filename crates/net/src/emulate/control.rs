@@ -11,7 +11,7 @@ use anabranch_link::{ConfigError, Duplex, duplex::Configs};
 use tokio::sync::Notify;
 
 use super::line::LineStats;
-use crate::{clock::Clock, doorbell::Doorbell, socket::BindError};
+use crate::{clock::Clock, socket::BindError, waker::Waker};
 
 /// Emulation cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// A switch was turned, or the end has come: for a thread with a reactor, and for one without.
     changed: Notify,
-    pub(super) doorbell: Doorbell,
+    pub(super) waker: Waker,
 }
 
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Shared {
                 is_over: false,
             }),
             changed: Notify::new(),
-            doorbell: Doorbell::new()?,
+            waker: Waker::new()?,
         }))
     }
 
@@ -101,7 +101,7 @@ impl Shared {
 
     fn note_change(&self) {
         self.changed.notify_one();
-        self.doorbell.ring();
+        self.waker.ring();
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {

@@ -118,7 +118,7 @@ impl Relay {
             let sockets = self.paths.iter().flat_map(PathState::sockets);
             let watched = sockets.map(|socket| socket.watch(!is_gathering));
             let most = until.map(|until| until.since(clock.now()));
-            shared.doorbell.sleep(watched, most);
+            shared.waker.sleep(watched, most);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A relay on real sockets: forwards between the ports of circuits.
 //!
-//! What may be forwarded, and where to, [`Book`] decides, of which this module is the host: it opens and
+//! What may be forwarded, and where to, [`CircuitTable`] decides, of which this module is the host: it opens and
 //! closes ports when the book says so, takes packets off them in batches, asks for a verdict on each
 //! train, and sends what is let through, in batches again. `docs/relays.md` has the reasons and figures.
 //!
@@ -44,9 +44,9 @@ use std::{
 
 use anabranch_base::{NodeId, Rate};
 pub use anabranch_overlay::relay::{
-    Account, Answer, Book, Broken, Chain, ChainSpec, CircuitId, CircuitReport, Config, ConfigError,
+    Account, Answer, Broken, CircuitId, CircuitReport, CircuitTable, Config, ConfigError,
     DecodeError, Dropped, Flow, Members, Open, Opened, Origin, PeerReport, Quota, Reason, Refusal,
-    Request, Role, Totals,
+    RelayedPath, RelayedPathSpec, Request, Role, Totals,
 };
 use anabranch_overlay::relay::{Outcome, PortId};
 
@@ -55,13 +55,13 @@ use self::{
     ready::Ready,
     worker::Worker,
 };
-use crate::{clock::Clock, doorbell::Doorbell};
+use crate::{clock::Clock, waker::Waker};
 
 /// How a relay is set up.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
     /// What it gives to whom.
-    pub book: Config,
+    pub circuits: Config,
     /// Local addresses of its ports: the first IPv4 and the first IPv6 one are used, each for peers of its
     /// family. With 0.0.0.0 or `::` all addresses of the machine.
     pub addresses: Vec<IpAddr>,
@@ -78,7 +78,7 @@ impl RelayConfig {
     /// Defaults (see [`Config::new`]) on these addresses.
     pub fn new(node: NodeId, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         Self {
-            book: Config::new(node),
+            circuits: Config::new(node),
             addresses: addresses.into_iter().collect(),
             public: Vec::new(),
             ports: None,
@@ -113,7 +113,7 @@ pub struct RelayReport {
     pub totals: Totals,
     /// Ports open now.
     pub ports: usize,
-    /// What it has left for others ([`Book::headroom`]).
+    /// What it has left for others ([`CircuitTable::headroom`]).
     pub headroom: Rate,
     /// System calls of the data plane.
     pub calls: Calls,
@@ -140,7 +140,7 @@ struct Shared {
     clock: Clock,
     pool: Pool,
     ready: Ready,
-    doorbell: Doorbell,
+    waker: Waker,
     state: Mutex<State>,
     calls_received: AtomicU64,
     calls_sent: AtomicU64,
@@ -148,7 +148,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    book: Book,
+    circuits: CircuitTable,
     ports: BTreeMap<PortId, Arc<Port>>,
     is_over: bool,
 }
@@ -164,14 +164,14 @@ impl Relay {
             return Err(RelayError::NoAddress);
         }
         let pool = Pool::new(&config);
-        let book = Book::new(clock.now(), config.book)?;
+        let circuits = CircuitTable::new(clock.now(), config.circuits)?;
         let shared = Arc::new(Shared {
             clock,
             pool,
             ready: Ready::new()?,
-            doorbell: Doorbell::new()?,
+            waker: Waker::new()?,
             state: Mutex::new(State {
-                book,
+                circuits,
                 ports: BTreeMap::new(),
                 is_over: false,
             }),
@@ -200,18 +200,18 @@ impl Relay {
         let now = self.shared.clock.now();
         let mut state = self.shared.lock();
         let answer = loop {
-            match state.book.request(now, from, seen, request, members) {
+            match state.circuits.request(now, from, seen, request, members) {
                 Outcome::Answer(answer) => break answer,
                 Outcome::NeedsPort(family) => match self.shared.pool.open(family) {
                     Some(port) => self.shared.add(&mut state, port),
-                    None => break state.book.refuse(request.circuit(), Refusal::Ports),
+                    None => break state.circuits.refuse(request.circuit(), Refusal::Ports),
                 },
             }
         };
         self.shared.close_unused(&mut state);
         drop(state);
         // The thread sleeps until the next expiry it knew of.
-        self.shared.doorbell.ring();
+        self.shared.waker.ring();
         answer
     }
 
@@ -236,40 +236,40 @@ impl Relay {
     /// Ends all circuits of a node that has left or is no longer a member.
     pub fn close_all(&self, node: NodeId) {
         let mut state = self.shared.lock();
-        state.book.close_all(node);
+        state.circuits.close_all(node);
         self.shared.close_unused(&mut state);
     }
 
     /// What a source may use from now on.
     pub fn set_quota(&self, node: NodeId, quota: Quota) {
         let now = self.shared.clock.now();
-        self.shared.lock().book.set_quota(now, node, quota);
+        self.shared.lock().circuits.set_quota(now, node, quota);
     }
 
-    /// What it has left, to be told to others ([`Book::headroom`]).
+    /// What it has left, to be told to others ([`CircuitTable::headroom`]).
     pub fn headroom(&self) -> Rate {
         let now = self.shared.clock.now();
-        self.shared.lock().book.headroom(now)
+        self.shared.lock().circuits.headroom(now)
     }
 
     /// What it has done.
     pub fn totals(&self) -> Totals {
-        self.shared.lock().book.totals()
+        self.shared.lock().circuits.totals()
     }
 
     /// All that it can tell. O(circuits).
     pub fn report(&self) -> RelayReport {
         let now = self.shared.clock.now();
         let mut state = self.shared.lock();
-        state.book.expire(now);
+        state.circuits.expire(now);
         self.shared.close_unused(&mut state);
-        let book = &mut state.book;
+        let circuits = &mut state.circuits;
         RelayReport {
-            headroom: book.headroom(now),
-            circuits: book.circuits(now).collect(),
-            peers: book.peers().collect(),
-            totals: book.totals(),
-            ports: book.ports_len(),
+            headroom: circuits.headroom(now),
+            circuits: circuits.circuits(now).collect(),
+            peers: circuits.peers().collect(),
+            totals: circuits.totals(),
+            ports: circuits.ports_len(),
             calls: Calls {
                 received: self.shared.calls_received.load(Ordering::Relaxed),
                 sent: self.shared.calls_sent.load(Ordering::Relaxed),
@@ -281,7 +281,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.lock().is_over = true;
-        self.shared.doorbell.ring();
+        self.shared.waker.ring();
         if let Some(thread) = self.thread.take() {
             // A panic there has been reported there.
             let _ = thread.join();
@@ -296,7 +296,7 @@ impl Shared {
 
     /// Watches a port that has been opened.
     fn add(&self, state: &mut State, port: Port) {
-        let id = state.book.add_port(port.public);
+        let id = state.circuits.add_port(port.public);
         let port = Arc::new(port);
         if let Err(error) = self.ready.add(id, &port) {
             // It carries nothing then, as if the network had lost it all; the source sees that.
@@ -306,7 +306,7 @@ impl Shared {
     }
 
     fn close_unused(&self, state: &mut State) {
-        while let Some(id) = state.book.unused_port() {
+        while let Some(id) = state.circuits.unused_port() {
             if let Some(port) = state.ports.remove(&id) {
                 self.ready.remove(id, &port);
             }

@@ -24,7 +24,7 @@ mod tests {
         RelayConfig,
         pool::{Pool, Port},
     };
-    use crate::doorbell::Doorbell;
+    use crate::waker::Waker;
 
     fn ports() -> Vec<(PortId, Arc<Port>)> {
         let node = anabranch_base::NodeId::from_public_key([0; 32]);
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn only_ports_with_packets_are_named() {
         let ready = super::Ready::new().unwrap();
-        let bell = Doorbell::new().unwrap();
+        let bell = Waker::new().unwrap();
         let ports = ports();
         for (id, port) in &ports {
             ready.add(*id, port).unwrap();
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn where_ports_are_asked_all_are_named() {
         let ready = super::asked::Ready::new().unwrap();
-        let bell = Doorbell::new().unwrap();
+        let bell = Waker::new().unwrap();
         let ports = ports();
         for (id, port) in &ports {
             ready.add(*id, port).unwrap();

@@ -76,13 +76,13 @@ impl Worker {
                     return;
                 }
                 let now = shared.clock.now();
-                if state.book.next_expiry().is_some_and(|at| at <= now) {
-                    state.book.expire(now);
+                if state.circuits.next_expiry().is_some_and(|at| at <= now) {
+                    state.circuits.expire(now);
                     shared.close_unused(&mut state);
                 }
                 let port = |id: &PortId| Some((*id, state.ports.get(id)?.clone()));
                 ports.extend(named.iter().filter_map(port));
-                state.book.next_expiry()
+                state.circuits.next_expiry()
             };
             let packets: usize = ports
                 .drain(..)
@@ -92,10 +92,10 @@ impl Worker {
             let now = shared.clock.now();
             let hold_off = self.moderation.served(now, packets, GATHER);
             if !hold_off.is_zero() {
-                shared.doorbell.sleep(std::iter::empty(), Some(hold_off));
+                shared.waker.sleep(std::iter::empty(), Some(hold_off));
             } else if packets == 0 {
                 let most = next.map(|at| at.since(now));
-                shared.ready.sleep(&shared.doorbell, most);
+                shared.ready.sleep(&shared.waker, most);
             }
         }
     }
@@ -190,7 +190,7 @@ impl Worker {
             bytes: meta.len,
             packet_bytes: meta.stride,
         };
-        let Verdict::Forward(forward) = state.book.admit(now, id, train) else {
+        let Verdict::Forward(forward) = state.circuits.admit(now, id, train) else {
             return None;
         };
         let bytes = (forward.packets * meta.stride).min(meta.len);
@@ -225,7 +225,7 @@ impl Worker {
         for unsent in self.outbox.unsent.drain(..) {
             let (packets, bytes) = (unsent.packets, unsent.bytes);
             state
-                .book
+                .circuits
                 .undelivered(unsent.flow, packets, bytes, unsent.reason);
         }
     }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Longest wait for something that takes well under a second on a quiet machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const ADU_BYTES: usize = 8000;
 
 /// What the two nodes tell the test.
@@ -41,7 +41,7 @@ struct Watched {
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        assert!(start.elapsed() < TIMEOUT, "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -98,7 +98,7 @@ fn session(a: &Namespace, b: &Namespace, test: impl FnOnce(&Watched)) {
             })
         })
     };
-    let addresses = told.recv_timeout(PATIENCE).unwrap();
+    let addresses = told.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(addresses.len(), 2, "{addresses:?}");
     let sender = {
         let watched = watched.clone();

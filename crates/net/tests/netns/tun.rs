@@ -107,9 +107,9 @@ fn datagrams_meet_the_delay_and_the_cut() {
     };
     let _echo = Echo::start(&right);
     let socket = client(&left);
-    let patience = Duration::from_secs(5);
+    let timeout = Duration::from_secs(5);
     for number in 0..5 {
-        let took = ask(&socket, number, 100, patience).expect("an answer");
+        let took = ask(&socket, number, 100, timeout).expect("an answer");
         assert!(took >= 2 * DELAY, "{took:?}");
     }
     let path = &emulator.paths()[0];
@@ -120,7 +120,7 @@ fn datagrams_meet_the_delay_and_the_cut() {
     }
     assert!(path.stats().0.down.packets >= 3);
     path.set_up(true);
-    let took = ask(&socket, 20, 100, patience).expect("an answer after the cut");
+    let took = ask(&socket, 20, 100, timeout).expect("an answer after the cut");
     assert!(took >= 2 * DELAY, "{took:?}");
 }
 

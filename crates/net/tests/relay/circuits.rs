@@ -1,6 +1,6 @@
 //! Packets through circuits.
 
-use anabranch_net::relay::{Chain, ChainSpec, Quota, Reason, Refusal};
+use anabranch_net::relay::{Quota, Reason, Refusal, RelayedPath, RelayedPathSpec};
 
 use super::*;
 
@@ -257,9 +257,9 @@ fn what_is_closed_carries_nothing_more() {
 
 #[test]
 fn a_circuit_over_two_relays_carries_both_ways() {
-    let (first, second) = (relay(), relay_with(|config| config.book.node = node(5)));
+    let (first, second) = (relay(), relay_with(|config| config.circuits.node = node(5)));
     let (source, destination) = (socket(V4), socket(V4));
-    let mut chain = Chain::new(ChainSpec {
+    let mut chain = RelayedPath::new(RelayedPathSpec {
         circuit: CircuitId(1),
         source: node(1),
         relays: [0, 5].map(node).to_vec(),

@@ -52,9 +52,9 @@ fn families() -> Vec<IpAddr> {
 
 fn relay_with(change: impl FnOnce(&mut RelayConfig)) -> Relay {
     let mut config = RelayConfig::new(node(0), [V4, V6]);
-    config.book.capacity = Rate::from_mbps(100_000);
-    config.book.quota.rate = Rate::from_mbps(100_000);
-    config.book.quota.circuits = 10_000;
+    config.circuits.capacity = Rate::from_mbps(100_000);
+    config.circuits.quota.rate = Rate::from_mbps(100_000);
+    config.circuits.quota.circuits = 10_000;
     change(&mut config);
     Relay::start(config).unwrap()
 }

@@ -123,7 +123,7 @@ impl Relaying {
             of(&v6, Ipv6Addr::UNSPECIFIED.into()),
         ];
         let mut config = RelayConfig::new(host.node_id(), addresses.into_iter().flatten());
-        config.book.capacity = self.capacity;
+        config.circuits.capacity = self.capacity;
         config.ports = self.ports;
         config.public = self.public.into_iter().collect();
         config.clock = Some(host.clock());

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Question, WaysText, ms};
-use crate::overlay::{LinkView, MemberView, News, Overlay, Source, State};
+use super::{PathsQuery, Question, ms};
+use crate::overlay::{LinkView, MemberView, Overlay, PathFeedback, Source, State};
 
 /// Most addresses, and most ways, that an asker speaks of; it cannot have been given more.
-const WAYS_MAX: usize = 64;
+const PATHS_MAX: usize = 64;
 /// Fastest rate that is believed, bit/s.
 const RATE_MAX_BPS: u64 = 1_000_000_000_000;
 /// Longest time between two questions that is believed.
@@ -25,55 +25,55 @@ pub(super) async fn answer(
     let overlay = overlay.ok_or(
         "this node takes part in no overlay; list its members as [[overlay.member]] in its configuration",
     )?;
-    match (question.show.as_str(), &question.ways) {
+    match (question.show.as_str(), &question.paths) {
         ("overlay", _) => Ok(rows(overlay).await),
-        ("overlay_ways", Some(ways)) => {
-            let to = ways
+        ("overlay_paths", Some(paths)) => {
+            let to = paths
                 .to
                 .parse()
-                .map_err(|error| format!("'{}': {error}", ways.to))?;
-            if ways.user < USERS_FROM {
+                .map_err(|error| format!("'{}': {error}", paths.to))?;
+            if paths.user < USERS_FROM {
                 return Err(format!(
                     "'user' is below {USERS_FROM}; choose a larger number"
                 ));
             }
-            check(ways)?;
-            let news = News {
-                failed: ways.failed.clone(),
-                unanswered: ways.unanswered.clone(),
-                used: ways.used.clone(),
+            check(paths)?;
+            let feedback = PathFeedback {
+                failed: paths.failed.clone(),
+                unanswered: paths.unanswered.clone(),
+                used: paths.used.clone(),
             };
-            let open = overlay.ways(ways.user, to, ways.bytes, news);
+            let open = overlay.paths(paths.user, to, paths.bytes, feedback);
             let open = open.await.map_err(|error| error.to_string())?;
-            let row = |way: &crate::overlay::OpenWay| {
+            let row = |path: &crate::overlay::OpenPath| {
                 json!({
-                    "kind": "way",
+                    "kind": "path",
                     "to": overlay.name(&to),
-                    "via": via(overlay, &way.relays),
-                    "near": way.near.map(|near| near.to_string()),
-                    "bandwidth_bps": way.bandwidth.as_bps(),
-                    "delay_min_ms": ms(way.delay_min),
-                    "bytes": way.bytes,
+                    "via": via(overlay, &path.relays),
+                    "near": path.near.map(|near| near.to_string()),
+                    "bandwidth_bps": path.bandwidth.as_bps(),
+                    "delay_min_ms": ms(path.delay_min),
+                    "bytes": path.bytes,
                 })
             };
             Ok(open.iter().map(row).collect())
         }
-        _ => Err("'overlay_ways' goes with 'ways'".to_owned()),
+        _ => Err("'overlay_paths' goes with 'paths'".to_owned()),
     }
 }
 
 /// Refuses what no traffic can show.
-fn check(ways: &WaysText) -> Result<(), String> {
-    let lengths = [ways.failed.len(), ways.unanswered.len(), ways.used.len()];
-    if lengths.iter().any(|&length| length > WAYS_MAX) {
+fn check(paths: &PathsQuery) -> Result<(), String> {
+    let lengths = [paths.failed.len(), paths.unanswered.len(), paths.used.len()];
+    if lengths.iter().any(|&length| length > PATHS_MAX) {
         return Err(format!(
-            "'failed', 'unanswered' and 'used' have {WAYS_MAX} entries at most"
+            "'failed', 'unanswered' and 'used' have {PATHS_MAX} entries at most"
         ));
     }
-    if ways.bytes > BYTES_MAX {
+    if paths.bytes > BYTES_MAX {
         return Err(format!("'bytes' is above {BYTES_MAX}"));
     }
-    for used in &ways.used {
+    for used in &paths.used {
         for (name, value, most) in [
             ("rate_bps", used.rate_bps, RATE_MAX_BPS),
             ("window_ms", used.window_ms, WINDOW_MAX_MS),
@@ -140,14 +140,14 @@ async fn rows(overlay: &Overlay) -> Vec<Value> {
     let mut rows: Vec<Value> = overlay.members().await.iter().map(member).collect();
     rows.extend(overlay.links().await.iter().map(link));
     for routes in overlay.routes().await {
-        for way in &routes.ways {
+        for path in &routes.paths {
             rows.push(json!({
-                "kind": "way",
+                "kind": "path",
                 "to": overlay.name(&routes.to),
-                "via": via(overlay, &way.relays),
-                "bandwidth_bps": way.bandwidth.as_bps(),
-                "delay_min_ms": ms(way.delay_min),
-                "bytes": way.bytes,
+                "via": via(overlay, &path.relays),
+                "bandwidth_bps": path.bandwidth.as_bps(),
+                "delay_min_ms": ms(path.delay_min),
+                "bytes": path.bytes,
                 "finish_s": ms(routes.finish) / 1e3,
             }));
         }
@@ -180,54 +180,54 @@ async fn rows(overlay: &Overlay) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::overlay::WayUse;
+    use crate::overlay::PathUse;
 
     #[test]
     fn what_no_traffic_can_show_is_refused() {
-        let with = |used: WayUse| WaysText {
+        let with = |used: PathUse| PathsQuery {
             used: vec![used],
-            ..WaysText::default()
+            ..PathsQuery::default()
         };
-        let largest = WayUse {
+        let largest = PathUse {
             rate_bps: RATE_MAX_BPS,
             window_ms: WINDOW_MAX_MS,
             rtt_min_us: RTT_MAX_US,
-            ..WayUse::default()
+            ..PathUse::default()
         };
         assert_eq!(check(&with(largest.clone())), Ok(()));
         for (wrong, word) in [
             (
-                with(WayUse {
+                with(PathUse {
                     rate_bps: u64::MAX,
                     ..largest.clone()
                 }),
                 "rate_bps",
             ),
             (
-                with(WayUse {
+                with(PathUse {
                     window_ms: u64::MAX,
                     ..largest.clone()
                 }),
                 "window_ms",
             ),
             (
-                with(WayUse {
+                with(PathUse {
                     rtt_min_us: u64::MAX,
                     ..largest.clone()
                 }),
                 "rtt_min_us",
             ),
             (
-                WaysText {
+                PathsQuery {
                     bytes: u64::MAX,
-                    ..WaysText::default()
+                    ..PathsQuery::default()
                 },
                 "bytes",
             ),
             (
-                WaysText {
-                    used: vec![largest; WAYS_MAX + 1],
-                    ..WaysText::default()
+                PathsQuery {
+                    used: vec![largest; PATHS_MAX + 1],
+                    ..PathsQuery::default()
                 },
                 "entries",
             ),

@@ -143,7 +143,7 @@ fn shares(report: &SessionReport, shares: &[(ChannelId, Rate)]) -> Vec<Value> {
 
 fn term(term: Term) -> &'static str {
     match term {
-        Term::Standing => "standing",
+        Term::Durable => "durable",
         Term::Renewable => "renewable",
     }
 }
@@ -193,7 +193,7 @@ pub(super) fn explain(
     Ok(rows)
 }
 
-/// `waiting`, `standing` or `renewable`.
+/// `waiting`, `access` or `renewable`.
 fn state(explanation: &Explanation) -> &'static str {
     explanation.term.map_or("waiting", term)
 }

@@ -19,7 +19,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use super::{ControlError, Desk, answer};
+use super::{Context, ControlError, answer};
 use crate::{daemon::Core, overlay::Overlay};
 
 /// Longest question: a text of objectives of 1 MiB, as a string of JSON.
@@ -27,7 +27,7 @@ const QUESTION_BYTES_MAX: u64 = 3 << 20;
 /// Askers at a time. Of more, the one that has been silent for longest is let go.
 const ASKERS_MAX: usize = 32;
 /// An asker that says nothing for this long, or does not take its answer, is let go.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Tries to make a folder with a name that nothing has yet.
 const NAMES_MAX: u32 = 16;
 
@@ -36,8 +36,8 @@ const NAMES_MAX: u32 = 16;
 pub struct Control {
     listener: UnixListener,
     path: PathBuf,
-    /// [`PATIENCE`].
-    pub(super) patience: Duration,
+    /// [`TIMEOUT`].
+    pub(super) timeout: Duration,
 }
 
 impl Drop for Control {
@@ -124,36 +124,36 @@ impl Control {
         Ok(Self {
             listener,
             path: path.to_owned(),
-            patience: PATIENCE,
+            timeout: TIMEOUT,
         })
     }
 
     /// Answers until dropped.
     pub async fn serve(&self, host: &Host, overlay: Option<&Overlay>) {
-        let desk = Desk {
+        let context = Context {
             host: host.clone(),
             overlay: overlay.cloned(),
             node: None,
         };
-        self.answer_all(desk).await;
+        self.answer_all(context).await;
     }
 
     /// The same for a node that runs by a configuration.
     pub(crate) async fn serve_node(&self, node: &Arc<Core>) {
-        let desk = Desk {
+        let context = Context {
             host: node.host.clone(),
             overlay: node.overlay.clone(),
             node: Some(node.clone()),
         };
-        self.answer_all(desk).await;
+        self.answer_all(context).await;
     }
 
-    async fn answer_all(&self, desk: Desk) {
+    async fn answer_all(&self, context: Context) {
         let mut askers = Askers::default();
         loop {
             tokio::select! {
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) => askers.admit(stream, &desk, self.patience),
+                    Ok((stream, _)) => askers.admit(stream, &context, self.timeout),
                     Err(error) => {
                         limited!(warn, %error, "control socket");
                         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -191,7 +191,7 @@ struct Askers {
 
 impl Askers {
     /// Takes one more; lets go of an idle one when there are too many, or of the new one when all are being answered.
-    fn admit(&mut self, stream: UnixStream, desk: &Desk, patience: Duration) {
+    fn admit(&mut self, stream: UnixStream, context: &Context, timeout: Duration) {
         if !is_trusted(&stream) {
             limited!(warn, "another user was refused at the control socket");
             return;
@@ -208,7 +208,7 @@ impl Askers {
             }
         }
         let is_busy = Arc::new(AtomicBool::new(false));
-        let conversation = converse(stream, desk.clone(), is_busy.clone(), patience);
+        let conversation = converse(stream, context.clone(), is_busy.clone(), timeout);
         let task = self.tasks.spawn(conversation);
         self.waiting.push_back((task, is_busy));
     }
@@ -225,26 +225,26 @@ fn is_trusted(stream: &UnixStream) -> bool {
 
 async fn converse(
     stream: UnixStream,
-    desk: Desk,
+    context: Context,
     is_busy: Arc<AtomicBool>,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
         let mut line = String::new();
         let mut limited = (&mut reader).take(QUESTION_BYTES_MAX);
-        let read = tokio::time::timeout(patience, limited.read_line(&mut line));
+        let read = tokio::time::timeout(timeout, limited.read_line(&mut line));
         match read.await {
             Ok(Ok(count)) if count > 0 && line.ends_with('\n') => {}
             _ => return Ok(()),
         }
         is_busy.store(true, Ordering::Relaxed);
-        let mut text = answer(&desk, &line).await.to_string();
+        let mut text = answer(&context, &line).await.to_string();
         // Who does not take its answer is not being answered.
         is_busy.store(false, Ordering::Relaxed);
         text.push('\n');
-        match tokio::time::timeout(patience, writer.write_all(text.as_bytes())).await {
+        match tokio::time::timeout(timeout, writer.write_all(text.as_bytes())).await {
             Ok(written) => written?,
             Err(_) => return Ok(()),
         }

@@ -11,8 +11,8 @@ fn host() -> Host {
     Host::start(HostConfig::new(key, AllowList::default()).bind([loopback])).unwrap()
 }
 
-fn desk() -> Desk {
-    Desk {
+fn context() -> Context {
+    Context {
         host: host(),
         overlay: None,
         node: None,
@@ -72,8 +72,8 @@ async fn a_socket_left_behind_is_replaced_but_a_file_is_not() {
 
 #[tokio::test]
 async fn what_is_not_json_is_told_so() {
-    assert!(answer(&desk(), "hello\n").await["error"].is_string());
-    assert!(answer(&desk(), r#"{"show":"paths","more":1}"#).await["error"].is_string());
+    assert!(answer(&context(), "hello\n").await["error"].is_string());
+    assert!(answer(&context(), r#"{"show":"paths","more":1}"#).await["error"].is_string());
     for (question, word) in [
         (r#"{"show":"paths","stream":"4"}"#, "nothing else"),
         (r#"{"show":"admit"}"#, "spec"),
@@ -82,11 +82,11 @@ async fn what_is_not_json_is_told_so() {
         (r#"{"show":"reload"}"#, "anabranch node"),
         (r#"{"show":"rights","session":"0"}"#, "nothing else"),
         (
-            r#"{"show":"paths","ways":{"to":"a","user":1,"bytes":1}}"#,
+            r#"{"show":"paths","paths":{"to":"a","user":1,"bytes":1}}"#,
             "'ways'",
         ),
     ] {
-        let answer = answer(&desk(), question).await;
+        let answer = answer(&context(), question).await;
         assert!(answer["error"].as_str().unwrap().contains(word), "{answer}");
     }
 }
@@ -185,7 +185,7 @@ async fn who_does_not_take_its_answers_is_let_go() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("control.sock");
     let (host, mut control) = (host(), Control::open(&path).await.unwrap());
-    control.patience = Duration::from_millis(50);
+    control.timeout = Duration::from_millis(50);
     let asking = async {
         let mut stream = UnixStream::connect(&path).await.unwrap();
         let question = "{\"show\":\"status\"}\n".repeat(1_000);

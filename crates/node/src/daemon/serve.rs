@@ -17,12 +17,12 @@ pub const CODE_NO_RIGHT: u32 = 0x12;
 
 /// Which sessions a node may open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Standing {
+struct Access {
     may_call: bool,
     is_member: bool,
 }
 
-impl Standing {
+impl Access {
     fn of(table: &Table, peer: &NodeId) -> Self {
         Self {
             may_call: table.may(peer, Right::Call),
@@ -40,7 +40,7 @@ impl Core {
     pub(super) async fn attend(self: Arc<Self>, session: Session) {
         let peer = session.peer();
         loop {
-            let before = Standing::of(&self.rights.table(), &peer);
+            let before = Access::of(&self.rights.table(), &peer);
             if !before.may_call && !before.is_member {
                 // It was open before the right was taken away, or its handshake was under way then.
                 session.close(CODE_NO_RIGHT, "this node is not listed any more");
@@ -48,7 +48,7 @@ impl Core {
             }
             let changed = self
                 .rights
-                .until_not(|table| Standing::of(table, &peer) == before);
+                .until_not(|table| Access::of(table, &peer) == before);
             let serving = async {
                 if before.may_call {
                     self.serve(&session).await;
@@ -59,7 +59,7 @@ impl Core {
             tokio::select! {
                 () = serving => return,
                 () = changed => {
-                    if before.has_lost(Standing::of(&self.rights.table(), &peer)) {
+                    if before.has_lost(Access::of(&self.rights.table(), &peer)) {
                         session.close(CODE_NO_RIGHT, "the right to this session was taken away");
                         return;
                     }

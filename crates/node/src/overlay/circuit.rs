@@ -1,4 +1,4 @@
-//! A way over relays, as this node opens and keeps it: carries what its [`Chain`] says over the sessions with the relays.
+//! A way over relays, as this node opens and keeps it: carries what its [`RelayedPath`] says over the sessions with the relays.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -8,7 +8,7 @@ use std::{
 use anabranch_base::{NodeId, Rate};
 use anabranch_net::{
     Clock, Session, Stream, limited,
-    relay::{Answer, Broken, Chain, ChainSpec, CircuitId, Origin, Request},
+    relay::{Answer, Broken, CircuitId, Origin, RelayedPath, RelayedPathSpec, Request},
 };
 use anabranch_overlay::Fault;
 use anabranch_session::{ChannelState, StreamSpec};
@@ -23,13 +23,13 @@ const LIFETIME: Duration = Duration::from_secs(60);
 /// How long a relay may take to hear that a circuit is over.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Nothing comes back through a way: its first relay shall learn anew where packets come from ([`Chain::relearn`]).
+/// Nothing comes back through a way: its first relay shall learn anew where packets come from ([`RelayedPath::relearn`]).
 #[derive(Debug)]
 pub(super) struct Relearn;
 
 /// What a way is for, and where to say what becomes of it.
 pub(super) struct Order {
-    pub(super) lease: u64,
+    pub(super) subscription: u64,
     pub(super) source: NodeId,
     /// The sessions with its relays, in order.
     pub(super) sessions: Vec<Session>,
@@ -59,8 +59,8 @@ impl Order {
         self.sessions.iter().map(Session::peer).collect()
     }
 
-    fn chain(&self) -> Option<Chain> {
-        let spec = ChainSpec {
+    fn relayed_path(&self) -> Option<RelayedPath> {
+        let spec = RelayedPathSpec {
             circuit: self.circuit,
             source: self.source,
             relays: self.relays(),
@@ -72,7 +72,7 @@ impl Order {
             rate: self.rate,
             lifetime: LIFETIME,
         };
-        Chain::new(spec).ok()
+        RelayedPath::new(spec).ok()
     }
 }
 
@@ -138,50 +138,58 @@ impl Talks {
 /// Opens a way and keeps it until it is not wanted any more, or breaks; says when it stands, and when it is broken.
 pub(super) async fn keep(mut order: Order) {
     let relays = order.relays();
-    let Some((mut chain, mut talks)) = order.chain().zip(Talks::open(&order.sessions)) else {
+    let Some((mut relayed_path, mut talks)) =
+        order.relayed_path().zip(Talks::open(&order.sessions))
+    else {
         // A session with a relay has ended.
         order
             .report
-            .send(Input::CircuitDown(order.lease, relays, Fault::Somewhere))
+            .send(Input::CircuitDown(
+                order.subscription,
+                relays,
+                Fault::Somewhere,
+            ))
             .await
             .ok();
         return;
     };
     let (mut stands, mut is_broken) = (false, false);
     loop {
-        while let Some((relay, request)) = chain.next(order.clock.now()) {
+        while let Some((relay, request)) = relayed_path.next(order.clock.now()) {
             let place = relays.iter().position(|&other| other == relay);
             if !place.is_some_and(|place| talks.ask(place, &request)) {
-                chain.lost(relay);
+                relayed_path.lost(relay);
             }
         }
-        let granted = chain.entrance().zip(chain.rate());
+        let granted = relayed_path.entrance().zip(relayed_path.rate());
         if let Some(granted) = granted.filter(|_| !stands) {
             stands = true;
-            let up = Input::CircuitUp(order.lease, relays.clone(), granted);
+            let up = Input::CircuitUp(order.subscription, relays.clone(), granted);
             order.report.send(up).await.ok();
         }
-        if let Some(why) = chain.broken().filter(|_| !is_broken) {
+        if let Some(why) = relayed_path.broken().filter(|_| !is_broken) {
             is_broken = true;
             if why != Broken::Closed {
-                limited!(info, lease = order.lease, %why, "way over relays broken");
-                let down = Input::CircuitDown(order.lease, relays.clone(), why.into());
+                limited!(info, subscription = order.subscription, %why, "way over relays broken");
+                let down = Input::CircuitDown(order.subscription, relays.clone(), why.into());
                 order.report.send(down).await.ok();
             }
         }
-        if chain.is_over() {
+        if relayed_path.is_over() {
             break;
         }
         let now = order.clock.now();
-        let pause = chain.timeout().map_or(LIFETIME, |due| due.since(now));
+        let pause = relayed_path
+            .timeout()
+            .map_or(LIFETIME, |due| due.since(now));
         tokio::select! {
             Some((relay, answer)) = talks.answers.recv() => match answer {
-                Some(answer) => chain.answer(order.clock.now(), relay, &answer),
-                None => chain.lost(relay),
+                Some(answer) => relayed_path.answer(order.clock.now(), relay, &answer),
+                None => relayed_path.lost(relay),
             },
             wish = order.wishes.recv(), if !is_broken => match wish {
-                Some(Relearn) => chain.relearn(order.clock.now()),
-                None => chain.close(),
+                Some(Relearn) => relayed_path.relearn(order.clock.now()),
+                None => relayed_path.close(),
             },
             () = tokio::time::sleep(pause) => {}
         }

@@ -6,7 +6,7 @@ use anabranch_net::Session;
 use anabranch_session::{ChannelState, Link};
 use tokio::time::Instant;
 
-use super::usage::{Usage, WayUse};
+use super::usage::{PathUse, Usage};
 
 /// A relayed link that did not answer for so long is of no use.
 const JOIN_MAX: Duration = Duration::from_secs(5);
@@ -22,17 +22,17 @@ const USE_MIN: Duration = Duration::from_secs(1);
 
 /// What a session has to tell the overlay when it asks for ways.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct News {
+pub struct PathFeedback {
     /// Addresses given before that are of no use.
     pub failed: Vec<SocketAddr>,
     /// Addresses given before from which nothing has come back yet: their relay may have taken another's packet for the
     /// session's.
     pub unanswered: Vec<SocketAddr>,
     /// What its ways carried since it asked last.
-    pub used: Vec<WayUse>,
+    pub used: Vec<PathUse>,
 }
 
-impl News {
+impl PathFeedback {
     /// Whether something is wrong that was not before.
     fn says_more_than(&self, before: &Self) -> bool {
         let is_new = |now: &[SocketAddr], before: &[SocketAddr]| {
@@ -48,7 +48,7 @@ pub struct Follower {
     session: Session,
     links: BTreeMap<SocketAddr, (Vec<Link>, Instant)>,
     /// What the overlay was told last of what is wrong.
-    told: News,
+    told: PathFeedback,
     usage: Usage,
     asked_at: Option<Instant>,
 }
@@ -59,7 +59,7 @@ impl Follower {
         Self {
             session,
             links: BTreeMap::new(),
-            told: News::default(),
+            told: PathFeedback::default(),
             usage: Usage::default(),
             asked_at: None,
         }
@@ -84,9 +84,9 @@ impl Follower {
     }
 
     /// What is wrong with the links: whose channels fell silent or never came up, and whose should have come up by now.
-    fn wrong(&self) -> News {
+    fn wrong(&self) -> PathFeedback {
         let channels = self.session.channels();
-        let mut news = News::default();
+        let mut feedback = PathFeedback::default();
         for (&remote, (_, since)) in &self.links {
             let of = channels.iter().filter(|channel| channel.remote == remote);
             let states: Vec<ChannelState> = of.map(|channel| channel.state).collect();
@@ -95,30 +95,31 @@ impl Follower {
                 continue;
             }
             if states.contains(&ChannelState::Suspected) || waited > JOIN_MAX {
-                news.failed.push(remote);
+                feedback.failed.push(remote);
             } else if waited > ANSWER_MAX {
-                news.unanswered.push(remote);
+                feedback.unanswered.push(remote);
             }
         }
-        news
+        feedback
     }
 
     /// Waits until ways should be asked for: something is wrong with one, or it is time. `None` when the session is over.
-    pub async fn next(&mut self) -> Option<News> {
+    pub async fn next(&mut self) -> Option<PathFeedback> {
         while self.session.close_reason().is_none() {
-            let news = self.wrong();
-            if news.says_more_than(&self.told) || self.asked_at.is_none_or(|at| at.elapsed() >= ASK)
+            let feedback = self.wrong();
+            if feedback.says_more_than(&self.told)
+                || self.asked_at.is_none_or(|at| at.elapsed() >= ASK)
             {
-                self.told.clone_from(&news);
+                self.told.clone_from(&feedback);
                 let used = self.used();
-                return Some(News { used, ..news });
+                return Some(PathFeedback { used, ..feedback });
             }
             tokio::time::sleep(LOOK).await;
         }
         None
     }
 
-    fn used(&mut self) -> Vec<WayUse> {
+    fn used(&mut self) -> Vec<PathUse> {
         let elapsed =
             (self.asked_at.replace(Instant::now())).map_or(Duration::ZERO, |at| at.elapsed());
         let channels = self.session.channels();

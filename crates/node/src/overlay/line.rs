@@ -19,7 +19,7 @@ const PROBES: &str = "anabranch-overlay-probes/1";
 const GREETING: Bytes = Bytes::from_static(&[0]);
 
 /// How long a member may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Gossip that waits longer is out of date.
 const GOSSIP_LIFETIME: Duration = Duration::from_secs(2);
 /// A test message that takes longer says that the link is of no use.
@@ -64,7 +64,7 @@ fn probes_spec() -> StreamSpec {
 /// A member could not be called.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DialError {
-    #[error("no answer within {} s", PATIENCE.as_secs())]
+    #[error("no answer within {} s", TIMEOUT.as_secs())]
     Silent,
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -79,7 +79,7 @@ impl Line {
         peer: NodeId,
         addresses: &[SocketAddr],
     ) -> Result<Self, DialError> {
-        let calling = tokio::time::timeout(PATIENCE, host.connect(peer, addresses));
+        let calling = tokio::time::timeout(TIMEOUT, host.connect(peer, addresses));
         let session = calling.await.map_err(|_| DialError::Silent)??;
         let gossip = session.open_stream(gossip_spec())?;
         // A stream appears at the other end with its first message.

@@ -6,7 +6,7 @@
 //! | `mod` | [`Overlay`], what others of the node ask of it |
 //! | `runner` | hosts the agent |
 //! | `line` | the session with one member, and the overlay's streams on it |
-//! | `lease` | who uses the overlay to reach a member, and the circuits that are open for it |
+//! | `subscription` | who uses the overlay to reach a member, and the circuits that are open for it |
 //! | `follow` | a session that uses the ways to its peer as they come and go |
 //! | `circuit` | a circuit, as its source keeps it |
 //! | `usage` | what a session's traffic shows of its ways |
@@ -16,10 +16,10 @@
 mod circuit;
 mod follow;
 mod keys;
-mod lease;
 mod line;
 mod runner;
 mod serving;
+mod subscription;
 mod usage;
 
 use std::{
@@ -36,15 +36,15 @@ pub use anabranch_net::relay::{RelayError, RelayReport};
 use anabranch_net::{Host, Session, relay::Quota};
 use anabranch_overlay::{Agent, Member};
 pub use anabranch_overlay::{
-    Config, ConfigError, LinkView, MemberView, Routes, Source, State, Way,
+    Config, ConfigError, LinkView, MemberView, Path, Routes, Source, State,
 };
 use anabranch_session::SecretKey;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::{
-    follow::{Follower, News},
-    lease::{LeaseError, OpenWay},
-    usage::WayUse,
+    follow::{Follower, PathFeedback},
+    subscription::{OpenPath, SubscriptionError},
+    usage::PathUse,
 };
 use self::{keys::OwnKey, runner::Input, serving::Serving};
 pub(crate) use self::{line::LABELS, runner::Runner};
@@ -201,30 +201,30 @@ impl Overlay {
         answer.await.ok()
     }
 
-    /// Ways to the member `to`, for a user who calls itself `user`, a number of its own, and wants to send about `bytes`.
-    /// Circuits are opened as they are needed, and closed 30 s after the user asked last. `news` is what the user has seen of
+    /// Paths to the member `to`, for a user who calls itself `user`, a number of its own, and wants to send about `bytes`.
+    /// Circuits are opened as they are needed, and closed 30 s after the user asked last. `feedback` is what the user has seen of
     /// the ways it got before.
     ///
     /// # Errors
     /// It is no member, or too many use the overlay.
-    pub async fn ways(
+    pub async fn paths(
         &self,
         user: u64,
         to: NodeId,
         bytes: u64,
-        news: News,
-    ) -> Result<Vec<OpenWay>, LeaseError> {
-        let ways = self.ask(move |runner, now| runner.ways(user, (to, bytes), &news, now));
-        ways.await.unwrap_or(Err(LeaseError::Over))
+        feedback: PathFeedback,
+    ) -> Result<Vec<OpenPath>, SubscriptionError> {
+        let paths = self.ask(move |runner, now| runner.paths(user, (to, bytes), &feedback, now));
+        paths.await.unwrap_or(Err(SubscriptionError::Over))
     }
 
     /// Has `session` with a member use the ways to it, beside its own links, until it is over.
     pub async fn follow(&self, session: Session) {
         let (user, to) = (self.new_user(), session.peer());
         let mut follower = Follower::new(session);
-        while let Some(news) = follower.next().await {
-            if let Ok(ways) = self.ways(user, to, USUAL_BYTES, news).await {
-                let near: Vec<SocketAddr> = ways.iter().filter_map(|way| way.near).collect();
+        while let Some(feedback) = follower.next().await {
+            if let Ok(paths) = self.paths(user, to, USUAL_BYTES, feedback).await {
+                let near: Vec<SocketAddr> = paths.iter().filter_map(|path| path.near).collect();
                 follower.set(&near);
             }
         }
@@ -249,7 +249,11 @@ impl Overlay {
     /// The ways in use to each destination.
     pub async fn routes(&self) -> Vec<Routes> {
         let routes = self.ask(|runner, now| {
-            let mut wanted: Vec<NodeId> = runner.leases.values().map(|lease| lease.to).collect();
+            let mut wanted: Vec<NodeId> = runner
+                .subscriptions
+                .values()
+                .map(|subscription| subscription.to)
+                .collect();
             wanted.sort_unstable();
             wanted.dedup();
             let routes = wanted.iter().filter_map(|to| runner.agent.routes(to, now));

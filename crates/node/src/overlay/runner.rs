@@ -14,7 +14,7 @@ use anabranch_session::ChannelState;
 use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinSet};
 
-use super::{Site, lease::Lease, line::Line, serving::Serving};
+use super::{Site, line::Line, serving::Serving, subscription::Subscription};
 use crate::{
     daemon::CODE_NO_RIGHT,
     rights::{Right, Rights},
@@ -64,7 +64,7 @@ pub(crate) struct Runner {
     unneeded: BTreeSet<NodeId>,
     /// Test messages under way: by session and number, whose they are, and their size.
     probes: BTreeMap<(SessionId, u64), (NodeId, u64, u64)>,
-    pub(super) leases: BTreeMap<u64, Lease>,
+    pub(super) subscriptions: BTreeMap<u64, Subscription>,
     pub(super) circuits_opened: u64,
     /// What is relayed for others, if anything is.
     pub(super) serving: Option<Serving>,
@@ -116,7 +116,7 @@ impl Runner {
         Self {
             unneeded: BTreeSet::new(),
             probes: BTreeMap::new(),
-            leases: BTreeMap::new(),
+            subscriptions: BTreeMap::new(),
             // Circuits of an earlier life of this node may still be there.
             circuits_opened: first_circuit,
             serving,
@@ -172,7 +172,8 @@ impl Runner {
             if !is_member {
                 self.remove_line(node, now);
                 self.unneeded.remove(&node);
-                self.leases.retain(|_, lease| lease.to != node);
+                self.subscriptions
+                    .retain(|_, subscription| subscription.to != node);
             }
         }
         if let Some(serving) = &self.serving {
@@ -201,11 +202,11 @@ impl Runner {
             Input::Message(from, message) => self.agent.handle_message(&from, &message, now),
             Input::Probed(session, number, took) => self.probed(session, number, took, now),
             Input::Accepted(session) => self.attend(session),
-            Input::CircuitUp(lease, relays, granted) => {
-                self.circuit_up(lease, &relays, granted, now);
+            Input::CircuitUp(subscription, relays, granted) => {
+                self.circuit_up(subscription, &relays, granted, now);
             }
-            Input::CircuitDown(lease, relays, fault) => {
-                self.circuit_down(lease, &relays, fault, now);
+            Input::CircuitDown(subscription, relays, fault) => {
+                self.circuit_down(subscription, &relays, fault, now);
             }
             Input::Ask(question) => question(self, now),
         }
@@ -217,12 +218,12 @@ impl Runner {
         let sender = self.sender.clone();
         let is_for_overlay = !self.rights.may(&session.peer(), Right::Call);
         self.tasks.spawn(async move {
-            let patience = if is_for_overlay {
+            let timeout = if is_for_overlay {
                 GREETING_MAX
             } else {
                 Duration::MAX
             };
-            match tokio::time::timeout(patience, Line::attend(session.clone())).await {
+            match tokio::time::timeout(timeout, Line::attend(session.clone())).await {
                 Ok(Some(line)) => {
                     sender.send(Input::Up(line)).await.ok();
                 }
@@ -240,7 +241,7 @@ impl Runner {
             return;
         }
         self.kept_house_at = now;
-        self.expire_leases(now);
+        self.expire_subscriptions(now);
         // Those that circuits need stay for as long as they do.
         for peer in self.unneeded.clone() {
             if !self.is_relay_in_use(&peer) {
@@ -321,9 +322,9 @@ impl Runner {
             self.probe(to, id, bytes);
         }
         self.agent.handle_session(&peer, true, now);
-        let leases: Vec<u64> = self.leases.keys().copied().collect();
-        for lease in leases {
-            self.open_circuits(lease, now);
+        let subscriptions: Vec<u64> = self.subscriptions.keys().copied().collect();
+        for subscription in subscriptions {
+            self.open_circuits(subscription, now);
         }
     }
 
@@ -349,10 +350,10 @@ impl Runner {
     /// Routes to a destination are others now.
     fn rerouted(&mut self, to: NodeId) {
         let now = self.host.clock().now();
-        let of = |(&id, lease): (&u64, &Lease)| (lease.to == to).then_some(id);
-        let leases: Vec<u64> = self.leases.iter().filter_map(of).collect();
-        for lease in leases {
-            self.open_circuits(lease, now);
+        let of = |(&id, subscription): (&u64, &Subscription)| (subscription.to == to).then_some(id);
+        let subscriptions: Vec<u64> = self.subscriptions.iter().filter_map(of).collect();
+        for subscription in subscriptions {
+            self.open_circuits(subscription, now);
         }
     }
 

@@ -14,7 +14,7 @@ const WINDOWS_MIN: u64 = 3;
 /// What a session saw of one of its ways lately.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WayUse {
+pub struct PathUse {
     /// Where packets of this way are sent; `None`: the direct link.
     pub near: Option<SocketAddr>,
     /// What was confirmed to have arrived, in bits a second …
@@ -25,11 +25,11 @@ pub struct WayUse {
     pub limited: bool,
     /// Least round trip, in microseconds; 0: not measured.
     pub rtt_min_us: u64,
-    /// Ways with the same number were found to share a bottleneck; 0: with none.
+    /// Paths with the same number were found to share a bottleneck; 0: with none.
     pub group: u8,
 }
 
-impl WayUse {
+impl PathUse {
     pub(super) fn rate(&self) -> Rate {
         Rate::from_bps(self.rate_bps)
     }
@@ -89,10 +89,10 @@ impl Usage {
         channels: &[ChannelReport],
         elapsed: Duration,
         is_relayed: impl Fn(&SocketAddr) -> bool,
-    ) -> Vec<WayUse> {
-        let way = |channel: &ChannelReport| Some(channel.remote).filter(|near| is_relayed(near));
+    ) -> Vec<PathUse> {
+        let path = |channel: &ChannelReport| Some(channel.remote).filter(|near| is_relayed(near));
         let active = (channels.iter()).filter(|channel| channel.state == ChannelState::Active);
-        let mut ways: BTreeMap<Option<SocketAddr>, WayUse> = BTreeMap::new();
+        let mut paths: BTreeMap<Option<SocketAddr>, PathUse> = BTreeMap::new();
         let mut counters = BTreeMap::new();
         for channel in active {
             let now = Counters::of(channel);
@@ -103,12 +103,12 @@ impl Usage {
             };
             let bytes_per_s = new.acked_bytes as f64 / elapsed.as_secs_f64().max(1e-3);
             let rtt_us = channel.stats.rtt_min.as_micros() as u64;
-            let near = way(channel);
-            let found = ways.entry(near).or_insert_with(|| WayUse {
+            let near = path(channel);
+            let found = paths.entry(near).or_insert_with(|| PathUse {
                 near,
                 window_ms: elapsed.as_millis() as u64,
                 limited: true,
-                ..WayUse::default()
+                ..PathUse::default()
             });
             found.rate_bps += (bytes_per_s * 8.0) as u64;
             found.rtt_min_us = match found.rtt_min_us {
@@ -120,17 +120,17 @@ impl Usage {
         }
         self.0 = counters;
         for (number, group) in (1..=u8::MAX).zip(groups(channels)) {
-            let members: Vec<_> = group.iter().map(|channel| way(channel)).collect();
+            let members: Vec<_> = group.iter().map(|channel| path(channel)).collect();
             // Channels of one way share its links anyway.
-            if members.iter().any(|way| way != &members[0]) {
+            if members.iter().any(|path| path != &members[0]) {
                 for near in &members {
-                    if let Some(way) = ways.get_mut(near) {
-                        way.group = number;
+                    if let Some(path) = paths.get_mut(near) {
+                        path.group = number;
                     }
                 }
             }
         }
-        ways.into_values().collect()
+        paths.into_values().collect()
     }
 }
 
@@ -225,18 +225,24 @@ mod tests {
             channel(1, 7, 125_500, (1, 10), &[0]),
             channel(2, 8, 9_000, (10, 10), &[]),
         ];
-        let ways = usage.look(&then, second, is_relayed);
-        let said: Vec<_> = ways
+        let paths = usage.look(&then, second, is_relayed);
+        let said: Vec<_> = paths
             .iter()
-            .map(|way| (way.near.map(|near| near.port()), way.rate_bps, way.limited))
+            .map(|path| {
+                (
+                    path.near.map(|near| near.port()),
+                    path.rate_bps,
+                    path.limited,
+                )
+            })
             .collect();
         assert_eq!(
             said,
             [(None, 1_000_000, true), (Some(7), 1_000_000, false)],
             "a new channel says nothing yet"
         );
-        assert!(ways[0].group > 0 && ways[0].group == ways[1].group);
-        assert_eq!(ways[0].rtt_min(), Some(Duration::from_millis(20)));
+        assert!(paths[0].group > 0 && paths[0].group == paths[1].group);
+        assert_eq!(paths[0].rtt_min(), Some(Duration::from_millis(20)));
     }
 
     #[test]
@@ -253,9 +259,14 @@ mod tests {
         for channel in &mut later {
             channel.path.as_mut().unwrap().samples = 10;
         }
-        let ways = usage.look(&later, Duration::from_secs(2), |_| false);
+        let paths = usage.look(&later, Duration::from_secs(2), |_| false);
         assert_eq!(
-            (ways.len(), ways[0].rate_bps, ways[0].limited, ways[0].group),
+            (
+                paths.len(),
+                paths[0].rate_bps,
+                paths[0].limited,
+                paths[0].group
+            ),
             (1, 2_000_000, true, 0)
         );
     }

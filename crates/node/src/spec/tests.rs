@@ -71,13 +71,13 @@ fn caps_and_drop_orders_can_be_written() {
 fn all_three_demands_can_be_written() {
     let rate = guarantee(
         "rate = \"3 Mbit/s\"\nprobability = \"99.5 %\"\nwindow = \"2 s\"\nterm = \"4 s\"\n\
-         grade = \"standing\"\nwaits = true",
+         grade = \"durable\"\nwaits = true",
     )
     .unwrap();
     let expected = Guarantee {
         window: Duration::from_secs(2),
         term: Duration::from_secs(4),
-        grade: Grade::Standing,
+        grade: Grade::Durable,
         waits: true,
         ..Guarantee::rate(Rate::from_mbps(3), 0.995)
     };

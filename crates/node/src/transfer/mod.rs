@@ -17,7 +17,7 @@
 //! | `active` | of two attempts at the same transfer, the newer goes on |
 //! | `receive`, `writing` | [`Receiver`] |
 //! | `send` | [`Source`], [`send`], [`send_promised`] |
-//! | `redial` | [`send_with_patience`]: a transfer that goes on by itself after an interruption |
+//! | `redial` | [`send_with_retries`]: a transfer that goes on by itself after an interruption |
 //! | `progress` | [`Progress`] |
 //! | `error` | [`TransferError`] |
 
@@ -50,6 +50,6 @@ pub use manifest::ENTRIES_MAX;
 pub use message::{CONTROL_LABEL, DATA_LABEL, Kind};
 pub use progress::{Progress, Snapshot};
 pub use receive::{Completed, Receiver};
-pub use redial::{Manner, Step, send_with_patience};
+pub use redial::{Manner, Step, send_with_retries};
 pub use rules::{Offered, Rules};
 pub use send::{Source, send, send_promised};

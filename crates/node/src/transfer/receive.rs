@@ -395,14 +395,14 @@ impl Receiver {
 
 /// Says the last word; whether the sender has read it, which its own end of the stream says: what it has not
 /// read when the session ends is lost to it.
-async fn farewell(control: &Stream, last: &Reply, patience: Duration) -> bool {
+async fn farewell(control: &Stream, last: &Reply, timeout: Duration) -> bool {
     let saying = async {
         say(control, last).await?;
         control.finish()?;
         while control.recv().await?.is_some() {}
         Ok::<_, TransferError>(())
     };
-    matches!(tokio::time::timeout(patience, saying).await, Ok(Ok(())))
+    matches!(tokio::time::timeout(timeout, saying).await, Ok(Ok(())))
 }
 
 /// The next stream that is not the overlay's, which must have this label.

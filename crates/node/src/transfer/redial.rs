@@ -39,7 +39,7 @@ pub enum Step<'a> {
         /// Why it stopped.
         failure: &'a StreamFailure,
         /// How long the receiver will be called before this is given up.
-        patience: Duration,
+        retry_for: Duration,
     },
 }
 
@@ -47,7 +47,7 @@ pub enum Step<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Manner {
     /// How long the receiver is called again after an interruption; zero: not at all.
-    pub patience: Duration,
+    pub retry_for: Duration,
     /// What is to be promised to the stream with the data, as in [`send_promised`].
     pub guarantee: Option<Guarantee>,
 }
@@ -59,7 +59,7 @@ pub struct Manner {
 /// # Errors
 /// The receiver cannot be reached at first; it refuses or fails; the source cannot be read; the last
 /// interruption, when it lasted for longer than the patience.
-pub async fn send_with_patience(
+pub async fn send_with_retries(
     host: &Host,
     ticket: &Ticket,
     path: &Path,
@@ -85,15 +85,15 @@ pub async fn send_with_patience(
         let reached = progress.snapshot().bytes_done;
         if furthest.is_none_or(|furthest| reached > furthest) {
             furthest = Some(reached);
-            deadline = Instant::now() + manner.patience;
+            deadline = Instant::now() + manner.retry_for;
         }
-        let patience = deadline.saturating_duration_since(Instant::now());
-        if patience.is_zero() {
+        let retry_for = deadline.saturating_duration_since(Instant::now());
+        if retry_for.is_zero() {
             return Err(failure.into());
         }
         tell(Step::Interrupted {
             failure: &failure,
-            patience,
+            retry_for,
         });
         // The old session is over; nothing of it may stand in the new one's way.
         session.close(0, "the transfer begins again");

@@ -5,13 +5,13 @@ use std::time::Duration;
 use anabranch_base::{Instant, NodeId, Rate};
 
 use super::{Agent, routing::WANTS_MAX};
-use crate::ways::{
+use crate::paths::{
     Fault,
     trust::{Pair, Trust},
 };
 
 /// Rates of ways are told about this often.
-const WAY_WINDOW: Duration = Duration::from_secs(1);
+const PATH_WINDOW: Duration = Duration::from_secs(1);
 /// Shortfalls in a row before a route's links are blamed.
 const STRIKES: u32 = 2;
 /// A route that carries less than this share of what was expected falls short.
@@ -22,21 +22,21 @@ const MEASURED_LATELY: Duration = Duration::from_secs(5);
 impl Agent {
     /// A way in use has failed: its channel fell silent, or a relay refused it. What is at fault is left out for a while, twice as long
     /// if it fails again soon after; everything between the ends if nobody knows. Others are looked for at once.
-    pub fn handle_way_failed(
+    pub fn handle_path_failed(
         &mut self,
         to: &NodeId,
         relays: &[NodeId],
         fault: Fault,
         now: Instant,
     ) {
-        let Some(visits) = self.visits(to, relays) else {
+        let Some(nodes) = self.node_route(to, relays) else {
             return;
         };
         let first = self.config.routing.penalty;
         // Among what is visited, where the source is the first.
         let place = |relay| Some(1 + relays.iter().position(|&other| other == relay)?);
         let fail_link = |trust: &mut Trust, from: usize| {
-            trust.link_failed((visits[from], visits[from + 1]), first, now);
+            trust.link_failed((nodes[from], nodes[from + 1]), first, now);
         };
         let known = match fault {
             Fault::Somewhere => None,
@@ -46,48 +46,49 @@ impl Agent {
             (Some(at), Fault::After(_)) => fail_link(&mut self.trust, at),
             // The link to the first relay works: it was asked over it.
             (Some(at), Fault::Before(_)) if at > 1 => fail_link(&mut self.trust, at - 1),
-            (Some(at), _) => self.trust.relay_failed(visits[at], first, now),
+            (Some(at), _) => self.trust.relay_failed(nodes[at], first, now),
             (None, _) if relays.is_empty() => fail_link(&mut self.trust, 0),
             (None, _) => {
-                for &relay in &visits[1..visits.len() - 1] {
+                for &relay in &nodes[1..nodes.len() - 1] {
                     self.trust.relay_failed(relay, first, now);
                 }
             }
         }
-        self.ways_stale(true);
+        self.paths_stale(true);
         self.settle(now);
     }
 
     /// A way in use carried `rate`, in a second or so; `is_limited`: it could not carry more, there was something to send all the time. What
     /// is measured so prevails over what is published: upwards always, downwards when the way was the limit.
-    pub fn handle_way_rate(
+    pub fn handle_path_rate(
         &mut self,
         to: &NodeId,
         relays: &[NodeId],
         (rate, is_limited): (Rate, bool),
         now: Instant,
     ) {
-        let Some(visits) = self.visits(to, relays) else {
+        let Some(nodes) = self.node_route(to, relays) else {
             return;
         };
         // What a way carried, its first link carried.
-        if let Some(tracker) = self.probing.trackers.get_mut(&visits[1])
-            && tracker.sample(rate, WAY_WINDOW, false, now)
+        if let Some(tracker) = self.probing.trackers.get_mut(&nodes[1])
+            && tracker.sample(rate, PATH_WINDOW, false, now)
         {
-            self.ways_stale(true);
+            self.paths_stale(true);
         }
         self.refresh_map(now);
-        let links: Vec<Pair> = visits.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        let links: Vec<Pair> = nodes.windows(2).map(|pair| (pair[0], pair[1])).collect();
         let believed: Option<Vec<Rate>> = links
             .iter()
-            .map(|&link| Some(self.ways.map.estimate(link)?.bandwidth))
+            .map(|&link| Some(self.paths.map.estimate(link)?.bandwidth))
             .collect();
         let Some(believed) = believed else {
             return;
         };
         let expected = believed.iter().min().copied().unwrap_or(Rate::ZERO);
         let is_short = is_limited && rate <= expected * SHORT;
-        let of_others = (links.iter().zip(&believed)).filter(|(link, _)| link.0 != self.roster.me);
+        let of_others =
+            (links.iter().zip(&believed)).filter(|(link, _)| link.0 != self.member_table.me);
         for (&link, &bandwidth) in of_others {
             // Which of the links was the limit nobody knows; one that has much more than the least was not.
             let is_limit = is_limited && expected >= bandwidth * SHORT;
@@ -100,20 +101,20 @@ impl Agent {
             return;
         }
         if !is_short {
-            self.ways.strikes.remove(&visits);
+            self.paths.strikes.remove(&nodes);
             return;
         }
-        if self.ways.strikes.len() >= 2 * WANTS_MAX {
-            self.ways.strikes.clear();
+        if self.paths.strikes.len() >= 2 * WANTS_MAX {
+            self.paths.strikes.clear();
         }
-        let strikes = self.ways.strikes.entry(visits).or_insert(0);
+        let strikes = self.paths.strikes.entry(nodes).or_insert(0);
         *strikes += 1;
         if *strikes < STRIKES {
             return;
         }
         *strikes = 0;
         for (&link, &bandwidth) in links.iter().zip(&believed) {
-            let is_own = link.0 == self.roster.me;
+            let is_own = link.0 == self.member_table.me;
             let is_fresh = self
                 .probing
                 .trackers
@@ -125,7 +126,7 @@ impl Agent {
                 self.trust.fell_short(link, ratio, is_own, now);
             }
         }
-        self.ways_stale(true);
+        self.paths_stale(true);
         self.settle(now);
     }
 }
@@ -153,8 +154,8 @@ mod tests {
         let keys = Box::new(FakeKeys(node(1)));
         let mut agent =
             Agent::new(Config::default(), node(1), &members, keys, Seed(1), NOW).unwrap();
-        agent.handle_way_failed(&node(9), &[node(2), node(3)], fault, NOW);
-        let place = |n: u8| agent.roster.find(&node(n)).unwrap();
+        agent.handle_path_failed(&node(9), &[node(2), node(3)], fault, NOW);
+        let place = |n: u8| agent.member_table.find(&node(n)).unwrap();
         let relays = (1..=9).filter(|&n| agent.trust.is_relay_left_out(place(n), NOW));
         let pairs = (1..=9).flat_map(|from| (1..=9).map(move |to| (from, to)));
         let links =

@@ -74,7 +74,9 @@ impl Agent {
             }
             peer.interest_at = now + TELL;
             let places = wanted.iter().filter(|&&to| to != at);
-            let ids: Vec<ShortId> = places.map(|&to| self.roster.entry(to).short).collect();
+            let ids: Vec<ShortId> = places
+                .map(|&to| self.member_table.entry(to).short)
+                .collect();
             if !ids.is_empty() {
                 self.queue(at, &Frame::Interest(ids));
             }
@@ -91,8 +93,8 @@ impl Agent {
     pub(super) fn receive_interest(&mut self, from: usize, ids: &[ShortId], now: Instant) {
         let mut places = Vec::new();
         for &id in ids {
-            match self.roster.find_short(id) {
-                Some(at) if at == self.roster.me || at == from => {}
+            match self.member_table.find_short(id) {
+                Some(at) if at == self.member_table.me || at == from => {}
                 Some(at) => places.push(at),
                 None => self.refused.strangers += 1,
             }

@@ -42,15 +42,15 @@ pub use probing::Sample;
 use crate::{
     config::{Config, ConfigError, Member},
     keys::Keys,
-    members::{Roster, State},
-    ways::{keep::Kept, trust::Trust},
+    members::{MemberTable, State},
+    paths::{keep::Kept, trust::Trust},
     wire::{Record, record},
 };
 use peer::Peer;
 use probing::Probing;
 use publish::Own;
 use reach::Reach;
-use routing::Ways;
+use routing::Paths;
 
 /// One node's part in the overlay: who else is in it, what everybody's links can do, which ways to take.
 ///
@@ -61,7 +61,7 @@ use routing::Ways;
 ///   session up or down    ──► handle_session ──┼──► poll_output until None: send, connect, tell
 ///   timer                 ──► handle_timeout ──┘    poll_timeout: arm the timer
 ///   probe done            ──► handle_probe
-///   real traffic          ──► handle_sample, handle_way_rate, handle_way_failed
+///   real traffic          ──► handle_sample, handle_path_rate, handle_path_failed
 /// ```
 ///
 /// Between two members there is, on demand, one authenticated session; the agent says when it needs one
@@ -70,7 +70,7 @@ use routing::Ways;
 pub struct Agent {
     config: Config,
     keys: Box<dyn Keys>,
-    roster: Roster,
+    member_table: MemberTable,
     /// By the member's place in the roster.
     peers: Vec<Peer>,
     /// Those with a session, or one asked for: the only ones that ticks look at.
@@ -81,7 +81,7 @@ pub struct Agent {
     reach: Reach,
     probing: Probing,
     trust: Trust,
-    ways: Ways,
+    paths: Paths,
     /// Destinations with their routes, by place in the roster.
     wants: BTreeMap<usize, Kept>,
     outputs: VecDeque<Output>,
@@ -124,10 +124,10 @@ impl Agent {
         now: Instant,
     ) -> Result<Self, ConfigError> {
         config.check()?;
-        let roster = Roster::new(me, members)?;
+        let member_table = MemberTable::new(me, members)?;
         let mut random = seed.stream("agent");
         let tick = config.heartbeat / TICKS;
-        let count = roster.len();
+        let count = member_table.len();
         let phase = config.heartbeat.mul_f64(random.unit());
         let own = Own::new(
             config.version,
@@ -139,10 +139,10 @@ impl Agent {
             active: BTreeSet::new(),
             neighbours: Vec::new(),
             own,
-            reach: Reach::new(&roster, members),
+            reach: Reach::new(&member_table, members),
             probing: Probing::new(&config.probing, now),
             trust: Trust::default(),
-            ways: Ways::default(),
+            paths: Paths::default(),
             wants: BTreeMap::new(),
             outputs: VecDeque::new(),
             unsent: Vec::new(),
@@ -160,7 +160,7 @@ impl Agent {
             random,
             config,
             keys,
-            roster,
+            member_table,
         };
         agent.publish(now);
         agent.settle(now);
@@ -173,7 +173,7 @@ impl Agent {
     /// # Errors
     /// [`UnknownMember`] when `via` is not on the list.
     pub fn join(&mut self, via: NodeId, now: Instant) -> Result<(), UnknownMember> {
-        let at = self.roster.find(&via).ok_or(UnknownMember)?;
+        let at = self.member_table.find(&via).ok_or(UnknownMember)?;
         self.dial(at, now);
         Ok(())
     }
@@ -218,13 +218,17 @@ impl Agent {
     /// still passed on, so that those agree who hold it for a member. One that is let in again is back with its next
     /// record.
     pub fn set_barred(&mut self, node: &NodeId, is_barred: bool, now: Instant) {
-        let Some(at) = self.roster.find(node).filter(|&at| at != self.roster.me) else {
+        let Some(at) = self
+            .member_table
+            .find(node)
+            .filter(|&at| at != self.member_table.me)
+        else {
             return;
         };
-        if self.roster.entry(at).is_barred == is_barred {
+        if self.member_table.entry(at).is_barred == is_barred {
             return;
         }
-        self.roster.set_barred(at, is_barred, now);
+        self.member_table.set_barred(at, is_barred, now);
         if is_barred {
             self.session_down(at, now);
             self.peers[at].lost_at = None;
@@ -232,14 +236,14 @@ impl Agent {
             self.peers[at].retry_at = now;
         }
         self.is_ring_stale = true;
-        self.ways_stale(true);
+        self.paths_stale(true);
         self.settle(now);
     }
 
     /// The place of another node that counts as a member here.
     fn member_place(&self, node: &NodeId) -> Option<usize> {
-        let at = self.roster.find(node)?;
-        (at != self.roster.me && !self.roster.entry(at).is_barred).then_some(at)
+        let at = self.member_table.find(node)?;
+        (at != self.member_table.me && !self.member_table.entry(at).is_barred).then_some(at)
     }
 
     /// Does what is due at `now`.
@@ -264,21 +268,23 @@ impl Agent {
 
     /// This node.
     pub fn me(&self) -> NodeId {
-        self.roster.entry(self.roster.me).node
+        self.member_table.entry(self.member_table.me).node
     }
 
     /// Everybody on the list, this node included, in the order of their keys.
     pub fn members(&self, now: Instant) -> impl Iterator<Item = MemberView> + '_ {
-        (0..self.roster.len()).map(move |at| self.member_at(at, now))
+        (0..self.member_table.len()).map(move |at| self.member_at(at, now))
     }
 
     /// One member; `None` when it is not on the list.
     pub fn member(&self, node: &NodeId, now: Instant) -> Option<MemberView> {
-        self.roster.find(node).map(|at| self.member_at(at, now))
+        self.member_table
+            .find(node)
+            .map(|at| self.member_at(at, now))
     }
 
     fn member_at(&self, at: usize, now: Instant) -> MemberView {
-        let entry = self.roster.entry(at);
+        let entry = self.member_table.entry(at);
         MemberView {
             node: entry.node,
             state: entry.state,
@@ -291,13 +297,13 @@ impl Agent {
 
     /// What `node` says of itself, as it stands; `None` when nothing was heard.
     pub fn record(&self, node: &NodeId) -> Option<Record> {
-        let entry = self.roster.entry(self.roster.find(node)?);
+        let entry = self.member_table.entry(self.member_table.find(node)?);
         Record::decode(entry.record.as_ref()?).ok()
     }
 
     /// Equal in two nodes when they hold the same records and claims.
     pub fn summary(&self) -> u32 {
-        self.roster.summary()
+        self.member_table.summary()
     }
 
     /// What was not believed, by reason.
@@ -307,14 +313,14 @@ impl Agent {
 
     /// After every input: choose neighbours anew when members changed, flush, tell the host.
     fn settle(&mut self, now: Instant) {
-        for at in self.roster.take_changed() {
-            let (before, state) = (self.shown[at], self.roster.entry(at).state);
+        for at in self.member_table.take_changed() {
+            let (before, state) = (self.shown[at], self.member_table.entry(at).state);
             if before != state {
                 self.is_ring_stale |= before.is_live() != state.is_live();
-                self.ways_stale(matches!(state, State::Down | State::Left));
+                self.paths_stale(matches!(state, State::Down | State::Left));
                 self.shown[at] = state;
-                if at != self.roster.me {
-                    let node = self.roster.entry(at).node;
+                if at != self.member_table.me {
+                    let node = self.member_table.entry(at).node;
                     self.outputs
                         .extend(Event::of_change(node, before, state).map(Output::Event));
                 }
@@ -333,7 +339,7 @@ impl Agent {
     }
 
     fn push_record_of(&self, at: usize, now: Instant, is_pushed: bool) -> Option<Vec<u8>> {
-        let entry = self.roster.entry(at);
+        let entry = self.member_table.entry(at);
         let bytes = entry.record.as_ref()?;
         let mut out = Vec::with_capacity(bytes.len() + 12);
         let frame = crate::wire::Frame::Record {
@@ -346,7 +352,7 @@ impl Agent {
     }
 
     fn claim_frame_of(&self, at: usize) -> Option<Vec<u8>> {
-        let bytes = self.roster.entry(at).claim.as_ref()?;
+        let bytes = self.member_table.entry(at).claim.as_ref()?;
         let mut out = Vec::with_capacity(bytes.len() + 3);
         crate::wire::Frame::Claim { bytes }.write(&mut out);
         Some(out)

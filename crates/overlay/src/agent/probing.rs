@@ -79,7 +79,7 @@ impl Agent {
     /// Takes what became of test message `id` to `to` ([`Output::Probe`]): acknowledged whole so long after its
     /// sending began, or lost (`None`).
     pub fn handle_probe(&mut self, to: &NodeId, id: u64, took: Option<Duration>, now: Instant) {
-        let Some((at, tracker)) = self.roster.find(to).and_then(|at| {
+        let Some((at, tracker)) = self.member_table.find(to).and_then(|at| {
             let tracker = self.probing.trackers.get_mut(&at)?;
             Some((at, tracker))
         }) else {
@@ -101,14 +101,18 @@ impl Agent {
             }
         };
         let is_dead = tracker.is_dead();
-        self.trust.renew((self.roster.me, at));
+        self.trust.renew((self.member_table.me, at));
         self.link_moved(at, has_changed || was_dead != is_dead, now);
         self.settle(now);
     }
 
     /// Takes what real traffic over the direct link to `to` showed.
     pub fn handle_sample(&mut self, to: &NodeId, sample: Sample, now: Instant) {
-        let Some(at) = self.roster.find(to).filter(|&at| at != self.roster.me) else {
+        let Some(at) = self
+            .member_table
+            .find(to)
+            .filter(|&at| at != self.member_table.me)
+        else {
             return;
         };
         let memory = self.config.probing.memory;
@@ -122,7 +126,7 @@ impl Agent {
         }
         let has_changed = tracker.sample(sample.rate, sample.window, sample.is_limited, now);
         if sample.is_limited {
-            self.trust.renew((self.roster.me, at));
+            self.trust.renew((self.member_table.me, at));
         }
         self.link_moved(at, has_changed, now);
         self.settle(now);
@@ -133,23 +137,23 @@ impl Agent {
     pub fn set_groups(&mut self, groups: &[Vec<NodeId>], now: Instant) {
         let mut by_link = BTreeMap::new();
         for (group, number) in groups.iter().zip(1..=u8::MAX) {
-            let members = group.iter().filter_map(|node| self.roster.find(node));
+            let members = group.iter().filter_map(|node| self.member_table.find(node));
             by_link.extend(members.map(|at| (at, number)));
         }
         if by_link != self.probing.groups {
             self.probing.groups = by_link;
             self.publish_soon();
             self.publish_if_due(now);
-            self.ways_stale(false);
+            self.paths_stale(false);
             self.settle(now);
         }
     }
 
     /// Estimates of link `at` are new; `is_marked`: so different that others should know soon.
     fn link_moved(&mut self, at: usize, is_marked: bool, now: Instant) {
-        self.ways_stale(is_marked);
+        self.paths_stale(is_marked);
         if is_marked {
-            let node = self.roster.entry(at).node;
+            let node = self.member_table.entry(at).node;
             self.outputs
                 .push_back(Output::Event(Event::LinkChanged(node)));
         }
@@ -182,13 +186,13 @@ impl Agent {
 
     /// The links that this node would publish now.
     pub(super) fn links_to_publish(&self, now: Instant) -> Vec<LinkState> {
-        let live = |at: &usize| self.roster.entry(*at).state.is_live();
+        let live = |at: &usize| self.member_table.entry(*at).state.is_live();
         let known = self.probing.trackers.keys().filter(|at| live(at));
         let mut links: Vec<(Duration, LinkState)> = known
             .filter_map(|&at| {
                 let (estimate, age, _) = self.own_link(at, now)?;
                 let link = LinkState {
-                    peer: self.roster.entry(at).short,
+                    peer: self.member_table.entry(at).short,
                     bandwidth: estimate.bandwidth,
                     delay_min: estimate.delay_min,
                     deviation: estimate.deviation,
@@ -299,7 +303,7 @@ impl Agent {
         };
         let spread = wait.mul_f64(self.random.uniform(0.8, 1.2));
         tracker.next_at = now + spread.max(FIRST_GAP);
-        let to = self.roster.entry(at).node;
+        let to = self.member_table.entry(at).node;
         self.outputs.push_back(Output::Probe { to, id, bytes });
     }
 
@@ -308,8 +312,8 @@ impl Agent {
         self.probing.asked.expire(now);
         let config = &self.config.probing;
         self.probing.next_plan = now + config.plan;
-        let me = self.roster.me;
-        let is_live = |at: usize| at != me && self.roster.entry(at).state.is_live();
+        let me = self.member_table.me;
+        let is_live = |at: usize| at != me && self.member_table.entry(at).state.is_live();
         let mut targets: Vec<usize> = Vec::new();
         let mut add = |at: usize| {
             if is_live(at) && !targets.contains(&at) && targets.len() < config.links {
@@ -323,10 +327,10 @@ impl Agent {
             kept.current()
                 .into_iter()
                 .flatten()
-                .for_each(|way| add(way[1]));
+                .for_each(|path| add(path[1]));
         }
         self.neighbours.iter().for_each(|&at| add(at));
-        for at in self.roster.ring.successors(me, config.links, is_live) {
+        for at in self.member_table.ring.successors(me, config.links, is_live) {
             add(at);
         }
         for at in self.probing.asked.places() {

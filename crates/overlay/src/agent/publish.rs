@@ -73,7 +73,7 @@ impl Agent {
         self.own.version = (self.own.version + 1).min(VERSION_MAX);
         self.own.links = self.links_to_publish(now);
         let record = Record {
-            origin: self.roster.entry(self.roster.me).short,
+            origin: self.member_table.entry(self.member_table.me).short,
             version: self.own.version,
             leaving: false,
             headroom: self.own.headroom,
@@ -86,7 +86,7 @@ impl Agent {
     pub(super) fn publish_farewell(&mut self, now: Instant) {
         self.own.version = (self.own.version + 1).min(VERSION_MAX);
         let record = Record {
-            origin: self.roster.entry(self.roster.me).short,
+            origin: self.member_table.entry(self.member_table.me).short,
             version: self.own.version,
             leaving: true,
             headroom: None,
@@ -103,11 +103,11 @@ impl Agent {
 
     fn spread_own(&mut self, record: &Record, now: Instant) {
         let bytes = record.encode(&*self.keys);
-        let me = self.roster.me;
-        self.roster
+        let me = self.member_table.me;
+        self.member_table
             .take_record(me, record, &bytes, Duration::ZERO, now);
         self.own.published_at = now;
-        let interval = refresh_interval(&self.config, self.roster.live());
+        let interval = refresh_interval(&self.config, self.member_table.live());
         self.own.due_at = now + interval.mul_f64(self.random.uniform(0.8, 1.0));
         self.push_record(me, None, now);
     }

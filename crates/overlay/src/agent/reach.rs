@@ -19,7 +19,7 @@ use std::{
 use anabranch_base::{Instant, NodeId};
 
 use super::{Agent, peer::Credit};
-use crate::{config::Member, members::Roster};
+use crate::{config::Member, members::MemberTable};
 
 /// Tries of an unproven address after which it is dropped …
 const FAILURES_MAX: u32 = 3;
@@ -135,9 +135,9 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    pub(super) fn new(roster: &Roster, members: &[Member]) -> Self {
-        let places = (0..roster.len()).map(|at| {
-            let node = roster.entry(at).node;
+    pub(super) fn new(member_table: &MemberTable, members: &[Member]) -> Self {
+        let places = (0..member_table.len()).map(|at| {
+            let node = member_table.entry(at).node;
             let own = members.iter().filter(|member| member.node == node);
             Places {
                 listed: own.flat_map(|member| member.addresses.clone()).collect(),
@@ -250,7 +250,7 @@ impl Agent {
     /// may be tried. Empty: nowhere, for the present. The host says what became of it: [`Self::handle_reached`] or
     /// [`Self::handle_unreached`].
     pub fn dial_addresses(&mut self, node: &NodeId, now: Instant) -> Vec<SocketAddr> {
-        let Some(at) = self.roster.find(node) else {
+        let Some(at) = self.member_table.find(node) else {
             return Vec::new();
         };
         let announced = self.record(node).map(|record| record.addresses);
@@ -260,7 +260,7 @@ impl Agent {
     /// The session with `node` has channels with these remote addresses, on which the node showed its key. To be called
     /// again when there are more.
     pub fn handle_reached(&mut self, node: &NodeId, remotes: &[SocketAddr], now: Instant) {
-        let Some(at) = self.roster.find(node) else {
+        let Some(at) = self.member_table.find(node) else {
             return;
         };
         let places = &mut self.reach.places[at];
@@ -285,7 +285,7 @@ impl Agent {
 
     /// No address answered.
     pub fn handle_unreached(&mut self, node: &NodeId, now: Instant) {
-        let Some(at) = self.roster.find(node) else {
+        let Some(at) = self.member_table.find(node) else {
             return;
         };
         let places = &mut self.reach.places[at];

@@ -60,15 +60,15 @@ impl Agent {
         now: Instant,
     ) -> Result<(), DecodeError> {
         let (origin, version) = record::peek(bytes)?;
-        let Some(at) = self.roster.find_short(origin) else {
+        let Some(at) = self.member_table.find_short(origin) else {
             self.refused.strangers += 1;
             return Ok(());
         };
-        match self.roster.judge_record(at, version) {
+        match self.member_table.judge_record(at, version) {
             Verdict::New => {}
             // Of our own with our version, but not ours: from an earlier life.
-            Verdict::Known if at == self.roster.me => {
-                let is_same = self.roster.entry(at).record.as_deref() == Some(bytes);
+            Verdict::Known if at == self.member_table.me => {
+                let is_same = self.member_table.entry(at).record.as_deref() == Some(bytes);
                 if is_same || !self.check(from, at, bytes, now) {
                     return Ok(());
                 }
@@ -90,7 +90,7 @@ impl Agent {
         if !self.check(from, at, bytes, now) {
             return Ok(());
         }
-        if at == self.roster.me {
+        if at == self.member_table.me {
             self.answer(version, now);
             return Ok(());
         }
@@ -100,8 +100,8 @@ impl Agent {
         };
         self.note_answer(at, now);
         self.renew_trust(at, &record);
-        self.ways_stale(false);
-        self.roster.take_record(at, &record, bytes, held, now);
+        self.paths_stale(false);
+        self.member_table.take_record(at, &record, bytes, held, now);
         self.peers[at].wanted_at = None;
         if is_pushed {
             self.peers[from].is_eager |= self.peers[from].is_gossip;
@@ -112,13 +112,13 @@ impl Agent {
 
     /// What the origin says anew of a link is believed until it proves wrong again.
     fn renew_trust(&mut self, origin: usize, record: &Record) {
-        let entry = self.roster.entry(origin);
+        let entry = self.member_table.entry(origin);
         let before = entry
             .record
             .as_ref()
             .and_then(|bytes| Record::decode(bytes).ok());
         for link in &record.links {
-            let Some(to) = self.roster.find_short(link.peer) else {
+            let Some(to) = self.member_table.find_short(link.peer) else {
                 self.refused.strangers += 1;
                 continue;
             };
@@ -141,22 +141,23 @@ impl Agent {
             self.refused.excess += 1;
             return false;
         }
-        let holds = record::verify(&*self.keys, &self.roster.entry(origin).node, bytes);
+        let holds = record::verify(&*self.keys, &self.member_table.entry(origin).node, bytes);
         self.refused.forged += u64::from(!holds);
         holds
     }
 
     /// Member `at` speaks. If it was accused, the accuser was wrong when it speaks at once.
     fn note_answer(&mut self, at: usize, now: Instant) {
-        let entry = self.roster.entry(at);
+        let entry = self.member_table.entry(at);
         let (state, accuser) = (entry.state, entry.claim.as_deref().and_then(accuser_of));
-        let Some(accuser) = accuser.and_then(|accuser| self.roster.find_short(accuser)) else {
+        let Some(accuser) = accuser.and_then(|accuser| self.member_table.find_short(accuser))
+        else {
             return;
         };
         if state == State::Suspect {
             self.peers[accuser].false_claims.add(now);
         }
-        if accuser == self.roster.me {
+        if accuser == self.member_table.me {
             self.peers[at].accusation.was_refuted(now);
         }
     }
@@ -179,13 +180,13 @@ impl Agent {
     ) -> Result<(), DecodeError> {
         let claim = Claim::decode(bytes)?;
         let (Some(accuser), Some(target)) = (
-            self.roster.find_short(claim.accuser),
-            self.roster.find_short(claim.target),
+            self.member_table.find_short(claim.accuser),
+            self.member_table.find_short(claim.target),
         ) else {
             self.refused.strangers += 1;
             return Ok(());
         };
-        match self.roster.judge_claim(target, claim.version) {
+        match self.member_table.judge_claim(target, claim.version) {
             Verdict::New => {}
             Verdict::Known => return Ok(()),
             Verdict::Stale => {
@@ -195,20 +196,20 @@ impl Agent {
         }
         // Claims about us are looked at always: others may believe them.
         let is_liar = self.peers[accuser].false_claims.is_too_many(now);
-        if is_liar && target != self.roster.me || !self.peers[from].credit.take(now) {
+        if is_liar && target != self.member_table.me || !self.peers[from].credit.take(now) {
             self.refused.excess += 1;
             return Ok(());
         }
-        if !claim::verify(&*self.keys, &self.roster.entry(accuser).node, bytes) {
+        if !claim::verify(&*self.keys, &self.member_table.entry(accuser).node, bytes) {
             self.refused.forged += 1;
             return Ok(());
         }
-        if target == self.roster.me {
+        if target == self.member_table.me {
             self.peers[accuser].false_claims.add(now);
             self.answer_claim(claim.version, is_liar, now);
             return Ok(());
         }
-        self.roster.take_claim(target, bytes, now);
+        self.member_table.take_claim(target, bytes, now);
         self.peers[target].wanted_at = None;
         self.push_claim(target, Some(from));
         Ok(())
@@ -216,7 +217,7 @@ impl Agent {
 
     fn receive_wants(&mut self, from: usize, wants: &[(ShortId, Want)], now: Instant) {
         for &(id, want) in wants {
-            match self.roster.find_short(id) {
+            match self.member_table.find_short(id) {
                 Some(at) => self.serve(from, at, want, now),
                 None => self.refused.strangers += 1,
             }

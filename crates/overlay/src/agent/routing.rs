@@ -9,9 +9,9 @@ use super::{Agent, Event, LinkView, Output, UnknownMember, refresh_interval};
 use crate::{
     measure::Source,
     members::State,
-    ways::{
-        Routes, Way,
-        keep::{Kept, Visits, divided},
+    paths::{
+        Path, Routes,
+        keep::{Kept, NodeRoutes, divided},
         map::{Known, Map},
         trust::{Pair, Trust},
     },
@@ -28,7 +28,7 @@ pub(super) const WANTS_MAX: usize = 256;
 
 /// What this node knows of ways.
 #[derive(Debug, Default)]
-pub(super) struct Ways {
+pub(super) struct Paths {
     pub(super) map: Map,
     is_stale: bool,
     is_urgent: bool,
@@ -49,9 +49,9 @@ impl Agent {
     /// already.
     pub fn want(&mut self, to: NodeId, bytes: u64, now: Instant) -> Result<(), UnknownMember> {
         let at = self
-            .roster
+            .member_table
             .find(&to)
-            .filter(|&at| at != self.roster.me)
+            .filter(|&at| at != self.member_table.me)
             .ok_or(UnknownMember)?;
         if self.wants.len() >= WANTS_MAX && !self.wants.contains_key(&at) {
             return Err(UnknownMember);
@@ -65,14 +65,14 @@ impl Agent {
             .or_insert_with(|| Kept::new(bytes, routing))
             .bytes = bytes;
         self.plan(now);
-        self.ways_stale(true);
+        self.paths_stale(true);
         self.settle(now);
         Ok(())
     }
 
     /// No more routes to `to`.
     pub fn unwant(&mut self, to: &NodeId) {
-        if let Some(at) = self.roster.find(to) {
+        if let Some(at) = self.member_table.find(to) {
             self.wants.remove(&at);
         }
     }
@@ -80,23 +80,23 @@ impl Agent {
     /// The routes to a wanted destination, by the present estimates; `None` while none are known or what is
     /// known of them is gone.
     pub fn routes(&mut self, to: &NodeId, now: Instant) -> Option<Routes> {
-        let at = self.roster.find(to)?;
+        let at = self.member_table.find(to)?;
         let kept = self.wants.get(&at)?;
-        let (visits, bytes) = (kept.current()?.clone(), kept.bytes);
+        let (routes, bytes) = (kept.current()?.clone(), kept.bytes);
         self.refresh_map(now);
-        self.show(at, bytes, &visits)
+        self.show(at, bytes, &routes)
     }
 
     /// The best routes for one message, whatever is in use; the direct link only if it helps.
     pub fn best_routes(&mut self, to: &NodeId, bytes: u64, now: Instant) -> Option<Routes> {
-        let at = self.roster.find(to)?;
+        let at = self.member_table.find(to)?;
         self.refresh_map(now);
-        let pair = (self.roster.me, at);
-        let ways = &mut self.ways;
-        let visits = ways
+        let pair = (self.member_table.me, at);
+        let paths = &mut self.paths;
+        let routes = paths
             .map
-            .best(&mut ways.finder, pair, bytes, &self.config.routing, false);
-        self.show(at, bytes, &visits)
+            .best(&mut paths.finder, pair, bytes, &self.config.routing, false);
+        self.show(at, bytes, &routes)
     }
 
     /// Tells what this node holds at relays: what its circuits there were granted, together. It has that much there whatever the
@@ -104,24 +104,24 @@ impl Agent {
     pub fn set_held(&mut self, held: &[(NodeId, Rate)], now: Instant) {
         let places = held
             .iter()
-            .filter_map(|(relay, rate)| Some((self.roster.find(relay)?, *rate)));
+            .filter_map(|(relay, rate)| Some((self.member_table.find(relay)?, *rate)));
         let held = places.collect();
-        if self.ways.held != held {
-            self.ways.held = held;
-            self.ways_stale(false);
+        if self.paths.held != held {
+            self.paths.held = held;
+            self.paths_stale(false);
             self.settle(now);
         }
     }
 
     /// All links that are believed now, this node's own first.
     pub fn links(&self, now: Instant) -> Vec<LinkView> {
-        let me = self.roster.me;
+        let me = self.member_table.me;
         let mut views = Vec::new();
-        for at in 0..self.roster.len() {
+        for at in 0..self.member_table.len() {
             if let Some((estimate, age, source)) = self.own_link(at, now) {
                 views.push(LinkView {
                     from: self.me(),
-                    to: self.roster.entry(at).node,
+                    to: self.member_table.entry(at).node,
                     bandwidth: estimate.bandwidth,
                     delay_min: estimate.delay_min,
                     deviation: estimate.deviation,
@@ -133,8 +133,8 @@ impl Agent {
         }
         self.each_published(now, |link, state, age| {
             views.push(LinkView {
-                from: self.roster.entry(link.0).node,
-                to: self.roster.entry(link.1).node,
+                from: self.member_table.entry(link.0).node,
+                to: self.member_table.entry(link.1).node,
                 bandwidth: state.bandwidth,
                 delay_min: state.delay_min,
                 deviation: state.deviation,
@@ -152,11 +152,11 @@ impl Agent {
         now: Instant,
         mut each: impl FnMut(Pair, &crate::wire::LinkState, Duration),
     ) {
-        let scale = refresh_interval(&self.config, self.roster.live()).as_secs_f64()
+        let scale = refresh_interval(&self.config, self.member_table.live()).as_secs_f64()
             / self.config.refresh.as_secs_f64();
         let age_max = self.config.age_max.mul_f64(scale);
-        for from in (0..self.roster.len()).filter(|&at| at != self.roster.me) {
-            let entry = self.roster.entry(from);
+        for from in (0..self.member_table.len()).filter(|&at| at != self.member_table.me) {
+            let entry = self.member_table.entry(from);
             let Some(bytes) = entry.record.as_ref().filter(|_| entry.state.is_live()) else {
                 continue;
             };
@@ -166,8 +166,8 @@ impl Agent {
             let held = entry.held(now);
             for link in &record.links {
                 let age = link.age.saturating_add(held);
-                let to = self.roster.find_short(link.peer);
-                let is_live = |to: &usize| self.roster.entry(*to).state.is_live();
+                let to = self.member_table.find_short(link.peer);
+                let is_live = |to: &usize| self.member_table.entry(*to).state.is_live();
                 if let Some(to) = to.filter(is_live).filter(|_| age <= age_max) {
                     each((from, to), link, age);
                 }
@@ -176,44 +176,44 @@ impl Agent {
     }
 
     /// Something that routes depend on has changed; `is_urgent`: look at once.
-    pub(super) fn ways_stale(&mut self, is_urgent: bool) {
-        self.ways.is_stale = true;
-        self.ways.is_urgent |= is_urgent;
+    pub(super) fn paths_stale(&mut self, is_urgent: bool) {
+        self.paths.is_stale = true;
+        self.paths.is_urgent |= is_urgent;
     }
 
     /// Looks at all wanted routes when it is time.
     pub(super) fn look(&mut self, now: Instant) {
-        let is_time = now >= self.ways.next_look || self.ways.is_urgent;
+        let is_time = now >= self.paths.next_look || self.paths.is_urgent;
         if self.wants.is_empty() || !is_time {
             return;
         }
-        self.ways.next_look = now + LOOK;
-        self.ways.is_urgent = false;
+        self.paths.next_look = now + LOOK;
+        self.paths.is_urgent = false;
         self.refresh_map(now);
-        let me = self.roster.me;
+        let me = self.member_table.me;
         let mut changed = Vec::new();
         for (&to, kept) in &mut self.wants {
-            let ways = &mut self.ways;
+            let paths = &mut self.paths;
             let routing = &self.config.routing;
-            if let Some(reason) = kept.look(&ways.map, &mut ways.finder, (me, to), routing, now) {
+            if let Some(reason) = kept.look(&paths.map, &mut paths.finder, (me, to), routing, now) {
                 changed.push((to, reason));
             }
         }
         for (to, reason) in changed {
-            let to = self.roster.entry(to).node;
+            let to = self.member_table.entry(to).node;
             self.outputs
                 .push_back(Output::Event(Event::RoutesChanged { to, reason }));
             self.probing_is_stale();
         }
         // Penalties end, trust returns: not events of their own.
-        self.ways.is_stale = true;
+        self.paths.is_stale = true;
     }
 
     pub(super) fn refresh_map(&mut self, now: Instant) {
-        if !std::mem::take(&mut self.ways.is_stale) {
+        if !std::mem::take(&mut self.paths.is_stale) {
             return;
         }
-        let me = self.roster.me;
+        let me = self.member_table.me;
         let mut known = Vec::new();
         let mut add = |trust: &Trust, link: Pair, estimate: Estimate, group: u8| {
             if !trust.is_left_out(link, now) {
@@ -231,7 +231,7 @@ impl Agent {
                 });
             }
         };
-        for at in 0..self.roster.len() {
+        for at in 0..self.member_table.len() {
             if let Some((own, _, _)) = self.own_link(at, now) {
                 let estimate = Estimate {
                     bandwidth: own.bandwidth,
@@ -241,7 +241,7 @@ impl Agent {
                 add(&self.trust, (me, at), estimate, self.group_of(at));
             }
         }
-        let mut headroom = vec![Rate::ZERO; self.roster.len()];
+        let mut headroom = vec![Rate::ZERO; self.member_table.len()];
         self.each_published(now, |link, state, _| {
             let estimate = Estimate {
                 bandwidth: state.bandwidth,
@@ -251,7 +251,7 @@ impl Agent {
             add(&self.trust, link, estimate, state.group);
         });
         for (at, headroom) in headroom.iter_mut().enumerate() {
-            let entry = self.roster.entry(at);
+            let entry = self.member_table.entry(at);
             let carries = match entry.state {
                 State::Alive => true,
                 State::Suspect => now.since(entry.changed_at) < DOUBT,
@@ -260,45 +260,46 @@ impl Agent {
             let is_good = carries && !self.trust.is_relay_left_out(at, now);
             if let Some(bytes) = entry.record.as_ref().filter(|_| is_good) {
                 let published = crate::wire::record::headroom(bytes).unwrap_or(Rate::ZERO);
-                let held = self.ways.held.get(&at).copied().unwrap_or(Rate::ZERO);
+                let held = self.paths.held.get(&at).copied().unwrap_or(Rate::ZERO);
                 *headroom = published.max(held);
             }
         }
-        self.ways.map = Map::new(headroom, &known);
+        self.paths.map = Map::new(headroom, &known);
     }
 
-    pub(super) fn visits(&self, to: &NodeId, relays: &[NodeId]) -> Option<Vec<usize>> {
-        let me = std::iter::once(Some(self.roster.me));
+    pub(super) fn node_route(&self, to: &NodeId, relays: &[NodeId]) -> Option<Vec<usize>> {
+        let me = std::iter::once(Some(self.member_table.me));
         let rest = relays
             .iter()
             .chain(std::iter::once(to))
-            .map(|node| self.roster.find(node));
+            .map(|node| self.member_table.find(node));
         me.chain(rest).collect()
     }
 
-    fn show(&mut self, to: usize, bytes: u64, visits: &Visits) -> Option<Routes> {
-        let pair = (self.roster.me, to);
-        let ways = &mut self.ways;
+    fn show(&mut self, to: usize, bytes: u64, routes: &NodeRoutes) -> Option<Routes> {
+        let pair = (self.member_table.me, to);
+        let paths = &mut self.paths;
         let routing = &self.config.routing;
-        let (paths, division) = divided(&ways.map, &mut ways.finder, pair, bytes, routing, visits)?;
-        let ways = paths
+        let (paths, division) =
+            divided(&paths.map, &mut paths.finder, pair, bytes, routing, routes)?;
+        let paths = paths
             .iter()
             .zip(&division.bytes)
-            .map(|(path, &bytes)| Way {
+            .map(|(path, &bytes)| Path {
                 relays: path
-                    .relays(&self.ways.map.graph)
-                    .map(|node| self.roster.entry(node.at()).node)
+                    .relays(&self.paths.map.graph)
+                    .map(|node| self.member_table.entry(node.at()).node)
                     .collect(),
                 bandwidth: path.bandwidth,
                 delay_min: path.delay_min,
-                deviation: path.error(&self.ways.map.graph),
+                deviation: path.error(&self.paths.map.graph),
                 bytes,
             })
             .collect();
         Some(Routes {
-            to: self.roster.entry(to).node,
+            to: self.member_table.entry(to).node,
             bytes,
-            ways,
+            paths,
             finish: division.finish,
         })
     }

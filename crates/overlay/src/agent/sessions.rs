@@ -27,7 +27,7 @@ const SEARCH: Duration = Duration::from_secs(10);
 impl Agent {
     /// Asks the host for a session with member `at`, unless there is one or it was tried just now.
     pub(super) fn dial(&mut self, at: usize, now: Instant) {
-        let is_nobody = at == self.roster.me || self.roster.entry(at).is_barred;
+        let is_nobody = at == self.member_table.me || self.member_table.entry(at).is_barred;
         let peer = &mut self.peers[at];
         if is_nobody || peer.session != Session::Down || now < peer.retry_at {
             return;
@@ -36,7 +36,7 @@ impl Agent {
         self.active.insert(at);
         peer.is_ours = true;
         self.outputs
-            .push_back(Output::Connect(self.roster.entry(at).node));
+            .push_back(Output::Connect(self.member_table.entry(at).node));
     }
 
     pub(super) fn session_up(&mut self, at: usize, now: Instant) {
@@ -46,9 +46,9 @@ impl Agent {
         peer.failures = 0;
         let was_lost = peer.lost_at.take().is_some();
         peer.heard_at = Some(now);
-        let is_searched = peer.is_ours && !self.roster.entry(at).state.is_live();
+        let is_searched = peer.is_ours && !self.member_table.entry(at).state.is_live();
         if was_lost {
-            self.ways_stale(false);
+            self.paths_stale(false);
         }
         if is_searched || self.neighbours.contains(&at) {
             self.begin_gossip(at, now);
@@ -65,7 +65,7 @@ impl Agent {
         peer.is_eager = true;
         self.beat(at, now);
         if now.since(self.started_at) < YOUTH {
-            let me = self.roster.entry(self.roster.me).short;
+            let me = self.member_table.entry(self.member_table.me).short;
             self.queue(at, &Frame::Want(vec![(me, Want::Record)]));
         }
     }
@@ -88,16 +88,16 @@ impl Agent {
         peer.retry_at = now + gap.min(RETRY_LAST).mul_f64(random);
         peer.forget_session();
         self.active.remove(&at);
-        self.ways_stale(false);
+        self.paths_stale(false);
     }
 
     /// Chooses neighbours among the members that live now.
     pub(super) fn choose_neighbours(&mut self, now: Instant) {
-        let roster = &self.roster;
-        let me = roster.me;
-        self.neighbours = roster
-            .ring
-            .neighbours(me, roster.live(), |at| roster.entry(at).state.is_live());
+        let member_table = &self.member_table;
+        let me = member_table.me;
+        self.neighbours = member_table.ring.neighbours(me, member_table.live(), |at| {
+            member_table.entry(at).state.is_live()
+        });
         for at in 0..self.peers.len() {
             let is_monitored = self
                 .neighbours
@@ -150,7 +150,7 @@ impl Agent {
             peer.forget_session();
             peer.retry_at = now;
             self.active.remove(&at);
-            let node = self.roster.entry(at).node;
+            let node = self.member_table.entry(at).node;
             self.outputs.push_back(Output::Disconnect(node));
         }
     }
@@ -158,22 +158,22 @@ impl Agent {
     /// Tries one member that is away. All live nodes together try each of them about every [`SEARCH`]; a
     /// node that knows nobody tries ever more slowly.
     fn search(&mut self, now: Instant) {
-        let absent: Vec<usize> = (0..self.roster.len())
+        let absent: Vec<usize> = (0..self.member_table.len())
             .filter(|&at| {
-                let entry = self.roster.entry(at);
+                let entry = self.member_table.entry(at);
                 let is_away = !entry.state.is_live() && !entry.is_barred;
                 is_away && self.peers[at].session == Session::Down
             })
             .collect();
-        let away = self.roster.len() - self.roster.live();
-        let is_alone = self.roster.live() <= 1;
+        let away = self.member_table.len() - self.member_table.live();
+        let is_alone = self.member_table.live() <= 1;
         let gap = if is_alone {
             self.search_gap = (self.search_gap.mul_f64(1.5)).min(SEARCH);
             self.search_gap
         } else {
             self.search_gap = self.config.heartbeat;
             SEARCH
-                .mul_f64(self.roster.live() as f64 / away.max(1) as f64)
+                .mul_f64(self.member_table.live() as f64 / away.max(1) as f64)
                 .clamp(SEARCH / 4, Duration::from_secs(600))
         };
         self.next_search = now + gap.mul_f64(self.random.uniform(0.5, 1.5));
@@ -181,7 +181,7 @@ impl Agent {
             .config
             .seeds
             .iter()
-            .filter_map(|seed| self.roster.find(seed))
+            .filter_map(|seed| self.member_table.find(seed))
             .find(|at| is_alone && absent.contains(at) && now >= self.peers[*at].retry_at);
         let pick = self.random.below(absent.len() as u64) as usize;
         if let Some(at) = seed.or_else(|| absent.get(pick).copied()) {

@@ -43,7 +43,7 @@ impl Agent {
     pub(super) fn flush(&mut self) {
         for at in std::mem::take(&mut self.unsent) {
             for bytes in self.peers[at].messages() {
-                let to = self.roster.entry(at).node;
+                let to = self.member_table.entry(at).node;
                 self.outputs.push_back(Output::Send { to, bytes });
             }
         }
@@ -75,7 +75,7 @@ impl Agent {
 
     /// A neighbour's heartbeat tells whether it knows what we know.
     pub(super) fn compare_summary(&mut self, with: usize, summary: u32, now: Instant) {
-        let own = self.roster.summary();
+        let own = self.member_table.summary();
         let peer = &mut self.peers[with];
         if summary == own {
             peer.mismatches = 0;
@@ -84,8 +84,8 @@ impl Agent {
         }
         peer.mismatches += 1;
         let is_fresh = peer.digest_gap.is_zero() && peer.digest_at == Instant::EPOCH;
-        let is_patient = !is_fresh && peer.mismatches < 2;
-        if is_patient || now < peer.digest_at || now < self.next_digest {
+        let may_wait = !is_fresh && peer.mismatches < 2;
+        if may_wait || now < peer.digest_at || now < self.next_digest {
             return;
         }
         let is_short = !is_fresh && peer.mismatches < 4;
@@ -101,10 +101,10 @@ impl Agent {
 
     fn send_recent(&mut self, to: usize, now: Instant) {
         let recent = |at: &usize| {
-            let entry = self.roster.entry(*at);
+            let entry = self.member_table.entry(*at);
             entry.record.is_some() && now.since(entry.changed_at) < LATELY
         };
-        let members: Vec<usize> = (0..self.roster.len())
+        let members: Vec<usize> = (0..self.member_table.len())
             .filter(recent)
             .take(ENTRIES_MAX)
             .collect();
@@ -116,7 +116,7 @@ impl Agent {
     /// A digest of the members named, ascending, without a word on others.
     fn send_some(&mut self, to: usize, members: &[usize]) {
         for members in members.chunks(ENTRIES_MAX / 2) {
-            let entries = self.roster.digest_of(members.iter().copied());
+            let entries = self.member_table.digest_of(members.iter().copied());
             let frame = Frame::Digest {
                 from: ShortId::LAST,
                 to: ShortId::FIRST,
@@ -131,8 +131,8 @@ impl Agent {
         let mut at = 0;
         let mut from = ShortId::FIRST;
         for _ in 0..DIGEST_MESSAGES {
-            let (entries, next) = self.roster.digest(at, MESSAGE_BYTES_MAX - 40);
-            let is_last = next >= self.roster.len();
+            let (entries, next) = self.member_table.digest(at, MESSAGE_BYTES_MAX - 40);
+            let is_last = next >= self.member_table.len();
             let last = entries.last().map_or(from, |entry| entry.id);
             let until = if is_last { ShortId::LAST } else { last };
             let frame = Frame::Digest {
@@ -144,7 +144,7 @@ impl Agent {
             if is_last {
                 return;
             }
-            (at, from) = (next, self.roster.entry(next).short);
+            (at, from) = (next, self.member_table.entry(next).short);
         }
     }
 
@@ -159,11 +159,11 @@ impl Agent {
         let mut wants = Vec::new();
         let mut newer_here = Vec::new();
         for entry in entries {
-            let Some(at) = self.roster.find_short(entry.id) else {
+            let Some(at) = self.member_table.find_short(entry.id) else {
                 self.refused.strangers += 1;
                 continue;
             };
-            let own = self.roster.entry(at);
+            let own = self.member_table.entry(at);
             let is_newer = own.record.is_none() || entry.version > own.version;
             let is_older = own.record.is_some() && entry.version < own.version;
             let want = if is_newer {
@@ -186,8 +186,8 @@ impl Agent {
         }
         let (lowest, highest) = covers;
         if lowest <= highest {
-            let silent = (0..self.roster.len()).filter(|&at| {
-                let own = self.roster.entry(at);
+            let silent = (0..self.member_table.len()).filter(|&at| {
+                let own = self.member_table.entry(at);
                 own.record.is_some()
                     && (lowest..=highest).contains(&own.short)
                     && entries

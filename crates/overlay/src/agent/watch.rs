@@ -17,7 +17,7 @@ const GRACE: Duration = Duration::from_secs(3);
 
 impl Agent {
     pub(super) fn tick(&mut self, now: Instant) {
-        self.roster.expire(self.config.down_after, now);
+        self.member_table.expire(self.config.down_after, now);
         self.accuse_silent(now);
         if now >= self.next_beat {
             let jitter = self.random.uniform(0.95, 1.05);
@@ -33,16 +33,16 @@ impl Agent {
     /// Shows `to` that this node lives and what it knows.
     pub(super) fn beat(&mut self, to: usize, now: Instant) {
         self.peers[to].beat_at = now;
-        let summary = self.roster.summary();
+        let summary = self.member_table.summary();
         self.queue(to, &Frame::Heartbeat { summary });
     }
 
     fn beat_monitors(&mut self, now: Instant) {
-        let roster = &self.roster;
-        let is_live = |at: usize| roster.entry(at).state.is_live();
-        let monitors: Vec<usize> = roster
+        let member_table = &self.member_table;
+        let is_live = |at: usize| member_table.entry(at).state.is_live();
+        let monitors: Vec<usize> = member_table
             .ring
-            .predecessors(roster.me, MONITORS, is_live)
+            .predecessors(member_table.me, MONITORS, is_live)
             .collect();
         let seldom = self.config.heartbeat * SELDOM;
         for at in self.active.iter().copied().collect::<Vec<_>>() {
@@ -63,7 +63,7 @@ impl Agent {
             .copied()
             .collect::<Vec<_>>()
         {
-            let (peer, entry) = (&self.peers[at], self.roster.entry(at));
+            let (peer, entry) = (&self.peers[at], self.member_table.entry(at));
             let Some(since) = peer.monitored_since.filter(|_| entry.state == State::Alive) else {
                 continue;
             };
@@ -78,15 +78,15 @@ impl Agent {
     }
 
     fn accuse(&mut self, at: usize, now: Instant) {
-        let entry = self.roster.entry(at);
+        let entry = self.member_table.entry(at);
         let claim = Claim {
-            accuser: self.roster.entry(self.roster.me).short,
+            accuser: self.member_table.entry(self.member_table.me).short,
             target: entry.short,
             version: entry.version,
         };
-        if self.roster.judge_claim(at, claim.version) == Verdict::New {
+        if self.member_table.judge_claim(at, claim.version) == Verdict::New {
             let bytes = claim.encode(&*self.keys);
-            self.roster.take_claim(at, &bytes, now);
+            self.member_table.take_claim(at, &bytes, now);
             self.push_claim(at, None);
         }
     }

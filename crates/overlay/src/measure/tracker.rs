@@ -248,10 +248,10 @@ impl Tracker {
             return;
         };
         let deviation = squares.and_then(|fit| Some(fit.line.slope_error? / fit.line.slope));
-        let way = self.round_trip_min().unwrap_or(fit.delay_min) / 2;
+        let path = self.round_trip_min().unwrap_or(fit.delay_min) / 2;
         let estimate = LinkEstimate {
             bandwidth: fit.bandwidth.min(RATE_MAX).max(Rate::from_bps(1)),
-            delay_min: way.min(DELAY_MAX),
+            delay_min: path.min(DELAY_MAX),
             deviation: deviation.filter(|deviation| deviation.is_finite()),
         };
         self.fitted = Some((fit.delay_min, estimate));

@@ -2,11 +2,11 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `roster` | the table of members: states, versions, records, claims |
+//! | `member_table` | the table of members: states, versions, records, claims |
 //! | `ring` | the order of members: who monitors whom, who keeps a session with whom |
 
+pub(crate) mod member_table;
 pub(crate) mod ring;
-pub(crate) mod roster;
 
-pub use roster::State;
-pub(crate) use roster::{Roster, Verdict};
+pub use member_table::State;
+pub(crate) use member_table::{MemberTable, Verdict};

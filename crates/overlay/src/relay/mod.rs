@@ -7,46 +7,47 @@
 //! address `near`. A way over several relays is one circuit at each, whose next hop is the next one's
 //! `near`; the source opens all of them.
 //!
-//! A relay's [`Book`] knows who has which circuits, what each may use, and where a packet goes. It opens
+//! A relay's [`CircuitTable`] knows who has which circuits, what each may use, and where a packet goes. It opens
 //! no port and moves no byte: it says when a port is needed and which may be closed, and gives a verdict
 //! on every train of packets. Every packet is looked up by the port on which it came and the address it
 //! came from, so circuits share ports wherever their peers differ, and what comes from anyone else is
 //! dropped before anything else is looked at.
 //!
 //! ```text
-//!   request ──► Book::request ──► an answer, or "open me a port" (Book::add_port, and ask again)
-//!   packets ──► Book::admit ────► forward so many of them from that port to that address, or drop
-//!   time    ──► Book::expire ───► circuits that were not refreshed are gone
-//!               Book::unused_port: close it
+//!   request ──► CircuitTable::request ──► an answer, or "open me a port" (CircuitTable::add_port, and ask again)
+//!   packets ──► CircuitTable::admit ────► forward so many of them from that port to that address, or drop
+//!   time    ──► CircuitTable::expire ───► circuits that were not refreshed are gone
+//!               CircuitTable::unused_port: close it
 //! ```
 //!
 //! | module | holds |
 //! |---|---|
 //! | `message`, `wire` | [`Request`] and [`Answer`], and their encoding (`spec/relay.md`) |
 //! | `config` | [`Config`] and [`Quota`] |
-//! | `book` | [`Book`]: requests, expiry, reports |
+//! | `circuits` | [`CircuitTable`]: requests, expiry, reports |
 //! | `ports` | which peer is who on which port |
 //! | `bucket` | a rate and the burst above it |
 //! | `headroom` | what a relay has left, as a percentile |
 //! | `account` | what was forwarded and dropped, and why |
-//! | `chain` | [`Chain`]: a way over relays, as its source opens and keeps it |
+//! | `relayed_path` | [`RelayedPath`]: a way over relays, as its source opens and keeps it |
 
 mod account;
-mod book;
 mod bucket;
-mod chain;
+mod circuits;
 mod config;
 mod headroom;
 mod message;
 mod ports;
+mod relayed_path;
 mod wire;
 
 pub use account::{Account, Dropped, Flow, Reason, Totals};
-pub use book::{
-    Book, CircuitReport, FlowId, Forward, Members, Outcome, PeerReport, Role, Train, Verdict,
+pub use circuits::{
+    CircuitReport, CircuitTable, FlowId, Forward, Members, Outcome, PeerReport, Role, Train,
+    Verdict,
 };
-pub use chain::{Broken, Chain, ChainSpec};
 pub use config::{Config, ConfigError, Quota};
 pub use message::{Answer, CircuitId, Open, Opened, Origin, ROUTE_NODES_MAX, Refusal, Request};
 pub use ports::{Family, PortId};
+pub use relayed_path::{Broken, RelayedPath, RelayedPathSpec};
 pub use wire::{DecodeError, MESSAGE_BYTES_MAX};

@@ -168,7 +168,7 @@ impl Residual {
             .map(|pair| pair[1].left_bps)
             .collect();
         let mut paths = Vec::new();
-        while let Some(links) = way(graph, &flow, self.from / 2, self.to / 2) {
+        while let Some(links) = path(graph, &flow, self.from / 2, self.to / 2) {
             let bps = links.iter().map(|link| flow[link.at()]).min().unwrap_or(0);
             for link in &links {
                 flow[link.at()] -= bps;
@@ -183,7 +183,7 @@ impl Residual {
 }
 
 /// A way along the flow, of least delay, so that it has no loop.
-fn way(graph: &Graph, flow: &[u64], from: u32, to: u32) -> Option<Vec<LinkIndex>> {
+fn path(graph: &Graph, flow: &[u64], from: u32, to: u32) -> Option<Vec<LinkIndex>> {
     let mut delay = vec![NONE; graph.nodes()];
     let mut last = vec![u32::MAX; graph.nodes()];
     delay[from as usize] = 0;

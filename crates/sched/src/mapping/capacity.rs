@@ -6,7 +6,7 @@ use crate::view::ChannelMask;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Term {
     /// Until the stream closes.
-    Standing,
+    Durable,
     /// For the usual term, then it is made anew.
     Renewable,
 }

@@ -7,8 +7,8 @@ use anabranch_stats::rtt::SmoothedRtt;
 
 use super::{
     Expectation,
-    fates::{Fates, Settled},
-    losses::{Losses, Mood},
+    losses::{LossState, Losses},
+    outcomes::{Outcomes, Settled},
     rivals::Rivals,
     spread::Guess,
 };
@@ -18,7 +18,7 @@ use super::{
 struct Guessed<const N: usize> {
     guesses: [Guess; N],
     zone: usize,
-    mood: Mood,
+    loss_state: LossState,
 }
 
 /// A packet that arrived.
@@ -31,7 +31,7 @@ pub(super) struct Acked {
 /// See the module; `N` ways of guessing in `Z` situations.
 #[derive(Clone, Debug)]
 pub(super) struct Base<const N: usize, const Z: usize> {
-    fates: Fates<Guessed<N>>,
+    outcomes: Outcomes<Guessed<N>>,
     rivals: Rivals<N, Z>,
     pub losses: Losses,
     smoothed: SmoothedRtt,
@@ -41,7 +41,7 @@ pub(super) struct Base<const N: usize, const Z: usize> {
 impl<const N: usize, const Z: usize> Base<N, Z> {
     pub(super) fn new() -> Self {
         Self {
-            fates: Fates::new(),
+            outcomes: Outcomes::new(),
             rivals: Rivals::new(),
             losses: Losses::new(),
             smoothed: SmoothedRtt::new(),
@@ -51,7 +51,7 @@ impl<const N: usize, const Z: usize> Base<N, Z> {
 
     /// The index of the packet that is sent after `ahead` others.
     pub(super) fn index(&self, ahead: u32) -> u64 {
-        self.fates.next_index() + u64::from(ahead)
+        self.outcomes.next_index() + u64::from(ahead)
     }
 
     /// The smoothed round trip and its variation [RFC 6298 §2].
@@ -66,46 +66,46 @@ impl<const N: usize, const Z: usize> Base<N, Z> {
 
     pub(super) fn sent(&mut self, number: u64, at: Instant, guesses: [Guess; N], zone: usize) {
         self.now = self.now.max(at);
-        let mood = self.mood();
+        let loss_state = self.loss_state();
         let guessed = Guessed {
             guesses,
             zone,
-            mood,
+            loss_state,
         };
-        self.fates.sent(number, at, guessed);
+        self.outcomes.sent(number, at, guessed);
     }
 
     /// What to expect of losses now.
-    pub(super) fn mood(&self) -> Mood {
+    pub(super) fn loss_state(&self) -> LossState {
         // As long as a retransmission time-out without its minimum [RFC 6298 §2].
-        let patience = self.smoothed();
-        let is_overdue = self.fates.oldest().is_some_and(|oldest| {
+        let smoothed = self.smoothed();
+        let is_overdue = self.outcomes.oldest().is_some_and(|oldest| {
             let open_ms = self.now.since(oldest).as_secs_f64() * 1e3;
-            open_ms > patience.centre_ms + 4.0 * patience.scale_ms
+            open_ms > smoothed.centre_ms + 4.0 * smoothed.scale_ms
         });
-        self.losses.mood(is_overdue)
+        self.losses.loss_state(is_overdue)
     }
 
     pub(super) fn acked(&mut self, number: u64, at: Instant, rtt: Duration) -> Option<Acked> {
         self.now = self.now.max(at);
         let rtt_ms = rtt.as_secs_f64() * 1e3;
-        let (index, _, guessed) = self.fates.settle(number, Some(rtt_ms))?;
+        let (index, _, guessed) = self.outcomes.settle(number, Some(rtt_ms))?;
         self.rivals.score(&guessed.guesses, guessed.zone, rtt_ms);
-        self.losses.score(guessed.mood, false);
+        self.losses.score(guessed.loss_state, false);
         self.smoothed.observe(rtt);
         Some(Acked { index, rtt_ms })
     }
 
     pub(super) fn lost(&mut self, number: u64, at: Instant) {
         self.now = self.now.max(at);
-        if let Some((_, _, guessed)) = self.fates.settle(number, None) {
-            self.losses.score(guessed.mood, true);
+        if let Some((_, _, guessed)) = self.outcomes.settle(number, None) {
+            self.losses.score(guessed.loss_state, true);
         }
     }
 
     /// The next packet in the order of sending whose fate is known; loss statistics have it.
     pub(super) fn next_settled(&mut self) -> Option<Settled> {
-        let settled = self.fates.next_settled()?;
+        let settled = self.outcomes.next_settled()?;
         self.losses.observe(settled.rtt_ms.is_none());
         Some(settled)
     }

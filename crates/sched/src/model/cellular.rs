@@ -100,7 +100,7 @@ impl ChannelModel for Cellular {
 
     fn expect(&mut self, ahead: u32, _: Instant) -> Expectation {
         let index = self.base.index(ahead);
-        let loss = self.base.losses.of(self.base.mood(), ahead);
+        let loss = self.base.losses.of(self.base.loss_state(), ahead);
         let guesses = self.guesses(index);
         self.base.expectation(&guesses, 0, loss)
     }

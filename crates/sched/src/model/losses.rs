@@ -14,7 +14,7 @@ const SHRINK: f64 = 20.0;
 
 /// What was known when a packet was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mood {
+pub(super) enum LossState {
     /// The last known fate is an arrival, and none is overdue.
     Calm,
     /// A packet is overdue.
@@ -30,8 +30,8 @@ pub(super) struct Losses {
     pairs: PairLoss,
     packets: f64,
     lost: f64,
-    /// Packets and losses by [`Mood`].
-    moods: [(f64, f64); 3],
+    /// Packets and losses by [`LossState`].
+    loss_states: [(f64, f64); 3],
     /// Whether the fate that was known last is a loss.
     was_lost: bool,
 }
@@ -43,7 +43,7 @@ impl Losses {
             pairs: PairLoss::new(APART_MAX, MEMORY).expect("distances from 1 to 256"),
             packets: 0.0,
             lost: 0.0,
-            moods: [(0.0, 0.0); 3],
+            loss_states: [(0.0, 0.0); 3],
             was_lost: false,
         }
     }
@@ -59,19 +59,19 @@ impl Losses {
     }
 
     /// The fate of a packet that was sent in this mood.
-    pub(super) fn score(&mut self, mood: Mood, is_lost: bool) {
-        let (packets, lost) = &mut self.moods[mood as usize];
+    pub(super) fn score(&mut self, loss_state: LossState, is_lost: bool) {
+        let (packets, lost) = &mut self.loss_states[loss_state as usize];
         let keep = 1.0 - 1.0 / MEMORY;
         *packets = *packets * keep + 1.0;
         *lost = *lost * keep + f64::from(u8::from(is_lost));
     }
 
     /// The mood of now, a packet being overdue or not.
-    pub(super) fn mood(&self, is_overdue: bool) -> Mood {
+    pub(super) fn loss_state(&self, is_overdue: bool) -> LossState {
         match (self.was_lost, is_overdue) {
-            (true, _) => Mood::Lost,
-            (false, true) => Mood::Overdue,
-            (false, false) => Mood::Calm,
+            (true, _) => LossState::Lost,
+            (false, true) => LossState::Overdue,
+            (false, false) => LossState::Calm,
         }
     }
 
@@ -86,9 +86,9 @@ impl Losses {
 
     /// P(the packet sent after `ahead` others is lost), in this mood: measured with what was known when packets were
     /// sent, and the less different from the average the farther ahead, as bursts end.
-    pub(super) fn of(&self, mood: Mood, ahead: u32) -> f64 {
+    pub(super) fn of(&self, loss_state: LossState, ahead: u32) -> f64 {
         let average = self.average();
-        let (packets, lost) = self.moods[mood as usize];
+        let (packets, lost) = self.loss_states[loss_state as usize];
         let here = (lost + SHRINK * average) / (packets + SHRINK);
         let memory = match (ahead, self.fit()) {
             (0, _) => 1.0,
@@ -142,17 +142,17 @@ mod tests {
         let mut random = Seed(3).stream("bursts");
         let (mut losses, mut bad) = (Losses::new(), false);
         for _ in 0..20_000 {
-            let mood = losses.mood(false);
+            let loss_state = losses.loss_state(false);
             bad = random.chance(if bad { 0.8 } else { 0.01 });
-            losses.score(mood, bad);
+            losses.score(loss_state, bad);
             losses.observe(bad);
         }
         let rate = 0.01 / 0.21;
         assert!((losses.average() - rate).abs() < 0.01);
-        assert!((losses.of(Mood::Lost, 0) - 0.8).abs() < 0.07);
-        assert!((losses.of(Mood::Lost, 60) - rate).abs() < 0.01);
-        assert!((losses.of(Mood::Calm, 0) - 0.01).abs() < 0.005);
-        let never = losses.of(Mood::Overdue, 0);
+        assert!((losses.of(LossState::Lost, 0) - 0.8).abs() < 0.07);
+        assert!((losses.of(LossState::Lost, 60) - rate).abs() < 0.01);
+        assert!((losses.of(LossState::Calm, 0) - 0.01).abs() < 0.005);
+        let never = losses.of(LossState::Overdue, 0);
         assert!(
             (never - losses.average()).abs() < 1e-9,
             "nothing known of it"
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(
             (
                 losses.average(),
-                losses.of(Mood::Calm, 5),
+                losses.of(LossState::Calm, 5),
                 losses.together(3)
             ),
             (0.0, 0.0, 0.0)

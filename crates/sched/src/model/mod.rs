@@ -65,21 +65,21 @@
 //! | `slots` | [`Slots`]: slots and phantoms |
 //! | `joint` | [`Joint`]: losses of two channels |
 //! | `distribution`, `spread`, `rivals` | quantiles; how far guesses lie off; which guess is best |
-//! | `fates`, `losses`, `base` | packets in order; losses in bursts; what all models keep |
-//! | `given`, `drain`, `rhythm`, `average` | p_k(x\|z); periods of packets, and of seconds; means |
+//! | `outcomes`, `losses`, `base` | packets in order; losses in bursts; what all models keep |
+//! | `given`, `drain`, `periodicity`, `average` | p_k(x\|z); periods of packets, and of seconds; means |
 
 mod average;
 mod base;
 mod cellular;
 mod distribution;
 mod drain;
-mod fates;
 mod generic;
 mod given;
 mod joint;
 mod losses;
+mod outcomes;
+mod periodicity;
 mod recognised;
-mod rhythm;
 mod rivals;
 mod satellite;
 mod slots;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anabranch_base::Instant;
 
 use super::{
-    Cellular, ChannelModel, Expectation, Generic, Packet, Satellite, Technology, fates::Fates,
-    rhythm::Rhythm,
+    Cellular, ChannelModel, Expectation, Generic, Packet, Satellite, Technology,
+    outcomes::Outcomes, periodicity::Periodicity,
 };
 
 /// Packets between looks.
@@ -29,8 +29,8 @@ const LEARN: u64 = 256;
 /// or more, and vary by a quarter or more, is cellular; any other one is generic.
 #[derive(Clone, Debug)]
 pub struct Recogniser {
-    fates: Fates<()>,
-    rhythm: Rhythm,
+    outcomes: Outcomes<()>,
+    periodicity: Periodicity,
     weights: Box<[f64]>,
     gain: f64,
     total: f64,
@@ -40,8 +40,8 @@ impl Recogniser {
     /// Knows nothing yet.
     pub fn new() -> Self {
         Self {
-            fates: Fates::new(),
-            rhythm: Rhythm::new(),
+            outcomes: Outcomes::new(),
+            periodicity: Periodicity::new(),
             weights: vec![0.0; BINS].into(),
             gain: 1.0,
             total: 0.0,
@@ -50,13 +50,13 @@ impl Recogniser {
 
     /// See [`ChannelModel::sent`].
     pub fn sent(&mut self, packet: Packet) {
-        self.fates.sent(packet.number, packet.at, ());
+        self.outcomes.sent(packet.number, packet.at, ());
     }
 
     /// See [`ChannelModel::acked`].
     pub fn acked(&mut self, number: u64, rtt: Duration) {
         let rtt_ms = rtt.as_secs_f64() * 1e3;
-        self.fates.settle(number, Some(rtt_ms));
+        self.outcomes.settle(number, Some(rtt_ms));
         self.gain *= 1.0 + 1.0 / MEMORY;
         if self.gain > 1e12 {
             self.weights
@@ -73,19 +73,19 @@ impl Recogniser {
 
     /// See [`ChannelModel::lost`].
     pub fn lost(&mut self, number: u64) {
-        self.fates.settle(number, None);
+        self.outcomes.settle(number, None);
         self.settle();
     }
 
     fn settle(&mut self) {
-        while let Some(settled) = self.fates.next_settled() {
-            self.rhythm.observe(settled.at, settled.rtt_ms);
+        while let Some(settled) = self.outcomes.next_settled() {
+            self.periodicity.observe(settled.at, settled.rtt_ms);
         }
     }
 
     /// What the channel is by now; `None` while too little is known. O(160).
     pub fn verdict(&self) -> Option<Technology> {
-        if self.rhythm.period().is_some() {
+        if self.periodicity.period().is_some() {
             return Some(Technology::Satellite);
         }
         if self.total / self.gain < WEIGHT_MIN {

@@ -41,12 +41,12 @@ impl<const N: usize, const Z: usize> Rivals<N, Z> {
         self.truths = self.truths.saturating_add(1);
         self.answered = None;
         let weight = WEIGHT.max(1.0 / f64::from(self.truths));
-        for (way, guess) in guesses.iter().enumerate() {
+        for (rival, guess) in guesses.iter().enumerate() {
             let asked = if guess.is_some() { guess } else { &guesses[0] };
             let error = (truth_ms - asked.centre_ms).abs();
-            self.errors_ms[way] += weight * (error - self.errors_ms[way]);
+            self.errors_ms[rival] += weight * (error - self.errors_ms[rival]);
             if guess.is_some() {
-                self.spreads[way][zone].observe(*guess, truth_ms);
+                self.spreads[rival][zone].observe(*guess, truth_ms);
             }
         }
     }
@@ -57,33 +57,33 @@ impl<const N: usize, const Z: usize> Rivals<N, Z> {
             return 0;
         }
         let mut best = (0, self.errors_ms[0] * BETTER);
-        for (way, guess) in guesses.iter().enumerate().skip(1) {
-            if guess.is_some() && self.errors_ms[way] < best.1 {
-                best = (way, self.errors_ms[way]);
+        for (rival, guess) in guesses.iter().enumerate().skip(1) {
+            if guess.is_some() && self.errors_ms[rival] < best.1 {
+                best = (rival, self.errors_ms[rival]);
             }
         }
         best.0
     }
 
-    /// What the guess of `way` means in situation `zone`.
-    pub(super) fn around(&self, way: usize, zone: usize, guess: Guess) -> Distribution {
-        self.spreads[way][zone].around(guess)
+    /// What the guess of `rival` means in situation `zone`.
+    pub(super) fn around(&self, rival: usize, zone: usize, guess: Guess) -> Distribution {
+        self.spreads[rival][zone].around(guess)
     }
 
     /// What the best of the guesses means; `None` while there is none.
     pub(super) fn ask(&mut self, guesses: &[Guess; N], zone: usize) -> Option<Distribution> {
-        let way = self.best(guesses);
-        let guess = guesses[way];
+        let rival = self.best(guesses);
+        let guess = guesses[rival];
         if !guess.is_some() {
             return None;
         }
-        if let Some((last_way, last_zone, last, answer)) = self.answered
-            && (last_way, last_zone, last) == (way, zone, guess)
+        if let Some((last_rival, last_zone, last, answer)) = self.answered
+            && (last_rival, last_zone, last) == (rival, zone, guess)
         {
             return Some(answer);
         }
-        let answer = self.around(way, zone, guess);
-        self.answered = Some((way, zone, guess, answer));
+        let answer = self.around(rival, zone, guess);
+        self.answered = Some((rival, zone, guess, answer));
         Some(answer)
     }
 }

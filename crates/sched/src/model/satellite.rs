@@ -6,7 +6,7 @@ use anabranch_base::Instant;
 
 use super::{
     ChannelModel, Expectation, Packet, Technology, average::Average, base::Base, given::Given,
-    rhythm::Rhythm, spread::Guess,
+    periodicity::Periodicity, spread::Guess,
 };
 
 /// Samples before an average is a guess.
@@ -22,7 +22,7 @@ const LEVEL_MIN: u32 = 4;
 pub struct Satellite {
     base: Base<4, 2>,
     given: Given,
-    rhythm: Rhythm,
+    periodicity: Periodicity,
     long: Average,
     level: Average,
     /// Whether the last packet that arrived was sent near a handover.
@@ -35,7 +35,7 @@ impl Satellite {
         Self {
             base: Base::new(),
             given: Given::new(),
-            rhythm: Rhythm::new(),
+            periodicity: Periodicity::new(),
             long: Average::default(),
             level: Average::default(),
             was_near: false,
@@ -44,12 +44,12 @@ impl Satellite {
 
     /// The time between handovers, once found.
     pub fn period(&self) -> Option<Duration> {
-        self.rhythm.period()
+        self.periodicity.period()
     }
 
     /// Whether a packet sent then falls into a part of the period that handovers affect.
     pub fn is_near_handover(&self, at: Instant) -> bool {
-        self.rhythm.is_near(at)
+        self.periodicity.is_near(at)
     }
 
     fn guesses(&mut self, index: u64) -> [Guess; 4] {
@@ -62,16 +62,16 @@ impl Satellite {
     }
 
     fn zone(&self, at: Instant) -> usize {
-        usize::from(self.rhythm.is_near(at))
+        usize::from(self.periodicity.is_near(at))
     }
 
     fn settle(&mut self) {
         while let Some(settled) = self.base.next_settled() {
-            self.rhythm.observe(settled.at, settled.rtt_ms);
+            self.periodicity.observe(settled.at, settled.rtt_ms);
             let Some(rtt_ms) = settled.rtt_ms else {
                 continue;
             };
-            let is_near = self.rhythm.is_near(settled.at);
+            let is_near = self.periodicity.is_near(settled.at);
             if self.was_near && !is_near {
                 self.level.restart();
             }
@@ -113,10 +113,10 @@ impl ChannelModel for Satellite {
 
     fn expect(&mut self, ahead: u32, at: Instant) -> Expectation {
         let index = self.base.index(ahead);
-        let usual = self.base.losses.of(self.base.mood(), ahead);
+        let usual = self.base.losses.of(self.base.loss_state(), ahead);
         // Bursts and handovers: the worse of the two.
-        let loss = self.rhythm.loss(at).map_or(usual, |here| {
-            if self.rhythm.is_near(at) {
+        let loss = self.periodicity.loss(at).map_or(usual, |here| {
+            if self.periodicity.is_near(at) {
                 here.max(usual)
             } else {
                 usual

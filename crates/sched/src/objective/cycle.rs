@@ -50,7 +50,7 @@ pub struct Adu {
 
 /// What became of an ADU that was sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Fate {
+pub enum Outcome {
     /// Nothing is known yet.
     Open,
     /// Acknowledged so many milliseconds after it was handed over.
@@ -70,7 +70,7 @@ pub struct Sent {
     /// The slot that it took.
     pub slot: Slot,
     /// What became of it.
-    pub fate: Fate,
+    pub outcome: Outcome,
 }
 
 /// What is measured of a stream.
@@ -149,28 +149,34 @@ impl Cycle {
         at.ok().map(|at| &self.streams[at])
     }
 
-    pub(super) fn of_adu(&self, adu: &Adu, slot: Option<&Slot>, fate: Fate, fact: AduFact) -> f64 {
+    pub(super) fn of_adu(
+        &self,
+        adu: &Adu,
+        slot: Option<&Slot>,
+        outcome: Outcome,
+        fact: AduFact,
+    ) -> f64 {
         let channel = || slot.and_then(|slot| self.channels.get(slot.channel as usize));
         let latency = |slot: &Slot| adu.waited_ms + slot.wait_ms + slot.round_trip_ms;
-        match (fact, fate) {
+        match (fact, outcome) {
             (AduFact::StreamId, _) => adu.stream.0 as f64,
             (AduFact::StreamSeq, _) => adu.sequence as f64,
             (AduFact::Length, _) => f64::from(adu.length),
             (AduFact::QueueDelay, _) => adu.waited_ms,
             (AduFact::Deadline, _) => adu.deadline_ms,
             (AduFact::Field(id), _) => field(adu.fields.values(), id),
-            (AduFact::Loss, Fate::Open) => slot.map_or(f64::NAN, |slot| slot.loss),
-            (AduFact::Loss, Fate::Acked { .. }) => 0.0,
-            (AduFact::Loss, Fate::Lost) => 1.0,
-            (AduFact::Latency, Fate::Acked { latency_ms }) => latency_ms,
+            (AduFact::Loss, Outcome::Open) => slot.map_or(f64::NAN, |slot| slot.loss),
+            (AduFact::Loss, Outcome::Acked { .. }) => 0.0,
+            (AduFact::Loss, Outcome::Lost) => 1.0,
+            (AduFact::Latency, Outcome::Acked { latency_ms }) => latency_ms,
             (AduFact::Latency, _) => slot.map_or(f64::NAN, latency),
-            (AduFact::Jitter, Fate::Acked { .. }) => 0.0,
+            (AduFact::Jitter, Outcome::Acked { .. }) => 0.0,
             (AduFact::Jitter, _) => slot.map_or(f64::NAN, |slot| slot.deviation_ms),
-            (AduFact::Late, Fate::Acked { latency_ms }) => {
+            (AduFact::Late, Outcome::Acked { latency_ms }) => {
                 f64::from(u8::from(latency_ms > adu.deadline_ms))
             }
-            (AduFact::Late, Fate::Lost) => 1.0,
-            (AduFact::Late, Fate::Open) => slot.map_or(f64::NAN, |slot| {
+            (AduFact::Late, Outcome::Lost) => 1.0,
+            (AduFact::Late, Outcome::Open) => slot.map_or(f64::NAN, |slot| {
                 let margin = adu.deadline_ms - latency(slot);
                 1.0 - (1.0 - slot.loss) * in_time(margin, slot.deviation_ms)
             }),
@@ -207,16 +213,16 @@ pub struct Placed<'c> {
 }
 
 impl Placed<'_> {
-    fn sent(&self, adu: u32) -> (&Adu, Option<&Slot>, Fate) {
+    fn sent(&self, adu: u32) -> (&Adu, Option<&Slot>, Outcome) {
         let cycle = self.cycle;
         match (adu as usize).checked_sub(cycle.adus.len()) {
             None => {
                 let slot = self.slots[adu as usize].map(|slot| &cycle.slots[slot as usize]);
-                (&cycle.adus[adu as usize], slot, Fate::Open)
+                (&cycle.adus[adu as usize], slot, Outcome::Open)
             }
             Some(past) => {
                 let sent = &cycle.history[past];
-                (&sent.adu, Some(&sent.slot), sent.fate)
+                (&sent.adu, Some(&sent.slot), sent.outcome)
             }
         }
     }
@@ -232,8 +238,8 @@ impl hose::Schedule for Placed<'_> {
     }
 
     fn adu(&self, adu: u32, fact: AduFact) -> f64 {
-        let (adu, slot, fate) = self.sent(adu);
-        self.cycle.of_adu(adu, slot, fate, fact)
+        let (adu, slot, outcome) = self.sent(adu);
+        self.cycle.of_adu(adu, slot, outcome, fact)
     }
 
     fn stream(&self, stream: StreamId, fact: StreamFact) -> f64 {
@@ -250,18 +256,20 @@ impl hose::Schedule for Placed<'_> {
     }
 
     fn correlated_loss(&self, one: u32, other: u32) -> f64 {
-        let ((_, a, fate_a), (_, b, fate_b)) = (self.sent(one), self.sent(other));
+        let ((_, a, outcome_a), (_, b, outcome_b)) = (self.sent(one), self.sent(other));
         let (Some(a), Some(b)) = (a, b) else {
             return f64::NAN;
         };
         let both = self.cycle.correlation.both(a, b);
-        match (fate_a, fate_b) {
-            (Fate::Open, Fate::Open) => both,
-            (Fate::Lost, Fate::Lost) => 1.0,
+        match (outcome_a, outcome_b) {
+            (Outcome::Open, Outcome::Open) => both,
+            (Outcome::Lost, Outcome::Lost) => 1.0,
             // One arrived: they were not lost both.
-            (Fate::Acked { .. }, _) | (_, Fate::Acked { .. }) => 0.0,
+            (Outcome::Acked { .. }, _) | (_, Outcome::Acked { .. }) => 0.0,
             // One is lost: P(the other is, too), both being as likely to be lost.
-            (Fate::Lost, Fate::Open) | (Fate::Open, Fate::Lost) => 2.0 * both / (1.0 + both),
+            (Outcome::Lost, Outcome::Open) | (Outcome::Open, Outcome::Lost) => {
+                2.0 * both / (1.0 + both)
+            }
         }
     }
 }
@@ -309,7 +317,7 @@ impl hose::evaluate::Places for Spots<'_> {
         }
         for (answer, &slot) in answers.iter_mut().zip(&self.slots[from..]) {
             let slot = &self.cycle.slots[slot as usize];
-            *answer = self.cycle.of_adu(adu, Some(slot), Fate::Open, fact);
+            *answer = self.cycle.of_adu(adu, Some(slot), Outcome::Open, fact);
         }
     }
 }
@@ -328,7 +336,7 @@ impl hose::Schedule for Alone<'_> {
 
     fn adu(&self, adu: u32, fact: AduFact) -> f64 {
         let adu = &self.cycle.adus[adu as usize];
-        self.cycle.of_adu(adu, Some(self.slot), Fate::Open, fact)
+        self.cycle.of_adu(adu, Some(self.slot), Outcome::Open, fact)
     }
 
     fn stream(&self, stream: StreamId, fact: StreamFact) -> f64 {

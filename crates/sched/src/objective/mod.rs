@@ -41,7 +41,7 @@ use anabranch_hose::Objectives;
 pub use self::{
     assign::Assign,
     correlation::Correlation,
-    cycle::{Adu, Channel, Cycle, Fate, Fields, Placed, Sent, Stream},
+    cycle::{Adu, Channel, Cycle, Fields, Outcome, Placed, Sent, Stream},
     random_walk::RandomWalk,
     slot::Slot,
     turns::Turns,

@@ -246,25 +246,28 @@ fn of_equals_those_whose_turn_it_is_take_the_slots_that_exist() {
 fn what_is_known_of_the_history_counts() {
     let mut cycle = cycle();
     cycle.correlation.set_apart(0, vec![0.5]);
-    let sent = |fate| Sent {
+    let sent = |outcome| Sent {
         adu: adu(0, 7),
         slot: slot(0, 9, 0.01, 600.0),
-        fate,
+        outcome,
     };
     cycle.slots[0].sequence = 10;
     let slots = vec![Some(0), None, None, None];
-    for (fate, both) in [
-        (Fate::Open, 0.5),
-        (Fate::Lost, 2.0 / 3.0),
-        (Fate::Acked { latency_ms: 600.0 }, 0.0),
+    for (outcome, both) in [
+        (Outcome::Open, 0.5),
+        (Outcome::Lost, 2.0 / 3.0),
+        (Outcome::Acked { latency_ms: 600.0 }, 0.0),
     ] {
-        cycle.history = vec![sent(fate)];
+        cycle.history = vec![sent(outcome)];
         let placed = Placed {
             cycle: &cycle,
             slots: &slots,
         };
         let correlated = anabranch_hose::Schedule::correlated_loss(&placed, 0, 4);
-        assert!((correlated - both).abs() < 1e-12, "{fate:?}: {correlated}");
+        assert!(
+            (correlated - both).abs() < 1e-12,
+            "{outcome:?}: {correlated}"
+        );
     }
 }
 

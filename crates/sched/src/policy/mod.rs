@@ -65,7 +65,7 @@ pub enum Decision {
 
 /// What else travels in a packet with room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Company {
+pub struct Coalesced {
     /// Index into [`View::streams`].
     pub stream: usize,
     /// Its ADU; `None`: whatever it sends next.
@@ -80,7 +80,7 @@ pub struct Company {
 ///
 /// A policy that decides about single ADUs says so in `prepare`. It is then told of ADUs, slots and objectives
 /// ([`plan`](Self::plan)) after `begin`, and again when it waits although it sent something since and slots are left.
-/// What else fits a packet is its matter, too ([`company`](Self::company)).
+/// What else fits a packet is its matter, too ([`coalesce`](Self::company)).
 pub trait Scheduler: Send + fmt::Debug {
     /// A run of decisions is to begin. `None`: by streams, no single ADU matters. Otherwise the policy plans, with the
     /// slots that are expected within this time.
@@ -96,7 +96,12 @@ pub trait Scheduler: Send + fmt::Debug {
     }
 
     /// Of a policy that plans: what else goes into a packet on these channels that has room for `room` bytes.
-    fn company(&mut self, view: &View<'_>, channels: ChannelMask, room: usize) -> Option<Company> {
+    fn coalesce(
+        &mut self,
+        view: &View<'_>,
+        channels: ChannelMask,
+        room: usize,
+    ) -> Option<Coalesced> {
         let _ = (view, channels, room);
         None
     }

@@ -240,7 +240,7 @@ impl Opt {
     }
 
     /// Books what a promised stream sent; whether that was within its allowance.
-    fn book(&mut self, now: Instant, stream: &StreamView, bytes: f64, arrives: Instant) -> bool {
+    fn reserve(&mut self, now: Instant, stream: &StreamView, bytes: f64, arrives: Instant) -> bool {
         let Some(claim) = stream.claim else {
             return false;
         };
@@ -300,7 +300,7 @@ impl Scheduler for Opt {
             let at = self.enqueue(view.now, &view.channels[channel], bytes as f64);
             arrives = arrives.min(at);
         }
-        if !self.book(view.now, stream, bytes as f64, arrives) {
+        if !self.reserve(view.now, stream, bytes as f64, arrives) {
             self.picker.charge(stream, bytes);
         }
     }

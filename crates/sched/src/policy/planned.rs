@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_hose::{AduFact, Objective, Objectives, Shape};
 
-use super::{Company, Decision, Scheduler, pgos::Pgos};
+use super::{Coalesced, Decision, Scheduler, pgos::Pgos};
 use crate::{
     objective::{Adu, Assign, Cycle, Planner, Schedule},
     plan::Plan,
@@ -372,7 +372,12 @@ impl Scheduler for Planned {
             .next_of(&view, |stream| !is_among(concerned, stream.id))
     }
 
-    fn company(&mut self, view: &View<'_>, channels: ChannelMask, room: usize) -> Option<Company> {
+    fn coalesce(
+        &mut self,
+        view: &View<'_>,
+        channels: ChannelMask,
+        room: usize,
+    ) -> Option<Coalesced> {
         let may_go = |entry: &Entry| {
             let place = Self::place(view, entry).filter(|_| !entry.is_alone);
             place.filter(|&(_, channel)| channels.contains(channel))
@@ -384,7 +389,7 @@ impl Scheduler for Planned {
         let found = found.or_else(|| (self.entries.iter()).rposition(|e| may_go(e).is_some()));
         if let Some(at) = found {
             let entry = &mut self.entries[at];
-            let company = Company {
+            let coalesce = Coalesced {
                 stream: may_go(entry)?.0,
                 adu: Some(entry.adu),
             };
@@ -393,7 +398,7 @@ impl Scheduler for Planned {
             } else {
                 entry.bytes -= room.saturating_sub(HEAD_BYTES) as u32;
             }
-            return Some(company);
+            return Some(coalesce);
         }
         let may_come = |stream: &StreamView| {
             stream.is_waiting()
@@ -401,7 +406,7 @@ impl Scheduler for Planned {
                 && !self.is_concerned(stream.id)
         };
         let stream = view.streams.iter().position(may_come)?;
-        Some(Company { stream, adu: None })
+        Some(Coalesced { stream, adu: None })
     }
 
     /// By assignment, unless an objective may keep what it is about off a channel: for what it costs, or which it is.

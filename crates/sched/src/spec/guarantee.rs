@@ -51,11 +51,11 @@ pub enum Demand {
 /// For how long a promise is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Grade {
-    /// The best that can be had: standing, or else renewable.
+    /// The best that can be had: durable, or else renewable.
     #[default]
     Best,
     /// Until the stream closes. Admitted with a margin, on paths whose distribution does not drift.
-    Standing,
+    Durable,
     /// For a term, and renewed from what is forecast then; with notice before it lapses.
     Renewable,
 }

@@ -198,7 +198,7 @@ impl StreamSpec {
 
     /// Whether the stream's packets should meet short queues, and be repaired before they are known
     /// to be lost: it is urgent, or of no use after [`LIFETIME_SHORT`].
-    pub fn is_pressing(&self) -> bool {
+    pub fn is_latency_sensitive(&self) -> bool {
         self.is_urgent() || self.lifetime.is_some_and(|time| time <= LIFETIME_SHORT)
     }
 

@@ -10,9 +10,9 @@ use crate::{
     config::CHANNELS_MAX,
     event::{Adu, SendError, SessionCloseReason, StreamError},
     journal::Entry,
-    knobs::Knobs,
     links::{Link, LinkState},
     objective::{self, FieldValue, Injected, ObjectiveError, ObjectiveId},
+    parameters::StreamParameters,
     promise::{Explanation, Grant},
     session::{Parts, Session},
     stats::{ChannelReport, LatencyMode, SessionStats, StreamStats, latency_modes},
@@ -251,9 +251,9 @@ impl Engine {
         _now: Instant,
         session: SessionId,
         stream: StreamId,
-        knobs: Knobs,
+        parameters: StreamParameters,
     ) -> Result<(), StreamError> {
-        self.session(session)?.adjust(stream, knobs)
+        self.session(session)?.adjust(stream, parameters)
     }
 
     /// As [`Engine::send`], but refuses an ADU that would miss its stream's lifetime, as far as the

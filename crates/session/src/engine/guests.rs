@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId};
-use anabranch_channel::{Standing, Subnet, endpoint::CHANNELS_MAX, gate};
+use anabranch_channel::{Access, Subnet, endpoint::CHANNELS_MAX, gate};
 
 use super::{CODE_BUSY, CODE_LATE, CODE_NOT_ALLOWED, Engine};
 use crate::event::{SessionCloseReason, StreamError};
@@ -51,7 +51,7 @@ const LISTED: Limits = Limits {
 struct Guest {
     peer: NodeId,
     subnet: Subnet,
-    standing: Standing,
+    access: Access,
 }
 
 /// Key: channel.
@@ -61,14 +61,14 @@ pub(super) struct Guests(BTreeMap<ChannelId, Guest>);
 impl Guests {
     /// One more; who has to leave for it. O(guests), once for each handshake.
     fn enter(&mut self, id: ChannelId, guest: Guest) -> Option<ChannelId> {
-        let limits = match guest.standing {
-            Standing::Stranger => STRANGERS,
-            Standing::Listed => LISTED,
+        let limits = match guest.access {
+            Access::Stranger => STRANGERS,
+            Access::Listed => LISTED,
         };
         let alike = self
             .0
             .iter()
-            .filter(|(_, other)| other.standing == guest.standing);
+            .filter(|(_, other)| other.access == guest.access);
         let (mut all, mut of_subnet, mut of_peer) = (0, 0, 0);
         let (mut oldest, mut oldest_of_subnet, mut oldest_of_peer) = (None, None, None);
         for (&id, other) in alike {
@@ -117,7 +117,7 @@ impl Engine {
             return;
         };
         let subnet = Subnet::from(channel.remote().ip());
-        let Some(standing) = self.allowed.standing(&peer) else {
+        let Some(access) = self.allowed.access(&peer) else {
             // It was taken off the list in the meantime.
             self.close_unknown(now, id, CODE_NOT_ALLOWED, NOT_ALLOWED);
             return;
@@ -125,7 +125,7 @@ impl Engine {
         let guest = Guest {
             peer,
             subnet,
-            standing,
+            access,
         };
         if let Some(oldest) = self.guests.enter(id, guest) {
             self.close_unknown(
@@ -172,7 +172,7 @@ impl Engine {
     }
 
     /// Whether there is room for one more channel of this peer, or for one more session of it.
-    pub(super) fn has_room(&self, peer: NodeId, standing: Standing, is_new: bool) -> bool {
+    pub(super) fn has_room(&self, peer: NodeId, access: Access, is_new: bool) -> bool {
         let (mut sessions, mut channels, mut of_strangers) = (0, 0, 0);
         for session in self.sessions.values().filter(|one| !one.is_initiator) {
             if session.peer == peer {
@@ -185,7 +185,7 @@ impl Engine {
         }
         channels < CHANNELS_PER_PEER_MAX
             && (!is_new || sessions < SESSIONS_PER_PEER_MAX)
-            && (standing == Standing::Listed || of_strangers < STRANGERS_LET_IN_MAX)
+            && (access == Access::Listed || of_strangers < STRANGERS_LET_IN_MAX)
     }
 
     /// The peer of a session has shown its right, by a ticket for example: the session is on probation no longer, and gets
@@ -248,9 +248,9 @@ impl Engine {
             let Some(state) = self.sessions.get(&id).filter(|one| !one.is_initiator) else {
                 continue;
             };
-            match self.allowed.standing(&state.peer) {
+            match self.allowed.access(&state.peer) {
                 None => self.end_session(now, id, SessionCloseReason::NotAllowed),
-                Some(Standing::Listed) if state.is_on_probation() => {
+                Some(Access::Listed) if state.is_on_probation() => {
                     let _ = self.end_probation(id);
                 }
                 Some(_) => {}
@@ -259,7 +259,7 @@ impl Engine {
         let waiting: Vec<(ChannelId, NodeId)> =
             self.guests.0.iter().map(|(&id, g)| (id, g.peer)).collect();
         for (id, peer) in waiting {
-            if self.allowed.standing(&peer).is_none() && self.guests.contains(id) {
+            if self.allowed.access(&peer).is_none() && self.guests.contains(id) {
                 self.close_unknown(now, id, CODE_NOT_ALLOWED, NOT_ALLOWED);
             }
         }
@@ -273,11 +273,11 @@ pub(super) const NOT_ALLOWED: &str = "this key is no longer on the allow-list";
 mod tests {
     use super::*;
 
-    fn guest(peer: u8, address: u8, standing: Standing) -> Guest {
+    fn guest(peer: u8, address: u8, access: Access) -> Guest {
         Guest {
             peer: NodeId::from_public_key([peer; 32]),
             subnet: Subnet::from(std::net::IpAddr::from([192, 0, 2, address])),
-            standing,
+            access,
         }
     }
 
@@ -285,17 +285,17 @@ mod tests {
     fn the_oldest_of_the_same_key_gives_way_then_of_the_subnet() {
         let mut guests = Guests::default();
         for id in 0..8 {
-            let new = guest(1, id as u8, Standing::Stranger);
+            let new = guest(1, id as u8, Access::Stranger);
             assert_eq!(guests.enter(ChannelId(id), new), None);
         }
-        let ninth = guest(1, 200, Standing::Stranger);
+        let ninth = guest(1, 200, Access::Stranger);
         assert_eq!(guests.enter(ChannelId(8), ninth), Some(ChannelId(0)));
         guests.leave(ChannelId(0));
         for id in 100..131 {
-            let new = guest(id as u8, 200, Standing::Stranger);
+            let new = guest(id as u8, 200, Access::Stranger);
             assert_eq!(guests.enter(ChannelId(id), new), None);
         }
-        let one_more = guest(250, 200, Standing::Stranger);
+        let one_more = guest(250, 200, Access::Stranger);
         assert_eq!(guests.enter(ChannelId(131), one_more), Some(ChannelId(8)));
     }
 
@@ -305,7 +305,7 @@ mod tests {
         let mut id = 0;
         for address in 0..=255 {
             for peer in 0..2 {
-                let new = guest(address ^ (peer << 7), address, Standing::Stranger);
+                let new = guest(address ^ (peer << 7), address, Access::Stranger);
                 if let Some(oldest) = guests.enter(ChannelId(id), new) {
                     guests.leave(oldest);
                 }
@@ -313,7 +313,7 @@ mod tests {
             }
         }
         assert_eq!(guests.0.len(), STRANGERS.all);
-        let listed = guest(99, 99, Standing::Listed);
+        let listed = guest(99, 99, Access::Listed);
         assert_eq!(guests.enter(ChannelId(id), listed), None);
     }
 }

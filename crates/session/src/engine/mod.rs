@@ -11,7 +11,9 @@ use std::{
 };
 
 use anabranch_base::{ChannelId, Instant, NodeId, Seed, SessionId, SocketId};
-use anabranch_channel::{AllowList, Endpoint, Fate, Handled, Received, SecretKey, Transmit};
+use anabranch_channel::{
+    AllowList, Endpoint, Handled, PacketOutcome, Received, SecretKey, Transmit,
+};
 
 use crate::{
     budget::{Budgets, Stage},
@@ -84,7 +86,7 @@ pub struct Engine {
     responses: VecDeque<(Transmit, Vec<u8>)>,
     response_bytes: usize,
     scratch: Vec<u8>,
-    fates: Vec<Fate>,
+    outcomes: Vec<PacketOutcome>,
 }
 
 /// What the engine knows of a channel.
@@ -122,7 +124,7 @@ impl Owner {
 }
 
 /// Packets may gather for this long where nothing asks for less.
-const PATIENCE_MAX: Duration = Duration::from_millis(4);
+const COALESCING_DELAY_MAX: Duration = Duration::from_millis(4);
 /// Stateless answers kept for sending; more are dropped, as an overloaded network would.
 const RESPONSES_MAX: usize = 1024;
 /// Bytes of them.
@@ -165,7 +167,7 @@ impl Engine {
             responses: VecDeque::new(),
             response_bytes: 0,
             scratch: Vec::new(),
-            fates: Vec::new(),
+            outcomes: Vec::new(),
         }
     }
 
@@ -313,11 +315,11 @@ impl Engine {
     /// How long packets may gather before [`Engine::handle_packet`] and [`Engine::handle_timeout`]
     /// see them, without harm to any promise: a host under load saves wake-ups with it. Short while
     /// something urgent flows either way, or where a round trip is short. O(channels).
-    pub fn patience(&self, now: Instant) -> Duration {
+    pub fn coalescing_delay(&self, now: Instant) -> Duration {
         self.sessions
             .values()
-            .filter_map(|session| session.patience(now, &self.endpoint))
-            .fold(PATIENCE_MAX, Duration::min)
+            .filter_map(|session| session.coalescing_delay(now, &self.endpoint))
+            .fold(COALESCING_DELAY_MAX, Duration::min)
     }
 
     /// Whether a call of [`Engine::poll_transmit`] may find something new to do.

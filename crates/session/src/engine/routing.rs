@@ -1,7 +1,7 @@
 //! Events carried from channels to sessions and back.
 
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId};
-use anabranch_channel::{self as channel, CloseReason, Standing};
+use anabranch_channel::{self as channel, Access, CloseReason};
 use bytes::Bytes;
 
 use super::{
@@ -25,7 +25,7 @@ impl Engine {
             self.touched.push_back(id);
         }
         self.retime(id);
-        self.take_fates(now, id);
+        self.take_outcomes(now, id);
         while let Some(event) = self.endpoint.channel(id).and_then(|c| c.poll_event()) {
             self.on_channel_event(now, id, event);
         }
@@ -37,21 +37,21 @@ impl Engine {
         }
     }
 
-    fn take_fates(&mut self, now: Instant, id: ChannelId) {
+    fn take_outcomes(&mut self, now: Instant, id: ChannelId) {
         let Some(session) = self.owners.get(&id).and_then(|owner| owner.session) else {
             return;
         };
-        let mut fates = std::mem::take(&mut self.fates);
+        let mut outcomes = std::mem::take(&mut self.outcomes);
         if let Some(channel) = self.endpoint.channel(id) {
-            channel.take_fates(&mut fates);
+            channel.take_outcomes(&mut outcomes);
         }
         if let Some(session) = self.sessions.get_mut(&session) {
-            for fate in fates.drain(..) {
-                session.on_fate(now, id, fate, &mut self.events);
+            for outcome in outcomes.drain(..) {
+                session.on_outcome(now, id, outcome, &mut self.events);
             }
         }
-        fates.clear();
-        self.fates = fates;
+        outcomes.clear();
+        self.outcomes = outcomes;
     }
 
     fn on_channel_event(&mut self, now: Instant, id: ChannelId, event: channel::Event) {
@@ -61,7 +61,7 @@ impl Engine {
                 if let Some(session) = self.owner(id) {
                     session.on_suspected(id);
                     let session = session.id;
-                    self.settle_home(now, session);
+                    self.settle_initial_channel(now, session);
                     self.events.push_back(Event::ChannelSuspected {
                         session,
                         channel: id,
@@ -84,15 +84,15 @@ impl Engine {
     }
 
     /// Founds the session on a channel, if it has no foundation yet.
-    fn settle_home(&mut self, now: Instant, id: SessionId) {
+    fn settle_initial_channel(&mut self, now: Instant, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
-        if let Some(home) = session.next_home()
-            && let Some(channel) = self.endpoint.channel(home)
+        if let Some(initial) = session.next_initial_channel()
+            && let Some(channel) = self.endpoint.channel(initial)
         {
             let token = Token::of_first_channel(channel);
-            let before = session.set_home(home, token);
+            let before = session.set_initial_channel(initial, token);
             if let Some(before) = before
                 && let Some(channel) = self.endpoint.channel(before)
             {
@@ -134,7 +134,7 @@ impl Engine {
         };
         session.on_connected(id, (socket, remote), false);
         session.name_channel(id, self.names.get(&socket).cloned());
-        self.settle_home(now, session_id);
+        self.settle_initial_channel(now, session_id);
         self.events.push_back(Event::ChannelUp {
             session: session_id,
             channel: id,
@@ -223,11 +223,11 @@ impl Engine {
         let (socket, remote) = (channel.socket(), channel.remote());
         let own = Token::of_first_channel(channel);
         let known = self.tokens.get(&session).copied();
-        let Some(standing) = self.allowed.standing(&peer) else {
+        let Some(access) = self.allowed.access(&peer) else {
             self.close_unknown(now, id, CODE_NOT_ALLOWED, NOT_ALLOWED);
             return Ok(None);
         };
-        if !self.has_room(peer, standing, known.is_none()) {
+        if !self.has_room(peer, access, known.is_none()) {
             let words = "too many channels or sessions of this key, or of keys that are not listed";
             self.close_unknown(now, id, CODE_BUSY, words);
             return Ok(None);
@@ -260,7 +260,7 @@ impl Engine {
                 );
                 return Ok(None);
             }
-            let is_stranger = standing == Standing::Stranger;
+            let is_stranger = access == Access::Stranger;
             let until = self.owners.get(&id).and_then(|owner| owner.deadline);
             let probation = until.filter(|_| is_stranger);
             let new = self.new_session(now, peer, false, probation);
@@ -331,7 +331,7 @@ impl Engine {
     }
 
     fn on_channel_closed(&mut self, now: Instant, id: ChannelId, reason: CloseReason) {
-        self.take_fates(now, id);
+        self.take_outcomes(now, id);
         self.retime(id);
         if let Some(owner) = self.owners.get_mut(&id) {
             // Nothing is kept for who has shown nothing.
@@ -344,7 +344,7 @@ impl Engine {
         };
         let session_id = session.id;
         session.on_channel_closed(now, id);
-        self.settle_home(now, session_id);
+        self.settle_initial_channel(now, session_id);
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };

@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `mod` | windows common to all paths, joint rows, shared bottlenecks |
 //! | `path` | the estimators of one path |
-//! | `fates` | losses in order of sending |
+//! | `outcomes` | losses in order of sending |
 //!
 //! A *path* is a pair of local socket and remote address; a channel that is lost and opened anew on the
 //! same path finds what was learned before. Bandwidth is counted in windows of equal length that all
 //! paths share, so that one row of samples was measured at one time [DESIGN §5]. Windows run while
 //! anything is sent; idle time is not measured.
 
-mod fates;
+mod outcomes;
 mod path;
 
 use std::{net::SocketAddr, time::Duration};

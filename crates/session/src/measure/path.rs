@@ -11,7 +11,7 @@ use anabranch_stats::{
     rtt::{ConditionalRtt, conditional},
 };
 
-use super::fates::FateOrder;
+use super::outcomes::OutcomeOrder;
 use crate::stats::{PathReport, Promise};
 
 /// Bandwidth samples in the distribution [IQ-Paths §VI-A: 500 to 1000].
@@ -58,7 +58,7 @@ struct Estimators {
     rtt_last: Duration,
     rtt_index: u64,
     rtt_at: Instant,
-    fates: FateOrder,
+    outcomes: OutcomeOrder,
     loss: LossRate,
     bursts: Bursts,
 }
@@ -86,15 +86,15 @@ impl Estimators {
             rtt_last: Duration::ZERO,
             rtt_index: 0,
             rtt_at: Instant::EPOCH,
-            fates: FateOrder::default(),
+            outcomes: OutcomeOrder::default(),
             loss: LossRate::new(PACKETS),
             bursts: Bursts::new(PACKETS as u64),
         }))
     }
 
-    fn fate(&mut self, number: u64, lost: bool) {
+    fn outcome(&mut self, number: u64, lost: bool) {
         let (loss, bursts) = (&mut self.loss, &mut self.bursts);
-        self.fates.push(number, lost, |lost| {
+        self.outcomes.push(number, lost, |lost| {
             loss.observe(lost);
             bursts.observe(lost);
         });
@@ -127,7 +127,7 @@ impl Path {
         // Part of the running window was not measured.
         self.ran_dry();
         if let Some(estimators) = &mut self.estimators {
-            estimators.fates.reset();
+            estimators.outcomes.reset();
         }
     }
 
@@ -172,7 +172,7 @@ impl Path {
         let Some(estimators) = &mut self.estimators else {
             return;
         };
-        estimators.fate(number, false);
+        estimators.outcome(number, false);
         if sent_at.since(estimators.rtt_at) < RTT_PERIOD {
             return;
         }
@@ -185,7 +185,7 @@ impl Path {
     pub(super) fn lost(&mut self, number: u64) {
         self.is_used = true;
         if let Some(estimators) = &mut self.estimators {
-            estimators.fate(number, true);
+            estimators.outcome(number, true);
         }
     }
 

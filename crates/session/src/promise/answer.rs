@@ -8,7 +8,7 @@ use anabranch_sched::{
     mapping::{Offer, Placement, Term},
 };
 
-use super::{Channels, book::ROWS};
+use super::{Channels, history::ROWS};
 
 /// A promise.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +49,7 @@ impl Grant {
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.term {
-            Term::Standing => write!(f, "standing")?,
+            Term::Durable => write!(f, "durable")?,
             Term::Renewable => {
                 write!(f, "renewable, {} at a time", seconds(self.guarantee.term))?;
             }
@@ -77,7 +77,7 @@ pub enum Reason {
         /// The grade that was tried last.
         term: Term,
     },
-    /// A standing promise would have been broken too often in what is remembered.
+    /// A durable promise would have been broken too often in what is remembered.
     Unsteady {
         /// Windows remembered.
         windows: usize,
@@ -143,7 +143,7 @@ fn percent(probability: f64) -> String {
 
 fn grade(term: Term) -> &'static str {
     match term {
-        Term::Standing => "standing",
+        Term::Durable => "durable",
         Term::Renewable => "renewable",
     }
 }
@@ -166,13 +166,13 @@ impl fmt::Display for Reason {
             ),
             Self::Unsteady { windows } => write!(
                 f,
-                "the paths changed too much in the last {windows} seconds with traffic for a standing promise; ask for \
+                "the paths changed too much in the last {windows} seconds with traffic for a durable promise; ask for \
                  a renewable one"
             ),
             Self::TooSure { highest, term } => {
                 let (grade, most) = (grade(*term), percent(*highest));
                 match term {
-                    Term::Standing => write!(
+                    Term::Durable => write!(
                         f,
                         "the seconds that are remembered, {ROWS} at most, cannot bear out a {grade} promise above {most}; ask for \
                          {most} or less"
@@ -288,11 +288,11 @@ mod tests {
         let known = Reason::TooLittleKnown {
             windows: 12,
             needed: 300,
-            term: Term::Standing,
+            term: Term::Durable,
         };
         assert_eq!(
             known.to_string(),
-            "too little is known of the paths: a standing promise of this kind needs 300 seconds with traffic, and \
+            "too little is known of the paths: a durable promise of this kind needs 300 seconds with traffic, and \
              there were 12; ask again after 288 s more of traffic, or let the stream wait for its promise"
         );
         let mut grant = Grant {
@@ -308,8 +308,8 @@ mod tests {
             grant.to_string(),
             "renewable, 10 s at a time, on channel-1 with 3.00 Mbit/s and channel-2 with 1.00 Mbit/s"
         );
-        grant.term = Term::Standing;
+        grant.term = Term::Durable;
         grant.shares.truncate(1);
-        assert_eq!(grant.to_string(), "standing, on channel-1 with 3.00 Mbit/s");
+        assert_eq!(grant.to_string(), "durable, on channel-1 with 3.00 Mbit/s");
     }
 }

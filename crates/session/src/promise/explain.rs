@@ -44,7 +44,7 @@ impl Explanation {
     ) -> Self {
         let (term, until, is_warned) = match entry.state {
             State::None => (None, None, false),
-            State::Standing { is_warned } => (Some(Term::Standing), None, is_warned),
+            State::Durable { is_warned } => (Some(Term::Durable), None, is_warned),
             State::Renewable { until, is_warned } => {
                 (Some(Term::Renewable), Some(until), is_warned)
             }

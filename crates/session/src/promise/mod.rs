@@ -2,26 +2,26 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `book` | what sets of paths hold in one scheduling window: the evidence |
+//! | `history` | what sets of paths hold in one scheduling window: the evidence |
 //! | `answer` | [`Grant`] and [`Refusal`]: what an application is told |
 //! | `explain` | [`Explanation`]: why a stream is promised what it is |
 //! | `own` | how careful a stream's promise is judged, by how its own windows fared |
 //! | `stream` | the state of one promised stream, and the account of its windows |
-//! | `desk` | [`Desk`]: all this without a session, for experiments |
+//! | `controller` | [`AdmissionController`]: all this without a session, for experiments |
 //! | `review` | renewal, warning, withdrawal, as windows run and end |
 //! | `mod` | admission |
 //!
 //! A stream is admitted when all that is promised already and it find a place
-//! ([`anabranch_sched::mapping`]). A *standing* promise is made with a margin on paths that do not drift, and
+//! ([`anabranch_sched::mapping`]). A *durable* promise is made with a margin on paths that do not drift, and
 //! holds until the stream closes. A *renewable* one holds for its term; two seconds before the end it is made
 //! anew from what is forecast then, or its owner is told that it will lapse. Streams of lower probability
 //! yield first, because the others are mapped before them. A stream without a promise in force (it waits, or
 //! lost it) is still served before elastic ones, up to the rate it asked for, after all that are promised.
 
 mod answer;
-pub(crate) mod book;
-mod desk;
+mod controller;
 mod explain;
+pub(crate) mod history;
 mod own;
 mod review;
 pub(crate) mod stream;
@@ -38,13 +38,13 @@ use anabranch_sched::{
 use anabranch_stats::joint::Cell;
 
 use self::{
-    book::{Book, View},
+    history::{SampleHistory, View},
     stream::Promised,
 };
 
 pub use self::{
     answer::{Grant, Reason, Refusal},
-    desk::{Candidate, Desk},
+    controller::{AdmissionController, Candidate},
     explain::Explanation,
     stream::{Account, Note},
 };
@@ -59,7 +59,7 @@ const WINDOW: Duration = Guarantee::WINDOW;
 /// Key: session.
 #[derive(Debug)]
 pub(crate) struct Promises {
-    book: Book,
+    history: SampleHistory,
     /// Of streams that asked for a promise.
     streams: BTreeMap<StreamId, Promised>,
     /// The mapping has to be handed to the scheduler.
@@ -86,7 +86,7 @@ impl Promises {
     /// With capacity measured in parts of `measured`, which divides a second.
     pub(crate) fn new(measured: Duration) -> Self {
         Self {
-            book: Book::new(WINDOW, measured),
+            history: SampleHistory::new(WINDOW, measured),
             streams: BTreeMap::new(),
             is_changed: false,
             on: Vec::new(),
@@ -110,7 +110,7 @@ impl Promises {
 
     /// Takes what all paths carried in one sub-window; whether a scheduling window is complete.
     pub(crate) fn observe(&mut self, row: &[Cell]) -> bool {
-        self.book.push(row)
+        self.history.push(row)
     }
 
     /// What would be answered if `spec` were opened now.
@@ -177,8 +177,8 @@ impl Promises {
             }
             Err(refusal) if guarantee.waits && refusal.reason.may_pass() => {
                 self.is_changed = true;
-                let standing = self.streams.get_mut(&stream);
-                if let Some(entry) = standing.filter(|entry| entry.is_in_force()) {
+                let durable = self.streams.get_mut(&stream);
+                if let Some(entry) = durable.filter(|entry| entry.is_in_force()) {
                     entry.note(
                         now,
                         format!("asks for something else, which waits: {refusal}"),
@@ -361,7 +361,7 @@ impl Promises {
             .rfind(|term| is_within_reach(guarantee, **term));
         let Some(&term) = within else {
             let term = terms[0];
-            let highest = book::highest(term);
+            let highest = history::highest(term);
             return Refusal::bare(Reason::TooSure { highest, term });
         };
         let entry = Promised::new(now, *guarantee, spec);
@@ -370,7 +370,7 @@ impl Promises {
             ..entry.request(stream, channels, OVERHEAD)
         };
         let (others, all) = self.beside(&wanted, channels);
-        let mut view = self.book.view(channels);
+        let mut view = self.history.view(channels);
         let shortage = mapping::map(&all, &mut view).err().unwrap_or(Shortage {
             request: all.len() - 1,
             binding: None,
@@ -385,7 +385,7 @@ impl Promises {
         channels: Channels<'_>,
     ) -> Option<Vec<(StreamId, Placement)>> {
         let (_, all) = self.beside(wanted, channels);
-        let placements = mapping::map(&all, &mut self.book.view(channels)).ok()?;
+        let placements = mapping::map(&all, &mut self.history.view(channels)).ok()?;
         Some(all.iter().map(|r| r.stream).zip(placements).collect())
     }
 
@@ -412,15 +412,20 @@ impl Promises {
     /// Why a stream is promised what it is, or not.
     pub(crate) fn explain(&self, stream: StreamId, channels: Channels<'_>) -> Option<Explanation> {
         let entry = self.streams.get(&stream)?;
-        Some(Explanation::new(stream, entry, channels, self.book.rows()))
+        Some(Explanation::new(
+            stream,
+            entry,
+            channels,
+            self.history.rows(),
+        ))
     }
 }
 
 /// Grades to be tried, the best first.
 fn terms(grade: Grade) -> &'static [Term] {
     match grade {
-        Grade::Best => &[Term::Standing, Term::Renewable],
-        Grade::Standing => &[Term::Standing],
+        Grade::Best => &[Term::Durable, Term::Renewable],
+        Grade::Durable => &[Term::Durable],
         Grade::Renewable => &[Term::Renewable],
     }
 }
@@ -428,7 +433,7 @@ fn terms(grade: Grade) -> &'static [Term] {
 /// Whether a guarantee of so high a probability is ever given for `term`.
 fn is_within_reach(guarantee: &Guarantee, term: Term) -> bool {
     let probability = guarantee.probability();
-    probability.is_none_or(|probability| probability <= book::highest(term) + 1e-9)
+    probability.is_none_or(|probability| probability <= history::highest(term) + 1e-9)
 }
 
 /// The id of a stream that does not exist yet: the last in precedence among equals.
@@ -468,8 +473,8 @@ fn refusal(
         },
         None => {
             let windows = view.known(wanted.pinned);
-            let needed = book::needed(wanted.term, &wanted.demand);
-            if wanted.term == Term::Standing && windows >= needed {
+            let needed = history::needed(wanted.term, &wanted.demand);
+            if wanted.term == Term::Durable && windows >= needed {
                 Reason::Unsteady { windows }
             } else {
                 Reason::TooLittleKnown {

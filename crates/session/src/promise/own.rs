@@ -17,7 +17,7 @@
 
 use anabranch_sched::{Demand, Guarantee};
 
-use super::book::{LATE_GAIN, LATE_WORST};
+use super::history::{LATE_GAIN, LATE_WORST};
 
 /// Independent windows whose spread is taken for chance.
 const CHANCE: f64 = 40.0;

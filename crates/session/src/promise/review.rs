@@ -48,10 +48,10 @@ impl Promises {
         since: impl Fn(StreamId) -> Option<Instant>,
     ) -> Vec<Notice> {
         let mut notices = Vec::new();
-        let Some(passed) = self.book.passed() else {
+        let Some(passed) = self.history.passed() else {
             return notices;
         };
-        let recent_bps = self.book.recent_bps();
+        let recent_bps = self.history.recent_bps();
         let (mut before_bps, mut are_failing, mut is_anyone_unwarned) = (0.0, false, false);
         for stream in self.order() {
             let Some(entry) = self.streams.get_mut(&stream) else {
@@ -75,8 +75,8 @@ impl Promises {
     /// Warns of windows that fail while they run, as [`Self::review`] will when they are over. It copies the book:
     /// only for when there may be somebody to warn.
     fn foresee(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
-        let mut book = self.book.clone();
-        book.end_early();
+        let mut history = self.history.clone();
+        history.end_early();
         let mut kept: Vec<Request> = Vec::new();
         for stream in self.order() {
             let Some(entry) = self.streams.get_mut(&stream) else {
@@ -86,10 +86,10 @@ impl Promises {
             let mut all = kept.clone();
             all.push(request.clone());
             Request::sort(&mut all);
-            match mapping::map(&all, &mut book.view(channels)) {
+            match mapping::map(&all, &mut history.view(channels)) {
                 Ok(_) => kept = all,
                 Err(shortage) if entry.is_failing && !entry.is_warned() => {
-                    let mut view = book.view(channels);
+                    let mut view = history.view(channels);
                     let refusal = refusal(&request, &kept, &all, shortage, &mut view, channels);
                     entry.warn(now, &refusal);
                     notices.push(Notice::Warned(stream, refusal));
@@ -114,7 +114,7 @@ impl Promises {
         Request::sort(&mut all);
         // Most of the time all find a place at once; else one after the other, the first in precedence
         // first.
-        if let Ok(placements) = mapping::map(&all, &mut self.book.view(channels)) {
+        if let Ok(placements) = mapping::map(&all, &mut self.history.view(channels)) {
             let placed = all.iter().map(|request| request.stream);
             self.settle(placed.zip(placements).collect());
             for stream in order {
@@ -128,7 +128,7 @@ impl Promises {
             let mut all = kept.clone();
             all.push(request.clone());
             Request::sort(&mut all);
-            match mapping::map(&all, &mut self.book.view(channels)) {
+            match mapping::map(&all, &mut self.history.view(channels)) {
                 Ok(placements) => {
                     kept = all;
                     let placed = kept.iter().map(|request| request.stream);
@@ -143,7 +143,7 @@ impl Promises {
                     if !entry.is_in_force() || (entry.is_warned() && !is_due) {
                         continue;
                     }
-                    let mut view = self.book.view(channels);
+                    let mut view = self.history.view(channels);
                     let refusal = refusal(&request, &kept, &all, shortage, &mut view, channels);
                     if is_due {
                         entry.withdraw(now, &refusal);
@@ -181,7 +181,7 @@ impl Promises {
         }
     }
 
-    /// A place was found for the stream: renews its promise, or makes one; a standing one, where that was
+    /// A place was found for the stream: renews its promise, or makes one; a durable one, where that was
     /// asked for and can be had now.
     fn confirm(
         &mut self,
@@ -196,14 +196,14 @@ impl Promises {
         let mut risen = None;
         if entry.may_rise(now) {
             let wanted = Request {
-                term: Term::Standing,
+                term: Term::Durable,
                 ..entry.request(stream, channels, OVERHEAD)
             };
-            if is_within_reach(&entry.guarantee, Term::Standing)
+            if is_within_reach(&entry.guarantee, Term::Durable)
                 && let Some(placements) = self.map_with(&wanted, channels)
             {
                 self.settle(placements);
-                risen = Some(Term::Standing);
+                risen = Some(Term::Durable);
             }
         }
         let Some(entry) = self.streams.get_mut(&stream) else {

@@ -25,7 +25,7 @@ const KEPT_FRACTION: f64 = 0.999;
 pub(crate) enum State {
     /// It waits for one, or has lost it.
     None,
-    Standing {
+    Durable {
         is_warned: bool,
     },
     Renewable {
@@ -138,15 +138,15 @@ impl Promised {
     pub(super) fn is_warned(&self) -> bool {
         match self.state {
             State::None => false,
-            State::Standing { is_warned } | State::Renewable { is_warned, .. } => is_warned,
+            State::Durable { is_warned } | State::Renewable { is_warned, .. } => is_warned,
         }
     }
 
     /// The grade it has, or else tries to get.
     fn term(&self) -> Term {
         match self.state {
-            State::Standing { .. } => Term::Standing,
-            State::None if self.guarantee.grade == Grade::Standing => Term::Standing,
+            State::Durable { .. } => Term::Durable,
+            State::None if self.guarantee.grade == Grade::Durable => Term::Durable,
             State::None | State::Renewable { .. } => Term::Renewable,
         }
     }
@@ -180,7 +180,7 @@ impl Promised {
     pub(super) fn grant(&mut self, now: Instant, term: Term, grant: &Grant) {
         let was = self.state;
         self.state = match term {
-            Term::Standing => State::Standing { is_warned: false },
+            Term::Durable => State::Durable { is_warned: false },
             Term::Renewable => State::Renewable {
                 until: now + self.guarantee.term,
                 is_warned: false,
@@ -209,7 +209,7 @@ impl Promised {
     pub(super) fn warn(&mut self, now: Instant, refusal: &Refusal) {
         match &mut self.state {
             State::None => {}
-            State::Standing { is_warned } | State::Renewable { is_warned, .. } => *is_warned = true,
+            State::Durable { is_warned } | State::Renewable { is_warned, .. } => *is_warned = true,
         }
         self.note(now, format!("warned: {refusal}"));
     }
@@ -227,7 +227,7 @@ impl Promised {
         let term = self.term();
         match &mut self.state {
             State::None => Some(term),
-            State::Standing { is_warned } => {
+            State::Durable { is_warned } => {
                 *is_warned = false;
                 None
             }
@@ -242,12 +242,12 @@ impl Promised {
         }
     }
 
-    /// Whether it is time to see if it can have a standing promise: when one would be made anyhow.
+    /// Whether it is time to see if it can have a durable promise: when one would be made anyhow.
     pub(super) fn may_rise(&self, now: Instant) -> bool {
         self.guarantee.grade == Grade::Best
             && match self.state {
                 State::None => true,
-                State::Standing { .. } => false,
+                State::Durable { .. } => false,
                 State::Renewable { until, .. } => until <= now + NOTICE,
             }
     }

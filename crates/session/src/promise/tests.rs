@@ -7,7 +7,7 @@ use anabranch_sched::{
 };
 use anabranch_stats::joint::Cell;
 
-use super::{Desk, Notice, Promises, Reason};
+use super::{AdmissionController, Notice, Promises, Reason};
 
 const STREAM: StreamId = StreamId(1);
 
@@ -24,102 +24,105 @@ fn with(guarantee: Guarantee, grade: Grade) -> Guarantee {
 }
 
 /// So many windows in which the only path held `bps`, and every stream got what it had.
-fn pass(desk: &mut Desk, windows: usize, bps: f64) -> Vec<Notice> {
+fn pass(controller: &mut AdmissionController, windows: usize, bps: f64) -> Vec<Notice> {
     (0..windows)
-        .flat_map(|_| desk.end_window(&[bps], |_| false))
+        .flat_map(|_| controller.end_window(&[bps], |_| false))
         .collect()
 }
 
-fn known(windows: usize, bps: f64) -> Desk {
-    let mut desk = Desk::new(1);
-    pass(&mut desk, windows, bps);
-    desk
+fn known(windows: usize, bps: f64) -> AdmissionController {
+    let mut controller = AdmissionController::new(1);
+    pass(&mut controller, windows, bps);
+    controller
 }
 
 #[test]
 fn a_change_that_waits_keeps_what_is_promised() {
-    let mut desk = known(60, 4e6);
+    let mut controller = known(60, 4e6);
     let small = guarantee(3_000, 0.9);
-    assert!(desk.open(STREAM, &spec(small)).unwrap().is_some());
+    assert!(controller.open(STREAM, &spec(small)).unwrap().is_some());
     // Refused, and not to wait: all is as it was.
     let large = guarantee(6_000, 0.9);
-    assert!(desk.change(STREAM, &spec(large)).is_err());
-    assert_eq!(desk.explain(STREAM).unwrap().wanted, None);
-    assert_eq!(desk.change(STREAM, &spec(large.waiting())), Ok(None));
-    let kept = desk.explain(STREAM).unwrap();
+    assert!(controller.change(STREAM, &spec(large)).is_err());
+    assert_eq!(controller.explain(STREAM).unwrap().wanted, None);
+    assert_eq!(controller.change(STREAM, &spec(large.waiting())), Ok(None));
+    let kept = controller.explain(STREAM).unwrap();
     assert_eq!(kept.term, Some(Term::Renewable), "{kept:#?}");
     assert_eq!(kept.guarantee, small);
     assert_eq!(kept.wanted, Some(large.waiting()));
-    pass(&mut desk, 20, 4e6);
-    assert_eq!(desk.explain(STREAM).unwrap().guarantee, small);
+    pass(&mut controller, 20, 4e6);
+    assert_eq!(controller.explain(STREAM).unwrap().guarantee, small);
     // There is room now.
-    let notices = pass(&mut desk, 60, 9e6);
+    let notices = pass(&mut controller, 60, 9e6);
     let promised = notices.iter().any(
         |notice| matches!(notice, Notice::Promised(_, grant) if grant.guarantee == large.waiting()),
     );
     assert!(promised, "{notices:?}");
-    let now = desk.explain(STREAM).unwrap();
+    let now = controller.explain(STREAM).unwrap();
     assert_eq!((now.guarantee, now.wanted), (large.waiting(), None));
     assert_eq!(now.account.withdrawn, 0);
 }
 
 #[test]
 fn what_was_kept_meanwhile_may_lapse_and_the_wish_waits_on() {
-    let mut desk = known(60, 4e6);
-    desk.open(STREAM, &spec(guarantee(3_000, 0.9))).unwrap();
+    let mut controller = known(60, 4e6);
+    controller
+        .open(STREAM, &spec(guarantee(3_000, 0.9)))
+        .unwrap();
     let large = guarantee(6_000, 0.9).waiting();
-    assert_eq!(desk.change(STREAM, &spec(large)), Ok(None));
-    pass(&mut desk, 20, 1e6);
-    let now = desk.explain(STREAM).unwrap();
+    assert_eq!(controller.change(STREAM, &spec(large)), Ok(None));
+    pass(&mut controller, 20, 1e6);
+    let now = controller.explain(STREAM).unwrap();
     assert_eq!((now.term, now.guarantee), (None, large), "{now:#?}");
     assert_eq!((now.wanted, now.account.withdrawn), (None, 1));
 }
 
 #[test]
 fn a_stream_that_waited_for_the_best_grade_rises_to_it_when_it_is_renewed() {
-    let mut desk = Desk::new(1);
-    desk.open(STREAM, &spec(guarantee(1_000, 0.9).waiting()))
+    let mut controller = AdmissionController::new(1);
+    controller
+        .open(STREAM, &spec(guarantee(1_000, 0.9).waiting()))
         .unwrap();
-    pass(&mut desk, 60, 4e6);
-    let term = |desk: &Desk| desk.explain(STREAM).unwrap().term;
-    assert_eq!(term(&desk), Some(Term::Renewable));
-    let notices = pass(&mut desk, 260, 4e6);
-    assert_eq!(term(&desk), Some(Term::Standing));
+    pass(&mut controller, 60, 4e6);
+    let term = |controller: &AdmissionController| controller.explain(STREAM).unwrap().term;
+    assert_eq!(term(&controller), Some(Term::Renewable));
+    let notices = pass(&mut controller, 260, 4e6);
+    assert_eq!(term(&controller), Some(Term::Durable));
     let told = notices.iter().filter(
-        |notice| matches!(notice, Notice::Promised(_, grant) if grant.term == Term::Standing),
+        |notice| matches!(notice, Notice::Promised(_, grant) if grant.term == Term::Durable),
     );
     assert_eq!(told.count(), 1, "{notices:?}");
     // Who asked for a renewable promise keeps that.
     let renewable = with(guarantee(1_000, 0.9), Grade::Renewable);
-    desk.open(StreamId(2), &spec(renewable)).unwrap();
-    pass(&mut desk, 30, 4e6);
-    let second = desk.explain(StreamId(2)).unwrap();
+    controller.open(StreamId(2), &spec(renewable)).unwrap();
+    pass(&mut controller, 30, 4e6);
+    let second = controller.explain(StreamId(2)).unwrap();
     assert_eq!(second.term, Some(Term::Renewable));
 }
 
 #[test]
 fn what_no_memory_can_bear_out_is_refused_even_to_those_who_wait() {
-    let mut desk = known(500, 4e6);
+    let mut controller = known(500, 4e6);
     let sure = guarantee(100, 0.999);
-    for grade in [Grade::Best, Grade::Standing] {
+    for grade in [Grade::Best, Grade::Durable] {
         let wanted = with(sure, grade);
         for wanted in [wanted, wanted.waiting()] {
-            let refusal = desk.open(STREAM, &spec(wanted)).unwrap_err();
+            let refusal = controller.open(STREAM, &spec(wanted)).unwrap_err();
             let expected = Reason::TooSure {
                 highest: 0.996,
-                term: Term::Standing,
+                term: Term::Durable,
             };
             assert_eq!(refusal.reason, expected);
             assert!(refusal.to_string().contains("99.6 %"), "{refusal}");
         }
     }
     let renewable = with(guarantee(100, 0.995), Grade::Renewable);
-    let refusal = desk.open(STREAM, &spec(renewable)).unwrap_err();
+    let refusal = controller.open(STREAM, &spec(renewable)).unwrap_err();
     assert!(refusal.to_string().contains("99 %"), "{refusal}");
     // What it says instead is admitted.
-    let grant = desk.admit(&spec(with(guarantee(100, 0.996), Grade::Standing)));
-    assert_eq!(grant.unwrap().term, Term::Standing);
-    let grant = desk.admit(&spec(with(guarantee(100, 0.99), Grade::Renewable)));
+    let grant = controller.admit(&spec(with(guarantee(100, 0.996), Grade::Durable)));
+    assert_eq!(grant.unwrap().term, Term::Durable);
+    let grant = controller.admit(&spec(with(guarantee(100, 0.99), Grade::Renewable)));
     assert_eq!(grant.unwrap().term, Term::Renewable);
 }
 
@@ -133,14 +136,14 @@ fn a_refusal_says_how_much_is_known_and_how_much_is_needed() {
     for (wanted, grade, needs) in [
         (guarantee(100, 0.95), Grade::Renewable, 20),
         (guarantee(100, 0.99), Grade::Renewable, 100),
-        (guarantee(100, 0.95), Grade::Standing, 300),
-        (guarantee(100, 0.995), Grade::Standing, 400),
+        (guarantee(100, 0.95), Grade::Durable, 300),
+        (guarantee(100, 0.995), Grade::Durable, 400),
         (late, Grade::Renewable, 20),
-        (late, Grade::Standing, 300),
+        (late, Grade::Durable, 300),
     ] {
         let wanted = spec(with(wanted, grade));
-        let mut desk = known(needs - 1, 4e6);
-        let refusal = desk.admit(&wanted).unwrap_err();
+        let mut controller = known(needs - 1, 4e6);
+        let refusal = controller.admit(&wanted).unwrap_err();
         let Reason::TooLittleKnown {
             windows, needed, ..
         } = refusal.reason
@@ -148,34 +151,34 @@ fn a_refusal_says_how_much_is_known_and_how_much_is_needed() {
             panic!("{refusal}");
         };
         assert_eq!((windows, needed), (needs - 1, needs));
-        pass(&mut desk, 1, 4e6);
-        assert!(desk.admit(&wanted).is_ok(), "{wanted:?}");
+        pass(&mut controller, 1, 4e6);
+        assert!(controller.admit(&wanted).is_ok(), "{wanted:?}");
     }
 }
 
 #[test]
-fn a_path_that_falls_is_no_ground_for_a_standing_promise() {
-    let mut desk = known(200, 8e6);
-    pass(&mut desk, 200, 2e6);
-    let wanted = with(guarantee(100, 0.95), Grade::Standing);
-    let refusal = desk.admit(&spec(wanted)).unwrap_err();
+fn a_path_that_falls_is_no_ground_for_a_durable_promise() {
+    let mut controller = known(200, 8e6);
+    pass(&mut controller, 200, 2e6);
+    let wanted = with(guarantee(100, 0.95), Grade::Durable);
+    let refusal = controller.admit(&spec(wanted)).unwrap_err();
     assert_eq!(refusal.reason, Reason::Unsteady { windows: 400 });
 }
 
 #[test]
 fn what_an_offer_says_in_words_is_admitted() {
     for bps in [1_234_567.0, 8_765_432.0, 19_996_000.0] {
-        let mut desk = known(60, bps);
+        let mut controller = known(60, bps);
         let wanted = with(guarantee(40_000, 0.9), Grade::Renewable);
-        let refusal = desk.admit(&spec(wanted)).unwrap_err();
+        let refusal = controller.admit(&spec(wanted)).unwrap_err();
         let offered = refusal.offer.rate.expect("something is left");
         assert!(
-            offered.as_bps() as f64 > 0.95 * bps / Desk::OVERHEAD,
+            offered.as_bps() as f64 > 0.95 * bps / AdmissionController::OVERHEAD,
             "{refusal}"
         );
         let read: Rate = offered.to_string().parse().unwrap();
         let accepted = with(Guarantee::rate(read, 0.9), Grade::Renewable);
-        assert!(desk.admit(&spec(accepted)).is_ok(), "{refusal}");
+        assert!(controller.admit(&spec(accepted)).is_ok(), "{refusal}");
     }
 }
 
@@ -184,18 +187,18 @@ fn what_an_offer_says_in_words_is_admitted() {
 #[test]
 fn a_stream_that_fares_worse_than_its_path_is_warned() {
     let fares = |is_behind: bool| {
-        let mut desk = Desk::new(1);
-        let window = |desk: &mut Desk, at: usize, is_behind: bool| {
+        let mut controller = AdmissionController::new(1);
+        let window = |controller: &mut AdmissionController, at: usize, is_behind: bool| {
             let bps = if at.is_multiple_of(5) { 2.5e6 } else { 4e6 };
-            desk.end_window(&[bps], |_| is_behind)
+            controller.end_window(&[bps], |_| is_behind)
         };
         for at in 0..100 {
-            window(&mut desk, at, false);
+            window(&mut controller, at, false);
         }
         let wanted = with(guarantee(3_000, 0.75), Grade::Renewable);
-        desk.open(STREAM, &spec(wanted)).unwrap();
+        controller.open(STREAM, &spec(wanted)).unwrap();
         let notices: Vec<Notice> = (100..160)
-            .flat_map(|at| window(&mut desk, at, is_behind))
+            .flat_map(|at| window(&mut controller, at, is_behind))
             .collect();
         notices
     };
@@ -246,12 +249,14 @@ fn a_window_that_can_no_longer_be_kept_is_warned_of_while_it_runs() {
 #[test]
 fn lemma_2_is_asked_for_less_where_its_promises_would_have_been_broken() {
     let late_bps = 4e5;
-    let allowed = |desk: &mut Desk| {
+    let allowed = |controller: &mut AdmissionController| {
         let path = ChannelMask::only(0);
-        desk.capacity().allowed(path, late_bps, Term::Renewable)
+        controller
+            .capacity()
+            .allowed(path, late_bps, Term::Renewable)
     };
     assert_eq!(allowed(&mut known(300, 8e6)), Some(late_bps));
-    let mut falling = Desk::new(1);
+    let mut falling = AdmissionController::new(1);
     for at in 0..300 {
         falling.end_window(&[8e6 - 2e4 * f64::from(at)], |_| false);
     }

@@ -18,7 +18,7 @@ pub(super) const FIRST_PIECE_BYTES: usize = 256;
 /// Pieces of at most so many bytes are joined to the one before them, so that small ones do not stay many. What is moved for
 /// it is the most that a fragment costs beyond its own bytes.
 const JOIN_BYTES: usize = 1024;
-/// Room is made for the whole ADU once a part of it has come: for so many times of what has, and a little more.
+/// Capacity is made for the whole ADU once a part of it has come: for so many times of what has, and a little more.
 const RESERVE_RATIO: usize = 16;
 const RESERVE_FREE_BYTES: usize = 8 << 10;
 
@@ -43,7 +43,7 @@ pub(super) struct Assembly {
     pieces: BTreeMap<u32, Vec<u8>>,
     pieces_bytes: u32,
     length: Option<u32>,
-    /// Room made ahead in the buffer.
+    /// Capacity made ahead in the buffer.
     reserved: u32,
     /// Bytes moved beside those that arrived.
     #[cfg(test)]
@@ -292,7 +292,7 @@ impl Assembly {
     }
 }
 
-/// Room for `more` bytes. A quarter at a time: what is held counts by its length.
+/// Capacity for `more` bytes. A quarter at a time: what is held counts by its length.
 fn grow(buffer: &mut Vec<u8>, more: usize) {
     if buffer.capacity() - buffer.len() < more {
         buffer.reserve_exact(more.max(buffer.len() / 4));

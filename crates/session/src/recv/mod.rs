@@ -7,7 +7,7 @@ mod horizon;
 mod parts;
 mod stream;
 
-pub(crate) use stream::{Accepted, Accounts, Load, RecvStream, Room};
+pub(crate) use stream::{Accepted, Accounts, Capacity, Load, RecvStream};
 
 /// The peer broke the rules; the session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

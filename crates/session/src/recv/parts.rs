@@ -6,16 +6,16 @@ use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_sched::{Order, StreamSpec};
 use proptest::prelude::*;
 
-use super::{RecvStream, Room, stream::Skipped};
+use super::{Capacity, RecvStream, stream::Skipped};
 use crate::{
     event::Missing,
     ranges::Ranges,
-    send::{ADU_OVERHEAD_BYTES, AduFate, Piece, Receipt, SendStream, Settled},
+    send::{ADU_OVERHEAD_BYTES, AduOutcome, Piece, Receipt, SendStream, Settled},
     wire::Fragment,
 };
 
 const OVERHEAD: usize = ADU_OVERHEAD_BYTES as usize;
-const ROOM: Room = Room {
+const ROOM: Capacity = Capacity {
     held_bytes: 1 << 20,
     reserve_bytes: 1 << 16,
     gaps: 1 << 16,
@@ -106,17 +106,17 @@ proptest! {
         prop_assert_eq!(settled.len(), lengths.len());
         prop_assert!(s.is_settled() && s.held_bytes() == 0);
         for one in &settled {
-            if matches!(one.fate, AduFate::Lost { .. }) {
+            if matches!(one.outcome, AduOutcome::Lost { .. }) {
                 r.skip(one.sequence, 0, ROOM).expect("no rule is broken");
             }
         }
         let got = read_all(&mut r);
         let mut whole_or_part = 0;
-        for Settled { sequence, fate } in settled {
+        for Settled { sequence, outcome } in settled {
             let length = lengths[sequence as usize] as u64;
-            let (arrived, lost) = match fate {
-                AduFate::Acked { .. } => (std::iter::once(0..length).collect(), Vec::new()),
-                AduFate::Lost { arrived, lost } => (arrived, lost),
+            let (arrived, lost) = match outcome {
+                AduOutcome::Acked { .. } => (std::iter::once(0..length).collect(), Vec::new()),
+                AduOutcome::Lost { arrived, lost } => (arrived, lost),
                 other => return Err(TestCaseError::fail(format!("{other:?}"))),
             };
             let mut bytes = Ranges::default();

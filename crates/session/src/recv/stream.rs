@@ -31,7 +31,7 @@ const GAPS_FREE_BYTES: u64 = 4 << 10;
 
 /// What the session has left for a stream. None of it concerns what reliable streams have credit for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct Capacity {
     /// Bytes that may be held of unreliable streams.
     pub held_bytes: usize,
     /// Bytes that may be reserved for what has not come.
@@ -192,7 +192,7 @@ impl RecvStream {
         &mut self,
         now: Instant,
         fragment: &Fragment,
-        room: Room,
+        room: Capacity,
     ) -> Result<Accepted, Violation> {
         let sequence = fragment.sequence;
         if self.end.is_some_and(|end| sequence >= end) {
@@ -257,7 +257,7 @@ impl RecvStream {
     }
 
     /// A peer that numbers its ADUs more sparsely than any honest one would use memory that no credit covers.
-    fn check_gaps(&self, room: Room) -> Result<(), Violation> {
+    fn check_gaps(&self, room: Capacity) -> Result<(), Violation> {
         if self.spec.reliable && room.gaps == 0 && self.done.len() > 1 {
             return Err(Violation::Gaps);
         }
@@ -278,7 +278,7 @@ impl RecvStream {
 
     /// Whether the ADU has outlived its lifetime; it is given up then, as all that wait for more and have. The sender
     /// expires what it has not sent; this is about what was too long on its way.
-    fn is_expired(&mut self, now: Instant, sequence: u64, room: Room) -> bool {
+    fn is_expired(&mut self, now: Instant, sequence: u64, room: Capacity) -> bool {
         let Some(lifetime) = self.spec.lifetime.filter(|_| !self.spec.reliable) else {
             return false;
         };
@@ -301,7 +301,7 @@ impl RecvStream {
 
     /// The rest of an ADU will not come: where the stream says so, the application gets what has come of it, unless that is
     /// next to nothing or has no room. Whether the application has something to read because of it.
-    fn give_up(&mut self, sequence: u64, room: Room) -> bool {
+    fn give_up(&mut self, sequence: u64, room: Capacity) -> bool {
         let Some(assembly) = self.take_partial(sequence) else {
             return false;
         };
@@ -343,7 +343,7 @@ impl RecvStream {
         Ok(())
     }
 
-    fn finish(&mut self, sequence: u64, data: Bytes, room: Room) -> Accepted {
+    fn finish(&mut self, sequence: u64, data: Bytes, room: Capacity) -> Accepted {
         self.mark_done(sequence, room);
         self.received_adus += 1;
         self.received_bytes += data.len() as u64;
@@ -386,7 +386,7 @@ impl RecvStream {
         self.take_missing(sequence);
     }
 
-    fn mark_done(&mut self, sequence: u64, room: Room) {
+    fn mark_done(&mut self, sequence: u64, room: Capacity) {
         self.done.insert(sequence..sequence + 1);
         while !self.spec.reliable && self.done.len() > room.gaps_unreliable {
             // Give up on the oldest gap.
@@ -416,7 +416,7 @@ impl RecvStream {
     }
 
     /// An application that does not read an unreliable stream loses the oldest of it.
-    fn make_room(&mut self, room: Room) {
+    fn make_room(&mut self, room: Capacity) {
         if self.spec.reliable {
             return;
         }
@@ -441,7 +441,7 @@ impl RecvStream {
         &mut self,
         sequence: u64,
         charged_bytes: u64,
-        room: Room,
+        room: Capacity,
     ) -> Result<Skipped, Violation> {
         if !self.spec.reliable {
             return Ok(Skipped {
@@ -490,7 +490,7 @@ impl RecvStream {
     ///
     /// # Errors
     /// It was another end before.
-    pub(crate) fn set_end(&mut self, end: u64, room: Room) -> Result<bool, Violation> {
+    pub(crate) fn set_end(&mut self, end: u64, room: Capacity) -> Result<bool, Violation> {
         if self.end.is_some_and(|before| before != end) {
             return Err(Violation::AfterEnd);
         }

@@ -21,7 +21,7 @@ pub(super) struct SendAdu {
     pub lost_bytes: u32,
     /// A fragment of an unreliable ADU was lost.
     pub broken: bool,
-    /// Fate known; the entry only waits for those before it.
+    /// PacketOutcome known; the entry only waits for those before it.
     pub done: bool,
     /// The credit for it has been used: it, or one after it, has been begun.
     pub is_charged: bool,

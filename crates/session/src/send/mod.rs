@@ -3,7 +3,7 @@
 mod adu;
 mod stream;
 
-pub(crate) use stream::{AduFate, Outlook, Piece, Receipt, SendStream, Settled, WaitingAdu};
+pub(crate) use stream::{AduOutcome, Outlook, Piece, Receipt, SendStream, Settled, WaitingAdu};
 
 /// Credit that an ADU uses beside its bytes: what keeping one costs the receiver at most, so that windows bound memory whatever
 /// the size of ADUs.

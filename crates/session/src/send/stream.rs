@@ -54,7 +54,7 @@ pub(crate) struct WaitingAdu<'a> {
 
 /// What became of an ADU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AduFate {
+pub(crate) enum AduOutcome {
     /// All of it is at the peer's node.
     Acked {
         /// Time since it was handed over.
@@ -82,7 +82,7 @@ pub(crate) enum AduFate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     pub sequence: u64,
-    pub fate: AduFate,
+    pub outcome: AduOutcome,
 }
 
 /// Key: session, stream.
@@ -554,7 +554,7 @@ impl SendStream {
         if adu.acknowledge(range) {
             let age = receipt.at.since(adu.queued_at);
             self.counters.acked_adus += 1;
-            return Some(self.settle(place.sequence, AduFate::Acked { age, receipt }));
+            return Some(self.settle(place.sequence, AduOutcome::Acked { age, receipt }));
         }
         self.settle_if_broken(place.sequence)
     }
@@ -621,7 +621,7 @@ impl SendStream {
             lost.extend(adu.acked.gaps(0..adu.data.len() as u64));
         }
         self.counters.lost_adus += 1;
-        Some(self.settle(sequence, AduFate::Lost { arrived, lost }))
+        Some(self.settle(sequence, AduOutcome::Lost { arrived, lost }))
     }
 
     /// Drops every ADU whose deadline has passed.
@@ -736,7 +736,7 @@ impl SendStream {
             adu.sent = adu.data.len();
             self.backlog -= unsent;
             self.counters.shed_adus += 1;
-            settled.push(self.settle(sequence, AduFate::Dropped));
+            settled.push(self.settle(sequence, AduOutcome::Dropped));
         }
         self.advance_cursor();
     }
@@ -758,10 +758,10 @@ impl SendStream {
         adu.sent = adu.data.len();
         self.backlog -= unsent;
         self.counters.expired_adus += 1;
-        self.settle(sequence, AduFate::Expired { skip })
+        self.settle(sequence, AduOutcome::Expired { skip })
     }
 
-    fn settle(&mut self, sequence: u64, fate: AduFate) -> Settled {
+    fn settle(&mut self, sequence: u64, outcome: AduOutcome) -> Settled {
         let adu = self.adu(sequence).expect("only a known ADU is settled");
         let length = adu.data.len();
         adu.release();
@@ -781,7 +781,7 @@ impl SendStream {
             self.base += 1;
         }
         self.cursor = self.cursor.max(self.base);
-        Settled { sequence, fate }
+        Settled { sequence, outcome }
     }
 }
 

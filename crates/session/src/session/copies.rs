@@ -45,7 +45,7 @@ struct Candidate {
 impl Session {
     /// Copies what is pressing and in danger. Before slots are assigned, because bulk traffic leaves
     /// none. Whether there was a slot for every copy.
-    pub(super) fn copy_pressing(
+    pub(super) fn copy_urgent(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
@@ -123,9 +123,9 @@ impl Session {
                 }
                 let age = now.since(packet.sent_at);
                 // Later than this its acknowledgement should have come.
-                let patience =
+                let ack_timeout =
                     here.rtt_smoothed + here.rtt_variation * 2 + Duration::from_millis(5);
-                let overdue = age > patience;
+                let overdue = age > ack_timeout;
                 let expected = arrival::one_way(here).saturating_sub(age);
                 let remaining = if overdue { here.rtt_smoothed } else { expected };
                 let by_copy = arrival::one_way(there);
@@ -155,7 +155,7 @@ impl Session {
                     let is_promised = half.spec.guarantee.is_some();
                     let is_worth_it = if is_promised && has_stalled {
                         true
-                    } else if half.spec.is_pressing() {
+                    } else if half.spec.is_latency_sensitive() {
                         is_last_call || (is_sooner && (overdue || is_doubtful || idle))
                     } else {
                         is_sooner && idle && half.spec.reliable

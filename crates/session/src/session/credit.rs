@@ -15,7 +15,7 @@ use super::{Parts, ProtocolError, Session};
 use crate::{
     config::{ADU_MARGIN_BYTES, Config},
     event::Event,
-    send::{AduFate, Receipt, SendStream, Settled},
+    send::{AduOutcome, Receipt, SendStream, Settled},
     wire::{Control, frame::Place, frame::write_fragment},
 };
 
@@ -150,9 +150,9 @@ impl Sender {
 
     fn settled(&mut self, stream: StreamId, settled: Vec<Settled>) {
         for one in settled {
-            if let AduFate::Expired {
+            if let AduOutcome::Expired {
                 skip: Some(charged_bytes),
-            } = one.fate
+            } = one.outcome
             {
                 self.mail.push(Mail::Control(Control::Skip {
                     stream,

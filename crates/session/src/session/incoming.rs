@@ -62,7 +62,7 @@ impl Session {
             member.payload_received_bytes += fragment.payload.len() as u64;
         }
         let stream = fragment.stream;
-        let room = self.recv_room();
+        let room = self.recv_capacity();
         let Some(half) = self.recv.get_mut(&stream) else {
             // A stream that is over, or one whose announcement has not come: its fragments always
             // travel behind the announcement, so the latter breaks the protocol.
@@ -74,8 +74,8 @@ impl Session {
                 ))
             };
         };
-        if half.spec.is_pressing() {
-            self.pressing_heard_at = Some(now);
+        if half.spec.is_latency_sensitive() {
+            self.urgent_received_at = Some(now);
         }
         let before = half.load();
         let accepted = half.add(now, fragment, room)?;
@@ -137,7 +137,7 @@ impl Session {
             }
             Control::SessionCredit { bytes } => self.credit = self.credit.max(bytes),
             Control::Finish { stream, end } => {
-                let room = self.recv_room();
+                let room = self.recv_capacity();
                 if let Some(half) = self.recv.get_mut(&stream) {
                     let before = half.load();
                     let is_readable = half.set_end(end, room)?;
@@ -254,7 +254,7 @@ impl Session {
         charged_bytes: u64,
         events: &mut VecDeque<Event>,
     ) -> Result<(), ProtocolError> {
-        let room = self.recv_room();
+        let room = self.recv_capacity();
         let Some(half) = self.recv.get_mut(&stream) else {
             return Ok(());
         };

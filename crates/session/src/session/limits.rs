@@ -9,18 +9,18 @@ use anabranch_sched::ChannelView;
 
 use super::{
     Session,
-    pump::{EXPECTED_PATIENCE, Scratch},
+    pump::{ARRIVAL_TOLERANCE, Scratch},
 };
 use crate::wire::container::HEADER_BYTES_MAX;
 
 /// A pressing stream that has sent within this time keeps one channel's queue short.
-pub(super) const PRESSING_MEMORY: Duration = Duration::from_secs(2);
+pub(super) const URGENT_MEMORY: Duration = Duration::from_secs(2);
 
 impl Session {
     /// Whether something flows that should meet short queues.
     pub(super) fn is_pressed(&self, now: Instant) -> bool {
-        self.pressing_at
-            .is_some_and(|at| now.since(at) < PRESSING_MEMORY)
+        self.urgent_sent_at
+            .is_some_and(|at| now.since(at) < URGENT_MEMORY)
     }
 
     /// While something pressing flows, one channel keeps its queue short: the nearest. Those that
@@ -81,7 +81,7 @@ impl Session {
         scratch.places.clear();
         let mut windows = 0_usize;
         for (index, member) in self.members.iter().enumerate() {
-            let may_speak = self.established || self.home == Some(member.id);
+            let may_speak = self.established || self.initial_channel == Some(member.id);
             let usable = member.connected && !member.suspected && may_speak;
             if !usable || scratch.channels.len() >= 64 {
                 continue;
@@ -117,7 +117,7 @@ impl Session {
             .filter(|view| view.is_waiting());
         let backlogged = waiting.any(|view| self.is_sendable(view.id));
         let held_until = self.scheduler.held_until();
-        if let Some(at) = held_until.map(|at| at + EXPECTED_PATIENCE) {
+        if let Some(at) = held_until.map(|at| at + ARRIVAL_TOLERANCE) {
             self.pump_at = Some(self.pump_at.map_or(at, |earlier| earlier.min(at)));
         }
         for view in &scratch.channels {

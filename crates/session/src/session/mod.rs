@@ -6,7 +6,7 @@
 //! | `halves` | the sending halves, and which of them changed |
 //! | `streams` | commands of the application |
 //! | `incoming` | containers from the peer |
-//! | `fates` | packets acknowledged, lost, or stuck on a silent channel |
+//! | `outcomes` | packets acknowledged, lost, or stuck on a silent channel |
 //! | `pump` | the scheduling loop: from slots and backlogs to containers |
 //! | `views` | what the policy sees of the streams |
 //! | `copies` | second copies for the tail of a transfer and for pressing packets in danger |
@@ -18,24 +18,24 @@
 //! | `promises` | admission, and promises as windows end |
 //! | `shares` | what each stream may send: `Throttle` events, caps, what is dropped beyond them |
 
+mod arrival_period;
 mod builder;
 mod copies;
 mod coupling;
 #[cfg(test)]
 mod credit;
-mod fates;
 mod halves;
 mod incoming;
 mod limits;
 mod models;
 mod objectives;
 mod observed;
+mod outcomes;
 mod outlook;
 mod planning;
 mod probation;
 mod promises;
 mod pump;
-mod rhythm;
 mod shares;
 mod streams;
 mod views;
@@ -61,7 +61,7 @@ use crate::{
     measure::Measures,
     promise::Promises,
     ranges::Ranges,
-    recv::{Accounts, Load, RecvStream, Room, Violation},
+    recv::{Accounts, Capacity, Load, RecvStream, Violation},
     report::Collector,
     send::SendStream,
     stats::{ChannelReport, ChannelState, SessionStats, StreamStats},
@@ -84,7 +84,7 @@ const SUPERSEDED_KEPT: usize = 8;
 const RESERVED_PART: usize = 16;
 
 /// Packets may gather for this long while something flows that should meet short queues.
-const PATIENCE_PRESSING: Duration = Duration::from_millis(1);
+const COALESCING_DELAY_URGENT: Duration = Duration::from_millis(1);
 
 /// The peer broke the protocol; the session ends.
 #[derive(Debug, thiserror::Error)]
@@ -186,7 +186,7 @@ pub(crate) struct Session {
     pub token: Option<Token>,
     /// The first channel, from which the token comes. Until the peer has acknowledged something on
     /// it, no other channel may speak: the peer could not tell where it belongs.
-    home: Option<ChannelId>,
+    initial_channel: Option<ChannelId>,
     pub established: bool,
     opened_at: Instant,
     /// Why the last channel that was lost before the session was established ended.
@@ -238,8 +238,8 @@ pub(crate) struct Session {
     couplings: coupling::Couplings,
     /// When a stream that should meet short queues was last given something here, and when something
     /// last came from one of the peer's.
-    pressing_at: Option<Instant>,
-    pressing_heard_at: Option<Instant>,
+    urgent_sent_at: Option<Instant>,
+    urgent_received_at: Option<Instant>,
     /// Bytes that one stream may hold for sending: as configured, or more where long fat paths
     /// have more in flight.
     send_buffer: usize,
@@ -256,10 +256,10 @@ pub(crate) struct Session {
     shares: shares::Shares,
     measures: Measures,
     promises: Promises,
-    objectives: objectives::Standing,
+    objectives: objectives::ActiveObjectives,
     planning: planning::Planning,
     seed: Seed,
-    rhythms: rhythm::Rhythms,
+    arrival_periods: arrival_period::ArrivalPeriods,
     /// Kept while somebody wants it.
     journal: Option<Box<Journal>>,
     /// A stranger opened it, and has not shown its right.
@@ -294,7 +294,7 @@ impl Session {
             policy: parts.config.policy,
             scheduler: parts.config.policy.build(parts.seed),
             rate: None,
-            objectives: objectives::Standing::default(),
+            objectives: objectives::ActiveObjectives::default(),
             planning: planning::Planning::default(),
             seed: parts.seed,
             granted: parts.config.session_window_bytes,
@@ -302,7 +302,7 @@ impl Session {
             promises: Promises::new(parts.config.measure_window),
             config: parts.config,
             token: None,
-            home: None,
+            initial_channel: None,
             established: !parts.is_initiator,
             opened_at: now,
             last_failure: None,
@@ -329,8 +329,8 @@ impl Session {
             copies_budget: 65_536.0,
             copy_check_at: now,
             couplings: coupling::Couplings::default(),
-            pressing_at: None,
-            pressing_heard_at: None,
+            urgent_sent_at: None,
+            urgent_received_at: None,
             send_buffer,
             expire_at: None,
             has_lifetimes: false,
@@ -338,7 +338,7 @@ impl Session {
             dirty: true,
             pump_at: None,
             shares: shares::Shares::new(now),
-            rhythms: rhythm::Rhythms::default(),
+            arrival_periods: arrival_period::ArrivalPeriods::default(),
             journal: None,
             is_strangers: probation.is_some(),
             probation,
@@ -433,25 +433,25 @@ impl Session {
 
     /// Whether the session still has to be founded, and on which channel: the first that connected,
     /// or another one when that is lost or silent before it was acknowledged.
-    pub(crate) fn next_home(&mut self) -> Option<ChannelId> {
+    pub(crate) fn next_initial_channel(&mut self) -> Option<ChannelId> {
         if self.established {
             return None;
         }
-        let home = self.members.iter().find(|m| m.connected && !m.suspected)?;
+        let initial = self.members.iter().find(|m| m.connected && !m.suspected)?;
         let sits = self
-            .home
+            .initial_channel
             .is_some_and(|id| self.members.iter().any(|m| m.id == id && !m.suspected));
-        (!sits).then_some(home.id)
+        (!sits).then_some(initial.id)
     }
 
     /// Founds the session on this channel. Returns the channel it was founded on before: the peer
     /// may know the session by that one already, and has to be told that this is over.
-    pub(crate) fn set_home(
+    pub(crate) fn set_initial_channel(
         &mut self,
         channel: ChannelId,
         token: Option<Token>,
     ) -> Option<ChannelId> {
-        let before = self.home.replace(channel);
+        let before = self.initial_channel.replace(channel);
         if let Some(replaced) = &self.token {
             // The peer may have founded a session on what was said so far.
             self.control.push_front(Control::Replace {
@@ -558,10 +558,10 @@ impl Session {
     }
 
     /// What is left of what the receiving halves share.
-    fn recv_room(&self) -> Room {
+    fn recv_capacity(&self) -> Capacity {
         let window = usize::try_from(self.config.session_window_bytes).unwrap_or(usize::MAX);
         let each = GAPS_MAX / self.recv.len().max(1);
-        Room {
+        Capacity {
             held_bytes: window.saturating_sub(self.load.held_bytes),
             reserve_bytes: (window / RESERVED_PART).saturating_sub(self.load.reserved_bytes),
             gaps: GAPS_MAX.saturating_sub(self.load.gaps),
@@ -676,16 +676,16 @@ impl Session {
     }
 
     /// How long packets may gather; `None`: this session does not mind.
-    pub(crate) fn patience(&self, now: Instant, endpoint: &Endpoint) -> Option<Duration> {
+    pub(crate) fn coalescing_delay(&self, now: Instant, endpoint: &Endpoint) -> Option<Duration> {
         let recently =
-            |at: Option<Instant>| at.is_some_and(|at| now.since(at) < limits::PRESSING_MEMORY);
-        if recently(self.pressing_at) || recently(self.pressing_heard_at) {
-            return Some(PATIENCE_PRESSING);
+            |at: Option<Instant>| at.is_some_and(|at| now.since(at) < limits::URGENT_MEMORY);
+        if recently(self.urgent_sent_at) || recently(self.urgent_received_at) {
+            return Some(COALESCING_DELAY_URGENT);
         }
         self.members
             .iter()
             .filter(|member| member.connected && !member.suspected)
-            .filter_map(|member| Some(endpoint.peek(member.id)?.patience()))
+            .filter_map(|member| Some(endpoint.peek(member.id)?.coalescing_delay()))
             .min()
     }
 

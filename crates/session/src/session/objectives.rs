@@ -17,11 +17,11 @@ use crate::{
 
 /// Key: session.
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct ActiveObjectives {
     set: Objectives,
 }
 
-impl Standing {
+impl ActiveObjectives {
     pub(super) fn in_force(&self) -> &Objectives {
         &self.set
     }

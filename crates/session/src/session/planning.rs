@@ -9,7 +9,7 @@ use anabranch_sched::{
     ChannelMask, View,
     cost::Price,
     model::Supply,
-    objective::{Adu, Channel, Correlation, Cycle, Fate, Sent, Turns},
+    objective::{Adu, Channel, Correlation, Cycle, Outcome, Sent, Turns},
 };
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     budget::Budgets,
-    send::{AduFate, Piece},
+    send::{AduOutcome, Piece},
 };
 
 /// ADUs, and fragments of them, that are shown at a time.
@@ -50,23 +50,23 @@ pub(super) struct Planning {
 
 impl Planning {
     /// What became of an ADU.
-    pub(super) fn note_fate(&mut self, stream: StreamId, sequence: u64, fate: &AduFate) {
+    pub(super) fn note_outcome(&mut self, stream: StreamId, sequence: u64, outcome: &AduOutcome) {
         let ms = |age: Duration| age.as_secs_f64() * 1e3;
-        let known = match fate {
-            AduFate::Acked { age, .. } => Fate::Acked {
+        let known = match outcome {
+            AduOutcome::Acked { age, .. } => Outcome::Acked {
                 latency_ms: ms(*age),
             },
-            AduFate::Lost { .. } | AduFate::Expired { .. } => Fate::Lost,
-            AduFate::Dropped => return,
+            AduOutcome::Lost { .. } | AduOutcome::Expired { .. } => Outcome::Lost,
+            AduOutcome::Dropped => return,
         };
         let latency = match known {
-            Fate::Acked { latency_ms } => Some(latency_ms),
+            Outcome::Acked { latency_ms } => Some(latency_ms),
             _ => None,
         };
         self.observed.note(stream, latency);
         let is_it = |sent: &&mut Sent| sent.adu.stream == stream && sent.adu.sequence == sequence;
         if let Some(sent) = self.cycle.history.iter_mut().rev().find(is_it) {
-            sent.fate = known;
+            sent.outcome = known;
         }
     }
 
@@ -303,7 +303,7 @@ impl Session {
             cycle.history.push(Sent {
                 adu: adu.clone(),
                 slot,
-                fate: Fate::Open,
+                outcome: Outcome::Open,
             });
         }
     }

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_channel::Endpoint;
-use anabranch_sched::{Changes, ChannelMask, ChannelView, Company, Decision, View};
+use anabranch_sched::{Changes, ChannelMask, ChannelView, Coalesced, Decision, View};
 
 use super::{
     Session,
@@ -35,7 +35,7 @@ const FRAGMENT_BYTES_MIN: usize = 96;
 /// Time between two looks for what a second copy would help.
 const COPY_CHECK_PERIOD: Duration = Duration::from_millis(4);
 /// Slots are not held back any longer for promised data that is later than this.
-pub(super) const EXPECTED_PATIENCE: Duration = Duration::from_millis(1);
+pub(super) const ARRIVAL_TOLERANCE: Duration = Duration::from_millis(1);
 
 /// What a container is filled with.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ impl Session {
 
         let copies_due = now >= self.copy_check_at;
         if copies_due {
-            let is_done = self.copy_pressing(now, endpoint, &mut scratch, touched);
+            let is_done = self.copy_urgent(now, endpoint, &mut scratch, touched);
             // What found no slot takes the next one there is.
             self.copy_check_at = if is_done {
                 now + COPY_CHECK_PERIOD
@@ -188,7 +188,7 @@ impl Session {
         }
         self.scheduler.begin(&view, changes);
         self.scheduler
-            .expect(self.rhythms.next(now, EXPECTED_PATIENCE));
+            .expect(self.arrival_periods.next(now, ARRIVAL_TOLERANCE));
         self.send.clear_touched();
         let has_slot = scratch.channels.iter().any(|channel| channel.slots > 0);
         if let Some(look_ahead) = look_ahead.filter(|_| has_slot && !scratch.streams.is_idle()) {
@@ -299,8 +299,8 @@ impl Session {
                     channels: &scratch.channels,
                     streams: scratch.streams.all(),
                 };
-                let company = self.scheduler.company(&view, channels, builder.room());
-                current = company.map(|Company { stream, adu }| Load { stream, adu });
+                let coalesce = self.scheduler.coalesce(&view, channels, builder.room());
+                current = coalesce.map(|Coalesced { stream, adu }| Load { stream, adu });
                 continue;
             }
             // Whatever else is waiting, is no more important, and may travel here.
@@ -365,7 +365,7 @@ impl Session {
             if half.spec.cap.is_some() && self.shares.is_spent(stream) {
                 return bytes;
             }
-            // Room for an explicit length is kept unless the fragment fills the container.
+            // Capacity for an explicit length is kept unless the fragment fills the container.
             let room = |place| room.saturating_sub(fragment_overhead(place, false));
             let piece = match adu {
                 None => half.take_piece(now, credit, room),

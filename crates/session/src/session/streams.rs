@@ -11,10 +11,10 @@ use super::Session;
 use crate::{
     config::{INITIAL_STREAM_CREDIT_BYTES, STREAMS_MAX},
     event::{Adu, Event, SendError, StreamError},
-    knobs::Knobs,
     objective::FieldValue,
+    parameters::StreamParameters,
     recv::RecvStream,
-    send::{ADU_OVERHEAD_BYTES, AduFate, SendStream, Settled},
+    send::{ADU_OVERHEAD_BYTES, AduOutcome, SendStream, Settled},
     wire::Control,
 };
 
@@ -83,11 +83,11 @@ impl Session {
             return Err(SendError::Full(data));
         }
         self.dirty = true;
-        if half.spec.is_pressing() {
-            self.pressing_at = Some(now);
+        if half.spec.is_latency_sensitive() {
+            self.urgent_sent_at = Some(now);
         }
         if half.spec.guarantee.is_some() {
-            self.rhythms.note(now, stream);
+            self.arrival_periods.note(now, stream);
         }
         self.charge_max = self.charge_max.max(data.len() as u64 + ADU_OVERHEAD_BYTES);
         if let Some(lifetime) = half.spec.lifetime {
@@ -146,11 +146,15 @@ impl Session {
     }
 
     /// Changes knobs of an open stream; those that are `None` stay as they are.
-    pub(crate) fn adjust(&mut self, stream: StreamId, knobs: Knobs) -> Result<(), StreamError> {
+    pub(crate) fn adjust(
+        &mut self,
+        stream: StreamId,
+        parameters: StreamParameters,
+    ) -> Result<(), StreamError> {
         let half = self.send.get_mut(&stream);
         let half = half.ok_or(StreamError::UnknownStream(stream))?;
         let mut spec = (*half.spec).clone();
-        knobs.apply(&mut spec);
+        parameters.apply(&mut spec);
         spec.validate()?;
         self.shares.note_order(stream, &spec);
         half.spec = Arc::new(spec);
@@ -179,7 +183,7 @@ impl Session {
         self.note_over(stream);
         self.scheduler.forget(stream);
         self.planning.forget(stream);
-        self.rhythms.forget(stream);
+        self.arrival_periods.forget(stream);
         self.promises.close(stream);
         self.dirty = true;
         let is_ours = stream.is_by_initiator() == self.is_initiator;
@@ -289,14 +293,14 @@ impl Session {
         let (session, notify) = (self.id, half.spec.notify);
         for Settled {
             sequence: adu,
-            fate,
+            outcome,
         } in settled
         {
             if self.planning.is_on {
-                self.planning.note_fate(stream, adu, &fate);
+                self.planning.note_outcome(stream, adu, &outcome);
             }
-            match fate {
-                AduFate::Acked { age, receipt } if notify => events.push_back(Event::Acked {
+            match outcome {
+                AduOutcome::Acked { age, receipt } if notify => events.push_back(Event::Acked {
                     session,
                     stream,
                     adu,
@@ -304,7 +308,7 @@ impl Session {
                     channel: receipt.channel,
                     packet_rtt: receipt.rtt,
                 }),
-                AduFate::Lost { arrived, lost } => {
+                AduOutcome::Lost { arrived, lost } => {
                     if half.spec.partial && !arrived.is_empty() {
                         self.control.push_back(Control::Skip {
                             stream,
@@ -323,13 +327,13 @@ impl Session {
                         });
                     }
                 }
-                AduFate::Dropped => events.push_back(Event::Dropped {
+                AduOutcome::Dropped => events.push_back(Event::Dropped {
                     session,
                     stream,
                     adu,
                 }),
-                AduFate::Acked { .. } => {}
-                AduFate::Expired { skip } => {
+                AduOutcome::Acked { .. } => {}
+                AduOutcome::Expired { skip } => {
                     events.push_back(Event::Expired {
                         session,
                         stream,
@@ -368,7 +372,7 @@ impl Session {
             self.send.remove(&stream);
             self.note_over(stream);
             self.promises.close(stream);
-            self.rhythms.forget(stream);
+            self.arrival_periods.forget(stream);
             self.scheduler.forget(stream);
             self.planning.forget(stream);
             events.push_back(Event::Delivered {

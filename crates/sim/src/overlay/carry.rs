@@ -23,16 +23,16 @@ pub struct Carried {
     pub at: Instant,
     /// Over all ways, as the links are.
     pub rate: Rate,
-    /// Ways in use, as nodes, the ends left out.
-    pub ways: Vec<Vec<usize>>,
+    /// Paths in use, as nodes, the ends left out.
+    pub paths: Vec<Vec<usize>>,
 }
 
 /// Traffic from one node to another, as much as the ways take.
 pub(super) struct Load {
     from: usize,
     to: usize,
-    /// Ways with the time since when each is dead.
-    ways: Vec<(Vec<usize>, Option<Instant>)>,
+    /// Paths with the time since when each is dead.
+    paths: Vec<(Vec<usize>, Option<Instant>)>,
     reported_at: Instant,
     history: Vec<Carried>,
 }
@@ -53,7 +53,7 @@ impl Agents {
         self.loads.push(Load {
             from,
             to,
-            ways: Vec::new(),
+            paths: Vec::new(),
             reported_at: now,
             history: Vec::new(),
         });
@@ -77,31 +77,31 @@ impl Agents {
         };
         let routes = agent.routes(&to_id, now);
         self.follow(number, routes.as_ref());
-        let ways = self.loads[number].ways.clone();
+        let paths = self.loads[number].paths.clone();
         let is_report = now.since(self.loads[number].reported_at) >= REPORT;
         let mut total = Rate::ZERO;
-        for (index, (way, dead_since)) in ways.iter().enumerate() {
-            let visits: Vec<usize> = [from].iter().chain(way).chain([&to]).copied().collect();
-            let is_dead = visits.windows(2).any(|pair| {
+        for (index, (path, dead_since)) in paths.iter().enumerate() {
+            let nodes: Vec<usize> = [from].iter().chain(path).chain([&to]).copied().collect();
+            let is_dead = nodes.windows(2).any(|pair| {
                 self.nodes[pair[1]].agent.is_none() || !self.can_reach(pair[0], pair[1])
             });
-            let relays: Vec<NodeId> = way.iter().map(|&n| self.id(n)).collect();
+            let relays: Vec<NodeId> = path.iter().map(|&n| self.id(n)).collect();
             if is_dead {
                 let since = dead_since.unwrap_or(now);
-                self.loads[number].ways[index].1 = Some(since);
-                let round_trip: Duration = visits
+                self.loads[number].paths[index].1 = Some(since);
+                let round_trip: Duration = nodes
                     .windows(2)
                     .map(|pair| self.delay(pair[0], pair[1]) * 2)
                     .sum();
                 if now.since(since) >= round_trip * 3 {
                     self.with_agent(from, |agent| {
-                        agent.handle_way_failed(&to_id, &relays, Fault::Somewhere, now);
+                        agent.handle_path_failed(&to_id, &relays, Fault::Somewhere, now);
                     });
                 }
                 continue;
             }
-            self.loads[number].ways[index].1 = None;
-            let links = visits.windows(2).map(|pair| self.rate(pair[0], pair[1]));
+            self.loads[number].paths[index].1 = None;
+            let links = nodes.windows(2).map(|pair| self.rate(pair[0], pair[1]));
             let rate = links.min().unwrap_or(Rate::ZERO);
             total = total + rate;
             if is_report {
@@ -117,7 +117,7 @@ impl Agents {
                         };
                         agent.handle_sample(&to_id, sample, now);
                     } else {
-                        agent.handle_way_rate(&to_id, &relays, (seen, true), now);
+                        agent.handle_path_rate(&to_id, &relays, (seen, true), now);
                     }
                 });
             }
@@ -126,11 +126,11 @@ impl Agents {
         if is_report {
             load.reported_at = now;
         }
-        let ways = ways.into_iter().map(|(way, _)| way).collect();
+        let paths = paths.into_iter().map(|(path, _)| path).collect();
         load.history.push(Carried {
             at: now,
             rate: total,
-            ways,
+            paths,
         });
     }
 
@@ -140,17 +140,17 @@ impl Agents {
             return;
         };
         let wanted: Vec<Vec<usize>> = routes
-            .ways
+            .paths
             .iter()
-            .map(|way| way.relays.iter().map(|id| self.index(id)).collect())
+            .map(|path| path.relays.iter().map(|id| self.index(id)).collect())
             .collect();
         let load = &mut self.loads[number];
-        load.ways = wanted
+        load.paths = wanted
             .into_iter()
-            .map(|way| {
-                let known = load.ways.iter().find(|(known, _)| *known == way);
+            .map(|path| {
+                let known = load.paths.iter().find(|(known, _)| *known == path);
                 let dead_since = known.and_then(|(_, since)| *since);
-                (way, dead_since)
+                (path, dead_since)
             })
             .collect();
     }

@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const ADU_BYTES: usize = 64 << 10;
 
 /// A way to a node: its relays, in order.
-pub type Way = (NodeId, Vec<NodeId>);
+pub type Path = (NodeId, Vec<NodeId>);
 
 /// What a host carried, at a report.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +45,7 @@ struct Transfer {
     bytes: u64,
     handed: u64,
     is_delivered: bool,
-    /// Ways in use, the direct one always.
+    /// Paths in use, the direct one always.
     open: Vec<Vec<NodeId>>,
     channels: BTreeMap<ChannelId, Vec<NodeId>>,
     acked: BTreeMap<ChannelId, u64>,
@@ -68,8 +68,8 @@ pub struct Host {
     pub message_bytes: u64,
     /// The agent's messages.
     pub messages: u64,
-    /// Ways that can be opened; the direct ones too.
-    ways: BTreeMap<Way, Link>,
+    /// Paths that can be opened; the direct ones too.
+    paths: BTreeMap<Path, Link>,
     dialled: BTreeMap<SessionId, NodeId>,
     /// Sessions of the overlay that are up; the first is used.
     sessions: BTreeMap<NodeId, Vec<SessionId>>,
@@ -83,8 +83,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host of `agent`; `ways` are the routes that were laid from this node.
-    pub fn new(agent: Agent, ways: impl IntoIterator<Item = (Way, Link)>) -> Self {
+    /// A host of `agent`; `paths` are the routes that were laid from this node.
+    pub fn new(agent: Agent, paths: impl IntoIterator<Item = (Path, Link)>) -> Self {
         Self {
             agent,
             told: Vec::new(),
@@ -93,7 +93,7 @@ impl Host {
             corrupt: 0,
             message_bytes: 0,
             messages: 0,
-            ways: ways.into_iter().collect(),
+            paths: paths.into_iter().collect(),
             dialled: BTreeMap::new(),
             sessions: BTreeMap::new(),
             peers: BTreeMap::new(),
@@ -106,8 +106,8 @@ impl Host {
     }
 
     /// Adds ways that were laid later.
-    pub fn add_ways(&mut self, ways: impl IntoIterator<Item = (Way, Link)>) {
-        self.ways.extend(ways);
+    pub fn add_paths(&mut self, paths: impl IntoIterator<Item = (Path, Link)>) {
+        self.paths.extend(paths);
     }
 
     /// Begins to send `bytes` to `to`, on the direct way first and then on what the agent gives.
@@ -117,7 +117,7 @@ impl Host {
     pub fn send(&mut self, context: &mut Context<'_>, to: NodeId, bytes: u64) {
         let now = context.now();
         self.agent.want(to, bytes, now).expect("a member");
-        let direct = self.ways[&(to, Vec::new())];
+        let direct = self.paths[&(to, Vec::new())];
         let session = context.connect(to, vec![direct]);
         self.transfer = Some(Transfer {
             to,
@@ -141,8 +141,8 @@ impl Host {
             .is_some_and(|transfer| transfer.is_delivered)
     }
 
-    /// Ways that the transfer uses, the direct one first.
-    pub fn open_ways(&self) -> Vec<Vec<NodeId>> {
+    /// Paths that the transfer uses, the direct one first.
+    pub fn open_paths(&self) -> Vec<Vec<NodeId>> {
         self.transfer
             .as_ref()
             .map_or_else(Vec::new, |transfer| transfer.open.clone())
@@ -158,8 +158,8 @@ impl Host {
             return BTreeMap::new();
         };
         let of = |channel: ChannelReport| {
-            let way = transfer.channels.get(&channel.channel)?.clone();
-            Some((channel.channel, (way, channel.stats.bytes_acked)))
+            let path = transfer.channels.get(&channel.channel)?.clone();
+            Some((channel.channel, (path, channel.stats.bytes_acked)))
         };
         let stats = engine.channel_stats(session);
         stats.into_iter().filter_map(of).collect()
@@ -204,7 +204,7 @@ impl Host {
             .sessions
             .get(&peer)
             .is_some_and(|sessions| !sessions.is_empty());
-        match self.ways.get(&(peer, Vec::new())) {
+        match self.paths.get(&(peer, Vec::new())) {
             _ if is_up => self.agent.handle_session(&peer, true, now),
             // It is being dialled still.
             _ if self.dialled.values().any(|known| *known == peer) => {}
@@ -304,18 +304,18 @@ impl Host {
         let mut wanted = vec![Vec::new()];
         wanted.extend(
             routes
-                .ways
+                .paths
                 .into_iter()
-                .map(|way| way.relays)
-                .filter(|way| !way.is_empty()),
+                .map(|path| path.relays)
+                .filter(|path| !path.is_empty()),
         );
-        wanted.retain(|way| self.ways.contains_key(&(transfer.to, way.clone())));
-        for way in wanted.iter().filter(|way| !transfer.open.contains(way)) {
-            let link = self.ways[&(transfer.to, way.clone())];
+        wanted.retain(|path| self.paths.contains_key(&(transfer.to, path.clone())));
+        for path in wanted.iter().filter(|path| !transfer.open.contains(path)) {
+            let link = self.paths[&(transfer.to, path.clone())];
             context.engine().add_link(now, session, link);
         }
-        for way in transfer.open.iter().filter(|way| !wanted.contains(way)) {
-            let link = self.ways[&(transfer.to, way.clone())];
+        for path in transfer.open.iter().filter(|path| !wanted.contains(path)) {
+            let link = self.paths[&(transfer.to, path.clone())];
             context.engine().remove_link(now, session, &link);
         }
         transfer.open = wanted;
@@ -338,7 +338,7 @@ impl Host {
         let is_backlogged = transfer.handed < Self::adus(transfer.bytes);
         let mut rates = Vec::new();
         for channel in context.engine().channel_stats(session) {
-            let Some(way) = transfer.channels.get(&channel.channel) else {
+            let Some(path) = transfer.channels.get(&channel.channel) else {
                 continue;
             };
             let before = transfer
@@ -349,11 +349,11 @@ impl Host {
                 continue;
             };
             let rate = Rate::from_bytes_per(channel.stats.bytes_acked - before, window);
-            rates.push((way.clone(), rate, channel.stats.rtt_min));
+            rates.push((path.clone(), rate, channel.stats.rtt_min));
         }
         let to = transfer.to;
-        for (way, rate, round_trip) in &rates {
-            if way.is_empty() {
+        for (path, rate, round_trip) in &rates {
+            if path.is_empty() {
                 let sample = Sample {
                     rate: *rate,
                     window,
@@ -362,12 +362,12 @@ impl Host {
                 };
                 self.agent.handle_sample(&to, sample, now);
             } else if is_backlogged {
-                self.agent.handle_way_rate(&to, way, (*rate, true), now);
+                self.agent.handle_path_rate(&to, path, (*rate, true), now);
             }
         }
         let rates = rates
             .into_iter()
-            .map(|(way, rate, _)| (way, rate))
+            .map(|(path, rate, _)| (path, rate))
             .collect();
         self.reports.push(Report { at: now, rates });
     }
@@ -391,14 +391,14 @@ impl Host {
         }
     }
 
-    fn way_failed(&mut self, channel: ChannelId, now: Instant) {
+    fn path_failed(&mut self, channel: ChannelId, now: Instant) {
         let Some(transfer) = &self.transfer else {
             return;
         };
-        if let Some(way) = transfer.channels.get(&channel) {
-            let (to, way) = (transfer.to, way.clone());
+        if let Some(path) = transfer.channels.get(&channel) {
+            let (to, path) = (transfer.to, path.clone());
             self.agent
-                .handle_way_failed(&to, &way, Fault::Somewhere, now);
+                .handle_path_failed(&to, &path, Fault::Somewhere, now);
         }
     }
 
@@ -478,8 +478,8 @@ impl App for Host {
                 remote,
             } if self.is_transfer(session) => {
                 let link = Link { socket, remote };
-                let way = self.ways.iter().find(|(_, known)| **known == link);
-                if let Some((((_, relays), _), transfer)) = way.zip(self.transfer.as_mut()) {
+                let path = self.paths.iter().find(|(_, known)| **known == link);
+                if let Some((((_, relays), _), transfer)) = path.zip(self.transfer.as_mut()) {
                     transfer.channels.insert(channel, relays.clone());
                 }
             }
@@ -487,7 +487,7 @@ impl App for Host {
             | Event::ChannelClosed {
                 session, channel, ..
             } if self.is_transfer(session) => {
-                self.way_failed(channel, now);
+                self.path_failed(channel, now);
                 self.follow_routes(context);
             }
             Event::Delivered { session, .. } if self.is_transfer(session) => {

@@ -10,7 +10,7 @@ use anabranch_link::{
 use anabranch_overlay::{Agent, Config as AgentConfig, ConfigError, FakeKeys, Member};
 use anabranch_session::{AllowList, Config, Link};
 
-use super::host::{Host, Way};
+use super::host::{Host, Path};
 use crate::{Hop, NodeIndex, WireIndex, World};
 
 /// Nodes with agents, each joined to each other by a wire; node 0 sends to node 1, directly or through any other
@@ -106,29 +106,29 @@ impl Mesh {
             count,
             dead: Vec::new(),
         };
-        mesh.lay_ways();
+        mesh.lay_paths();
         Ok(mesh)
     }
 
-    fn lay_ways(&mut self) {
+    fn lay_paths(&mut self) {
         let ids: Vec<NodeId> = (0..self.count).map(World::node_id).collect();
         for a in 0..self.count {
-            let direct: Vec<(Way, Link)> = (0..self.count)
+            let direct: Vec<(Path, Link)> = (0..self.count)
                 .filter(|&b| b != a)
                 .map(|b| {
                     let link = self.world.link(a, self.wires[a][b]);
                     ((ids[b], Vec::new()), link)
                 })
                 .collect();
-            self.world.app::<Host>(a).add_ways(direct);
+            self.world.app::<Host>(a).add_paths(direct);
         }
         for relay in 2..self.count {
             let there = [self.hop(SOURCE, relay), self.hop(relay, SINK)];
             let back = Hop::reversed(&there);
             let route = self.world.add_route([SOURCE, SINK], &there, &back);
             let link = self.world.route_link(SOURCE, route);
-            let way = ((ids[SINK], vec![ids[relay]]), link);
-            self.world.app::<Host>(SOURCE).add_ways([way]);
+            let path = ((ids[SINK], vec![ids[relay]]), link);
+            self.world.app::<Host>(SOURCE).add_paths([path]);
         }
         for n in 0..self.count {
             self.world.with_node(n, |_| ());
@@ -158,9 +158,9 @@ impl Mesh {
 
     /// Relays in use by the transfer.
     pub fn relays(&mut self) -> Vec<usize> {
-        let ways = self.host(SOURCE).open_ways();
+        let paths = self.host(SOURCE).open_paths();
         (2..self.count)
-            .filter(|&n| ways.iter().any(|way| way.contains(&World::node_id(n))))
+            .filter(|&n| paths.iter().any(|path| path.contains(&World::node_id(n))))
             .collect()
     }
 

@@ -17,7 +17,7 @@ use anabranch_session::{Event, Link};
 
 use self::{sending::Outgoing, watch::Watch};
 use super::{
-    ledger::{Closed, Fate, Flow, Ledger},
+    ledger::{AduOutcome, Closed, Flow, Ledger},
     plan::Plan,
     tamper::Tampering,
 };
@@ -193,16 +193,22 @@ impl Actor {
             Event::Writable { stream, .. } => self.on_writable(stream),
             Event::Delivered { stream, .. } => self.on_delivered(stream),
             Event::Stopped { stream, code, .. } => self.on_stopped(stream, code),
-            Event::Acked { stream, adu, .. } => self.on_fate(now, stream, adu, Fate::Acked),
+            Event::Acked { stream, adu, .. } => {
+                self.on_outcome(now, stream, adu, AduOutcome::Acked);
+            }
             Event::Lost {
                 stream,
                 adu,
                 arrived,
                 lost,
                 ..
-            } => self.on_fate(now, stream, adu, Fate::Lost { arrived, lost }),
-            Event::Expired { stream, adu, .. } => self.on_fate(now, stream, adu, Fate::Expired),
-            Event::Dropped { stream, adu, .. } => self.on_fate(now, stream, adu, Fate::Dropped),
+            } => self.on_outcome(now, stream, adu, AduOutcome::Lost { arrived, lost }),
+            Event::Expired { stream, adu, .. } => {
+                self.on_outcome(now, stream, adu, AduOutcome::Expired);
+            }
+            Event::Dropped { stream, adu, .. } => {
+                self.on_outcome(now, stream, adu, AduOutcome::Dropped);
+            }
             _ => {}
         }
     }

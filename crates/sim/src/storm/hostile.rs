@@ -69,7 +69,7 @@ impl Hostile {
         let mut is_over = false;
         if let Some(channel) = self.endpoint.channel(id) {
             while channel.receive().is_some() {}
-            channel.take_fates(&mut Vec::new());
+            channel.take_outcomes(&mut Vec::new());
             while let Some(event) = channel.poll_event() {
                 is_over |= matches!(event, Event::Closed(_));
             }

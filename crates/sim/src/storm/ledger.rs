@@ -65,7 +65,7 @@ impl Flow {
 
 /// What a sender was told of an ADU.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum AduOutcome {
     Acked,
     Lost {
         arrived: Vec<Range<u64>>,
@@ -80,7 +80,7 @@ pub(super) enum Fate {
 pub(super) struct Sent {
     pub at: Instant,
     pub bytes: usize,
-    pub fates: Vec<(Instant, Fate)>,
+    pub outcomes: Vec<(Instant, AduOutcome)>,
 }
 
 /// An ADU as its receiver got it.
@@ -133,7 +133,7 @@ pub(super) struct Account {
     pub delivered: Vec<Delivery>,
     pub ends: Ends,
     /// Fates of numbers that were never sent.
-    pub stray_fates: u64,
+    pub stray_outcomes: u64,
     /// The engine numbered an ADU in another way than its application.
     pub misnumbered: u64,
     /// Its session ended before it.
@@ -224,15 +224,15 @@ impl Ledger {
         account.sent.push(Sent {
             at,
             bytes,
-            fates: Vec::new(),
+            outcomes: Vec::new(),
         });
     }
 
-    pub(super) fn fate(&mut self, flow: Flow, at: Instant, sequence: u64, fate: Fate) {
+    pub(super) fn outcome(&mut self, flow: Flow, at: Instant, sequence: u64, outcome: AduOutcome) {
         let account = self.account(flow);
         match account.sent.get_mut(sequence as usize) {
-            Some(sent) => sent.fates.push((at, fate)),
-            None => account.stray_fates += 1,
+            Some(sent) => sent.outcomes.push((at, outcome)),
+            None => account.stray_outcomes += 1,
         }
     }
 
@@ -258,7 +258,7 @@ impl Ledger {
         // What the opener got of the answers stays: it must not come twice.
         if let Some(answers) = self.flows.get_mut(&flow.back()) {
             answers.sent.clear();
-            answers.stray_fates = 0;
+            answers.stray_outcomes = 0;
             answers.misnumbered = 0;
             answers.ends.delivered = 0;
             answers.ends.stopped_heard = None;

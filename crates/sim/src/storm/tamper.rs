@@ -26,9 +26,9 @@ pub enum Tamper {
     /// The receiver never hears that a stream has ended.
     SwallowEnd,
     /// The sender never hears of an acknowledgement.
-    SwallowFate,
+    SwallowOutcome,
     /// The sender hears of an acknowledgement twice.
-    RepeatFate,
+    RepeatOutcome,
     /// An ADU that was lost is said to be acknowledged.
     ForgeAck,
     /// An ADU that was acknowledged is said to be lost.
@@ -73,8 +73,8 @@ impl Tamper {
         Self::Lose,
         Self::Delay,
         Self::SwallowEnd,
-        Self::SwallowFate,
-        Self::RepeatFate,
+        Self::SwallowOutcome,
+        Self::RepeatOutcome,
         Self::ForgeAck,
         Self::ForgeLoss,
         Self::ForgeDrop,
@@ -103,7 +103,7 @@ impl Tamper {
             Self::Lose => Invariant::Complete,
             Self::Delay => Invariant::Lifetime,
             Self::SwallowEnd => Invariant::End,
-            Self::SwallowFate | Self::RepeatFate => Invariant::OneFate,
+            Self::SwallowOutcome | Self::RepeatOutcome => Invariant::OneOutcome,
             Self::ForgeAck => Invariant::AckedDelivered,
             Self::ForgeLoss => Invariant::ReliableKept,
             Self::ForgeDrop => Invariant::DroppedUnsent,
@@ -207,8 +207,8 @@ impl Tampering {
     pub(super) fn of_event(&mut self, event: Event) -> Vec<Event> {
         match event {
             Event::Finished { .. } if self.once(Tamper::SwallowEnd) => Vec::new(),
-            Event::Acked { .. } if self.once(Tamper::SwallowFate) => Vec::new(),
-            Event::Acked { .. } if self.once(Tamper::RepeatFate) => vec![event.clone(), event],
+            Event::Acked { .. } if self.once(Tamper::SwallowOutcome) => Vec::new(),
+            Event::Acked { .. } if self.once(Tamper::RepeatOutcome) => vec![event.clone(), event],
             Event::Acked {
                 session,
                 stream,

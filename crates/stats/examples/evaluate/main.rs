@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! cargo run --release -p anabranch-stats --example evaluate -- [--hold H] [--each] [--shuffle] [--traces]
-//!     [--sums] [--standing] [--families A,B,…] [--least N] [--from N]
+//!     [--sums] [--durable] [--families A,B,…] [--least N] [--from N]
 //! ```
 //! The traces are looked for in `ANABRANCH_DATA`, then in `../shared/data`.
 #![allow(clippy::print_stdout)] // The tables are its result.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
-mod standing;
+mod durable;
 mod sums;
 mod term;
 
@@ -26,7 +26,7 @@ struct Row {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut config = Config::default();
     let (mut is_shuffled, mut is_long, mut is_each) = (false, false, false);
-    let (mut is_sums, mut is_standing) = (false, false);
+    let (mut is_sums, mut is_durable) = (false, false);
     let (mut least, mut from) = (700, common::FROM);
     let mut families: Option<Vec<String>> = None;
     let mut arguments = std::env::args().skip(1);
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         match argument.as_str() {
             "--each" => is_each = true,
             "--sums" => is_sums = true,
-            "--standing" => is_standing = true,
+            "--durable" => is_durable = true,
             "--hold" => config.hold = value()?.parse()?,
             "--shuffle" => is_shuffled = true,
             "--traces" => is_long = true,
@@ -56,12 +56,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             None => true,
         })
         .map(|trace| if is_shuffled { trace.shuffled() } else { trace });
-    if is_standing {
+    if is_durable {
         let sets = common::path_sets(&folder, "satcell", least)?;
         let pairs = sets.iter().flat_map(|set| set.pairs());
         let sums: Vec<Trace> = pairs.map(|pair| pair.sum()).collect();
-        standing::print("paths", &traces.collect::<Vec<_>>(), is_long);
-        standing::print("satcell, sums of pairs", &sums, is_long);
+        durable::print("paths", &traces.collect::<Vec<_>>(), is_long);
+        durable::print("satcell, sums of pairs", &sums, is_long);
         return Ok(());
     }
     if is_each {

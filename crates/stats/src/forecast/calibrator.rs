@@ -1,6 +1,6 @@
 //! Which quantile to ask for, so that the share of broken promises is the one promised.
 
-use super::books::Books;
+use super::error_sum::ErrorSum;
 
 /// Reaction of the logarithm of the level to the sum of errors, and the sum at which it turns steep.
 const INTEGRAL_GAIN: f64 = 0.3;
@@ -40,7 +40,7 @@ const TRIVIAL_SUM: f64 = 5.0;
 pub(super) struct Calibrator {
     /// The share of promises that may be broken.
     target: f64,
-    books: Books,
+    error_sum: ErrorSum,
     recent: f64,
     /// What an error counts. Outcomes of promises that stand together are largely one event, so it falls with
     /// the hold; with its power −0.7, between full and single counting (docs/statistics.md).
@@ -51,7 +51,7 @@ impl Calibrator {
     pub(super) fn new(target: f64, hold: usize) -> Self {
         Self {
             target,
-            books: Books::new(TRIVIAL_SUM),
+            error_sum: ErrorSum::new(TRIVIAL_SUM),
             recent: 0.0,
             share: (hold as f64).powf(HOLD_POWER),
         }
@@ -59,7 +59,7 @@ impl Calibrator {
 
     /// The level of the quantile to ask for.
     pub(super) fn level(&self) -> f64 {
-        let angle = (self.books.sum() / INTEGRAL_KNEE).clamp(-ANGLE_MAX, ANGLE_MAX);
+        let angle = (self.error_sum.sum() / INTEGRAL_KNEE).clamp(-ANGLE_MAX, ANGLE_MAX);
         let exponent = -INTEGRAL_GAIN * INTEGRAL_KNEE * angle.tan() - RECENT_GAIN * self.recent;
         (self.target * exponent.exp()).clamp(LEVEL_MIN, LEVEL_MAX)
     }
@@ -68,7 +68,7 @@ impl Calibrator {
     pub(super) fn learn(&mut self, is_broken: bool, is_trivial: bool) {
         let error = (f64::from(u8::from(is_broken)) - self.target) * self.share;
         self.recent = self.recent * RECENT_DECAY.powf(self.share) + error;
-        self.books.enter(error, self.share, is_trivial);
+        self.error_sum.enter(error, self.share, is_trivial);
     }
 }
 

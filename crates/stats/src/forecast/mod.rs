@@ -18,7 +18,7 @@
 //! | averages and the situation that a promise starts from | `state.rs` |
 //! | seven experts, each with a quantile for any level | `experts.rs`, `analogue.rs` |
 //! | their weights | `mixture.rs` |
-//! | the level at which they are asked | `calibrator.rs`, for terms `term.rs`; `books.rs` |
+//! | the level at which they are asked | `calibrator.rs`, for terms `term.rs`; `error_sum.rs` |
 //! | promises that still stand | `pending.rs` |
 //!
 //! The percentile of a window [IQ-Paths §IV] is one of the experts; alone it is the baseline
@@ -40,9 +40,9 @@
 //! ```
 
 mod analogue;
-mod books;
 mod calibrator;
 mod config;
+mod error_sum;
 mod experts;
 mod mixture;
 mod pending;

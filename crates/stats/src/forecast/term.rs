@@ -1,6 +1,6 @@
 //! Which quantile to ask for, so that of all samples of all terms the share broken is the one promised.
 
-use super::books::Books;
+use super::error_sum::ErrorSum;
 
 /// Terms after which the level evens out what the books hold, at a target of 0.1; they grow as the target
 /// falls, to this power.
@@ -32,12 +32,12 @@ const TRIVIAL_SUM: f64 = 1.5;
 /// break as a whole, a trace of a few dozen terms is off by several points unless errors are answered
 /// in proportion; on the logarithm of the level, as for promises that are judged as a whole, the answer to a
 /// negative sum is too weak (docs/statistics.md). D is that of [`Calibrator`](super::calibrator::Calibrator),
-/// over samples: at each, the share of the standing promises that it broke less α.
+/// over samples: at each, the share of the durable promises that it broke less α.
 #[derive(Debug, Clone)]
 pub(super) struct TermCalibrator {
     /// The share of samples that may be broken.
     target: f64,
-    phases: Vec<Books>,
+    phases: Vec<ErrorSum>,
     /// The mean of their sums.
     mean: f64,
     recent: f64,
@@ -48,7 +48,7 @@ impl TermCalibrator {
     pub(super) fn new(target: f64, hold: usize) -> Self {
         Self {
             target,
-            phases: vec![Books::new(TRIVIAL_SUM); hold],
+            phases: vec![ErrorSum::new(TRIVIAL_SUM); hold],
             mean: 0.0,
             recent: 0.0,
         }
@@ -71,10 +71,10 @@ impl TermCalibrator {
     /// A term of `phase` is over. The share `known` of its samples said whether they reached the promise,
     /// and the share `broken` of all did not; `is_trivial` when the promise was 0.
     pub(super) fn learn(&mut self, phase: usize, known: f64, broken: f64, is_trivial: bool) {
-        let books = &mut self.phases[phase];
-        books.enter(broken - self.target * known, known, is_trivial);
+        let error_sum = &mut self.phases[phase];
+        error_sum.enter(broken - self.target * known, known, is_trivial);
         // Made anew, so that it does not drift.
-        self.mean = self.phases.iter().map(Books::sum).sum::<f64>() / self.phases.len() as f64;
+        self.mean = self.phases.iter().map(ErrorSum::sum).sum::<f64>() / self.phases.len() as f64;
     }
 }
 

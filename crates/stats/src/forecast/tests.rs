@@ -246,7 +246,7 @@ fn lower_bounds_break_no_sample_of_a_term() {
     let [mut informed, mut limited] = std::array::from_fn(|_| Forecaster::new(&terms(10)).unwrap());
     let mut sums = [0.0; 2];
     let (mut unknown, mut expected) = (0, 0);
-    let mut standing = std::collections::VecDeque::new();
+    let mut durable = std::collections::VecDeque::new();
     for (step, &bps) in samples.iter().enumerate() {
         let is_light = random.chance(0.4) && bps > 2e6;
         let seen = if is_light {
@@ -254,16 +254,16 @@ fn lower_bounds_break_no_sample_of_a_term() {
         } else {
             exact(bps)
         };
-        standing.push_back((limited.promise(0.9), is_light));
+        durable.push_back((limited.promise(0.9), is_light));
         informed.observe(exact(bps));
         limited.observe(seen);
-        if standing.len() > 10 {
-            standing.pop_front();
+        if durable.len() > 10 {
+            durable.pop_front();
         }
-        if step >= 500 && standing.len() == 10 {
+        if step >= 500 && durable.len() == 10 {
             // The term that is over began with the oldest promise.
-            let promise = standing[0].0.unwrap();
-            let light = standing.iter().filter(|(_, is_light)| *is_light).count();
+            let promise = durable[0].0.unwrap();
+            let light = durable.iter().filter(|(_, is_light)| *is_light).count();
             expected += if promise > Rate::from_mbps(2) {
                 light as u64
             } else {

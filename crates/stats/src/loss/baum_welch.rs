@@ -19,7 +19,7 @@ type Pair = [f64; 2];
 /// not per packet: start from the last window's model and few iterations suffice.
 #[derive(Debug, Clone)]
 pub struct BaumWelch {
-    fates: Vec<bool>,
+    outcomes: Vec<bool>,
     /// Forward probabilities, scaled to sum 1 at each packet.
     forward: Vec<Pair>,
     /// The scales, whose logarithms sum to the log-likelihood.
@@ -57,7 +57,7 @@ impl BaumWelch {
     pub fn new(packets: usize, iterations_max: usize) -> Self {
         let capacity = packets.max(PACKETS_MIN);
         Self {
-            fates: Vec::with_capacity(capacity),
+            outcomes: Vec::with_capacity(capacity),
             forward: Vec::with_capacity(capacity),
             scale: Vec::with_capacity(capacity),
             capacity,
@@ -65,7 +65,7 @@ impl BaumWelch {
         }
     }
 
-    /// Fits the model to `fates`, in the order of sending, true for lost. Of more than the capacity, the
+    /// Fits the model to `outcomes`, in the order of sending, true for lost. Of more than the capacity, the
     /// first are used.
     ///
     /// `start` is where the iteration begins; `None` tries a bursty and a mixed start and keeps the likelier.
@@ -74,13 +74,14 @@ impl BaumWelch {
     /// Fewer than 200 packets, or fewer than 20 lost or 20 arrived; `start` is no model.
     pub fn fit(
         &mut self,
-        fates: impl IntoIterator<Item = bool>,
+        outcomes: impl IntoIterator<Item = bool>,
         start: Option<GilbertElliott>,
     ) -> Result<Fit, EstimateError> {
-        self.fates.clear();
-        self.fates.extend(fates.into_iter().take(self.capacity));
-        let packets = self.fates.len();
-        let lost = self.fates.iter().filter(|&&lost| lost).count();
+        self.outcomes.clear();
+        self.outcomes
+            .extend(outcomes.into_iter().take(self.capacity));
+        let packets = self.outcomes.len();
+        let lost = self.outcomes.iter().filter(|&&lost| lost).count();
         enough("Gilbert–Elliott fit, packets", packets, PACKETS_MIN)?;
         enough("Gilbert–Elliott fit, losses", lost, LOSSES_MIN)?;
         enough("Gilbert–Elliott fit, arrivals", packets - lost, LOSSES_MIN)?;
@@ -109,7 +110,7 @@ impl BaumWelch {
     }
 
     fn climb(&mut self, start: GilbertElliott, lost: usize) -> Fit {
-        let packets = self.fates.len();
+        let packets = self.outcomes.len();
         let mut model = clamped(start);
         let mut log_likelihood = self.run_forward(&model);
         let mut iterations = 0;
@@ -142,7 +143,7 @@ impl BaumWelch {
         let bad = model.bad_share();
         let mut prior = [1.0 - bad, bad];
         let mut log_likelihood = 0.0;
-        for &lost in &self.fates {
+        for &lost in &self.outcomes {
             let emission = emission(model, lost);
             let joint = [prior[0] * emission[0], prior[1] * emission[1]];
             let scale = joint[0] + joint[1];
@@ -166,19 +167,19 @@ impl BaumWelch {
             [1.0 - model.good_to_bad, model.good_to_bad],
             [model.bad_to_good, 1.0 - model.bad_to_good],
         ];
-        for at in (0..self.fates.len()).rev() {
+        for at in (0..self.outcomes.len()).rev() {
             let forward = self.forward[at];
             for state in 0..2 {
                 let posterior = forward[state] * backward[state];
                 here[state] += posterior;
-                if self.fates[at] {
+                if self.outcomes[at] {
                     lost_here[state] += posterior;
                 }
             }
             if at == 0 {
                 break;
             }
-            let emission = emission(model, self.fates[at]);
+            let emission = emission(model, self.outcomes[at]);
             let future = [0, 1].map(|to| emission[to] * backward[to] / self.scale[at]);
             let before = self.forward[at - 1];
             for from in 0..2 {
@@ -278,22 +279,22 @@ mod tests {
     #[test]
     fn too_little_is_said() {
         let mut fitter = BaumWelch::new(1000, 10);
-        for fates in [vec![], vec![true; 500], vec![false; 500], vec![true, false]] {
+        for outcomes in [vec![], vec![true; 500], vec![false; 500], vec![true, false]] {
             assert!(matches!(
-                fitter.fit(fates, None),
+                fitter.fit(outcomes, None),
                 Err(EstimateError::TooFew { .. })
             ));
         }
     }
 
     /// Sums the probability of the fates over all sequences of states.
-    fn likelihood_naive(model: &GilbertElliott, fates: &[bool]) -> f64 {
+    fn likelihood_naive(model: &GilbertElliott, outcomes: &[bool]) -> f64 {
         let bad = model.bad_share();
-        (0..1u32 << fates.len())
+        (0..1u32 << outcomes.len())
             .map(|states| {
                 let mut p = 1.0;
                 let mut before = None;
-                for (at, &lost) in fates.iter().enumerate() {
+                for (at, &lost) in outcomes.iter().enumerate() {
                     let state = (states >> at & 1) as usize;
                     p *= match before {
                         None => [1.0 - bad, bad][state],
@@ -312,13 +313,13 @@ mod tests {
         fn forward_pass_is_the_likelihood(
             good_to_bad in 0.01..0.99f64, bad_to_good in 0.01..0.99f64,
             loss_good in 0.01..0.99f64, loss_bad in 0.01..0.99f64,
-            fates in prop::collection::vec(any::<bool>(), 1..10),
+            outcomes in prop::collection::vec(any::<bool>(), 1..10),
         ) {
             let model = GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad };
             let mut fitter = BaumWelch::new(10, 1);
-            fitter.fates.extend_from_slice(&fates);
+            fitter.outcomes.extend_from_slice(&outcomes);
             let log_likelihood = fitter.run_forward(&model);
-            prop_assert!((log_likelihood - likelihood_naive(&model, &fates).ln()).abs() < 1e-9);
+            prop_assert!((log_likelihood - likelihood_naive(&model, &outcomes).ln()).abs() < 1e-9);
             // A step of the iteration climbs (up to the start state, which is tied to the transitions).
             let better = clamped(fitter.reestimate(&model));
             prop_assert!(better.validate().is_ok());
@@ -328,7 +329,7 @@ mod tests {
         fn the_likelihood_does_not_fall(seed in 0u64..200) {
             let truth = GilbertElliott { good_to_bad: 0.03, bad_to_good: 0.2, loss_good: 0.01, loss_bad: 0.6 };
             let mut fitter = BaumWelch::new(2_000, 1);
-            fitter.fates = draw(truth, 2_000, seed);
+            fitter.outcomes = draw(truth, 2_000, seed);
             let mut model = GilbertElliott { good_to_bad: 0.1, bad_to_good: 0.1, loss_good: 0.05, loss_bad: 0.5 };
             let mut before = fitter.run_forward(&model);
             for _ in 0..15 {

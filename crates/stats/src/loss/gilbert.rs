@@ -259,7 +259,7 @@ pub(crate) mod tests {
     use anabranch_base::Seed;
     use proptest::prelude::*;
 
-    /// Fates drawn from the model.
+    /// Outcomes drawn from the model.
     pub(crate) fn draw(model: GilbertElliott, packets: usize, seed: u64) -> Vec<bool> {
         let mut random = Seed(seed).stream("fates");
         let mut bad = random.chance(model.bad_share());
@@ -275,9 +275,9 @@ pub(crate) mod tests {
             .collect()
     }
 
-    fn moments(fates: &[bool]) -> Moments {
+    fn moments(outcomes: &[bool]) -> Moments {
         let mut moments = Moments::new(f64::INFINITY).unwrap();
-        fates.iter().for_each(|&lost| moments.observe(lost));
+        outcomes.iter().for_each(|&lost| moments.observe(lost));
         moments
     }
 
@@ -343,7 +343,7 @@ pub(crate) mod tests {
     }
 
     /// Horde's channel `gprs1` [Figures 7-5, 7-6]: bursts of 1, 2 and 4 packets, each half as long again as
-    /// likely as 0.2 of the one before. Fates follow the Markov process of Figure 7-6, and the simple
+    /// likely as 0.2 of the one before. Outcomes follow the Markov process of Figure 7-6, and the simple
     /// model's mean burst is the process's.
     #[test]
     fn horde_figure_7_6_process() {

@@ -146,12 +146,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_pairs(fates in prop::collection::vec(any::<bool>(), 2..300), k in 1usize..20) {
+        fn counts_pairs(outcomes in prop::collection::vec(any::<bool>(), 2..300), k in 1usize..20) {
             let mut pairs = PairLoss::new(20, f64::INFINITY).unwrap();
-            for &lost in &fates {
+            for &lost in &outcomes {
                 pairs.observe(lost);
             }
-            let all = || fates.iter().zip(fates.iter().skip(k));
+            let all = || outcomes.iter().zip(outcomes.iter().skip(k));
             let both = all().filter(|&(a, b)| *a && *b).count();
             let either = all().filter(|&(a, b)| *a || *b).count();
             match pairs.both_given_either(k, 1) {

@@ -105,7 +105,7 @@ impl LossRate {
     }
 
     /// The fates in the window, oldest first: true for lost.
-    pub fn fates(&self) -> impl Iterator<Item = bool> + '_ {
+    pub fn outcomes(&self) -> impl Iterator<Item = bool> + '_ {
         let oldest = (self.next + self.capacity - self.packets) % self.capacity;
         (0..self.packets).map(move |offset| {
             let place = (oldest + offset) % self.capacity;
@@ -150,15 +150,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_the_window(fates in prop::collection::vec(any::<bool>(), 1..400), n in 1usize..150) {
+        fn counts_the_window(outcomes in prop::collection::vec(any::<bool>(), 1..400), n in 1usize..150) {
             let mut rate = LossRate::new(n);
-            for &lost in &fates {
+            for &lost in &outcomes {
                 rate.observe(lost);
             }
-            let window = &fates[fates.len().saturating_sub(n)..];
+            let window = &outcomes[outcomes.len().saturating_sub(n)..];
             prop_assert_eq!(rate.packets(), window.len());
             prop_assert_eq!(rate.lost(), window.iter().filter(|&&lost| lost).count());
-            prop_assert!(rate.fates().eq(window.iter().copied()));
+            prop_assert!(rate.outcomes().eq(window.iter().copied()));
             let p = rate.rate().unwrap();
             let interval = rate.interval(1.96, 0.3).unwrap();
             prop_assert!(0.0 <= interval.low && interval.low <= p);

@@ -23,7 +23,7 @@ const INITIAL_HOSTS: u32 = 250;
 /// Connections held at the same time, so that the descriptors of one process suffice.
 const CLIENTS_MAX: usize = 400;
 /// A connection that has come to nothing is replaced after this time.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn quic(target: &Target) -> Result<(NodeId, SocketAddr), Failure> {
     target.quic.ok_or_else(|| "no ticket".into())
@@ -124,7 +124,7 @@ fn hold(
             step(client, &mut tally)?;
         }
         clients.retain(|(since, client)| {
-            !client.is_over() && (client.has_joined() || since.elapsed() < PATIENCE)
+            !client.is_over() && (client.has_joined() || since.elapsed() < TIMEOUT)
         });
         thread::sleep(Duration::from_millis(2));
     }

@@ -17,7 +17,7 @@ pub(super) const FRAMES_MAX: usize = 1_100;
 /// New sessions a second, when the victim ends them.
 const SESSIONS_PER_S: f64 = 20.0;
 /// A connection that does not come about is given up after this time.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Says it at the rate of the run, in one session after another.
 pub(super) fn run(
@@ -34,7 +34,7 @@ pub(super) fn run(
         let from = IpAddr::V4(host(0x1_0000 + key as u32 % 1024));
         let mut client = Client::new(quic, from, target.listed.unwrap_or(key), &mut tally)?;
         let since = Instant::now();
-        while !client.is_connected() && !client.is_over() && since.elapsed() < PATIENCE {
+        while !client.is_connected() && !client.is_over() && since.elapsed() < TIMEOUT {
             client.exchange(&mut tally)?;
             thread::sleep(Duration::from_millis(1));
         }

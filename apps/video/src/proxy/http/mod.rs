@@ -38,7 +38,7 @@ use self::{
     answer::{Answer, refused},
     rules::Rules,
 };
-use super::{Shared, title::Title};
+use super::{Shared, cached_video::CachedVideo};
 use crate::wire::{NAME_BYTES_MAX, Refusal, RefusalKind};
 
 /// Most connections of players at a time, unless it is said otherwise.
@@ -92,7 +92,7 @@ struct Front {
     rules: Arc<Rules>,
 }
 
-impl serve::Desk for Front {
+impl serve::Handler for Front {
     async fn answer(self, peer: SocketAddr, request: Request<()>) -> Response<Body> {
         self.shared.stats.responses.add(1);
         let answer = Answer::new(&request);
@@ -234,31 +234,31 @@ async fn respond(
         Target::Page => Ok(answer.whole("text/html; charset=utf-8", &page::page(shared).into())),
         Target::Stats => Ok(answer.whole("application/json", &page::stats(shared).into())),
         Target::Progressive(name) => {
-            let title = shared.title(&name).await?;
-            progressive::respond(answer, title, viewer).await
+            let cached_video = shared.cached_video(&name).await?;
+            progressive::respond(answer, cached_video, viewer).await
         }
         Target::Master(name) => {
-            let title = shared.title(&name).await?;
-            let video = &title.video;
+            let cached_video = shared.cached_video(&name).await?;
+            let video = &cached_video.video;
             let uri = |track: usize| format!("{track}/index.m3u8");
             let text = master_playlist(&video.index, &video.chunks, &uri);
             Ok(answer.whole("application/vnd.apple.mpegurl", &text.into()))
         }
         Target::Playlist(name, track) => {
-            let title = title_with_track(shared, &name, track).await?;
-            let video = &title.video;
+            let cached_video = title_with_track(shared, &name, track).await?;
+            let video = &cached_video.video;
             let uri = |chunk: u32| format!("{chunk}.m4s");
             let text = media_playlist(&video.index, track, &video.chunks, "init.mp4", &uri);
             Ok(answer.whole("application/vnd.apple.mpegurl", &text.into()))
         }
         Target::Init(name, track) => {
-            let title = title_with_track(shared, &name, track).await?;
-            let bytes = init_segment(&title.video.index, &[track]);
-            Ok(answer.whole(mime(&title, track), &bytes))
+            let cached_video = title_with_track(shared, &name, track).await?;
+            let bytes = init_segment(&cached_video.video.index, &[track]);
+            Ok(answer.whole(mime(&cached_video, track), &bytes))
         }
         Target::Segment(name, track, chunk) => {
-            let title = title_with_track(shared, &name, track).await?;
-            segment(shared, answer, &title, (track, chunk), viewer).await
+            let cached_video = title_with_track(shared, &name, track).await?;
+            segment(shared, answer, &cached_video, (track, chunk), viewer).await
         }
     }
 }
@@ -266,21 +266,21 @@ async fn respond(
 async fn segment(
     shared: &Arc<Shared>,
     answer: &Answer,
-    title: &Arc<Title>,
+    cached_video: &Arc<CachedVideo>,
     (track, chunk): (usize, u32),
     viewer: u64,
 ) -> Result<Response<Body>, Refusal> {
-    if chunk >= title.video.count() {
-        let words = format!("the video has {} segments", title.video.count());
+    if chunk >= cached_video.video.count() {
+        let words = format!("the video has {} segments", cached_video.video.count());
         return Err(Refusal::new(RefusalKind::NotFound, words));
     }
-    let mime = mime(title, track);
+    let mime = mime(cached_video, track);
     if answer.is_head {
         // How long it will be depends on what arrives; nothing is fetched to find out.
         return Ok(answer.head_only(mime));
     }
     let asked = std::time::Instant::now();
-    let content = title.content(chunk, viewer).await?;
+    let content = cached_video.content(chunk, viewer).await?;
     let video = content.video();
     let options = Options {
         layout: Layout::Compact,
@@ -307,17 +307,20 @@ async fn title_with_track(
     shared: &Arc<Shared>,
     name: &str,
     track: usize,
-) -> Result<Arc<Title>, Refusal> {
-    let title = shared.title(name).await?;
-    if track >= title.video.index.tracks.len() {
-        let words = format!("the video has {} tracks", title.video.index.tracks.len());
+) -> Result<Arc<CachedVideo>, Refusal> {
+    let cached_video = shared.cached_video(name).await?;
+    if track >= cached_video.video.index.tracks.len() {
+        let words = format!(
+            "the video has {} tracks",
+            cached_video.video.index.tracks.len()
+        );
         return Err(Refusal::new(RefusalKind::NotFound, words));
     }
-    Ok(title)
+    Ok(cached_video)
 }
 
-fn mime(title: &Title, track: usize) -> &'static str {
-    if title.video.index.tracks[track].is_video() {
+fn mime(cached_video: &CachedVideo, track: usize) -> &'static str {
+    if cached_video.video.index.tracks[track].is_video() {
         "video/mp4"
     } else {
         "audio/mp4"

@@ -21,7 +21,7 @@ use http_body::Frame;
 use tokio::sync::mpsc;
 
 use super::answer::Answer;
-use crate::{proxy::title::Title, wire::Refusal};
+use crate::{proxy::cached_video::CachedVideo, wire::Refusal};
 
 /// What is handed to the connection at a time.
 const PORTION_BYTES: usize = 64 << 10;
@@ -29,10 +29,10 @@ const PORTION_BYTES: usize = 64 << 10;
 /// Answers with the part of the file that was asked for.
 pub(super) async fn respond(
     answer: &Answer,
-    title: Arc<Title>,
+    cached_video: Arc<CachedVideo>,
     viewer: u64,
 ) -> Result<Response<Body>, Refusal> {
-    let total = title.video.progressive.bytes();
+    let total = cached_video.video.progressive.bytes();
     let Some(range) = answer.range(total) else {
         return Ok(answer.not_satisfiable(total));
     };
@@ -41,7 +41,7 @@ pub(super) async fn respond(
         return Ok(response);
     }
     let mut reader = Reader {
-        title,
+        cached_video,
         viewer,
         range,
     };
@@ -62,7 +62,7 @@ pub(super) async fn respond(
                 }
                 Ok(None) => return,
                 Err(refusal) => {
-                    let video = printable(&reader.title.video.name, REASON_CHARS);
+                    let video = printable(&reader.cached_video.video.name, REASON_CHARS);
                     let error = printable(&refusal.to_string(), REASON_CHARS);
                     limited!(info, %video, %error, "a response is cut off");
                     // The viewer may be gone.
@@ -82,7 +82,7 @@ pub(super) async fn respond(
 
 /// Reads a file that is put together while it is read.
 struct Reader {
-    title: Arc<Title>,
+    cached_video: Arc<CachedVideo>,
     viewer: u64,
     /// What is left to be read.
     range: Range<u64>,
@@ -94,13 +94,13 @@ impl Reader {
         if self.range.is_empty() {
             return Ok(None);
         }
-        let video = self.title.video.clone();
+        let video = self.cached_video.video.clone();
         let layout = &video.progressive;
         let (bytes, begins) = match layout.chunk_at(self.range.start) {
             None => (layout.head().clone(), 0),
             Some(chunk) => {
                 let number = u32::try_from(chunk).unwrap_or(u32::MAX);
-                let content = self.title.content(number, self.viewer).await?;
+                let content = self.cached_video.content(number, self.viewer).await?;
                 let tracks: Vec<usize> = (0..video.index.tracks.len()).collect();
                 let options = Options {
                     layout: Layout::Stable,
@@ -108,7 +108,7 @@ impl Reader {
                 };
                 let place = &video.chunks[chunk];
                 let fragment = fragment(&video.index, &tracks, place, &*content, options);
-                let stats = &self.title.shared.stats;
+                let stats = &self.cached_video.shared.stats;
                 let begins = layout.place(chunk).start;
                 if begins == self.range.start {
                     stats.left_out.add(fragment.left_out.total().into());
@@ -120,7 +120,7 @@ impl Reader {
         let to = (self.range.end - begins).min(bytes.len() as u64);
         let part = bytes.slice(from as usize..to as usize);
         self.range.start = begins + to;
-        self.title
+        self.cached_video
             .shared
             .stats
             .response_bytes

@@ -48,7 +48,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 2\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// What answers requests. Their bodies, if they have any, are not read.
-pub(super) trait Desk: Clone + Send + Sync + 'static {
+pub(super) trait Handler: Clone + Send + Sync + 'static {
     fn answer(
         self,
         peer: SocketAddr,
@@ -84,7 +84,7 @@ fn descriptors() -> Option<u64> {
 
 /// Serves until `stop` is ready, and lets responses under way go on for a moment.
 pub(super) async fn serve(
-    desk: impl Desk,
+    handler: impl Handler,
     listener: TcpListener,
     limits: Limits,
     stop: impl Future<Output = ()> + Send,
@@ -121,7 +121,7 @@ pub(super) async fn serve(
         // It is about latency only.
         let _ = stream.set_nodelay(true);
         running.spawn(converse(
-            desk.clone(),
+            handler.clone(),
             stream,
             peer,
             place,
@@ -154,7 +154,7 @@ fn refuse(stream: &TcpStream) {
 
 /// One connection, until it is over.
 pub(super) async fn converse<I>(
-    desk: impl Desk,
+    handler: impl Handler,
     io: I,
     peer: SocketAddr,
     place: Arc<Place>,
@@ -170,7 +170,7 @@ pub(super) async fn converse<I>(
     let here = place.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let busy = here.begin();
-        let answering = desk.clone().answer(peer, request.map(drop));
+        let answering = handler.clone().answer(peer, request.map(drop));
         async move {
             let response = answering.await;
             Ok::<_, std::convert::Infallible>(response.map(|body| Tracked { body, _busy: busy }))

@@ -301,7 +301,7 @@ async fn films_play_from_an_object_store() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    tokio::time::timeout(super::setting::PATIENCE, waiting)
+    tokio::time::timeout(super::setting::TIMEOUT, waiting)
         .await
         .expect("the new version");
     assert_eq!(get(proxy.address, "/v/film/0/6.m4s", "").await.status, 200);

@@ -262,11 +262,11 @@ impl Verb {
     /// The path was silent for longer than a slow one is.
     fn is_after_silence(&self, now: Instant) -> bool {
         let (seconds, round_trips, packets) = SILENCE;
-        let patience = seconds
+        let timeout = seconds
             .max(round_trips * self.rtt_s())
             .max(packets * self.mtu / self.rate);
         self.acked_at
-            .is_some_and(|at| now.saturating_duration_since(at).as_secs_f64() > patience)
+            .is_some_and(|at| now.saturating_duration_since(at).as_secs_f64() > timeout)
     }
 
     fn hear(&mut self, ack: &Ack<'_>) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Fewest packets by which goodput is judged.
 const PACKETS_MIN: f64 = 8.0;
 /// A period without so many ends after this many times its length.
-const PATIENCE: u32 = 4;
+const PERIODS_MAX: u32 = 4;
 /// Goodput this much below the sending rate still confirms it; one packet more, as packets are not
 /// divisible.
 const SLACK: f64 = 0.05;
@@ -92,7 +92,7 @@ impl Period {
         let first_at = self.first_at?;
         let taken = now.saturating_duration_since(first_at);
         let is_rich = (self.bytes + self.lost) as f64 >= PACKETS_MIN * mtu;
-        if taken < length || !(is_rich || taken >= length * PATIENCE) || self.bytes == 0 {
+        if taken < length || !(is_rich || taken >= length * PERIODS_MAX) || self.bytes == 0 {
             return None;
         }
         let seconds = self

@@ -11,7 +11,7 @@ use std::{path::Path, time::Duration};
 use anabranch::{
     Ticket,
     base::{NodeId, Seed},
-    control::{self, Question, WaysText},
+    control::{self, PathsQuery, Question},
 };
 use serde_json::{Value, json};
 use tokio::process::Child;
@@ -91,7 +91,7 @@ async fn show(arguments: &Arguments) -> Outcome {
         "{:.1} s after that, other ways are open:",
         took.as_secs_f64()
     ))?;
-    teller.say_all(table::ways(&after))?;
+    teller.say_all(table::paths(&after))?;
     let ended = tokio::time::timeout(SENT, sending.wait()).await;
     let status = ended.map_err(|_| Failure::other("the transfer takes too long"))?;
     let status = status.map_err(Failure::other)?;
@@ -140,19 +140,19 @@ async fn show(arguments: &Arguments) -> Outcome {
 
 /// The ways among the rows.
 fn table_rows(rows: &[Value]) -> Vec<&Value> {
-    table::of(rows, "way").collect()
+    table::of(rows, "path").collect()
 }
 
 /// Waits until a way from the lab to the clinic leads over a relay; what the lab tells of its overlay, and which relay.
 async fn settled(lab: &Node, to: NodeId, bytes: u64) -> Result<(Vec<Value>, usize), Failure> {
     let question = Question {
-        ways: Some(WaysText {
+        paths: Some(PathsQuery {
             to: to.to_string(),
             user: 1 << 40,
             bytes,
-            ..WaysText::default()
+            ..PathsQuery::default()
         }),
-        ..Question::show("overlay_ways")
+        ..Question::show("overlay_paths")
     };
     let deadline = tokio::time::Instant::now() + SETTLED;
     // The first estimates are rough.
@@ -161,10 +161,10 @@ async fn settled(lab: &Node, to: NodeId, bytes: u64) -> Result<(Vec<Value>, usiz
         let answer = control::ask(&lab.control, &question)
             .await
             .map_err(Failure::other)?;
-        let ways = rows(&answer);
+        let paths = rows(&answer);
         let is_open = |relay: &usize| {
-            let mut ways = ways.iter();
-            ways.any(|way| way["via"] == NODES[*relay] && way["near"].is_string())
+            let mut paths = paths.iter();
+            paths.any(|path| path["via"] == NODES[*relay] && path["near"].is_string())
         };
         let used = RELAYS.into_iter().find(is_open);
         if let Some(relay) = used.filter(|_| tokio::time::Instant::now() > first) {
@@ -250,8 +250,8 @@ async fn rerouted(
 ) -> Result<(Vec<Value>, Duration), Failure> {
     loop {
         let rows = lab.overlay().await;
-        let via = |name: &str| table::of(&rows, "way").any(|way| way["via"] == name);
-        let is_any = table::of(&rows, "way").next().is_some();
+        let via = |name: &str| table::of(&rows, "path").any(|path| path["via"] == name);
+        let is_any = table::of(&rows, "path").next().is_some();
         if is_any && !via(gone) {
             return Ok((rows, killed.elapsed()));
         }

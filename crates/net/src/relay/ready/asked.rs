@@ -9,7 +9,7 @@ use std::{
 use anabranch_overlay::relay::PortId;
 
 use super::super::pool::Port;
-use crate::doorbell::Doorbell;
+use crate::waker::Waker;
 
 /// The ports that are watched.
 #[derive(Debug)]
@@ -46,10 +46,10 @@ impl Ready {
     }
 
     /// Sleeps until a port has packets, somebody rings, or `most` is over.
-    pub(in super::super) fn sleep(&self, doorbell: &Doorbell, most: Option<Duration>) {
+    pub(in super::super) fn sleep(&self, waker: &Waker, most: Option<Duration>) {
         let ports = self.lock().clone();
         let watched = ports.iter().map(|(_, port)| port.socket.watch(true));
-        doorbell.sleep(watched, most);
+        waker.sleep(watched, most);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(PortId, Arc<Port>)>> {

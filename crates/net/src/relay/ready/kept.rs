@@ -17,7 +17,7 @@ use rustix::{
 };
 
 use super::super::pool::Port;
-use crate::doorbell::{Doorbell, Interest};
+use crate::waker::{Interest, Waker};
 
 /// Ports named at once; others have their turn after these.
 const LISTED_MAX: usize = 64;
@@ -73,11 +73,11 @@ impl Ready {
     }
 
     /// Sleeps until a port has packets, somebody rings, or `most` is over.
-    pub(in super::super) fn sleep(&self, doorbell: &Doorbell, most: Option<Duration>) {
+    pub(in super::super) fn sleep(&self, waker: &Waker, most: Option<Duration>) {
         let interest = Interest {
             readable: true,
             writable: false,
         };
-        doorbell.sleep(std::iter::once((self.list.as_fd(), interest)), most);
+        waker.sleep(std::iter::once((self.list.as_fd(), interest)), most);
     }
 }

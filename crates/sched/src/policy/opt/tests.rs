@@ -102,7 +102,7 @@ fn the_feedback_is_as_published() {
     let mut scheduler = opt(vec![vec![mbps(100.0)]]);
     let stream = promised(0, 0, 8.0);
     let at = Instant::from_millis;
-    assert!(scheduler.book(at(10), &stream, 0.95e6, at(500)));
+    assert!(scheduler.reserve(at(10), &stream, 0.95e6, at(500)));
     assert_eq!(
         scheduler.allowance(at(10), stream.id, claim).round(),
         0.05e6
@@ -112,7 +112,7 @@ fn the_feedback_is_as_published() {
         1.1e6
     );
     // What arrives a window later counts there, where it is as much as is due: all that was late is owed still.
-    assert!(scheduler.book(at(1010), &stream, 1.0e6, at(2100)));
+    assert!(scheduler.reserve(at(1010), &stream, 1.0e6, at(2100)));
     assert_eq!(
         scheduler.allowance(at(2010), stream.id, claim).round(),
         3.0e6

@@ -119,14 +119,14 @@ pub(super) struct Pgos {
 
 /// How far promised streams have got with what is scheduled.
 #[derive(Clone, Copy, Debug)]
-struct Standing<'a> {
+struct Backlog<'a> {
     promised: &'a [Promised],
     by_stream: &'a [(StreamId, usize)],
     shares: &'a [Share],
     now: Nanos,
 }
 
-impl Standing<'_> {
+impl Backlog<'_> {
     /// Whether something of the owner's is scheduled for the running window, or an earlier one.
     fn is_scheduled(&self, owner: usize) -> bool {
         let mut shares = self.promised[owner].shares.clone();
@@ -157,14 +157,14 @@ impl Pgos {
     }
 
     /// What else is needed to decide about elastic streams.
-    fn split(&mut self, now: Nanos) -> (&mut EarliestArrival, Standing<'_>) {
-        let standing = Standing {
+    fn split(&mut self, now: Nanos) -> (&mut EarliestArrival, Backlog<'_>) {
+        let backlog = Backlog {
             promised: &self.promised,
             by_stream: &self.by_stream,
             shares: &self.shares,
             now,
         };
-        (&mut self.elastic, standing)
+        (&mut self.elastic, backlog)
     }
 
     /// Index in the view of a promised stream that still has something to send. O(1) while it stays at its place;
@@ -450,14 +450,14 @@ impl Pgos {
                 self.place(view, owner);
             }
         }
-        let (elastic, standing) = self.split(now);
+        let (elastic, backlog) = self.split(now);
         let is_next = |&(index, owner): &(usize, &Promised)| {
             let here = view.streams.get(owner.place);
             owner.is_afloat
                 && here.is_some_and(|view| view.id == owner.stream && view.is_waiting())
-                && standing.is_scheduled(index)
+                && backlog.is_scheduled(index)
         };
-        let promised = standing.promised.iter().enumerate();
+        let promised = backlog.promised.iter().enumerate();
         elastic.next_of(view, promised.filter(is_next).map(|(_, owner)| owner.place))
     }
 
@@ -503,8 +503,8 @@ impl Pgos {
             return self.elastic.next(view, eligible, |_| Turn::Open);
         }
         let now = nanos(view.now);
-        let (elastic, standing) = self.split(now);
-        elastic.next(view, eligible, |stream| standing.turn(stream))
+        let (elastic, backlog) = self.split(now);
+        elastic.next(view, eligible, |stream| backlog.turn(stream))
     }
 
     /// As the rest goes, with channels as `view` has them for this decision alone.
@@ -647,8 +647,8 @@ impl Scheduler for Pgos {
                 path.enter(share, now);
             }
         }
-        let (elastic, standing) = self.split(now);
-        if !standing.is_scheduled(owner) {
+        let (elastic, backlog) = self.split(now);
+        if !backlog.is_scheduled(owner) {
             elastic.touch(id);
         }
     }

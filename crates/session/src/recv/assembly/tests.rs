@@ -104,7 +104,7 @@ fn a_far_offset_takes_what_arrived() {
     assert!(!add(&mut assembly, (16 << 20) - 16, &[9], false));
     assert_eq!(assembly.held_bytes(), 1 + PIECE_BYTES + FIRST_PIECE_BYTES);
     assert_eq!(assembly.data.capacity(), 0);
-    // Room is not made ahead for what has hardly come either.
+    // Capacity is not made ahead for what has hardly come either.
     let allowance = Allowance {
         expected_bytes: 512 << 10,
         reserve_bytes: 1 << 20,

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const ROOM: Room = Room {
+const ROOM: Capacity = Capacity {
     held_bytes: 100_000,
     reserve_bytes: 1 << 16,
     gaps: 1 << 16,
@@ -129,7 +129,7 @@ fn a_skip_beyond_the_credit_is_a_violation() {
 #[test]
 fn an_unreliable_fragment_without_room_is_dropped() {
     let mut s = stream(false, Order::Unordered);
-    let room = Room {
+    let room = Capacity {
         held_bytes: 500,
         ..ROOM
     };
@@ -255,7 +255,7 @@ fn next_to_nothing_of_an_adu_is_not_handed_out() {
         ..StreamSpec::default()
     };
     let mut s = RecvStream::new(StreamId(0), Arc::new(spec), 32 << 20, 0);
-    let room = Room {
+    let room = Capacity {
         held_bytes: 32 << 20,
         ..ROOM
     };
@@ -278,7 +278,7 @@ fn next_to_nothing_of_an_adu_is_not_handed_out() {
             room,
         )
         .expect("no rule is broken");
-        let room = Room { held_bytes, ..room };
+        let room = Capacity { held_bytes, ..room };
         s.skip(sequence, 0, room).expect("no rule is broken");
         s.partial_adus
     };

@@ -139,7 +139,7 @@ fn an_unreliable_adu_is_lost_with_its_first_fragment() {
     let first = take(&mut s, 1000).expect("data");
     let settled = s.on_lost(first.place, 1000).expect("its fate is known");
     let (arrived, lost) = (Vec::new(), Vec::new());
-    assert_eq!(settled.fate, AduFate::Lost { arrived, lost });
+    assert_eq!(settled.outcome, AduOutcome::Lost { arrived, lost });
     assert_eq!(take(&mut s, 1000).expect("next ADU").place.sequence, 1);
 }
 
@@ -163,7 +163,7 @@ fn what_arrived_of_a_lost_adu_is_told() {
         .on_acked(now, pieces[2].place, 1000)
         .expect("all is known");
     let (arrived, lost) = (vec![0..1000, 2000..4000], vec![1000..2000, 4000..5000]);
-    assert_eq!(settled.fate, AduFate::Lost { arrived, lost });
+    assert_eq!(settled.outcome, AduOutcome::Lost { arrived, lost });
     assert!(s.is_settled());
     assert_eq!((s.held_bytes(), s.counters.lost_adus), (0, 1));
 }
@@ -190,14 +190,14 @@ fn expired_adus_are_dropped_and_the_receiver_told() {
     s.expire(Instant::from_millis(99), &mut settled);
     assert!(settled.is_empty());
     s.expire(Instant::from_millis(100), &mut settled);
-    let fates: Vec<AduFate> = settled.iter().map(|s| s.fate.clone()).collect();
+    let outcomes: Vec<AduOutcome> = settled.iter().map(|s| s.outcome.clone()).collect();
     assert_eq!(
-        fates,
+        outcomes,
         [
-            AduFate::Expired {
+            AduOutcome::Expired {
                 skip: Some(1500 + ADU_OVERHEAD_BYTES)
             },
-            AduFate::Expired { skip: Some(0) }
+            AduOutcome::Expired { skip: Some(0) }
         ]
     );
     assert_eq!((s.backlog_bytes(), s.held_bytes()), (0, 0));
@@ -322,7 +322,7 @@ fn left_of_ten(order: DropOrder, most_bytes: u64) -> Vec<u64> {
     take(&mut s, 400).expect("data");
     let mut settled = Vec::new();
     s.shed(most_bytes, &mut settled);
-    assert!(settled.iter().all(|s| s.fate == AduFate::Dropped));
+    assert!(settled.iter().all(|s| s.outcome == AduOutcome::Dropped));
     assert_eq!(s.counters.shed_adus, settled.len() as u64);
     let mut left: Vec<u64> = Vec::new();
     while let Some(piece) = take(&mut s, 1000) {
@@ -440,8 +440,8 @@ proptest! {
         lengths in prop::collection::vec(1usize..3000, 1..40),
         picks in prop::collection::vec((0usize..40, 1usize..1500, any::<bool>()), 0..400),
     ) {
-        use crate::{recv::{RecvStream, Room}, wire::Fragment};
-        const ROOM: Room = Room { held_bytes: 0, reserve_bytes: 0, gaps: 1 << 16, gaps_unreliable: 1 };
+        use crate::{recv::{RecvStream, Capacity}, wire::Fragment};
+        const ROOM: Capacity = Capacity { held_bytes: 0, reserve_bytes: 0, gaps: 1 << 16, gaps_unreliable: 1 };
         const WINDOW: u64 = 8_000;
         let spec: Arc<StreamSpec> = StreamSpec {
             order: if is_ordered { Order::Ordered } else { Order::Unordered },

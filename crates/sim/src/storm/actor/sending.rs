@@ -10,7 +10,7 @@ use crate::{
     app::Context,
     storm::{
         adu,
-        ledger::{Fate, Flow},
+        ledger::{AduOutcome, Flow},
         plan::{Ending, Load},
     },
 };
@@ -190,13 +190,19 @@ impl Actor {
         }
     }
 
-    pub(super) fn on_fate(&mut self, now: Instant, stream: StreamId, sequence: u64, fate: Fate) {
+    pub(super) fn on_outcome(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        sequence: u64,
+        outcome: AduOutcome,
+    ) {
         if let Some(one) = self.sending(stream) {
             let flow = one.flow;
             self.shared
                 .ledger
                 .borrow_mut()
-                .fate(flow, now, sequence, fate);
+                .outcome(flow, now, sequence, outcome);
         }
     }
 }

@@ -70,10 +70,10 @@ fn identity(case: &Case<'_>, findings: &mut Findings) {
         );
         findings.say(Invariant::Identity, words);
     }
-    if account.misnumbered + account.stray_fates > 0 {
+    if account.misnumbered + account.stray_outcomes > 0 {
         let words = format!(
             "{}: {} ADUs numbered otherwise than sent, {} fates of ADUs never sent",
-            case.name, account.misnumbered, account.stray_fates
+            case.name, account.misnumbered, account.stray_outcomes
         );
         findings.say(Invariant::Identity, words);
     }

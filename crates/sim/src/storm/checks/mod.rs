@@ -4,8 +4,8 @@
 mod bounds;
 mod delivery;
 mod ends;
-mod fates;
 mod network;
+mod outcomes;
 mod sessions;
 
 use std::fmt;
@@ -29,7 +29,7 @@ pub enum Invariant {
     /// Both ends of a stream learn once that it is over.
     End,
     /// Every ADU has exactly one fate.
-    OneFate,
+    OneOutcome,
     /// What is acknowledged was delivered.
     AckedDelivered,
     /// Reliable streams lose nothing.
@@ -73,7 +73,7 @@ impl Invariant {
         Self::Identity,
         Self::Complete,
         Self::End,
-        Self::OneFate,
+        Self::OneOutcome,
         Self::AckedDelivered,
         Self::ReliableKept,
         Self::DroppedUnsent,
@@ -141,7 +141,7 @@ pub(super) fn check(
             stream_window_bytes: plan.config.stream_window_bytes,
         };
         delivery::check(&case, &mut findings);
-        fates::check(&case, &mut findings);
+        outcomes::check(&case, &mut findings);
         ends::check(&case, plan, &mut findings);
     }
     ends::check_all_there(plan, ledger, &mut findings);

@@ -26,7 +26,7 @@ const ATTEMPTS: u32 = 5;
 /// failed together do not come back together.
 const PAUSE: Duration = Duration::from_millis(200);
 /// After this long a request is not sent again: proxies wait for 30 s.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Until a connection stands.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Until an answer begins.
@@ -228,7 +228,7 @@ impl Client {
                 Ok(done) => return Ok(done),
                 Err(Fault::Final(error)) => return Err(error),
                 Err(Fault::Passing(error)) => {
-                    if number >= ATTEMPTS || begun.elapsed() >= PATIENCE {
+                    if number >= ATTEMPTS || begun.elapsed() >= TIMEOUT {
                         return Err(error);
                     }
                     tracing::debug!(%error, number, "asked again");

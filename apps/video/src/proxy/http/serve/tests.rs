@@ -8,7 +8,7 @@ use super::*;
 #[derive(Clone)]
 struct Plain(usize);
 
-impl Desk for Plain {
+impl Handler for Plain {
     async fn answer(self, _: SocketAddr, _: Request<()>) -> Response<Body> {
         Response::new(Body::from(vec![b'x'; self.0]))
     }
@@ -17,7 +17,7 @@ impl Desk for Plain {
 struct World {
     guests: Arc<Guests>,
     stopping: watch::Sender<bool>,
-    desk: Plain,
+    handler: Plain,
 }
 
 impl World {
@@ -29,7 +29,7 @@ impl World {
         Self {
             guests: Guests::new(limits),
             stopping: watch::Sender::new(false),
-            desk: Plain(bytes),
+            handler: Plain(bytes),
         }
     }
 
@@ -40,7 +40,7 @@ impl World {
         let place = self.guests.admit(std::time::Instant::now(), peer.ip());
         let place = place.expect("a place");
         let stopping = self.stopping.subscribe();
-        tokio::spawn(converse(self.desk.clone(), here, peer, place, stopping));
+        tokio::spawn(converse(self.handler.clone(), here, peer, place, stopping));
         player
     }
 }

@@ -1,0 +1,254 @@
+//! Sleeping until something happens, on a thread without a reactor.
+//!
+//! A reactor asks the kernel to be told of every packet, sets a timer and reads it back, and wakes a
+//! task: half a dozen system calls a turn. A thread that serves only a few sockets needs one, which
+//! says what it waits for and how long, to the nanosecond.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixDatagram,
+    },
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+
+/// Sleeps from here on are worth a system call more, see [`alarm`].
+const LONG_SLEEP: Duration = Duration::from_millis(100);
+
+/// Wakes a thread that sleeps in [`Waker::sleep`]. Any thread may ring.
+#[derive(Debug)]
+pub(crate) struct Waker {
+    button: UnixDatagram,
+    bell: UnixDatagram,
+    alarm: alarm::Alarm,
+}
+
+/// What a socket is watched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interest {
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+}
+
+/// What ended a sleep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Woken {
+    /// A watched socket has something to read, or room again, or an error to collect.
+    pub(crate) is_ready: bool,
+    /// Somebody rang.
+    pub(crate) has_rung: bool,
+}
+
+impl Waker {
+    /// # Errors
+    /// The process has no file descriptors left.
+    pub(crate) fn new() -> io::Result<Self> {
+        let (button, bell) = UnixDatagram::pair()?;
+        button.set_nonblocking(true)?;
+        bell.set_nonblocking(true)?;
+        let alarm = alarm::Alarm::new()?;
+        Ok(Self {
+            button,
+            bell,
+            alarm,
+        })
+    }
+
+    /// Ends the current sleep, or the next one at its start.
+    pub(crate) fn ring(&self) {
+        // A full buffer means that it rings already.
+        let _ = self.button.send(&[0]);
+    }
+
+    /// Sleeps until a socket is ready, somebody rings, or `most` is over; `None`: as long as it takes.
+    pub(crate) fn sleep<'a>(
+        &'a self,
+        sockets: impl Iterator<Item = (BorrowedFd<'a>, Interest)>,
+        most: Option<Duration>,
+    ) -> Woken {
+        let mut watched = Vec::with_capacity(8);
+        watched.push(PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN));
+        let first = watched.len() + watch_alarm(&mut watched, &self.alarm, most);
+        for (socket, interest) in sockets {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::IN, interest.readable);
+            flags.set(PollFlags::OUT, interest.writable);
+            if !flags.is_empty() {
+                watched.push(PollFd::from_borrowed_fd(socket, flags));
+            }
+        }
+        let most = most.map(|most| Timespec {
+            tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: most.subsec_nanos().into(),
+        });
+        match poll(&mut watched, most.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => return Woken::default(),
+            Ok(_) => {}
+            Err(error) => {
+                crate::limited!(error, %error, "cannot wait for packets");
+                // Without this a lasting error would become a busy loop.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let woken = Woken {
+            is_ready: watched[first..].iter().any(|fd| !fd.revents().is_empty()),
+            has_rung: !watched[0].revents().is_empty(),
+        };
+        if woken.has_rung {
+            self.silence();
+        }
+        woken
+    }
+
+    fn silence(&self) {
+        let mut rings = [0; 8];
+        while self.bell.recv(&mut rings).is_ok() {}
+    }
+}
+
+/// Has a long sleep ended by the alarm; the number of descriptors to watch for it.
+fn watch_alarm<'a>(
+    watched: &mut Vec<PollFd<'a>>,
+    alarm: &'a alarm::Alarm,
+    most: Option<Duration>,
+) -> usize {
+    let long = most.filter(|&most| most >= LONG_SLEEP);
+    let set = long.and_then(|most| alarm.set(most));
+    watched.extend(set.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+    usize::from(set.is_some())
+}
+
+/// The end of a long sleep. What [`poll`] counts down stands still while the machine is suspended; this goes on, so that a
+/// thread wakes with the machine when its time has passed.
+#[cfg(target_os = "linux")]
+mod alarm {
+    use std::{
+        io,
+        os::fd::{AsFd, BorrowedFd, OwnedFd},
+        time::Duration,
+    };
+
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
+
+    #[derive(Debug)]
+    pub(super) struct Alarm(OwnedFd);
+
+    impl Alarm {
+        pub(super) fn new() -> io::Result<Self> {
+            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+            Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
+        }
+
+        /// What becomes readable after so long; setting it again forgets what was set before.
+        pub(super) fn set(&self, after: Duration) -> Option<BorrowedFd<'_>> {
+            let zero = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            let spec = Itimerspec {
+                it_interval: zero,
+                it_value: Timespec {
+                    tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
+                    tv_nsec: after.subsec_nanos().into(),
+                },
+            };
+            timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &spec).ok()?;
+            Some(self.0.as_fd())
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod alarm {
+    use std::{io, os::fd::BorrowedFd, time::Duration};
+
+    #[derive(Debug)]
+    pub(super) struct Alarm;
+
+    impl Alarm {
+        pub(super) fn new() -> io::Result<Self> {
+            Ok(Self)
+        }
+
+        pub(super) fn set(&self, _after: Duration) -> Option<BorrowedFd<'_>> {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::UdpSocket, sync::Arc};
+
+    use super::*;
+
+    const READ: Interest = Interest {
+        readable: true,
+        writable: false,
+    };
+    const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+    #[test]
+    fn a_ring_before_the_sleep_is_not_missed_and_counts_once() {
+        let bell = Waker::new().unwrap();
+        bell.ring();
+        bell.ring();
+        assert!(bell.sleep(std::iter::empty(), LONG).has_rung);
+        assert!(
+            !bell
+                .sleep(std::iter::empty(), Some(Duration::ZERO))
+                .has_rung
+        );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_alarm_ends_a_long_sleep_and_no_other() {
+        let bell = Waker::new().unwrap();
+        let mut watched = Vec::new();
+        let short = Some(LONG_SLEEP / 2);
+        assert_eq!(watch_alarm(&mut watched, &bell.alarm, short), 0);
+        assert_eq!(watch_alarm(&mut watched, &bell.alarm, None), 0);
+        // Its own end, not the one of the poll, ends this sleep.
+        assert_eq!(watch_alarm(&mut watched, &bell.alarm, Some(LONG_SLEEP)), 1);
+        assert_eq!(poll(&mut watched, None).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_ring_from_another_thread_ends_the_sleep() {
+        let bell = Arc::new(Waker::new().unwrap());
+        let other = bell.clone();
+        let ringing = std::thread::spawn(move || other.ring());
+        assert!(bell.sleep(std::iter::empty(), LONG).has_rung);
+        ringing.join().unwrap();
+    }
+
+    #[test]
+    fn a_packet_ends_the_sleep_only_where_it_is_watched() {
+        let bell = Waker::new().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket
+            .send_to(b"hello", socket.local_addr().unwrap())
+            .unwrap();
+        assert!(
+            bell.sleep([(socket.as_fd(), READ)].into_iter(), LONG)
+                .is_ready
+        );
+        let blind = Interest {
+            readable: false,
+            writable: false,
+        };
+        let briefly = Some(Duration::from_millis(1));
+        let woken = bell.sleep([(socket.as_fd(), blind)].into_iter(), briefly);
+        assert_eq!(woken, Woken::default());
+    }
+}

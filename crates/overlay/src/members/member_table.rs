@@ -1,0 +1,321 @@
+//! The table of members.
+//!
+//! A member's state follows from signed statements alone: its own record makes it alive, a claim against
+//! the version of that record makes it suspect, and no newer record in time makes it down. So a
+//! statement that arrives late, twice or out of order changes nothing, and all who hold the same
+//! statements agree.
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, NodeId};
+
+use super::ring::Ring;
+use crate::{
+    config::{ConfigError, MEMBERS_MAX, Member},
+    wire::{DigestEntry, Record, ShortId},
+};
+
+/// What is known of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// On the list, never heard of.
+    Unknown,
+    /// Its record stands.
+    Alive,
+    /// Claimed to be silent, and has not answered yet.
+    Suspect,
+    /// Claimed to be silent, and did not answer in time.
+    Down,
+    /// Said goodbye.
+    Left,
+}
+
+impl State {
+    /// Whether the member counts as part of the overlay.
+    pub const fn is_live(self) -> bool {
+        matches!(self, Self::Alive | Self::Suspect)
+    }
+}
+
+/// What became of a record or claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It says something new and stands in the table now.
+    New,
+    /// The table holds it already.
+    Known,
+    /// The table holds something newer.
+    Stale,
+}
+
+/// One member. Everything in it belongs to the member's key.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) node: NodeId,
+    pub(crate) short: ShortId,
+    pub(crate) state: State,
+    /// Nobody here, whatever it says ([`crate::Agent::set_barred`]).
+    pub(crate) is_barred: bool,
+    /// Of its record; 0 and no record when unknown.
+    pub(crate) version: u64,
+    /// Signed, as it travels.
+    pub(crate) record: Option<Box<[u8]>>,
+    /// When the record was signed, by this node's clock, as far as those who passed it on can tell.
+    pub(crate) signed_at: Instant,
+    /// Age of the record beyond the start of this node's clock.
+    pub(crate) signed_before: Duration,
+    /// Signed, as it travels; against `version`.
+    pub(crate) claim: Option<Box<[u8]>>,
+    /// When the claim was taken.
+    pub(crate) claimed_at: Instant,
+    /// When version or claim changed.
+    pub(crate) changed_at: Instant,
+}
+
+impl Entry {
+    /// Time since the record was signed.
+    pub(crate) fn held(&self, now: Instant) -> Duration {
+        now.since(self.signed_at).saturating_add(self.signed_before)
+    }
+
+    fn digest(&self) -> DigestEntry {
+        DigestEntry {
+            id: self.short,
+            version: self.version,
+            is_accused: self.claim.is_some(),
+        }
+    }
+}
+
+/// All members, this node included, in the order of their keys. Bounded by the list.
+#[derive(Debug)]
+pub(crate) struct MemberTable {
+    entries: Vec<Entry>,
+    pub(crate) me: usize,
+    pub(crate) ring: Ring,
+    summary: u32,
+    live: usize,
+    /// Members whose state may have changed since they were last asked for.
+    changed: Vec<usize>,
+    /// Members in [`State::Suspect`].
+    suspects: usize,
+}
+
+impl MemberTable {
+    pub(crate) fn new(me: NodeId, members: &[Member]) -> Result<Self, ConfigError> {
+        let mut nodes: Vec<NodeId> = members.iter().map(|member| member.node).collect();
+        nodes.push(me);
+        nodes.sort_unstable();
+        nodes.dedup();
+        if nodes.len() > MEMBERS_MAX {
+            return Err(ConfigError::Range {
+                field: "members",
+                value: nodes.len().to_string(),
+                range: "at most 4096",
+            });
+        }
+        let alike = nodes
+            .windows(2)
+            .find(|pair| ShortId::of(&pair[0]) == ShortId::of(&pair[1]));
+        if let Some(pair) = alike {
+            return Err(ConfigError::Alike(Box::new(pair[0]), Box::new(pair[1])));
+        }
+        let me_at = nodes.binary_search(&me).unwrap_or_default();
+        let ring = Ring::new(&nodes);
+        let entries = nodes
+            .into_iter()
+            .map(|node| Entry {
+                node,
+                short: ShortId::of(&node),
+                state: State::Unknown,
+                is_barred: false,
+                version: 0,
+                record: None,
+                signed_at: Instant::EPOCH,
+                signed_before: Duration::ZERO,
+                claim: None,
+                claimed_at: Instant::EPOCH,
+                changed_at: Instant::EPOCH,
+            })
+            .collect();
+        Ok(Self {
+            entries,
+            me: me_at,
+            ring,
+            summary: 0,
+            live: 0,
+            changed: Vec::new(),
+            suspects: 0,
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Members that count as part of the overlay, this node included.
+    pub(crate) fn live(&self) -> usize {
+        self.live
+    }
+
+    pub(crate) fn entry(&self, at: usize) -> &Entry {
+        &self.entries[at]
+    }
+
+    /// O(log n).
+    pub(crate) fn find(&self, node: &NodeId) -> Option<usize> {
+        self.entries
+            .binary_search_by(|entry| entry.node.cmp(node))
+            .ok()
+    }
+
+    /// O(log n).
+    pub(crate) fn find_short(&self, short: ShortId) -> Option<usize> {
+        self.entries
+            .binary_search_by(|entry| entry.short.cmp(&short))
+            .ok()
+    }
+
+    /// Equal in two nodes when they hold the same versions and accusations.
+    pub(crate) fn summary(&self) -> u32 {
+        self.summary
+    }
+
+    /// How a record of `version` of member `at` would be judged.
+    pub(crate) fn judge_record(&self, at: usize, version: u64) -> Verdict {
+        let entry = &self.entries[at];
+        match (&entry.record, version.cmp(&entry.version)) {
+            (None, _) | (_, std::cmp::Ordering::Greater) => Verdict::New,
+            (_, std::cmp::Ordering::Equal) => Verdict::Known,
+            (_, std::cmp::Ordering::Less) => Verdict::Stale,
+        }
+    }
+
+    /// How a claim against `version` of member `at` would be judged. A claim about a version that this
+    /// node does not hold (yet) is stale.
+    pub(crate) fn judge_claim(&self, at: usize, version: u64) -> Verdict {
+        let entry = &self.entries[at];
+        if entry.record.is_none() || entry.version != version || entry.state == State::Left {
+            Verdict::Stale
+        } else if entry.claim.is_some() {
+            Verdict::Known
+        } else {
+            Verdict::New
+        }
+    }
+
+    /// Takes a verified record that [`Self::judge_record`] calls new.
+    pub(crate) fn take_record(
+        &mut self,
+        at: usize,
+        record: &Record,
+        bytes: &[u8],
+        held: Duration,
+        now: Instant,
+    ) {
+        self.change(at, now, |entry| {
+            entry.version = record.version;
+            entry.record = Some(bytes.into());
+            entry.signed_at = now - held;
+            entry.signed_before = held.saturating_sub(now.since_epoch());
+            entry.claim = None;
+            entry.state = if record.leaving || entry.is_barred {
+                State::Left
+            } else {
+                State::Alive
+            };
+        });
+    }
+
+    /// Takes a verified claim that [`Self::judge_claim`] calls new.
+    pub(crate) fn take_claim(&mut self, at: usize, bytes: &[u8], now: Instant) {
+        self.change(at, now, |entry| {
+            entry.claim = Some(bytes.into());
+            entry.claimed_at = now;
+            entry.state = State::Suspect;
+        });
+    }
+
+    /// Counts as gone from now on, or may come back.
+    pub(crate) fn set_barred(&mut self, at: usize, is_barred: bool, now: Instant) {
+        self.change(at, now, |entry| {
+            entry.is_barred = is_barred;
+            if is_barred && entry.record.is_some() {
+                entry.state = State::Left;
+            }
+        });
+    }
+
+    /// Suspects that did not answer within `down_after` are down.
+    pub(crate) fn expire(&mut self, down_after: Duration, now: Instant) {
+        if self.suspects == 0 {
+            return;
+        }
+        for (at, entry) in self.entries.iter_mut().enumerate() {
+            if entry.state == State::Suspect && now.since(entry.claimed_at) >= down_after {
+                entry.state = State::Down;
+                self.live -= 1;
+                self.suspects -= 1;
+                self.changed.push(at);
+            }
+        }
+    }
+
+    /// Takes the members whose state may have changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Digest entries of members `from..` that have records, as many as fit into `bytes`, and where to
+    /// go on.
+    pub(crate) fn digest(&self, from: usize, bytes: usize) -> (Vec<DigestEntry>, usize) {
+        let mut room = bytes;
+        let mut entries = Vec::new();
+        for (at, entry) in self.entries.iter().enumerate().skip(from) {
+            if entry.record.is_none() {
+                continue;
+            }
+            let entry = entry.digest();
+            let size = crate::wire::frame::entry_bytes(&entry);
+            if size > room || entries.len() == crate::wire::frame::ENTRIES_MAX {
+                return (entries, at);
+            }
+            room -= size;
+            entries.push(entry);
+        }
+        (entries, self.entries.len())
+    }
+
+    /// Digest entries of the members named, in their order.
+    pub(crate) fn digest_of(&self, members: impl Iterator<Item = usize>) -> Vec<DigestEntry> {
+        members.map(|at| self.entries[at].digest()).collect()
+    }
+
+    fn change(&mut self, at: usize, now: Instant, change: impl FnOnce(&mut Entry)) {
+        let entry = &mut self.entries[at];
+        self.summary = self.summary.wrapping_sub(fingerprint(entry));
+        let before = entry.state;
+        change(entry);
+        entry.changed_at = now;
+        self.summary = self.summary.wrapping_add(fingerprint(entry));
+        self.live = self.live + usize::from(entry.state.is_live()) - usize::from(before.is_live());
+        let is_suspect = |state| usize::from(state == State::Suspect);
+        self.suspects = self.suspects + is_suspect(entry.state) - is_suspect(before);
+        self.changed.push(at);
+    }
+}
+
+/// What an entry adds to the summary; 0 without a record.
+fn fingerprint(entry: &Entry) -> u32 {
+    if entry.record.is_none() {
+        return 0;
+    }
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let version = (entry.version * 2 + u64::from(entry.claim.is_some())).to_be_bytes();
+    for &byte in entry.short.0.iter().chain(&version) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash ^= hash >> 33;
+    hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    (hash >> 32) as u32
+}

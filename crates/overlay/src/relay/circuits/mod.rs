@@ -1,0 +1,447 @@
+//! Who has which circuits, and what becomes of a packet.
+
+mod admit;
+mod checks;
+mod peers;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use anabranch_base::{Instant, NodeId, Rate};
+
+pub use self::{
+    admit::{FlowId, Forward, Train, Verdict},
+    report::{CircuitReport, PeerReport},
+};
+use self::{checks::CheckedRoute, peers::Peers};
+use super::{
+    account::{Account, Totals},
+    bucket::Bucket,
+    config::{Config, ConfigError, Quota},
+    headroom::{GROWN_AFTER, Headroom},
+    message::{Answer, CircuitId, Open, Opened, Refusal, Request},
+    ports::{End, Family, Peer, PortId, Ports, Side},
+};
+
+/// What a node next to a relay on a route is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The last of the route: packets go to it, at an address of its own.
+    Destination,
+    /// A relay: packets go to, or come from, any port at its IP address.
+    Relay,
+}
+
+/// What the host knows of the other nodes.
+pub trait Members {
+    /// Whether the node is on the list of those that the relay serves.
+    fn is_member(&self, node: NodeId) -> bool;
+
+    /// Whether `node`, which is on the list, is at `address`. Of a [`Role::Relay`] the port says nothing.
+    ///
+    /// What a node, or another one, merely says of itself is no reason to answer yes: the relay would
+    /// send to whomever it names. Good reasons are the configuration, and a session with the node at this
+    /// address.
+    fn is_at(&self, node: NodeId, address: SocketAddr, role: Role) -> bool;
+
+    /// Where `node`, which is on the list, is known to be, the best first; empty: nobody knows. For each, [`Self::is_at`] says yes. A source
+    /// that is not next to the node need not know: where nodes have an address on each of several links, each knows another one.
+    fn addresses(&self, node: NodeId) -> Vec<SocketAddr>;
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Send this.
+    Answer(Answer),
+    /// No port fits: open one, tell [`CircuitTable::add_port`], and ask again. If none can be opened, answer with
+    /// [`Refusal::Ports`].
+    NeedsPort(Family),
+}
+
+/// One end of a circuit.
+#[derive(Debug)]
+struct Hop {
+    port: PortId,
+    peer: Peer,
+    /// The address that packets come from, once it is known; no other is heard then.
+    remote: Option<SocketAddr>,
+    /// The relay's own address that they come to.
+    local_ip: Option<IpAddr>,
+}
+
+#[derive(Debug)]
+struct Circuit {
+    /// Distinguishes it from others that had, or will have, its slot.
+    generation: u32,
+    id: CircuitId,
+    /// Whose it is: an index of [`Peers`].
+    owner: u32,
+    /// The next hop.
+    next: NodeId,
+    /// As asked for; a repeated request is recognised by it.
+    asked: CheckedRoute,
+    near: Hop,
+    far: Hop,
+    rate: Rate,
+    bucket: Bucket,
+    opened_at: Instant,
+    expires_at: Instant,
+    has_answered: bool,
+    account: Account,
+}
+
+/// A relay's book of circuits. No sockets, no clock: every call takes `now`, which does not run back.
+#[derive(Debug)]
+pub struct CircuitTable {
+    config: Config,
+    circuits: Vec<Option<Circuit>>,
+    free: Vec<u32>,
+    generations: u32,
+    by_name: BTreeMap<(NodeId, CircuitId), u32>,
+    by_expiry: BTreeSet<(Instant, u32)>,
+    peers: Peers,
+    ports: Ports,
+    headroom: Headroom,
+    totals: Totals,
+}
+
+impl CircuitTable {
+    /// An empty book.
+    ///
+    /// # Errors
+    /// A value of the config is out of its range.
+    pub fn new(now: Instant, config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            config,
+            circuits: Vec::new(),
+            free: Vec::new(),
+            generations: 0,
+            by_name: BTreeMap::new(),
+            by_expiry: BTreeSet::new(),
+            peers: Peers::default(),
+            ports: Ports::default(),
+            headroom: Headroom::new(now),
+            totals: Totals::default(),
+        })
+    }
+
+    /// A request of the node `from`, which has proved who it is and is seen at the addresses `seen`.
+    /// O(ports + log circuits).
+    pub fn request(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        seen: &[SocketAddr],
+        request: &Request,
+        members: &(impl Members + ?Sized),
+    ) -> Outcome {
+        self.expire(now);
+        let done = match request {
+            Request::Open(open) => match self.open(now, from, seen, open, members) {
+                Ok(Ok(slot)) => Ok(Answer::Opened(self.opened(now, slot))),
+                Ok(Err(family)) => return Outcome::NeedsPort(family),
+                Err(refusal) => Err(refusal),
+            },
+            Request::Refresh {
+                circuit,
+                lifetime,
+                relearn,
+            } => self.refresh(now, from, *circuit, *lifetime, *relearn, members),
+            Request::Close { circuit } => self.close(from, *circuit),
+        };
+        Outcome::Answer(done.unwrap_or_else(|refusal| self.refuse(request.circuit(), refusal)))
+    }
+
+    /// The answer that says no, counted.
+    pub fn refuse(&mut self, circuit: CircuitId, refusal: Refusal) -> Answer {
+        self.totals.refused += 1;
+        Answer::Refused { circuit, refusal }
+    }
+
+    /// A port that was opened for [`Outcome::NeedsPort`], and where others reach it; with an unspecified IP
+    /// address where they reach the relay.
+    pub fn add_port(&mut self, address: SocketAddr) -> PortId {
+        self.ports.add(address)
+    }
+
+    /// A port that nobody uses any more, to be closed. Ask until `None` after every request and
+    /// [`Self::expire`].
+    pub fn unused_port(&mut self) -> Option<PortId> {
+        self.ports.pop_unused()
+    }
+
+    /// Ends all circuits of a node; it has left, or is no longer on the list.
+    pub fn close_all(&mut self, node: NodeId) {
+        let span = (node, CircuitId(0))..=(node, CircuitId(u64::MAX));
+        let slots: Vec<u32> = self.by_name.range(span).map(|(_, &slot)| slot).collect();
+        for slot in slots {
+            self.totals.closed += 1;
+            self.remove(slot);
+        }
+    }
+
+    /// Ends the circuits that were not refreshed in time.
+    pub fn expire(&mut self, now: Instant) {
+        while let Some(&(at, slot)) = self.by_expiry.first() {
+            if at > now {
+                break;
+            }
+            self.totals.expired += 1;
+            self.remove(slot);
+        }
+    }
+
+    /// When [`Self::expire`] has something to do next.
+    pub fn next_expiry(&self) -> Option<Instant> {
+        self.by_expiry.first().map(|&(at, _)| at)
+    }
+
+    /// What a source may use from now on. Circuits it has too many are not closed, but not refreshed either.
+    pub fn set_quota(&mut self, now: Instant, node: NodeId, quota: Quota) {
+        self.peers.set_quota(now, node, quota, &self.config);
+    }
+
+    /// What the relay has left, to be told to others: of the last minute's seconds, nine in ten had this
+    /// much left or more, less what younger circuits were granted and do not use yet. O(circuits).
+    pub fn headroom(&mut self, now: Instant) -> Rate {
+        let used = self.headroom.used(now).as_bps();
+        let young = |circuit: &Circuit| {
+            let age = now.since(circuit.opened_at);
+            if age >= GROWN_AFTER {
+                return 0;
+            }
+            let bytes = circuit.account.outward.bytes + circuit.account.back.bytes;
+            let uses = Rate::from_bytes_per(bytes, age.max(Duration::from_secs(1)));
+            circuit.rate.as_bps().saturating_sub(uses.as_bps())
+        };
+        let promised: u64 = self.circuits.iter().flatten().map(young).sum();
+        let left = self.config.capacity.as_bps().saturating_sub(used);
+        let grantable = self.grantable().as_bps();
+        Rate::from_bps(left.saturating_sub(promised).min(grantable))
+    }
+
+    fn grantable(&self) -> Rate {
+        let most = self.config.capacity * self.config.overbooking;
+        let left = most.as_bps().saturating_sub(self.peers.granted().as_bps());
+        Rate::from_bps(left)
+    }
+
+    /// The slot, or the family of which a port is missing.
+    fn open(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        seen: &[SocketAddr],
+        open: &Open,
+        members: &(impl Members + ?Sized),
+    ) -> Result<Result<u32, Family>, Refusal> {
+        let check_route = checks::check_route(self.config.node, from, seen, open, members)?;
+        if self.ports.is_own(check_route.towards) {
+            return Err(Refusal::Loop);
+        }
+        if let Some(&slot) = self.by_name.get(&(from, open.circuit)) {
+            return self.reopen(now, slot, &check_route, open.lifetime).map(Ok);
+        }
+        if self.by_name.len() >= self.config.circuits_max {
+            return Err(Refusal::Full);
+        }
+        let owner = self.peers.enter(now, from, &self.config)?;
+        let rate = self.grant(owner, open.rate)?;
+        let far_peer = Peer::At(check_route.towards);
+        let (near_port, far_port) = match self.two_ports(&check_route.origin, &far_peer) {
+            Ok(ports) => ports,
+            Err(family) if self.ports.len() < self.config.ports_max => return Ok(Err(family)),
+            Err(_) => return Err(Refusal::Ports),
+        };
+        let near = Hop::new(near_port, check_route.origin.clone());
+        let far = Hop::new(far_port, far_peer);
+        let lifetime = open.lifetime.min(self.config.lifetime_max);
+        self.generations += 1;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.circuits.push(None);
+            (self.circuits.len() - 1) as u32
+        });
+        for (end, side) in [(&near, Side::Near), (&far, Side::Far)] {
+            self.ports.insert(end.port, &end.peer, End { slot, side });
+        }
+        let circuit = Circuit {
+            generation: self.generations,
+            id: open.circuit,
+            owner,
+            next: check_route.next,
+            asked: check_route,
+            near,
+            far,
+            rate,
+            bucket: Bucket::new(now, rate, self.config.burst_bytes(rate)),
+            opened_at: now,
+            expires_at: now + lifetime,
+            has_answered: false,
+            account: Account::default(),
+        };
+        self.by_name.insert((from, open.circuit), slot);
+        self.by_expiry.insert((circuit.expires_at, slot));
+        self.circuits[slot as usize] = Some(circuit);
+        self.peers.opened(owner, rate);
+        self.totals.opened += 1;
+        Ok(Ok(slot))
+    }
+
+    /// The same request once more: the answer was lost, or the source has come back.
+    fn reopen(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        check_route: &CheckedRoute,
+        lifetime: Duration,
+    ) -> Result<u32, Refusal> {
+        if self.circuit(slot).asked != *check_route {
+            return Err(Refusal::Conflict);
+        }
+        self.prolong(now, slot, lifetime);
+        Ok(slot)
+    }
+
+    fn grant(&self, owner: u32, wanted: Rate) -> Result<Rate, Refusal> {
+        let wanted = wanted.max(self.config.rate_min);
+        let rate = self.peers.grant(owner, wanted, self.grantable());
+        match rate >= self.config.rate_min {
+            true => Ok(rate),
+            false => Err(Refusal::Rate),
+        }
+    }
+
+    /// Ports for both ends, the same one if it suits both.
+    fn two_ports(&self, near: &Peer, far: &Peer) -> Result<(PortId, PortId), Family> {
+        let near_port = self.ports.fitting(near).ok_or(near.family())?;
+        let far_port = match near.goes_with(far) {
+            true => self.ports.fitting(far),
+            false => self.ports.fitting_beside(far, near_port),
+        };
+        Ok((near_port, far_port.ok_or(far.family())?))
+    }
+
+    fn refresh(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        id: CircuitId,
+        lifetime: Duration,
+        relearn: bool,
+        members: &(impl Members + ?Sized),
+    ) -> Result<Answer, Refusal> {
+        if !members.is_member(from) {
+            return Err(Refusal::NotMember);
+        }
+        let slot = self.slot(from, id)?;
+        let circuit = self.circuit(slot);
+        if !members.is_member(circuit.next) {
+            return Err(Refusal::Towards);
+        }
+        if self.peers.has_too_many(circuit.owner) {
+            return Err(Refusal::Circuits);
+        }
+        if relearn {
+            self.relearn(slot);
+        }
+        self.prolong(now, slot, lifetime);
+        Ok(Answer::Opened(self.opened(now, slot)))
+    }
+
+    fn relearn(&mut self, slot: u32) {
+        let near = &mut self.circuit_mut(slot).near;
+        if let Peer::Hosts(_) = near.peer {
+            near.remote = None;
+        }
+    }
+
+    fn prolong(&mut self, now: Instant, slot: u32, lifetime: Duration) {
+        let lifetime = lifetime.min(self.config.lifetime_max);
+        let circuit = self.circuit_mut(slot);
+        let before = circuit.expires_at;
+        circuit.expires_at = now + lifetime;
+        let after = circuit.expires_at;
+        self.by_expiry.remove(&(before, slot));
+        self.by_expiry.insert((after, slot));
+    }
+
+    fn close(&mut self, from: NodeId, circuit: CircuitId) -> Result<Answer, Refusal> {
+        let slot = self.slot(from, circuit)?;
+        let account = self.circuit(slot).account;
+        self.totals.closed += 1;
+        self.remove(slot);
+        Ok(Answer::Closed { circuit, account })
+    }
+
+    fn opened(&mut self, now: Instant, slot: u32) -> Opened {
+        let circuit = self.circuit(slot);
+        let reached_at = |end: &Hop| {
+            let address = self.ports.address(end.port);
+            address.expect("a circuit's port is open as long as it lives")
+        };
+        let (near, far) = (reached_at(&circuit.near), reached_at(&circuit.far));
+        let (owner, id, rate) = (circuit.owner, circuit.id, circuit.rate);
+        let lifetime = circuit.expires_at.since(now);
+        Opened {
+            circuit: id,
+            near,
+            far,
+            // Said in whole milliseconds, and never more than is so.
+            lifetime: Duration::from_millis(u64::try_from(lifetime.as_millis()).unwrap_or(0)),
+            rate,
+            bytes_left: self.peers.bytes_left(now, owner, &self.config),
+        }
+    }
+
+    fn slot(&self, from: NodeId, circuit: CircuitId) -> Result<u32, Refusal> {
+        let slot = self.by_name.get(&(from, circuit));
+        slot.copied().ok_or(Refusal::Unknown)
+    }
+
+    fn circuit(&self, slot: u32) -> &Circuit {
+        let circuit = self.circuits[slot as usize].as_ref();
+        circuit.expect("indexes and ports name circuits that exist")
+    }
+
+    fn circuit_mut(&mut self, slot: u32) -> &mut Circuit {
+        let circuit = self.circuits[slot as usize].as_mut();
+        circuit.expect("indexes and ports name circuits that exist")
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let Some(circuit) = self.circuits[slot as usize].take() else {
+            return;
+        };
+        self.free.push(slot);
+        self.by_expiry.remove(&(circuit.expires_at, slot));
+        let owner = self.peers.node(circuit.owner);
+        self.by_name.remove(&(owner, circuit.id));
+        for end in [&circuit.near, &circuit.far] {
+            self.ports.remove(end.port, &end.peer);
+        }
+        self.peers.closed(circuit.owner, circuit.rate);
+    }
+}
+
+impl Hop {
+    fn new(port: PortId, peer: Peer) -> Self {
+        let remote = match &peer {
+            Peer::At(address) => Some(*address),
+            Peer::Hosts(_) => None,
+        };
+        Self {
+            port,
+            peer,
+            remote,
+            local_ip: None,
+        }
+    }
+}

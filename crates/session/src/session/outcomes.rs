@@ -1,0 +1,218 @@
+//! Packets acknowledged, lost, or stuck on a silent channel.
+
+use std::{collections::VecDeque, time::Duration};
+
+use anabranch_base::{ChannelId, Instant, SessionId};
+use anabranch_channel::{Outcome, PacketOutcome};
+
+use super::Session;
+use crate::{
+    event::Event,
+    flight::{Item, Packet},
+    journal::{Entry, What},
+    send::Receipt,
+    wire::{Control, frame::Place},
+};
+
+impl Session {
+    /// A container's fate is known.
+    pub(crate) fn on_outcome(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        outcome: PacketOutcome,
+        events: &mut VecDeque<Event>,
+    ) {
+        let Some(member) = self.member(channel) else {
+            return;
+        };
+        let Some(packet) = member.flight.take(outcome.container) else {
+            return;
+        };
+        self.dirty = true;
+        if let Some(journal) = &mut self.journal {
+            journal.note(Entry {
+                at: now,
+                channel,
+                container: outcome.container,
+                what: match outcome.outcome {
+                    Outcome::Acked { rtt } => What::Acked { rtt },
+                    Outcome::Lost => What::Lost,
+                },
+            });
+        }
+        let (number, sent_at) = (outcome.container, packet.sent_at);
+        let models = &mut self.planning.models;
+        match outcome.outcome {
+            Outcome::Acked { rtt } => {
+                models.acked(channel, number, now, rtt);
+                let bytes = packet.wire_bytes;
+                self.measures.acked(channel, number, bytes, sent_at, rtt);
+                let receipt = Receipt {
+                    at: now,
+                    channel,
+                    rtt,
+                };
+                self.on_packet_acked(receipt, &packet, events);
+            }
+            Outcome::Lost => {
+                models.lost(channel, number, now, sent_at);
+                self.measures.lost(channel, number);
+                self.on_packet_lost(channel, &packet, events);
+            }
+        }
+    }
+
+    fn on_packet_acked(&mut self, receipt: Receipt, packet: &Packet, events: &mut VecDeque<Event>) {
+        if let Some(member) = self.member(receipt.channel) {
+            member.introduced = true;
+        }
+        self.establish(events);
+        for item in packet.items() {
+            match item {
+                Item::Fragment { place, length, .. } => {
+                    let Some(half) = self.send.get_mut(&place.stream) else {
+                        continue;
+                    };
+                    half.announced = true;
+                    if half.spec.notify_fragments {
+                        let (channel, rtt) = (receipt.channel, Some(receipt.rtt));
+                        events.push_back(fragment_outcome(self.id, *place, *length, channel, rtt));
+                    }
+                    self.promises.acked(place.stream, *length as u64);
+                    if let Some(settled) = half.on_acked(receipt, *place, *length) {
+                        self.settle(place.stream, [settled], events);
+                    }
+                }
+                Item::Control(control) => self.on_control_acked(control, events),
+            }
+        }
+    }
+
+    fn on_control_acked(&mut self, control: &Control, events: &mut VecDeque<Event>) {
+        match control {
+            Control::Open { stream, .. } => {
+                if let Some(half) = self.send.get_mut(stream) {
+                    half.announced = true;
+                }
+            }
+            Control::Finish { stream, .. } => {
+                if let Some(half) = self.send.get_mut(stream) {
+                    half.finish_acked = true;
+                    self.note_delivered(*stream, events);
+                }
+            }
+            Control::Reset { stream, .. } => {
+                self.given_up.remove(stream);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_packet_lost(
+        &mut self,
+        channel: ChannelId,
+        packet: &Packet,
+        events: &mut VecDeque<Event>,
+    ) {
+        for item in packet.items() {
+            match item {
+                // What was moved away is somebody else's now, except that an unreliable stream's
+                // fragments were left here.
+                Item::Fragment { place, length, .. } => {
+                    let Some(half) = self.send.get_mut(&place.stream) else {
+                        continue;
+                    };
+                    if packet.moved && half.spec.reliable {
+                        continue;
+                    }
+                    if half.spec.notify_fragments {
+                        events.push_back(fragment_outcome(self.id, *place, *length, channel, None));
+                    }
+                    let settled = half.on_lost(*place, *length);
+                    self.active.insert(place.stream);
+                    if let Some(settled) = settled {
+                        self.settle(place.stream, [settled], events);
+                    }
+                }
+                Item::Control(control) if !packet.moved => self.resend(control),
+                Item::Control(_) => {}
+            }
+        }
+    }
+
+    /// Queues a control frame again, unless a newer one says more.
+    fn resend(&mut self, control: &Control) {
+        let obsolete = match control {
+            Control::Report { .. } | Control::Join { .. } => true,
+            Control::StreamCredit { stream, .. } => !self.recv.contains_key(stream),
+            Control::SessionCredit { bytes } => *bytes < self.granted,
+            _ => false,
+        };
+        if !obsolete {
+            self.control.push_front(control.clone());
+            self.dirty = true;
+        }
+    }
+
+    /// A channel has fallen silent: everything reliable on it goes to other channels now, without
+    /// waiting for its fate.
+    pub(crate) fn on_suspected(&mut self, channel: ChannelId) {
+        let mut fragments = Vec::new();
+        let mut controls = Vec::new();
+        let Some(member) = self.member(channel) else {
+            return;
+        };
+        member.suspected = true;
+        for packet in member.flight.iter_mut() {
+            if packet.moved {
+                continue;
+            }
+            packet.moved = true;
+            for item in packet.items() {
+                match item {
+                    Item::Fragment { place, length, .. } => fragments.push((*place, *length)),
+                    Item::Control(control) => controls.push(control.clone()),
+                }
+            }
+        }
+        for (place, length) in fragments {
+            if let Some(half) = self.send.get_mut(&place.stream)
+                && half.spec.reliable
+            {
+                half.on_moved(place, length);
+                self.active.insert(place.stream);
+            }
+        }
+        for control in controls.into_iter().rev() {
+            self.resend(&control);
+        }
+        self.dirty = true;
+    }
+
+    /// A silent channel is back.
+    pub(crate) fn on_recovered(&mut self, channel: ChannelId) {
+        if let Some(member) = self.member(channel) {
+            member.suspected = false;
+        }
+        self.dirty = true;
+    }
+}
+
+fn fragment_outcome(
+    session: SessionId,
+    place: Place,
+    length: usize,
+    channel: ChannelId,
+    rtt: Option<Duration>,
+) -> Event {
+    let from = place.offset as u64;
+    Event::Fragment {
+        session,
+        stream: place.stream,
+        adu: place.sequence,
+        bytes: from..from + length as u64,
+        channel,
+        rtt,
+    }
+}

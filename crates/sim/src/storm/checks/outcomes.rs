@@ -1,0 +1,134 @@
+//! What senders were told of their ADUs, against what happened to each of them.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use anabranch_base::Instant;
+use anabranch_session::Order;
+
+use super::{Case, Findings, Invariant};
+use crate::storm::ledger::{AduOutcome, Delivery, Sent};
+
+/// Fewer ADUs than this in a window may push out one that is still under way.
+const CROWD: u64 = 8;
+
+pub(super) fn check(case: &Case<'_>, findings: &mut Findings) {
+    let delivered: BTreeMap<u64, &Delivery> = (case.account.delivered.iter())
+        .map(|one| (one.sequence, one))
+        .collect();
+    one_outcome(case, findings);
+    for (number, sent) in (0..).zip(&case.account.sent) {
+        let came = delivered.get(&number).copied();
+        for (at, outcome) in &sent.outcomes {
+            let fault = match outcome {
+                AduOutcome::Acked => acked(case, &delivered, (number, sent, *at)),
+                AduOutcome::Lost { arrived, lost } => lost_parts(case, sent, came, (arrived, lost)),
+                AduOutcome::Dropped => dropped(case, came),
+                AduOutcome::Expired => None,
+            };
+            if let Some((invariant, words)) = fault {
+                let words = format!("{}: ADU {number} {words}", case.name);
+                findings.say(invariant, words);
+                return;
+            }
+        }
+    }
+}
+
+fn one_outcome(case: &Case<'_>, findings: &mut Findings) {
+    // The accepting node of a duplex stream does not ask for them.
+    let least = usize::from(case.is_whole() && !case.flow.is_back);
+    let mut sent = (0..).zip(&case.account.sent);
+    let odd = sent.find(|(_, one)| one.outcomes.len() > 1 || one.outcomes.len() < least);
+    if let Some((number, one)) = odd {
+        let outcomes: Vec<&AduOutcome> = one.outcomes.iter().map(|(_, outcome)| outcome).collect();
+        let words = format!("{}: ADU {number} has the fates {outcomes:?}", case.name);
+        findings.say(Invariant::OneOutcome, words);
+    }
+}
+
+type Fault = (Invariant, String);
+
+/// What is acknowledged is at the application, unless the receiver of an unreliable stream had a reason to drop it
+/// that its documentation states.
+fn acked(
+    case: &Case<'_>,
+    delivered: &BTreeMap<u64, &Delivery>,
+    (number, sent, at): (u64, &Sent, Instant),
+) -> Option<Fault> {
+    if delivered.contains_key(&number) || !case.is_whole() {
+        return None;
+    }
+    let spec = &case.load.spec;
+    let may_drop = !spec.reliable && {
+        let is_overtaken = || {
+            spec.order == Order::Ordered
+                && delivered
+                    .range(number + 1..)
+                    .any(|(_, later)| later.at <= at)
+        };
+        let is_late = || {
+            spec.lifetime
+                .is_some_and(|lifetime| at >= sent.at + lifetime)
+        };
+        // Incomplete ADUs alone may take the window; then the oldest are dropped.
+        let is_crowded = || {
+            let is_large = sent.bytes as u64 * CROWD > case.stream_window_bytes;
+            is_large || case.account.dropped_adus > 0
+        };
+        // So they are when nobody reads.
+        let is_unread = || {
+            case.pauses
+                .iter()
+                .any(|(from, to)| sent.at <= *to && at >= *from)
+        };
+        is_overtaken() || is_late() || is_crowded() || is_unread()
+    };
+    let words = "was acknowledged and never delivered".to_owned();
+    (!may_drop).then_some((Invariant::AckedDelivered, words))
+}
+
+/// Every byte is in exactly one of the two lists, and what is said to have arrived was handed out where the stream
+/// delivers parts.
+fn lost_parts(
+    case: &Case<'_>,
+    sent: &Sent,
+    came: Option<&Delivery>,
+    (arrived, lost): (&[Range<u64>], &[Range<u64>]),
+) -> Option<Fault> {
+    if case.load.spec.reliable {
+        let words = "of a reliable stream is said to be lost".to_owned();
+        return Some((Invariant::ReliableKept, words));
+    }
+    let mut all: Vec<&Range<u64>> = arrived.iter().chain(lost).collect();
+    all.sort_unstable_by_key(|range| range.start);
+    let mut at = 0;
+    for range in all {
+        if range.start != at {
+            return Some((Invariant::PartsTold, told(arrived, lost)));
+        }
+        at = range.end;
+    }
+    if at != sent.bytes as u64 {
+        return Some((Invariant::PartsTold, told(arrived, lost)));
+    }
+    let came = came?;
+    let is_missing = |range: &Range<u64>| {
+        let ranges = &came.missing.ranges;
+        let in_gap = |gap: &Range<u64>| gap.start < range.end && range.start < gap.end;
+        ranges.iter().any(in_gap) || range.end > came.bytes as u64
+    };
+    arrived
+        .iter()
+        .any(is_missing)
+        .then(|| (Invariant::PartsTold, told(arrived, lost)))
+}
+
+fn told(arrived: &[Range<u64>], lost: &[Range<u64>]) -> String {
+    format!("is said to have arrived in {arrived:?}, to be lost in {lost:?}")
+}
+
+fn dropped(case: &Case<'_>, came: Option<&Delivery>) -> Option<Fault> {
+    let is_sound = came.is_none() && case.load.spec.drop.is_some();
+    let words = "is said to have been dropped before it was sent".to_owned();
+    (!is_sound).then_some((Invariant::DroppedUnsent, words))
+}
