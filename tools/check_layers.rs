@@ -1,10 +1,16 @@
-//! Holds the walls between the rooms (`docs/architecture.md`): which crate may depend on which, which
-//! libraries stay in one room, and what the engine's source may not name.
+//! Checker of the walls between crates (`docs/architecture.md`): which crate may depend on which, which
+//! libraries stay in one crate, and what the engine's source may not name; and of the ratchets on the code: fields of a struct
+//! (`fields`), headers (`headers`).
 //!
-//! One file, no dependencies: `tools/check-layers` compiles it with plain rustc and runs it on the
+//! No dependencies: `tools/check-layers` compiles it with plain rustc and runs it on the
 //! repository; `tools/check-layers --self-test` runs the fixtures at the end of this file, so that we
 //! know that it can fail. It reads manifests line by line and understands the forms that this
 //! repository uses: `name = …`, `name.workspace = true`, `[dependencies.name]`, `package = "name"`.
+
+#[path = "check_layers/fields.rs"]
+mod fields;
+#[path = "check_layers/headers.rs"]
+mod headers;
 
 use std::{
     fmt, fs,
@@ -347,6 +353,9 @@ fn check_source(name: &str, place: &str, source: &str) -> Vec<Violation> {
             ));
         }
     }
+    if is_engine {
+        broken.extend(fields::check(place, &code));
+    }
     broken
 }
 
@@ -510,13 +519,13 @@ fn check_crate(root: &Path, folder: &Path, broken: &mut Vec<Violation>) -> std::
     ));
     let mut files = Vec::new();
     sources(&folder.join("src"), &mut files);
+    let mut headers = headers::Tally::default();
     for file in files {
-        broken.extend(check_source(
-            &name,
-            &place(&file),
-            &fs::read_to_string(&file)?,
-        ));
+        let (place, source) = (place(&file), fs::read_to_string(&file)?);
+        broken.extend(check_source(&name, &place, &source));
+        broken.extend(headers.add(&place, &source));
     }
+    broken.extend(headers.check(&name));
     Ok(())
 }
 
