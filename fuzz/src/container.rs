@@ -96,9 +96,11 @@ pub fn container(data: &[u8]) {
         if !goes_on {
             break;
         }
-        check(&engine, session, session_window);
+        check(&mut engine, session, session_window);
     }
-    engine.close(peer.now, session, 0, "the end");
+    if let Ok(session) = engine.session(session) {
+        session.close(peer.now, 0, "the end");
+    }
     react(&mut peer, &mut engine, habits);
     peer.wait(&mut engine, Duration::from_secs(60));
     assert!(engine.session_ids().is_empty());
@@ -136,9 +138,13 @@ fn introduce(peer: &mut Peer, engine: &mut Engine) {
 fn answer(peer: &Peer, engine: &mut Engine, session: SessionId) {
     for spec in [StreamSpec::bulk("bulk"), StreamSpec::messages("messages")] {
         let stream = engine
-            .open_stream(peer.now, session, spec)
+            .session(session)
+            .and_then(|mut session| session.open_stream(peer.now, spec))
             .expect("the session is open");
-        let _ = engine.send(peer.now, session, stream, Bytes::from(vec![7; 5000]));
+        let handle = engine.session(session).expect("the session is open");
+        let _ = handle
+            .stream(stream)
+            .send(peer.now, Bytes::from(vec![7; 5000]));
     }
 }
 
@@ -169,7 +175,10 @@ fn react(peer: &mut Peer, engine: &mut Engine, habits: Habits) -> bool {
                 stream,
                 spec,
             } if habits.answers && spec.duplex => {
-                let _ = engine.send(peer.now, session, stream, Bytes::from_static(b"answer"));
+                if let Ok(handle) = engine.session(session) {
+                    let answer = Bytes::from_static(b"answer");
+                    let _ = handle.stream(stream).send(peer.now, answer);
+                }
             }
             Event::Closed { reason, .. } => {
                 let is_known = matches!(
@@ -190,10 +199,12 @@ fn react(peer: &mut Peer, engine: &mut Engine, habits: Habits) -> bool {
 }
 
 fn read(peer: &mut Peer, engine: &mut Engine, session: SessionId, stream: StreamId) {
-    let now = peer.now;
     loop {
         let is_read = peer.meter.run(|| {
-            let adu = engine.receive(now, session, stream)?;
+            let adu = engine
+                .session(session)
+                .ok()
+                .and_then(|session| session.stream(stream).receive())?;
             assert!(!adu.data.is_empty());
             Some(())
         });
@@ -222,8 +233,12 @@ fn check_meter(meter: Meter, said: u64, turns: u64, session_window: u64) {
 }
 
 /// Memory is bounded by the windows, whatever the peer sends and whether or not anybody reads.
-fn check(engine: &Engine, session: SessionId, session_window: u64) {
-    let Some(stats) = engine.session_stats(session) else {
+fn check(engine: &mut Engine, session: SessionId, session_window: u64) {
+    let Some(stats) = engine
+        .session(session)
+        .ok()
+        .map(|mut session| session.stats())
+    else {
         return;
     };
     assert!(

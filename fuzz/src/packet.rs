@@ -127,16 +127,20 @@ fn events(ends: &mut [Engine; 2], end: usize, now: Instant, session: SessionId) 
                 incoming: false, ..
             } => {
                 let spec = StreamSpec::messages("message");
-                let stream = ends[end]
-                    .open_stream(now, session, spec)
-                    .expect("the session is open");
+                let mut handle = ends[end].session(session).expect("it is connected");
+                let stream = handle.open_stream(now, spec).expect("the session is open");
                 let data = Bytes::from_static(&MESSAGE);
-                ends[end]
-                    .send(now, session, stream, data)
+                handle
+                    .stream(stream)
+                    .send(now, data)
                     .expect("the buffer is empty");
             }
             Event::Readable { session, stream } => {
-                while let Some(adu) = ends[end].receive(now, session, stream) {
+                let Ok(handle) = ends[end].session(session) else {
+                    continue;
+                };
+                let mut stream = handle.stream(stream);
+                while let Some(adu) = stream.receive() {
                     assert_eq!(adu.data, MESSAGE.as_slice());
                     read += 1;
                 }

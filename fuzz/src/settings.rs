@@ -62,9 +62,11 @@ fn converse(config: &Config) {
             end.handle_timeout(now);
             while let Some(event) = end.poll_event() {
                 if let Event::Connected { session, .. } = event
-                    && let Ok(stream) = end.open_stream(now, session, StreamSpec::bulk("fuzz"))
+                    && let Ok(mut handle) = end.session(session)
+                    && let Ok(stream) = handle.open_stream(now, StreamSpec::bulk("fuzz"))
                 {
-                    let _ = end.send(now, session, stream, Bytes::from_static(&[7; 5_000]));
+                    let data = Bytes::from_static(&[7; 5_000]);
+                    let _ = handle.stream(stream).send(now, data);
                 }
             }
         }

@@ -100,24 +100,35 @@ fn an_adu_that_expires_before_the_announcement_leaves_no_hole() {
         ..StreamSpec::default()
     };
     let stream = pair.ends[0]
-        .open_stream(pair.now, session, spec)
+        .session(session)
+        .and_then(|mut session| session.open_stream(pair.now, spec))
         .expect("the session exists");
     let now = pair.now;
     pair.ends[0]
-        .send(now, session, stream, Bytes::from_static(b"late"))
+        .session(session)
+        .expect("it is open")
+        .stream(stream)
+        .send(now, Bytes::from_static(b"late"))
         .expect("room");
     // Nothing passes until the first ADU is past its lifetime.
     pair.run(Duration::from_millis(300), |_, _| None);
     pair.run(Duration::from_millis(3000), |_, _| Some(WAY));
     let now = pair.now;
     pair.ends[0]
-        .send(now, session, stream, Bytes::from_static(b"timely"))
+        .session(session)
+        .expect("it is open")
+        .stream(stream)
+        .send(now, Bytes::from_static(b"timely"))
         .expect("room");
     pair.run(Duration::from_millis(1000), |_, _| Some(WAY));
     let mut got = Vec::new();
     while let Some(event) = pair.ends[1].poll_event() {
         if let Event::Readable { session, stream } = event {
-            while let Some(adu) = pair.ends[1].receive(pair.now, session, stream) {
+            while let Some(adu) = pair.ends[1]
+                .session(session)
+                .ok()
+                .and_then(|session| session.stream(stream).receive())
+            {
                 got.push(adu.data);
             }
         }
@@ -146,12 +157,18 @@ fn a_home_that_was_only_slow_does_not_split_the_session() {
     };
     pair.run(Duration::from_millis(1500), slow);
     let stream = pair.ends[0]
-        .open_stream(pair.now, session, StreamSpec::default())
+        .session(session)
+        .and_then(|mut session| session.open_stream(pair.now, StreamSpec::default()))
         .expect("the session exists");
     for round in 0..200u64 {
         let data = Bytes::from(vec![round as u8; 4000]);
         let now = pair.now;
-        pair.ends[0].send(now, session, stream, data).expect("room");
+        pair.ends[0]
+            .session(session)
+            .expect("it is open")
+            .stream(stream)
+            .send(now, data)
+            .expect("room");
         pair.run(Duration::from_millis(5), |_, _| Some(WAY));
     }
     pair.run(Duration::from_secs(3), |_, _| Some(WAY));
@@ -165,7 +182,12 @@ fn a_home_that_was_only_slow_does_not_split_the_session() {
                 ..
             } => sessions -= 1,
             Event::Readable { session, stream } => {
-                while pair.ends[1].receive(pair.now, session, stream).is_some() {
+                while pair.ends[1]
+                    .session(session)
+                    .ok()
+                    .and_then(|session| session.stream(stream).receive())
+                    .is_some()
+                {
                     got += 1;
                 }
             }

@@ -8,7 +8,7 @@ use anabranch::{
     base::{Instant, Rate, Seed},
     net::{
         emulate::link::{Loss, Queue, RateSource, duplex::Configs},
-        session::ChannelState,
+        session::ChannelStatus,
     },
 };
 use anabranch_media::Part;
@@ -190,6 +190,11 @@ fn a_narrow_pipe_costs_enhanced_frames_only() {
         "{missing} of {enhanced}"
     );
     let reports = played.world.engine(ORIGIN).session_ids();
-    let channels = played.world.engine(ORIGIN).channel_stats(reports[0]);
-    assert_eq!(channels[0].state, ChannelState::Active);
+    let channels = played
+        .world
+        .engine(ORIGIN)
+        .session(reports[0])
+        .map(|mut session| session.channel_stats())
+        .unwrap_or_default();
+    assert_eq!(channels[0].state, ChannelStatus::Active);
 }

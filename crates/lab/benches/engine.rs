@@ -192,7 +192,10 @@ impl Direct {
         let streams: Vec<StreamId> = (0..streams)
             .map(|_| {
                 self.engines[0]
-                    .open_stream(self.now, session, StreamSpec::bulk("bench"))
+                    .session(session)
+                    .and_then(|mut session| {
+                        session.open_stream(self.now, StreamSpec::bulk("bench"))
+                    })
                     .expect("a valid spec")
             })
             .collect();
@@ -208,7 +211,8 @@ impl Direct {
             for &stream in &streams {
                 let mut held = 0;
                 while queued < bytes && held < enough {
-                    let sent = self.engines[0].send(self.now, session, stream, adu.clone());
+                    let handle = self.engines[0].session(session).expect("it is open");
+                    let sent = handle.stream(stream).send(self.now, adu.clone());
                     if sent.is_err() {
                         break;
                     }
@@ -229,7 +233,9 @@ impl Direct {
                 }
             }
             for &(session, stream) in &incoming {
-                while let Some(adu) = self.engines[1].receive(self.now, session, stream) {
+                let handle = self.engines[1].session(session).expect("it is open");
+                let mut stream = handle.stream(stream);
+                while let Some(adu) = stream.receive() {
                     taken += adu.data.len();
                 }
             }

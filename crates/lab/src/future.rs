@@ -102,7 +102,11 @@ pub fn foresee(
     session: SessionId,
     links: &[(Link, Config)],
 ) -> bool {
-    let reports = world.engine(node).channel_stats(session);
+    let reports = world
+        .engine(node)
+        .session(session)
+        .map(|mut session| session.channel_stats())
+        .unwrap_or_default();
     let mut known = BTreeMap::new();
     for report in &reports {
         let is_it = |link: &Link| link.socket == report.socket && link.remote == report.remote;
@@ -114,7 +118,10 @@ pub fn foresee(
     }
     let scheduler = Box::new(Opt::new(Box::new(Known(known))));
     let engine = world.engine(node);
-    engine.set_scheduler(session, scheduler).is_ok()
+    engine
+        .session(session)
+        .map(|mut session| session.set_scheduler(scheduler))
+        .is_ok()
 }
 
 #[cfg(test)]

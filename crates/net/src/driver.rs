@@ -2,10 +2,10 @@
 //!
 //! It sleeps in one place, in one of two ways. While traffic is thin it *listens*: the first packet,
 //! the engine's next deadline or a command wakes it. While traffic is dense it *gathers*: for a
-//! moment that the engine allows ([`Engine::delay_max`]) it wants to know nothing, and then takes
+//! moment that the engine allows ([`Engine::coalescing_delay`]) it wants to know nothing, and then takes
 //! everything that came together: packets in, pacing quanta out.
 //!
-//! [`Engine::delay_max`]: anabranch_session::Engine::patience
+//! [`Engine::coalescing_delay`]: anabranch_session::Engine::patience
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 

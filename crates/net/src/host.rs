@@ -337,13 +337,24 @@ impl Host {
         let engine = &mut state.engine;
         let ids = engine.session_ids();
         let mut report = |id| {
-            let stats = engine.session_stats(id)?;
-            let streams = engine.stream_stats(id);
-            let explain = |stream: &StreamStats| engine.explain(id, stream.stream);
+            let stats = engine.session(id).ok().map(|mut session| session.stats())?;
+            let streams = engine
+                .session(id)
+                .map(|mut session| session.stream_stats())
+                .unwrap_or_default();
+            let explain = |stream: &StreamStats| {
+                engine
+                    .session(id)
+                    .ok()
+                    .and_then(|session| session.stream(stream.stream).explain())
+            };
             let promises = streams.iter().filter_map(explain).collect();
             Some(SessionReport {
                 stats,
-                channels: engine.channel_stats(id),
+                channels: engine
+                    .session(id)
+                    .map(|mut session| session.channel_stats())
+                    .unwrap_or_default(),
                 streams,
                 promises,
             })
@@ -386,7 +397,7 @@ impl Host {
     pub fn admit(&self, session: SessionId, spec: &StreamSpec) -> Result<Grant, StreamError> {
         self.inner
             .shared
-            .command(|state, now| state.engine.admit(now, session, spec))
+            .command(|state, now| state.engine.session(session)?.admit(now, spec))
     }
 
     /// [`Session::inject_objectives`] for a session by its number.
@@ -399,7 +410,7 @@ impl Host {
         text: &str,
     ) -> Result<Injected, ObjectiveError> {
         let shared = &self.inner.shared;
-        shared.command(|state, now| state.engine.inject_objectives(now, session, text))
+        shared.command(|state, now| state.engine.session(session)?.inject_objectives(now, text))
     }
 
     /// [`Session::remove_objective`] for a session by its number.
@@ -412,12 +423,23 @@ impl Host {
         objective: ObjectiveId,
     ) -> Result<bool, StreamError> {
         let shared = &self.inner.shared;
-        shared.command(|state, now| state.engine.remove_objective(now, session, objective))
+        shared.command(|state, now| {
+            state
+                .engine
+                .session(session)
+                .map(|mut session| session.remove_objective(now, objective))
+        })
     }
 
     /// The objectives in force in a session.
     pub fn objectives(&self, session: SessionId) -> Vec<objective::Entry> {
-        self.inner.shared.lock().engine.objectives(session)
+        self.inner
+            .shared
+            .lock()
+            .engine
+            .session(session)
+            .map(|mut session| session.objectives())
+            .unwrap_or_default()
     }
 
     /// Follows changes of the allow-list at once, rather than with the next packet or timer: closes what keys opened that
@@ -453,7 +475,9 @@ fn close_all(shared: &Shared, reason: &str) {
     shared.command(|state, now| {
         if !std::mem::replace(&mut state.is_closing, true) {
             for id in state.engine.session_ids() {
-                state.engine.close(now, id, 0, reason);
+                if let Ok(session) = state.engine.session(id) {
+                    session.close(now, 0, reason);
+                }
             }
         }
         state.accepting.wake();
@@ -486,7 +510,9 @@ impl Shared {
             state.sockets_new.push(socket);
             for (&session, entry) in &state.sessions {
                 for link in links::of_socket(id, local, &entry.remotes) {
-                    state.engine.add_link(now, session, link);
+                    if let Ok(mut session) = state.engine.session(session) {
+                        session.add_link(now, link);
+                    }
                 }
             }
         });

@@ -45,9 +45,9 @@ impl Drop for SessionInner {
             if entry.closed.is_some() {
                 state.sessions.remove(&self.id);
             } else {
-                state
-                    .engine
-                    .close(now, self.id, 0, "the application let go of the session");
+                if let Ok(session) = state.engine.session(self.id) {
+                    session.close(now, 0, "the application let go of the session");
+                }
             }
         });
     }
@@ -85,7 +85,10 @@ impl Session {
             if let Some(reason) = &entry.closed {
                 return Err(Closed(reason.clone()).into());
             }
-            let id = state.engine.open_stream(now, self.inner.id, spec.clone())?;
+            let id = state
+                .engine
+                .session(self.inner.id)?
+                .open_stream(now, spec.clone())?;
             entry_of(state, self.inner.id)?
                 .streams
                 .insert(id, StreamEntry::default());
@@ -123,7 +126,7 @@ impl Session {
             if let Some(reason) = &entry_of(state, self.inner.id)?.closed {
                 return Err(Closed(reason.clone()).into());
             }
-            Ok(state.engine.admit(now, self.inner.id, spec)?)
+            Ok(state.engine.session(self.inner.id)?.admit(now, spec)?)
         })
     }
 
@@ -145,8 +148,12 @@ impl Session {
     /// Why a stream is promised what it is, or not, and how its windows fared; `None` for a stream that
     /// asked for nothing, or is over. Times are those of `Host::clock`.
     pub fn explain(&self, stream: StreamId) -> Option<Explanation> {
-        let state = self.inner.host.shared.lock();
-        state.engine.explain(self.inner.id, stream)
+        let mut state = self.inner.host.shared.lock();
+        state
+            .engine
+            .session(self.inner.id)
+            .ok()
+            .and_then(|session| session.stream(stream).explain())
     }
 
     /// Waits for a stream that the peer opens.
@@ -220,7 +227,9 @@ impl Session {
     /// Closes the session now, with what the peer is to know. Undelivered data is given up.
     pub fn close(&self, code: u32, reason: &str) {
         self.inner.host.shared.command(|state, now| {
-            state.engine.close(now, self.inner.id, code, reason);
+            if let Ok(session) = state.engine.session(self.inner.id) {
+                session.close(now, code, reason);
+            }
         });
     }
 
@@ -229,22 +238,22 @@ impl Session {
     /// # Errors
     /// The session is over.
     pub fn set_policy(&self, policy: Policy) -> Result<(), StreamFailure> {
-        self.inner
-            .host
-            .shared
-            .command(|state, _| Ok(state.engine.set_policy(self.inner.id, policy)?))
+        self.inner.host.shared.command(|state, _| {
+            state.engine.session(self.inner.id)?.set_policy(policy);
+            Ok(())
+        })
     }
 
     /// Lets each channel hold this rate from now on, the target of `ctcp` and the rate of `fixed`; see
-    /// [`Engine::set_channel_rate`](anabranch_session::Engine::set_channel_rate).
+    /// [`SessionMut::set_channel_rate`](anabranch_session::SessionMut::set_channel_rate).
     ///
     /// # Errors
     /// The session is over.
     pub fn set_channel_rate(&self, rate: Rate) -> Result<(), StreamFailure> {
-        self.inner
-            .host
-            .shared
-            .command(|state, _| Ok(state.engine.set_channel_rate(self.inner.id, rate)?))
+        self.inner.host.shared.command(|state, _| {
+            state.engine.session(self.inner.id)?.set_channel_rate(rate);
+            Ok(())
+        })
     }
 
     /// The same for one channel, until it closes or [`Session::set_channel_rate`] is called; false where the session has no such
@@ -259,7 +268,9 @@ impl Session {
     ) -> Result<bool, StreamFailure> {
         self.inner.host.shared.command(|state, _| {
             let engine = &mut state.engine;
-            Ok(engine.set_rate_of_channel(self.inner.id, channel, rate)?)
+            Ok(engine
+                .session(self.inner.id)?
+                .set_rate_of_channel(channel, rate))
         })
     }
 
@@ -269,10 +280,10 @@ impl Session {
     /// # Errors
     /// The session is over.
     pub fn set_callback(&self, callback: Box<dyn Callback>) -> Result<(), StreamFailure> {
-        self.inner
-            .host
-            .shared
-            .command(|state, _| Ok(state.engine.set_callback(self.inner.id, callback)?))
+        self.inner.host.shared.command(|state, _| {
+            state.engine.session(self.inner.id)?.set_callback(callback);
+            Ok(())
+        })
     }
 
     /// Puts the objectives of a HOSE text into force for what this side sends: all of them, or none when there is
@@ -282,10 +293,12 @@ impl Session {
     /// # Errors
     /// The text has errors, with their places, or asks for what cannot be; the session is over.
     pub fn inject_objectives(&self, text: &str) -> Result<Injected, ObjectiveError> {
-        self.inner
-            .host
-            .shared
-            .command(|state, now| state.engine.inject_objectives(now, self.inner.id, text))
+        self.inner.host.shared.command(|state, now| {
+            state
+                .engine
+                .session(self.inner.id)?
+                .inject_objectives(now, text)
+        })
     }
 
     /// Takes an objective out of force; false when it is not in force.
@@ -295,20 +308,28 @@ impl Session {
     pub fn remove_objective(&self, objective: ObjectiveId) -> Result<bool, StreamFailure> {
         self.inner.host.shared.command(|state, now| {
             let engine = &mut state.engine;
-            Ok(engine.remove_objective(now, self.inner.id, objective)?)
+            Ok(engine
+                .session(self.inner.id)?
+                .remove_objective(now, objective))
         })
     }
 
     /// The objectives in force.
     pub fn objectives(&self) -> Vec<objective::Entry> {
-        let state = self.inner.host.shared.lock();
-        state.engine.objectives(self.inner.id)
+        let mut state = self.inner.host.shared.lock();
+        state
+            .engine
+            .session(self.inner.id)
+            .map(|mut session| session.objectives())
+            .unwrap_or_default()
     }
 
     /// Offers one more link; it becomes a channel when it answers.
     pub fn add_link(&self, link: Link) {
         self.inner.host.shared.command(|state, now| {
-            state.engine.add_link(now, self.inner.id, link);
+            if let Ok(mut session) = state.engine.session(self.inner.id) {
+                session.add_link(now, link);
+            }
         });
     }
 
@@ -318,7 +339,9 @@ impl Session {
         self.inner.host.shared.command(|state, now| {
             let links = crate::links::pair(&state.sockets, &[remote]);
             for &link in &links {
-                state.engine.add_link(now, self.inner.id, link);
+                if let Ok(mut session) = state.engine.session(self.inner.id) {
+                    session.add_link(now, link);
+                }
             }
             links
         })
@@ -327,7 +350,9 @@ impl Session {
     /// Takes a link out of the session.
     pub fn remove_link(&self, link: &Link) {
         self.inner.host.shared.command(|state, now| {
-            state.engine.remove_link(now, self.inner.id, link);
+            if let Ok(mut session) = state.engine.session(self.inner.id) {
+                session.remove_link(now, link);
+            }
         });
     }
 
@@ -345,7 +370,9 @@ impl Session {
             .shared
             .lock()
             .engine
-            .session_stats(self.inner.id)
+            .session(self.inner.id)
+            .ok()
+            .map(|mut session| session.stats())
     }
 
     /// What is measured on every channel.
@@ -355,7 +382,9 @@ impl Session {
             .shared
             .lock()
             .engine
-            .channel_stats(self.inner.id)
+            .session(self.inner.id)
+            .map(|mut session| session.channel_stats())
+            .unwrap_or_default()
     }
 
     /// What every stream did so far.
@@ -365,7 +394,9 @@ impl Session {
             .shared
             .lock()
             .engine
-            .stream_stats(self.inner.id)
+            .session(self.inner.id)
+            .map(|mut session| session.stream_stats())
+            .unwrap_or_default()
     }
 
     /// Ready with what `take` finds, or with the end of the session.

@@ -488,7 +488,7 @@ impl State {
                 session,
                 stream,
                 spec,
-            } => self.stream_opened(now, session, stream, spec),
+            } => self.stream_opened(session, stream, spec),
             Event::Readable { session, stream } => {
                 self.stream(session, stream, |entry| entry.reading.wake());
             }
@@ -614,12 +614,9 @@ impl State {
             return;
         }
         if self.is_closing || self.incoming.len() >= INCOMING_SESSIONS_MAX {
-            self.engine.close(
-                now,
-                session,
-                CODE_BUSY,
-                "too many sessions wait to be accepted",
-            );
+            if let Ok(session) = self.engine.session(session) {
+                session.close(now, CODE_BUSY, "too many sessions wait to be accepted");
+            }
             return;
         }
         let mut entry = SessionEntry::new(peer, Vec::new());
@@ -645,21 +642,21 @@ impl State {
         }
     }
 
-    fn stream_opened(
-        &mut self,
-        now: Instant,
-        session: SessionId,
-        stream: StreamId,
-        spec: StreamSpec,
-    ) {
+    fn stream_opened(&mut self, session: SessionId, stream: StreamId, spec: StreamSpec) {
         let Some(entry) = self.sessions.get_mut(&session) else {
             return;
         };
         if entry.incoming.len() >= INCOMING_STREAMS_MAX {
             // It may be over already; then there is nothing to stop. Nobody here will ever use its other direction.
-            let _ = self.engine.stop(now, session, stream, CODE_BUSY);
+            let _ = self
+                .engine
+                .session(session)
+                .and_then(|session| session.stream(stream).stop(CODE_BUSY));
             if spec.duplex {
-                let _ = self.engine.reset(now, session, stream, CODE_BUSY);
+                let _ = self
+                    .engine
+                    .session(session)
+                    .and_then(|session| session.stream(stream).reset(CODE_BUSY));
             }
             return;
         }

@@ -40,7 +40,7 @@ struct StreamInner {
 
 impl Drop for StreamInner {
     fn drop(&mut self) {
-        self.session.host.shared.command(|state, now| {
+        self.session.host.shared.command(|state, _| {
             let Some(session) = state.sessions.get_mut(&self.session.id) else {
                 return;
             };
@@ -49,12 +49,14 @@ impl Drop for StreamInner {
             if self.can_receive && !entry.is_finished {
                 let _ = state
                     .engine
-                    .stop(now, self.session.id, self.id, CODE_DROPPED);
+                    .session(self.session.id)
+                    .and_then(|session| session.stream(self.id).stop(CODE_DROPPED));
             }
             if self.can_send && !entry.is_send_finished {
                 let _ = state
                     .engine
-                    .reset(now, self.session.id, self.id, CODE_DROPPED);
+                    .session(self.session.id)
+                    .and_then(|session| session.stream(self.id).reset(CODE_DROPPED));
             }
         });
     }
@@ -152,7 +154,13 @@ impl Stream {
     ) -> Result<bool, ObjectiveError> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
         let shared = &self.inner.session.host.shared;
-        shared.command(|state, _| state.engine.update_fields(session, stream, adu, fields))
+        shared.command(|state, _| {
+            state
+                .engine
+                .session(session)?
+                .stream(stream)
+                .update_fields(adu, fields)
+        })
     }
 
     /// Changes weight, cap or drop order of what this side sends, from the next packet on.
@@ -161,7 +169,13 @@ impl Stream {
     /// A value is out of range, and nothing was changed; the stream is over or flows the other way.
     pub fn adjust(&self, parameters: StreamParameters) -> Result<(), StreamFailure> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
-        self.command(|state, now| Ok(state.engine.adjust(now, session, stream, parameters)?))
+        self.command(|state, _| {
+            Ok(state
+                .engine
+                .session(session)?
+                .stream(stream)
+                .adjust(parameters)?)
+        })
     }
 
     /// [`Stream::send`] for hand-written futures. Takes `data` when it was queued.
@@ -186,8 +200,11 @@ impl Stream {
 
     /// Bytes that [`Stream::try_send`] would take now.
     pub fn room(&self) -> usize {
-        let state = self.inner.session.host.shared.lock();
-        state.engine.send_room(self.inner.session.id, self.inner.id)
+        let mut state = self.inner.session.host.shared.lock();
+        state
+            .engine
+            .session(self.inner.session.id)
+            .map_or(0, |session| session.stream(self.inner.id).send_room())
     }
 
     /// The next ADU; `None` once the peer has finished and everything was read. What had arrived when the
@@ -203,7 +220,12 @@ impl Stream {
     pub fn poll_recv(&self, cx: &Context<'_>) -> Poll<Result<Option<Adu>, StreamFailure>> {
         let ids = (self.inner.session.id, self.inner.id);
         self.command(|state, now| {
-            if let Some(adu) = state.engine.receive(now, ids.0, ids.1) {
+            if let Some(adu) = state
+                .engine
+                .session(ids.0)
+                .ok()
+                .and_then(|session| session.stream(ids.1).receive())
+            {
                 return Poll::Ready(Ok(Some(adu)));
             }
             state.dispatch_events(now);
@@ -232,8 +254,8 @@ impl Stream {
     /// The stream is over, or flows the other way.
     pub fn finish(&self) -> Result<(), StreamFailure> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
-        self.command(|state, now| {
-            state.engine.finish(now, session, stream)?;
+        self.command(|state, _| {
+            state.engine.session(session)?.stream(stream).finish()?;
             self.entry(state)?.is_send_finished = true;
             Ok(())
         })
@@ -245,7 +267,7 @@ impl Stream {
     /// The stream is over, or flows the other way.
     pub fn reset(&self, code: u32) -> Result<(), StreamFailure> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
-        self.command(|state, now| Ok(state.engine.reset(now, session, stream, code)?))
+        self.command(|state, _| Ok(state.engine.session(session)?.stream(stream).reset(code)?))
     }
 
     /// Tells the peer to send no more.
@@ -254,7 +276,7 @@ impl Stream {
     /// The stream is over, or flows the other way.
     pub fn stop(&self, code: u32) -> Result<(), StreamFailure> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
-        self.command(|state, now| Ok(state.engine.stop(now, session, stream, code)?))
+        self.command(|state, _| Ok(state.engine.session(session)?.stream(stream).stop(code)?))
     }
 
     /// After [`Stream::finish`]: waits until the peer's node has everything.
@@ -330,7 +352,10 @@ impl Stream {
                 return Err(Closed(reason.clone()).into());
             }
             let engine = &mut state.engine;
-            Ok(engine.change_guarantee(now, session, stream, guarantee)?)
+            Ok(engine
+                .session(session)?
+                .stream(stream)
+                .change_guarantee(now, guarantee)?)
         })
     }
 
@@ -338,9 +363,13 @@ impl Stream {
     /// nothing, or everything it sent has arrived after [`Stream::finish`]. Times are those of
     /// `Host::clock`.
     pub fn explain(&self) -> Option<Explanation> {
-        let state = self.inner.session.host.shared.lock();
+        let mut state = self.inner.session.host.shared.lock();
         let (session, stream) = (self.inner.session.id, self.inner.id);
-        state.engine.explain(session, stream)
+        state
+            .engine
+            .session(session)
+            .ok()
+            .and_then(|session| session.stream(stream).explain())
     }
 
     fn poll_entry<T>(
@@ -390,9 +419,15 @@ impl Stream {
         }
         let engine = &mut state.engine;
         if fields.is_empty() {
-            return Ok(engine.send_important(now, session, stream, data, importance)?);
+            return Ok(engine
+                .session(session)?
+                .stream(stream)
+                .send_important(now, data, importance)?);
         }
-        Ok(engine.send_with_fields(now, session, stream, data, importance, fields)?)
+        Ok(engine
+            .session(session)?
+            .stream(stream)
+            .send_with_fields(now, data, importance, fields)?)
     }
 
     fn command<T>(&self, run: impl FnOnce(&mut State, Instant) -> T) -> T {

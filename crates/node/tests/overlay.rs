@@ -18,7 +18,7 @@ use anabranch::{
     overlay::{Follower, OpenPath, Overlay, PathFeedback, State},
     transfer::{Progress, Source, send},
 };
-use anabranch_session::ChannelState;
+use anabranch_session::ChannelStatus;
 
 /// Kills a test that hangs.
 async fn within<T>(work: impl Future<Output = T>) -> T {
@@ -316,7 +316,7 @@ async fn a_circuit_that_somebody_else_was_first_at_is_still_of_use() {
             let is_up = || {
                 let channels = session.channels();
                 let mut to = channels.iter().filter(|channel| channel.remote == near);
-                to.any(|channel| channel.state == ChannelState::Active)
+                to.any(|channel| channel.state == ChannelStatus::Active)
             };
             while !is_up() {
                 let feedback = follower.next().await.unwrap();

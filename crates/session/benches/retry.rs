@@ -133,7 +133,9 @@ impl Pair {
             let data = Bytes::from(vec![1; 16 << 10]);
             // A path without losses sets no limit of its own.
             for _ in 0..ADUS_PER_STEP {
-                let _ = self.ends[0].send(self.now, session, stream, data.clone());
+                if let Ok(session) = self.ends[0].session(session) {
+                    let _ = session.stream(stream).send(self.now, data.clone());
+                }
             }
         }
         let mut buffer = Vec::new();
@@ -158,7 +160,12 @@ impl Pair {
                 match event {
                     Event::Connected { session, .. } => self.session[at] = Some(session),
                     Event::Readable { session, stream } => {
-                        while self.ends[at].receive(self.now, session, stream).is_some() {}
+                        while self.ends[at]
+                            .session(session)
+                            .ok()
+                            .and_then(|session| session.stream(stream).receive())
+                            .is_some()
+                        {}
                     }
                     _ => {}
                 }
@@ -176,7 +183,9 @@ fn honest(epoch: Clock) -> Vec<f64> {
         pair.step();
     }
     let session = pair.session[0].expect("just opened");
-    let stream = pair.ends[0].open_stream(pair.now, session, StreamSpec::bulk("bulk"));
+    let stream = pair.ends[0]
+        .session(session)
+        .and_then(|mut session| session.open_stream(pair.now, StreamSpec::bulk("bulk")));
     pair.stream = stream.ok();
     for _ in 0..100 {
         pair.step();

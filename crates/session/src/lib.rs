@@ -64,12 +64,12 @@ pub use anabranch_sched::{
 };
 pub use budget::Marginal;
 pub use config::{Config, Coupling};
-pub use engine::Engine;
+pub use engine::{Engine, SessionMut, StreamMut};
 pub use event::{Adu, Event, Missing, SendError, SessionCloseReason, StreamError};
 pub use links::Link;
 pub use objective::{FieldValue, ObjectiveError, ObjectiveId};
 pub use parameters::StreamParameters;
 pub use promise::{Explanation, Grant, Reason, Refusal};
 pub use stats::{
-    ChannelReport, ChannelState, LatencyMode, PathReport, Promise, SessionStats, StreamStats,
+    ChannelReport, ChannelStatus, LatencyMode, PathReport, Promise, SessionStats, StreamStats,
 };

@@ -4,7 +4,7 @@ use anabranch_base::Rate;
 use anabranch_sched::{DropOrder, StreamSpec};
 
 /// Changes to what one side sends on an open stream; what is `None` stays as it is. The guarantee has a
-/// command of its own: [`Engine::change_guarantee`](crate::Engine::change_guarantee).
+/// command of its own: [`StreamMut::change_guarantee`](crate::StreamMut::change_guarantee).
 ///
 /// They hold from the next packet. The peer does not learn of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

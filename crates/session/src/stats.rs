@@ -35,7 +35,7 @@ pub struct SessionStats {
 
 /// What a channel is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChannelState {
+pub enum ChannelStatus {
     /// The handshake has not finished.
     Connecting,
     /// It carries data.
@@ -54,7 +54,7 @@ pub struct ChannelReport {
     /// The peer's address.
     pub remote: SocketAddr,
     /// What it is doing.
-    pub state: ChannelState,
+    pub state: ChannelStatus,
     /// What is measured on it.
     pub stats: Stats,
     /// Application bytes sent on it, repairs and copies included.
@@ -196,7 +196,7 @@ pub struct LatencyMode {
 pub fn latency_modes(channels: &[ChannelReport]) -> Vec<LatencyMode> {
     let measured = channels
         .iter()
-        .filter(|channel| channel.state == ChannelState::Active)
+        .filter(|channel| channel.state == ChannelStatus::Active)
         .filter(|channel| !channel.stats.rtt_smoothed.is_zero());
     let mut modes: Vec<Vec<&ChannelReport>> = Vec::new();
     for channel in measured {
@@ -237,7 +237,7 @@ mod tests {
             channel: ChannelId(id),
             socket: SocketId(0),
             remote: SocketAddr::from(([192, 0, 2, 1], 4433)),
-            state: ChannelState::Active,
+            state: ChannelStatus::Active,
             stats: Stats {
                 rtt_smoothed: Duration::from_millis(rtt_ms),
                 rtt_variation: Duration::from_millis(deviation_ms),
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(modes(&together), two);
         // A shared bottleneck with a longer way behind it; one that is silent.
         together[1].stats.rtt_smoothed = Duration::from_millis(781);
-        together[2].state = ChannelState::Suspected;
+        together[2].state = ChannelStatus::Suspected;
         assert_eq!(modes(&together), [(700, 90, vec![1]), (781, 80, vec![2])]);
         assert_eq!(modes(&[]), []);
     }

@@ -192,7 +192,6 @@ impl Pair {
 
     /// The application: it accepts 1,024 streams and refuses others, as the host does; it reads, or does not.
     fn react(&mut self) {
-        let now = self.now;
         loop {
             let event = self.counted(Engine::poll_event);
             match event {
@@ -203,13 +202,20 @@ impl Pair {
                     if self.opened.len() < 1024 {
                         self.opened.push(stream);
                     } else {
-                        let _ = self.counted(|engine| engine.stop(now, session, stream, 16));
-                        let _ = self.counted(|engine| engine.reset(now, session, stream, 16));
+                        let _ =
+                            self.counted(|engine| engine.session(session)?.stream(stream).stop(16));
+                        let _ = self
+                            .counted(|engine| engine.session(session)?.stream(stream).reset(16));
                     }
                 }
                 Some(Event::Readable { session, stream }) if self.reads => {
                     while self
-                        .counted(|engine| engine.receive(now, session, stream))
+                        .counted(|engine| {
+                            engine
+                                .session(session)
+                                .ok()
+                                .and_then(|session| session.stream(stream).receive())
+                        })
                         .is_some()
                     {}
                 }

@@ -52,15 +52,15 @@ impl Context<'_> {
             .expect("a scenario names addresses that exist")
     }
 
-    /// Opens a stream; see [`Engine::open_stream`].
+    /// Opens a stream; see [`SessionMut::open_stream`](anabranch_session::SessionMut::open_stream).
     ///
     /// # Errors
     /// As the engine.
     pub fn open(&mut self, session: SessionId, spec: StreamSpec) -> Result<StreamId, StreamError> {
-        self.engine.open_stream(self.now, session, spec)
+        self.engine.session(session)?.open_stream(self.now, spec)
     }
 
-    /// Sends an ADU; see [`Engine::send`].
+    /// Sends an ADU; see [`StreamMut::send`](anabranch_session::StreamMut::send).
     ///
     /// # Errors
     /// As the engine.
@@ -70,16 +70,25 @@ impl Context<'_> {
         stream: StreamId,
         data: Bytes,
     ) -> Result<u64, SendError> {
-        self.engine.send(self.now, session, stream, data)
+        self.engine
+            .session(session)?
+            .stream(stream)
+            .send(self.now, data)
     }
 
-    /// Takes an ADU; see [`Engine::receive`].
+    /// Takes an ADU; see [`StreamMut::receive`](anabranch_session::StreamMut::receive).
     pub fn receive(&mut self, session: SessionId, stream: StreamId) -> Option<Adu> {
-        self.engine.receive(self.now, session, stream)
+        self.engine
+            .session(session)
+            .ok()
+            .and_then(|session| session.stream(stream).receive())
     }
 
-    /// Ends a stream; see [`Engine::finish`]. A stream that is over already is left alone.
+    /// Ends a stream; see [`StreamMut::finish`](anabranch_session::StreamMut::finish). A stream that is over already is left alone.
     pub fn finish(&mut self, session: SessionId, stream: StreamId) {
-        let _ = self.engine.finish(self.now, session, stream);
+        let _ = self
+            .engine
+            .session(session)
+            .and_then(|session| session.stream(stream).finish());
     }
 }

@@ -121,10 +121,12 @@ fn session(world: &mut World) -> SessionId {
 fn adjust(world: &mut World, stream: u64, parameters: StreamParameters) {
     let id = session(world);
     world.with_node(0, |context| {
-        let now = context.now();
         let engine = context.engine();
         engine
-            .adjust(now, id, StreamId(stream), parameters)
+            .session(id)
+            .expect("it is open")
+            .stream(StreamId(stream))
+            .adjust(parameters)
             .expect("in range");
     });
 }
@@ -191,8 +193,10 @@ fn throttle_events_tell_the_shares() {
     // One of the two ends: the other is told.
     let id = session(&mut world);
     world.with_node(0, |context| {
-        let now = context.now();
-        let reset = context.engine().reset(now, id, StreamId(2), 0);
+        let reset = context
+            .engine()
+            .session(id)
+            .and_then(|session| session.stream(StreamId(2)).reset(0));
         reset.expect("it is open");
     });
     world.run_until(Instant::from_secs(18));

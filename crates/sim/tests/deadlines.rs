@@ -167,12 +167,18 @@ fn an_adu_behind_a_long_backlog_would_miss() {
         ..StreamSpec::default()
     };
     let engine = world.engine(0);
-    let stream = engine.open_stream(now, session, spec).expect("open");
+    let stream = engine
+        .session(session)
+        .and_then(|mut session| session.open_stream(now, spec))
+        .expect("open");
     let adu = bytes::Bytes::from(vec![0; 10_000]);
     let accepted = (0..100)
         .take_while(|_| {
             engine
-                .send_if_timely(now, session, stream, adu.clone())
+                .session(session)
+                .unwrap()
+                .stream(stream)
+                .send_if_timely(now, adu.clone())
                 .is_ok()
         })
         .count();

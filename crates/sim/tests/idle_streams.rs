@@ -54,10 +54,16 @@ impl End {
     }
 
     /// Reads everything there is to read.
-    fn read_all(&mut self, now: Instant) {
+    fn read_all(&mut self) {
         while let Some(event) = self.engine.poll_event() {
             if let Event::Readable { session, stream } = event {
-                while self.engine.receive(now, session, stream).is_some() {
+                while self
+                    .engine
+                    .session(session)
+                    .ok()
+                    .and_then(|session| session.stream(stream).receive())
+                    .is_some()
+                {
                     self.read += 1;
                 }
             }
@@ -124,11 +130,11 @@ impl Pair {
                     data: BytesMut::from(&data[..]),
                 };
                 end.engine.handle_packet(now, packet);
-                end.read_all(now);
+                end.read_all();
             });
         }
         for end in &mut self.ends {
-            end.charged(|end| end.read_all(now));
+            end.charged(|end| end.read_all());
         }
     }
 }
@@ -153,12 +159,19 @@ fn per_stream(spec: &StreamSpec, streams: usize) -> [f64; 2] {
         let now = pair.now;
         pair.ends[0].charged(|end| {
             for _ in 0..100 {
-                let stream = end.engine.open_stream(now, session, spec.clone());
+                let stream = end
+                    .engine
+                    .session(session)
+                    .expect("it is open")
+                    .open_stream(now, spec.clone());
                 let stream = stream.expect("fewer than the most");
                 opened.push(stream);
                 let sent = end
                     .engine
-                    .send(now, session, stream, Bytes::from_static(b"hello"));
+                    .session(session)
+                    .expect("it is open")
+                    .stream(stream)
+                    .send(now, Bytes::from_static(b"hello"));
                 assert!(!matches!(sent, Err(SendError::Closed)), "{sent:?}");
             }
         });

@@ -109,10 +109,15 @@ fn errors_ms(model: Choice, link: Configs, seconds: u64) -> ([f64; 2], Option<Te
     };
     world
         .engine(0)
-        .set_callback(session, Box::new(callback))
+        .session(session)
+        .map(|mut session| session.set_callback(Box::new(callback)))
         .expect("a session");
     world.run_for(Duration::from_secs(seconds));
-    let report = world.engine(0).channel_stats(session);
+    let report = world
+        .engine(0)
+        .session(session)
+        .map(|mut session| session.channel_stats())
+        .unwrap_or_default();
     let expected = expected.lock().expect("one thread").clone();
     let from = expected.len() as u64 / 2;
     let trips = &world.app::<Ear>(0).trips_ms;
@@ -145,7 +150,11 @@ const LATENCY: &str =
 
 /// What each channel is taken for.
 fn models(world: &mut World, session: SessionId) -> Vec<Option<Technology>> {
-    let reports = world.engine(0).channel_stats(session);
+    let reports = world
+        .engine(0)
+        .session(session)
+        .map(|mut session| session.channel_stats())
+        .unwrap_or_default();
     reports.iter().map(|report| report.model).collect()
 }
 
@@ -159,7 +168,8 @@ fn models_are_there_while_the_policy_plans() {
     let set = |world: &mut World, policy| {
         world
             .engine(0)
-            .set_policy(session, policy)
+            .session(session)
+            .map(|mut session| session.set_policy(policy))
             .expect("a session");
         world.run_for(second);
     };
@@ -167,7 +177,11 @@ fn models_are_there_while_the_policy_plans() {
     // Without an objective over ADUs it is the default policy.
     assert_eq!(models(&mut world, session), [None; 2]);
     let now = world.now();
-    let injected = world.engine(0).inject_objectives(now, session, LATENCY);
+    let injected = world
+        .engine(0)
+        .session(session)
+        .unwrap()
+        .inject_objectives(now, LATENCY);
     let ids = injected.expect("a good text").ids;
     world.run_for(second);
     assert_eq!(models(&mut world, session), satellites);
@@ -176,7 +190,12 @@ fn models_are_there_while_the_policy_plans() {
     set(&mut world, Policy::Assign);
     assert_eq!(models(&mut world, session), satellites);
     // A channel that goes takes its model along; the one that comes instead has its own.
-    let socket = world.engine(0).channel_stats(session)[0].socket;
+    let socket = world
+        .engine(0)
+        .session(session)
+        .map(|mut session| session.channel_stats())
+        .unwrap_or_default()[0]
+        .socket;
     let now = world.now();
     world.with_node(0, |context| context.engine().socket_down(now, socket));
     world.run_for(second);
@@ -186,7 +205,10 @@ fn models_are_there_while_the_policy_plans() {
     world.run_for(2 * second);
     assert_eq!(models(&mut world, session), satellites);
     let now = world.now();
-    let removed = world.engine(0).remove_objective(now, session, ids[0]);
+    let removed = world
+        .engine(0)
+        .session(session)
+        .map(|mut session| session.remove_objective(now, ids[0]));
     assert_eq!(removed, Ok(true));
     world.run_for(second);
     assert_eq!(models(&mut world, session), [None; 2]);
@@ -201,9 +223,16 @@ fn objectives_know_the_technology() {
         let text = "hose 2
             objective no { context { adu:a { stream_id >= 0 } } goal { a::channel::technology == \"cellular\" } utility { a { -1 } } }";
         let now = world.now();
-        let injected = world.engine(0).inject_objectives(now, session, text);
+        let injected = world
+            .engine(0)
+            .session(session)
+            .unwrap()
+            .inject_objectives(now, text);
         injected.expect("a good text");
-        let policy = world.engine(0).set_policy(session, Policy::Assign);
+        let policy = world
+            .engine(0)
+            .session(session)
+            .map(|mut session| session.set_policy(Policy::Assign));
         policy.expect("a session");
         world.run_for(Duration::from_secs(10));
         let acked = world.app::<Ear>(0).trips_ms.len();

@@ -86,7 +86,11 @@ fn a_session_crosses_several_hops_and_comes_back_another_way() {
     let record = world.app::<Receiver>(b).record("bulk");
     assert!(record.finished && record.corrupt == 0);
     let session = world.app::<Sender>(a).session().unwrap();
-    let stats = world.engine(a).channel_stats(session);
+    let stats = world
+        .engine(a)
+        .session(session)
+        .map(|mut session| session.channel_stats())
+        .unwrap_or_default();
     let rtt_min = stats[0].stats.rtt_min;
     // 15 ms there and 40 ms back, and less than a millisecond to send on each hop.
     let range = Duration::from_millis(55)..Duration::from_millis(58);

@@ -83,7 +83,8 @@ fn world(seed: u64, policy: Policy) -> (World, SessionId) {
     let session = world.engine(0).session_ids()[0];
     world
         .engine(0)
-        .set_policy(session, policy)
+        .session(session)
+        .map(|mut session| session.set_policy(policy))
         .expect("a session");
     (world, session)
 }
@@ -94,14 +95,22 @@ fn inject(
     text: &str,
 ) -> Vec<anabranch_session::ObjectiveId> {
     let now = world.now();
-    let injected = world.engine(0).inject_objectives(now, session, text);
+    let injected = world
+        .engine(0)
+        .session(session)
+        .expect("it is open")
+        .inject_objectives(now, text);
     injected.expect("a good text").ids
 }
 
 /// Application bytes that went by each channel within `time`.
 fn carried(world: &mut World, session: SessionId, time: Duration) -> [u64; 2] {
     let sent = |world: &mut World| {
-        let stats = world.engine(0).channel_stats(session);
+        let stats = world
+            .engine(0)
+            .session(session)
+            .map(|mut session| session.channel_stats())
+            .unwrap_or_default();
         [QUICK, SLOW].map(|id| {
             let of = stats.iter().find(|report| report.channel.0 == id);
             of.map_or(0, |report| report.payload_sent_bytes)
@@ -130,7 +139,10 @@ fn do_not_send_on_a_channel_empties_it_until_the_objective_is_removed() {
     assert!(slow > 1_000_000, "{slow}");
     let now = world.now();
     assert_eq!(
-        world.engine(0).remove_objective(now, session, ids[0]),
+        world
+            .engine(0)
+            .session(session)
+            .map(|mut session| session.remove_objective(now, ids[0])),
         Ok(true)
     );
     world.run_for(Duration::from_millis(500));
@@ -171,7 +183,7 @@ fn objectives_name_a_channel_by_its_socket() {
         world.run_for(Duration::from_millis(500));
         let sent = |world: &mut World| {
             let quick = world.link(0, 0).socket;
-            let stats = world.engine(0).channel_stats(session);
+            let stats = world.engine(0).session(session).map(|mut session| session.channel_stats()).unwrap_or_default();
             let of = stats.iter().find(|report| report.socket == quick);
             of.map_or(0, |report| report.payload_sent_bytes)
         };
@@ -268,16 +280,21 @@ fn header_fields_decide_for_single_adus_and_may_change() {
             let now = context.now();
             let fields = [("frame_type", FieldValue::Text(frame))];
             let data = Bytes::from_static(&[7; 200]);
-            let sent = context
-                .engine()
-                .send_with_fields(now, session, stream, data, 0, &fields);
+            let handle = context.engine().session(session).unwrap();
+            let sent = handle
+                .stream(stream)
+                .send_with_fields(now, data, 0, &fields);
             sent.expect("room");
         }
         stream
     });
     world.run_for(Duration::from_secs(1));
     let acked = |world: &mut World| {
-        let stats = world.engine(0).stream_stats(session);
+        let stats = world
+            .engine(0)
+            .session(session)
+            .map(|mut session| session.stream_stats())
+            .unwrap_or_default();
         let of = stats.iter().find(|stats| stats.stream == stream);
         of.map_or(0, |stats| stats.acked_adus)
     };
@@ -285,14 +302,32 @@ fn header_fields_decide_for_single_adus_and_may_change() {
     assert_eq!(acked(&mut world), 2);
     let fields = [("frame_type", FieldValue::Text("P"))];
     let engine = world.engine(0);
-    assert_eq!(engine.update_fields(session, stream, 1, &fields), Ok(true));
     assert_eq!(
-        engine.update_fields(session, stream, 0, &fields),
+        engine
+            .session(session)
+            .unwrap()
+            .stream(stream)
+            .update_fields(1, &fields),
+        Ok(true)
+    );
+    assert_eq!(
+        engine
+            .session(session)
+            .unwrap()
+            .stream(stream)
+            .update_fields(0, &fields),
         Ok(false),
         "it has arrived"
     );
     let wrong = [("frame_type", FieldValue::Number(1.0))];
-    assert!(engine.update_fields(session, stream, 3, &wrong).is_err());
+    assert!(
+        engine
+            .session(session)
+            .unwrap()
+            .stream(stream)
+            .update_fields(3, &wrong)
+            .is_err()
+    );
     world.run_for(Duration::from_secs(1));
     assert_eq!(acked(&mut world), 3);
 }
@@ -302,7 +337,11 @@ fn errors_change_nothing_and_faults_and_refusals_are_told_once() {
     let (mut world, session) = world(5, Policy::Assign);
     let now = world.now();
     let refused = |world: &mut World, text: &str| {
-        let error = world.engine(0).inject_objectives(now, session, text);
+        let error = world
+            .engine(0)
+            .session(session)
+            .unwrap()
+            .inject_objectives(now, text);
         error.expect_err("a bad text").to_string()
     };
     let error = refused(&mut world, "objective { context { adu:a { x } }");
@@ -314,7 +353,14 @@ fn errors_change_nothing_and_faults_and_refusals_are_told_once() {
     );
     let error = refused(&mut world, &short);
     assert!(error.starts_with("3:"), "{error}");
-    assert_eq!(world.engine(0).objectives(session), []);
+    assert_eq!(
+        world
+            .engine(0)
+            .session(session)
+            .map(|mut session| session.objectives())
+            .unwrap_or_default(),
+        []
+    );
 
     let text = "hose 2
         objective mad { context { adu:a { stream_id == 0 } } goal { 1 / (a::stream_seq - a::stream_seq) > 0 } utility { a { 1 } } }
@@ -356,9 +402,14 @@ fn errors_change_nothing_and_faults_and_refusals_are_told_once() {
         )
     };
     assert!(world.app::<Ear>(0).heard.iter().any(is_promised));
-    let kinds: Vec<_> = (world.engine(0).objectives(session).iter())
-        .map(|entry| (entry.name.clone(), entry.kind.name()))
-        .collect();
+    let kinds: Vec<_> = (world
+        .engine(0)
+        .session(session)
+        .map(|mut session| session.objectives())
+        .unwrap_or_default()
+        .iter())
+    .map(|entry| (entry.name.clone(), entry.kind.name()))
+    .collect();
     assert_eq!(
         kinds,
         [
@@ -368,15 +419,26 @@ fn errors_change_nothing_and_faults_and_refusals_are_told_once() {
     );
     let now = world.now();
     assert_eq!(
-        world.engine(0).remove_objective(now, session, ids[1]),
+        world
+            .engine(0)
+            .session(session)
+            .map(|mut session| session.remove_objective(now, ids[1])),
         Ok(true)
     );
     assert_eq!(
-        world.engine(0).remove_objective(now, session, ids[1]),
+        world
+            .engine(0)
+            .session(session)
+            .map(|mut session| session.remove_objective(now, ids[1])),
         Ok(false)
     );
     assert!(
-        world.engine(0).explain(session, StreamId(2)).is_none(),
+        world
+            .engine(0)
+            .session(session)
+            .ok()
+            .and_then(|session| session.stream(StreamId(2)).explain())
+            .is_none(),
         "released"
     );
 }
@@ -395,7 +457,11 @@ fn what_an_earlier_rate_asked_for_counts_again_when_a_later_one_is_removed() {
     let ids = [("low", 1_000_000), ("mid", 1_500_000), ("high", 2_000_000)]
         .map(|(name, rate)| inject(&mut world, session, &item(name, rate))[0]);
     let asked = |world: &mut World| {
-        let explanation = world.engine(0).explain(session, StreamId(2));
+        let explanation = world
+            .engine(0)
+            .session(session)
+            .ok()
+            .and_then(|session| session.stream(StreamId(2)).explain());
         explanation.map(|found| found.guarantee.required().as_bps())
     };
     assert_eq!(asked(&mut world), Some(2_000_000));
@@ -405,7 +471,10 @@ fn what_an_earlier_rate_asked_for_counts_again_when_a_later_one_is_removed() {
         (ids[0], None),
     ] {
         let now = world.now();
-        let removed = world.engine(0).remove_objective(now, session, id);
+        let removed = world
+            .engine(0)
+            .session(session)
+            .map(|mut session| session.remove_objective(now, id));
         assert_eq!((removed, asked(&mut world)), (Ok(true), left));
     }
 }
@@ -418,7 +487,11 @@ fn a_rate_is_asked_for_when_the_peer_opens_the_stream() {
     let back = world.engine(1).session_ids()[0];
     let now = world.now();
     let text = "hose 2\nrate answers { context { stream:s { stream_id == 4 } } at_least { 1000000 } probability { 95 } }";
-    let injected = world.engine(1).inject_objectives(now, back, text);
+    let injected = world
+        .engine(1)
+        .session(back)
+        .unwrap()
+        .inject_objectives(now, text);
     injected.expect("a good text");
     let spec = StreamSpec {
         duplex: true,
@@ -432,7 +505,12 @@ fn a_rate_is_asked_for_when_the_peer_opens_the_stream() {
     });
     assert_eq!(stream, StreamId(4));
     world.run_for(Duration::from_secs(1));
-    let explanation = world.engine(1).explain(back, stream).expect("it was asked");
+    let explanation = world
+        .engine(1)
+        .session(back)
+        .ok()
+        .and_then(|session| session.stream(stream).explain())
+        .expect("it was asked");
     assert_eq!(explanation.guarantee.required().as_bps(), 1_000_000);
 }
 
@@ -448,7 +526,8 @@ fn a_file_flows_as_fast_with_objectives_about_others_as_without() {
         let session = world.engine(0).session_ids()[0];
         world
             .engine(0)
-            .set_policy(session, Policy::Assign)
+            .session(session)
+            .map(|mut session| session.set_policy(Policy::Assign))
             .expect("a session");
         inject(&mut world, session, text);
         let mut done_at = None;

@@ -86,7 +86,10 @@ impl App for End {
             let now = context.now();
             let engine = context.engine();
             engine
-                .send_with_fields(now, session, stream, data.into(), 0, &[])
+                .session(session)
+                .expect("it is open")
+                .stream(stream)
+                .send_with_fields(now, data.into(), 0, &[])
                 .expect("room");
             self.sent += 1;
         }

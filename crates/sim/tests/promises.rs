@@ -39,7 +39,8 @@ fn admit(world: &mut World, guarantee: Guarantee) -> Result<Term, StreamError> {
         let now = context.now();
         context
             .engine()
-            .admit(now, session, &spec)
+            .session(session)?
+            .admit(now, &spec)
             .map(|grant| grant.term)
     })
 }
@@ -48,7 +49,9 @@ fn explain(world: &mut World, stream: u64) -> anabranch_session::Explanation {
     let session = world.app::<Sender>(0).session().expect("connected");
     let explained = world
         .engine(0)
-        .explain(session, StreamId::new(stream, true));
+        .session(session)
+        .ok()
+        .and_then(|session| session.stream(StreamId::new(stream, true)).explain());
     explained.expect("it asked for a promise")
 }
 

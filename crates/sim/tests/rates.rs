@@ -39,7 +39,11 @@ fn world(controllers: &[&str]) -> (World, Vec<Flow>) {
 
 fn sent(world: &mut World, flow: &Flow) -> (u64, u64) {
     let session = world.app::<Sender>(flow.sender).session().expect("dialled");
-    let reports = world.engine(flow.sender).channel_stats(session);
+    let reports = world
+        .engine(flow.sender)
+        .session(session)
+        .map(|mut session| session.channel_stats())
+        .unwrap_or_default();
     let stats = &reports.first().expect("a channel").stats;
     (stats.bytes_sent, stats.packets_lost)
 }
@@ -47,7 +51,10 @@ fn sent(world: &mut World, flow: &Flow) -> (u64, u64) {
 fn set(world: &mut World, flow: &Flow, rate: Rate) {
     let session = world.app::<Sender>(flow.sender).session().expect("dialled");
     world.with_node(flow.sender, |context| {
-        let set = context.engine().set_channel_rate(session, rate);
+        let set = context
+            .engine()
+            .session(session)
+            .map(|mut session| session.set_channel_rate(rate));
         assert_eq!(set, Ok(()));
     });
 }
@@ -160,7 +167,11 @@ fn a_channel_has_a_rate_of_its_own() {
     world.run_until(secs(5));
     let session = world.app::<Sender>(near).session().expect("dialled");
     let sent = |world: &mut World| -> Vec<_> {
-        let reports = world.engine(near).channel_stats(session);
+        let reports = world
+            .engine(near)
+            .session(session)
+            .map(|mut session| session.channel_stats())
+            .unwrap_or_default();
         let each = reports.iter();
         each.map(|report| (report.channel, report.stats.bytes_sent))
             .collect()
@@ -180,7 +191,8 @@ fn a_channel_has_a_rate_of_its_own() {
             let rate = Rate::from_kbps(kbps);
             let set = context
                 .engine()
-                .set_rate_of_channel(session, *channel, rate);
+                .session(session)
+                .map(|mut session| session.set_rate_of_channel(*channel, rate));
             assert_eq!(set, Ok(true));
         });
     }
@@ -191,10 +203,14 @@ fn a_channel_has_a_rate_of_its_own() {
     world.with_node(near, |context| {
         let engine = context.engine();
         let none = anabranch_base::ChannelId(999);
-        let missing = engine.set_rate_of_channel(session, none, Rate::from_mbps(1));
+        let missing = engine
+            .session(session)
+            .map(|mut session| session.set_rate_of_channel(none, Rate::from_mbps(1)));
         assert_eq!(missing, Ok(false));
         assert_eq!(
-            engine.set_channel_rate(session, Rate::from_kbps(500)),
+            engine
+                .session(session)
+                .map(|mut session| session.set_channel_rate(Rate::from_kbps(500))),
             Ok(())
         );
     });
@@ -226,7 +242,8 @@ fn a_session_that_is_none_is_refused() {
     let session = anabranch_base::SessionId(7);
     let refused = world
         .engine(node)
-        .set_channel_rate(session, Rate::from_mbps(1));
+        .session(session)
+        .map(|mut session| session.set_channel_rate(Rate::from_mbps(1)));
     assert!(
         matches!(refused, Err(StreamError::UnknownSession(_))),
         "{refused:?}"

@@ -20,10 +20,13 @@ fn what_was_filled_and_not_sent_takes_another_channel() {
     let session = world.engine(0).session_ids()[0];
     let now = world.now();
     let engine = world.engine(0);
-    let stream = engine.open_stream(now, session, StreamSpec::messages("m"));
+    let stream = engine
+        .session(session)
+        .and_then(|mut session| session.open_stream(now, StreamSpec::messages("m")));
     let stream = stream.expect("a stream");
     for _ in 0..8 {
-        let sent = engine.send(now, session, stream, Bytes::from_static(&[7; 1_000]));
+        let mut handle = engine.session(session).unwrap().stream(stream);
+        let sent = handle.send(now, Bytes::from_static(&[7; 1_000]));
         sent.expect("room");
     }
     let mut packet = Vec::new();
@@ -33,7 +36,11 @@ fn what_was_filled_and_not_sent_takes_another_channel() {
     engine.socket_down(now, socket);
     world.with_node(0, |_| ());
     world.run_for(Duration::from_secs(5));
-    let stats = world.engine(0).stream_stats(session);
+    let stats = world
+        .engine(0)
+        .session(session)
+        .map(|mut session| session.stream_stats())
+        .unwrap_or_default();
     let sent = stats.iter().find(|stats| stats.stream == stream);
     assert_eq!(
         sent.map(|stats| (stats.sent_adus, stats.acked_adus)),

@@ -8,7 +8,7 @@ use anabranch::{
     base::text::{REASON_CHARS, printable},
     base::{self, Rate, ids::ChannelId},
     net::limited,
-    net::session::ChannelState,
+    net::session::ChannelStatus,
 };
 use bytes::Bytes;
 use tokio::{
@@ -362,7 +362,7 @@ impl<'a> Pump<'a> {
     /// The paths that carry data, and what each was measured to carry.
     fn paths(&self) -> Vec<(ChannelId, Option<Rate>)> {
         let reports = self.session.channels().into_iter();
-        let active = reports.filter(|report| report.state == ChannelState::Active);
+        let active = reports.filter(|report| report.state == ChannelStatus::Active);
         let measured = active.map(|report| {
             let path = report.path.as_ref();
             (report.channel, path.and_then(|path| path.bandwidth_mean))

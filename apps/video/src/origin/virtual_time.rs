@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anabranch::{
     StreamSpec,
     base::{ChannelId, Instant, Rate, SessionId, StreamId},
-    net::session::{ChannelState, Event, SendError},
+    net::session::{ChannelStatus, Event, SendError},
 };
 use anabranch_media::Part;
 use anabranch_sim::{App, app::Context};
@@ -180,8 +180,11 @@ impl Origin {
                 Due::Essential(record) => context.send(session, essential, record.encode()),
                 Due::Enhanced(adu, importance) => {
                     let importance = u8::try_from(*importance).unwrap_or(u8::MAX);
-                    let engine = context.engine();
-                    engine.send_important(now, session, enhanced, adu.encode(), importance)
+                    let Ok(handle) = context.engine().session(session) else {
+                        return is_full;
+                    };
+                    let mut stream = handle.stream(enhanced);
+                    stream.send_important(now, adu.encode(), importance)
                 }
             };
             match sent {
@@ -204,7 +207,11 @@ impl Origin {
         let now = context.now();
         let passed = now.since(self.looked);
         self.looked = now;
-        let streams = context.engine().stream_stats(session);
+        let streams = context
+            .engine()
+            .session(session)
+            .map(|mut session| session.stream_stats())
+            .unwrap_or_default();
         let flow_stats = self.counters.look(&streams, passed);
         let needs = self.needs(now);
         self.governor.observe(now, &needs, &flow_stats);
@@ -228,10 +235,14 @@ impl Origin {
 
     fn hold(&mut self, context: &mut Context<'_>, session: SessionId) {
         let now = context.now();
-        let reports = context.engine().channel_stats(session);
+        let reports = context
+            .engine()
+            .session(session)
+            .map(|mut session| session.channel_stats())
+            .unwrap_or_default();
         let active = reports
             .iter()
-            .filter(|report| report.state == ChannelState::Active);
+            .filter(|report| report.state == ChannelStatus::Active);
         let active: Vec<_> = active.collect();
         let besides = Besides {
             is_fetching: self.counters.fetched_backlog_bytes > 0,
@@ -247,7 +258,9 @@ impl Origin {
         self.held.clear();
         for (report, share) in active.iter().zip(shares) {
             let engine = context.engine();
-            let set = engine.set_rate_of_channel(session, report.channel, share);
+            let set = engine
+                .session(session)
+                .map(|mut session| session.set_rate_of_channel(report.channel, share));
             assert_eq!(set, Ok(true));
             self.held.insert(report.channel, share);
         }

@@ -328,7 +328,13 @@ fn explanations(world: &mut World, a: usize) -> Vec<Option<Explanation>> {
     let clerk = world.app::<Clerk>(a);
     let session = clerk.session;
     let streams: Vec<Option<StreamId>> = clerk.active.iter().map(|active| active.stream).collect();
-    let explain = |stream: Option<StreamId>| world.engine(a).explain(session?, stream?);
+    let explain = |stream: Option<StreamId>| {
+        world
+            .engine(a)
+            .session(session?)
+            .ok()
+            .and_then(|session| session.stream(stream?).explain())
+    };
     streams.into_iter().map(explain).collect()
 }
 

@@ -154,7 +154,11 @@ fn trial(carried: Carried, seed: Seed, run: Duration) -> Option<Vec<Answer>> {
             continue;
         }
         let session = world.app::<Sender>(source).session()?;
-        let reports = world.engine(source).channel_stats(session);
+        let reports = world
+            .engine(source)
+            .session(session)
+            .map(|mut session| session.channel_stats())
+            .unwrap_or_default();
         let of = |route: usize| {
             reports.iter().find(|report| {
                 report.socket == links[route].socket && report.remote == links[route].remote

@@ -134,7 +134,11 @@ pub(super) fn run(
         if world.now() < Instant::EPOCH + FROM {
             continue;
         }
-        let streams = world.engine(a).stream_stats(session);
+        let streams = world
+            .engine(a)
+            .session(session)
+            .map(|mut session| session.stream_stats())
+            .unwrap_or_default();
         let live = streams.iter().find(|stream| stream.spec.label == "live")?;
         let packets = live.backlog_bytes as f64 / f64::from(PACKET_BYTES);
         sum += packets;

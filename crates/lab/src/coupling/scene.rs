@@ -105,7 +105,11 @@ pub(super) fn run(
         world.run_for(LOOK);
         looks += 1;
         let session = world.app::<Sender>(a).session()?;
-        let reports = world.engine(a).channel_stats(session);
+        let reports = world
+            .engine(a)
+            .session(session)
+            .map(|mut session| session.channel_stats())
+            .unwrap_or_default();
         let says = reports.iter().any(|report| {
             let path = report.path.as_ref();
             path.is_some_and(|path| !path.shares_with.is_empty())

@@ -119,7 +119,11 @@ pub(super) fn measure(seed: Seed, case: &Case, setup: &Setup, only: Option<usize
     let outcomes = world.app::<Sender>(a).outcomes("messages");
     let session = world.app::<Sender>(a).session();
     let copied: u64 = session.map_or(0, |session| {
-        let reports = world.engine(a).channel_stats(session);
+        let reports = world
+            .engine(a)
+            .session(session)
+            .map(|mut session| session.channel_stats())
+            .unwrap_or_default();
         reports.iter().map(|r| r.payload_sent_bytes).sum()
     });
     Measured {

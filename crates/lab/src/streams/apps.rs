@@ -153,7 +153,10 @@ impl Feeder {
                 *made = data.len() as u32;
             }
             let Some(stream) = feed.stream else { continue };
-            let room = context.engine().send_room(session, stream);
+            let room = context
+                .engine()
+                .session(session)
+                .map_or(0, |session| session.stream(stream).send_room());
             let is_welcome = if feed.offer.is_critical() {
                 feed.waiting.len() < BACKLOG_FRAMES
             } else {
@@ -175,8 +178,10 @@ impl Feeder {
         }
         if context.now() >= self.schedule.critical {
             if let Some(stream) = self.scout.take() {
-                let now = context.now();
-                let _ = context.engine().reset(now, session, stream, 0);
+                let _ = context
+                    .engine()
+                    .session(session)
+                    .and_then(|session| session.stream(stream).reset(0));
             }
             self.is_scout_over = true;
             return;
@@ -187,7 +192,11 @@ impl Feeder {
         }
         let piece = Bytes::from_static(&[0x5c; SCOUT_BYTES]);
         while let Some(stream) = self.scout
-            && context.engine().send_room(session, stream) >= SCOUT_BYTES
+            && context
+                .engine()
+                .session(session)
+                .map_or(0, |session| session.stream(stream).send_room())
+                >= SCOUT_BYTES
             && context.send(session, stream, piece.clone()).is_ok()
         {}
     }

@@ -118,7 +118,10 @@ pub fn measure(
         if let Some(session) = session {
             let opt = Box::new(Opt::new(Box::new(future.clone())));
             // The session exists, which is all that could be refused.
-            let _ = world.engine(a).set_scheduler(session, opt);
+            let _ = world
+                .engine(a)
+                .session(session)
+                .map(|mut session| session.set_scheduler(opt));
         }
         // Channels that were lost come back under other names.
         for second in 1..before + timing.windows as u32 {
@@ -137,9 +140,16 @@ pub fn measure(
         if let Some(session) = world.app::<Feeder>(a).session() {
             if window == 0 {
                 // The session exists, which is all that could be refused.
-                let _ = world.engine(a).keep_journal(session, true);
+                let _ = world
+                    .engine(a)
+                    .session(session)
+                    .map(|mut session| session.keep_journal(true));
             }
-            let entries = world.engine(a).take_journal(session);
+            let entries = world
+                .engine(a)
+                .session(session)
+                .map(|mut session| session.take_journal())
+                .unwrap_or_default();
             lateness.read(&entries, &critical_streams(&mut world, a), delay);
         }
         if window == 0 {
@@ -157,7 +167,11 @@ pub fn measure(
     let promises = world.app::<Feeder>(a).ids();
     let promises = promises.into_iter().map(|(session, stream)| {
         let (session, stream) = (session?, stream?);
-        world.engine(a).explain(session, stream)
+        world
+            .engine(a)
+            .session(session)
+            .ok()
+            .and_then(|session| session.stream(stream).explain())
     });
     let promises = promises.collect();
     let arrivals = std::mem::take(&mut world.app::<Collector>(b).arrivals);
@@ -223,7 +237,12 @@ fn know(world: &mut World, a: usize, links: &[Link], future: &Future) {
     let Some(session) = world.app::<Feeder>(a).session() else {
         return;
     };
-    for report in world.engine(a).channel_stats(session) {
+    for report in world
+        .engine(a)
+        .session(session)
+        .map(|mut session| session.channel_stats())
+        .unwrap_or_default()
+    {
         let own = |link: &Link| link.socket == report.socket && link.remote == report.remote;
         if let Some(path) = links.iter().position(own) {
             future.assign(report.channel, path);
@@ -245,7 +264,13 @@ fn arrived_bytes(world: &mut World, [a, b]: [usize; 2]) -> Vec<u64> {
     let feeds = &world.app::<Feeder>(a).feeds;
     let names: Vec<&str> = feeds.iter().map(|feed| feed.offer.name).collect();
     let session = world.app::<Collector>(b).session;
-    let stats = session.map(|session| world.engine(b).stream_stats(session));
+    let stats = session.map(|session| {
+        world
+            .engine(b)
+            .session(session)
+            .map(|mut session| session.stream_stats())
+            .unwrap_or_default()
+    });
     names
         .iter()
         .map(|name| {
@@ -259,7 +284,13 @@ fn arrived_bytes(world: &mut World, [a, b]: [usize; 2]) -> Vec<u64> {
 /// Application bytes sent on each link so far.
 fn sent_bytes(world: &mut World, a: usize, links: &[Link]) -> Vec<u64> {
     let session = world.app::<Feeder>(a).session();
-    let reports = session.map_or_else(Vec::new, |session| world.engine(a).channel_stats(session));
+    let reports = session.map_or_else(Vec::new, |session| {
+        world
+            .engine(a)
+            .session(session)
+            .map(|mut session| session.channel_stats())
+            .unwrap_or_default()
+    });
     links
         .iter()
         .map(|link| {

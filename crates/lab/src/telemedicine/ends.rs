@@ -63,8 +63,10 @@ impl End {
 
     fn open(&mut self, context: &mut Context<'_>, session: SessionId) {
         let now = context.now();
-        let injected = context.engine().inject_objectives(now, session, OBJECTIVES);
-        self.refusal = injected.err().map(|error| error.to_string());
+        if let Ok(mut handle) = context.engine().session(session) {
+            let injected = handle.inject_objectives(now, OBJECTIVES);
+            self.refusal = injected.err().map(|error| error.to_string());
+        }
         for (feed, stream) in FEEDS.iter().zip(&mut self.streams) {
             if feed.side == self.side {
                 *stream = context.open(session, feed.spec()).ok();
@@ -88,7 +90,10 @@ impl End {
                 let fields = self.clinic.fields(feed, number);
                 let engine = context.engine();
                 // What finds the buffer full is never sent, and counts as lost.
-                let _ = engine.send_with_fields(now, session, stream, data, 0, &fields);
+                if let Ok(handle) = engine.session(session) {
+                    let mut stream = handle.stream(stream);
+                    let _ = stream.send_with_fields(now, data, 0, &fields);
+                }
             }
         }
     }

@@ -79,7 +79,11 @@ pub fn measure(
         }
     }
     let session = world.app::<End>(a).session().ok_or("no session")?;
-    let sent = world.engine(a).channel_stats(session);
+    let sent = world
+        .engine(a)
+        .session(session)
+        .map(|mut session| session.channel_stats())
+        .unwrap_or_default();
     let sent_bytes = links.iter().map(|link| {
         let own = sent
             .iter()

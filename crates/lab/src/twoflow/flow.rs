@@ -122,14 +122,18 @@ impl Feeder {
         if let Some((session, rate)) = self.session.zip(dose.and_then(|dose| dose.rate)) {
             let _ = context
                 .engine()
-                .set_channel_rate(session, self.thinner.of(rate));
+                .session(session)
+                .map(|mut session| session.set_channel_rate(self.thinner.of(rate)));
         }
     }
 
     /// From now on its channel holds this rate.
     pub(super) fn hold(&mut self, context: &mut Context<'_>, rate: Rate) {
         if let Some(session) = self.session {
-            let _ = context.engine().set_channel_rate(session, rate);
+            let _ = context
+                .engine()
+                .session(session)
+                .map(|mut session| session.set_channel_rate(rate));
         }
     }
 
@@ -159,7 +163,8 @@ impl Feeder {
                 // The session exists as long as the scenario runs.
                 let _ = context
                     .engine()
-                    .set_channel_rate(session, self.thinner.of(rate));
+                    .session(session)
+                    .map(|mut session| session.set_channel_rate(self.thinner.of(rate)));
             }
             self.begun += 1;
             self.fed = 0.0;

@@ -216,7 +216,10 @@ impl Pumped {
         if target != self.target && target > Rate::ZERO {
             self.target = target;
             // The session exists as long as the scenario runs.
-            let _ = context.engine().set_channel_rate(session, target);
+            let _ = context
+                .engine()
+                .session(session)
+                .map(|mut session| session.set_channel_rate(target));
         }
     }
 }

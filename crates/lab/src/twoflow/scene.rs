@@ -351,7 +351,12 @@ impl Scene {
         let Some((session, stream)) = pumped.session().zip(pumped.stream(ends.lane)) else {
             return Outcome { lost: 0, frames };
         };
-        let all = self.world.engine(ends.origin).stream_stats(session);
+        let all = self
+            .world
+            .engine(ends.origin)
+            .session(session)
+            .map(|mut session| session.stream_stats())
+            .unwrap_or_default();
         let own = all.iter().find(|stats| stats.stream == stream);
         let packets = |bytes: u64| (bytes as f64 / ESSENTIAL_BYTES).ceil() as u64;
         let lost = own.map_or(0, |stats| stats.lost_adus + packets(stats.repaired_bytes));
@@ -378,7 +383,12 @@ impl Scene {
         let Some(session) = session else {
             return Count::default();
         };
-        let reports = self.world.engine(ends.origin).channel_stats(session);
+        let reports = self
+            .world
+            .engine(ends.origin)
+            .session(session)
+            .map(|mut session| session.channel_stats())
+            .unwrap_or_default();
         let Some(report) = reports.first() else {
             return Count::default();
         };

@@ -57,7 +57,11 @@ pub(super) fn run(channel: &Channel, controller: Controller, seed: Seed) -> Opti
         world.run_for(LOOK);
         let before = looks.last().copied().unwrap_or_default();
         let reports = match world.app::<Sender>(a).session() {
-            Some(session) => world.engine(a).channel_stats(session),
+            Some(session) => world
+                .engine(a)
+                .session(session)
+                .map(|mut session| session.channel_stats())
+                .unwrap_or_default(),
             None => Vec::new(),
         };
         let Some(report) = reports.first() else {

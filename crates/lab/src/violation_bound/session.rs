@@ -104,9 +104,20 @@ pub(super) fn run(seed: Seed, recording: &Recording) -> Option<OnSession> {
     while world.now() < Instant::EPOCH + RUN {
         world.run_for(WINDOW);
         let session = world.app::<Sender>(a).session()?;
-        let streams = world.engine(a).stream_stats(session);
+        let streams = world
+            .engine(a)
+            .session(session)
+            .map(|mut session| session.stream_stats())
+            .unwrap_or_default();
         let live = streams.iter().find(|stream| stream.spec.label == "live");
-        let term = live.and_then(|live| world.engine(a).explain(session, live.stream)?.term);
+        let term = live.and_then(|live| {
+            world
+                .engine(a)
+                .session(session)
+                .ok()
+                .and_then(|session| session.stream(live.stream).explain())?
+                .term
+        });
         in_force.push(term.is_some());
     }
     let record = world.app::<Receiver>(b).record("live");

@@ -13,7 +13,7 @@ use std::{
 
 use anabranch_net::{
     Host, Session,
-    session::{ChannelState, StreamSpec},
+    session::{ChannelStatus, StreamSpec},
 };
 
 use crate::{
@@ -146,7 +146,7 @@ fn active_paths(host: &Host, session: &Session) -> u64 {
     let mut bits = 0;
     for channel in session.channels() {
         let socket = sockets.iter().find(|socket| socket.id == channel.socket);
-        if channel.state == ChannelState::Active
+        if channel.state == ChannelStatus::Active
             && let Some(IpAddr::V4(local)) = socket.map(|socket| socket.local.ip())
         {
             bits |= 1 << local.octets()[2];

@@ -11,7 +11,7 @@ use anabranch_net::{
     relay::{Answer, Broken, CircuitId, Origin, RelayedPath, RelayedPathSpec, Request},
 };
 use anabranch_overlay::Fault;
-use anabranch_session::{ChannelState, StreamSpec};
+use anabranch_session::{ChannelStatus, StreamSpec};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::runner::Input;
@@ -49,7 +49,7 @@ fn remote_of(session: &Session) -> Option<IpAddr> {
     let channels = session.channels();
     let mut active = channels
         .iter()
-        .filter(|channel| channel.state == ChannelState::Active);
+        .filter(|channel| channel.state == ChannelStatus::Active);
     let channel = active.next().or(channels.first())?;
     Some(channel.remote.ip().to_canonical())
 }

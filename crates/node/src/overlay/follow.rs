@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use anabranch_net::Session;
-use anabranch_session::{ChannelState, Link};
+use anabranch_session::{ChannelStatus, Link};
 use tokio::time::Instant;
 
 use super::usage::{PathUse, Usage};
@@ -89,12 +89,12 @@ impl Follower {
         let mut feedback = PathFeedback::default();
         for (&remote, (_, since)) in &self.links {
             let of = channels.iter().filter(|channel| channel.remote == remote);
-            let states: Vec<ChannelState> = of.map(|channel| channel.state).collect();
+            let states: Vec<ChannelStatus> = of.map(|channel| channel.state).collect();
             let waited = since.elapsed();
-            if states.contains(&ChannelState::Active) {
+            if states.contains(&ChannelStatus::Active) {
                 continue;
             }
-            if states.contains(&ChannelState::Suspected) || waited > JOIN_MAX {
+            if states.contains(&ChannelStatus::Suspected) || waited > JOIN_MAX {
                 feedback.failed.push(remote);
             } else if waited > ANSWER_MAX {
                 feedback.unanswered.push(remote);

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use anabranch_base::NodeId;
 use anabranch_net::{ConnectError, Host, Session, Stream, StreamEvent, StreamFailure};
-use anabranch_session::{ChannelState, Order, Priority, StreamSpec};
+use anabranch_session::{ChannelStatus, Order, Priority, StreamSpec};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
@@ -119,7 +119,7 @@ impl Line {
         let channels = self.session.channels();
         channels
             .iter()
-            .any(|channel| channel.state == ChannelState::Active)
+            .any(|channel| channel.state == ChannelStatus::Active)
     }
 
     /// Sends gossip; what does not fit is dropped, which is no harm.

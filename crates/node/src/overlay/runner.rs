@@ -10,7 +10,7 @@ use std::{
 use anabranch_base::{Instant, NodeId, Rate, SessionId};
 use anabranch_net::{Host, Session, limited};
 use anabranch_overlay::{Agent, Event, Fault, Output};
-use anabranch_session::ChannelState;
+use anabranch_session::ChannelStatus;
 use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -100,7 +100,7 @@ fn reached(line: &Line) -> (NodeId, Vec<SocketAddr>) {
     let channels = line.session.channels();
     let active = channels
         .iter()
-        .filter(|channel| channel.state == ChannelState::Active);
+        .filter(|channel| channel.state == ChannelStatus::Active);
     (line.peer(), active.map(|channel| channel.remote).collect())
 }
 

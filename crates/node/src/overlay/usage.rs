@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use anabranch_base::{ChannelId, Rate};
-use anabranch_session::{ChannelReport, ChannelState};
+use anabranch_session::{ChannelReport, ChannelStatus};
 use serde::{Deserialize, Serialize};
 
 /// A path was the limit when it was in this share of its windows, or more …
@@ -91,7 +91,7 @@ impl Usage {
         is_relayed: impl Fn(&SocketAddr) -> bool,
     ) -> Vec<PathUse> {
         let path = |channel: &ChannelReport| Some(channel.remote).filter(|near| is_relayed(near));
-        let active = (channels.iter()).filter(|channel| channel.state == ChannelState::Active);
+        let active = (channels.iter()).filter(|channel| channel.state == ChannelStatus::Active);
         let mut paths: BTreeMap<Option<SocketAddr>, PathUse> = BTreeMap::new();
         let mut counters = BTreeMap::new();
         for channel in active {
@@ -181,7 +181,7 @@ mod tests {
             channel: ChannelId(id),
             socket: SocketId(0),
             remote: SocketAddr::from(([192, 0, 2, 1], port)),
-            state: ChannelState::Active,
+            state: ChannelStatus::Active,
             stats,
             payload_sent_bytes: 0,
             payload_received_bytes: 0,

@@ -80,7 +80,7 @@ pub struct Coalesced {
 ///
 /// A policy that decides about single ADUs says so in `prepare`. It is then told of ADUs, slots and objectives
 /// ([`plan`](Self::plan)) after `begin`, and again when it waits although it sent something since and slots are left.
-/// What else fits a packet is its matter, too ([`coalesce`](Self::company)).
+/// What else fits a packet is its matter, too ([`coalesce`](Self::coalesce)).
 pub trait Scheduler: Send + fmt::Debug {
     /// A run of decisions is to begin. `None`: by streams, no single ADU matters. Otherwise the policy plans, with the
     /// slots that are expected within this time.

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId};
 use anabranch_channel::{Access, Subnet, endpoint::CHANNELS_MAX, gate};
 
-use super::{CODE_BUSY, CODE_LATE, CODE_NOT_ALLOWED, Engine};
+use super::{CODE_BUSY, CODE_LATE, CODE_NOT_ALLOWED, Engine, find};
 use crate::event::{SessionCloseReason, StreamError};
 
 /// Time for a channel of a peer to complete its handshake.
@@ -177,10 +177,10 @@ impl Engine {
         for session in self.sessions.values().filter(|one| !one.is_initiator) {
             if session.peer == peer {
                 sessions += 1;
-                channels += session.members.len();
+                channels += session.channels.states.len();
             }
             if session.is_strangers {
-                of_strangers += session.members.len();
+                of_strangers += session.channels.states.len();
             }
         }
         channels < CHANNELS_PER_PEER_MAX
@@ -194,10 +194,10 @@ impl Engine {
     /// # Errors
     /// No such session.
     pub fn end_probation(&mut self, session: SessionId) -> Result<(), StreamError> {
-        let state = self.session(session)?;
+        let state = find(&mut self.sessions, session)?;
         state.end_probation();
-        let members: Vec<ChannelId> = state.members.iter().map(|member| member.id).collect();
-        for id in members {
+        let channels: Vec<ChannelId> = state.channels.states.iter().map(|state| state.id).collect();
+        for id in channels {
             self.let_in(id);
             self.measure(session, id);
         }
@@ -228,8 +228,8 @@ impl Engine {
         let Some(state) = self.sessions.get(&session) else {
             return;
         };
-        for member in &state.members {
-            if let Some(channel) = self.endpoint.channel(member.id) {
+        for state in &state.channels.states {
+            if let Some(channel) = self.endpoint.channel(state.id) {
                 channel.limit_input(Some(0));
             }
         }

@@ -72,7 +72,7 @@ impl Engine {
             }
         }
         for session in self.sessions.values_mut() {
-            session.dirty = true;
+            session.pump.is_due = true;
         }
     }
 

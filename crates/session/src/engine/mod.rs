@@ -25,10 +25,12 @@ use crate::{
 
 mod commands;
 mod guests;
+mod handles;
 mod meters;
 mod routing;
 mod timers;
 
+pub use self::handles::{SessionMut, StreamMut};
 use self::{
     guests::{ACCEPT_MAX, Guests},
     timers::Timers,
@@ -266,7 +268,7 @@ impl Engine {
         }
         self.allow_slots();
         for session in self.sessions.values_mut() {
-            if session.dirty {
+            if session.pump.is_due {
                 if !self.budgets.is_empty() {
                     session.price(&mut self.endpoint, &self.budgets);
                 }
@@ -327,7 +329,7 @@ impl Engine {
         !self.touched.is_empty()
             || !self.responses.is_empty()
             || !self.spent.is_empty()
-            || self.sessions.values().any(|session| session.dirty)
+            || self.sessions.values().any(|session| session.pump.is_due)
     }
 
     /// The next thing the application should know.

@@ -165,7 +165,7 @@ impl Engine {
         };
         session.on_container(now, id, container, &mut self.events)?;
         let is_sated = session.is_sated();
-        if !session.replaced.is_empty() {
+        if !session.establishment.replaced.is_empty() {
             self.end_replaced(now, session_id);
         }
         if is_sated {
@@ -180,7 +180,7 @@ impl Engine {
             return;
         };
         let peer = session.peer;
-        for replaced in std::mem::take(&mut session.replaced) {
+        for replaced in std::mem::take(&mut session.establishment.replaced) {
             let known = self.tokens.get(&replaced).copied();
             let is_theirs = |id: &SessionId| {
                 *id != by && self.sessions.get(id).is_some_and(|old| old.peer == peer)
@@ -189,7 +189,7 @@ impl Engine {
                 self.end_session(now, id, SessionCloseReason::Superseded);
             }
             if let Some(session) = self.sessions.get_mut(&by) {
-                session.note_superseded(replaced);
+                session.establishment.note_superseded(replaced);
             }
         }
     }
@@ -197,7 +197,7 @@ impl Engine {
     /// True if a peer has said of this session that another one replaces it. O(sessions).
     fn is_superseded(&self, peer: NodeId, token: &[u8; TOKEN_BYTES]) -> bool {
         let mut theirs = self.sessions.values().filter(|one| one.peer == peer);
-        theirs.any(|session| session.has_superseded(token))
+        theirs.any(|session| session.establishment.has_superseded(token))
     }
 
     /// The first container of an accepted channel says where it belongs: `Join` names the session,
@@ -238,8 +238,9 @@ impl Engine {
         let session_id = if let Some(known) = known {
             let state = &self.sessions[&known];
             let belongs = state.peer == peer
-                && state.members.len() < CHANNELS_MAX
+                && state.channels.states.len() < CHANNELS_MAX
                 && state
+                    .establishment
                     .token
                     .as_ref()
                     .is_some_and(|token| token.accepts(channel, &proof));
@@ -266,7 +267,7 @@ impl Engine {
             let new = self.new_session(now, peer, false, probation);
             self.tokens.insert(session, new);
             if let Some(state) = self.sessions.get_mut(&new) {
-                state.token = Some(token);
+                state.establishment.token = Some(token);
             }
             self.events.push_back(Event::Connected {
                 session: new,
@@ -289,7 +290,7 @@ impl Engine {
             self.let_in(id);
         }
         if let Some(state) = self.sessions.get_mut(&session_id) {
-            state.add_member(now, id);
+            state.add_channel(now, id);
             state.on_connected(id, (socket, remote), true);
             state.name_channel(id, self.names.get(&socket).cloned());
         }
@@ -348,9 +349,13 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
-        session.last_failure = Some(reason.clone());
-        let alone = session.members.is_empty();
-        let last_hope = session.links.iter().all(|link| link.channel.is_none());
+        session.establishment.last_failure = Some(reason.clone());
+        let alone = session.channels.states.is_empty();
+        let last_hope = session
+            .channels
+            .links
+            .iter()
+            .all(|link| link.channel.is_none());
         let is_initiator = session.is_initiator;
         let is_over = alone && session.is_on_probation();
         self.events.push_back(Event::ChannelClosed {
@@ -406,15 +411,15 @@ impl Engine {
         session: &Session,
         reason: SessionCloseReason,
     ) {
-        if let Some(token) = &session.token {
+        if let Some(token) = &session.establishment.token {
             self.tokens.remove(&token.session);
         }
-        for member in &session.members {
-            if let Some(owner) = self.owners.get_mut(&member.id) {
+        for state in &session.channels.states {
+            if let Some(owner) = self.owners.get_mut(&state.id) {
                 owner.session = None;
             }
-            self.touched.push_back(member.id);
-            self.advance_closed(now, member.id);
+            self.touched.push_back(state.id);
+            self.advance_closed(now, state.id);
         }
         self.events.push_back(Event::Closed {
             session: session.id,
@@ -429,24 +434,24 @@ impl Engine {
         };
         let peer = session.peer;
         let mut dialled = Vec::new();
-        for index in 0..session.links.len() {
-            if !session.links[index].is_due(now) {
+        for index in 0..session.channels.links.len() {
+            if !session.channels.links[index].is_due(now) {
                 continue;
             }
-            let link = session.links[index].link;
+            let link = session.channels.links[index].link;
             match self
                 .endpoint
                 .connect(now, link.socket, link.remote, peer, None)
             {
                 Ok(channel) => {
-                    session.links[index].on_dialled(channel);
-                    session.add_member(now, channel);
+                    session.channels.links[index].on_dialled(channel);
+                    session.add_channel(now, channel);
                     let owner = Owner::new(Some(id), now + HANDSHAKE_MAX);
                     self.owners.insert(channel, owner);
                     self.touched.push_back(channel);
                     dialled.push(channel);
                 }
-                Err(_) => session.links[index].on_closed(now),
+                Err(_) => session.channels.links[index].on_closed(now),
             }
         }
         for channel in dialled {

@@ -199,7 +199,7 @@ fn what_was_too_long_on_its_way_is_not_delivered() {
             .iter()
             .map(|(number, ..)| *number)
             .collect();
-        (numbers, r.expired_adus, r.held_bytes())
+        (numbers, r.counters.expired_adus, r.held_bytes())
     };
     assert_eq!(add(0, part(0)), (vec![], 0, 10 + OVERHEAD));
     assert_eq!(add(10, whole(3)), (vec![3], 0, 10 + OVERHEAD));

@@ -139,6 +139,12 @@ pub(crate) struct RecvStream {
     horizon: Option<Box<Horizon>>,
     /// What is missing of those in `ready` that are not whole.
     missing: BTreeMap<u64, Missing>,
+    pub counters: Counters,
+}
+
+/// Counters of a receive stream that only grow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
     /// ADUs thrown away because the application did not read (unreliable streams only).
     pub dropped_adus: u64,
     /// ADUs thrown away because their lifetime was over (unreliable streams only).
@@ -170,12 +176,7 @@ impl RecvStream {
             latest_bytes: 0,
             horizon: None,
             missing: BTreeMap::new(),
-            dropped_adus: 0,
-            expired_adus: 0,
-            partial_adus: 0,
-            received_adus: 0,
-            received_bytes: 0,
-            duplicate_bytes: 0,
+            counters: Counters::default(),
         }
     }
 
@@ -199,7 +200,7 @@ impl RecvStream {
             return Err(Violation::AfterEnd);
         }
         if self.done.contains(sequence) {
-            self.duplicate_bytes += fragment.payload.len() as u64;
+            self.counters.duplicate_bytes += fragment.payload.len() as u64;
             return Ok(Accepted::Ignored);
         }
         self.check_gaps(room)?;
@@ -289,12 +290,12 @@ impl RecvStream {
         {
             self.take_partial(late);
             self.mark_done(late, room);
-            self.expired_adus += 1;
+            self.counters.expired_adus += 1;
         }
         let is_over = sequence < over;
         if is_over && !self.done.contains(sequence) {
             self.mark_done(sequence, room);
-            self.expired_adus += 1;
+            self.counters.expired_adus += 1;
         }
         is_over
     }
@@ -309,14 +310,14 @@ impl RecvStream {
         let is_sparse = extent as u64 > GAPS_RATIO * assembly.got_bytes() + GAPS_FREE_BYTES;
         let more = extent.saturating_sub(assembly.held_bytes());
         if !self.spec.partial || is_sparse || more > room.held_bytes {
-            self.dropped_adus += u64::from(self.spec.partial);
+            self.counters.dropped_adus += u64::from(self.spec.partial);
             self.mark_done(sequence, room);
             return false;
         }
         let (data, missing) = assembly.give_up();
         self.held_bytes += data.len() + OVERHEAD + gaps_bytes(&missing);
         self.missing.insert(sequence, missing);
-        self.partial_adus += 1;
+        self.counters.partial_adus += 1;
         let accepted = self.finish(sequence, data, room);
         accepted == Accepted::Readable
     }
@@ -345,8 +346,8 @@ impl RecvStream {
 
     fn finish(&mut self, sequence: u64, data: Bytes, room: Capacity) -> Accepted {
         self.mark_done(sequence, room);
-        self.received_adus += 1;
-        self.received_bytes += data.len() as u64;
+        self.counters.received_adus += 1;
+        self.counters.received_bytes += data.len() as u64;
         let was_empty = self.ready.is_empty();
         if self.spec.reliable && self.spec.order == Order::Ordered {
             if sequence == self.next {
@@ -359,7 +360,7 @@ impl RecvStream {
         } else if self.spec.order == Order::Ordered && sequence < self.next {
             // Unreliable and ordered: what comes late is dropped rather than delivered out of order.
             self.let_go(sequence, &data);
-            self.dropped_adus += 1;
+            self.counters.dropped_adus += 1;
         } else {
             self.next = self.next.max(sequence + 1);
             self.push_ready(sequence, data);
@@ -429,7 +430,7 @@ impl RecvStream {
             } else {
                 return;
             }
-            self.dropped_adus += 1;
+            self.counters.dropped_adus += 1;
         }
     }
 
@@ -559,7 +560,7 @@ impl RecvStream {
     /// Bytes that have arrived, each counted once, those of incomplete ADUs included. O(incomplete ADUs).
     pub(crate) fn arrived_bytes(&self) -> u64 {
         let partial = self.partial.values().map(|partial| partial.got_bytes());
-        self.received_bytes + partial.sum::<u64>()
+        self.counters.received_bytes + partial.sum::<u64>()
     }
 
     pub(crate) fn held_bytes(&self) -> usize {

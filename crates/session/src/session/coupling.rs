@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use anabranch_base::{ChannelId, Instant};
 use anabranch_channel::{Channel, Endpoint};
 
-use super::Session;
+use super::channels::{ChannelState, Channels};
 use crate::config::Coupling;
 
 /// Time between two judgements.
@@ -82,27 +82,29 @@ impl Couplings {
     }
 }
 
-impl Session {
-    /// Tells the partners of coupled channels of congestion events since the last call. O(channels), and nothing where none
-    /// is coupled.
-    pub(super) fn tell_partners(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        for index in 0..self.members.len() {
-            let member = &mut self.members[index];
-            if member.share == 1.0 {
-                member.congestion_told = None;
+impl Channels {
+    /// Notifies the partners of coupled channels of congestion events since the last call. O(channels), and nothing where
+    /// none is coupled.
+    pub(super) fn notify_partners(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        for index in 0..self.states.len() {
+            let state = &mut self.states[index];
+            if state.given.share == 1.0 {
+                state.congestion_reported = None;
                 continue;
             }
-            let id = member.id;
+            let id = state.id;
             let Some(events) = endpoint.peek(id).map(Channel::congestion_events) else {
                 continue;
             };
-            let is_new = member.congestion_told.is_some_and(|told| events > told);
-            member.congestion_told = Some(events);
+            let is_new = state
+                .congestion_reported
+                .is_some_and(|reported| events > reported);
+            state.congestion_reported = Some(events);
             if !is_new {
                 continue;
             }
-            let partners = self.members.iter().filter(|partner| {
-                let is_other = partner.id != id && partner.share < 1.0;
+            let partners = self.states.iter().filter(|partner| {
+                let is_other = partner.id != id && partner.given.share < 1.0;
                 is_other && self.couplings.are_coupled(id, partner.id)
             });
             for partner in partners {
@@ -113,33 +115,28 @@ impl Session {
         }
     }
 
-    /// Tells channels what share of a flow they may take.
-    pub(super) fn couple(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if self.config.coupling == Coupling::Off || !self.couplings.is_due(now) {
+    /// Gives channels their shares of a flow.
+    pub(super) fn couple(&mut self, now: Instant, endpoint: &mut Endpoint, coupling: Coupling) {
+        if coupling == Coupling::Off || !self.couplings.is_due(now) {
             return;
         }
-        let connected = |member: &&super::Member| member.connected && !member.suspected;
-        let channels: Vec<(ChannelId, u64)> = self
-            .members
-            .iter()
-            .filter(connected)
-            .map(|member| (member.id, member.payload_sent_bytes))
-            .collect();
-        let is_given = self.config.coupling == Coupling::All;
+        let sent = |state: &ChannelState| (state.id, state.payload_sent_bytes);
+        let channels: Vec<(ChannelId, u64)> = self.usable().map(sent).collect();
+        let is_given = coupling == Coupling::All;
         let measures = &self.measures;
         let shares = self.couplings.shares(now, &channels, |one, other| {
             is_given || measures.share_bottleneck(one, other)
         });
         for (&(id, _), share) in channels.iter().zip(shares) {
-            let Some(member) = self.members.iter_mut().find(|member| member.id == id) else {
+            let Some(state) = self.get_mut(id) else {
                 continue;
             };
-            if member.share == share {
+            if state.given.share == share {
                 continue;
             }
             if let Some(channel) = endpoint.channel(id) {
                 channel.set_share(share);
-                member.share = share;
+                state.given.share = share;
             }
         }
     }

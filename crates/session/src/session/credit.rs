@@ -68,6 +68,7 @@ fn read_all(session: &mut Session, stream: StreamId) -> usize {
 /// Held and reserved, as far as credit is to bound it.
 fn held(session: &Session) -> u64 {
     session
+        .streams
         .recv
         .values()
         .map(|half| half.held_bytes() as u64)
@@ -76,13 +77,20 @@ fn held(session: &Session) -> u64 {
 
 fn check(session: &Session) {
     let window = session.config.session_window_bytes;
-    assert!(session.consumed <= session.load.seen && session.load.seen <= session.granted);
-    assert!(session.granted <= session.consumed + window);
-    let reliable = session.recv.values().filter(|half| half.spec.reliable);
+    assert!(
+        session.flow.consumed() <= session.flow.load().seen
+            && session.flow.load().seen <= session.flow.granted()
+    );
+    assert!(session.flow.granted() <= session.flow.consumed() + window);
+    let reliable = session
+        .streams
+        .recv
+        .values()
+        .filter(|half| half.spec.reliable);
     let held: u64 = reliable.map(|half| half.held_bytes() as u64).sum();
-    assert!(held <= session.load.seen - session.consumed);
-    assert!(session.load.held_bytes as u64 <= window);
-    assert!(session.load.reserved_bytes as u64 <= window / 16);
+    assert!(held <= session.flow.load().seen - session.flow.consumed());
+    assert!(session.flow.load().held_bytes as u64 <= window);
+    assert!(session.flow.load().reserved_bytes as u64 <= window / 16);
 }
 
 /// On its way, in any order.
@@ -253,7 +261,7 @@ impl Sender {
 
     /// The application at the other end reads, and its credit comes back.
     fn read(&mut self, session: &mut Session, pick: usize) {
-        let streams: Vec<StreamId> = session.recv.keys().copied().collect();
+        let streams: Vec<StreamId> = session.streams.recv.keys().copied().collect();
         if !streams.is_empty() {
             self.read += read_all(session, streams[pick % streams.len()]);
         }
@@ -325,7 +333,7 @@ proptest! {
             while !sender.mail.is_empty() {
                 sender.deliver(&mut session, 0, false);
             }
-            for index in 0..session.recv.len() {
+            for index in 0..session.streams.recv.len() {
                 sender.read(&mut session, index);
             }
             if sender.backlog() == 0 {
@@ -338,9 +346,9 @@ proptest! {
             prop_assert!(rounds < 10_000);
         }
         prop_assert_eq!(held(&session), 0);
-        prop_assert_eq!(session.load.seen, sender.charged);
-        prop_assert_eq!(session.consumed, sender.charged);
-        prop_assert_eq!(session.recv.len() + gone, specs.len());
+        prop_assert_eq!(session.flow.load().seen, sender.charged);
+        prop_assert_eq!(session.flow.consumed(), sender.charged);
+        prop_assert_eq!(session.streams.recv.len() + gone, specs.len());
     }
 
     /// Any frames in any order, from a peer that knows the rules: until one of them ends the session, what is held and
@@ -434,7 +442,7 @@ fn reading_after_skips_in_a_small_window_ends_the_session_and_not_the_node() {
     );
     // The host may read until it has taken notice.
     assert_eq!(read_all(&mut session, stream), 1);
-    assert!(session.consumed <= session.load.seen);
+    assert!(session.flow.consumed() <= session.flow.load().seen);
 }
 
 /// In the smallest windows the largest ADU fits what is announced, whatever was read before.

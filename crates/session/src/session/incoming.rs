@@ -30,8 +30,8 @@ impl Session {
         self.establish(events);
         let bytes = container.len();
         let header = wire::read_header(&mut container)?;
-        if let Some(member) = self.member(channel) {
-            member.collector.on_container(now, bytes, header.timestamp);
+        if let Some(state) = self.channels.get_mut(channel) {
+            state.collector.on_container(now, bytes, header.timestamp);
         }
         let mut reader = Reader::new(container);
         while let Some(frame) = reader.next_frame()? {
@@ -58,15 +58,15 @@ impl Session {
         fragment: &Fragment,
         events: &mut VecDeque<Event>,
     ) -> Result<(), ProtocolError> {
-        if let Some(member) = self.member(channel) {
-            member.payload_received_bytes += fragment.payload.len() as u64;
+        if let Some(state) = self.channels.get_mut(channel) {
+            state.payload_received_bytes += fragment.payload.len() as u64;
         }
         let stream = fragment.stream;
-        let room = self.recv_capacity();
-        let Some(half) = self.recv.get_mut(&stream) else {
+        let capacity = self.recv_capacity();
+        let Some(recv) = self.streams.recv.get_mut(&stream) else {
             // A stream that is over, or one whose announcement has not come: its fragments always
             // travel behind the announcement, so the latter breaks the protocol.
-            return if self.was_opened(stream) {
+            return if self.streams.was_opened(stream) {
                 Ok(())
             } else {
                 Err(ProtocolError::Rule(
@@ -74,13 +74,13 @@ impl Session {
                 ))
             };
         };
-        if half.spec.is_latency_sensitive() {
-            self.urgent_received_at = Some(now);
+        if recv.spec.is_latency_sensitive() {
+            self.latency.note_received(now);
         }
-        let before = half.load();
-        let accepted = half.add(now, fragment, room)?;
-        let after = half.load();
-        self.note_load(before, after)?;
+        let before = recv.load();
+        let accepted = recv.add(now, fragment, capacity)?;
+        let after = recv.load();
+        self.flow.note_load(before, after)?;
         if accepted == Accepted::Readable {
             events.push_back(Event::Readable {
                 session: self.id,
@@ -92,14 +92,6 @@ impl Session {
         Ok(())
     }
 
-    fn was_opened(&self, stream: StreamId) -> bool {
-        if stream.is_by_initiator() == self.is_initiator {
-            stream.0 >> 1 < self.next_stream
-        } else {
-            self.seen_streams.contains(stream.0 >> 1)
-        }
-    }
-
     fn on_control(
         &mut self,
         now: Instant,
@@ -107,7 +99,7 @@ impl Session {
         control: Control,
         events: &mut VecDeque<Event>,
     ) -> Result<(), ProtocolError> {
-        self.dirty = true;
+        self.pump.is_due = true;
         match control {
             Control::Hello {
                 version,
@@ -118,31 +110,30 @@ impl Session {
                     return Err(ProtocolError::Version(version));
                 }
                 // The windows of an end that says it again are larger, or the frame is late.
-                if self.peer_stream_window < Some(stream_window_bytes) {
-                    self.peer_stream_window = Some(stream_window_bytes);
-                    for half in self.send.values_mut() {
-                        half.credit = half.credit.max(stream_window_bytes);
+                if self.flow.raise_peer_stream_window(stream_window_bytes) {
+                    for send in self.streams.send.values_mut() {
+                        send.credit = send.credit.max(stream_window_bytes);
                     }
                 }
-                self.credit = self.credit.max(session_window_bytes);
+                self.flow.raise_credit(session_window_bytes);
             }
             // The engine has checked it and put the channel here.
             Control::Join { .. } => {}
-            Control::Replace { session } => self.replaced.push(session),
+            Control::Replace { session } => self.establishment.replaced.push(session),
             Control::Open { stream, spec } => self.on_open(now, stream, *spec, events)?,
             Control::StreamCredit { stream, bytes } => {
-                if let Some(half) = self.send.get_mut(&stream) {
-                    half.credit = half.credit.max(bytes);
+                if let Some(send) = self.streams.send.get_mut(&stream) {
+                    send.credit = send.credit.max(bytes);
                 }
             }
-            Control::SessionCredit { bytes } => self.credit = self.credit.max(bytes),
+            Control::SessionCredit { bytes } => self.flow.raise_credit(bytes),
             Control::Finish { stream, end } => {
-                let room = self.recv_capacity();
-                if let Some(half) = self.recv.get_mut(&stream) {
-                    let before = half.load();
-                    let is_readable = half.set_end(end, room)?;
-                    let after = half.load();
-                    self.note_load(before, after)?;
+                let capacity = self.recv_capacity();
+                if let Some(recv) = self.streams.recv.get_mut(&stream) {
+                    let before = recv.load();
+                    let is_readable = recv.set_end(end, capacity)?;
+                    let after = recv.load();
+                    self.flow.note_load(before, after)?;
                     self.note_readable(stream, is_readable, events);
                     self.note_finished(stream, events);
                 }
@@ -153,7 +144,7 @@ impl Session {
                 charged_bytes,
             } => self.on_reset(stream, code, charged_bytes, events)?,
             Control::Stop { stream, code } => {
-                if self.send.contains_key(&stream) {
+                if self.streams.send.contains_key(&stream) {
                     let _ = self.reset(stream, code);
                     events.push_back(Event::Stopped {
                         session: self.id,
@@ -168,8 +159,8 @@ impl Session {
                 charged_bytes,
             } => self.on_skip(stream, sequence, charged_bytes, events)?,
             Control::Report { .. } => {
-                if let Some(member) = self.member(channel) {
-                    member.peer_report = Some(control);
+                if let Some(state) = self.channels.get_mut(channel) {
+                    state.peer_report = Some(control);
                 }
             }
         }
@@ -183,31 +174,24 @@ impl Session {
         spec: StreamSpec,
         events: &mut VecDeque<Event>,
     ) -> Result<(), ProtocolError> {
-        if stream.is_by_initiator() == self.is_initiator {
-            return Err(ProtocolError::Rule("a stream id of this node's side"));
-        }
-        let index = stream.0 >> 1;
-        if self.seen_streams.contains(index) {
+        let is_new = self.streams.note_opened(stream);
+        if !is_new.map_err(ProtocolError::Rule)? {
             return Ok(());
-        }
-        if self.peer_streams >= STREAMS_MAX || self.seen_streams.len() > STREAMS_MAX {
-            return Err(ProtocolError::Rule("too many open streams"));
         }
         if let Some(probation) = &mut self.probation {
             probation.open()?;
         }
-        self.seen_streams.insert(index..index + 1);
-        self.peer_streams += 1;
         let shared = Arc::new(spec.clone());
         if spec.duplex {
-            let mut half = self.sending_half(stream, shared.clone());
-            half.announced = true;
+            let mut send = self.new_send_stream(stream, shared.clone());
+            send.announced = true;
             self.shares.note_order(stream, &shared);
-            self.send.insert(stream, half);
+            self.streams.send.insert(stream, send);
         }
         let is_duplex = spec.duplex;
-        self.recv
-            .insert(stream, self.receiving_half(stream, shared));
+        self.streams
+            .recv
+            .insert(stream, self.new_recv_stream(stream, shared));
         events.push_back(Event::StreamOpened {
             session: self.id,
             stream,
@@ -226,7 +210,7 @@ impl Session {
         charged_bytes: u64,
         events: &mut VecDeque<Event>,
     ) -> Result<(), ProtocolError> {
-        let accounts = match self.drop_receiving_half(stream) {
+        let accounts = match self.drop_recv_stream(stream) {
             Some(accounts) => {
                 events.push_back(Event::Reset {
                     session: self.id,
@@ -235,14 +219,14 @@ impl Session {
                 });
                 accounts
             }
-            None => match self.stopped.remove(&stream) {
+            None => match self.streams.take_stopped(stream) {
                 Some(accounts) => accounts,
                 None => return Ok(()),
             },
         };
-        self.note_over(stream);
+        self.streams.note_over(stream);
         let (seen, consumed) = accounts.settle(charged_bytes)?;
-        self.see(seen)?;
+        self.flow.see(seen)?;
         self.consume(consumed);
         Ok(())
     }
@@ -254,14 +238,14 @@ impl Session {
         charged_bytes: u64,
         events: &mut VecDeque<Event>,
     ) -> Result<(), ProtocolError> {
-        let room = self.recv_capacity();
-        let Some(half) = self.recv.get_mut(&stream) else {
+        let capacity = self.recv_capacity();
+        let Some(recv) = self.streams.recv.get_mut(&stream) else {
             return Ok(());
         };
-        let before = half.load();
-        let skipped = half.skip(sequence, charged_bytes, room)?;
-        let (after, grant) = (half.load(), half.next_grant());
-        self.note_load(before, after)?;
+        let before = recv.load();
+        let skipped = recv.skip(sequence, charged_bytes, capacity)?;
+        let (after, grant) = (recv.load(), recv.next_grant());
+        self.flow.note_load(before, after)?;
         if let Some(bytes) = grant {
             self.control
                 .push_back(Control::StreamCredit { stream, bytes });

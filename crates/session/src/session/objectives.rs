@@ -127,7 +127,7 @@ impl Session {
         text: &str,
         events: &mut VecDeque<Event>,
     ) -> Result<Injected, ObjectiveError> {
-        let mut set = self.objectives.set.clone();
+        let mut set = self.scheduling.objectives.set.clone();
         let injected = set.inject(text).map_err(|error| match error {
             InjectError::Text(report) => ObjectiveError::Text(report),
             other => ObjectiveError::Full(other),
@@ -138,7 +138,7 @@ impl Session {
                 error,
             })?;
         }
-        self.objectives.set = set;
+        self.scheduling.objectives.set = set;
         self.on_objectives_changed();
         let rates = injected.rates.iter();
         for (id, rate) in rates.clone() {
@@ -159,13 +159,13 @@ impl Session {
         id: ObjectiveId,
         events: &mut VecDeque<Event>,
     ) -> bool {
-        let mut rates = self.objectives.set.rates().iter();
+        let mut rates = self.scheduling.objectives.set.rates().iter();
         let stream = rates.clone().find(|(rate, _)| *rate == id);
         let stream = stream.map(|(_, rate)| rate.stream);
         // Of several for one stream, the last one is what its promise is about.
         let decides = rates.rfind(|(_, rate)| Some(rate.stream) == stream);
         let decides = decides.is_some_and(|(rate, _)| *rate == id);
-        if !self.objectives.set.remove(id) {
+        if !self.scheduling.objectives.set.remove(id) {
             return false;
         }
         self.on_objectives_changed();
@@ -178,14 +178,17 @@ impl Session {
     }
 
     fn on_objectives_changed(&mut self) {
-        self.planning.observed.watch(&self.objectives.named());
-        self.planning.has_history = self.objectives.has_companions();
-        self.dirty = true;
+        self.scheduling
+            .planning
+            .observed
+            .watch(&self.scheduling.objectives.named());
+        self.scheduling.planning.has_history = self.scheduling.objectives.has_companions();
+        self.pump.is_due = true;
     }
 
     /// The objectives in force, in order of injection; then the `rate` items.
     pub(crate) fn objectives(&self) -> Vec<Entry> {
-        let set = &self.objectives.set;
+        let set = &self.scheduling.objectives.set;
         let objectives = set.iter().map(|(id, objective)| Entry {
             id,
             name: objective.name().map(str::to_owned),
@@ -212,7 +215,7 @@ impl Session {
         stream: StreamId,
         events: &mut VecDeque<Event>,
     ) {
-        let rates = self.objectives.set.rates();
+        let rates = self.scheduling.objectives.set.rates();
         let wanted = rates.iter().rfind(|(_, rate)| rate.stream == stream);
         if let Some((id, rate)) = wanted.cloned() {
             self.ask_for(now, id, &rate, events);
@@ -253,20 +256,20 @@ impl Session {
         adu: u64,
         news: &[(&str, FieldValue<'_>)],
     ) -> Result<bool, ObjectiveError> {
-        let half = self.send.get(&stream);
-        let half = half.ok_or(StreamError::UnknownStream(stream))?;
-        let Some(before) = half.fields(adu).cloned() else {
+        let send = self.streams.send.get(&stream);
+        let send = send.ok_or(StreamError::UnknownStream(stream))?;
+        let Some(before) = send.fields(adu).cloned() else {
             return Ok(false);
         };
-        let fields = self.objectives.fields(&before, news)?;
-        self.dirty = true;
-        let half = self.send.get_mut(&stream);
-        Ok(half.is_some_and(|half| half.set_fields(adu, fields)))
+        let fields = self.scheduling.objectives.fields(&before, news)?;
+        self.pump.is_due = true;
+        let send = self.streams.send.get_mut(&stream);
+        Ok(send.is_some_and(|send| send.set_fields(adu, fields)))
     }
 
     /// Tells of what went wrong in evaluations, each kind once for an objective.
     pub(super) fn tell_faults(&mut self, events: &mut VecDeque<Event>) {
-        for (objective, faults) in self.objectives.set.take_faults() {
+        for (objective, faults) in self.scheduling.objectives.set.take_faults() {
             events.push_back(Event::ObjectiveFault {
                 session: self.id,
                 objective,

@@ -23,13 +23,13 @@ impl Session {
         outcome: PacketOutcome,
         events: &mut VecDeque<Event>,
     ) {
-        let Some(member) = self.member(channel) else {
+        let Some(state) = self.channels.get_mut(channel) else {
             return;
         };
-        let Some(packet) = member.flight.take(outcome.container) else {
+        let Some(packet) = state.flight.take(outcome.container) else {
             return;
         };
-        self.dirty = true;
+        self.pump.is_due = true;
         if let Some(journal) = &mut self.journal {
             journal.note(Entry {
                 at: now,
@@ -42,12 +42,14 @@ impl Session {
             });
         }
         let (number, sent_at) = (outcome.container, packet.sent_at);
-        let models = &mut self.planning.models;
+        let models = &mut self.scheduling.planning.models;
         match outcome.outcome {
             Outcome::Acked { rtt } => {
                 models.acked(channel, number, now, rtt);
                 let bytes = packet.wire_bytes;
-                self.measures.acked(channel, number, bytes, sent_at, rtt);
+                self.channels
+                    .measures
+                    .acked(channel, number, bytes, sent_at, rtt);
                 let receipt = Receipt {
                     at: now,
                     channel,
@@ -57,30 +59,30 @@ impl Session {
             }
             Outcome::Lost => {
                 models.lost(channel, number, now, sent_at);
-                self.measures.lost(channel, number);
+                self.channels.measures.lost(channel, number);
                 self.on_packet_lost(channel, &packet, events);
             }
         }
     }
 
     fn on_packet_acked(&mut self, receipt: Receipt, packet: &Packet, events: &mut VecDeque<Event>) {
-        if let Some(member) = self.member(receipt.channel) {
-            member.introduced = true;
+        if let Some(state) = self.channels.get_mut(receipt.channel) {
+            state.introduced = true;
         }
         self.establish(events);
         for item in packet.items() {
             match item {
                 Item::Fragment { place, length, .. } => {
-                    let Some(half) = self.send.get_mut(&place.stream) else {
+                    let Some(send) = self.streams.send.get_mut(&place.stream) else {
                         continue;
                     };
-                    half.announced = true;
-                    if half.spec.notify_fragments {
+                    send.announced = true;
+                    if send.spec.notify_fragments {
                         let (channel, rtt) = (receipt.channel, Some(receipt.rtt));
                         events.push_back(fragment_outcome(self.id, *place, *length, channel, rtt));
                     }
                     self.promises.acked(place.stream, *length as u64);
-                    if let Some(settled) = half.on_acked(receipt, *place, *length) {
+                    if let Some(settled) = send.on_acked(receipt, *place, *length) {
                         self.settle(place.stream, [settled], events);
                     }
                 }
@@ -92,18 +94,18 @@ impl Session {
     fn on_control_acked(&mut self, control: &Control, events: &mut VecDeque<Event>) {
         match control {
             Control::Open { stream, .. } => {
-                if let Some(half) = self.send.get_mut(stream) {
-                    half.announced = true;
+                if let Some(send) = self.streams.send.get_mut(stream) {
+                    send.announced = true;
                 }
             }
             Control::Finish { stream, .. } => {
-                if let Some(half) = self.send.get_mut(stream) {
-                    half.finish_acked = true;
+                if let Some(send) = self.streams.send.get_mut(stream) {
+                    send.finish_acked = true;
                     self.note_delivered(*stream, events);
                 }
             }
             Control::Reset { stream, .. } => {
-                self.given_up.remove(stream);
+                self.streams.forget_given_up(*stream);
             }
             _ => {}
         }
@@ -120,17 +122,17 @@ impl Session {
                 // What was moved away is somebody else's now, except that an unreliable stream's
                 // fragments were left here.
                 Item::Fragment { place, length, .. } => {
-                    let Some(half) = self.send.get_mut(&place.stream) else {
+                    let Some(send) = self.streams.send.get_mut(&place.stream) else {
                         continue;
                     };
-                    if packet.moved && half.spec.reliable {
+                    if packet.moved && send.spec.reliable {
                         continue;
                     }
-                    if half.spec.notify_fragments {
+                    if send.spec.notify_fragments {
                         events.push_back(fragment_outcome(self.id, *place, *length, channel, None));
                     }
-                    let settled = half.on_lost(*place, *length);
-                    self.active.insert(place.stream);
+                    let settled = send.on_lost(*place, *length);
+                    self.streams.active.insert(place.stream);
                     if let Some(settled) = settled {
                         self.settle(place.stream, [settled], events);
                     }
@@ -145,13 +147,13 @@ impl Session {
     fn resend(&mut self, control: &Control) {
         let obsolete = match control {
             Control::Report { .. } | Control::Join { .. } => true,
-            Control::StreamCredit { stream, .. } => !self.recv.contains_key(stream),
-            Control::SessionCredit { bytes } => *bytes < self.granted,
+            Control::StreamCredit { stream, .. } => !self.streams.recv.contains_key(stream),
+            Control::SessionCredit { bytes } => *bytes < self.flow.granted(),
             _ => false,
         };
         if !obsolete {
             self.control.push_front(control.clone());
-            self.dirty = true;
+            self.pump.is_due = true;
         }
     }
 
@@ -160,11 +162,11 @@ impl Session {
     pub(crate) fn on_suspected(&mut self, channel: ChannelId) {
         let mut fragments = Vec::new();
         let mut controls = Vec::new();
-        let Some(member) = self.member(channel) else {
+        let Some(state) = self.channels.get_mut(channel) else {
             return;
         };
-        member.suspected = true;
-        for packet in member.flight.iter_mut() {
+        state.suspected = true;
+        for packet in state.flight.iter_mut() {
             if packet.moved {
                 continue;
             }
@@ -177,25 +179,25 @@ impl Session {
             }
         }
         for (place, length) in fragments {
-            if let Some(half) = self.send.get_mut(&place.stream)
-                && half.spec.reliable
+            if let Some(send) = self.streams.send.get_mut(&place.stream)
+                && send.spec.reliable
             {
-                half.on_moved(place, length);
-                self.active.insert(place.stream);
+                send.on_moved(place, length);
+                self.streams.active.insert(place.stream);
             }
         }
         for control in controls.into_iter().rev() {
             self.resend(&control);
         }
-        self.dirty = true;
+        self.pump.is_due = true;
     }
 
     /// A silent channel is back.
     pub(crate) fn on_recovered(&mut self, channel: ChannelId) {
-        if let Some(member) = self.member(channel) {
-            member.suspected = false;
+        if let Some(state) = self.channels.get_mut(channel) {
+            state.suspected = false;
         }
-        self.dirty = true;
+        self.pump.is_due = true;
     }
 }
 

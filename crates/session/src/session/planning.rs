@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_channel::Endpoint;
 use anabranch_hose::symbol;
 use anabranch_sched::{
-    ChannelMask, View,
+    ChannelMask,
     cost::Price,
     model::Supply,
     objective::{Adu, Channel, Correlation, Cycle, Outcome, Sent, Turns},
@@ -16,12 +15,9 @@ use super::{
     Session,
     models::{self, Models},
     observed::Observed,
-    pump::Scratch,
+    pump::Run,
 };
-use crate::{
-    budget::Budgets,
-    send::{AduOutcome, Piece},
-};
+use crate::send::{AduOutcome, Piece};
 
 /// ADUs, and fragments of them, that are shown at a time.
 const ADUS_MAX: usize = 512;
@@ -77,60 +73,43 @@ impl Planning {
 }
 
 impl Session {
-    /// Asks what the next byte on each channel costs.
-    pub(crate) fn price(&mut self, endpoint: &mut Endpoint, budgets: &Budgets) {
-        for member in &mut self.members {
-            if let Some(channel) = endpoint.channel(member.id) {
-                member.marginal = budgets.marginal(channel.socket());
-            }
-        }
-    }
-
     /// Shows the policy what there is to decide about.
-    pub(super) fn plan(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        scratch: &Scratch,
-        look_ahead: Duration,
-    ) {
-        self.draw_channels(now, scratch);
-        self.draw_slots(now, endpoint, scratch, look_ahead);
-        self.draw_adus(now, scratch);
-        let cycle = &mut self.planning.cycle;
+    pub(super) fn plan(&mut self, run: &mut Run<'_>, look_ahead: Duration) {
+        self.draw_channels(run);
+        self.draw_slots(run, look_ahead);
+        self.draw_adus(run);
+        let cycle = &mut self.scheduling.planning.cycle;
         cycle.streams.clear();
-        cycle.streams.extend(self.planning.observed.streams());
-        if !self.planning.has_history {
+        cycle
+            .streams
+            .extend(self.scheduling.planning.observed.streams());
+        if !self.scheduling.planning.has_history {
             cycle.history.clear();
         }
-        let view = View {
-            now,
-            channels: &scratch.channels,
-            streams: scratch.streams.all(),
-        };
-        let objectives = self.objectives.in_force_mut();
-        self.scheduler.plan(&view, cycle, objectives);
+        let view = run.view();
+        let objectives = self.scheduling.objectives.in_force_mut();
+        self.scheduling.scheduler.plan(&view, cycle, objectives);
     }
 
     /// Channels as objectives see them, and how losses go together.
-    fn draw_channels(&mut self, now: Instant, scratch: &Scratch) {
+    fn draw_channels(&mut self, run: &mut Run<'_>) {
         let Planning {
             cycle,
             channels,
             correlated_at,
             models,
             ..
-        } = &mut self.planning;
-        let ids = || scratch.channels.iter().map(|channel| channel.id);
+        } = &mut self.scheduling.planning;
+        let ids = || run.scratch.channels.iter().map(|channel| channel.id);
         let is_new = !ids().eq(channels.iter().copied());
         if is_new {
             channels.clear();
             channels.extend(ids());
             cycle.channels.clear();
-            let members = &self.members;
+            let channels = &self.channels;
             let name = |id: ChannelId| {
-                let member = members.iter().find(|member| member.id == id);
-                let name = member.and_then(|member| member.name.as_deref());
+                let state = channels.get(id);
+                let name = state.and_then(|state| state.name.as_deref());
                 name.map_or_else(|| symbol(&id.to_string()), symbol)
             };
             cycle.channels.extend(ids().map(|id| Channel {
@@ -144,43 +123,37 @@ impl Session {
             // Its slots name channels by index.
             cycle.history.clear();
         }
-        for (channel, view) in cycle.channels.iter_mut().zip(&scratch.channels) {
+        for (channel, view) in cycle.channels.iter_mut().zip(&run.scratch.channels) {
             channel.technology = models.technology_symbol(view.id);
-            let member = self.members.iter().find(|member| member.id == view.id);
-            channel.is_metered = member.is_some_and(|member| member.marginal.is_metered);
+            let state = self.channels.get(view.id);
+            channel.is_metered = state.is_some_and(|state| state.marginal.is_metered);
             channel.rate_bps = if view.rate_bytes_per_s > 0.0 {
                 view.rate_bytes_per_s * 8.0
             } else {
                 f64::NAN
             };
         }
-        if !is_new && now.since(*correlated_at) < CORRELATION_PERIOD {
+        if !is_new && run.now.since(*correlated_at) < CORRELATION_PERIOD {
             return;
         }
-        *correlated_at = now;
+        *correlated_at = run.now;
         if is_new {
             cycle.correlation = Correlation::independent(channels.len());
         }
         models.correlate(channels, &mut cycle.correlation);
     }
 
-    fn draw_slots(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        scratch: &Scratch,
-        look_ahead: Duration,
-    ) {
-        let Planning { cycle, models, .. } = &mut self.planning;
+    fn draw_slots(&mut self, run: &mut Run<'_>, look_ahead: Duration) {
+        let Planning { cycle, models, .. } = &mut self.scheduling.planning;
         cycle.slots.clear();
-        for (at, view) in scratch.channels.iter().enumerate() {
-            let member = self.members.iter().find(|member| member.id == view.id);
-            let next = member.map_or(0, |member| member.launched);
-            if let Some(channel) = endpoint.channel(view.id) {
-                let price = member.and_then(|member| member.marginal.price);
+        for (at, view) in run.scratch.channels.iter().enumerate() {
+            let state = self.channels.get(view.id);
+            let next = state.map_or(0, |state| state.launched);
+            if let Some(channel) = run.endpoint.channel(view.id) {
+                let price = state.and_then(|state| state.marginal.price);
                 let supply = Supply {
                     cost_per_byte: price.map_or(0.0, Price::per_byte),
-                    ..models::supply(now, view, next, channel)
+                    ..models::supply(run.now, view, next, channel)
                 };
                 models.offer(at, (view.id, &supply), look_ahead, &mut cycle.slots);
             }
@@ -188,15 +161,15 @@ impl Session {
     }
 
     /// As many ADUs as there are slots, by shares and priorities; those larger than a packet in fragments.
-    fn draw_adus(&mut self, now: Instant, scratch: &Scratch) {
+    fn draw_adus(&mut self, run: &mut Run<'_>) {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let credit = self.session_credit();
+        let credit = self.flow.credit_left();
         let Planning {
             turns,
             cycle,
             has_history,
             ..
-        } = &mut self.planning;
+        } = &mut self.scheduling.planning;
         let most = if *has_history {
             COMPANIONS_MAX
         } else {
@@ -204,19 +177,19 @@ impl Session {
         };
         let adus = &mut cycle.adus;
         adus.clear();
-        let unit = scratch.channels.iter().map(|channel| channel.packet_bytes);
+        let unit = run
+            .scratch
+            .channels
+            .iter()
+            .map(|channel| channel.packet_bytes);
         let unit = unit.min().unwrap_or(0).max(1) as u64;
-        let views = scratch.streams.all();
-        let view = View {
-            now,
-            channels: &scratch.channels,
-            streams: views,
-        };
+        let views = run.scratch.streams.all();
+        let view = run.view();
         let mut queues: Vec<_> = (views.iter())
             .map(|view| {
-                let half = self.send.get(&view.id)?;
+                let send = self.streams.send.get(&view.id)?;
                 // What waits of the first of these, and the rest.
-                Some((None, half.waiting(credit)))
+                Some((None, send.waiting(credit)))
             })
             .collect();
         turns.collect(&view, cycle.slots.len(), most, |stream| {
@@ -244,7 +217,7 @@ impl Session {
                 sequence: waiting.sequence,
                 bytes: bytes as u32,
                 length: waiting.length as u32,
-                waited_ms: ms(now.since(waiting.queued_at)),
+                waited_ms: ms(run.now.since(waiting.queued_at)),
                 deadline_ms: lifetime.map_or(f64::NAN, ms),
                 fields: waiting.fields.clone(),
                 turn: adus.len() as u32,
@@ -258,7 +231,7 @@ impl Session {
     /// What a policy that plans has sent: counts as a turn, and enters the history.
     pub(super) fn note_sent(
         &mut self,
-        scratch: &Scratch,
+        run: &mut Run<'_>,
         stream: usize,
         channels: ChannelMask,
         pieces: &[Piece],
@@ -267,18 +240,19 @@ impl Session {
         if bytes == 0 {
             return;
         }
-        let view = &scratch.streams.all()[stream];
-        self.planning.turns.charge(view, bytes);
-        if !self.planning.has_history {
+        let view = &run.scratch.streams.all()[stream];
+        self.scheduling.planning.turns.charge(view, bytes);
+        if !self.scheduling.planning.has_history {
             return;
         }
-        let Planning { cycle, .. } = &mut self.planning;
+        let Planning { cycle, .. } = &mut self.scheduling.planning;
         let channel = channels.iter().next().map(|channel| channel as u32);
-        let Some(view) = channel.and_then(|channel| scratch.channels.get(channel as usize)) else {
+        let Some(view) = channel.and_then(|channel| run.scratch.channels.get(channel as usize))
+        else {
             return;
         };
-        let member = self.members.iter().find(|member| member.id == view.id);
-        let next = member.map_or(0, |member| member.launched);
+        let state = self.channels.get(view.id);
+        let next = state.map_or(0, |state| state.launched);
         let mut slots = cycle.slots.iter().filter(|s| Some(s.channel) == channel);
         // Those of a channel are in order; control frames may have taken some.
         let Some(mut slot) = slots.find(|slot| slot.sequence >= next).copied() else {

@@ -101,15 +101,15 @@ impl Session {
         );
         self.config.stream_window_bytes = stream;
         self.config.session_window_bytes = session;
-        self.granted = self.granted.max(session);
-        for half in self.recv.values_mut() {
-            half.widen(stream);
+        self.flow.widen(session);
+        for send in self.streams.recv.values_mut() {
+            send.widen(stream);
         }
         self.control.push_back(Control::Hello {
             version: VERSION,
             stream_window_bytes: stream,
             session_window_bytes: session,
         });
-        self.dirty = true;
+        self.pump.is_due = true;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_base::{Instant, StreamId};
 use anabranch_sched::{ChannelView, StreamSpec};
 
 use super::Session;
@@ -17,15 +17,10 @@ const LATE: Duration = Duration::from_millis(50);
 const LATE_QUEUED: Duration = Duration::from_millis(200);
 
 impl Session {
-    /// The channel of each path that statistics know, in their order.
-    fn path_channels(&self) -> Vec<Option<ChannelId>> {
-        self.measures.channels().collect()
-    }
-
     /// What would be answered if a stream with this spec were opened.
     pub(crate) fn admit(&mut self, now: Instant, spec: &StreamSpec) -> Result<Grant, StreamError> {
         spec.validate()?;
-        let channels = self.path_channels();
+        let channels = self.channels.of_paths();
         self.promises
             .admit(now, spec, &channels)
             .map_err(|refusal| StreamError::Refused(Box::new(refusal)))
@@ -39,11 +34,11 @@ impl Session {
         spec: &StreamSpec,
         events: &mut VecDeque<Event>,
     ) -> Result<(), StreamError> {
-        let channels = self.path_channels();
+        let channels = self.channels.of_paths();
         match self.promises.open(now, stream, spec, &channels) {
             Ok(notice) => {
                 self.tell(notice, events);
-                self.dirty = true;
+                self.pump.is_due = true;
                 Ok(())
             }
             Err(refusal) => Err(StreamError::Refused(Box::new(refusal))),
@@ -58,35 +53,36 @@ impl Session {
         guarantee: Option<anabranch_sched::Guarantee>,
         events: &mut VecDeque<Event>,
     ) -> Result<(), StreamError> {
-        let half = self
+        let send = self
+            .streams
             .send
             .get(&stream)
             .ok_or(StreamError::UnknownStream(stream))?;
         let spec = StreamSpec {
             guarantee: guarantee.map(Box::new),
-            ..(*half.spec).clone()
+            ..(*send.spec).clone()
         };
         spec.validate()?;
-        let channels = self.path_channels();
+        let channels = self.channels.of_paths();
         let notice = self
             .promises
             .change(now, stream, &spec, &channels)
             .map_err(|refusal| StreamError::Refused(Box::new(refusal)))?;
         self.tell(notice, events);
-        if let Some(half) = self.send.get_mut(&stream) {
-            half.spec = Arc::new(spec);
+        if let Some(send) = self.streams.send.get_mut(&stream) {
+            send.spec = Arc::new(spec);
         }
-        self.dirty = true;
+        self.pump.is_due = true;
         Ok(())
     }
 
     /// Why a stream is promised what it is, or not.
     pub(crate) fn explain(&self, stream: StreamId) -> Option<Explanation> {
-        self.promises.explain(stream, &self.path_channels())
+        self.promises.explain(stream, &self.channels.of_paths())
     }
 
     pub(super) fn advance_measures(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        let (measures, promises) = (&mut self.measures, &mut self.promises);
+        let (measures, promises) = (&mut self.channels.measures, &mut self.promises);
         let (mut is_over, mut is_part_over) = (false, false);
         measures.advance(now, |row| {
             is_part_over = true;
@@ -95,13 +91,13 @@ impl Session {
         if !is_part_over || self.promises.is_empty() {
             return;
         }
-        let channels = self.path_channels();
+        let channels = self.channels.of_paths();
         let late_on =
             |view: &ChannelView| (LATE + 2 * view.rtt_smoothed).min(LATE_QUEUED + view.rtt_min);
-        let late = self.scratch.channels.iter().map(late_on).max();
+        let late = self.pump.scratch.channels.iter().map(late_on).max();
         let late = late.unwrap_or(LATE);
-        let send = &self.send;
-        let since = |stream: StreamId| send.get(&stream).and_then(|half| half.oldest_at());
+        let send = &self.streams.send;
+        let since = |stream: StreamId| send.get(&stream).and_then(|send| send.oldest_at());
         let notices = if is_over {
             self.promises.end_window(now, &channels, late, since)
         } else {
@@ -113,15 +109,15 @@ impl Session {
         for notice in notices {
             self.tell(Some(notice), events);
         }
-        self.dirty = true;
+        self.pump.is_due = true;
     }
 
     /// Hands the mapping to the scheduler when it has changed.
     pub(super) fn hand_over_plan(&mut self, now: Instant) {
         if self.promises.is_changed() {
-            let channels = self.path_channels();
+            let channels = self.channels.of_paths();
             if let Some(plan) = self.promises.take_plan(&channels) {
-                self.scheduler.remap(now, &plan);
+                self.scheduling.scheduler.remap(now, &plan);
             }
         }
     }

@@ -9,7 +9,7 @@
 //! bucket here; and what a stream with a drop order has waiting beyond its share is dropped here.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
@@ -19,7 +19,7 @@ use anabranch_sched::{
     allocation::{Allocator, Ask, Reserve},
 };
 
-use super::{Session, pump::Scratch};
+use super::{Session, pump::Run};
 use crate::{
     event::Event,
     send::{SendStream, Settled},
@@ -196,14 +196,14 @@ impl Bucket {
 
 impl Session {
     /// Fills the buckets of capped streams, and forgets those that are full.
-    pub(super) fn advance_caps(&mut self, now: Instant) {
-        let send = &mut self.send;
+    pub(super) fn advance_caps(&mut self, run: &mut Run<'_>) {
+        let send = &mut self.streams.send;
         self.shares.buckets.retain(|stream, bucket| {
-            let Some(cap) = send.get(stream).and_then(|half| half.spec.cap) else {
+            let Some(cap) = send.get(stream).and_then(|send| send.spec.cap) else {
                 return false;
             };
             let was_spent = bucket.is_spent();
-            bucket.advance(now, cap);
+            bucket.advance(run.now, cap);
             if was_spent && !bucket.is_spent() {
                 // What the policy sees of the stream has changed.
                 send.get_mut(stream);
@@ -215,28 +215,29 @@ impl Session {
     /// Wakes the pump for streams that have used up what their caps allow.
     pub(super) fn wait_for_caps(&mut self) {
         for (stream, bucket) in &self.shares.buckets {
-            let waits = |half: &SendStream| half.backlog_bytes() > 0;
-            if bucket.is_spent() && self.send.get(stream).is_some_and(|half| waits(half)) {
+            let waits = |send: &SendStream| send.backlog_bytes() > 0;
+            if bucket.is_spent()
+                && self
+                    .streams
+                    .send
+                    .get(stream)
+                    .is_some_and(|send| waits(send))
+            {
                 let at = bucket.ready_at();
-                self.pump_at = Some(self.pump_at.map_or(at, |earlier| earlier.min(at)));
+                self.pump.wake_at(at);
             }
         }
     }
 
     /// Divides capacity anew when it is time to, and tells streams whose offers have changed.
-    pub(super) fn note_shares(
-        &mut self,
-        now: Instant,
-        scratch: &Scratch,
-        events: &mut VecDeque<Event>,
-    ) {
-        if now < self.shares.check_at {
+    pub(super) fn note_shares(&mut self, run: &mut Run<'_>) {
+        if run.now < self.shares.check_at {
             return;
         }
-        self.shares.check_at = now + PERIOD;
-        let capacity: f64 = scratch.channels.iter().map(capacity_bytes_per_s).sum();
+        self.shares.check_at = run.now + PERIOD;
+        let capacity: f64 = run.scratch.channels.iter().map(capacity_bytes_per_s).sum();
         let capacity_bps = (8.0 * capacity) as u64;
-        self.note_demands(now);
+        self.note_demands(run.now);
         self.shares.shrink();
         if capacity_bps == 0 {
             return;
@@ -249,7 +250,7 @@ impl Session {
             let changed = |before: u64| offer.abs_diff(before) > before / CHANGE;
             if account.told_bps.is_none_or(changed) {
                 account.told_bps = Some(offer);
-                events.push_back(Event::Throttle {
+                run.events.push_back(Event::Throttle {
                     session: self.id,
                     stream: account.stream,
                     rate: Rate::from_bps(offer),
@@ -262,21 +263,21 @@ impl Session {
     fn note_demands(&mut self, now: Instant) {
         let before = std::mem::take(&mut self.shares.accounts);
         self.shares.asks.clear();
-        for half in self.send.values() {
-            let sends = half.sent_at.is_some_and(|at| now.since(at) < SENDING);
-            if !sends && half.backlog_bytes() == 0 {
+        for send in self.streams.send.values() {
+            let sends = send.sent_at.is_some_and(|at| now.since(at) < SENDING);
+            if !sends && send.backlog_bytes() == 0 {
                 continue;
             }
-            let known = before.binary_search_by_key(&half.id, |account| account.stream);
+            let known = before.binary_search_by_key(&send.id, |account| account.stream);
             let known = known.ok().map(|place| before[place]);
-            let account = Account::of(half, known);
+            let account = Account::of(send, known);
             self.shares.accounts.push(account);
-            let claim = self.promises.claim(half.id);
+            let claim = self.promises.claim(send.id);
             self.shares.asks.push(Ask {
-                priority: half.spec.priority,
-                weight: half.spec.weight,
-                demand: (!half.blocked).then_some(account.demand_bps),
-                cap: half.spec.cap.map(Rate::as_bps),
+                priority: send.spec.priority,
+                weight: send.spec.weight,
+                demand: (!send.blocked).then_some(account.demand_bps),
+                cap: send.spec.cap.map(Rate::as_bps),
                 claim: claim.map(|claim| Reserve {
                     rank: claim.rank,
                     rate: (claim.bytes_per_s * 8.0) as u64,
@@ -287,39 +288,43 @@ impl Session {
 
     /// Drops what streams with a drop order have waiting beyond their shares, where it is the shares that
     /// hold them back: no slot is left, or the cap is used up.
-    pub(super) fn shed(&mut self, scratch: &Scratch, events: &mut VecDeque<Event>) {
+    pub(super) fn shed(&mut self, run: &mut Run<'_>) {
         if self.shares.droppers.is_empty() {
             return;
         }
-        let send = &self.send;
+        let send = &self.streams.send;
         let is_dropper = |stream: &StreamId| {
-            let half = send.get(stream);
-            half.is_some_and(|half| half.spec.drop.is_some())
+            let send = send.get(stream);
+            send.is_some_and(|send| send.spec.drop.is_some())
         };
         self.shares.droppers.retain(is_dropper);
-        let no_slot = scratch.channels.iter().all(|channel| channel.slots == 0);
+        let no_slot = run
+            .scratch
+            .channels
+            .iter()
+            .all(|channel| channel.slots == 0);
         let is_held_back = |stream: &StreamId| {
             let waits = send
                 .get(stream)
-                .is_some_and(|half| half.backlog_bytes() > 0);
+                .is_some_and(|send| send.backlog_bytes() > 0);
             waits && (no_slot || self.shares.is_spent(*stream))
         };
         let droppers = self.shares.droppers.iter().copied();
         let held_back: Vec<StreamId> = droppers.filter(is_held_back).collect();
         for stream in held_back {
             let offer = self.shares.offer(stream);
-            let Some(half) = self.send.get_mut(&stream) else {
+            let Some(send) = self.streams.send.get_mut(&stream) else {
                 continue;
             };
-            let Some(rate) = offer.into_iter().chain(half.spec.cap).min() else {
+            let Some(rate) = offer.into_iter().chain(send.spec.cap).min() else {
                 continue;
             };
-            let time = half.spec.lifetime.map_or(QUEUE, |life| life.min(QUEUE));
+            let time = send.spec.lifetime.map_or(QUEUE, |life| life.min(QUEUE));
             let most_bytes = (rate.as_bytes_per_s() * time.as_secs_f64()) as u64;
             let mut settled: Vec<Settled> = Vec::new();
-            half.shed(most_bytes, &mut settled);
+            send.shed(most_bytes, &mut settled);
             if !settled.is_empty() {
-                self.settle(stream, settled, events);
+                self.settle(stream, settled, run.events);
             }
         }
     }
@@ -328,17 +333,17 @@ impl Session {
 impl Account {
     /// The stream's account, with what it wanted since the last look: what it was given to send, and what
     /// it had waiting at the end. A rise counts at once, a fall by half.
-    fn of(half: &SendStream, known: Option<Self>) -> Self {
-        let accepted = half.counters.bytes;
+    fn of(send: &SendStream, known: Option<Self>) -> Self {
+        let accepted = send.counters.bytes;
         let (since, smoothed) = match known {
             Some(account) => (accepted - account.accepted_bytes, account.demand_bps),
-            None => (half.held_bytes() as u64, 0),
+            None => (send.held_bytes() as u64, 0),
         };
         // What was accepted and still waits is in both.
-        let wanted = since.max(half.backlog_bytes());
+        let wanted = since.max(send.backlog_bytes());
         let demand = Rate::from_bytes_per(wanted, PERIOD).as_bps();
         Self {
-            stream: half.id,
+            stream: send.id,
             accepted_bytes: accepted,
             demand_bps: demand.max(smoothed / 2 + demand / 2),
             offer_bps: known.and_then(|account| account.offer_bps),

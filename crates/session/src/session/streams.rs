@@ -1,419 +1,281 @@
-//! Commands of the application.
+//! Streams of a session: send and receive streams by id, which of them the peer opened, and which may need attention.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use anabranch_base::{Instant, StreamId};
-use anabranch_channel::Endpoint;
-use anabranch_sched::{StreamSpec, arrival, objective::Fields, spec::ADU_BYTES_MAX};
-use bytes::Bytes;
+use anabranch_sched::StreamSpec;
 
-use super::Session;
+use super::send_streams::SendStreams;
 use crate::{
-    config::{INITIAL_STREAM_CREDIT_BYTES, STREAMS_MAX},
-    event::{Adu, Event, SendError, StreamError},
-    objective::FieldValue,
-    parameters::StreamParameters,
-    recv::RecvStream,
-    send::{ADU_OVERHEAD_BYTES, AduOutcome, SendStream, Settled},
+    config::STREAMS_MAX,
+    ranges::Ranges,
+    recv::{Accounts, RecvStream},
+    send::{ADU_OVERHEAD_BYTES, SendStream},
+    stats::StreamStats,
     wire::Control,
 };
 
-impl Session {
-    pub(crate) fn open_stream(
-        &mut self,
-        now: Instant,
-        spec: StreamSpec,
-        events: &mut VecDeque<Event>,
-    ) -> Result<StreamId, StreamError> {
-        spec.validate()?;
-        if self.send.len() >= STREAMS_MAX {
-            return Err(StreamError::TooMany(STREAMS_MAX));
+/// Streams of both directions. Key: session.
+#[derive(Debug)]
+pub(super) struct Streams {
+    /// This side initiated the session: the streams that it opens have ids of the initiator.
+    is_initiator: bool,
+    pub(super) send: SendStreams,
+    /// Send streams with something to send, to give up or to announce; others may linger until the next sweep. The cost of a
+    /// run of the pump depends on these, not on how many streams are open.
+    pub(super) active: BTreeSet<StreamId>,
+    pub(super) recv: BTreeMap<StreamId, Box<RecvStream>>,
+    /// Index of the next stream that this side opens.
+    next: u64,
+    /// Indices of streams that the peer opened, those that are over included.
+    seen: Ranges,
+    /// Streams that this side stopped reading, with their credit, until the peer's reset states what they had used.
+    stopped: BTreeMap<StreamId, Accounts>,
+    /// Streams of the peer of which anything is kept: a send or receive stream, or its having been stopped.
+    of_peer: usize,
+    /// Streams reset before the peer acknowledged their announcement.
+    given_up: BTreeMap<StreamId, Arc<StreamSpec>>,
+    /// Bytes that one send stream may hold: as configured, or more where long fat paths have more in flight.
+    pub(super) buffer_bytes: usize,
+    /// No ADU expires before; `None`: none at all.
+    pub(super) expire_at: Option<Instant>,
+    /// A stream with a lifetime has sent.
+    pub(super) has_lifetimes: bool,
+    /// The most credit that an ADU may need, of all that were handed over.
+    pub(super) charge_max: u64,
+}
+
+impl Streams {
+    pub(super) fn new(is_initiator: bool, buffer_bytes: usize) -> Self {
+        Self {
+            is_initiator,
+            send: SendStreams::default(),
+            active: BTreeSet::new(),
+            recv: BTreeMap::new(),
+            next: 0,
+            seen: Ranges::default(),
+            stopped: BTreeMap::new(),
+            of_peer: 0,
+            given_up: BTreeMap::new(),
+            buffer_bytes,
+            expire_at: None,
+            has_lifetimes: false,
+            charge_max: 0,
         }
-        let id = StreamId::new(self.next_stream, self.is_initiator);
-        self.promise(now, id, &spec, events)?;
-        self.next_stream += 1;
-        let spec = Arc::new(spec);
-        if spec.duplex {
-            self.recv.insert(id, self.receiving_half(id, spec.clone()));
-        }
-        self.shares.note_order(id, &spec);
-        let has_guarantee = spec.guarantee.is_some();
-        self.send.insert(id, self.sending_half(id, spec));
-        if !has_guarantee {
-            self.ask_for_opened(now, id, events);
-        }
-        Ok(id)
     }
 
-    pub(super) fn sending_half(&self, id: StreamId, spec: Arc<StreamSpec>) -> Box<SendStream> {
-        let credit = self
-            .peer_stream_window
-            .unwrap_or(INITIAL_STREAM_CREDIT_BYTES);
-        Box::new(SendStream::new(id, spec, credit))
+    fn is_ours(&self, stream: StreamId) -> bool {
+        stream.is_by_initiator() == self.is_initiator
     }
 
-    pub(super) fn receiving_half(&self, id: StreamId, spec: Arc<StreamSpec>) -> Box<RecvStream> {
-        let window = self.config.stream_window_bytes;
-        Box::new(RecvStream::new(id, spec, window, window))
+    /// Id that the next stream of this side gets.
+    pub(super) fn next_id(&self) -> StreamId {
+        StreamId::new(self.next, self.is_initiator)
     }
 
-    pub(crate) fn send(
-        &mut self,
-        now: Instant,
-        stream: StreamId,
-        data: Bytes,
-        importance: u8,
-    ) -> Result<u64, SendError> {
-        let buffer = self.send_buffer;
-        let half = self
-            .send
-            .get_mut(&stream)
-            .ok_or(StreamError::UnknownStream(stream))?;
-        if half.finishing {
-            return Err(SendError::Closed);
+    /// Uses up [`next_id`](Self::next_id).
+    pub(super) fn advance_id(&mut self) {
+        self.next += 1;
+    }
+
+    /// True if the stream was opened, by whichever side; it may be over.
+    pub(super) fn was_opened(&self, stream: StreamId) -> bool {
+        let index = stream.0 >> 1;
+        if self.is_ours(stream) {
+            index < self.next
+        } else {
+            self.seen.contains(index)
         }
-        if data.is_empty() {
-            return Err(SendError::Empty);
+    }
+
+    /// Notes a stream that the peer opens. `Ok(false)`: it was opened before.
+    ///
+    /// # Errors
+    /// The rule that the peer broke.
+    pub(super) fn note_opened(&mut self, stream: StreamId) -> Result<bool, &'static str> {
+        if self.is_ours(stream) {
+            return Err("a stream id of this node's side");
         }
-        if data.len() > ADU_BYTES_MAX {
-            return Err(SendError::TooLarge { bytes: data.len() });
+        let index = stream.0 >> 1;
+        if self.seen.contains(index) {
+            return Ok(false);
         }
-        if half.held_bytes() >= buffer {
-            half.blocked = true;
-            return Err(SendError::Full(data));
+        if self.of_peer >= STREAMS_MAX || self.seen.len() > STREAMS_MAX {
+            return Err("too many open streams");
         }
-        self.dirty = true;
-        if half.spec.is_latency_sensitive() {
-            self.urgent_sent_at = Some(now);
+        self.seen.insert(index..index + 1);
+        self.of_peer += 1;
+        Ok(true)
+    }
+
+    /// Notes that one direction of a stream is over; perhaps all of it.
+    pub(super) fn note_over(&mut self, stream: StreamId) {
+        let is_kept = self.recv.contains_key(&stream)
+            || self.send.contains_key(&stream)
+            || self.stopped.contains_key(&stream);
+        if !self.is_ours(stream) && !is_kept {
+            self.of_peer = self.of_peer.saturating_sub(1);
         }
-        if half.spec.guarantee.is_some() {
-            self.arrival_periods.note(now, stream);
+    }
+
+    /// Keeps the credit of a stream that this side stopped reading.
+    pub(super) fn note_stopped(&mut self, stream: StreamId, accounts: Accounts) {
+        self.stopped.insert(stream, accounts);
+    }
+
+    /// Credit of a stream that was stopped, which the peer has reset now.
+    pub(super) fn take_stopped(&mut self, stream: StreamId) -> Option<Accounts> {
+        self.stopped.remove(&stream)
+    }
+
+    /// Notes that a send stream was reset. False: the peer has never received anything of it, and need not know.
+    pub(super) fn give_up(&mut self, stream: &SendStream) -> bool {
+        if !self.is_ours(stream.id) || stream.announced {
+            return true;
         }
-        self.charge_max = self.charge_max.max(data.len() as u64 + ADU_OVERHEAD_BYTES);
-        if let Some(lifetime) = half.spec.lifetime {
-            let at = now + lifetime;
+        if stream.sent_at.is_none() {
+            return false;
+        }
+        self.given_up.insert(stream.id, stream.spec.clone());
+        true
+    }
+
+    /// Notes that the peer has acknowledged the reset of a stream.
+    pub(super) fn forget_given_up(&mut self, stream: StreamId) {
+        self.given_up.remove(&stream);
+    }
+
+    /// Announcement of a stream that the peer may not know yet: one of this side, whose announcement was not acknowledged.
+    pub(super) fn unannounced(&self, stream: StreamId) -> Option<Control> {
+        if !self.is_ours(stream) {
+            return None;
+        }
+        let spec = match self.send.get(&stream) {
+            Some(send) if send.announced => return None,
+            Some(send) => (*send.spec).clone(),
+            None => (**self.given_up.get(&stream)?).clone(),
+        };
+        let spec = Box::new(spec);
+        Some(Control::Open { stream, spec })
+    }
+
+    /// Notes an ADU of `bytes` that was handed over to a stream, and expires at `expire_at`.
+    pub(super) fn note_sent(&mut self, stream: StreamId, bytes: usize, expire_at: Option<Instant>) {
+        self.active.insert(stream);
+        self.charge_max = self.charge_max.max(bytes as u64 + ADU_OVERHEAD_BYTES);
+        if let Some(at) = expire_at {
             self.expire_at = Some(self.expire_at.map_or(at, |earlier| earlier.min(at)));
             self.has_lifetimes = true;
         }
-        let sequence = half.push(now, data, importance);
-        self.active.insert(stream);
-        Ok(sequence)
     }
 
-    pub(crate) fn send_with_fields(
-        &mut self,
-        now: Instant,
-        stream: StreamId,
-        data: Bytes,
-        importance: u8,
-        fields: &[(&str, FieldValue<'_>)],
-    ) -> Result<u64, SendError> {
-        let fields = self.objectives.fields(&Fields::default(), fields)?;
-        let sequence = self.send(now, stream, data, importance)?;
-        if let Some(half) = self.send.get_mut(&stream) {
-            half.set_fields(sequence, fields);
-        }
-        Ok(sequence)
+    /// Bytes that the send buffer of a stream will take.
+    pub(super) fn buffer_left(&self, stream: StreamId) -> usize {
+        let left = |send: &SendStream| self.buffer_bytes.saturating_sub(send.held_bytes());
+        self.send.get(&stream).map_or(0, |send| left(send))
     }
 
-    /// Predicted time until an ADU handed over now would arrive, when that exceeds its lifetime.
-    pub(crate) fn would_miss(&self, stream: StreamId, bytes: usize) -> Option<SendError> {
-        let half = self.send.get(&stream)?;
-        let lifetime = half.spec.lifetime?;
-        let pinned = half.spec.pinned;
-        let channels = self.scratch.channels.iter();
-        let usable = channels.filter(|channel| pinned.is_none_or(|only| only == channel.id));
-        let arrival = arrival::completion(usable, half.backlog_bytes() + bytes as u64)?;
-        (arrival > lifetime).then_some(SendError::WouldMiss { arrival, lifetime })
+    /// Send streams that may need something.
+    pub(super) fn active(&self) -> impl Iterator<Item = &SendStream> {
+        self.active
+            .iter()
+            .filter_map(|stream| self.send.get(stream).map(|send| &**send))
     }
 
-    pub(crate) fn send_room(&self, stream: StreamId) -> usize {
-        self.send
-            .get(&stream)
-            .map_or(0, |half| self.send_buffer.saturating_sub(half.held_bytes()))
-    }
-
-    /// Changes how important an ADU is that was not settled yet.
-    pub(crate) fn set_importance(
-        &mut self,
-        stream: StreamId,
-        adu: u64,
-        importance: u8,
-    ) -> Result<bool, StreamError> {
-        let half = self.send.get_mut(&stream);
-        let half = half.ok_or(StreamError::UnknownStream(stream))?;
-        Ok(half.set_importance(adu, importance))
-    }
-
-    /// Changes knobs of an open stream; those that are `None` stay as they are.
-    pub(crate) fn adjust(
-        &mut self,
-        stream: StreamId,
-        parameters: StreamParameters,
-    ) -> Result<(), StreamError> {
-        let half = self.send.get_mut(&stream);
-        let half = half.ok_or(StreamError::UnknownStream(stream))?;
-        let mut spec = (*half.spec).clone();
-        parameters.apply(&mut spec);
-        spec.validate()?;
-        self.shares.note_order(stream, &spec);
-        half.spec = Arc::new(spec);
-        self.dirty = true;
-        Ok(())
-    }
-
-    pub(crate) fn finish(&mut self, stream: StreamId) -> Result<(), StreamError> {
-        let half = self
-            .send
-            .get_mut(&stream)
-            .ok_or(StreamError::UnknownStream(stream))?;
-        if !half.finishing {
-            half.finishing = true;
-            self.active.insert(stream);
-            self.dirty = true;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn reset(&mut self, stream: StreamId, code: u32) -> Result<(), StreamError> {
-        let half = self
-            .send
-            .remove(&stream)
-            .ok_or(StreamError::UnknownStream(stream))?;
-        self.note_over(stream);
-        self.scheduler.forget(stream);
-        self.planning.forget(stream);
-        self.arrival_periods.forget(stream);
-        self.promises.close(stream);
-        self.dirty = true;
-        let is_ours = stream.is_by_initiator() == self.is_initiator;
-        if is_ours && !half.announced {
-            if half.sent_at.is_none() {
-                // The peer has never heard of it.
-                return Ok(());
+    /// Forgets active streams that need nothing any more. O(streams that changed).
+    pub(super) fn sweep_active(&mut self) {
+        for stream in self.send.touched() {
+            let send = self.send.get(stream);
+            if !send.is_some_and(|send| send.is_active()) {
+                self.active.remove(stream);
             }
-            self.given_up.insert(stream, half.spec);
         }
-        self.control.push_back(Control::Reset {
-            stream,
-            code,
-            charged_bytes: half.charged,
-        });
-        Ok(())
     }
 
-    pub(crate) fn stop(&mut self, stream: StreamId, code: u32) -> Result<(), StreamError> {
-        let accounts = self
-            .drop_receiving_half(stream)
-            .ok_or(StreamError::UnknownStream(stream))?;
-        self.control.push_back(Control::Stop { stream, code });
-        // What the application will never read must not keep the session's credit.
-        self.stopped.insert(stream, accounts);
-        self.dirty = true;
-        Ok(())
+    /// Streams of which an ADU has expired. O(active streams) at times when one may have, else O(1).
+    pub(super) fn expired(&self, now: Instant) -> Vec<StreamId> {
+        if self.expire_at.is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        self.active()
+            .filter(|send| send.deadline().is_some_and(|deadline| deadline <= now))
+            .map(|send| send.id)
+            .collect()
     }
 
-    pub(crate) fn receive(
-        &mut self,
-        stream: StreamId,
-        events: &mut VecDeque<Event>,
-    ) -> Option<Adu> {
-        let half = self.recv.get_mut(&stream)?;
-        let before = half.load();
-        let (sequence, data, credit) = half.read()?;
-        let missing = half.take_missing(sequence);
-        self.load.change(before, half.load());
-        if let Some(bytes) = half.next_grant() {
-            self.control
-                .push_back(Control::StreamCredit { stream, bytes });
-            self.dirty = true;
+    /// Looks for the next ADU to expire, if one may have by `now`.
+    pub(super) fn advance_expiry(&mut self, now: Instant) {
+        if self.expire_at.is_some_and(|at| at <= now) {
+            self.expire_at = self.active().filter_map(SendStream::deadline).min();
         }
-        if credit > 0 {
-            self.consume(credit);
-        }
-        self.note_finished(stream, events);
-        Some(Adu {
-            sequence,
-            data,
-            missing,
-        })
     }
 
-    /// Hands the application what it has not read yet, because the session ends here: the peer may have
-    /// been told that it was delivered.
-    pub(crate) fn hand_over_remainders(&mut self, events: &mut VecDeque<Event>) {
-        for (&stream, half) in &mut self.recv {
-            let mut next = || {
-                let (sequence, data, _) = half.read()?;
-                let missing = half.take_missing(sequence);
-                Some(Adu {
-                    sequence,
-                    data,
-                    missing,
-                })
+    /// Ends of streams whose last ADU has been sent since the last call.
+    pub(super) fn take_finishes(&mut self, mut announce: impl FnMut(Control)) {
+        for index in 0..self.send.touched().len() {
+            let stream = self.send.touched()[index];
+            if !self.active.contains(&stream) {
+                continue;
+            }
+            let Some(send) = self.send.get_mut(&stream) else {
+                continue;
             };
-            let adus: Vec<Adu> = std::iter::from_fn(&mut next).collect();
-            if !adus.is_empty() {
-                events.push_back(Event::Remainder {
-                    session: self.id,
-                    stream,
-                    adus,
-                    is_end: half.is_finished(),
+            // A reliable receiver waits for what is missing; an unreliable one must not be notified of
+            // the end while something may still arrive.
+            let is_out = send.backlog_bytes() == 0 && (send.spec.reliable || send.is_settled());
+            if send.finishing && !send.finish_sent && is_out {
+                send.finish_sent = true;
+                announce(Control::Finish {
+                    stream: send.id,
+                    end: send.end(),
                 });
             }
         }
     }
 
-    /// Tells the application when a receiving half is over.
-    pub(super) fn note_finished(&mut self, stream: StreamId, events: &mut VecDeque<Event>) {
-        if self
-            .recv
-            .get(&stream)
-            .is_some_and(|half| half.is_finished())
-        {
-            self.drop_receiving_half(stream);
-            self.note_over(stream);
-            events.push_back(Event::Finished {
-                session: self.id,
-                stream,
-            });
-        }
+    /// Number of open streams.
+    pub(super) fn count(&self) -> usize {
+        let ids = self.send.keys().chain(self.recv.keys());
+        ids.collect::<BTreeSet<_>>().len()
     }
 
-    /// Tells the application what became of ADUs of a stream, and the peer if it must know.
-    pub(super) fn settle(
-        &mut self,
-        stream: StreamId,
-        settled: impl IntoIterator<Item = Settled>,
-        events: &mut VecDeque<Event>,
-    ) {
-        let Some(half) = self.send.get_mut(&stream) else {
-            return;
-        };
-        let (session, notify) = (self.id, half.spec.notify);
-        for Settled {
-            sequence: adu,
-            outcome,
-        } in settled
-        {
-            if self.planning.is_on {
-                self.planning.note_outcome(stream, adu, &outcome);
-            }
-            match outcome {
-                AduOutcome::Acked { age, receipt } if notify => events.push_back(Event::Acked {
-                    session,
-                    stream,
-                    adu,
-                    rtt: age,
-                    channel: receipt.channel,
-                    packet_rtt: receipt.rtt,
-                }),
-                AduOutcome::Lost { arrived, lost } => {
-                    if half.spec.partial && !arrived.is_empty() {
-                        self.control.push_back(Control::Skip {
-                            stream,
-                            sequence: adu,
-                            charged_bytes: 0,
-                        });
-                        self.dirty = true;
-                    }
-                    if notify {
-                        events.push_back(Event::Lost {
-                            session,
-                            stream,
-                            adu,
-                            arrived,
-                            lost,
-                        });
-                    }
-                }
-                AduOutcome::Dropped => events.push_back(Event::Dropped {
-                    session,
-                    stream,
-                    adu,
-                }),
-                AduOutcome::Acked { .. } => {}
-                AduOutcome::Expired { skip } => {
-                    events.push_back(Event::Expired {
-                        session,
-                        stream,
-                        adu,
-                    });
-                    if let Some(charged_bytes) = skip {
-                        self.control.push_back(Control::Skip {
-                            stream,
-                            sequence: adu,
-                            charged_bytes,
-                        });
-                    }
-                    self.dirty = true;
-                }
-            }
+    /// Statistics of all open streams, by id.
+    pub(super) fn stats(&self) -> Vec<StreamStats> {
+        let mut all: BTreeMap<StreamId, StreamStats> = BTreeMap::new();
+        for stream in self.send.values() {
+            let counters = stream.counters;
+            all.insert(
+                stream.id,
+                StreamStats {
+                    sent_adus: counters.adus,
+                    sent_bytes: counters.bytes,
+                    acked_adus: counters.acked_adus,
+                    lost_adus: counters.lost_adus,
+                    expired_adus: counters.expired_adus,
+                    shed_adus: counters.shed_adus,
+                    repaired_bytes: counters.repaired_bytes,
+                    copied_bytes: counters.copied_bytes,
+                    backlog_bytes: stream.backlog_bytes(),
+                    ..StreamStats::new(stream.id, (*stream.spec).clone())
+                },
+            );
         }
-        if half.blocked && half.held_bytes() <= self.send_buffer - self.send_buffer / 4 {
-            half.blocked = false;
-            events.push_back(Event::Writable { session, stream });
+        for stream in self.recv.values() {
+            let entry = all
+                .entry(stream.id)
+                .or_insert_with(|| StreamStats::new(stream.id, (*stream.spec).clone()));
+            let counters = stream.counters;
+            entry.received_adus = counters.received_adus;
+            entry.received_bytes = counters.received_bytes;
+            entry.arrived_bytes = stream.arrived_bytes();
+            entry.duplicate_bytes = counters.duplicate_bytes;
+            entry.dropped_adus = counters.dropped_adus;
+            entry.expired_adus += counters.expired_adus;
+            entry.partial_adus = counters.partial_adus;
         }
-        // An unreliable stream announces its end when everything is settled.
-        if half.finishing && !half.finish_sent {
-            self.active.insert(stream);
-            self.dirty = true;
-        }
-        self.note_delivered(stream, events);
-    }
-
-    /// Ends a sending half whose every ADU is settled and whose end the peer knows.
-    pub(super) fn note_delivered(&mut self, stream: StreamId, events: &mut VecDeque<Event>) {
-        let over = self
-            .send
-            .get(&stream)
-            .is_some_and(|half| half.finish_acked && half.is_settled());
-        if over {
-            self.send.remove(&stream);
-            self.note_over(stream);
-            self.promises.close(stream);
-            self.arrival_periods.forget(stream);
-            self.scheduler.forget(stream);
-            self.planning.forget(stream);
-            events.push_back(Event::Delivered {
-                session: self.id,
-                stream,
-            });
-        }
-    }
-
-    /// Drops every ADU whose lifetime is over. O(active streams) at times when one may be, else O(1).
-    pub(super) fn expire(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        if self.expire_at.is_none_or(|at| at > now) {
-            return;
-        }
-        let due: Vec<StreamId> = self
-            .active_halves()
-            .filter(|half| half.deadline().is_some_and(|deadline| deadline <= now))
-            .map(|half| half.id)
-            .collect();
-        for stream in due {
-            let mut settled = Vec::new();
-            if let Some(half) = self.send.get_mut(&stream) {
-                half.expire(now, &mut settled);
-            }
-            self.settle(stream, settled, events);
-        }
-        self.expire_at = self.active_halves().filter_map(SendStream::deadline).min();
-    }
-
-    /// Ends the session: closes every channel, tells nobody.
-    pub(crate) fn close_channels(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        code: u32,
-        reason: &str,
-    ) {
-        for member in &self.members {
-            if let Some(channel) = endpoint.channel(member.id) {
-                channel.close(now, code, reason);
-            }
-        }
+        all.into_values().collect()
     }
 }

@@ -3,7 +3,10 @@
 use anabranch_base::StreamId;
 use anabranch_sched::{ChannelView, StreamView};
 
-use super::{Session, pump::Scratch};
+use super::{
+    Session,
+    pump::{Run, Scratch},
+};
 use crate::send::SendStream;
 
 /// Views of streams that do not wait any more are kept up to this many, and as many as do wait.
@@ -79,27 +82,29 @@ impl Views {
 impl Session {
     /// Brings the views of streams up to date. O(streams that changed · log streams); O(active streams) when channels
     /// or promises changed, and while the session's credit is short.
-    pub(super) fn view_streams(&self, scratch: &mut Scratch) {
-        let credit = self.session_credit();
-        let is_short = credit < self.charge_max;
-        let views = &mut scratch.streams;
+    pub(super) fn view_streams(&self, run: &mut Run<'_>) {
+        let credit = self.flow.credit_left();
+        let is_short = credit < self.streams.charge_max;
+        let views = &mut run.scratch.streams;
         views.are_new = !views.are_current || is_short || views.were_short;
         if views.are_new {
             views.all.clear();
-            views.all.extend(self.sendable(credit, &scratch.channels));
+            views
+                .all
+                .extend(self.sendable(credit, &run.scratch.channels));
             views.waiting = views.all.len();
         } else {
-            for &stream in self.send.touched() {
-                let half = self.send.get(&stream);
-                let half = half.filter(|half| self.may_send(half, credit));
-                let view = half.map(|half| self.stream_view(half, &scratch.channels));
+            for &stream in self.streams.send.touched() {
+                let send = self.streams.send.get(&stream);
+                let send = send.filter(|send| self.may_send(send, credit));
+                let view = send.map(|send| self.stream_view(send, &run.scratch.channels));
                 views.put(stream, view);
             }
             views.sweep();
         }
         views.are_current = true;
         views.were_short = is_short;
-        debug_assert!(self.are_views_right(scratch), "a change left no mark");
+        debug_assert!(self.are_views_right(&run.scratch), "a change left no mark");
     }
 
     /// The views of all streams that may send.
@@ -108,59 +113,60 @@ impl Session {
         credit: u64,
         channels: &'a [ChannelView],
     ) -> impl Iterator<Item = StreamView> + 'a {
-        self.active_halves()
-            .filter(move |half| self.may_send(half, credit))
-            .map(move |half| self.stream_view(half, channels))
+        self.streams
+            .active()
+            .filter(move |send| self.may_send(send, credit))
+            .map(move |send| self.stream_view(send, channels))
     }
 
     fn are_views_right(&self, scratch: &Scratch) -> bool {
         let waiting = scratch.streams.all.iter().filter(|view| view.is_waiting());
         waiting
             .cloned()
-            .eq(self.sendable(self.session_credit(), &scratch.channels))
+            .eq(self.sendable(self.flow.credit_left(), &scratch.channels))
     }
 
     /// Brings the views of the streams that the last container carries up to date.
-    pub(super) fn refresh_streams(&self, scratch: &mut Scratch) {
-        while let Some(index) = scratch.filled.pop() {
-            self.refresh_stream(&mut scratch.streams, index);
+    pub(super) fn refresh_streams(&self, run: &mut Run<'_>) {
+        while let Some(index) = run.scratch.filled.pop() {
+            self.refresh_stream(&mut run.scratch.streams, index);
         }
     }
 
     /// Brings the view of the stream with this index up to date.
     pub(super) fn refresh_stream(&self, views: &mut Views, index: usize) {
-        let credit = self.session_credit();
+        let credit = self.flow.credit_left();
         let view = &mut views.all[index];
-        match self.send.get(&view.id) {
-            Some(half) if self.may_send(half, credit) && view.is_waiting() => {
-                view.backlog_bytes = visible_backlog(half);
-                view.deadline = half.next_deadline();
+        match self.streams.send.get(&view.id) {
+            Some(send) if self.may_send(send, credit) && view.is_waiting() => {
+                view.backlog_bytes = visible_backlog(send);
+                view.deadline = send.next_deadline();
             }
             _ => views.rest(index),
         }
     }
 
-    fn stream_view(&self, half: &SendStream, channels: &[ChannelView]) -> StreamView {
+    fn stream_view(&self, send: &SendStream, channels: &[ChannelView]) -> StreamView {
         StreamView {
-            id: half.id,
-            priority: half.spec.priority,
-            weight: half.spec.weight,
-            backlog_bytes: visible_backlog(half),
-            deadline: half.next_deadline(),
-            pinned: half
+            id: send.id,
+            priority: send.spec.priority,
+            weight: send.spec.weight,
+            backlog_bytes: visible_backlog(send),
+            deadline: send.next_deadline(),
+            pinned: send
                 .spec
                 .pinned
                 .map(|pinned| channels.iter().position(|channel| channel.id == pinned)),
-            claim: self.promises.claim(half.id),
+            claim: self.promises.claim(send.id),
         }
     }
 }
 
 /// What a policy may count on: an application that is held back by a full buffer has more.
-fn visible_backlog(half: &SendStream) -> u64 {
-    if half.blocked {
+fn visible_backlog(send: &SendStream) -> u64 {
+    if send.blocked {
         u64::MAX / 4
     } else {
-        half.backlog_bytes()
+        send.backlog_bytes()
     }
 }

@@ -208,7 +208,12 @@ fn a_session_without_a_right_holds_64_kb_for_5_s() {
         }
         println!("{name}, reliable {reliable}: a session on probation holds {most} bytes");
         assert!(most <= PEER_HELD_MAX, "{most} bytes");
-        let stats = world.victim.engine.session_stats(session);
+        let stats = world
+            .victim
+            .engine
+            .session(session)
+            .ok()
+            .map(|mut session| session.stats());
         if crumbs_each == 0 {
             let held = stats.expect("it keeps to the rules").recv_held_bytes;
             assert!(
@@ -391,32 +396,41 @@ fn windows_grow_when_probation_ends() {
     pair.steps(6);
     let session = pair.session().expect("it joined");
     let stream = pair.ends[0]
-        .open_stream(pair.now, own, StreamSpec::bulk("bulk"))
+        .session(own)
+        .and_then(|mut session| session.open_stream(pair.now, StreamSpec::bulk("bulk")))
         .expect("the session is open");
     let mut sent = 0;
     while sent < 3 << 20 {
         let data = Bytes::from(vec![1; 16 << 10]);
         sent += data.len();
         pair.ends[0]
-            .send(pair.now, own, stream, data)
+            .session(own)
+            .expect("it is open")
+            .stream(stream)
+            .send(pair.now, data)
             .expect("it has room");
     }
     pair.steps(100);
-    let held = |pair: &Pair| {
+    let held = |pair: &mut Pair| {
         pair.ends[1]
-            .session_stats(session)
-            .map(|s| s.recv_held_bytes)
+            .session(session)
+            .ok()
+            .map(|mut session| session.stats().recv_held_bytes)
     };
     assert!(
-        held(&pair).is_some_and(|held| held <= 32_000),
+        held(&mut pair).is_some_and(|held| held <= 32_000),
         "{:?}",
-        held(&pair)
+        held(&mut pair)
     );
     pair.ends[1].end_probation(session).expect("it is open");
     let mut got = 0;
     for _ in 0..2_000 {
         pair.step();
-        while let Some(adu) = pair.ends[1].receive(pair.now, session, stream) {
+        while let Some(adu) = pair.ends[1]
+            .session(session)
+            .ok()
+            .and_then(|session| session.stream(stream).receive())
+        {
             got += adu.data.len();
         }
     }

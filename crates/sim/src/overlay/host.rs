@@ -161,7 +161,10 @@ impl Host {
             let path = transfer.channels.get(&channel.channel)?.clone();
             Some((channel.channel, (path, channel.stats.bytes_acked)))
         };
-        let stats = engine.channel_stats(session);
+        let stats = engine
+            .session(session)
+            .map(|mut session| session.channel_stats())
+            .unwrap_or_default();
         stats.into_iter().filter_map(of).collect()
     }
 
@@ -221,7 +224,9 @@ impl Host {
         let now = context.now();
         for session in self.sessions.get(peer).cloned().unwrap_or_default() {
             if self.dialled.contains_key(&session) {
-                context.engine().close(now, session, 0, "not needed");
+                if let Ok(session) = context.engine().session(session) {
+                    session.close(now, 0, "not needed");
+                }
                 self.forget(session);
             }
         }
@@ -312,11 +317,15 @@ impl Host {
         wanted.retain(|path| self.paths.contains_key(&(transfer.to, path.clone())));
         for path in wanted.iter().filter(|path| !transfer.open.contains(path)) {
             let link = self.paths[&(transfer.to, path.clone())];
-            context.engine().add_link(now, session, link);
+            if let Ok(mut session) = context.engine().session(session) {
+                session.add_link(now, link);
+            }
         }
         for path in transfer.open.iter().filter(|path| !wanted.contains(path)) {
             let link = self.paths[&(transfer.to, path.clone())];
-            context.engine().remove_link(now, session, &link);
+            if let Ok(mut session) = context.engine().session(session) {
+                session.remove_link(now, &link);
+            }
         }
         transfer.open = wanted;
     }
@@ -337,7 +346,12 @@ impl Host {
         transfer.reported_at = now;
         let is_backlogged = transfer.handed < Self::adus(transfer.bytes);
         let mut rates = Vec::new();
-        for channel in context.engine().channel_stats(session) {
+        for channel in context
+            .engine()
+            .session(session)
+            .map(|mut session| session.channel_stats())
+            .unwrap_or_default()
+        {
             let Some(path) = transfer.channels.get(&channel.channel) else {
                 continue;
             };

@@ -149,8 +149,10 @@ impl Actor {
             Some(current) if current == session => {}
             // The peer was restarted, or founds the session anew.
             Some(before) => {
-                if self.shared.plan.restart_at().is_some() {
-                    context.engine().close(now, before, 1, "a newer one");
+                if self.shared.plan.restart_at().is_some()
+                    && let Ok(before) = context.engine().session(before)
+                {
+                    before.close(now, 1, "a newer one");
                 }
                 self.adopt(now, session);
             }

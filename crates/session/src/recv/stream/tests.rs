@@ -113,7 +113,7 @@ fn a_slow_reader_of_an_unreliable_stream_loses_the_oldest() {
         assert!(s.held_bytes() <= 10_000);
     }
     assert_eq!(
-        s.dropped_adus, 22,
+        s.counters.dropped_adus, 22,
         "eight of them fit, with what each takes beside"
     );
     assert_eq!(read_all(&mut s), (22..30).collect::<Vec<_>>());
@@ -267,7 +267,7 @@ fn next_to_nothing_of_an_adu_is_not_handed_out() {
             .is_readable
     };
     assert!(!part(&mut s, 0, 16 << 20, 1));
-    assert_eq!((s.held_bytes(), s.dropped_adus), (0, 1));
+    assert_eq!((s.held_bytes(), s.counters.dropped_adus), (0, 1));
     assert!(part(&mut s, 1, 4_000, 1));
     assert!(s.held_bytes() > 4_000);
     // Nor what there is no room for.
@@ -280,7 +280,7 @@ fn next_to_nothing_of_an_adu_is_not_handed_out() {
         .expect("no rule is broken");
         let room = Capacity { held_bytes, ..room };
         s.skip(sequence, 0, room).expect("no rule is broken");
-        s.partial_adus
+        s.counters.partial_adus
     };
     assert_eq!((short(2, 100_000), short(3, 300_000)), (1, 2));
 }
@@ -302,7 +302,7 @@ fn what_is_held_counts_what_it_takes() {
         assert!(s.held_bytes() <= 10_000);
     }
     // Together they cost more than the window: the ADU is dropped as the oldest, and what follows of it is late.
-    assert_eq!((s.held_bytes(), s.dropped_adus), (0, 1));
+    assert_eq!((s.held_bytes(), s.counters.dropped_adus), (0, 1));
 }
 
 proptest! {

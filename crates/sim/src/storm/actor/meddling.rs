@@ -14,10 +14,10 @@ impl Actor {
         let Some(session) = self.session.filter(|_| now >= AT && self.side == 0) else {
             return;
         };
-        if self.tampering.once(Tamper::CloseSession) {
-            context
-                .engine()
-                .close(now, session, 3, "a deliberate fault");
+        if self.tampering.once(Tamper::CloseSession)
+            && let Ok(session) = context.engine().session(session)
+        {
+            session.close(now, 3, "a deliberate fault");
         }
         if self.tampering.once(Tamper::ConnectAgain) {
             context.connect(self.peer, self.links.clone());

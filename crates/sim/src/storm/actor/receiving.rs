@@ -69,8 +69,11 @@ impl Actor {
             Ending::Stop { after, code }
                 if !flow.is_back && account.delivered.len() as u64 >= after =>
             {
-                let now = context.now();
-                let is_open = context.engine().stop(now, session, stream, code).is_ok();
+                let is_open = context
+                    .engine()
+                    .session(session)
+                    .and_then(|session| session.stream(stream).stop(code))
+                    .is_ok();
                 if is_open {
                     account.ends.stopped = Some(code);
                 }

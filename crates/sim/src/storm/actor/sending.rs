@@ -125,7 +125,10 @@ impl Actor {
             if one.stream.is_none() {
                 one.stream = context.open(session, one.spec.clone()).ok();
                 if one.spec.cap.is_some() {
-                    let _ = context.engine().keep_journal(session, true);
+                    let _ = context
+                        .engine()
+                        .session(session)
+                        .map(|mut session| session.keep_journal(true));
                 }
             }
             let Some(stream) = one.stream else {
@@ -137,7 +140,10 @@ impl Actor {
                 let bytes = data.len();
                 let importance = (number.wrapping_mul(37) % 256) as u8;
                 let engine = context.engine();
-                match engine.send_important(now, session, stream, data, importance) {
+                let Ok(handle) = engine.session(session) else {
+                    break;
+                };
+                match handle.stream(stream).send_important(now, data, importance) {
                     Ok(sequence) => {
                         let mut ledger = self.shared.ledger.borrow_mut();
                         ledger.sent(one.flow, now, bytes, sequence);
@@ -147,7 +153,10 @@ impl Actor {
                     Err(_) => break,
                 }
                 if let Some(code) = one.has_reset() {
-                    let _ = context.engine().reset(now, session, stream, code);
+                    let _ = context
+                        .engine()
+                        .session(session)
+                        .and_then(|session| session.stream(stream).reset(code));
                     let mut ledger = self.shared.ledger.borrow_mut();
                     ledger.account(one.flow).ends.reset = Some(code);
                     one.is_over = true;

@@ -32,7 +32,12 @@ impl Actor {
         let Some(session) = self.session else {
             return;
         };
-        let Some(mut stats) = context.engine().session_stats(session) else {
+        let Some(mut stats) = context
+            .engine()
+            .session(session)
+            .ok()
+            .map(|mut session| session.stats())
+        else {
             return;
         };
         match self.tampering.what() {
@@ -65,7 +70,13 @@ impl Actor {
         }
         let has_unreliable = plan.loads.iter().flatten().any(|load| !load.spec.reliable);
         for stats in has_unreliable
-            .then(|| context.engine().stream_stats(session))
+            .then(|| {
+                context
+                    .engine()
+                    .session(session)
+                    .map(|mut session| session.stream_stats())
+                    .unwrap_or_default()
+            })
             .into_iter()
             .flatten()
         {
@@ -84,7 +95,12 @@ impl Actor {
     /// Every fragment of a capped stream, repairs included, goes into a leaky bucket.
     fn look_at_caps(&mut self, context: &mut Context<'_>, session: SessionId) {
         let mut fullest = Gauge::default();
-        for entry in context.engine().take_journal(session) {
+        for entry in context
+            .engine()
+            .session(session)
+            .map(|mut session| session.take_journal())
+            .unwrap_or_default()
+        {
             let What::Sent {
                 stream,
                 bytes,
@@ -123,7 +139,11 @@ impl Actor {
             return;
         };
         let plan = self.shared.plan.clone();
-        let streams = context.engine().stream_stats(session);
+        let streams = context
+            .engine()
+            .session(session)
+            .map(|mut session| session.stream_stats())
+            .unwrap_or_default();
         let mut ledger = self.shared.ledger.borrow_mut();
         let mut held_together = 0;
         for stats in &streams {

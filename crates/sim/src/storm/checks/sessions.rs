@@ -40,7 +40,7 @@ fn one(world: &mut World, findings: &mut Findings) {
         let engine = world.engine(side);
         let all = engine.session_ids();
         let with_peer = all.into_iter().filter(|id| {
-            let stats = engine.session_stats(*id);
+            let stats = engine.session(*id).ok().map(|mut session| session.stats());
             stats.is_some_and(|stats| stats.peer == peer)
         });
         let with_peer: Vec<_> = with_peer.collect();

@@ -9,14 +9,14 @@ use crate::send::SendStream;
 /// By stream; reads like the map that it is. Whoever gets hold of a half to change it leaves a mark, so that what a
 /// run of the pump costs depends on the streams that changed and not on how many there are. Key: session.
 #[derive(Debug, Default)]
-pub(super) struct Halves {
+pub(super) struct SendStreams {
     // Boxed: a map that grows at its end is half empty, and an entry in it costs almost twice its size.
     map: BTreeMap<StreamId, Box<SendStream>>,
     /// Each stream once, except one that was removed and comes again.
     touched: Vec<StreamId>,
 }
 
-impl Deref for Halves {
+impl Deref for SendStreams {
     type Target = BTreeMap<StreamId, Box<SendStream>>;
 
     fn deref(&self) -> &Self::Target {
@@ -24,7 +24,7 @@ impl Deref for Halves {
     }
 }
 
-impl Halves {
+impl SendStreams {
     pub(super) fn insert(&mut self, stream: StreamId, half: Box<SendStream>) {
         self.map.insert(stream, half);
         self.get_mut(&stream);

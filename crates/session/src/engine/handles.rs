@@ -1,0 +1,370 @@
+//! Handles of the engine: one session, or one stream of it, for the commands of the application.
+//!
+//! ```text
+//! engine.session(id)?.open_stream(now, spec)?
+//! engine.session(id)?.stream(stream).send(now, data)?
+//! ```
+
+use std::collections::VecDeque;
+
+use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
+use anabranch_sched::{Callback, Guarantee, Policy, Scheduler, StreamSpec};
+use bytes::Bytes;
+
+use super::{CODE_APPLICATION, Engine, Sessions};
+use crate::{
+    config::CHANNELS_MAX,
+    event::{Adu, Event, SendError, SessionCloseReason, StreamError},
+    journal::Entry,
+    links::{Link, LinkState},
+    objective::{self, FieldValue, Injected, ObjectiveError, ObjectiveId},
+    parameters::StreamParameters,
+    promise::{Explanation, Grant},
+    session::Session,
+    stats::{ChannelReport, LatencyMode, SessionStats, StreamStats, latency_modes},
+};
+
+/// A session of an [`Engine`], from [`Engine::session`].
+#[derive(Debug)]
+pub struct SessionMut<'e> {
+    engine: &'e mut Engine,
+    id: SessionId,
+}
+
+/// A stream of a session, from [`SessionMut::stream`]. Its methods answer [`StreamError::UnknownStream`], or nothing, when the
+/// session has no such stream.
+#[derive(Debug)]
+pub struct StreamMut<'e> {
+    session: &'e mut Session,
+    events: &'e mut VecDeque<Event>,
+    id: StreamId,
+}
+
+/// The session with an id that was checked.
+fn known(sessions: &mut Sessions, id: SessionId) -> &mut Session {
+    sessions.get_mut(&id).expect("a handle borrows the engine")
+}
+
+impl Engine {
+    /// Handle of a session.
+    ///
+    /// # Errors
+    /// [`StreamError::UnknownSession`].
+    pub fn session(&mut self, id: SessionId) -> Result<SessionMut<'_>, StreamError> {
+        if !self.sessions.contains_key(&id) {
+            return Err(StreamError::UnknownSession(id));
+        }
+        Ok(SessionMut { engine: self, id })
+    }
+}
+
+impl<'e> SessionMut<'e> {
+    fn state(&mut self) -> &mut Session {
+        known(&mut self.engine.sessions, self.id)
+    }
+
+    fn parts(&mut self) -> (&mut Session, &mut VecDeque<Event>) {
+        let Engine {
+            sessions, events, ..
+        } = &mut *self.engine;
+        (known(sessions, self.id), events)
+    }
+
+    /// Handle of a stream.
+    pub fn stream(self, id: StreamId) -> StreamMut<'e> {
+        let Engine {
+            sessions, events, ..
+        } = self.engine;
+        StreamMut {
+            session: known(sessions, self.id),
+            events,
+            id,
+        }
+    }
+
+    /// Opens one more channel for a session of ours, now and whenever it is lost.
+    pub fn add_link(&mut self, now: Instant, link: Link) {
+        let is_spent = self.engine.budgets.is_spent(link.socket);
+        let links = &mut self.state().channels.links;
+        if links.iter().any(|known| known.link == link) || links.len() >= CHANNELS_MAX {
+            return;
+        }
+        let mut new = LinkState::new(now, link);
+        if is_spent {
+            new.set_up(now, false);
+        }
+        links.push(new);
+        self.engine.dial(now, self.id);
+    }
+
+    /// Closes the channel of a link and does not dial it again.
+    pub fn remove_link(&mut self, now: Instant, link: &Link) {
+        let links = &mut self.state().channels.links;
+        let Some(index) = links.iter().position(|known| known.link == *link) else {
+            return;
+        };
+        if let Some(id) = links.remove(index).channel {
+            self.engine.close_channel(now, id);
+        }
+    }
+
+    /// Opens a stream. The peer learns of it with the first data, or with its end.
+    ///
+    /// # Errors
+    /// The spec out of range, too many streams are open, or the guarantee that
+    /// the spec asks for cannot be given and does not wait.
+    pub fn open_stream(&mut self, now: Instant, spec: StreamSpec) -> Result<StreamId, StreamError> {
+        let (session, events) = self.parts();
+        session.open_stream(now, spec, events)
+    }
+
+    /// What [`SessionMut::open_stream`] would answer to the spec's guarantee now. Nothing is opened or
+    /// reserved.
+    ///
+    /// # Errors
+    /// [`StreamError::Refused`] with the reason and what could be promised instead; or as
+    /// [`SessionMut::open_stream`].
+    pub fn admit(&mut self, now: Instant, spec: &StreamSpec) -> Result<Grant, StreamError> {
+        self.state().admit(now, spec)
+    }
+
+    /// Changes the scheduling policy of a session.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.state().set_policy(policy);
+    }
+
+    /// Lets the application decide which ADU takes which slot of a session, until a policy is set.
+    pub fn set_callback(&mut self, callback: Box<dyn Callback>) {
+        self.set_scheduler(anabranch_sched::by_callback(callback));
+    }
+
+    /// Replaces the scheduler of a session by one that is no policy of ours, for experiments: a policy that
+    /// knows the future, say.
+    pub fn set_scheduler(&mut self, scheduler: Box<dyn Scheduler>) {
+        self.state().set_scheduler(scheduler);
+    }
+
+    /// From now on each channel of the session holds this rate if its controller holds one: it is the target of `ctcp` and the rate of
+    /// `fixed`, in bytes of UDP payload, whatever is configured. It holds for channels that open later, too; other
+    /// controllers take no notice. Below 1 kbit/s it is 1 kbit/s.
+    ///
+    /// Where a session has several channels, each is held at the whole rate, those included that had one of their own
+    /// ([`SessionMut::set_rate_of_channel`]); what they carry together is what streams offer.
+    pub fn set_channel_rate(&mut self, rate: Rate) {
+        let rate = rate.max(anabranch_sched::spec::CAP_MIN);
+        self.state().set_channel_rate(rate);
+    }
+
+    /// The same for one channel of a session, until it closes or [`SessionMut::set_channel_rate`] is called. False: the session has no
+    /// such channel, any more perhaps.
+    pub fn set_rate_of_channel(&mut self, channel: ChannelId, rate: Rate) -> bool {
+        let rate = rate.max(anabranch_sched::spec::CAP_MIN);
+        self.state().set_rate_of_channel(channel, rate)
+    }
+
+    /// Puts the objectives of a HOSE text into force in a session, all or none. They count under a policy that follows
+    /// objectives, `assign` or `random_walk`. Streams are named by their ids; a `rate` item asks for a promise for
+    /// its stream, now or when it opens, and an event tells what came of it.
+    ///
+    /// # Errors
+    /// the text has errors, or asks for what cannot be. Nothing has changed.
+    pub fn inject_objectives(
+        &mut self,
+        now: Instant,
+        text: &str,
+    ) -> Result<Injected, ObjectiveError> {
+        let (session, events) = self.parts();
+        session.inject_objectives(now, text, events)
+    }
+
+    /// Takes an objective out of force, and releases what a `rate` item was promised; false when it is not in force.
+    pub fn remove_objective(&mut self, now: Instant, objective: ObjectiveId) -> bool {
+        let (session, events) = self.parts();
+        session.remove_objective(now, objective, events)
+    }
+
+    /// The objectives in force in a session.
+    pub fn objectives(&mut self) -> Vec<objective::Entry> {
+        self.state().objectives()
+    }
+
+    /// Begins to keep a journal of what a session sends and of what becomes of it, or ends it. While it is kept,
+    /// each packet costs O(fragments) more; up to a million entries wait for [`SessionMut::take_journal`].
+    pub fn keep_journal(&mut self, is_wanted: bool) {
+        self.state().keep_journal(is_wanted);
+    }
+
+    /// What happened since the last call, in order of time; nothing unless [`SessionMut::keep_journal`] was called.
+    pub fn take_journal(&mut self) -> Vec<Entry> {
+        self.state().take_journal()
+    }
+
+    /// A session as a whole.
+    pub fn stats(&mut self) -> SessionStats {
+        self.state().stats()
+    }
+
+    /// The channels of a session, in the order in which they were opened.
+    pub fn channel_stats(&mut self) -> Vec<ChannelReport> {
+        let Engine {
+            sessions, endpoint, ..
+        } = &mut *self.engine;
+        known(sessions, self.id).channel_stats(endpoint)
+    }
+
+    /// The latencies that a session's packets meet: one for each channel, or for channels that are alike; see
+    /// [`latency_modes`].
+    pub fn latency_modes(&mut self) -> Vec<LatencyMode> {
+        latency_modes(&self.channel_stats())
+    }
+
+    /// The open streams of a session.
+    pub fn stream_stats(&mut self) -> Vec<StreamStats> {
+        self.state().stream_stats()
+    }
+
+    /// Ends a session at once; the peer learns `code` and `reason`. What was not delivered is lost:
+    /// finish streams and wait for `Delivered` first where that matters.
+    pub fn close(self, now: Instant, code: u32, reason: &str) {
+        let engine = self.engine;
+        if let Some(mut state) = engine.sessions.remove(&self.id) {
+            let code = CODE_APPLICATION.saturating_add(code);
+            state.close_channels(now, &mut engine.endpoint, code, reason);
+            engine.forget_session(now, &state, SessionCloseReason::Local);
+        }
+    }
+}
+
+impl StreamMut<'_> {
+    /// Queues an ADU and returns its sequence number in the stream.
+    ///
+    /// # Errors
+    /// Nothing was queued; [`SendError`] says why and what to do.
+    pub fn send(&mut self, now: Instant, data: Bytes) -> Result<u64, SendError> {
+        self.session.send(now, self.id, data, 0)
+    }
+
+    /// As [`StreamMut::send`], of this importance: where a stream drops the least important first, those of
+    /// the smallest number go. [`StreamMut::send`] gives 0. It stays with the sender.
+    ///
+    /// # Errors
+    /// As [`StreamMut::send`].
+    pub fn send_important(
+        &mut self,
+        now: Instant,
+        data: Bytes,
+        importance: u8,
+    ) -> Result<u64, SendError> {
+        self.session.send(now, self.id, data, importance)
+    }
+
+    /// As [`StreamMut::send_important`], with header fields for objectives to see. They stay with the sender.
+    ///
+    /// # Errors
+    /// As [`StreamMut::send`], and [`SendError::Field`].
+    pub fn send_with_fields(
+        &mut self,
+        now: Instant,
+        data: Bytes,
+        importance: u8,
+        fields: &[(&str, FieldValue<'_>)],
+    ) -> Result<u64, SendError> {
+        self.session
+            .send_with_fields(now, self.id, data, importance, fields)
+    }
+
+    /// As [`StreamMut::send`], but refuses an ADU that would miss its stream's lifetime, as far as the
+    /// channels' queues and what the stream has waiting can tell.
+    ///
+    /// # Errors
+    /// As [`StreamMut::send`], and [`SendError::WouldMiss`].
+    pub fn send_if_timely(&mut self, now: Instant, data: Bytes) -> Result<u64, SendError> {
+        if let Some(refusal) = self.session.would_miss(self.id, data.len()) {
+            return Err(refusal);
+        }
+        self.session.send(now, self.id, data, 0)
+    }
+
+    /// Bytes that the stream's send buffer will take; one ADU more is accepted while it is not 0.
+    pub fn send_room(&self) -> usize {
+        self.session.send_room(self.id)
+    }
+
+    /// Changes the importance of an ADU that was handed over; false when its fate is known already.
+    ///
+    /// # Errors
+    /// No such stream.
+    pub fn set_importance(&mut self, adu: u64, importance: u8) -> Result<bool, StreamError> {
+        self.session.set_importance(self.id, adu, importance)
+    }
+
+    /// Sets header fields of an ADU that was handed over; others stay as they are. False when its fate is known
+    /// already.
+    ///
+    /// # Errors
+    /// No such stream; a field's name or type.
+    pub fn update_fields(
+        &mut self,
+        adu: u64,
+        fields: &[(&str, FieldValue<'_>)],
+    ) -> Result<bool, ObjectiveError> {
+        self.session.update_fields(self.id, adu, fields)
+    }
+
+    /// Changes weight, cap or drop order of what this side sends on an open stream, from the next packet
+    /// on. Nothing changes when this is refused.
+    ///
+    /// # Errors
+    /// No such stream; a value is out of range.
+    pub fn adjust(&mut self, parameters: StreamParameters) -> Result<(), StreamError> {
+        self.session.adjust(self.id, parameters)
+    }
+
+    /// Changes what an open stream is to be promised; `None` releases it. What it was promised stays
+    /// in force when this is refused.
+    ///
+    /// # Errors
+    /// As [`SessionMut::open_stream`].
+    pub fn change_guarantee(
+        &mut self,
+        now: Instant,
+        guarantee: Option<Guarantee>,
+    ) -> Result<(), StreamError> {
+        self.session
+            .change_guarantee(now, self.id, guarantee, self.events)
+    }
+
+    /// Why a stream is promised what it is, or not; `None` for one that asked for nothing.
+    pub fn explain(&self) -> Option<Explanation> {
+        self.session.explain(self.id)
+    }
+
+    /// Ends the sending half of a stream: what was queued is still sent; `Delivered` follows.
+    ///
+    /// # Errors
+    /// No such stream.
+    pub fn finish(&mut self) -> Result<(), StreamError> {
+        self.session.finish(self.id)
+    }
+
+    /// Gives the sending half of a stream up: what was queued is dropped.
+    ///
+    /// # Errors
+    /// No such stream.
+    pub fn reset(&mut self, code: u32) -> Result<(), StreamError> {
+        self.session.reset(self.id, code)
+    }
+
+    /// Tells the peer that no more of a stream is wanted; what has arrived is dropped.
+    ///
+    /// # Errors
+    /// No such stream.
+    pub fn stop(&mut self, code: u32) -> Result<(), StreamError> {
+        self.session.stop(self.id, code)
+    }
+
+    /// The next ADU of a stream, if one is complete (and in order, where asked).
+    pub fn receive(&mut self) -> Option<Adu> {
+        self.session.receive(self.id, self.events)
+    }
+}

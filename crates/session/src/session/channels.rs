@@ -1,0 +1,343 @@
+//! Channels of a session: the state of each, the links that they are dialled on, their rates, and what is measured of them.
+
+use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
+
+use anabranch_base::{ChannelId, Instant, Rate, SocketId};
+use anabranch_channel::{Endpoint, QueueGoal};
+
+use super::{coupling::Couplings, models::Models};
+use crate::{
+    budget::{Budgets, Marginal},
+    flight::Flight,
+    links::LinkState,
+    measure::Measures,
+    report::Collector,
+    stats::{ChannelReport, ChannelStatus},
+    wire::Control,
+};
+
+/// State of a channel in its session. Key: channel.
+#[derive(Debug)]
+pub(crate) struct ChannelState {
+    pub(crate) id: ChannelId,
+    /// Name in objectives; `None`: the id.
+    pub(super) name: Option<Arc<str>>,
+    pub(super) flight: Flight,
+    /// The peer has acknowledged a container that names the session of this channel.
+    pub(super) introduced: bool,
+    pub(super) connected: bool,
+    pub(super) suspected: bool,
+    /// Parameters that the channel was given last.
+    pub(super) given: Given,
+    /// Rate to hold instead of the session's.
+    own_rate: Option<Rate>,
+    /// Congestion events that its partners were notified of; kept while it is coupled.
+    pub(super) congestion_reported: Option<u64>,
+    /// Cost of the next byte.
+    pub(super) marginal: Marginal,
+    pub(super) collector: Collector,
+    pub(super) peer_report: Option<Control>,
+    pub(super) timestamp_at: Instant,
+    pub(super) payload_sent_bytes: u64,
+    pub(super) payload_received_bytes: u64,
+    /// Frames for this channel only.
+    pub(super) control: VecDeque<Control>,
+    /// Containers sent.
+    pub(super) launched: u64,
+}
+
+/// Parameters of a channel that the session sets. Key: channel.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub(super) queue_goal: QueueGoal,
+    /// Rate to hold; `None`: as configured.
+    pub(super) rate: Option<Rate>,
+    /// Share of one flow at a bottleneck that coupled channels have in common, 1 where it is not coupled.
+    pub(super) share: f64,
+}
+
+impl ChannelState {
+    fn new(now: Instant, id: ChannelId) -> Self {
+        Self {
+            id,
+            name: None,
+            flight: Flight::default(),
+            introduced: false,
+            connected: false,
+            suspected: false,
+            given: Given {
+                queue_goal: QueueGoal::default(),
+                rate: None,
+                share: 1.0,
+            },
+            own_rate: None,
+            congestion_reported: None,
+            marginal: Marginal::FREE,
+            collector: Collector::new(now),
+            peer_report: None,
+            timestamp_at: Instant::EPOCH,
+            payload_sent_bytes: 0,
+            payload_received_bytes: 0,
+            control: VecDeque::new(),
+            launched: 0,
+        }
+    }
+
+    /// True if the channel can carry new data: connected, and not silent.
+    pub(super) fn is_usable(&self) -> bool {
+        self.connected && !self.suspected
+    }
+
+    fn status(&self) -> ChannelStatus {
+        match (self.connected, self.suspected) {
+            (false, _) => ChannelStatus::Connecting,
+            (true, true) => ChannelStatus::Suspected,
+            (true, false) => ChannelStatus::Active,
+        }
+    }
+}
+
+/// Channels in the order in which they were opened. Key: session.
+#[derive(Debug)]
+pub(crate) struct Channels {
+    pub(crate) states: Vec<ChannelState>,
+    pub(crate) links: Vec<LinkState>,
+    /// Rate that channels are to hold whose controllers hold one; `None`: as configured.
+    rate: Option<Rate>,
+    /// Time since which there has been no connected channel.
+    alone_since: Option<Instant>,
+    pub(super) couplings: Couplings,
+    pub(super) measures: Measures,
+}
+
+impl Channels {
+    /// No channels yet; their paths will be measured in windows of `measure_window`.
+    pub(super) fn new(now: Instant, measure_window: Duration) -> Self {
+        Self {
+            states: Vec::new(),
+            links: Vec::new(),
+            rate: None,
+            alone_since: Some(now),
+            couplings: Couplings::default(),
+            measures: Measures::new(measure_window),
+        }
+    }
+
+    pub(super) fn get(&self, id: ChannelId) -> Option<&ChannelState> {
+        self.states.iter().find(|state| state.id == id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: ChannelId) -> Option<&mut ChannelState> {
+        self.states.iter_mut().find(|state| state.id == id)
+    }
+
+    /// Adds a channel that is being opened.
+    pub(super) fn add(&mut self, now: Instant, id: ChannelId) {
+        if self.states.is_empty() {
+            // Most sessions of strangers never have a second one.
+            self.states.reserve_exact(1);
+        }
+        self.states.push(ChannelState::new(now, id));
+    }
+
+    /// Notes that a channel can carry data; `introduced`: the peer knows its session.
+    pub(super) fn on_connected(&mut self, id: ChannelId, introduced: bool) {
+        if let Some(state) = self.get_mut(id) {
+            state.connected = true;
+            state.introduced = introduced;
+        }
+        self.alone_since = None;
+        if let Some(link) = self.links.iter_mut().find(|link| link.channel == Some(id)) {
+            link.on_connected();
+        }
+    }
+
+    /// Removes a channel that is over. All outcomes of its packets are known.
+    pub(super) fn on_closed(&mut self, now: Instant, id: ChannelId) {
+        assert!(
+            self.get(id).is_none_or(|state| state.flight.is_empty()),
+            "a channel closes when all outcomes are known"
+        );
+        self.states.retain(|state| state.id != id);
+        self.measures.leave(id);
+        for link in &mut self.links {
+            if link.channel == Some(id) {
+                link.on_closed(now);
+            }
+        }
+        if !self.states.iter().any(|state| state.connected) {
+            self.alone_since.get_or_insert(now);
+        }
+    }
+
+    /// Measures the path of a channel from now on.
+    pub(super) fn measure(&mut self, id: ChannelId, socket: SocketId, remote: SocketAddr) {
+        self.measures.join(id, socket, remote);
+    }
+
+    /// Channel of each path that statistics know, in their order.
+    pub(super) fn of_paths(&self) -> Vec<Option<ChannelId>> {
+        self.measures.channels().collect()
+    }
+
+    /// Time at which a session without a connected channel is given up.
+    pub(super) fn deadline(&self, timeout: Duration) -> Option<Instant> {
+        self.alone_since.map(|since| since + timeout)
+    }
+
+    pub(super) fn set_socket_up(&mut self, now: Instant, socket: SocketId, up: bool) {
+        for link in &mut self.links {
+            if link.link.socket == socket {
+                link.set_up(now, up);
+            }
+        }
+    }
+
+    /// Time of the next dial.
+    pub(super) fn next_dial(&self) -> Option<Instant> {
+        self.links.iter().filter_map(LinkState::next_dial).min()
+    }
+
+    /// Channels that can carry new data.
+    pub(super) fn usable(&self) -> impl Iterator<Item = &ChannelState> + Clone {
+        self.states.iter().filter(|state| state.is_usable())
+    }
+
+    /// The usable channel with the shortest round trip.
+    fn nearest(&self, endpoint: &mut Endpoint) -> Option<ChannelId> {
+        self.usable()
+            .filter_map(|state| Some((endpoint.channel(state.id)?.stats().rtt_min, state.id)))
+            .min()
+            .map(|(_, id)| id)
+    }
+
+    /// Shortest coalescing delay that a usable channel permits.
+    pub(super) fn coalescing_delay(&self, endpoint: &Endpoint) -> Option<Duration> {
+        self.usable()
+            .filter_map(|state| Some(endpoint.peek(state.id)?.coalescing_delay()))
+            .min()
+    }
+
+    /// Gives channels their queue goals. While this side sends latency-sensitive data, one channel keeps its queue short: the
+    /// nearest. Those that carry promised streams keep theirs steady: what waits in a queue is late when the path slows down.
+    pub(super) fn set_queue_goals(
+        &mut self,
+        endpoint: &mut Endpoint,
+        is_latency_sensitive: bool,
+        is_promised: impl Fn(ChannelId) -> bool,
+    ) {
+        let nearest = match is_latency_sensitive {
+            true => self.nearest(endpoint),
+            false => None,
+        };
+        for state in &mut self.states {
+            let goal = if nearest == Some(state.id) {
+                QueueGoal::Short
+            } else if is_promised(state.id) {
+                QueueGoal::Steady
+            } else {
+                QueueGoal::Full
+            };
+            if goal == state.given.queue_goal {
+                continue;
+            }
+            if let Some(channel) = endpoint.channel(state.id) {
+                channel.set_queue_goal(goal);
+                state.given.queue_goal = goal;
+            }
+        }
+    }
+
+    /// Sets the rate that every channel is to hold.
+    pub(super) fn set_rate(&mut self, rate: Rate) {
+        self.rate = Some(rate);
+        for state in &mut self.states {
+            state.own_rate = None;
+        }
+    }
+
+    /// Sets the rate that one channel is to hold; false: no such channel.
+    pub(super) fn set_rate_of(&mut self, channel: ChannelId, rate: Rate) -> bool {
+        let state = self.get_mut(channel);
+        state.map(|state| state.own_rate = Some(rate)).is_some()
+    }
+
+    /// Gives channels the rate that the application wants held, those that joined since included.
+    pub(super) fn give_rates(&mut self, endpoint: &mut Endpoint) {
+        for state in &mut self.states {
+            let Some(rate) = state.own_rate.or(self.rate) else {
+                continue;
+            };
+            if state.given.rate != Some(rate)
+                && let Some(channel) = endpoint.channel(state.id)
+            {
+                channel.set_rate(rate);
+                state.given.rate = Some(rate);
+            }
+        }
+    }
+
+    /// Looks up the cost of the next byte on each channel.
+    pub(super) fn price(&mut self, endpoint: &mut Endpoint, budgets: &Budgets) {
+        for state in &mut self.states {
+            if let Some(channel) = endpoint.channel(state.id) {
+                state.marginal = budgets.marginal(channel.socket());
+            }
+        }
+    }
+
+    /// Time of the next report to the peer.
+    pub(super) fn next_report(&self) -> Option<Instant> {
+        let dues = self.states.iter();
+        dues.filter_map(|state| state.collector.due()).min()
+    }
+
+    /// Queues the reports to the peer that are due; true if there are any.
+    pub(super) fn queue_reports(&mut self, now: Instant) -> bool {
+        let mut is_any = false;
+        for state in &mut self.states {
+            if let Some(report) = state.collector.take(now) {
+                // A report that could not leave yet is out of date.
+                let waiting = &mut state.control;
+                waiting.retain(|control| !matches!(control, Control::Report { .. }));
+                waiting.push_back(report);
+                is_any = true;
+            }
+        }
+        is_any
+    }
+
+    /// Statistics of all channels.
+    pub(super) fn reports(
+        &mut self,
+        endpoint: &mut Endpoint,
+        models: &Models,
+    ) -> Vec<ChannelReport> {
+        let measures = &mut self.measures;
+        let report = |state: &ChannelState| {
+            let channel = endpoint.channel(state.id)?;
+            let delay_variation = match &state.peer_report {
+                Some(Control::Report {
+                    delay_min,
+                    delay_mean,
+                    delay_max,
+                    ..
+                }) => Some((*delay_min, *delay_mean, *delay_max)),
+                _ => None,
+            };
+            Some(ChannelReport {
+                channel: state.id,
+                socket: channel.socket(),
+                remote: channel.remote(),
+                state: state.status(),
+                stats: channel.stats(),
+                payload_sent_bytes: state.payload_sent_bytes,
+                payload_received_bytes: state.payload_received_bytes,
+                delay_variation,
+                path: measures.report(state.id),
+                model: models.technology(state.id),
+            })
+        };
+        self.states.iter().filter_map(report).collect()
+    }
+}

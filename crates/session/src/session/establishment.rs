@@ -1,0 +1,119 @@
+//! Establishment of a session: its initial channel, the token by which further channels join it, and the sessions that it
+//! replaces.
+
+use std::{collections::VecDeque, time::Duration};
+
+use anabranch_base::{ChannelId, Instant};
+use anabranch_channel::CloseReason;
+
+use crate::{
+    token::Token,
+    wire::{Control, frame::TOKEN_BYTES},
+};
+
+/// Replaced sessions that are remembered. An initiator changes its initial channel as often as its paths fail before the
+/// session is established: seldom more than once.
+const SUPERSEDED_KEPT: usize = 8;
+
+/// Establishment state. Key: session.
+#[derive(Debug)]
+pub(crate) struct Establishment {
+    /// Secret that the initial channel gave the session; `None` before its handshake is complete.
+    pub(crate) token: Option<Token>,
+    /// Until the peer has acknowledged something on it, no other channel may carry data: the peer could not tell which session
+    /// it belongs to.
+    initial_channel: Option<ChannelId>,
+    is_complete: bool,
+    opened_at: Instant,
+    /// Close reason of the last channel that was lost before the session was established.
+    pub(crate) last_failure: Option<CloseReason>,
+    /// Ids of sessions that, as the peer reports, this one replaces; the engine ends them.
+    pub(crate) replaced: Vec<[u8; TOKEN_BYTES]>,
+    /// The latest of them, at most [`SUPERSEDED_KEPT`]: a JOIN that arrives late does not open them again.
+    superseded: VecDeque<[u8; TOKEN_BYTES]>,
+}
+
+impl Establishment {
+    /// State of a session opened at `now`; one that the peer initiated is established from the start.
+    pub(super) fn new(now: Instant, is_initiator: bool) -> Self {
+        Self {
+            token: None,
+            initial_channel: None,
+            is_complete: !is_initiator,
+            opened_at: now,
+            last_failure: None,
+            replaced: Vec::new(),
+            superseded: VecDeque::new(),
+        }
+    }
+
+    /// True if the peer has let the session in.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Notes that the peer has let the session in; true the first time.
+    pub(super) fn complete(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_complete, true)
+    }
+
+    /// True if `channel` may carry data.
+    pub(super) fn permits(&self, channel: ChannelId) -> bool {
+        self.is_complete || self.initial_channel == Some(channel)
+    }
+
+    /// Time at which a session that is not established yet is given up.
+    pub(super) fn deadline(&self, timeout: Duration) -> Option<Instant> {
+        (!self.is_complete).then(|| self.opened_at + timeout)
+    }
+
+    /// Reason for giving the session up at `now`, if it was not established in time.
+    pub(super) fn overdue(&self, now: Instant, timeout: Duration) -> Option<CloseReason> {
+        self.deadline(timeout)
+            .filter(|&deadline| deadline <= now)
+            .map(|_| self.last_failure.clone().unwrap_or(CloseReason::TimedOut))
+    }
+
+    /// Channel on which the session still has to be established: the first of the `usable` ones, when there is no initial channel
+    /// or it is not among them any more.
+    pub(super) fn next_initial_channel(
+        &self,
+        mut usable: impl Iterator<Item = ChannelId> + Clone,
+        exists: impl Fn(ChannelId) -> bool,
+    ) -> Option<ChannelId> {
+        if self.is_complete {
+            return None;
+        }
+        let first = usable.next()?;
+        let is_settled = self.initial_channel.is_some_and(exists);
+        (!is_settled).then_some(first)
+    }
+
+    /// Makes `channel` the initial channel. Returns the one before it, and what the peer has to be sent first if it may know
+    /// the session by that one already.
+    pub(super) fn set_initial_channel(
+        &mut self,
+        channel: ChannelId,
+        token: Option<Token>,
+    ) -> (Option<ChannelId>, Option<Control>) {
+        let before = self.initial_channel.replace(channel);
+        let replaced = std::mem::replace(&mut self.token, token);
+        let replace = replaced.map(|replaced| Control::Replace {
+            session: replaced.session,
+        });
+        (before, replace)
+    }
+
+    /// Notes that this session replaces that one, as the peer reports.
+    pub(crate) fn note_superseded(&mut self, session: [u8; TOKEN_BYTES]) {
+        if self.superseded.len() >= SUPERSEDED_KEPT {
+            self.superseded.pop_front();
+        }
+        self.superseded.push_back(session);
+    }
+
+    /// True if this session replaces that one, as the peer reported, and not too many since.
+    pub(crate) fn has_superseded(&self, session: &[u8; TOKEN_BYTES]) -> bool {
+        self.superseded.contains(session)
+    }
+}
