@@ -57,12 +57,12 @@ mod waker;
 mod watch;
 
 pub use anabranch_session as session;
+pub use anabranch_session::{PromiseEvent, SessionEvent, StreamEvent};
 pub use clock::Clock;
 pub use error::{Closed, ConnectError, StartError, StreamFailure};
 pub use host::{Host, HostConfig, Locals, SessionReport, SocketReport};
 pub use session_handle::Session;
 pub use socket::{Bind, BindError, SocketStats};
-pub use state::{PromiseEvent, SessionEvent, StreamEvent};
 pub use stream::{CODE_DROPPED, Stream};
 pub use tariff::{BudgetReport, Counted, HostEvent, ParsePlaceError, Place, Tariff};
 pub use timer::Timer;

@@ -10,14 +10,14 @@ use std::{
 use anabranch_base::{ChannelId, NodeId, Rate, SessionId, StreamId};
 use anabranch_session::{
     Callback, ChannelReport, Explanation, Grant, Link, ObjectiveError, ObjectiveId, Policy,
-    SessionCloseReason, SessionStats, StreamSpec, StreamStats,
+    SessionCloseReason, SessionEvent, SessionStats, StreamSpec, StreamStats,
     objective::{self, Injected},
 };
 
 use crate::{
     error::{Closed, StreamFailure},
     host::HostInner,
-    state::{SessionEntry, SessionEvent, State, StreamEntry},
+    state::{SessionEntry, State, StreamEntry},
     stream::Stream,
 };
 

@@ -2,17 +2,13 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    fmt,
     net::SocketAddr,
-    ops::Range,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
-use anabranch_base::{ChannelId, Instant, NodeId, Rate, SessionId, SocketId, StreamId};
+use anabranch_base::{Instant, NodeId, SessionId, SocketId, StreamId};
 use anabranch_session::{
-    Adu, CloseReason, Engine, Event, Grant, ObjectiveId, Refusal, SessionCloseReason, StreamSpec,
-    objective::Faults,
+    Adu, Engine, Event, PromiseEvent, SessionCloseReason, SessionEvent, StreamEvent, StreamSpec,
 };
 
 use crate::{
@@ -144,133 +140,6 @@ pub(crate) struct StreamEntry {
     pub(crate) is_delivered: bool,
     pub(crate) reset: Option<u32>,
     pub(crate) stopped: Option<u32>,
-}
-
-/// Something happened to the channels of a session.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum SessionEvent {
-    /// A channel joined.
-    ChannelUp {
-        /// The channel.
-        channel: ChannelId,
-        /// The local socket.
-        socket: SocketId,
-        /// The peer's address.
-        remote: SocketAddr,
-    },
-    /// A channel went silent; what it owed moves to others.
-    ChannelSuspected {
-        /// The channel.
-        channel: ChannelId,
-    },
-    /// A silent channel is back.
-    ChannelRecovered {
-        /// The channel.
-        channel: ChannelId,
-        /// How long it was suspected.
-        silence: Duration,
-    },
-    /// A channel is over; the session goes on with the others.
-    ChannelClosed {
-        /// The channel.
-        channel: ChannelId,
-        /// Why.
-        reason: CloseReason,
-    },
-    /// Something went wrong in the evaluation of an objective; each kind is told once for an objective.
-    ObjectiveFault {
-        /// The objective.
-        objective: ObjectiveId,
-        /// What, and what it comes to.
-        faults: Faults,
-    },
-    /// A `rate` item of an objectives' text asks for what cannot be promised now.
-    ObjectiveRefused {
-        /// The item.
-        objective: ObjectiveId,
-        /// The stream.
-        stream: StreamId,
-        /// Why, and what could be promised instead.
-        refusal: Refusal,
-    },
-}
-
-/// What became of an ADU, or what the network allows; see `StreamSpec::notify`.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum StreamEvent {
-    /// The peer has the whole ADU.
-    Acked {
-        /// Its number, from `send`.
-        adu: u64,
-        /// Time from `send` to the acknowledgement of its last packet.
-        rtt: Duration,
-        /// The channel of that packet.
-        channel: ChannelId,
-        /// Round-trip time of that packet.
-        packet_rtt: Duration,
-    },
-    /// What became of one of its fragments (`StreamSpec::notify_fragments`); a byte may be in several.
-    Fragment {
-        /// Its number.
-        adu: u64,
-        /// The bytes of it.
-        bytes: Range<u64>,
-        /// The channel they went by.
-        channel: ChannelId,
-        /// Round-trip time of their packet; `None`: lost.
-        rtt: Option<Duration>,
-    },
-    /// It was lost and will not be sent again.
-    Lost {
-        /// Its number.
-        adu: u64,
-        /// The bytes of it that did arrive, ascending.
-        arrived: Vec<Range<u64>>,
-        /// All others, ascending.
-        lost: Vec<Range<u64>>,
-    },
-    /// Its lifetime ended before it was delivered.
-    Expired {
-        /// Its number.
-        adu: u64,
-    },
-    /// It was dropped before any of it was sent: the stream was given more than its share, and this one was
-    /// next in its drop order.
-    Dropped {
-        /// Its number.
-        adu: u64,
-    },
-    /// What the stream may send is now this.
-    Throttle {
-        /// Its share if it wants all that its cap allows.
-        rate: Rate,
-    },
-}
-
-/// What became of a stream's promise; see [`Stream::next_promise`](crate::Stream::next_promise).
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum PromiseEvent {
-    /// It is promised: as it was opened, after it waited, or again after it had lost its promise.
-    Promised(Grant),
-    /// The promise will not be kept, or not be renewed, as far as can be foreseen: the reason, and what
-    /// could be promised instead. It is in force still.
-    Warned(Refusal),
-    /// The promise has lapsed: the reason, and what could be promised instead. The stream is still served
-    /// before elastic ones, and `Promised` follows when it can be promised again.
-    Withdrawn(Refusal),
-}
-
-impl fmt::Display for PromiseEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Promised(grant) => write!(f, "promised: {grant}"),
-            Self::Warned(refusal) => write!(f, "warned: {refusal}"),
-            Self::Withdrawn(refusal) => write!(f, "withdrawn: {refusal}"),
-        }
-    }
 }
 
 impl Shared {
@@ -425,57 +294,7 @@ impl State {
                 incoming,
             } => self.connected(now, session, peer, incoming),
             Event::Closed { session, reason } => self.closed(session, reason),
-            Event::ChannelUp {
-                session,
-                channel,
-                socket,
-                remote,
-            } => self.session_event(
-                session,
-                SessionEvent::ChannelUp {
-                    channel,
-                    socket,
-                    remote,
-                },
-            ),
-            Event::ChannelSuspected { session, channel } => {
-                self.session_event(session, SessionEvent::ChannelSuspected { channel });
-            }
-            Event::ChannelRecovered {
-                session,
-                channel,
-                silence,
-            } => {
-                self.session_event(session, SessionEvent::ChannelRecovered { channel, silence });
-            }
-            Event::ChannelClosed {
-                session,
-                channel,
-                reason,
-            } => self.session_event(session, SessionEvent::ChannelClosed { channel, reason }),
-            Event::ObjectiveFault {
-                session,
-                objective,
-                faults,
-            } => {
-                crate::limited!(warn, %session, objective = objective.0, %faults, "an objective");
-                let event = SessionEvent::ObjectiveFault { objective, faults };
-                self.session_event(session, event);
-            }
-            Event::ObjectiveRefused {
-                session,
-                objective,
-                stream,
-                refusal,
-            } => {
-                crate::limited!(warn, %session, %stream, %refusal, "an objective's rate is not promised");
-                let event = SessionEvent::ObjectiveRefused {
-                    objective,
-                    stream,
-                    refusal,
-                };
-                self.session_event(session, event);
-            }
+            Event::Session { session, event } => self.session_event(session, event),
             Event::BudgetLow { socket, left_bytes } => self.budget_low(socket, left_bytes),
             Event::BudgetSpent { socket } => {
                 self.budget_event(socket, |place| HostEvent::BudgetSpent { place });
@@ -495,78 +314,16 @@ impl State {
             Event::Writable { session, stream } => {
                 self.stream(session, stream, |entry| entry.writing.wake());
             }
-            Event::Acked {
+            Event::Stream {
                 session,
                 stream,
-                adu,
-                rtt,
-                channel,
-                packet_rtt,
-            } => {
-                let event = StreamEvent::Acked {
-                    adu,
-                    rtt,
-                    channel,
-                    packet_rtt,
-                };
-                self.stream_event(session, stream, event);
-            }
-            Event::Fragment {
+                event,
+            } => self.stream(session, stream, |entry| entry.push_event(event)),
+            Event::Promise {
                 session,
                 stream,
-                adu,
-                bytes,
-                channel,
-                rtt,
-            } => {
-                let event = StreamEvent::Fragment {
-                    adu,
-                    bytes,
-                    channel,
-                    rtt,
-                };
-                self.stream_event(session, stream, event);
-            }
-            Event::Lost {
-                session,
-                stream,
-                adu,
-                arrived,
-                lost,
-            } => {
-                let event = StreamEvent::Lost { adu, arrived, lost };
-                self.stream_event(session, stream, event);
-            }
-            Event::Expired {
-                session,
-                stream,
-                adu,
-            } => self.stream_event(session, stream, StreamEvent::Expired { adu }),
-            Event::Dropped {
-                session,
-                stream,
-                adu,
-            } => self.stream_event(session, stream, StreamEvent::Dropped { adu }),
-            Event::Throttle {
-                session,
-                stream,
-                rate,
-            } => self.stream_event(session, stream, StreamEvent::Throttle { rate }),
-            Event::Promised {
-                session,
-                stream,
-                grant,
-            } => self.promise_event(session, stream, PromiseEvent::Promised(grant)),
-            Event::Warned {
-                session,
-                stream,
-                refusal,
-            } => self.promise_event(session, stream, PromiseEvent::Warned(refusal)),
-            Event::Withdrawn {
-                session,
-                stream,
-                refusal,
-            } => self.promise_event(session, stream, PromiseEvent::Withdrawn(refusal)),
+                event,
+            } => self.promise_event(session, stream, event),
             Event::Finished { session, stream } => self.stream(session, stream, |entry| {
                 entry.is_finished = true;
                 entry.reading.wake();
@@ -666,6 +423,17 @@ impl State {
     }
 
     fn session_event(&mut self, session: SessionId, event: SessionEvent) {
+        match &event {
+            SessionEvent::ObjectiveFault { objective, faults } => {
+                crate::limited!(warn, %session, objective = objective.0, %faults, "an objective");
+            }
+            SessionEvent::ObjectiveRefused {
+                stream, refusal, ..
+            } => {
+                crate::limited!(warn, %session, %stream, %refusal, "an objective's rate is not promised");
+            }
+            _ => {}
+        }
         if let Some(entry) = self.sessions.get_mut(&session) {
             entry.push_event(event);
         }
@@ -681,10 +449,6 @@ impl State {
         }
         self.events.push_back(event);
         self.observing.wake();
-    }
-
-    fn stream_event(&mut self, session: SessionId, stream: StreamId, event: StreamEvent) {
-        self.stream(session, stream, |entry| entry.push_event(event));
     }
 
     fn promise_event(&mut self, session: SessionId, stream: StreamId, event: PromiseEvent) {

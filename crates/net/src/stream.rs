@@ -8,15 +8,15 @@ use std::{
 
 use anabranch_base::{Instant, StreamId};
 use anabranch_session::{
-    Adu, Explanation, FieldValue, Guarantee, ObjectiveError, SendError, StreamParameters,
-    StreamSpec,
+    Adu, Explanation, FieldValue, Guarantee, ObjectiveError, PromiseEvent, SendError, StreamEvent,
+    StreamParameters, StreamSpec,
 };
 use bytes::Bytes;
 
 use crate::{
     error::{Closed, StreamFailure},
     session_handle::{SessionInner, entry_of},
-    state::{PromiseEvent, State, StreamEntry, StreamEvent, WakePriority},
+    state::{State, StreamEntry, WakePriority},
 };
 
 /// Application code with which a dropped handle resets and stops its stream.

@@ -1,14 +1,21 @@
 //! What the application is told, and why a call is refused.
 
-use std::{net::SocketAddr, ops::Range, time::Duration};
+use std::{ops::Range, time::Duration};
 
-use anabranch_base::{ChannelId, NodeId, Rate, SessionId, SocketId, StreamId, text};
+use anabranch_base::{NodeId, SessionId, SocketId, StreamId, text};
 use anabranch_channel::CloseReason;
-use anabranch_hose::{Faults, ObjectiveId, VocabularyError};
+use anabranch_hose::VocabularyError;
 use anabranch_sched::{SpecError, StreamSpec};
 use bytes::Bytes;
 
-use crate::promise::{Grant, Refusal};
+mod session;
+mod stream;
+
+pub use self::{
+    session::SessionEvent,
+    stream::{PromiseEvent, StreamEvent},
+};
+use crate::promise::Refusal;
 
 /// An application data unit: whole, unless its stream delivers parts ([`StreamSpec::partial`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,42 +64,6 @@ pub enum Event {
         /// Why.
         reason: SessionCloseReason,
     },
-    /// A channel can carry data.
-    ChannelUp {
-        /// The session.
-        session: SessionId,
-        /// The channel.
-        channel: ChannelId,
-        /// Its local socket.
-        socket: SocketId,
-        /// The peer's address.
-        remote: SocketAddr,
-    },
-    /// A channel has fallen silent; what it owed is moved to others.
-    ChannelSuspected {
-        /// The session.
-        session: SessionId,
-        /// The channel.
-        channel: ChannelId,
-    },
-    /// A silent channel is back.
-    ChannelRecovered {
-        /// The session.
-        session: SessionId,
-        /// The channel.
-        channel: ChannelId,
-        /// How long it was suspected.
-        silence: Duration,
-    },
-    /// A channel is over. The session goes on, and dials again where it was the dialler.
-    ChannelClosed {
-        /// The session.
-        session: SessionId,
-        /// The channel.
-        channel: ChannelId,
-        /// Why.
-        reason: CloseReason,
-    },
     /// Less than a tenth of what may be sent on a local socket in this period is left.
     BudgetLow {
         /// The local socket; of several that share a meter, the first.
@@ -133,132 +104,6 @@ pub enum Event {
         session: SessionId,
         /// The stream.
         stream: StreamId,
-    },
-    /// An ADU is at the peer's node (streams with `notify`). Its application gets it, but for one of an unreliable stream that
-    /// outlived its lifetime on the way, or that nobody read in time.
-    Acked {
-        /// The session.
-        session: SessionId,
-        /// The stream.
-        stream: StreamId,
-        /// Its sequence.
-        adu: u64,
-        /// From `send` to the acknowledgement of its last byte.
-        rtt: Duration,
-        /// The channel of the packet whose acknowledgement completed it.
-        channel: ChannelId,
-        /// Round-trip time of that packet.
-        packet_rtt: Duration,
-    },
-    /// What became of a fragment (streams with `notify_fragments`). A byte may be in several: where it was sent again or
-    /// copied, each time counts, and what was taken for lost may have come.
-    Fragment {
-        /// The session.
-        session: SessionId,
-        /// The stream.
-        stream: StreamId,
-        /// Its ADU's sequence.
-        adu: u64,
-        /// Its bytes of the ADU.
-        bytes: Range<u64>,
-        /// The channel it went by.
-        channel: ChannelId,
-        /// Round-trip time of its packet; `None`: lost.
-        rtt: Option<Duration>,
-    },
-    /// An ADU of an unreliable stream is lost, or part of it (streams with `notify`). It comes when the fate of all that
-    /// was sent of it is known. Every byte is in exactly one of `arrived` and `lost`.
-    Lost {
-        /// The session.
-        session: SessionId,
-        /// The stream.
-        stream: StreamId,
-        /// Its sequence.
-        adu: u64,
-        /// The bytes of it that did arrive at the peer's node, ascending.
-        arrived: Vec<Range<u64>>,
-        /// The bytes that were lost or, but for streams with `partial`, not sent any more when others were, ascending.
-        lost: Vec<Range<u64>>,
-    },
-    /// An ADU outlived its lifetime before it was known to be delivered.
-    Expired {
-        /// The session.
-        session: SessionId,
-        /// The stream.
-        stream: StreamId,
-        /// Its sequence.
-        adu: u64,
-    },
-    /// An ADU was dropped before any of it was sent: the application gives the stream more than its
-    /// share, and this one was next in the stream's drop order.
-    Dropped {
-        /// The session.
-        session: SessionId,
-        /// The stream.
-        stream: StreamId,
-        /// Its sequence.
-        adu: u64,
-    },
-    /// A stream that waited for a promise has one now, or one that lost it has it back.
-    Promised {
-        /// The session.
-        session: SessionId,
-        /// The stream.
-        stream: StreamId,
-        /// The promise.
-        grant: Grant,
-    },
-    /// A promise will not be kept, or not be renewed, as far as can be foreseen; with what could be
-    /// promised instead.
-    Warned {
-        /// The session.
-        session: SessionId,
-        /// The stream.
-        stream: StreamId,
-        /// Why, and what else.
-        refusal: Refusal,
-    },
-    /// A promise has lapsed and was not renewed. The stream is still served before elastic ones, and
-    /// `Promised` follows when it can be promised again.
-    Withdrawn {
-        /// The session.
-        session: SessionId,
-        /// The stream.
-        stream: StreamId,
-        /// Why, and what else.
-        refusal: Refusal,
-    },
-    /// A `rate` item of an objectives' text asks for what cannot be promised now; with what could be. The stream
-    /// waits for the promise where that may help.
-    ObjectiveRefused {
-        /// The session.
-        session: SessionId,
-        /// The item.
-        objective: ObjectiveId,
-        /// The stream.
-        stream: StreamId,
-        /// Why, and what else.
-        refusal: Refusal,
-    },
-    /// Something went wrong in the evaluation of an objective, and had the result that its description
-    /// says; each kind is told once for an objective.
-    ObjectiveFault {
-        /// The session.
-        session: SessionId,
-        /// The objective.
-        objective: ObjectiveId,
-        /// What.
-        faults: Faults,
-    },
-    /// What a stream may send has changed by more than a quarter: its share of what the channels carry if
-    /// it wants all that its cap allows, others being as they are.
-    Throttle {
-        /// The session.
-        session: SessionId,
-        /// The stream.
-        stream: StreamId,
-        /// What it may send now.
-        rate: Rate,
     },
     /// The peer has finished a stream and everything on it has been read.
     Finished {
@@ -303,6 +148,31 @@ pub enum Event {
         stream: StreamId,
         /// The peer's reason.
         code: u32,
+    },
+    /// Something happened to the channels or objectives of a session.
+    Session {
+        /// The session.
+        session: SessionId,
+        /// What.
+        event: SessionEvent,
+    },
+    /// Something became known of the ADUs of a stream, or of what it may send.
+    Stream {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// What.
+        event: StreamEvent,
+    },
+    /// Something became known of the promise of a stream.
+    Promise {
+        /// The session.
+        session: SessionId,
+        /// The stream.
+        stream: StreamId,
+        /// What.
+        event: PromiseEvent,
     },
 }
 

@@ -65,7 +65,10 @@ pub use anabranch_sched::{
 pub use budget::Marginal;
 pub use config::{Config, Coupling};
 pub use engine::{Engine, SessionMut, StreamMut};
-pub use event::{Adu, Event, Missing, SendError, SessionCloseReason, StreamError};
+pub use event::{
+    Adu, Event, Missing, PromiseEvent, SendError, SessionCloseReason, SessionEvent, StreamError,
+    StreamEvent,
+};
 pub use links::Link;
 pub use objective::{FieldValue, ObjectiveError, ObjectiveId};
 pub use parameters::StreamParameters;

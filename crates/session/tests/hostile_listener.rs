@@ -8,7 +8,7 @@ use std::{net::SocketAddr, num::NonZeroUsize};
 
 use anabranch_base::{Instant, SocketId};
 use anabranch_session::{
-    AllowList, CloseReason, Config, Engine, Event, Link, Received, SecretKey, faults,
+    AllowList, CloseReason, Config, Engine, Event, Link, Received, SecretKey, SessionEvent, faults,
 };
 use bytes::BytesMut;
 
@@ -75,8 +75,11 @@ fn whoever_answers_ends_one_channel_at_most() {
         let ended = std::iter::from_fn(|| engine.poll_event()).any(|event| {
             matches!(
                 event,
-                Event::ChannelClosed {
-                    reason: CloseReason::Fault(_),
+                Event::Session {
+                    event: SessionEvent::ChannelClosed {
+                        reason: CloseReason::Fault(_),
+                        ..
+                    },
                     ..
                 }
             )

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{Instant, NodeId, SessionId, StreamId};
-use anabranch_session::{Event, Link, SendError, SessionCloseReason, StreamSpec};
+use anabranch_session::{Event, Link, SendError, SessionCloseReason, StreamEvent, StreamSpec};
 use bytes::Bytes;
 
 use crate::app::{App, Context};
@@ -253,17 +253,29 @@ impl App for Sender {
                     running.delivered = true;
                 }
             }
-            Event::Acked { stream, .. } => {
+            Event::Stream {
+                stream,
+                event: StreamEvent::Acked { .. },
+                ..
+            } => {
                 if let Some(running) = self.by_stream(stream) {
                     running.acked += 1;
                 }
             }
-            Event::Lost { stream, .. } => {
+            Event::Stream {
+                stream,
+                event: StreamEvent::Lost { .. },
+                ..
+            } => {
                 if let Some(running) = self.by_stream(stream) {
                     running.lost += 1;
                 }
             }
-            Event::Expired { stream, .. } => {
+            Event::Stream {
+                stream,
+                event: StreamEvent::Expired { .. },
+                ..
+            } => {
                 if let Some(running) = self.by_stream(stream) {
                     running.expired += 1;
                 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use anabranch_base::{Instant, Rate, Seed, SessionId, StreamId};
 use anabranch_link::describe::parse_both;
 use anabranch_session::{
-    AllowList, Config, DropOrder, Event, Order, Priority, StreamParameters, StreamSpec,
+    AllowList, Config, DropOrder, Event, Order, Priority, StreamEvent, StreamParameters, StreamSpec,
 };
 use anabranch_sim::{
     App, Context, World,
@@ -24,10 +24,18 @@ struct Observer {
 impl App for Observer {
     fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
         match &event {
-            Event::Throttle { stream, rate, .. } => {
+            Event::Stream {
+                stream,
+                event: StreamEvent::Throttle { rate },
+                ..
+            } => {
                 self.throttles.push((context.now(), *stream, *rate));
             }
-            Event::Dropped { stream, adu, .. } => {
+            Event::Stream {
+                stream,
+                event: StreamEvent::Dropped { adu },
+                ..
+            } => {
                 self.dropped.entry(*stream).or_default().push(*adu);
             }
             Event::Writable { .. } => self.writable += 1,

@@ -11,7 +11,7 @@ use std::{
 use anabranch_base::{Instant, Seed, SessionId};
 use anabranch_link::{duplex::Configs, preset::cdma2000};
 use anabranch_session::{
-    AllowList, Config, Event, Policy, Priority, StreamSpec,
+    AllowList, Config, Event, Policy, Priority, StreamEvent, StreamSpec,
     model::{Choice, Technology},
     objective::{Adu, Slot},
 };
@@ -29,8 +29,11 @@ struct Ear {
 
 impl App for Ear {
     fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
-        if let Event::Acked {
-            adu, packet_rtt, ..
+        if let Event::Stream {
+            event: StreamEvent::Acked {
+                adu, packet_rtt, ..
+            },
+            ..
         } = &event
         {
             let trip_ms = packet_rtt.as_secs_f64() * 1e3;

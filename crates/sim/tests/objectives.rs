@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, Seed, SessionId, StreamId};
 use anabranch_session::{
-    AllowList, Config, Event, FieldValue, Policy, Priority, StreamSpec, Walk,
+    AllowList, Config, Event, FieldValue, Policy, Priority, PromiseEvent, SessionEvent,
+    StreamEvent, StreamSpec, Walk,
     cost::{Meter, Model, Period},
     objective::Faults,
 };
@@ -27,7 +28,13 @@ struct Ear {
 
 impl App for Ear {
     fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
-        if !matches!(event, Event::Acked { .. }) {
+        if !matches!(
+            event,
+            Event::Stream {
+                event: StreamEvent::Acked { .. },
+                ..
+            }
+        ) {
             self.heard.push(event.clone());
         }
         self.sender.on_event(context, event);
@@ -370,8 +377,9 @@ fn errors_change_nothing_and_faults_and_refusals_are_told_once() {
     let heard = &world.app::<Ear>(0).heard;
     let faults: Vec<_> = (heard.iter())
         .filter_map(|event| match event {
-            Event::ObjectiveFault {
-                objective, faults, ..
+            Event::Session {
+                event: SessionEvent::ObjectiveFault { objective, faults },
+                ..
             } => Some((*objective, *faults)),
             _ => None,
         })
@@ -379,8 +387,12 @@ fn errors_change_nothing_and_faults_and_refusals_are_told_once() {
     assert_eq!(faults, [(ids[0], Faults::DIVISION_BY_ZERO)]);
     let refusals: Vec<_> = (heard.iter())
         .filter_map(|event| match event {
-            Event::ObjectiveRefused {
-                objective, stream, ..
+            Event::Session {
+                event:
+                    SessionEvent::ObjectiveRefused {
+                        objective, stream, ..
+                    },
+                ..
             } => Some((*objective, *stream)),
             _ => None,
         })
@@ -395,8 +407,9 @@ fn errors_change_nothing_and_faults_and_refusals_are_told_once() {
     let is_promised = |event: &Event| {
         matches!(
             event,
-            Event::Promised {
+            Event::Promise {
                 stream: StreamId(2),
+                event: PromiseEvent::Promised(_),
                 ..
             }
         )

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use anabranch_base::{Instant, NodeId, Rate, Seed, SessionId, StreamId};
 use anabranch_link::{Config as LinkConfig, Loss, RateSource, duplex::Configs};
-use anabranch_session::{Adu, AllowList, Config, Event, Link, Order, StreamSpec};
+use anabranch_session::{Adu, AllowList, Config, Event, Link, Order, StreamEvent, StreamSpec};
 use anabranch_sim::{App, Context, World};
 
 const ADUS: u64 = 200;
@@ -52,22 +52,33 @@ impl App for End {
                     self.got.push(adu);
                 }
             }
-            Event::Lost {
-                adu, arrived, lost, ..
+            Event::Stream {
+                event: StreamEvent::Lost { adu, arrived, lost },
+                ..
             } => {
                 self.lost.insert(adu, [arrived, lost]);
             }
-            Event::Acked { .. } => self.acked += 1,
-            Event::Fragment {
-                adu,
-                bytes,
-                rtt: Some(rtt),
+            Event::Stream {
+                event: StreamEvent::Acked { .. },
+                ..
+            } => self.acked += 1,
+            Event::Stream {
+                event:
+                    StreamEvent::Fragment {
+                        adu,
+                        bytes,
+                        rtt: Some(rtt),
+                        ..
+                    },
                 ..
             } => {
                 assert!(rtt >= Duration::from_millis(40), "both ways");
                 self.arrived.entry(adu).or_default().push(bytes);
             }
-            Event::Fragment { bytes, .. } => self.lost_bytes += bytes.end - bytes.start,
+            Event::Stream {
+                event: StreamEvent::Fragment { bytes, .. },
+                ..
+            } => self.lost_bytes += bytes.end - bytes.start,
             _ => {}
         }
     }

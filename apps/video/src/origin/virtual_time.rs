@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anabranch::{
     StreamSpec,
     base::{ChannelId, Instant, Rate, SessionId, StreamId},
-    net::session::{ChannelStatus, Event, SendError},
+    net::session::{ChannelStatus, Event, SendError, StreamEvent},
 };
 use anabranch_media::Part;
 use anabranch_sim::{App, app::Context};
@@ -283,7 +283,10 @@ impl App for Origin {
             Event::StreamOpened { stream, spec, .. } if spec.label == CONTROL_LABEL => {
                 self.control = Some(stream);
             }
-            Event::Dropped { .. } | Event::Expired { .. } => self.dropped += 1,
+            Event::Stream {
+                event: StreamEvent::Dropped { .. } | StreamEvent::Expired { .. },
+                ..
+            } => self.dropped += 1,
             _ => {}
         }
         self.run(context);

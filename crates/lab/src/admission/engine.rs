@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, Rate, Seed, SessionId, StreamId};
 use anabranch_session::{
-    AllowList, Config, Event, Explanation, SendError, StreamError, StreamSpec, promise::Refusal,
+    AllowList, Config, Event, Explanation, PromiseEvent, SendError, StreamError, StreamSpec,
+    promise::Refusal,
 };
 use anabranch_sim::{
     World,
@@ -227,10 +228,18 @@ impl App for Clerk {
                     active.is_blocked = false;
                 }
             }
-            Event::Warned { stream, .. } => {
+            Event::Promise {
+                stream,
+                event: PromiseEvent::Warned(_),
+                ..
+            } => {
                 self.hears(*stream, window, Heard::Warned { is_during });
             }
-            Event::Withdrawn { stream, .. } => self.hears(*stream, window, Heard::Withdrawn),
+            Event::Promise {
+                stream,
+                event: PromiseEvent::Withdrawn(_),
+                ..
+            } => self.hears(*stream, window, Heard::Withdrawn),
             _ => {}
         }
         self.file.on_event(context, event);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anabranch_base::{Instant, NodeId, SessionId, StreamId};
-use anabranch_session::{Event, Link, objective::Faults};
+use anabranch_session::{Event, Link, SessionEvent, objective::Faults};
 use anabranch_sim::{App, Context};
 
 use super::{
@@ -130,7 +130,10 @@ impl App for End {
                 self.labels.extend(feed.map(|feed| (stream, feed)));
             }
             Event::Readable { session, stream } => self.listen(context, session, stream),
-            Event::ObjectiveFault { faults, .. } => self.faults.push(faults),
+            Event::Session {
+                event: SessionEvent::ObjectiveFault { faults, .. },
+                ..
+            } => self.faults.push(faults),
             _ => {}
         }
         self.pump(context);

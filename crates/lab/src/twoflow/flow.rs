@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anabranch_base::{Instant, NodeId, Rate, SessionId, StreamId};
-use anabranch_session::{Event, Link, StreamSpec};
+use anabranch_session::{Event, Link, StreamEvent, StreamSpec};
 use anabranch_sim::{App, Context};
 use anabranch_twoflow::thinning::{Candidate, Thinning};
 use bytes::Bytes;
@@ -282,7 +282,10 @@ impl App for Feeder {
                 self.stream = context.open(session, self.spec.clone()).ok();
             }
             Event::Writable { .. } => self.is_blocked = false,
-            Event::Lost { adu, .. } => self.lost.extend(self.numbers.get(adu as usize)),
+            Event::Stream {
+                event: StreamEvent::Lost { adu, .. },
+                ..
+            } => self.lost.extend(self.numbers.get(adu as usize)),
             _ => return,
         }
         self.feed(context);

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{Instant, NodeId, Rate, SessionId, StreamId};
-use anabranch_session::{Event, Link, StreamSpec};
+use anabranch_session::{Event, Link, StreamEvent, StreamSpec};
 use anabranch_sim::{App, Context};
 use anabranch_twoflow::{FlowId, Pump};
 use bytes::Bytes;
@@ -239,7 +239,11 @@ impl App for Pumped {
                     self.fill(context.now(), number);
                 }
             }
-            Event::Lost { stream, adu, .. } => {
+            Event::Stream {
+                stream,
+                event: StreamEvent::Lost { adu, .. },
+                ..
+            } => {
                 if let Some(number) = lane_of(&self.lanes, stream) {
                     self.lanes[number].lost.push(adu as u32);
                 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     config::CHANNELS_MAX,
-    event::{Event, SessionCloseReason},
+    event::{Event, SessionCloseReason, SessionEvent},
     links::HANDSHAKE_MAX,
     session::{ProtocolError, Session},
     token::Token,
@@ -62,9 +62,9 @@ impl Engine {
                     session.on_suspected(id);
                     let session = session.id;
                     self.settle_initial_channel(now, session);
-                    self.events.push_back(Event::ChannelSuspected {
+                    self.events.push_back(Event::Session {
                         session,
-                        channel: id,
+                        event: SessionEvent::ChannelSuspected { channel: id },
                     });
                 }
             }
@@ -72,10 +72,12 @@ impl Engine {
                 if let Some(session) = self.owner(id) {
                     session.on_recovered(id);
                     let session = session.id;
-                    self.events.push_back(Event::ChannelRecovered {
+                    self.events.push_back(Event::Session {
                         session,
-                        channel: id,
-                        silence,
+                        event: SessionEvent::ChannelRecovered {
+                            channel: id,
+                            silence,
+                        },
                     });
                 }
             }
@@ -135,11 +137,13 @@ impl Engine {
         session.on_connected(id, (socket, remote), false);
         session.name_channel(id, self.names.get(&socket).cloned());
         self.settle_initial_channel(now, session_id);
-        self.events.push_back(Event::ChannelUp {
+        self.events.push_back(Event::Session {
             session: session_id,
-            channel: id,
-            socket,
-            remote,
+            event: SessionEvent::ChannelUp {
+                channel: id,
+                socket,
+                remote,
+            },
         });
     }
 
@@ -294,11 +298,13 @@ impl Engine {
             state.on_connected(id, (socket, remote), true);
             state.name_channel(id, self.names.get(&socket).cloned());
         }
-        self.events.push_back(Event::ChannelUp {
+        self.events.push_back(Event::Session {
             session: session_id,
-            channel: id,
-            socket,
-            remote,
+            event: SessionEvent::ChannelUp {
+                channel: id,
+                socket,
+                remote,
+            },
         });
         Ok(Some(session_id))
     }
@@ -358,10 +364,12 @@ impl Engine {
             .all(|link| link.channel.is_none());
         let is_initiator = session.is_initiator;
         let is_over = alone && session.is_on_probation();
-        self.events.push_back(Event::ChannelClosed {
+        self.events.push_back(Event::Session {
             session: session_id,
-            channel: id,
-            reason: reason.clone(),
+            event: SessionEvent::ChannelClosed {
+                channel: id,
+                reason: reason.clone(),
+            },
         });
         let end = match &reason {
             CloseReason::Peer { code, reason } => match u32::try_from(*code) {

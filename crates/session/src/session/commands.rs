@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::Session;
 use crate::{
     config::STREAMS_MAX,
-    event::{Adu, Event, SendError, StreamError},
+    event::{Adu, Event, SendError, StreamError, StreamEvent},
     objective::FieldValue,
     parameters::StreamParameters,
     recv::RecvStream,
@@ -293,13 +293,15 @@ impl Session {
                 self.scheduling.planning.note_outcome(stream, adu, &outcome);
             }
             match outcome {
-                AduOutcome::Acked { age, receipt } if notify => events.push_back(Event::Acked {
+                AduOutcome::Acked { age, receipt } if notify => events.push_back(Event::Stream {
                     session,
                     stream,
-                    adu,
-                    rtt: age,
-                    channel: receipt.channel,
-                    packet_rtt: receipt.rtt,
+                    event: StreamEvent::Acked {
+                        adu,
+                        rtt: age,
+                        channel: receipt.channel,
+                        packet_rtt: receipt.rtt,
+                    },
                 }),
                 AduOutcome::Lost { arrived, lost } => {
                     if send.spec.partial && !arrived.is_empty() {
@@ -311,26 +313,24 @@ impl Session {
                         self.pump.is_due = true;
                     }
                     if notify {
-                        events.push_back(Event::Lost {
+                        events.push_back(Event::Stream {
                             session,
                             stream,
-                            adu,
-                            arrived,
-                            lost,
+                            event: StreamEvent::Lost { adu, arrived, lost },
                         });
                     }
                 }
-                AduOutcome::Dropped => events.push_back(Event::Dropped {
+                AduOutcome::Dropped => events.push_back(Event::Stream {
                     session,
                     stream,
-                    adu,
+                    event: StreamEvent::Dropped { adu },
                 }),
                 AduOutcome::Acked { .. } => {}
                 AduOutcome::Expired { skip } => {
-                    events.push_back(Event::Expired {
+                    events.push_back(Event::Stream {
                         session,
                         stream,
-                        adu,
+                        event: StreamEvent::Expired { adu },
                     });
                     if let Some(charged_bytes) = skip {
                         self.control.push_back(Control::Skip {

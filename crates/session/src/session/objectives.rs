@@ -11,7 +11,7 @@ use anabranch_sched::{Demand, Guarantee, GuaranteeError, objective::Fields};
 
 use super::Session;
 use crate::{
-    event::{Event, StreamError},
+    event::{Event, SessionEvent, StreamError},
     objective::{Entry, FieldValue, Injected, Kind, ObjectiveError},
 };
 
@@ -238,11 +238,13 @@ impl Session {
         let stream = rate.stream;
         let answer = self.change_guarantee(now, stream, Some(wanted), events);
         if let Err(StreamError::Refused(refusal)) = answer {
-            events.push_back(Event::ObjectiveRefused {
+            events.push_back(Event::Session {
                 session: self.id,
-                objective,
-                stream,
-                refusal: *refusal,
+                event: SessionEvent::ObjectiveRefused {
+                    objective,
+                    stream,
+                    refusal: *refusal,
+                },
             });
             // What cannot pass is refused once more.
             let _ = self.change_guarantee(now, stream, Some(wanted.waiting()), events);
@@ -270,10 +272,9 @@ impl Session {
     /// Tells of what went wrong in evaluations, each kind once for an objective.
     pub(super) fn tell_faults(&mut self, events: &mut VecDeque<Event>) {
         for (objective, faults) in self.scheduling.objectives.set.take_faults() {
-            events.push_back(Event::ObjectiveFault {
+            events.push_back(Event::Session {
                 session: self.id,
-                objective,
-                faults,
+                event: SessionEvent::ObjectiveFault { objective, faults },
             });
         }
     }

@@ -7,7 +7,7 @@ use anabranch_channel::{Outcome, PacketOutcome};
 
 use super::Session;
 use crate::{
-    event::Event,
+    event::{Event, StreamEvent},
     flight::{Item, Packet},
     journal::{Entry, What},
     send::Receipt,
@@ -209,12 +209,14 @@ fn fragment_outcome(
     rtt: Option<Duration>,
 ) -> Event {
     let from = place.offset as u64;
-    Event::Fragment {
+    Event::Stream {
         session,
         stream: place.stream,
-        adu: place.sequence,
-        bytes: from..from + length as u64,
-        channel,
-        rtt,
+        event: StreamEvent::Fragment {
+            adu: place.sequence,
+            bytes: from..from + length as u64,
+            channel,
+            rtt,
+        },
     }
 }

@@ -7,7 +7,7 @@ use anabranch_sched::{ChannelView, StreamSpec};
 
 use super::Session;
 use crate::{
-    event::{Event, StreamError},
+    event::{Event, PromiseEvent, StreamError},
     promise::{Explanation, Grant, Notice},
 };
 
@@ -125,20 +125,20 @@ impl Session {
     fn tell(&self, notice: Option<Notice>, events: &mut VecDeque<Event>) {
         let session = self.id;
         events.extend(notice.map(|notice| match notice {
-            Notice::Promised(stream, grant) => Event::Promised {
+            Notice::Promised(stream, grant) => Event::Promise {
                 session,
                 stream,
-                grant,
+                event: PromiseEvent::Promised(grant),
             },
-            Notice::Warned(stream, refusal) => Event::Warned {
+            Notice::Warned(stream, refusal) => Event::Promise {
                 session,
                 stream,
-                refusal,
+                event: PromiseEvent::Warned(refusal),
             },
-            Notice::Withdrawn(stream, refusal) => Event::Withdrawn {
+            Notice::Withdrawn(stream, refusal) => Event::Promise {
                 session,
                 stream,
-                refusal,
+                event: PromiseEvent::Withdrawn(refusal),
             },
         }));
     }

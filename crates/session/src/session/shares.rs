@@ -21,7 +21,7 @@ use anabranch_sched::{
 
 use super::{Session, pump::Run};
 use crate::{
-    event::Event,
+    event::{Event, StreamEvent},
     send::{SendStream, Settled},
 };
 
@@ -250,10 +250,12 @@ impl Session {
             let changed = |before: u64| offer.abs_diff(before) > before / CHANGE;
             if account.told_bps.is_none_or(changed) {
                 account.told_bps = Some(offer);
-                run.events.push_back(Event::Throttle {
+                run.events.push_back(Event::Stream {
                     session: self.id,
                     stream: account.stream,
-                    rate: Rate::from_bps(offer),
+                    event: StreamEvent::Throttle {
+                        rate: Rate::from_bps(offer),
+                    },
                 });
             }
         }

@@ -9,7 +9,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, NodeId, Rate, SessionId, StreamId};
 use anabranch_overlay::{Agent, Event as Told, Fault, Output, Sample};
-use anabranch_session::{ChannelReport, Engine, Event, Link, SendError, StreamSpec};
+use anabranch_session::{
+    ChannelReport, Engine, Event, Link, SendError, SessionEvent, StreamEvent, StreamSpec,
+};
 use bytes::Bytes;
 
 use crate::{
@@ -476,8 +478,10 @@ impl App for Host {
                 self.labels.insert((session, stream), spec.label);
             }
             Event::Readable { session, stream } => self.read(context, session, stream),
-            Event::Acked {
-                session, adu, rtt, ..
+            Event::Stream {
+                session,
+                event: StreamEvent::Acked { adu, rtt, .. },
+                ..
             } => {
                 if let Some(id) = self.probes.remove(&(session, adu))
                     && let Some(&peer) = self.peers.get(&session)
@@ -485,11 +489,14 @@ impl App for Host {
                     self.agent.handle_probe(&peer, id, Some(rtt), now);
                 }
             }
-            Event::ChannelUp {
+            Event::Session {
                 session,
-                channel,
-                socket,
-                remote,
+                event:
+                    SessionEvent::ChannelUp {
+                        channel,
+                        socket,
+                        remote,
+                    },
             } if self.is_transfer(session) => {
                 let link = Link { socket, remote };
                 let path = self.paths.iter().find(|(_, known)| **known == link);
@@ -497,9 +504,11 @@ impl App for Host {
                     transfer.channels.insert(channel, relays.clone());
                 }
             }
-            Event::ChannelSuspected { session, channel }
-            | Event::ChannelClosed {
-                session, channel, ..
+            Event::Session {
+                session,
+                event:
+                    SessionEvent::ChannelSuspected { channel }
+                    | SessionEvent::ChannelClosed { channel, .. },
             } if self.is_transfer(session) => {
                 self.path_failed(channel, now);
                 self.follow_routes(context);

@@ -13,7 +13,7 @@ use std::{
 };
 
 use anabranch_base::{Instant, NodeId, SessionId, StreamId};
-use anabranch_session::{Event, Link};
+use anabranch_session::{Event, Link, StreamEvent};
 
 use self::{sending::Outgoing, watch::Watch};
 use super::{
@@ -195,20 +195,30 @@ impl Actor {
             Event::Writable { stream, .. } => self.on_writable(stream),
             Event::Delivered { stream, .. } => self.on_delivered(stream),
             Event::Stopped { stream, code, .. } => self.on_stopped(stream, code),
-            Event::Acked { stream, adu, .. } => {
+            Event::Stream {
+                stream,
+                event: StreamEvent::Acked { adu, .. },
+                ..
+            } => {
                 self.on_outcome(now, stream, adu, AduOutcome::Acked);
             }
-            Event::Lost {
+            Event::Stream {
                 stream,
-                adu,
-                arrived,
-                lost,
+                event: StreamEvent::Lost { adu, arrived, lost },
                 ..
             } => self.on_outcome(now, stream, adu, AduOutcome::Lost { arrived, lost }),
-            Event::Expired { stream, adu, .. } => {
+            Event::Stream {
+                stream,
+                event: StreamEvent::Expired { adu },
+                ..
+            } => {
                 self.on_outcome(now, stream, adu, AduOutcome::Expired);
             }
-            Event::Dropped { stream, adu, .. } => {
+            Event::Stream {
+                stream,
+                event: StreamEvent::Dropped { adu },
+                ..
+            } => {
                 self.on_outcome(now, stream, adu, AduOutcome::Dropped);
             }
             _ => {}
@@ -259,10 +269,7 @@ fn session_of(event: &Event) -> Option<SessionId> {
         | Event::StreamOpened { session, .. }
         | Event::Readable { session, .. }
         | Event::Writable { session, .. }
-        | Event::Acked { session, .. }
-        | Event::Lost { session, .. }
-        | Event::Expired { session, .. }
-        | Event::Dropped { session, .. }
+        | Event::Stream { session, .. }
         | Event::Finished { session, .. }
         | Event::Remainder { session, .. }
         | Event::Delivered { session, .. }

@@ -4,7 +4,7 @@
 //! world and the checks; the engine itself is what is shipped.
 
 use anabranch_base::{Instant, SessionId};
-use anabranch_session::{Adu, Event, Order, StreamSpec};
+use anabranch_session::{Adu, Event, Order, StreamEvent, StreamSpec};
 
 use super::{checks::Invariant, ledger::Flow};
 
@@ -207,36 +207,40 @@ impl Tampering {
     pub(super) fn of_event(&mut self, event: Event) -> Vec<Event> {
         match event {
             Event::Finished { .. } if self.once(Tamper::SwallowEnd) => Vec::new(),
-            Event::Acked { .. } if self.once(Tamper::SwallowOutcome) => Vec::new(),
-            Event::Acked { .. } if self.once(Tamper::RepeatOutcome) => vec![event.clone(), event],
-            Event::Acked {
-                session,
-                stream,
-                adu,
+            Event::Stream {
+                event: StreamEvent::Acked { .. },
                 ..
-            } if self.what == Some(Tamper::ForgeLoss) => vec![Event::Lost {
-                session,
-                stream,
-                adu,
-                arrived: Vec::new(),
-                lost: Vec::new(),
-            }],
-            Event::Acked {
-                session,
-                stream,
-                adu,
+            } if self.once(Tamper::SwallowOutcome) => Vec::new(),
+            Event::Stream {
+                event: StreamEvent::Acked { .. },
                 ..
-            } if self.once(Tamper::ForgeDrop) => vec![Event::Dropped {
+            } if self.once(Tamper::RepeatOutcome) => vec![event.clone(), event],
+            Event::Stream {
                 session,
                 stream,
-                adu,
+                event: StreamEvent::Acked { adu, .. },
+            } if self.what == Some(Tamper::ForgeLoss) => vec![Event::Stream {
+                session,
+                stream,
+                event: StreamEvent::Lost {
+                    adu,
+                    arrived: Vec::new(),
+                    lost: Vec::new(),
+                },
             }],
-            Event::Lost {
+            Event::Stream {
                 session,
                 stream,
-                adu,
-                arrived,
-                lost,
+                event: StreamEvent::Acked { adu, .. },
+            } if self.once(Tamper::ForgeDrop) => vec![Event::Stream {
+                session,
+                stream,
+                event: StreamEvent::Dropped { adu },
+            }],
+            Event::Stream {
+                session,
+                stream,
+                event: StreamEvent::Lost { adu, arrived, lost },
             } => self.of_loss(session, stream, adu, (arrived, lost)),
             Event::Reset {
                 session,
@@ -283,24 +287,24 @@ impl Tampering {
     ) -> Vec<Event> {
         let (arrived, lost) = match self.what {
             Some(Tamper::ForgeAck) => {
-                return vec![Event::Acked {
+                return vec![Event::Stream {
                     session,
                     stream,
-                    adu,
-                    rtt: std::time::Duration::ZERO,
-                    channel: anabranch_base::ChannelId(0),
-                    packet_rtt: std::time::Duration::ZERO,
+                    event: StreamEvent::Acked {
+                        adu,
+                        rtt: std::time::Duration::ZERO,
+                        channel: anabranch_base::ChannelId(0),
+                        packet_rtt: std::time::Duration::ZERO,
+                    },
                 }];
             }
             Some(Tamper::ExchangeParts) => (lost, arrived),
             _ => (arrived, lost),
         };
-        vec![Event::Lost {
+        vec![Event::Stream {
             session,
             stream,
-            adu,
-            arrived,
-            lost,
+            event: StreamEvent::Lost { adu, arrived, lost },
         }]
     }
 }

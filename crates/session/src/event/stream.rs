@@ -1,0 +1,88 @@
+//! Events of one stream: outcomes of its ADUs, its share, and its promise.
+
+use std::{fmt, ops::Range, time::Duration};
+
+use anabranch_base::{ChannelId, Rate};
+
+use crate::promise::{Grant, Refusal};
+
+/// Outcome of an ADU, or what the network allows; see [`StreamSpec::notify`](crate::StreamSpec::notify).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum StreamEvent {
+    /// An ADU is at the peer's node (streams with `notify`). Its application gets it, but for one of an unreliable stream that
+    /// outlived its lifetime on the way, or that nobody read in time.
+    Acked {
+        /// Its sequence.
+        adu: u64,
+        /// From `send` to the acknowledgement of its last byte.
+        rtt: Duration,
+        /// The channel of the packet whose acknowledgement completed it.
+        channel: ChannelId,
+        /// Round-trip time of that packet.
+        packet_rtt: Duration,
+    },
+    /// What became of a fragment (streams with `notify_fragments`). A byte may be in several: where it was sent again or
+    /// copied, each time counts, and what was taken for lost may have come.
+    Fragment {
+        /// Its ADU's sequence.
+        adu: u64,
+        /// Its bytes of the ADU.
+        bytes: Range<u64>,
+        /// The channel it went by.
+        channel: ChannelId,
+        /// Round-trip time of its packet; `None`: lost.
+        rtt: Option<Duration>,
+    },
+    /// An ADU of an unreliable stream is lost, or part of it (streams with `notify`). It comes when the fate of all that
+    /// was sent of it is known. Every byte is in exactly one of `arrived` and `lost`.
+    Lost {
+        /// Its sequence.
+        adu: u64,
+        /// The bytes of it that did arrive at the peer's node, ascending.
+        arrived: Vec<Range<u64>>,
+        /// The bytes that were lost or, but for streams with `partial`, not sent any more when others were, ascending.
+        lost: Vec<Range<u64>>,
+    },
+    /// An ADU outlived its lifetime before it was known to be delivered.
+    Expired {
+        /// Its sequence.
+        adu: u64,
+    },
+    /// An ADU was dropped before any of it was sent: the application gives the stream more than its
+    /// share, and this one was next in the stream's drop order.
+    Dropped {
+        /// Its sequence.
+        adu: u64,
+    },
+    /// What a stream may send has changed by more than a quarter: its share of what the channels carry if
+    /// it wants all that its cap allows, others being as they are.
+    Throttle {
+        /// What it may send now.
+        rate: Rate,
+    },
+}
+
+/// Outcome of a stream's demand for a promise.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum PromiseEvent {
+    /// It is promised: as it was opened, after it waited, or again after it had lost its promise.
+    Promised(Grant),
+    /// The promise will not be kept, or not be renewed, as far as can be foreseen: the reason, and what
+    /// could be promised instead. It is in force still.
+    Warned(Refusal),
+    /// The promise has lapsed: the reason, and what could be promised instead. The stream is still served
+    /// before elastic ones, and `Promised` follows when it can be promised again.
+    Withdrawn(Refusal),
+}
+
+impl fmt::Display for PromiseEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Promised(grant) => write!(f, "promised: {grant}"),
+            Self::Warned(refusal) => write!(f, "warned: {refusal}"),
+            Self::Withdrawn(refusal) => write!(f, "withdrawn: {refusal}"),
+        }
+    }
+}
