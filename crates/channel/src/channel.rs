@@ -146,17 +146,8 @@ pub struct Channel {
     liveness: Liveness,
     queue_goal: QueueGoal,
     connected: bool,
-    /// The handshake is confirmed [RFC 9001 §4.1.2]: packets of one kind leave.
-    is_confirmed: bool,
-    /// Time since which packets may be probes, and leave one by one.
-    probing_since: Option<std::time::Instant>,
-    /// Packets sent to close a handshake since something last came or was due.
-    farewells: u32,
-    closed: bool,
-    /// A panic of the library ended it, which is not called again.
-    is_broken: bool,
-    /// The endpoint keeps nothing of its connection any more.
-    is_given_up: bool,
+    handshake: Handshake,
+    end: End,
     next_container: u64,
     /// Bytes handed to QUIC that have not left yet.
     queued_bytes: u64,
@@ -169,6 +160,27 @@ pub struct Channel {
     /// Bytes of packets that are still taken in; `None`: as many as come.
     input_left: Option<usize>,
     events: std::collections::VecDeque<Event>,
+}
+
+/// End of a channel.
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    is_closed: bool,
+    /// A panic of the library ended it, which is not called again.
+    is_broken: bool,
+    /// The endpoint keeps nothing of its connection any more.
+    is_given_up: bool,
+}
+
+/// Progress of the handshake, and what it permits to leave.
+#[derive(Clone, Copy, Debug, Default)]
+struct Handshake {
+    /// The handshake is confirmed [RFC 9001 §4.1.2]: packets of one kind leave.
+    is_confirmed: bool,
+    /// Time since which packets may be probes, and leave one by one.
+    probing_since: Option<std::time::Instant>,
+    /// Packets sent to close a handshake since something last came or was due.
+    farewells: u32,
 }
 
 /// What a new channel is made of.
@@ -196,12 +208,8 @@ impl Channel {
             liveness: Liveness::Active,
             queue_goal: QueueGoal::default(),
             connected: false,
-            is_confirmed: false,
-            probing_since: None,
-            farewells: 0,
-            closed: false,
-            is_broken: false,
-            is_given_up: false,
+            handshake: Handshake::default(),
+            end: End::default(),
             next_container: 0,
             queued_bytes: 0,
             allowance: None,
@@ -234,12 +242,12 @@ impl Channel {
 
     /// Whether the handshake is complete and the channel not closed.
     pub fn is_connected(&self) -> bool {
-        self.connected && !self.closed
+        self.connected && !self.end.is_closed
     }
 
     /// Whether the handshake is still going on.
     pub fn is_handshaking(&self) -> bool {
-        !self.connected && !self.closed
+        !self.connected && !self.end.is_closed
     }
 
     /// Whether acknowledgements arrive.
@@ -467,14 +475,14 @@ impl Channel {
         packets_max: NonZeroUsize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if self.farewells >= FAREWELLS_MAX {
+        if self.handshake.farewells >= FAREWELLS_MAX {
             return None;
         }
         // A handshake that is closed one packet at a time is closed in QUIC's first space again and again.
-        if !self.is_confirmed && self.connection.is_closed() {
-            self.farewells += 1;
+        if !self.handshake.is_confirmed && self.connection.is_closed() {
+            self.handshake.farewells += 1;
         }
-        let packets_max = if self.is_confirmed && self.probing_since.is_some() {
+        let packets_max = if self.handshake.is_confirmed && self.handshake.probing_since.is_some() {
             NonZeroUsize::MIN
         } else {
             packets_max
@@ -499,8 +507,8 @@ impl Channel {
         drop(tap);
         let Some(transmit) = transmit else {
             // Probes that waited have left with what the answer allowed.
-            if acked_at > self.probing_since {
-                self.probing_since = None;
+            if acked_at > self.handshake.probing_since {
+                self.handshake.probing_since = None;
             }
             self.queued_bytes = 0;
             return None;
@@ -520,7 +528,7 @@ impl Channel {
 
     /// When [`Channel::handle_timeout`] is due.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        if self.is_broken {
+        if self.end.is_broken {
             // At once: it is to be forgotten.
             return Some(Instant::EPOCH);
         }
@@ -551,7 +559,7 @@ impl Channel {
         {
             self.contain(|connection| connection.handle_timeout(std_now));
             if self.is_probe_due(std_now) {
-                self.probing_since = Some(std_now);
+                self.handshake.probing_since = Some(std_now);
             }
         }
         if self.is_connected() {
@@ -581,7 +589,7 @@ impl Channel {
 
     /// Ends the channel; the peer sees `code` and `reason`.
     pub fn close(&mut self, now: Instant, code: u32, reason: &str) {
-        if self.closed {
+        if self.end.is_closed {
             return;
         }
         let std_now = self.epoch.to_std(now);
@@ -593,17 +601,17 @@ impl Channel {
 
     /// Whether nothing of the channel is left to send or to wait for.
     pub fn is_drained(&self) -> bool {
-        self.is_broken || self.connection.is_drained()
+        self.end.is_broken || self.connection.is_drained()
     }
 
     /// True once a panic of the library ended it.
     pub(crate) fn is_broken(&self) -> bool {
-        self.is_broken
+        self.end.is_broken
     }
 
     /// The endpoint keeps nothing of its connection from now on. False where it did so before.
     pub(crate) fn give_up(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_given_up, true)
+        !std::mem::replace(&mut self.end.is_given_up, true)
     }
 
     /// Takes in what the endpoint has for this connection.
@@ -613,13 +621,13 @@ impl Channel {
 
     /// Calls the library; `None` once it panicked on this channel.
     fn contain<T>(&mut self, call: impl FnOnce(&mut noq_proto::Connection) -> T) -> Option<T> {
-        if self.is_broken {
+        if self.end.is_broken {
             return None;
         }
         let connection = &mut self.connection;
         let result = contain(|| call(connection));
         if let Err(words) = &result {
-            self.is_broken = true;
+            self.end.is_broken = true;
             self.finish(CloseReason::Fault(words.clone()));
         }
         result.ok()
@@ -636,7 +644,7 @@ impl Channel {
             rtt_min: rtt.min().unwrap_or_default(),
             rtt_latest: rtt.latest().unwrap_or_default(),
             rtt_variation: rtt.variation().unwrap_or_default(),
-            rate_delivered: Rate::from_bps((tap.rate * 8.0) as u64),
+            rate_delivered: Rate::from_bps((tap.delivery.rate * 8.0) as u64),
             rate_paced: Rate::from_bps((pacing * 8.0) as u64),
             in_flight_bytes: tap.in_flight,
             window_bytes: tap.control.window(),
@@ -655,10 +663,10 @@ impl Channel {
 
     /// Takes in what the connection has to say; the endpoint calls it after every packet.
     pub(crate) fn drain(&mut self, now: Instant) {
-        if self.is_broken {
+        if self.end.is_broken {
             return;
         }
-        self.farewells = 0;
+        self.handshake.farewells = 0;
         while let Some(event) = self.connection.poll() {
             match event {
                 noq_proto::Event::Connected => {
@@ -666,7 +674,7 @@ impl Channel {
                     self.seed_rtt();
                     self.events.push_back(Event::Connected);
                 }
-                noq_proto::Event::HandshakeConfirmed => self.is_confirmed = true,
+                noq_proto::Event::HandshakeConfirmed => self.handshake.is_confirmed = true,
                 noq_proto::Event::ConnectionLost { reason } => self.finish(reason.into()),
                 _ => {}
             }
@@ -700,10 +708,10 @@ impl Channel {
     }
 
     fn finish(&mut self, reason: CloseReason) {
-        if self.closed {
+        if self.end.is_closed {
             return;
         }
-        self.closed = true;
+        self.end.is_closed = true;
         self.tap.lock().abandon();
         self.events.push_back(Event::Closed(reason));
     }

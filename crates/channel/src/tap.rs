@@ -104,11 +104,7 @@ pub(crate) struct Tap {
     pub(crate) app_limited: bool,
 
     pub(crate) totals: Totals,
-    delivered: u64,
-    delivered_at: Instant,
-    first_sent_at: Instant,
-    /// Smoothed delivery rate in bytes per second.
-    pub(crate) rate: f64,
+    pub(crate) delivery: Delivery,
     /// Round-trip times, from the newest packet of each acknowledgement (RFC 9002 §5).
     rtt: SmoothedRtt,
     /// Round trip of the newest packet acknowledged by the acknowledgement being processed.
@@ -122,6 +118,16 @@ pub(crate) struct Tap {
     /// When something was last acknowledged, and since when something is outstanding.
     pub(crate) acked_at: Option<Instant>,
     pub(crate) outstanding_since: Option<Instant>,
+}
+
+/// Delivery rate sampling [draft-cheng-iccrg-delivery-rate].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delivery {
+    bytes: u64,
+    at: Instant,
+    first_sent_at: Instant,
+    /// Smoothed delivery rate in bytes per second.
+    pub(crate) rate: f64,
 }
 
 /// Counters since the channel opened.
@@ -178,8 +184,8 @@ impl Tap {
         };
         if self.in_flight == 0 {
             // The pipe was empty: rates are measured from here.
-            self.first_sent_at = now;
-            self.delivered_at = now;
+            self.delivery.first_sent_at = now;
+            self.delivery.at = now;
             self.outstanding_since = Some(now);
         }
         if self.sent.is_empty() {
@@ -195,9 +201,9 @@ impl Tap {
             first,
             count,
             app_limited: self.app_limited,
-            delivered: self.delivered,
-            delivered_at: self.delivered_at,
-            first_sent_at: self.first_sent_at,
+            delivered: self.delivery.bytes,
+            delivered_at: self.delivery.at,
+            first_sent_at: self.delivery.first_sent_at,
             in_flight: self.in_flight,
             lost: self.totals.bytes_lost,
         }));
@@ -251,9 +257,9 @@ impl Tap {
         };
         self.totals.packets_acked += 1;
         self.totals.bytes_acked += bytes;
-        self.delivered += bytes;
-        self.delivered_at = now;
-        self.first_sent_at = sent.at;
+        self.delivery.bytes += bytes;
+        self.delivery.at = now;
+        self.delivery.first_sent_at = sent.at;
         self.outstanding_since = (self.in_flight > 0).then_some(now);
         self.ack_sample = Some(now.saturating_duration_since(sent.at));
         let rate_sample = self.rate_sample(now, &sent, rtt);
@@ -271,7 +277,7 @@ impl Tap {
             app_limited: sent.app_limited,
             rate_sample,
             delivered_at_sent: sent.delivered,
-            delivered: self.delivered,
+            delivered: self.delivery.bytes,
             in_flight_at_sent: sent.in_flight,
             lost_since_sent: self.totals.bytes_lost - sent.lost,
             rtt: Some(rtt),
@@ -288,11 +294,11 @@ impl Tap {
         if elapsed.is_zero() || elapsed < rtt.min() {
             return None;
         }
-        let sample = (self.delivered - sent.delivered) as f64 / elapsed.as_secs_f64();
-        if !sent.app_limited || sample > self.rate {
+        let sample = (self.delivery.bytes - sent.delivered) as f64 / elapsed.as_secs_f64();
+        if !sent.app_limited || sample > self.delivery.rate {
             // Smoothed over about half a window.
             let share = 2.0 * f64::from(sent.bytes) / (self.in_flight as f64 + 1.0);
-            self.rate += (sample - self.rate) * share.min(1.0);
+            self.delivery.rate += (sample - self.delivery.rate) * share.min(1.0);
         }
         Some(sample)
     }
@@ -407,10 +413,12 @@ impl Shared {
             pool: Vec::new(),
             app_limited: true,
             totals: Totals::default(),
-            delivered: 0,
-            delivered_at: now,
-            first_sent_at: now,
-            rate: 0.0,
+            delivery: Delivery {
+                bytes: 0,
+                at: now,
+                first_sent_at: now,
+                rate: 0.0,
+            },
             rtt: SmoothedRtt::new(),
             ack_sample: None,
             suspected_since: None,

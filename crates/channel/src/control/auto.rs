@@ -66,7 +66,7 @@ const START_GROWTH: f64 = 1.25;
 pub(super) struct Auto {
     mtu: f64,
     window: f64,
-    starting: bool,
+    start: Start,
     goal: QueueGoal,
     /// Of what one flow would take, and so of its queue.
     share: f64,
@@ -79,36 +79,48 @@ pub(super) struct Auto {
     rate: MaxFilter,
     rtt_min_s: f64,
     rtt_min_at: Option<Instant>,
-    /// Smallest round trip of the running round, and of the last one.
-    round_rtt_s: f64,
-    round_samples: u32,
-    last_round_rtt_s: f64,
-    /// The `delivered` mark that ends the running round.
-    round_ends_at: u64,
+    round: Round,
     /// Rounds that were not held back by the application: the age of rates. What a path carries is not
     /// forgotten while little is sent over it.
     full_rounds: u64,
     draining: bool,
 
-    /// Rate at the last check for growth, and rounds without growth since.
-    start_rate: f64,
-    start_stalled: u32,
-    /// Something of the running round was sent while there was more to send.
-    is_round_loaded: bool,
-
-    /// Packets acknowledged and lost in the running sample, and lost in the running round.
+    /// Packets acknowledged and lost in the running sample.
     acked: f64,
     lost: f64,
-    round_lost: f64,
     /// The last complete sample showed more loss than is tolerated.
     lossy: bool,
     /// Scales the queue goal down while the queue proves shorter than assumed.
     goal_scale: f64,
     recovery_since: Option<Instant>,
+}
+
+/// The start: growth until the rate of the path is known.
+#[derive(Debug)]
+struct Start {
+    is_running: bool,
+    /// Rate at the last check for growth, and rounds without growth since.
+    rate: f64,
+    stalled: u32,
     /// The running flight, for the rate of the path during the start.
     train: Train,
     /// The start found the rate of the path; the window has not reached the model's yet.
-    filling: bool,
+    is_filling: bool,
+}
+
+/// The running round trip.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    /// Smallest round trip of the running round, and of the last one.
+    rtt_s: f64,
+    samples: u32,
+    last_rtt_s: f64,
+    /// The `delivered` mark that ends the running round.
+    ends_at: u64,
+    /// Something of the running round was sent while there was more to send.
+    is_loaded: bool,
+    /// Packets lost in it.
+    lost: f64,
 }
 
 impl Auto {
@@ -116,7 +128,13 @@ impl Auto {
         Self {
             mtu: f64::from(mtu),
             window: window as f64,
-            starting: true,
+            start: Start {
+                is_running: true,
+                rate: 0.0,
+                stalled: 0,
+                train: Train::default(),
+                is_filling: false,
+            },
             goal: QueueGoal::default(),
             share: 1.0,
             target_short_s: config.queue_target.as_secs_f64(),
@@ -125,23 +143,21 @@ impl Auto {
             rate: MaxFilter::default(),
             rtt_min_s: f64::INFINITY,
             rtt_min_at: None,
-            round_rtt_s: f64::INFINITY,
-            round_samples: 0,
-            last_round_rtt_s: f64::INFINITY,
-            round_ends_at: 0,
+            round: Round {
+                rtt_s: f64::INFINITY,
+                samples: 0,
+                last_rtt_s: f64::INFINITY,
+                ends_at: 0,
+                is_loaded: false,
+                lost: 0.0,
+            },
             full_rounds: 0,
             draining: false,
-            start_rate: 0.0,
-            start_stalled: 0,
-            is_round_loaded: false,
             acked: 0.0,
             lost: 0.0,
-            round_lost: 0.0,
             lossy: false,
             goal_scale: 1.0,
             recovery_since: None,
-            train: Train::default(),
-            filling: false,
         }
     }
 
@@ -183,14 +199,14 @@ impl Auto {
     }
 
     fn end_round(&mut self, now: Instant) {
-        self.last_round_rtt_s = self.round_rtt_s;
-        self.round_rtt_s = f64::INFINITY;
-        self.round_samples = 0;
-        self.round_lost = 0.0;
-        self.train.restart();
-        let was_loaded = std::mem::take(&mut self.is_round_loaded);
+        self.round.last_rtt_s = self.round.rtt_s;
+        self.round.rtt_s = f64::INFINITY;
+        self.round.samples = 0;
+        self.round.lost = 0.0;
+        self.start.train.restart();
+        let was_loaded = std::mem::take(&mut self.round.is_loaded);
         self.full_rounds += u64::from(was_loaded);
-        if self.starting {
+        if self.start.is_running {
             // Rounds in which nothing but control frames was sent say nothing of the path: a channel that idles
             // after its handshake would end its start at the rate of these.
             if was_loaded {
@@ -204,7 +220,7 @@ impl Auto {
                 .is_some_and(|at| now.saturating_duration_since(at) > RTT_MIN_LIFE);
             if self.draining {
                 self.draining = false;
-                self.rtt_min_s = self.last_round_rtt_s.min(self.rtt_min_s * 1.25);
+                self.rtt_min_s = self.round.last_rtt_s.min(self.rtt_min_s * 1.25);
                 self.rtt_min_at = Some(now);
             } else if stale {
                 self.draining = true;
@@ -224,8 +240,8 @@ impl Auto {
 
     /// Rounds that the largest rate is remembered for.
     fn rate_rounds(&self) -> u64 {
-        let rtt_s = if self.last_round_rtt_s.is_finite() {
-            self.last_round_rtt_s
+        let rtt_s = if self.round.last_rtt_s.is_finite() {
+            self.round.last_rtt_s
         } else {
             self.rtt_min_s
         };
@@ -239,33 +255,33 @@ impl Auto {
 
     /// The start ends when a flight came through slower than it left: its rate is that of the path.
     fn look_at_train(&mut self, ack: &Ack<'_>) {
-        let Some(passage) = self.train.on_ack(ack, self.mtu, self.ack_delay_s) else {
+        let Some(passage) = self.start.train.on_ack(ack, self.mtu, self.ack_delay_s) else {
             return;
         };
         self.rate
             .update(passage.rate, self.full_rounds, self.rate_rounds());
         if passage.is_stretched {
-            self.starting = false;
-            self.filling = true;
+            self.start.is_running = false;
+            self.start.is_filling = true;
         }
     }
 
     /// The smallest round trip of the running round shows a queue (RFC 9406 §4.2).
     fn queue_shows(&self) -> bool {
         let threshold_s = (self.rtt_min_s / 8.0).clamp(0.004, 0.016);
-        self.round_samples >= ROUND_SAMPLES && self.round_rtt_s > self.rtt_min_s + threshold_s
+        self.round.samples >= ROUND_SAMPLES && self.round.rtt_s > self.rtt_min_s + threshold_s
     }
 
     fn check_start_is_over(&mut self) {
         let rate = self.rate.get();
-        if rate > self.start_rate * START_GROWTH {
-            self.start_rate = rate;
-            self.start_stalled = 0;
+        if rate > self.start.rate * START_GROWTH {
+            self.start.rate = rate;
+            self.start.stalled = 0;
         } else {
-            self.start_stalled += 1;
+            self.start.stalled += 1;
         }
-        if self.start_stalled >= 3 {
-            self.starting = false;
+        if self.start.stalled >= 3 {
+            self.start.is_running = false;
         }
     }
 }
@@ -275,13 +291,13 @@ impl Control for Auto {
 
     fn on_ack(&mut self, ack: &Ack<'_>) {
         let rtt_s = ack.now.saturating_duration_since(ack.sent).as_secs_f64();
-        self.round_rtt_s = self.round_rtt_s.min(rtt_s);
-        self.round_samples += 1;
+        self.round.rtt_s = self.round.rtt_s.min(rtt_s);
+        self.round.samples += 1;
         if rtt_s <= self.rtt_min_s {
             self.rtt_min_s = rtt_s;
             self.rtt_min_at = Some(ack.now);
         }
-        self.is_round_loaded |= !ack.app_limited;
+        self.round.is_loaded |= !ack.app_limited;
         self.acked += 1.0;
         self.judge_loss();
         if let Some(rate) = ack.rate_sample
@@ -289,17 +305,17 @@ impl Control for Auto {
         {
             self.rate.update(rate, self.full_rounds, self.rate_rounds());
         }
-        if self.starting {
+        if self.start.is_running {
             self.look_at_train(ack);
         }
-        if ack.delivered_at_sent >= self.round_ends_at {
-            self.round_ends_at = ack.delivered;
+        if ack.delivered_at_sent >= self.round.ends_at {
+            self.round.ends_at = ack.delivered;
             self.end_round(ack.now);
         }
-        if self.starting && self.queue_shows() {
-            self.starting = false;
+        if self.start.is_running && self.queue_shows() {
+            self.start.is_running = false;
         }
-        if self.starting {
+        if self.start.is_running {
             if !ack.app_limited {
                 // What the last flight and a queue of one product need, but not more: beyond the
                 // path's capacity the window stops growing by itself.
@@ -312,10 +328,14 @@ impl Control for Auto {
             let recovering = self.recovery_since.is_some_and(|since| ack.sent <= since);
             if model <= self.window {
                 self.window = model;
-                self.filling = false;
+                self.start.is_filling = false;
             } else if !recovering && !ack.app_limited {
                 // Up to one doubling per round trip towards the model; more at the end of the start.
-                let growth = if self.filling { START_GROWTH_MAX } else { 1.0 };
+                let growth = if self.start.is_filling {
+                    START_GROWTH_MAX
+                } else {
+                    1.0
+                };
                 self.window = (self.window + growth * ack.bytes as f64).min(model);
             }
         }
@@ -326,7 +346,7 @@ impl Control for Auto {
             return;
         }
         self.lost += 1.0;
-        self.round_lost += 1.0;
+        self.round.lost += 1.0;
         self.judge_loss();
     }
 
@@ -334,16 +354,16 @@ impl Control for Auto {
         if self.recovery_since.is_some_and(|since| event.sent <= since) {
             return;
         }
-        let ends_start = self.starting && self.round_lost > START_LOST_MAX;
+        let ends_start = self.start.is_running && self.round.lost > START_LOST_MAX;
         if !(event.is_ecn || event.is_persistent || self.lossy || ends_start) {
             return;
         }
         self.lossy = false;
         self.recovery_since = Some(event.now);
-        self.filling = false;
+        self.start.is_filling = false;
         self.goal_scale = (self.goal_scale * 0.7).max(0.1);
-        if self.starting {
-            self.starting = false;
+        if self.start.is_running {
+            self.start.is_running = false;
         }
         // The rate is what the path delivers now, not what it delivered rounds ago.
         let rate = self.rate.get() * BACKOFF;
@@ -375,7 +395,7 @@ impl Control for Auto {
 
     fn pacing_rate(&self, rtt_smoothed_s: f64) -> f64 {
         let from_window = self.window / rtt_smoothed_s.max(1e-4);
-        if self.starting {
+        if self.start.is_running {
             return START_PACING_GAIN * from_window;
         }
         // Slightly above the path's rate: the window, not the pacer, bounds the queue.
@@ -383,6 +403,6 @@ impl Control for Auto {
     }
 
     fn is_starting(&self) -> bool {
-        self.starting
+        self.start.is_running
     }
 }

@@ -75,8 +75,7 @@ pub struct Agent {
     peers: Vec<Peer>,
     /// Those with a session, or one asked for: the only ones that ticks look at.
     active: BTreeSet<usize>,
-    /// Members with whom the ring wants a session, in the ring's order: those it monitors first.
-    neighbours: Vec<usize>,
+    ring: RingChoice,
     own: Own,
     reach: Reach,
     probing: Probing,
@@ -90,17 +89,30 @@ pub struct Agent {
     random: Random,
     refused: Refused,
     has_left: bool,
-    /// Members came or went since the neighbours were chosen.
-    is_ring_stale: bool,
-    next_choice: Instant,
+    timers: Timers,
     /// States before the present input, to tell the host what changed.
     shown: Vec<State>,
     started_at: Instant,
+}
+
+/// Choice of the members with whom the ring wants a session.
+#[derive(Clone, Debug)]
+struct RingChoice {
+    /// In the order of the ring: those it monitors first.
+    neighbours: Vec<usize>,
+    /// Members came or went since the neighbours were chosen.
+    is_stale: bool,
+}
+
+/// Times at which the agent acts by itself.
+#[derive(Clone, Copy, Debug)]
+struct Timers {
+    next_choice: Instant,
     next_tick: Instant,
     next_beat: Instant,
     next_search: Instant,
     search_gap: Duration,
-    /// When a digest may be sent again, to whomever.
+    /// Earliest time of the next digest, to any member.
     next_digest: Instant,
 }
 
@@ -137,7 +149,10 @@ impl Agent {
         let mut agent = Self {
             peers: vec![Peer::default(); count],
             active: BTreeSet::new(),
-            neighbours: Vec::new(),
+            ring: RingChoice {
+                neighbours: Vec::new(),
+                is_stale: true,
+            },
             own,
             reach: Reach::new(&member_table, members),
             probing: Probing::new(&config.probing, now),
@@ -148,15 +163,16 @@ impl Agent {
             unsent: Vec::new(),
             refused: Refused::default(),
             has_left: false,
-            is_ring_stale: true,
-            next_choice: now,
             shown: vec![State::Unknown; count],
             started_at: now,
-            next_tick: now + tick.mul_f64(random.unit()),
-            next_beat: now + phase,
-            next_search: now,
-            search_gap: config.heartbeat,
-            next_digest: now,
+            timers: Timers {
+                next_choice: now,
+                next_tick: now + tick.mul_f64(random.unit()),
+                next_beat: now + phase,
+                next_search: now,
+                search_gap: config.heartbeat,
+                next_digest: now,
+            },
             random,
             config,
             keys,
@@ -235,7 +251,7 @@ impl Agent {
         } else {
             self.peers[at].retry_at = now;
         }
-        self.is_ring_stale = true;
+        self.ring.is_stale = true;
         self.paths_stale(true);
         self.settle(now);
     }
@@ -248,17 +264,17 @@ impl Agent {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.has_left || now < self.next_tick {
+        if self.has_left || now < self.timers.next_tick {
             return;
         }
-        self.next_tick = now + self.config.heartbeat / TICKS;
+        self.timers.next_tick = now + self.config.heartbeat / TICKS;
         self.tick(now);
         self.settle(now);
     }
 
     /// When [`Self::handle_timeout`] wants to be called next; `None` after the farewell.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        (!self.has_left).then_some(self.next_tick)
+        (!self.has_left).then_some(self.timers.next_tick)
     }
 
     /// What the host should do next.
@@ -316,7 +332,7 @@ impl Agent {
         for at in self.member_table.take_changed() {
             let (before, state) = (self.shown[at], self.member_table.entry(at).state);
             if before != state {
-                self.is_ring_stale |= before.is_live() != state.is_live();
+                self.ring.is_stale |= before.is_live() != state.is_live();
                 self.paths_stale(matches!(state, State::Down | State::Left));
                 self.shown[at] = state;
                 if at != self.member_table.me {
@@ -327,10 +343,10 @@ impl Agent {
             }
         }
         // While many come at once, each of them would move sessions; a lone node takes whom it gets.
-        let is_lone = self.neighbours.is_empty();
-        if self.is_ring_stale && (is_lone || now >= self.next_choice) {
-            self.is_ring_stale = false;
-            self.next_choice = now + CHOICE_GAP;
+        let is_lone = self.ring.neighbours.is_empty();
+        if self.ring.is_stale && (is_lone || now >= self.timers.next_choice) {
+            self.ring.is_stale = false;
+            self.timers.next_choice = now + CHOICE_GAP;
             self.choose_neighbours(now);
             self.probing_is_stale();
         }

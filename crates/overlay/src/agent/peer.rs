@@ -41,11 +41,7 @@ pub(super) struct Peer {
     pub(super) lost_at: Option<Instant>,
     /// Since when nobody here needs the session.
     pub(super) idle_since: Option<Instant>,
-    /// Heartbeats in a row whose summary differed from ours.
-    pub(super) mismatches: u32,
-    /// Not digested before; the gap grows while digests do not help.
-    pub(super) digest_at: Instant,
-    pub(super) digest_gap: Duration,
+    pub(super) digests: Digests,
     /// When it was last sent a heartbeat.
     pub(super) beat_at: Instant,
     /// Not told before where this node sends to.
@@ -65,6 +61,16 @@ pub(super) struct Peer {
     pub(super) lazy: Vec<Vec<u8>>,
 }
 
+/// Digests exchanged with the peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Digests {
+    /// Heartbeats in a row whose summary differed from ours.
+    pub(super) mismatches: u32,
+    /// Not digested before; the gap grows while digests do not help.
+    pub(super) next_at: Instant,
+    pub(super) gap: Duration,
+}
+
 impl Default for Peer {
     fn default() -> Self {
         Self {
@@ -78,9 +84,11 @@ impl Default for Peer {
             failures: 0,
             lost_at: None,
             idle_since: None,
-            mismatches: 0,
-            digest_at: Instant::EPOCH,
-            digest_gap: Duration::ZERO,
+            digests: Digests {
+                mismatches: 0,
+                next_at: Instant::EPOCH,
+                gap: Duration::ZERO,
+            },
             beat_at: Instant::EPOCH,
             interest_at: Instant::EPOCH,
             credit: Credit::new(1_000.0, 100.0),
@@ -111,9 +119,9 @@ impl Peer {
         self.is_gossip = false;
         self.is_eager = false;
         self.idle_since = None;
-        self.mismatches = 0;
-        self.digest_gap = Duration::ZERO;
-        self.digest_at = Instant::EPOCH;
+        self.digests.mismatches = 0;
+        self.digests.gap = Duration::ZERO;
+        self.digests.next_at = Instant::EPOCH;
         self.beat_at = Instant::EPOCH;
         self.interest_at = Instant::EPOCH;
         self.pending.clear();

@@ -329,7 +329,7 @@ impl Agent {
                 .flatten()
                 .for_each(|path| add(path[1]));
         }
-        self.neighbours.iter().for_each(|&at| add(at));
+        self.ring.neighbours.iter().for_each(|&at| add(at));
         for at in self.member_table.ring.successors(me, config.links, is_live) {
             add(at);
         }

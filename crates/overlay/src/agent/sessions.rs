@@ -50,7 +50,7 @@ impl Agent {
         if was_lost {
             self.paths_stale(false);
         }
-        if is_searched || self.neighbours.contains(&at) {
+        if is_searched || self.ring.neighbours.contains(&at) {
             self.begin_gossip(at, now);
         }
     }
@@ -95,11 +95,12 @@ impl Agent {
     pub(super) fn choose_neighbours(&mut self, now: Instant) {
         let member_table = &self.member_table;
         let me = member_table.me;
-        self.neighbours = member_table.ring.neighbours(me, member_table.live(), |at| {
+        self.ring.neighbours = member_table.ring.neighbours(me, member_table.live(), |at| {
             member_table.entry(at).state.is_live()
         });
         for at in 0..self.peers.len() {
             let is_monitored = self
+                .ring
                 .neighbours
                 .iter()
                 .take(MONITORS)
@@ -107,7 +108,7 @@ impl Agent {
             let since = &mut self.peers[at].monitored_since;
             *since = is_monitored.then(|| since.unwrap_or(now));
         }
-        for at in self.neighbours.clone() {
+        for at in self.ring.neighbours.clone() {
             self.dial(at, now);
             self.begin_gossip(at, now);
         }
@@ -116,7 +117,7 @@ impl Agent {
     /// Dials neighbours again whose time has come, gives up sessions that nobody needs, looks for members
     /// that are away.
     pub(super) fn tend_sessions(&mut self, now: Instant) {
-        let wanted = self.neighbours.iter().chain(&self.probing.targets);
+        let wanted = self.ring.neighbours.iter().chain(&self.probing.targets);
         for at in wanted.copied().collect::<Vec<_>>() {
             self.dial(at, now);
         }
@@ -129,13 +130,13 @@ impl Agent {
                 _ => {}
             }
         }
-        if now >= self.next_search {
+        if now >= self.timers.next_search {
             self.search(now);
         }
     }
 
     fn tend_session(&mut self, at: usize, now: Instant) {
-        let is_needed = self.neighbours.contains(&at) || self.probing.targets.contains(&at);
+        let is_needed = self.ring.neighbours.contains(&at) || self.probing.targets.contains(&at);
         let Peer {
             is_ours,
             idle_since,
@@ -168,15 +169,15 @@ impl Agent {
         let away = self.member_table.len() - self.member_table.live();
         let is_alone = self.member_table.live() <= 1;
         let gap = if is_alone {
-            self.search_gap = (self.search_gap.mul_f64(1.5)).min(SEARCH);
-            self.search_gap
+            self.timers.search_gap = (self.timers.search_gap.mul_f64(1.5)).min(SEARCH);
+            self.timers.search_gap
         } else {
-            self.search_gap = self.config.heartbeat;
+            self.timers.search_gap = self.config.heartbeat;
             SEARCH
                 .mul_f64(self.member_table.live() as f64 / away.max(1) as f64)
                 .clamp(SEARCH / 4, Duration::from_secs(600))
         };
-        self.next_search = now + gap.mul_f64(self.random.uniform(0.5, 1.5));
+        self.timers.next_search = now + gap.mul_f64(self.random.uniform(0.5, 1.5));
         let seed = self
             .config
             .seeds

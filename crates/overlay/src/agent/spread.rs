@@ -78,20 +78,20 @@ impl Agent {
         let own = self.member_table.summary();
         let peer = &mut self.peers[with];
         if summary == own {
-            peer.mismatches = 0;
-            peer.digest_gap = Duration::ZERO;
+            peer.digests.mismatches = 0;
+            peer.digests.gap = Duration::ZERO;
             return;
         }
-        peer.mismatches += 1;
-        let is_fresh = peer.digest_gap.is_zero() && peer.digest_at == Instant::EPOCH;
-        let may_wait = !is_fresh && peer.mismatches < 2;
-        if may_wait || now < peer.digest_at || now < self.next_digest {
+        peer.digests.mismatches += 1;
+        let is_fresh = peer.digests.gap.is_zero() && peer.digests.next_at == Instant::EPOCH;
+        let may_wait = !is_fresh && peer.digests.mismatches < 2;
+        if may_wait || now < peer.digests.next_at || now < self.timers.next_digest {
             return;
         }
-        let is_short = !is_fresh && peer.mismatches < 4;
-        peer.digest_gap = (peer.digest_gap * 2).clamp(DIGEST_GAP, DIGEST_GAP_MAX);
-        peer.digest_at = now + peer.digest_gap;
-        self.next_digest = now + DIGEST_GAP / 2;
+        let is_short = !is_fresh && peer.digests.mismatches < 4;
+        peer.digests.gap = (peer.digests.gap * 2).clamp(DIGEST_GAP, DIGEST_GAP_MAX);
+        peer.digests.next_at = now + peer.digests.gap;
+        self.timers.next_digest = now + DIGEST_GAP / 2;
         if is_short {
             self.send_recent(with, now);
         } else {

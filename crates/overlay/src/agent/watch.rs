@@ -19,9 +19,10 @@ impl Agent {
     pub(super) fn tick(&mut self, now: Instant) {
         self.member_table.expire(self.config.down_after, now);
         self.accuse_silent(now);
-        if now >= self.next_beat {
+        if now >= self.timers.next_beat {
             let jitter = self.random.uniform(0.95, 1.05);
-            self.next_beat = now.max(self.next_beat + self.config.heartbeat.mul_f64(jitter));
+            self.timers.next_beat =
+                now.max(self.timers.next_beat + self.config.heartbeat.mul_f64(jitter));
             self.beat_monitors(now);
         }
         self.publish_if_due(now);
@@ -57,6 +58,7 @@ impl Agent {
     /// Accuses those that this node monitors and has not heard for too long.
     fn accuse_silent(&mut self, now: Instant) {
         for at in self
+            .ring
             .neighbours
             .iter()
             .take(MONITORS)
