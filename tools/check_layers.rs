@@ -1,6 +1,6 @@
 //! Checker of the walls between crates (`docs/architecture.md`): which crate may depend on which, which
 //! libraries stay in one crate, and what the engine's source may not name; and of the ratchets on the code: fields of a struct
-//! (`fields`), headers (`headers`).
+//! (`fields`), headers (`headers`), reasons of dependencies (`reasons`).
 //!
 //! No dependencies: `tools/check-layers` compiles it with plain rustc and runs it on the
 //! repository; `tools/check-layers --self-test` runs the fixtures at the end of this file, so that we
@@ -11,6 +11,8 @@
 mod fields;
 #[path = "check_layers/headers.rs"]
 mod headers;
+#[path = "check_layers/reasons.rs"]
+mod reasons;
 
 use std::{
     fmt, fs,
@@ -512,10 +514,14 @@ fn check_crate(root: &Path, folder: &Path, broken: &mut Vec<Violation>) -> std::
             .to_string()
     };
     let manifest = folder.join("Cargo.toml");
-    broken.extend(check_manifest(
-        &name,
+    let text = fs::read_to_string(&manifest)?;
+    broken.extend(check_manifest(&name, &place(&manifest), &text));
+    let document = fs::read_to_string(root.join("docs/dependencies.md"))?;
+    let names = reasons::names(&document);
+    broken.extend(reasons::check(
         &place(&manifest),
-        &fs::read_to_string(&manifest)?,
+        &dependencies(&text),
+        &names,
     ));
     let mut files = Vec::new();
     sources(&folder.join("src"), &mut files);
@@ -523,7 +529,7 @@ fn check_crate(root: &Path, folder: &Path, broken: &mut Vec<Violation>) -> std::
     for file in files {
         let (place, source) = (place(&file), fs::read_to_string(&file)?);
         broken.extend(check_source(&name, &place, &source));
-        broken.extend(headers.add(&place, &source));
+        headers.add(&place, &source);
     }
     broken.extend(headers.check(&name));
     Ok(())

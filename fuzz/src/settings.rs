@@ -1,4 +1,4 @@
-//! What an operator writes: configuration, prices, ledger; and what is asked over the control socket.
+//! Texts of an operator: configuration, prices, ledger; and what is asked over the control socket.
 
 use std::{path::Path, sync::OnceLock, time::Duration};
 

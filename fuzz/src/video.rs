@@ -1,4 +1,4 @@
-//! What origin and proxy say to each other, from a peer that says anything.
+//! Messages between origin and proxy, from a peer that sends anything.
 
 use anabranch_video::wire::{Enhanced, Essential, Flow, Piece, Reply, Request};
 use bytes::Bytes;

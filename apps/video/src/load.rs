@@ -1,4 +1,4 @@
-//! What videos take of a pipe: bytes of UDP payload, with what heads and acknowledgements add.
+//! Load of videos on a pipe: bytes of UDP payload, with what heads and acknowledgements add.
 
 use anabranch::base::Rate;
 use anabranch_media::Part;

@@ -1,4 +1,4 @@
-//! What goes first in a pipe.
+//! Priorities in a pipe.
 //!
 //! All streams have one priority and differ in weight. A higher priority for what must arrive would leave the enhanced
 //! flows a share of nothing whenever it has something to send, and what they have waiting beyond their share is

@@ -1,4 +1,4 @@
-//! What an operator chooses for a channel.
+//! Configuration of a channel.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Who a node is: an Ed25519 key pair.
+//! Identity of a node: an Ed25519 key pair.
 
 use std::{fmt, str::FromStr, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! When room in the window becomes slots.
+//! Pacing: the times at which space in the window becomes slots.
 //!
 //! A token bucket that releases a *quantum* of traffic per wake-up: long enough that one wake-up
 //! releases many packets, short enough that a burst does not fill a queue. A channel that keeps its

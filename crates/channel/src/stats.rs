@@ -1,4 +1,4 @@
-//! What is measured on a channel.
+//! Statistics of a channel.
 
 use std::time::Duration;
 

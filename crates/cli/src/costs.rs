@@ -1,4 +1,4 @@
-//! What sending costs, on the command line.
+//! Costs of sending, on the command line.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! How the command ends, and what it prints: whatever came from a peer is made fit to be shown here at the latest.
+//! Exit codes and output of the command: whatever came from a peer is made fit to be shown here at the latest.
 
 use std::{
     io::{self, Write},

@@ -1,4 +1,4 @@
-//! Where a command gets its ticket from. A ticket is a secret, and every user of the machine sees arguments.
+//! Sources of a command's ticket. A ticket is a secret, and every user of the machine sees arguments.
 
 use std::{
     fs::File,

@@ -1,4 +1,4 @@
-//! What objectives cost: `cargo bench -p anabranch-hose`.
+//! Cost of objectives: `cargo bench -p anabranch-hose`.
 //!
 //! A file of 100 objectives from text to compiled form; and evaluation, for each context, over schedules of 64
 //! and 512 ADUs. Prints one JSON object in the lab's shape. Times are what one thread worked, the

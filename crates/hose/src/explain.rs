@@ -1,4 +1,4 @@
-//! What each objective and binding scored, and why.
+//! Explanation of a score, by objective and binding.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What an objective can ask about ADUs, streams and the slots that carry them.
+//! Facts that objectives can ask for, about ADUs, streams and the slots that carry them.
 //!
 //! Every answer is one `f64`: numbers as they are, `false` and `true` as 0 and 1, strings as their
 //! [`symbol`]. What is not known is NaN.

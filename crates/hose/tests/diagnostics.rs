@@ -1,4 +1,4 @@
-//! What is said about texts that are wrong: the place, the words, and what would be right.
+//! Diagnostics of texts that are wrong: the place, the words, and what would be right.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 use anabranch_hose::{Report, Severity, Type, Vocabulary, compile};

@@ -1,4 +1,4 @@
-//! What the engine costs: `cargo bench -p anabranch-lab`.
+//! Cost of the engine: `cargo bench -p anabranch-lab`.
 //!
 //! Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of
 //! several runs with the smallest and the largest; quote ratios, and never across machines.

@@ -1,4 +1,4 @@
-//! What the best of all schedules could do: a fluid upper bound, window by window.
+//! Bound on the best of all schedules: a fluid upper bound, window by window.
 //!
 //! Links have a known capacity in each window, streams a strict order of precedence. Data are a fluid that may
 //! be split among the links that a stream may use, and all of a window's data are there when it begins, so that

@@ -1,4 +1,4 @@
-//! Which recordings an experiment runs on.
+//! Corpus of recordings that an experiment runs on.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What an experiment is, and what comes out of one.
+//! Experiments and their results.
 
 use std::path::PathBuf;
 

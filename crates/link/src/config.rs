@@ -1,4 +1,4 @@
-//! What one direction of a link is made of.
+//! Configuration of one direction of a link.
 
 use std::time::Duration;
 

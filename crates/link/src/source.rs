@@ -1,4 +1,4 @@
-//! Where a link's rate comes from.
+//! Source of a link's rate.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a link did so far.
+//! Statistics of a link.
 
 use std::{
     ops::{AddAssign, SubAssign},

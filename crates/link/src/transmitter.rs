@@ -1,4 +1,4 @@
-//! When a packet's last bit leaves: the rate source integrated from where the transmitter stands.
+//! Transmitter: the time at which a packet's last bit leaves, the rate source integrated from where the transmitter stands.
 //!
 //! Work is counted in bit·nanoseconds per second ("work": a bit is 10⁹ of it, a nanosecond at r bit/s
 //! does r of it), so no rounding error builds up: a packet departs at the first whole nanosecond by

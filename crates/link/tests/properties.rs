@@ -1,4 +1,4 @@
-//! What holds for every link and every traffic.
+//! Properties of every link under every traffic.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a film costs: `cargo bench -p anabranch-media`.
+//! Cost of a film: `cargo bench -p anabranch-media`.
 //!
 //! Reading, storing and loading an index, for each thousand samples; planning and merging fragments, bytes a second.
 //! The film is the one of the tests, in memory, so that no disk is measured. Prints one JSON object in the lab's

@@ -1,4 +1,4 @@
-//! Which frames need which, from the order of decoding and showing alone.
+//! Dependencies between frames, from the order of decoding and showing alone.
 //!
 //! Whom a frame really refers to stands in every block of it; reading that is decoding. What the index knows
 //! is enough for a rule that errs on the safe side for most, whatever the codec:

@@ -1,4 +1,4 @@
-//! Why a file cannot be served.
+//! Errors of files that cannot be served.
 
 use std::io;
 

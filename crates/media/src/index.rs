@@ -1,4 +1,4 @@
-//! What a file holds: tracks and samples.
+//! Index of a file: tracks and samples.
 
 use std::time::Duration;
 

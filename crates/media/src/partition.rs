@@ -1,4 +1,4 @@
-//! Which samples are essential and which enhanced ([Two-flow §3]).
+//! Partition of samples into essential and enhanced ([Two-flow §3]).
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! What is written is what players take: ffmpeg decodes it without a word.
+//! Written fragments against players: ffmpeg decodes them without a warning.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! What holds of every film: all samples once, nothing out of range, sizes known beforehand.
+//! Properties of every film: all samples once, nothing out of range, sizes known beforehand.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What can go wrong at the host, in the caller's words.
+//! Errors of the host, in the caller's words.
 
 use std::{io, net::SocketAddr};
 

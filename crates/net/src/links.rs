@@ -1,4 +1,4 @@
-//! Which local sockets and remote addresses are joined by a link.
+//! Links between local sockets and remote addresses.
 
 use std::net::SocketAddr;
 

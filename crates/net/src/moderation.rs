@@ -1,4 +1,4 @@
-//! How long to let packets gather, so that one wake-up serves many.
+//! Interrupt moderation: the time for which packets gather, so that one wake-up serves many.
 //!
 //! A wake-up costs several microseconds, about as much as ten packets. When packets come in quick
 //! succession the driver lets them gather for a moment; when they come one by one, as in a dialogue,

@@ -1,4 +1,4 @@
-//! What sending costs at local addresses: who pays for which socket, and when a billing period begins.
+//! Tariffs of local addresses: the account of each socket, and the beginnings of billing periods.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! What a stream asks for, as people write it: in a TOML file, in flags, in a question to a node.
+//! Stream specifications, as people write them: in a TOML file, in flags, in a question to a node.
 //!
 //! ```
 //! use anabranch::spec::SpecText;

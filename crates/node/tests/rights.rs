@@ -1,4 +1,4 @@
-//! What a node may do at another one, and what becomes of it when it may not any more.
+//! Rights of a node at another one, and their withdrawal.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 use std::{

@@ -1,4 +1,4 @@
-//! What an operator chooses for the overlay.
+//! Configuration of the overlay.
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What members may say, and what comes of it.
+//! Bad input from members, and its effects.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where a member's word sends the handshakes of others, in virtual time.
+//! Handshakes that one member's records cause at others, in virtual time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! What planning probes costs: `cargo bench -p anabranch-route --bench design`.
+//! Cost of planning probes: `cargo bench -p anabranch-route --bench design`.
 //!
 //! All links among 3, 8, 20 and 50 nodes, of 1 to 1,000 Mbit/s and noise of 0.2 to 20 ms, five sizes each; a budget
 //! of one mean probe for each candidate. Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the

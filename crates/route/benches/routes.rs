@@ -1,4 +1,4 @@
-//! What computing routes costs: `cargo bench -p anabranch-route --bench routes`.
+//! Cost of computing routes: `cargo bench -p anabranch-route --bench routes`.
 //!
 //! Random overlays, links between random nodes: bandwidths over three decades without ties, delays of 1 to 200 ms.
 //! `quickest` beside the published algorithm (one shortest path per distinct bandwidth), several paths, the quickest flow,

@@ -1,4 +1,4 @@
-//! Whether a link has become markedly worse than it used to be, told from the noise of its estimates.
+//! Decline of a link, told from the noise of its estimates.
 
 use std::time::Duration;
 

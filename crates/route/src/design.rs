@@ -1,4 +1,4 @@
-//! Which links to probe how often, and with messages of which sizes [Daemons §5; Fedorov and Hackl 1997].
+//! Probe design: links, frequencies and message sizes [Daemons §5; Fedorov and Hackl 1997].
 //!
 //! A link's delay is a line over message size, intercept d_min and slope 1/EBW [Daemons Eq. (2)]. What is known of it is a
 //! [`Belief`]: the covariance of the two. A probe of x bytes adds the information x xᵀ/σ²(x), x = (1, x), and costs its bytes.

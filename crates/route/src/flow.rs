@@ -1,4 +1,4 @@
-//! What no set of paths can exceed: the maximum flow, and the quickest flow.
+//! Bounds on every set of paths: the maximum flow, and the quickest flow.
 //!
 //! Both are references for the greedy choice of [`crate::multiple`]: they may take back part of an earlier path
 //! where that lets two others through.

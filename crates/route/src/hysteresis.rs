@@ -1,4 +1,4 @@
-//! When to change from the routes in use to better ones, so that routes do not flap.
+//! Hysteresis of routes: changes to better ones without flapping.
 //!
 //! Estimates are noisy, and the best of many noisy candidates looks better than it is. So a change for the better
 //! needs a gain that lasts: candidates are followed one by one, each starts with no gain at all, its gain (the logarithm of

@@ -1,4 +1,4 @@
-//! How much of a message goes over each path, so that all parts arrive together [Daemons §4, Eqs. (11)–(13)].
+//! Partition of a message over paths, so that all parts arrive together [Daemons §4, Eqs. (11)–(13)].
 //!
 //! With bandwidths bᵢ and delays dᵢ, all paths whose delay is below the common finishing time T take part, and
 //! T = (r + Σ bᵢ·dᵢ) / Σ bᵢ over them; path i gets rᵢ = bᵢ·(T − dᵢ). That is Eq. (11) solved for any number

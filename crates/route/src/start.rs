@@ -1,4 +1,4 @@
-//! What a fresh channel loses while it finds the rate of its path.
+//! Start-up losses of a fresh channel while it finds the rate of its path.
 //!
 //! Its window grows by a factor in every round trip until it holds bandwidth × round trip, so that the start takes
 //! log(b·RTT)/log(growth) + c round trips. Timed on fresh channels over a *link*, messages have it in their least delay:

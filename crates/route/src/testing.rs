@@ -1,4 +1,4 @@
-//! What tests share: random overlays, and all their paths.
+//! Common parts of tests: random overlays, and all their paths.
 
 use std::time::Duration;
 

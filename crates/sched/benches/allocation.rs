@@ -1,4 +1,4 @@
-//! What dividing capacity among streams costs: `cargo bench -p anabranch-sched --bench allocation`.
+//! Cost of dividing capacity among streams: `cargo bench -p anabranch-sched --bench allocation`.
 //!
 //! 100, 1,000, 10,000 and 65,536 streams of three priorities, a fifth of them elastic, the others with
 //! demands over four decades, some with a cap or a promise; scarce, so that levels must be found. Prints

@@ -1,4 +1,4 @@
-//! What objective-driven scheduling costs: `cargo bench -p anabranch-sched --bench assign`.
+//! Cost of objective-driven scheduling: `cargo bench -p anabranch-sched --bench assign`.
 //!
 //! One cycle from nothing (all ADUs and slots are others than before): objectives evaluated, ADUs assigned, ties broken; with and
 //! without an objective over several ADUs. One decision: a slot is used with its ADU, another of each comes, and a whole

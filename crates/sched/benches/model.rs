@@ -1,4 +1,4 @@
-//! What channel models cost: `cargo bench -p anabranch-sched --bench model`.
+//! Cost of channel models: `cargo bench -p anabranch-sched --bench model`.
 //!
 //! Telling one packet and its fate; the slots of a cycle, asked for after each fate; and a channel's memory of pairs
 //! with others. Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of several

@@ -1,4 +1,4 @@
-//! What one decision of a policy costs: `cargo bench -p anabranch-sched`.
+//! Cost of one decision of a policy: `cargo bench -p anabranch-sched`.
 //!
 //! Arguments that are names of policies: only those. Three channels with a slot each; 1, 100 or 10,000 streams that have a backlog, or one that has and
 //! as many that were served and have fallen silent. Prints one JSON object in the lab's shape. Times

@@ -1,4 +1,4 @@
-//! What promised streams cost: `cargo bench -p anabranch-sched --bench promised`.
+//! Cost of promised streams: `cargo bench -p anabranch-sched --bench promised`.
 //!
 //! The mapping of 100 streams on 8 paths, at admission and at review, and decisions of `pgos` at 1,000 promised streams
 //! on 8 paths: one packet with its booking, and the beginning of a run of the pump in which no stream changed; these

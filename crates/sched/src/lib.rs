@@ -1,4 +1,4 @@
-//! What streams ask for, and the policies that decide which fragment takes which slot.
+//! Stream specifications, and the policies that decide which fragment takes which slot.
 //!
 //! This room knows neither QUIC nor wire formats nor time: it looks at [`View`]s the session draws
 //! for it and answers with [`Decision`]s. Slots come in, assignments go out.

@@ -1,4 +1,4 @@
-//! Which path carries how much of which promised stream.
+//! Plan: the rate of each promised stream on each path.
 
 use std::time::Duration;
 

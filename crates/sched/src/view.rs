@@ -1,4 +1,4 @@
-//! What a policy sees.
+//! View of a policy.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a first packet costs that is answered with Retry, beside an honest packet of data, in one run:
+//! Cost of a first packet that is answered with Retry, beside an honest packet of data, in one run:
 //! `cargo bench -p anabranch-session --bench retry`.
 //!
 //! Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of several runs with the

@@ -1,4 +1,4 @@
-//! What sending on metered sockets costs, and the end of what may be spent.
+//! Budgets of metered sockets.
 
 use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroUsize};
 

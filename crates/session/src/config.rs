@@ -1,4 +1,4 @@
-//! What an operator chooses for a node's sessions.
+//! Configuration of a node's sessions.
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the application is told, and why a call is refused.
+//! Events for the application, and errors of its calls.
 
 use std::{ops::Range, time::Duration};
 

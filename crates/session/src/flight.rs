@@ -1,4 +1,4 @@
-//! Which fragments are in which packet.
+//! Packets in flight, and the fragments in each.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What left a session, when and by which channel, and what became of it: for whoever wants to know why something
+//! Journal of a session: packets, times, channels and outcomes, to find out why something
 //! came late.
 
 use std::time::Duration;

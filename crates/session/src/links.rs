@@ -1,4 +1,4 @@
-//! Which paths to keep open, and when to dial again.
+//! Links to keep open, and the times to dial them again.
 
 use std::{net::SocketAddr, time::Duration};
 

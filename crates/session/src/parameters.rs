@@ -1,4 +1,4 @@
-//! What may be changed of an open stream.
+//! Parameters of an open stream that may be changed.
 
 use anabranch_base::Rate;
 use anabranch_sched::{DropOrder, StreamSpec};

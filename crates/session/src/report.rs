@@ -1,4 +1,4 @@
-//! What the receiver measures for the sender: packets, bytes and one-way delay per channel.
+//! Reports of the receiver for the sender: packets, bytes and one-way delay per channel.
 //!
 //! Losses are not in it: the sender knows every packet's fate from QUIC.
 

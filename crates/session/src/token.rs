@@ -1,4 +1,4 @@
-//! How a further channel proves that it belongs to a session.
+//! Token of a session: the proof that a further channel belongs to it.
 //!
 //! Both ends derive a session's id and join key from the TLS secret of its first channel (RFC 8446
 //! §7.5). A further channel is itself authenticated by both nodes' keys; its join frame carries the

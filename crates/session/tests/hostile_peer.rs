@@ -1,4 +1,4 @@
-//! What an authenticated peer that says anything can cost a node, in bytes as the allocator counts them.
+//! Cost of an authenticated peer that sends anything, in bytes as the allocator counts them.
 //!
 //! The peer is written from `spec/wire.md`: a bare channel, and containers made by hand. What is allocated is counted by thread,
 //! so that tests beside it, and what runs them, do not disturb.

@@ -1,4 +1,4 @@
-//! What runs on a node.
+//! Applications on a node.
 
 use anabranch_base::{Instant, NodeId, SessionId, StreamId};
 use anabranch_session::{Adu, Engine, Event, Link, SendError, StreamError, StreamSpec};

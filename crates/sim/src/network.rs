@@ -1,4 +1,4 @@
-//! What lies between the nodes: wires, routes over them, cross-traffic, packets under way.
+//! Network between the nodes: wires, routes over them, cross-traffic, packets under way.
 //!
 //! A *wire* is a [`Duplex`] link between two points. A *hop* is one direction of a wire, a *route* joins a
 //! socket of each of two nodes by hops there and hops back. Routes and cross-traffic that take the same

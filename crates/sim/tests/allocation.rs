@@ -1,4 +1,4 @@
-//! What each stream may send: shares, caps and drop orders, in virtual time.
+//! Allocation of streams: shares, caps and drop orders, in virtual time.
 
 use std::{collections::BTreeMap, time::Duration};
 

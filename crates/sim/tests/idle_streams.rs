@@ -1,4 +1,4 @@
-//! What an open stream costs that has nothing to send: 100,000 of them, counted by the allocator.
+//! Cost of an open stream that has nothing to send: 100,000 of them, counted by the allocator.
 //!
 //! Every stream carries one message first, so that both ends know it and have done with it. This file
 //! is one test alone: the allocator counts for the whole process.

@@ -1,4 +1,4 @@
-//! What sessions that follow objectives know of their channels, in virtual time.
+//! Models of channels in sessions that follow objectives, in virtual time.
 
 mod common;
 

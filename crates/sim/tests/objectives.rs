@@ -1,4 +1,4 @@
-//! What objectives do in a session, in virtual time.
+//! Objectives in a session, in virtual time.
 
 mod common;
 

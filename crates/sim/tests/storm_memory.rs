@@ -1,4 +1,4 @@
-//! What the process holds during storms, counted by the allocator. This file is one test alone: the allocator counts
+//! Memory of the process during storms, counted by the allocator. This file is one test alone: the allocator counts
 //! for the whole process.
 
 use std::alloc::System;

@@ -1,4 +1,4 @@
-//! What waits in a channel when the channel ends goes elsewhere.
+//! Data that waits in a channel when it ends: it goes elsewhere.
 
 mod common;
 

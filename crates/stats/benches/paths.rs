@@ -1,4 +1,4 @@
-//! What the estimators of paths cost: `cargo bench -p anabranch-stats --bench paths`.
+//! Cost of the estimators of paths: `cargo bench -p anabranch-stats --bench paths`.
 //!
 //! Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of
 //! several runs with the smallest and the largest; quote ratios, and never across machines.

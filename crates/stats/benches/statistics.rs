@@ -1,4 +1,4 @@
-//! What the estimators cost: `cargo bench -p anabranch-stats`.
+//! Cost of the estimators: `cargo bench -p anabranch-stats`.
 //!
 //! Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of
 //! several runs with the smallest and the largest; quote ratios, and never across machines.

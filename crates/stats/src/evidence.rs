@@ -1,4 +1,4 @@
-//! Why an estimator gives no number.
+//! Errors of estimators that give no number.
 //!
 //! An estimator that knows too little says how much it has and how much it needs; it does not return
 //! zero, NaN or a guess. Input that is no measurement (NaN, infinities, a negative rate) is refused where

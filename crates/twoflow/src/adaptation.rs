@@ -1,4 +1,4 @@
-//! How fast the enhanced flow may be while the pipe is narrower than both flows [Two-flow §6, Figure 14].
+//! Adaptation: the rate of the enhanced flow while the pipe is narrower than both flows [Two-flow §6, Figure 14].
 //!
 //! When the pipe shrinks the enhanced flow yields first. It gives up as much as did not fit: the share of it that was lost, and what
 //! the essential flow lacked. Then it feels its way back: a step upwards that costs packets is taken back at once, and the next is

@@ -1,4 +1,4 @@
-//! Who may join a pipe [Two-flow §6].
+//! Admission to a pipe [Two-flow §6].
 //!
 //! Where the pipe's capacity is known, by contract, a video is admitted if the most that both of its flows ever take is no more than
 //! what those admitted leave. Where it is not, the flows that run are asked: all of them near their targets, and losing clearly

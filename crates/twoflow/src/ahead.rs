@@ -1,4 +1,4 @@
-//! What a lightly loaded pipe sends before its time [Two-flow §6].
+//! Work ahead: data that a lightly loaded pipe sends before its time [Two-flow §6].
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What came of a flow, and what is missing, from the sequence numbers of [`Header`](crate::Header)s (RFC 3550 §A.1).
+//! Arrivals of a flow, and what is missing, from the sequence numbers of [`Header`](crate::Header)s (RFC 3550 §A.1).
 
 /// How far back a number is still told from a repeated one, in packets.
 const MEMORY: u64 = 1_024;

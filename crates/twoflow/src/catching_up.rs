@@ -1,4 +1,4 @@
-//! How fast the essential flow of a play goes that may have begun anywhere [Two-flow §3, §4.1].
+//! Rate of the essential flow of a play that may have begun anywhere [Two-flow §3, §4.1].
 //!
 //! The staggered schedule has a whole segment's time for each segment. A play that begins in the middle of one, or a viewer who
 //! seeks, has less: what plays now has not been sent ahead. Its essential part has deadlines of its own, piece by piece; beyond

@@ -1,4 +1,4 @@
-//! What goes before each part of an enhanced frame: RTP's fixed header (RFC 3550 §5.1), and where in which frame the part belongs.
+//! Header of each part of an enhanced frame: RTP's fixed header (RFC 3550 §5.1), and where in which frame the part belongs.
 //!
 //! ```text
 //!  0                   1                   2                   3

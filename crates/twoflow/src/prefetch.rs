@@ -1,4 +1,4 @@
-//! What a pipe has to spare goes to the essential flows that play is nearest to, so that little of them must lie at the
+//! Prefetch: spare capacity of a pipe goes to the essential flows that play is nearest to, so that little of them must lie at the
 //! proxy beforehand [Two-flow §5.2, Figure 10].
 //!
 //! A flow at its target S/(T(1 − p̂)) keeps up with play on average over a segment, not at its beginning. The prefix covers

@@ -1,4 +1,4 @@
-//! How much of the essential flow must lie at the proxy before the film begins [Two-flow §5.2, Figure 10].
+//! Prefix: the part of the essential flow that the proxy must hold before the film begins [Two-flow §5.2, Figure 10].
 
 use std::time::Duration;
 

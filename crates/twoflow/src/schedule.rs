@@ -1,4 +1,4 @@
-//! Which segment of which flow travels when [Two-flow §3, Figure 2].
+//! Schedule of segments, by flow and time [Two-flow §3, Figure 2].
 //!
 //! ```text
 //!   plays             │ segment 0   │ segment 1   │ segment 2   │

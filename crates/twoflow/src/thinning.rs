@@ -1,4 +1,4 @@
-//! Which enhanced frames a budget is spent on: the most important first [Two-flow §6].
+//! Thinning: the enhanced frames on which a budget is spent, the most important first [Two-flow §6].
 
 /// A frame that may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What this process has used so far, from the Linux kernel.
+//! Resources that this process has used so far, from the Linux kernel.
 
 /// CPU seconds and the largest resident set, as members of a JSON object.
 pub fn json() -> String {

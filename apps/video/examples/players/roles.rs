@@ -1,4 +1,4 @@
-//! What the other processes do.
+//! Roles of the other processes.
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 

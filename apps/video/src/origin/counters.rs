@@ -1,4 +1,4 @@
-//! How the flows of a session fared since the last look, by what the session counts.
+//! Statistics of a session's flows since the last look, from the session's counters.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the pipe is held to, and how it is divided between what plays [Two-flow §4, §6]. Pure: time and what was seen are
+//! Rate of the pipe, and its division between plays [Two-flow §4, §6]. Pure: time and what was seen are
 //! arguments.
 //!
 //! The pipe's channels are held to the sum of the target rates of those who play, with heads and acknowledgements; what is fetched

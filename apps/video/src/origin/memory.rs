@@ -1,4 +1,4 @@
-//! What is read for proxies and has not left yet: bounded for each ticket, so that one that reads nothing, or asks for all at once,
+//! Memory of data that was read for proxies and has not left yet: bounded for each ticket, so that one that reads nothing, or asks for all at once,
 //! costs so much and no more, and no other.
 
 use std::{

@@ -1,4 +1,4 @@
-//! What each path of a pipe is held to.
+//! Rate of each path of a pipe.
 
 use anabranch::base::Rate;
 

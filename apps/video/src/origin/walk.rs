@@ -1,4 +1,4 @@
-//! How the enhanced flow goes through the film: at its pace, and faster where there is room until it has its lead.
+//! Walk of the enhanced flow through the film: at its pace, and faster where there is capacity until it has its lead.
 //!
 //! The film's own clock begins with the play and never waits. The flow walks stretch by stretch, each at one pace. One that has
 //! fallen behind the clock, because a timer was late or the disk was, catches up a little; it makes no bursts of it.

@@ -1,4 +1,4 @@
-//! What the origin has, and the beginnings of its videos.
+//! Catalogue of the origin, and the beginnings of its videos.
 
 use std::{
     collections::BTreeMap,

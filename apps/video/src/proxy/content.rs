@@ -1,4 +1,4 @@
-//! What there is of one chunk, and how it comes together.
+//! Content of one chunk, as it comes together.
 
 use std::sync::Arc;
 

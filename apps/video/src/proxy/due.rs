@@ -1,4 +1,4 @@
-//! When a chunk that arrives is finished, and which of its lost frames are asked for again. Pure: time is an argument.
+//! Completion of an arriving chunk, and the lost frames to ask for again. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 

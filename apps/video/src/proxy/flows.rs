@@ -1,4 +1,4 @@
-//! Which flow brings a viewer his chunk, and for how long flows are wanted. Pure: time is an argument.
+//! Flows that viewers share: the one that brings a chunk, and the time for which each is wanted. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! How much of the beginning of a video lies at the proxy beforehand [Two-flow §5.2, Figure 10].
+//! Prefix of a video that the proxy holds beforehand [Two-flow §5.2, Figure 10].
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which beginnings of videos are there already. Without it every look at the catalogue would open every video of it.
+//! Prefixes of videos that the proxy holds already. Without it every look at the catalogue would open every video of it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What the proxy did so far.
+//! Statistics of the proxy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What the store holds, and what goes first when there is no room.
+//! Catalogue of the store, and the order of eviction.
 //!
 //! A video's popularity is the number of its plays, each counting half as much after [`HALF_LIFE_PLAYS`] plays of
 //! anything; so it needs no clock, and a proxy that nobody used over night forgets nothing. When there is no room,

@@ -1,4 +1,4 @@
-//! What an earlier run left in the folder.
+//! Scan of the folder for the data of an earlier run.
 
 use std::{fs, io, path::Path};
 

@@ -1,4 +1,4 @@
-//! What proxy and origin say to each other, in one session: the pipe.
+//! Messages between proxy and origin, in one session: the pipe.
 //!
 //! | stream | opened by | kind | ADUs |
 //! |---|---|---|---|

@@ -1,4 +1,4 @@
-//! What goes wrong does so clearly, or is not noticed.
+//! Faults: they are reported clearly, or not noticed.
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What HTTP says.
+//! HTTP semantics.
 
 use anabranch::base::Rate;
 use anabranch_video::proxy::{Admission, Prefix};

@@ -1,4 +1,4 @@
-//! What a peer of another kind can make of a channel: one that takes small containers only, one that acknowledges nothing.
+//! Channels with peers of another kind: one that takes small containers only, one that acknowledges nothing.
 
 use std::{net::SocketAddr, sync::Arc};
 

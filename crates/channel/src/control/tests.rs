@@ -1,4 +1,4 @@
-//! What every controller that models the path must do on one link, in virtual time.
+//! Duties of every controller that models the path, on one link in virtual time.
 
 mod rated;
 mod target;

@@ -1,4 +1,4 @@
-//! What a flight of packets says of the path by the spacing of its acknowledgements.
+//! Packet trains: the rate of the path from the spacing of a flight's acknowledgements.
 //!
 //! A delivery-rate sample over a round trip [draft-ietf-ccwg-bbr, Delivery Rate Samples] counts the
 //! silence of a window that does not fill the pipe, so during the start it tells the window and not

@@ -1,4 +1,4 @@
-//! What both examples have in common: two nodes on this machine, emulated paths between them, a source at one
+//! Common parts of both examples: two nodes on this machine, emulated paths between them, a source at one
 //! end and a table at the other.
 
 mod table;

@@ -1,4 +1,4 @@
-//! What arrived, in windows of one second.
+//! Table of arrivals, in windows of one second.
 
 use std::time::Duration;
 

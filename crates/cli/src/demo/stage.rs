@@ -1,4 +1,4 @@
-//! What all demonstrations need: somebody who tells, an end by Ctrl-C, and other processes of this program.
+//! Stage of all demonstrations: a narrator, an end by Ctrl-C, and other processes of this program.
 
 use std::process::Stdio;
 

@@ -1,4 +1,4 @@
-//! Where the videos of an origin lie, as flags say it. (Its name is that of a group of flags: no command may have two of one name.)
+//! Place of an origin's videos, as flags give it. (Its name is that of a group of flags: no command may have two of one name.)
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What a filter may look like in the published language, which has a grammar of its own for filters
+//! Filters of the published language, which has a grammar of its own for filters
 //! [Horde §B.2.2]; and which parts of a filter the ADU decides alone.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Which streams a filter lets through, as far as its comparisons of `stream_id` with numbers tell.
+//! Streams that a filter lets through, as far as its comparisons of `stream_id` with numbers tell.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What is wrong with a text, where, and what would be right.
+//! Diagnostics of a text: the fault, its place, and what would be right.
 
 mod render;
 mod suggest;

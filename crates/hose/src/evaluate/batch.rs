@@ -1,4 +1,4 @@
-//! What an objective over one ADU adds in each of many slots, evaluated side by side.
+//! Batch evaluation: the gain of an objective over one ADU in each of many slots, side by side.
 //!
 //! A tree is walked once for many slots: each of its nodes is computed for all of them in a loop without branches. The results
 //! are those of [`Objective::gain`], bit for bit: the same operations in the same order; and where anything goes wrong in

@@ -1,4 +1,4 @@
-//! What can go wrong in an evaluation. Each has a defined result, so that none stops the scheduler.
+//! Faults of an evaluation. Each has a defined result, so that none stops the scheduler.
 
 use std::fmt;
 

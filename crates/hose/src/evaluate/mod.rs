@@ -1,4 +1,4 @@
-//! What a schedule is worth.
+//! Utility of a schedule.
 //!
 //! For each objective: every way to bind its variables to ADUs that pass their filters is a *context*; in each
 //! context whose goal is true, its gains are added [Horde §6.3]. An ADU that is not sent is in no context, so

@@ -1,4 +1,4 @@
-//! What the caller answers.
+//! Interface to the caller's schedule.
 
 use anabranch_base::StreamId;
 

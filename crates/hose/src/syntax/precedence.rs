@@ -1,4 +1,4 @@
-//! Which operator applies first, by two tables that must agree.
+//! Precedence of operators, by two tables that must agree.
 //!
 //! The thesis puts `&&` and `||` on the level of `*` and `/`, above additions and comparisons
 //! [Horde §B.2.5]; C, to which it appeals in the same paragraph, puts them below comparisons. An

@@ -1,4 +1,4 @@
-//! Who asks for what, and when.
+//! Customers: their demands and times.
 
 use anabranch_base::{Rate, Seed, StreamId};
 use anabranch_session::{Grade, Guarantee, Offer, StreamSpec};

@@ -1,4 +1,4 @@
-//! How promises fared, whoever kept them.
+//! Records of promises: kept, broken, withdrawn.
 
 use anabranch_session::Term;
 

@@ -1,4 +1,4 @@
-//! How well the promises on one series were kept, and what they cost.
+//! Promises on one series: the share kept, and their cost.
 
 use anabranch_stats::{
     forecast::{Config, Judged},

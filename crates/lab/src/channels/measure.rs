@@ -1,4 +1,4 @@
-//! What the samples of a channel say.
+//! Statistics of a channel's samples.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the figures show of each stream.
+//! Measurements of each stream, as the figures show them.
 
 use serde_json::json;
 

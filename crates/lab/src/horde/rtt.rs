@@ -1,4 +1,4 @@
-//! How well round trips, losses and technologies are foreseen [Horde §7.4.2, Figures 7-29, 7-30].
+//! Forecasts of round trips, losses and technologies [Horde §7.4.2, Figures 7-29, 7-30].
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a run leaves behind: JSON is [`crate::Outcome`] itself; here are CSV, plots, and the page that
+//! Output of a run: JSON is [`crate::Outcome`] itself; here are CSV, plots, and the page that
 //! shows all experiments.
 
 mod csv;

@@ -1,4 +1,4 @@
-//! Which recorded paths are used together.
+//! Sets of recorded paths that are used together.
 
 use std::{collections::BTreeMap, time::Duration};
 

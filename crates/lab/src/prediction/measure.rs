@@ -1,4 +1,4 @@
-//! How well one series is predicted.
+//! Errors of the predictions of one series.
 
 use anabranch_stats::{
     forecast::Config,

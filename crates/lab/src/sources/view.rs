@@ -1,4 +1,4 @@
-//! What an observer sees of a scene.
+//! View of a scene, as an observer has it.
 
 /// A volume of space, in the units of the scene.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! What the windows and the frames of a stream come to.
+//! Figures of a stream, from its windows and frames.
 
 use std::time::Duration;
 

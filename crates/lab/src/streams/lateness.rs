@@ -1,4 +1,4 @@
-//! Why frames came late: the way of every frame of the critical streams, from the sender's journal.
+//! Causes of late frames: the transit of every frame of the critical streams, from the sender's journal.
 
 use std::{
     collections::{BTreeMap, HashMap},

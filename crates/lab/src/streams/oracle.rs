@@ -1,4 +1,4 @@
-//! What `opt` knows: the future of every path of a scene.
+//! Oracle of `opt`: the future of every path of a scene.
 
 use std::{
     collections::BTreeMap,

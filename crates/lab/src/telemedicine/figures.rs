@@ -1,4 +1,4 @@
-//! What the receivers count.
+//! Figures of the receivers.
 
 use std::{collections::BTreeMap, time::Duration};
 

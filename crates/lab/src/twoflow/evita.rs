@@ -1,4 +1,4 @@
-//! How much must lie at the proxy beforehand, and what is lost, by number of sessions [Two-flow Figures 10, 11 and 12].
+//! Prefixes needed at the proxy, and losses, by number of sessions [Two-flow Figures 10, 11 and 12].
 
 use std::time::Duration;
 

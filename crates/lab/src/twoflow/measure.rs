@@ -1,4 +1,4 @@
-//! What came of a video session.
+//! Results of a video session.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What each flow of a video session sends, and when.
+//! Schedule of each flow of a video session.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What comes out of a pipe, and when.
+//! Sink of a pipe: arrivals and their times.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the thesis says of its figures, beside ours.
+//! Figures of the thesis, beside ours.
 
 use crate::{
     Row,

@@ -1,4 +1,4 @@
-//! What the bytes of a picture say about it, codec by codec, and RFC 6381 names.
+//! Codecs: properties of a picture from its bytes, and RFC 6381 names.
 
 pub(crate) mod av1;
 pub(crate) mod bits;

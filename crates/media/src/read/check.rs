@@ -1,4 +1,4 @@
-//! What must hold of every index, from a file or from its stored form, so that nothing after it can go wrong.
+//! Checks of every index, from a file or from its stored form, so that nothing after it can go wrong.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What fragments are asked for and what they hold.
+//! Fragments: the request and its content.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! What circuits cost that carry nothing.
+//! Cost of circuits that carry nothing.
 
 use std::{fs, net::SocketAddr, time::Duration};
 

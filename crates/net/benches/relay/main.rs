@@ -1,4 +1,4 @@
-//! What a relay can carry: `cargo bench -p anabranch-net --bench relay`.
+//! Capacity of a relay: `cargo bench -p anabranch-net --bench relay`.
 //!
 //! One thread sends packets to a relay, or to a plain loop that knows no circuits, and takes them at the
 //! other end, never more than a window ahead; the relay is the other thread. The thread's own work is

@@ -1,4 +1,4 @@
-//! Which ports have packets.
+//! Ports that have packets.
 //!
 //! A relay may have a thousand ports of which three are busy; asking about each in every turn, as the
 //! host does with its few sockets, would cost more than forwarding. On Linux the kernel keeps the list

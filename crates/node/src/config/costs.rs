@@ -1,4 +1,4 @@
-//! What sending costs, as people write it.
+//! Costs of sending, as people write them.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! How it stands with the budgets of places.
+//! State of the budgets of places.
 
 use anabranch_net::BudgetReport;
 use anabranch_session::cost::{Cost, Date, Price, Unit};

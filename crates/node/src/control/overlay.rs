@@ -1,4 +1,4 @@
-//! What a node tells of its overlay.
+//! Report of a node's overlay.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a node tells of the rights in force, and how it is given others.
+//! Report of the rights in force, and their change.
 
 use serde_json::{Value, json};
 

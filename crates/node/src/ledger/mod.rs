@@ -1,4 +1,4 @@
-//! What was sent where sending costs something, kept over restarts.
+//! Usage ledger: bytes sent where sending costs something, kept over restarts.
 //!
 //! The file is always ahead of what is spent: first a number is written and synced, then it may be used
 //! ([`Host::grant`]). Whenever a node dies, no byte was sent that is not in the file; what was granted and not used by

@@ -1,4 +1,4 @@
-//! Who uses the overlay to reach a member, and the circuits that are open for it.
+//! Subscriptions to the overlay's paths: the users of each member, and the circuits that are open for them.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What real traffic showed of the ways of a session: they were measured already, no test message can tell as much.
+//! Usage of a session's paths: measurements by real traffic, better than those of any test message.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 

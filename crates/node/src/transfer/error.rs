@@ -1,4 +1,4 @@
-//! What can go wrong in a transfer, in the user's words.
+//! Errors of a transfer, in the user's words.
 
 use std::{io, path::PathBuf};
 

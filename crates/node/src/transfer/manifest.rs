@@ -1,4 +1,4 @@
-//! What there is to send, as both sides see it, and the receiver's check of it.
+//! Manifest of a transfer, as both sides see it, and the receiver's check of it.
 
 use std::collections::HashSet;
 

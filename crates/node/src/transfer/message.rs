@@ -1,4 +1,4 @@
-//! What sender and receiver of a transfer say to each other.
+//! Messages between sender and receiver of a transfer.
 //!
 //! A transfer uses two streams that the sender opens: [`CONTROL_LABEL`], both ways, where every ADU is
 //! one [`Request`] or [`Reply`] in JSON, and [`DATA_LABEL`], where every ADU is one [`Record`].

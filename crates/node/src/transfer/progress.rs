@@ -1,4 +1,4 @@
-//! How far a transfer is, for whoever looks.
+//! Progress of a transfer, for display.
 
 use std::sync::{
     Arc, Mutex, PoisonError,

@@ -1,4 +1,4 @@
-//! What a receiver takes, and who is asked about it.
+//! Rules of a receiver: what it accepts, and whom it asks.
 
 use anabranch_base::NodeId;
 use tokio::sync::{mpsc, oneshot};

@@ -1,4 +1,4 @@
-//! What there is to send, as the sender reads it from its disk.
+//! Source of a transfer, as the sender reads it from its disk.
 //!
 //! A file is sent as it was when the transfer was offered. Every file carries a [`Stamp`] from then on; it is
 //! compared when the file is opened and again when it was read to its end, so that a source that changes

@@ -1,4 +1,4 @@
-//! Which tickets are good, for whom, and for what.
+//! Tickets that are valid, with their holders and uses.
 //!
 //! A ticket belongs to the first node that shows it, and to the first transfer that comes under it. The note
 //! in the transfer's folder keeps both, so that the sender can go on with the same ticket after the receiver

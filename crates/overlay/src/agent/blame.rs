@@ -1,4 +1,4 @@
-//! What becomes of links and relays under ways that fail or fall short.
+//! Penalties of links and relays on paths that fail or fall short.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What an agent says to its host.
+//! Events of an agent for its host.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where others send to: whoever could relay for them measures its link there.
+//! Interests of other members: a member that could relay for them measures its link there.
 //!
 //! A node measures a few links only. In a large overlay, few relays would know their link to a given destination, and a
 //! source could replace a way only by one that nobody has measured. So a source tells the nodes that it measures, and

@@ -1,4 +1,4 @@
-//! What is known of the session with one member.
+//! State of the session with one member.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which links are measured, when, and what comes of it.
+//! Probing of links: the choice, the times and the results.
 
 use std::{collections::BTreeMap, time::Duration};
 

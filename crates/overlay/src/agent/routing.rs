@@ -1,4 +1,4 @@
-//! Which ways are good, and what becomes of those in use.
+//! Routing: the choice of paths, and the state of those in use.
 
 use std::{collections::BTreeMap, time::Duration};
 

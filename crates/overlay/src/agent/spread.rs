@@ -1,4 +1,4 @@
-//! How records and claims travel.
+//! Dissemination of records and claims.
 //!
 //! A new record is pushed to neighbours at once, and a neighbour that had it already asks not to be pushed
 //! to (PRUNE). What remains is a tree over which every record reaches every node about once [Leitão et al.,

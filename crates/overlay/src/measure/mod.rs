@@ -1,4 +1,4 @@
-//! What this node's own links can do.
+//! Measurement of this node's own links.
 //!
 //! | file | holds |
 //! |---|---|

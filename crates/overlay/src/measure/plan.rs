@@ -1,4 +1,4 @@
-//! Which test messages are sent.
+//! Plan of test messages.
 //!
 //! A link of which nothing is known gets ever larger messages, until one takes markedly longer than a small one.
 //! After that, every few seconds of planning time, an optimal design ([`anabranch_route::design`], A-optimality) divides the

@@ -1,4 +1,4 @@
-//! Who is in the overlay, as far as this node knows.
+//! Membership of the overlay, as far as this node knows it.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Where a way failed.
+//! Location of a path's failure.
 
 use anabranch_base::NodeId;
 

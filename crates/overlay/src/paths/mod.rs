@@ -1,4 +1,4 @@
-//! Which ways a message should take.
+//! Paths that a message should take.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! How far published links are believed.
+//! Trust in published links.
 //!
 //! A record is its origin's word. What the ends of a route measure prevails: a link that carried less than
 //! its origin said counts for what it carried, and an origin whose links did so repeatedly counts for a

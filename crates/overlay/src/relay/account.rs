@@ -1,4 +1,4 @@
-//! What was forwarded and dropped.
+//! Accounts of packets forwarded and dropped.
 
 use std::ops::AddAssign;
 

@@ -1,4 +1,4 @@
-//! What a relay gives.
+//! Configuration of a relay: the capacity it offers.
 
 use std::time::Duration;
 

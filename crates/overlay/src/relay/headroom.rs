@@ -1,4 +1,4 @@
-//! What a relay has left, as a low percentile of what it had left in the last minute.
+//! Headroom of a relay, as a low percentile of what it had left in the last minute.
 //!
 //! A mean hides the seconds in which nothing was left, and what every source sees as room, all of them
 //! take at once. So what is advertised is what was left in nine seconds out of ten, and a circuit counts

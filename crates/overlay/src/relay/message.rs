@@ -1,4 +1,4 @@
-//! What a source asks of a relay, and what it is told.
+//! Messages between a source and a relay.
 
 use std::{
     fmt,

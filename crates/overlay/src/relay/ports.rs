@@ -1,4 +1,4 @@
-//! Who is who on which port.
+//! Ports of a relay, and the peers on each.
 //!
 //! A circuit has a peer on its near and one on its far side, and each is known by the port it sends to
 //! and the address it sends from. So one port serves any number of circuits whose peers differ, and a

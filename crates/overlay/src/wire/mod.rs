@@ -1,4 +1,4 @@
-//! What agents say to each other (`spec/overlay.md`).
+//! Messages between agents (`spec/overlay.md`).
 //!
 //! | file | holds |
 //! |---|---|

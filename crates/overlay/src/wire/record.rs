@@ -1,4 +1,4 @@
-//! What a node says of itself.
+//! Record of a node.
 //!
 //! ```text
 //! Record {

@@ -1,4 +1,4 @@
-//! What is known of a link's line.
+//! Belief about a link's line.
 
 use std::{
     ops::{Add, Mul},

@@ -1,4 +1,4 @@
-//! What no path can beat: the bandwidth of the widest, and delays to the sink over all links.
+//! Bounds on every path: the bandwidth of the widest, and delays to the sink over all links.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! What is to be minimised.
+//! Target of the minimisation.
 
 /// A message of which part goes over paths that were chosen before: the time at which all is there, if a
 /// path of bandwidth b and delay d joins them, is

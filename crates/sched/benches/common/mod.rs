@@ -1,4 +1,4 @@
-//! What the benches share: whether to measure, several runs of one measurement, and the lab's shape of results.
+//! Common parts of the benches: whether to measure, several runs of one measurement, and the lab's shape of results.
 
 use serde_json::{Value, json};
 

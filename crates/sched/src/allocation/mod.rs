@@ -1,4 +1,4 @@
-//! How much each stream may send: max–min fair shares of a capacity [Horde §3.2.3, Figure 3-2].
+//! Allocation of rates to streams: max–min fair shares of a capacity [Horde §3.2.3, Figure 3-2].
 //!
 //! What promised streams need is set aside first, in order of precedence. The rest goes to the highest
 //! priority that asks for something, then to the next. Within a priority it rises like water in glasses

@@ -1,4 +1,4 @@
-//! What a stream would get if it asked for more.
+//! Offers: the rate that a stream would get if it asked for more.
 //!
 //! A stream that wants little is given what it wants; that tells it nothing about what it could have.
 //! Were it to want more, the level of the others would sink until all is used again.

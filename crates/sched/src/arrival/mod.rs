@@ -1,4 +1,4 @@
-//! When would a packet sent on this channel arrive?
+//! Arrival times of packets, by channel.
 
 mod outlook;
 

@@ -1,4 +1,4 @@
-//! What can be said of the channels of a view, kept while it stays true.
+//! Outlook on the channels of a view, kept while it stays true.
 
 use std::time::Duration;
 

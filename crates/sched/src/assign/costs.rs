@@ -1,4 +1,4 @@
-//! What each row costs in each column.
+//! Cost matrix, by row and column.
 
 use super::Utility;
 

@@ -1,4 +1,4 @@
-//! When billing periods begin: months, from a day on.
+//! Calendar of billing periods: months, from a day on.
 //!
 //! Days are those of the Gregorian calendar, counted from 1970-01-01 [Hinnant, chrono-compatible low-level date
 //! algorithms: `days_from_civil`, `civil_from_days`].

@@ -1,4 +1,4 @@
-//! What was used of a channel in the current period.
+//! Meter of a channel's use in the current period.
 
 use super::{CapReached, Cost, Model, Price};
 

@@ -1,4 +1,4 @@
-//! What it costs to send on a channel [Horde §4.1: cost(x), §5: ADU transmission cost].
+//! Cost of sending on a channel [Horde §4.1: cost(x), §5: ADU transmission cost].
 //!
 //! A [`Model`] is a price list: so many bytes at one price, then so many at the next; the last price holds
 //! for ever, or nothing more is sent. That covers channels that are free, paid by the byte, free up to a

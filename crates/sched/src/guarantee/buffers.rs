@@ -1,4 +1,4 @@
-//! How much a sender and a receiver have to buffer [IQ-Paths §V-C].
+//! Buffers of a sender and a receiver [IQ-Paths §V-C].
 //!
 //! Everything is counted in packets and packets per second. The source mixes both with bytes: its
 //! Equation 1 divides the buffer by s, its Equations 2 and 3 add packets to bytes (`deviation:

@@ -1,4 +1,4 @@
-//! What the guarantees need of a path's available bandwidth.
+//! Distribution of a path's available bandwidth, as the guarantees need it.
 
 use anabranch_base::Rate;
 use anabranch_stats::{bandwidth::Survival, order::Window};

@@ -1,4 +1,4 @@
-//! What sets of paths can hold, as the mapping needs to know it.
+//! Capacity of sets of paths, as the mapping needs it.
 
 use crate::view::ChannelMask;
 

@@ -1,4 +1,4 @@
-//! What could be promised instead [IQ-Paths §V-B.2a: the up-call].
+//! Offers: promises that could be made instead [IQ-Paths §V-B.2a: the up-call].
 
 use anabranch_base::{Rate, StreamId};
 

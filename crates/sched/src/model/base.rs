@@ -1,4 +1,4 @@
-//! What all models keep: packets and their fates, losses, the smoothed round trip, rival guesses.
+//! Base of all models: packets and their outcomes, losses, the smoothed round trip, rival guesses.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Whether channels lose packets at the same time.
+//! Joint losses of channels.
 
 use anabranch_base::Instant;
 use anabranch_stats::loss::{CrossLoss, cross::Slice};

@@ -1,4 +1,4 @@
-//! How likely packets of one channel are lost, alone and together.
+//! Loss probabilities of one channel's packets, alone and together.
 
 use anabranch_stats::loss::{GilbertElliott, Moments, PairLoss};
 

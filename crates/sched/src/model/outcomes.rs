@@ -1,4 +1,4 @@
-//! What became of each packet, in the order of sending.
+//! Outcomes of packets, in the order of sending.
 
 use std::collections::VecDeque;
 

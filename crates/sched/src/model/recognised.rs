@@ -1,4 +1,4 @@
-//! Which technology a channel is of, by what it does.
+//! Technology of a channel, recognised by its behaviour.
 
 use std::time::Duration;
 

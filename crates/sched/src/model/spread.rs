@@ -1,4 +1,4 @@
-//! How far truths lay from guesses, in units of what was expected.
+//! Spread of truths around guesses, in units of what was expected.
 
 use super::distribution::{Distribution, LEVELS};
 

@@ -1,4 +1,4 @@
-//! How losses of two slots go together.
+//! Correlation of losses of two slots.
 
 use super::Slot;
 

@@ -1,4 +1,4 @@
-//! What there is to decide about, and how objectives see it.
+//! Cycle of decisions: ADUs, slots and channels, as objectives see them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which items of a cycle were in the one before.
+//! Keys of items, to find them in the cycle before.
 
 /// An item that is not there.
 const NONE: u32 = u32::MAX;

@@ -1,4 +1,4 @@
-//! What comes after its lifetime is of no use, whatever objectives find in the slot that carries it (deviation:
+//! Lifetimes: data that comes later is of no use, whatever objectives find in the slot that carries it (deviation:
 //! assign-lifetimes).
 //!
 //! An ADU is kept out of slots in which it would be late, if another slot of its cycle, later or on another channel, has it

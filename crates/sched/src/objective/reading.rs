@@ -1,4 +1,4 @@
-//! What the objectives in force look at, so that what nobody looks at may change.
+//! Facts that the objectives in force read, so that others may change.
 
 use anabranch_hose::{AduFact, Objective, ObjectiveId, Objectives, evaluate::Single};
 

@@ -1,4 +1,4 @@
-//! What to expect of sending one packet.
+//! Slot: the expected outcome of sending one packet.
 
 /// The capability to send one packet on one channel, with what to expect of it [Horde §4.1, Figure 4-1]; a
 /// *phantom* is one that is expected soon and cannot be used yet [Horde §4.2].

@@ -1,4 +1,4 @@
-//! What each ADU is worth in each slot by itself, and the best assignment by that; kept from cycle to cycle.
+//! Utility table: each ADU in each slot by itself, and the best assignment by that; kept from cycle to cycle.
 
 use anabranch_base::StreamId;
 use anabranch_hose::{Faults, ObjectiveId, Objectives, evaluate::Batch};

@@ -1,4 +1,4 @@
-//! What is kept from cycle to cycle is what would be found from nothing.
+//! State kept from cycle to cycle, against a computation from nothing.
 
 use anabranch_base::StreamId;
 use anabranch_hose::{Faults, Limits, ObjectiveId, Objectives, Type, Vocabulary};

@@ -1,4 +1,4 @@
-//! Which stream goes next: strict priority, then weighted fair shares, then the earliest deadline.
+//! Choice of the next stream: strict priority, then weighted fair shares, then the earliest deadline.
 //!
 //! Every policy that decides only about channels uses this picker, so that they are compared on equal
 //! terms. Fairness among equals is start-time fair queueing [Goyal et al., SIGCOMM 1996]: each stream

@@ -1,4 +1,4 @@
-//! What every policy must do, and what each is for.
+//! Duties of every policy, and the purpose of each.
 
 use anabranch_base::Instant;
 use proptest::prelude::*;

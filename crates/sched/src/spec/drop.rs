@@ -1,4 +1,4 @@
-//! What a stream gives up when it has more to send than it may.
+//! Drop orders of streams that have more to send than they may.
 
 /// Which ADUs go first when an unreliable stream's queue is longer than its share can send in time. None
 /// that has begun to be sent is dropped, and the last one waiting stays.

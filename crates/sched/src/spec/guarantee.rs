@@ -1,4 +1,4 @@
-//! What a stream asks to be promised: in which share of windows it gets what it needs.
+//! Guarantees: the share of windows in which a stream gets what it needs.
 
 use std::time::Duration;
 

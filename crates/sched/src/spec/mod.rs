@@ -1,4 +1,4 @@
-//! What an application declares about a stream.
+//! Specification of a stream, as its application declares it.
 
 mod drop;
 mod guarantee;

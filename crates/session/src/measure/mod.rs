@@ -1,4 +1,4 @@
-//! What a session learns of its paths while it uses them.
+//! Measurements of a session's paths while it uses them.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What an application is told that asked for a promise.
+//! Answers to a demand for a promise.
 
 use std::{fmt, time::Duration};
 

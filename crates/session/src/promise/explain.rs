@@ -1,4 +1,4 @@
-//! Why a stream is promised what it is, or not.
+//! Explanation of a stream's promise.
 
 use anabranch_base::{ChannelId, Instant, Rate, StreamId};
 use anabranch_sched::{Guarantee, mapping::Term};

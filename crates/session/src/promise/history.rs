@@ -1,4 +1,4 @@
-//! What sets of paths hold in one scheduling window.
+//! Sample history: what sets of paths hold in one scheduling window.
 //!
 //! Rows of simultaneous samples of all paths, one a window; and a calibrated forecaster for each set of paths
 //! that anyone asked about, fed with the sum over the set, so that what is promised of several paths together

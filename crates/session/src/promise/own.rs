@@ -1,4 +1,4 @@
-//! How a stream's own windows fared, and how careful its promise is judged from then on.
+//! Windows of a stream itself, and the caution with which its promise is judged from then on.
 //!
 //! Forecasts are calibrated for a path: over all rates, terms and streams together, the promised share is kept. One
 //! stream asks for one rate at one time, and may be among those that fall short; then it is judged as if it had

@@ -1,4 +1,4 @@
-//! What becomes of promises as windows run and end.
+//! Review of promises as windows run and end.
 
 use std::time::Duration;
 

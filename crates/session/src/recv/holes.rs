@@ -1,4 +1,4 @@
-//! Which bytes of a region have come, as bits.
+//! Holes of a region: the bytes that have come, as bits.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Which ADUs of an unreliable stream have outlived their lifetime, as far as their receiver can know.
+//! Horizon of an unreliable stream: the ADUs that have outlived their lifetime, as far as their receiver can know.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -1,4 +1,4 @@
-//! When promised streams will speak next: live media and instruments do so at regular times, a frame each.
+//! Arrival periods of promised streams: live media and instruments do so at regular times, a frame each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! What the session sees of its channels before a run of the pump, and what they are told: how long their queues may be, and
+//! Views of channels before a run of the pump, and the report afterwards of
 //! whether it was they that limited it.
 
 use anabranch_base::ChannelId;

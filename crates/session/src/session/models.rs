@@ -1,4 +1,4 @@
-//! What to expect of the channels of a session that plans: a model for each, told of every container.
+//! Models of the channels of a session that plans, one for each, given every container.
 //!
 //! A model is made when planning begins, or its channel comes, and dropped when planning or the channel ends. It learns
 //! from the containers that are sent meanwhile.

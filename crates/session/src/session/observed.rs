@@ -1,4 +1,4 @@
-//! What is measured of the streams that objectives name.
+//! Measurements of the streams that objectives name.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! When the channels will have delivered what waits.
+//! Outlook: the time at which channels will have delivered what waits.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a policy that plans is shown: ADUs, slots, history.
+//! Planning: the ADUs, slots and history that a policy which plans is shown.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What each stream may send: shares of the session's capacity, caps, and what is dropped beyond them.
+//! Shares of streams: shares of the session's capacity, caps, and what is dropped beyond them.
 //!
 //! Every 200 ms the capacity of all channels is divided among the streams that want to send
 //! ([`allocation`](anabranch_sched::allocation)). What a stream wants is learned from what it was given to

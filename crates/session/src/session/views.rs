@@ -1,4 +1,4 @@
-//! What the policy sees of the streams: kept from run to run, and patched where streams changed.
+//! Views of streams for the policy: kept from run to run, and patched where streams changed.
 
 use anabranch_base::StreamId;
 use anabranch_sched::{ChannelView, StreamView};

@@ -1,4 +1,4 @@
-//! What travels inside a QUIC packet: one container of frames. The normative text is `spec/wire.md`.
+//! Wire format inside a QUIC packet: one container of frames. The normative text is `spec/wire.md`.
 //!
 //! ```text
 //! Container {

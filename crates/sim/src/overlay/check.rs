@@ -1,4 +1,4 @@
-//! What must hold among agents.
+//! Invariants among agents.
 
 use anabranch_overlay::State;
 

@@ -1,4 +1,4 @@
-//! What a channel could carry, measured window by window.
+//! Available bandwidth of a channel, measured window by window.
 //!
 //! A [`Sampler`] turns deliveries into one [`Sample`] for each window of 0.1 to 1 s. A sample taken while
 //! the sender had no more to send says only that the path carries *at least* so much: it is censored on

@@ -1,4 +1,4 @@
-//! Which channels share a bottleneck.
+//! Shared bottlenecks of channels.
 //!
 //! RFC 8382 summarises each channel's delays over some ten seconds and groups channels with like
 //! summaries. That needs no common clock and little data, but unlike bottlenecks may have like

@@ -1,4 +1,4 @@
-//! What a channel's own traffic does to its delay, so that it can be taken out.
+//! Effect of a channel's own traffic on its delay, so that it can be taken out.
 
 /// Bins of own load, the present one included, that explain the delay.
 const TAPS: usize = 6;

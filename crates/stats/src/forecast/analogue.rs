@@ -1,4 +1,4 @@
-//! What followed situations like this one: weighted quantiles over the nearest neighbours.
+//! Analogues: what followed situations like this one, as weighted quantiles over the nearest neighbours.
 
 use crate::order::Window;
 

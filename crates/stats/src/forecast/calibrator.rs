@@ -1,4 +1,4 @@
-//! Which quantile to ask for, so that the share of broken promises is the one promised.
+//! Calibrator: the quantile to ask for, so that the share of broken promises is the one promised.
 
 use super::error_sum::ErrorSum;
 

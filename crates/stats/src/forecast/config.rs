@@ -1,4 +1,4 @@
-//! What a forecaster is asked for.
+//! Configuration of a forecaster.
 
 /// What to promise.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,4 +1,4 @@
-//! What is remembered of a path between two samples, and what of it a forecast starts from.
+//! State of a path between two samples, and the part of it that a forecast starts from.
 
 use crate::mean::Ewma;
 

@@ -1,4 +1,4 @@
-//! Which quantile to ask for, so that of all samples of all terms the share broken is the one promised.
+//! Calibrator of terms: the quantile to ask for, so that of all samples of all terms the share broken is the one promised.
 
 use super::error_sum::ErrorSum;
 

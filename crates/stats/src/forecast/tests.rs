@@ -1,4 +1,4 @@
-//! What a forecaster promises, refuses and survives.
+//! Forecaster: its promises, refusals and resilience.
 
 use anabranch_base::{Random, Seed};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! How many independent samples a series is worth.
+//! Effective sample size of a series.
 
 /// Sum of the products of deviations `lag` apart: the autocovariance times n.
 fn autocovariance(values: &[f64], mean: f64, lag: usize) -> f64 {

@@ -1,4 +1,4 @@
-//! How long losses last.
+//! Loss bursts and their lengths.
 
 use crate::evidence::{EstimateError, enough};
 

@@ -1,4 +1,4 @@
-//! How good a series of promises was.
+//! Scores of a series of promises.
 //!
 //! All functions take promises and outcomes side by side: `promises[t]` was made before `outcomes[t]` was
 //! known, and is kept when the outcome reaches it. Rates are in one unit, whichever.

@@ -1,4 +1,4 @@
-//! Where videos lie: what a library needs of a directory or an object store.
+//! Places of videos: the interface that a library needs of a directory or an object store.
 
 use std::{collections::BTreeMap, fmt, io, time::Duration};
 

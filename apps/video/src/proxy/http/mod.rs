@@ -1,4 +1,4 @@
-//! What players and people see.
+//! HTTP interface for players and people.
 //!
 //! | address | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Whether sending faster still delivers more [draft-ietf-ccwg-bbr, Exiting Acceleration
+//! Full pipe: sending faster no longer delivers more [draft-ietf-ccwg-bbr, Exiting Acceleration
 //! Based on Bandwidth Plateau].
 
 /// Growth of the delivery rate that shows that the pipe was not full.

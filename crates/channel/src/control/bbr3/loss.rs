@@ -1,4 +1,4 @@
-//! When losses are more than chance.
+//! Losses that are more than chance.
 
 /// Share of lost packets that BBR tolerates [draft-ietf-ccwg-bbr, BBR.LossThresh].
 pub(super) const THRESHOLD: f64 = 0.02;

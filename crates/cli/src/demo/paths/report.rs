@@ -1,4 +1,4 @@
-//! What the demo comes to, for people and for programs.
+//! Report of the demo, for people and for programs.
 
 use std::time::Duration;
 

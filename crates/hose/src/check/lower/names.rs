@@ -1,4 +1,4 @@
-//! What names mean: variables, fields of ADUs and streams, attributes of channels.
+//! Names and their meanings: variables, fields of ADUs and streams, attributes of channels.
 
 use anabranch_base::StreamId;
 

@@ -1,4 +1,4 @@
-//! What the slice header of a referenced frame says about the buffer of decoded pictures (ITU-T H.264 §7.3.3).
+//! Slice header of a referenced frame: its effect on the buffer of decoded pictures (ITU-T H.264 §7.3.3).
 
 use super::parameters::{Pictures, Sequence};
 use crate::codec::bits::Bits;

@@ -1,4 +1,4 @@
-//! What becomes of packets.
+//! Verdicts on packets.
 
 use std::net::{IpAddr, SocketAddr};
 

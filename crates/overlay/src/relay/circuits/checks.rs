@@ -1,4 +1,4 @@
-//! Whether a route leads somewhere, and only forward.
+//! Checks of a requested route: it leads somewhere, and only forward.
 
 use std::{
     collections::BTreeSet,

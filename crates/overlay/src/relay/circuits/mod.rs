@@ -1,4 +1,4 @@
-//! Who has which circuits, and what becomes of a packet.
+//! Circuit table of a relay: the circuits of each member, and the verdict on each packet.
 
 mod admit;
 mod checks;

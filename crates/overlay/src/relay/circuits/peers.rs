@@ -1,4 +1,4 @@
-//! What each source may use, and has used.
+//! Quotas of sources, and their use.
 
 use std::collections::BTreeMap;
 

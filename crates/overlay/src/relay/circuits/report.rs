@@ -1,4 +1,4 @@
-//! What a relay can tell of itself.
+//! Reports of a relay.
 
 use std::{net::SocketAddr, time::Duration};
 

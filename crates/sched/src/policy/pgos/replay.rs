@@ -1,4 +1,4 @@
-//! What is kept between runs, against queues that are filled anew for each.
+//! Replay: state kept between runs, against queues that are filled anew for each.
 
 use std::time::Duration;
 

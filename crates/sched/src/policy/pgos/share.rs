@@ -1,4 +1,4 @@
-//! What one path is to carry of one promised stream, and when its next packet is due.
+//! Share of one path in one promised stream, and the time of its next packet.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Whose turn it is: one order by precedence for what is due, one by deadlines for the rest.
+//! Turns of streams: one order by precedence for what is due, one by deadlines for the rest.
 
 use super::share::Nanos;
 

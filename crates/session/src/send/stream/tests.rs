@@ -1,4 +1,4 @@
-//! What a sending half must never get wrong, whatever the order of fates.
+//! Invariants of a send stream, whatever the order of outcomes.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What was delivered: intact, once, in order, as numbered, in time.
+//! Delivery: intact, once, in order, as numbered, in time.
 
 use std::collections::BTreeSet;
 

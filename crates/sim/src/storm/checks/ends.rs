@@ -1,4 +1,4 @@
-//! How flows ended: complete, with both ends knowing, or given up by one of them.
+//! Ends of flows: complete, with both ends knowing, or given up by one of them.
 
 use std::collections::BTreeSet;
 

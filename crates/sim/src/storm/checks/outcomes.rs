@@ -1,4 +1,4 @@
-//! What senders were told of their ADUs, against what happened to each of them.
+//! Outcomes of ADUs as reported to senders, against what happened to each of them.
 
 use std::{collections::BTreeMap, ops::Range};
 

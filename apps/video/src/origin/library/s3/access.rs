@@ -1,4 +1,4 @@
-//! Which bucket, where, and with whose key.
+//! Access to a bucket: its address and the credentials.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 

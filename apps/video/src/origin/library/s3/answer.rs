@@ -1,4 +1,4 @@
-//! What an answer with an error means, in words that help.
+//! Error answers of a store, in words that help.
 
 use super::{StoreError, xml::element};
 

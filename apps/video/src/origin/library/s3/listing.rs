@@ -1,4 +1,4 @@
-//! Which objects are videos.
+//! Listing of a bucket: the objects that are videos.
 
 use super::{
     Location, StoreError,

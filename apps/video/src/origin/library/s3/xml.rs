@@ -1,4 +1,4 @@
-//! What a store says of its objects: a page of a listing. Other elements than those that are needed are skipped, whatever they are.
+//! Page of a store's listing. Other elements than those that are needed are skipped, whatever they are.
 //!
 //! Source: "ListObjectsV2", Amazon S3 API Reference.
 

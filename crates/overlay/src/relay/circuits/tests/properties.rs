@@ -1,4 +1,4 @@
-//! What holds whatever sources ask, send, and however late the host is.
+//! Properties of the circuit table, whatever sources request and send, and however late the host is.
 
 use super::*;
 
