@@ -177,7 +177,7 @@ fn room_of_package(package: &str) -> Option<&str> {
     package.strip_prefix("anabranch-")
 }
 
-/// Whether `from` may use `to`.
+/// True if `from` may use `to`.
 fn may_use(from: &Room, to: &str) -> bool {
     from.uses.contains(&to)
         || !from.is_strict
@@ -361,7 +361,7 @@ fn check_source(name: &str, place: &str, source: &str) -> Vec<Violation> {
     broken
 }
 
-/// Whether `line` holds `word`, not as the end of a longer name.
+/// True if `line` holds `word`, not as the end of a longer name.
 fn holds(line: &str, word: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {

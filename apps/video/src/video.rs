@@ -256,7 +256,7 @@ impl Video {
         u32::try_from(count).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Where the segment after that of `chunk` ends, as a chunk: the essential flow sends up to there while this one's
+    /// Place where the segment after that of `chunk` ends, as a chunk: the essential flow sends up to there while this one's
     /// enhanced data plays [Two-flow §3].
     pub fn essential_until(&self, chunk: u32) -> u32 {
         let length = self.segments.length;

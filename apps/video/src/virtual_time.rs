@@ -21,7 +21,7 @@ use crate::{
     video::Video,
 };
 
-/// What became of a film.
+/// Results of a film.
 struct Played {
     world: World,
     video: Arc<Video>,

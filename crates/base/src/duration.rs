@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Why a text is not a duration.
+/// Reason why a text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{text}' is not a duration; write a number and a unit, such as \"150 ms\", \"2 s\", \"5 min\" or \"250 us\""

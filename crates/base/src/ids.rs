@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId([u8; 32]);
 
-/// Why a text is not a node id.
+/// Reason why a text is not a node id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseNodeIdError {
     /// The text has the wrong length.
@@ -146,7 +146,7 @@ impl StreamId {
         Self((index << 1) | !by_initiator as u64)
     }
 
-    /// Whether the session's initiator opened the stream.
+    /// True if the session's initiator opened the stream.
     pub const fn is_by_initiator(self) -> bool {
         self.0 & 1 == 0
     }

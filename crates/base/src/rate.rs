@@ -11,7 +11,7 @@ use std::{
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rate(u64);
 
-/// Why a text is not a rate.
+/// Reason why a text is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{text}' is not a rate; write a number and a unit, such as \"10 Mbit/s\", \"256 kbit/s\" or \"1.5 Gbit/s\""

@@ -7,7 +7,7 @@
 /// Characters of a peer's reason that are shown.
 pub const REASON_CHARS: usize = 300;
 
-/// Whether a character is obeyed rather than shown: control characters, separators of lines, marks and
+/// True if a character is obeyed rather than shown: control characters, separators of lines, marks and
 /// overrides of direction, invisible tags, and invisible characters that no script needs.
 pub const fn is_obeyed(c: char) -> bool {
     matches!(c,

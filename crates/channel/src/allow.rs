@@ -29,7 +29,7 @@ struct Allowed {
     strangers: Strangers,
 }
 
-/// What becomes of nodes that are not on the list.
+/// Outcome of nodes that are not on the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Strangers {
     #[default]
@@ -86,7 +86,7 @@ impl AllowList {
         self.change(|allowed| allowed.nodes.remove(node));
     }
 
-    /// Whether `node` may open channels.
+    /// True if `node` may open channels.
     pub fn contains(&self, node: &NodeId) -> bool {
         self.access(node).is_some()
     }

@@ -31,14 +31,14 @@ pub enum Event {
     Suspected,
     /// Acknowledgements arrive again after a suspicion.
     Recovered {
-        /// How long the channel was suspected.
+        /// Time for which the channel was suspected.
         silence: Duration,
     },
     /// The channel is over. All fates have been reported.
     Closed(CloseReason),
 }
 
-/// Why a channel ended.
+/// Reason why a channel ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// We closed it.
@@ -240,12 +240,12 @@ impl Channel {
         tls::peer_node(self.connection.crypto_session())
     }
 
-    /// Whether the handshake is complete and the channel not closed.
+    /// True if the handshake is complete and the channel not closed.
     pub fn is_connected(&self) -> bool {
         self.connected && !self.end.is_closed
     }
 
-    /// Whether the handshake is still going on.
+    /// True if the handshake is still going on.
     pub fn is_handshaking(&self) -> bool {
         !self.connected && !self.end.is_closed
     }
@@ -276,7 +276,7 @@ impl Channel {
         (most >= CONTAINER_BYTES_MIN).then_some(most)
     }
 
-    /// Whether a container may be queued for which there is no slot: not while much is beyond the window already, because the
+    /// True if a container may be queued for which there is no slot: not while much is beyond the window already, because the
     /// peer makes us answer and acknowledges little. O(1).
     pub fn has_room(&mut self) -> bool {
         let space = self.connection.datagrams().send_buffer_space() as u64;
@@ -313,7 +313,7 @@ impl Channel {
         slots.min(allowance.saturating_sub(queued))
     }
 
-    /// When the pacer will have released another slot although none exists now; `None` when the
+    /// Time at which the pacer will have released another slot although none exists now; `None` when the
     /// window, and not the pacer, is what lacks room.
     pub fn next_slot_at(&self) -> Option<Instant> {
         let is_closed = self.allowance == Some(0);
@@ -331,7 +331,7 @@ impl Channel {
         Some(self.pacer.next_release(rate, packet as f64, queued))
     }
 
-    /// How long packets and slots of this channel may wait for one another, so that one wake-up
+    /// Time for which packets and slots of this channel may wait for one another, so that one wake-up
     /// serves many: the pacer's quantum.
     pub fn coalescing_delay(&self) -> Duration {
         self.pacer.quantum()
@@ -360,7 +360,7 @@ impl Channel {
         self.allowance = slots;
     }
 
-    /// Whether not even a packet outside the slots may leave now, because nothing may be spent. It changes nothing here: who
+    /// True if not even a packet outside the slots may leave now, because nothing may be spent. It changes nothing here: who
     /// fills containers and who polls for packets heeds it.
     pub fn set_held(&mut self, is_held: bool) {
         self.is_held = is_held;
@@ -378,12 +378,12 @@ impl Channel {
         self.input_left = bytes;
     }
 
-    /// Whether nothing is taken in: then silence says nothing about the path, and what waits for an answer sleeps.
+    /// True if nothing is taken in: then silence says nothing about the path, and what waits for an answer sleeps.
     fn is_deaf(&self) -> bool {
         self.input_left == Some(0) && self.is_connected()
     }
 
-    /// Whether a packet of so many bytes is taken in.
+    /// True if a packet of so many bytes is taken in.
     pub(crate) fn takes_in(&mut self, bytes: usize) -> bool {
         let Some(left) = &mut self.input_left else {
             return true;
@@ -393,7 +393,7 @@ impl Channel {
         taken.is_some()
     }
 
-    /// How long the queue at this channel's bottleneck may be.
+    /// Time for which the queue at this channel's bottleneck may be.
     pub fn set_queue_goal(&mut self, goal: QueueGoal) {
         self.queue_goal = goal;
         self.tap.lock().control.set_queue_goal(goal);
@@ -526,7 +526,7 @@ impl Channel {
         })
     }
 
-    /// When [`Channel::handle_timeout`] is due.
+    /// Time at which [`Channel::handle_timeout`] is due.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         if self.end.is_broken {
             // At once: it is to be forgotten.
@@ -599,7 +599,7 @@ impl Channel {
         self.finish(CloseReason::Local);
     }
 
-    /// Whether nothing of the channel is left to send or to wait for.
+    /// True if nothing of the channel is left to send or to wait for.
     pub fn is_drained(&self) -> bool {
         self.end.is_broken || self.connection.is_drained()
     }
@@ -633,7 +633,7 @@ impl Channel {
         result.ok()
     }
 
-    /// What is measured on this channel. O(1).
+    /// Measurements of this channel. O(1).
     pub fn stats(&mut self) -> Stats {
         let mtu_bytes = usize::from(self.connection.current_mtu());
         let tap = self.tap.lock();

@@ -78,9 +78,9 @@ enum Pool {
 pub(crate) struct Gate {
     /// Oldest first.
     handshakes: BTreeMap<ChannelId, Handshake>,
-    /// How many of them are of addresses that are not proved.
+    /// Number of them that are of addresses that are not proved.
     unproved: usize,
-    /// Where known peers came from, and when the newest entry of each was made; oldest first in `order`.
+    /// Place where known peers came from, and when the newest entry of each was made; oldest first in `order`.
     known: BTreeMap<Subnet, u64>,
     order: VecDeque<(Subnet, u64)>,
     next: u64,

@@ -107,7 +107,7 @@ impl FromStr for SecretKey {
     }
 }
 
-/// Whether `signature` is that of `node` over `message` (RFC 8032); see [`SecretKey::sign`].
+/// True if `signature` is that of `node` over `message` (RFC 8032); see [`SecretKey::sign`].
 pub fn is_signed(node: &NodeId, message: &[u8], signature: &[u8; 64]) -> bool {
     ring::signature::UnparsedPublicKey::new(&ring::signature::ED25519, node.public_key())
         .verify(message, signature)

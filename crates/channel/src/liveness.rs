@@ -33,9 +33,9 @@ pub enum Liveness {
     Active,
     /// Silent although something is outstanding.
     Suspected {
-        /// When suspicion arose.
+        /// Time at which suspicion arose.
         since: Instant,
-        /// When the next probe is due.
+        /// Time at which the next probe is due.
         probe_at: Instant,
         /// Time between the last probe and the next.
         interval: Duration,
@@ -64,7 +64,7 @@ pub(crate) struct Signs {
 }
 
 impl Signs {
-    /// When the silence becomes suspicious.
+    /// Time at which the silence becomes suspicious.
     fn suspect_at(&self) -> Option<Instant> {
         let timeout = self.rtt_smoothed * SILENT_RTTS
             + (self.rtt_variation * SILENT_DEVIATIONS).min(self.rtt_smoothed)
@@ -75,12 +75,12 @@ impl Signs {
 }
 
 impl Liveness {
-    /// Whether the channel may be given work.
+    /// True if the channel may be given work.
     pub fn is_active(&self) -> bool {
         matches!(self, Self::Active)
     }
 
-    /// When [`Liveness::check`] has to be called next.
+    /// Time at which [`Liveness::check`] has to be called next.
     pub(crate) fn next_check(&self, signs: &Signs) -> Option<Instant> {
         match self {
             Self::Active => signs.suspect_at(),

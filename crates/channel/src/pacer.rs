@@ -87,7 +87,7 @@ impl Pacer {
         self.tokens -= bytes;
     }
 
-    /// When a batch worth waking up for will be available: one quantum, at least one packet, beyond
+    /// Time at which a batch worth waking up for will be available: one quantum, at least one packet, beyond
     /// the `queued` bytes that are about to leave. Later than the last call of
     /// [`Pacer::available`] unless the batch is available already.
     pub(crate) fn next_release(&self, rate: f64, packet: f64, queued: f64) -> Instant {

@@ -18,7 +18,7 @@ use noq_proto::{
 };
 use ring::{aead, hkdf};
 
-/// How long a token is good: a few round trips, and the repetitions of a lossy path.
+/// Time for which a token is good: a few round trips, and the repetitions of a lossy path.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(5);
 
 /// Seals and opens tokens: AES-256-GCM, with a key of its own for each token that follows from the token's 128-bit nonce

@@ -38,7 +38,7 @@ use crate::{
     control::{self, Ack, Congestion, Control, Lost},
 };
 
-/// What became of a container.
+/// Outcome of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The peer's node has it.
@@ -55,7 +55,7 @@ pub enum Outcome {
 pub struct PacketOutcome {
     /// The number that [`crate::Channel::send`] returned.
     pub container: u64,
-    /// What became of it.
+    /// Outcome of it.
     pub outcome: Outcome,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Tap {
     sent: VecDeque<Option<Sent>>,
     sent_base: u64,
     pub(crate) in_flight: u64,
-    /// Whether QUIC is building packets right now, so that a dropped buffer means "copied".
+    /// True if QUIC is building packets right now, so that a dropped buffer means "copied".
     pub(crate) transmitting: bool,
     /// Containers that QUIC has and has not copied yet, in order.
     queued: VecDeque<u64>,
@@ -113,9 +113,9 @@ pub(crate) struct Tap {
     pub(crate) suspected_since: Option<Instant>,
     /// Losses of packets sent before this are an outage's, not congestion's.
     forgive_before: Option<Instant>,
-    /// When a packet that is to be acknowledged last left: QUIC's probe time-out counts from here (RFC 9002 §6.2).
+    /// Time at which a packet that is to be acknowledged last left: QUIC's probe time-out counts from here (RFC 9002 §6.2).
     pub(crate) eliciting_at: Option<Instant>,
-    /// When something was last acknowledged, and since when something is outstanding.
+    /// Time at which something was last acknowledged, and since when something is outstanding.
     pub(crate) acked_at: Option<Instant>,
     pub(crate) outstanding_since: Option<Instant>,
 }
@@ -162,7 +162,7 @@ impl Tap {
         self.rtt.smoothed().unwrap_or_default()
     }
 
-    /// Whether the loss of packets sent at `sent` says nothing about congestion: the path was silent
+    /// True if the loss of packets sent at `sent` says nothing about congestion: the path was silent
     /// for long, and is back. A short silence may have been a burst of real congestion.
     fn is_forgiven(&mut self, now: Instant, sent: Instant) -> bool {
         let timeout = FORGIVE_SILENCE.max(self.rtt_smoothed() * 4);

@@ -20,7 +20,7 @@ Exit codes:
   6    reading or writing a local file failed
   130  stopped by Ctrl-C or SIGTERM";
 
-/// Why the command did not do what it was asked to.
+/// Reason why the command did not do what it was asked to.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
@@ -39,7 +39,7 @@ impl Failure {
         }
     }
 
-    /// What went wrong.
+    /// The error.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }

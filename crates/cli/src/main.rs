@@ -37,7 +37,7 @@ use crate::exit::{Failure, Outcome};
 #[derive(Debug, Parser)]
 #[command(name = "anabranch", version, about, after_long_help = exit::HELP)]
 struct Arguments {
-    /// Say more; repeat for still more. RUST_LOG is heard, too.
+    /// Say more; repeat for still more. RUST_LOG is honoured.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -66,7 +66,7 @@ enum Command {
     Reload(control::Asking),
     /// Whether a running node would promise a stream what it asks for, and what instead.
     Admit(admit::Arguments),
-    /// Why a running node's stream is promised what it is, or not, and how its windows fared.
+    /// Explain the promise of a running node's stream, and show how its windows were kept.
     Explain(explain::Arguments),
     /// The objectives of a running node: add, list, remove.
     Objective(objective::Arguments),

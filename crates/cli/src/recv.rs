@@ -19,7 +19,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Where to put what arrives.
+    /// Directory for what arrives.
     #[arg(default_value = ".")]
     directory: PathBuf,
     /// Addresses to listen on, IP:PORT; may be repeated [default: every interface, on a port that stays the

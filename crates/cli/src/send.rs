@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     /// Key file [default: ~/.config/anabranch/key, made if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
-    /// How long to call the receiver again after an interruption, such as `90 s` or `2 min`; `0 s`: not
+    /// Time for which to call the receiver again after an interruption, such as `90 s` or `2 min`; `0 s`: not
     /// at all. Standard input cannot be sent again.
     #[arg(long, value_name = "DURATION", default_value = "1 min", value_parser = parse_duration)]
     retry: Duration,

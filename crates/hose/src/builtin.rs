@@ -112,7 +112,7 @@ pub(crate) const FUNCTIONS: &[Entry<(Function, &str)>] = &[
     extended("cost", (Function::Cost, "cost(a)")),
 ];
 
-/// Whether applications may not use the name for variables and fields.
+/// True if applications may not use the name for variables and fields.
 pub(crate) fn is_reserved(name: &str, level: Level) -> bool {
     PUBLISHED.contains(&name) || (level == Level::Extended && EXTENDED.contains(&name))
 }

@@ -28,7 +28,7 @@ pub struct Explanation {
 pub struct Scored {
     /// Its name; its line if it has none.
     pub name: String,
-    /// Where it begins in its text, from 1.
+    /// Place where it begins in its text, from 1.
     pub line: u32,
     /// `streams`, `single` or `combinatorial`: over how many ADUs at a time it is.
     pub shape: &'static str,
@@ -38,7 +38,7 @@ pub struct Scored {
     pub contexts: u64,
     /// In how many of them its goal is true.
     pub contexts_met: u64,
-    /// What went wrong, in words.
+    /// The error, in words.
     pub faults: Vec<&'static str>,
     /// The first contexts in full.
     pub first: Vec<Context>,
@@ -49,7 +49,7 @@ pub struct Scored {
 pub struct Context {
     /// What each variable is bound to.
     pub bindings: Vec<Bound>,
-    /// Whether the goal is true.
+    /// True if the goal is true.
     pub is_met: bool,
     /// The comparisons of the goal.
     pub tests: Vec<Test>,
@@ -79,7 +79,7 @@ pub struct Test {
     pub text: String,
     /// The values of both sides; `None` for strings.
     pub values: Option<[f64; 2]>,
-    /// Whether it is true.
+    /// True if it is true.
     pub holds: bool,
 }
 
@@ -103,7 +103,7 @@ pub struct Worth {
     pub stream_id: Option<u64>,
     /// Its position in its stream.
     pub stream_seq: Option<u64>,
-    /// Whether it is sent.
+    /// True if it is sent.
     pub is_sent: bool,
     /// The sum of its gains.
     pub utility: f64,

@@ -30,7 +30,7 @@ pub enum AduFact {
     Jitter,
     /// Probability in [0, 1] that it is lost or its latency exceeds its deadline (extension).
     Late,
-    /// What its transmission costs, in the unit of the configuration (extension).
+    /// Cost of its transmission, in the unit of the configuration (extension).
     Cost,
     /// Number of the channel (extension).
     ChannelId,
@@ -62,7 +62,7 @@ pub enum StreamFact {
 }
 
 impl AduFact {
-    /// Whether the answer depends on the slot that carries the ADU.
+    /// True if the answer depends on the slot that carries the ADU.
     pub fn is_of_slot(self) -> bool {
         !matches!(
             self,
@@ -75,7 +75,7 @@ impl AduFact {
         )
     }
 
-    /// Whether the answer is a probability in [0, 1], which the language shows as 0 to 100.
+    /// True if the answer is a probability in [0, 1], which the language shows as 0 to 100.
     pub(crate) fn is_probability(self) -> bool {
         matches!(self, Self::Loss | Self::Late)
     }

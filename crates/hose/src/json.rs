@@ -79,7 +79,7 @@ struct AduEntry {
     fields: BTreeMap<String, Value>,
     /// Index into `slots`; none: not sent.
     slot: Option<usize>,
-    /// What became of one that was sent before.
+    /// Outcome of one that was sent before.
     outcome: Option<Outcome>,
 }
 
@@ -106,7 +106,7 @@ enum Value {
     Text(String),
 }
 
-/// Why a text is not a schedule.
+/// Reason why a text is not a schedule.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
@@ -133,7 +133,7 @@ pub enum JsonError {
     Slot {
         /// Which entry.
         place: String,
-        /// What is wrong.
+        /// The error.
         words: String,
     },
     /// A field of another type than the objectives know.

@@ -84,7 +84,7 @@ pub struct Objective {
     pub(crate) span: Span,
     pub(crate) level: Level,
     pub(crate) nodes: Box<[Node]>,
-    /// Where each node stands in the text.
+    /// Place where each node stands in the text.
     pub(crate) spans: Box<[Span]>,
     /// As declared.
     pub(crate) variables: Vec<Variable>,
@@ -119,7 +119,7 @@ pub(crate) enum Binding {
     },
 }
 
-/// How many ADUs an objective is about at a time.
+/// Number of ADUs that an objective is about at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Shape {
     /// None: only streams, so that no schedule changes it within a cycle.
@@ -143,7 +143,7 @@ pub struct RateObjective {
     pub demand: RateDemand,
     /// The window over which it is stated; 0.1 s to 10 s.
     pub window: Duration,
-    /// Where it stands in the text.
+    /// Place where it stands in the text.
     pub span: Span,
 }
 
@@ -172,7 +172,7 @@ impl Objective {
         &self.text
     }
 
-    /// Where it stands in its text.
+    /// Place where it stands in its text.
     pub fn span(&self) -> Span {
         self.span
     }
@@ -182,7 +182,7 @@ impl Objective {
         &self.variables
     }
 
-    /// How many ADUs it is about at a time.
+    /// Number of ADUs that it is about at a time.
     pub fn shape(&self) -> Shape {
         match self.adus.len() {
             0 => Shape::Streams,
@@ -198,25 +198,25 @@ impl Objective {
         &self.reads
     }
 
-    /// Whether its goal or utility asks how losses of two ADUs correlate.
+    /// True if its goal or utility asks how losses of two ADUs correlate.
     pub fn reads_correlation(&self) -> bool {
         self.nodes
             .iter()
             .any(|node| matches!(node, Node::Correlated(..)))
     }
 
-    /// Whether it asks what is measured of a stream.
+    /// True if it asks what is measured of a stream.
     pub fn reads_streams(&self) -> bool {
         let is_of_stream = |node: &Node| matches!(node, Node::Stream { fact, .. } if *fact != StreamFact::StreamId);
         self.nodes.iter().any(is_of_stream)
     }
 
-    /// Whether both are one objective of one text, compiled once. O(1).
+    /// True if both are one objective of one text, compiled once. O(1).
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.text, &other.text) && self.span == other.span
     }
 
-    /// Whether what it asks of numbers is rounded to whole ones: the published language.
+    /// True if what it asks of numbers is rounded to whole ones: the published language.
     pub(crate) fn is_whole(&self) -> bool {
         self.level == Level::Published
     }

@@ -51,7 +51,7 @@ impl Span {
             .unwrap_or_default()
     }
 
-    /// Where it begins. O(length of the text).
+    /// Place where it begins. O(length of the text).
     pub fn position(self, text: &str) -> Position {
         let before = text.get(..self.start as usize).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);

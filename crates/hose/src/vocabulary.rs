@@ -15,7 +15,7 @@ pub struct FieldId(pub u16);
 pub struct FieldType {
     /// Its name.
     pub name: String,
-    /// Whether it is an attribute of channels.
+    /// True if it is an attribute of channels.
     pub of_channel: bool,
     /// Numeric, boolean or string.
     pub value: Type,
@@ -28,7 +28,7 @@ pub struct Vocabulary {
     fields: Vec<FieldType>,
 }
 
-/// Why a field cannot be declared.
+/// Reason why a field cannot be declared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VocabularyError {
@@ -37,7 +37,7 @@ pub enum VocabularyError {
     Conflict {
         /// The field.
         name: String,
-        /// What it is.
+        /// The known.
         known: Type,
         /// What it cannot be.
         asked: Type,

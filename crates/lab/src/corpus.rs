@@ -28,7 +28,7 @@ const BUNDLED: [(&str, &str, &str); 4] = [
     ("fixed", "fixed", include_str!("../../../data/fixed.csv")),
 ];
 
-/// Where recordings lie that are too many, or not free, to travel with the program.
+/// Place where recordings lie that are too many, or not free, to travel with the program.
 pub const DATA_FOLDERS: [&str; 2] = ["../shared/data", "shared/data"];
 
 /// Folders below a given one that are searched.

@@ -47,7 +47,7 @@ pub struct Options<'a> {
 }
 
 impl Options<'_> {
-    /// Whether a part with this name is to be run.
+    /// True if a part with this name is to be run.
     pub fn wants(&self, name: &str) -> bool {
         self.only.is_none_or(|only| name.contains(only))
     }
@@ -80,17 +80,17 @@ impl Experiment {
             .find(|experiment| experiment.name == name)
     }
 
-    /// Whether it runs on recordings.
+    /// True if it runs on recordings.
     pub fn takes_traces(&self) -> bool {
         !self.folders.is_empty()
     }
 
-    /// Whether it streams a film, [`Corpus::film`](crate::corpus::Corpus::film).
+    /// True if it streams a film, [`Corpus::film`](crate::corpus::Corpus::film).
     pub fn takes_film(&self) -> bool {
         self.name.starts_with("twoflow-")
     }
 
-    /// Whether it runs on nothing else.
+    /// True if it runs on nothing else.
     pub fn needs_traces(&self) -> bool {
         self.takes_traces() && self.folders != WHEN_NAMED
     }

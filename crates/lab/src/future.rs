@@ -13,7 +13,7 @@ use anabranch_sim::{NodeIndex, World};
 struct Future {
     /// Knots of one lap, ascending from 0, with the bytes up to each; straight lines between them.
     knots: Vec<(f64, f64)>,
-    /// Where in the lap the epoch lies, in seconds.
+    /// Position in the lap at which the epoch lies, in seconds.
     start_s: f64,
     delay: Duration,
 }

@@ -32,7 +32,7 @@ pub struct Recording {
     pub loss: Option<Vec<Option<f64>>>,
 }
 
-/// Why a file is no recording.
+/// Reason why a file is no recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// It cannot be read.
@@ -60,7 +60,7 @@ pub enum RecordingError {
         file: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong, and what is expected.
+        /// The error, and what is expected.
         problem: String,
     },
     /// It has no rows at all.
@@ -91,7 +91,7 @@ impl Column {
         })
     }
 
-    /// Why a number cannot be a value of this column.
+    /// Reason why a number cannot be a value of this column.
     fn objection(self, value: f64) -> Option<&'static str> {
         match self {
             _ if !value.is_finite() => {

@@ -73,13 +73,13 @@ impl<'a> Series<'a> {
         row
     }
 
-    /// Whether it is one of those that figures over all recordings are about.
+    /// True if it is one of those that figures over all recordings are about.
     pub(crate) fn is_summed_up(&self) -> bool {
         self.is_own_step && STEPS_S.contains(&self.step_s)
     }
 }
 
-/// Whether a row about one trace is about a series that [`Series::is_summed_up`].
+/// True if a row about one trace is about a series that [`Series::is_summed_up`].
 pub(crate) fn is_summed_up(row: &Row) -> bool {
     row["kind"] == "trace"
         && row["is_own_step"] == true
@@ -157,7 +157,7 @@ pub(crate) fn groups(all: &[Series<'_>], windows_s: &[f64]) -> Vec<(Row, Vec<usi
     groups
 }
 
-/// Whether a row sums up all recordings at their own steps.
+/// True if a row sums up all recordings at their own steps.
 pub(crate) fn is_total(row: &Row) -> bool {
     row["kind"] == "all" && row["is_own_step"] == true
 }

@@ -47,14 +47,14 @@ pub struct Outage {
     pub to: Duration,
 }
 
-/// Why a config is refused.
+/// Reason why a config is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A probability outside its range.
     #[error("{field} is {value}; give a probability from 0 to 1")]
     Probability {
-        /// Which one.
+        /// The field.
         field: &'static str,
         /// What was given.
         value: f64,
@@ -114,7 +114,7 @@ pub enum ConfigError {
     /// A duration beyond its limit.
     #[error("{field} is {value:?}; the most accepted is {most:?}")]
     TooLong {
-        /// Which one.
+        /// The field.
         field: &'static str,
         /// What was given.
         value: Duration,
@@ -153,7 +153,7 @@ pub enum ConfigError {
     /// A mean on or off time that is too short.
     #[error("a mean {field} of {value:?}; give at least {least:?}")]
     Period {
-        /// Which one.
+        /// The field.
         field: &'static str,
         /// What was given.
         value: Duration,

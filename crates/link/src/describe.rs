@@ -46,7 +46,7 @@ pub fn no_traces(_name: &str) -> Result<Arc<Trace>, String> {
     Err("traces cannot be read here; state a rate".to_owned())
 }
 
-/// Why a text does not describe a link.
+/// Reason why a text does not describe a link.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescribeError {
@@ -68,7 +68,7 @@ pub enum DescribeError {
     /// A key given twice.
     #[error("'{key}' is given twice; give it once")]
     Twice {
-        /// Which one.
+        /// The key.
         key: &'static str,
     },
     /// A value of another form than its key's.
@@ -97,7 +97,7 @@ pub enum DescribeError {
         "a link has two directions, this text has {count} parts separated by ';'; write forward ; backward"
     )]
     Directions {
-        /// How many parts there are.
+        /// Number of parts.
         count: usize,
     },
 }

@@ -68,7 +68,7 @@ impl Duplex {
         self.backward.set_up(now, up);
     }
 
-    /// Whether both directions are up.
+    /// True if both directions are up.
     pub fn is_up(&self, now: Instant) -> bool {
         self.forward.is_up(now) && self.backward.is_up(now)
     }

@@ -18,7 +18,7 @@ pub enum Jitter {
     Some {
         /// How the amount is drawn.
         shape: Shape,
-        /// Whether a packet may overtake an earlier one. If not, it arrives together with the earlier
+        /// True if a packet may overtake an earlier one. If not, it arrives together with the earlier
         /// one at the soonest.
         reorders: bool,
     },
@@ -74,7 +74,7 @@ impl Jitter {
         }
     }
 
-    /// Whether packets may arrive in another order than they were sent.
+    /// True if packets may arrive in another order than they were sent.
     pub const fn reorders(&self) -> bool {
         matches!(self, Self::Some { reorders: true, .. })
     }

@@ -11,7 +11,7 @@ use crate::{
     transmitter::Transmitter,
 };
 
-/// How many times a link can be cut while one packet is on its way before it forgets the packet, which
+/// Number of times that a link can be cut while one packet is on its way before it forgets the packet, which
 /// then counts as lost.
 const CUTS_REMEMBERED: usize = 64;
 
@@ -41,24 +41,24 @@ pub struct Link {
     stats: Stats,
 }
 
-/// What becomes of a packet.
+/// Outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
     /// It arrives, unless the link is cut before it has left.
     Deliver {
-        /// When it arrives at the other end.
+        /// Time at which it arrives at the other end.
         at: Instant,
         /// To ask at `at` whether it really does, see [`Link::still_delivers`].
         ticket: Ticket,
-        /// Whether its ECN field is to be set to CE (congestion experienced).
+        /// True if its ECN field is to be set to CE (congestion experienced).
         is_marked: bool,
     },
     /// It never arrives.
     Drop(DropReason),
 }
 
-/// Why a packet does not arrive.
+/// Reason why a packet does not arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DropReason {
     /// It would not fit into the queue.
@@ -80,7 +80,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// When its last bit is on the wire.
+    /// Time at which its last bit is on the wire.
     pub const fn departs(&self) -> Instant {
         self.departs
     }
@@ -135,7 +135,7 @@ impl Link {
         verdict
     }
 
-    /// Whether a packet that was to be delivered has not been cut since. True as well after it was
+    /// True if a packet that was to be delivered has not been cut since. True as well after it was
     /// delivered.
     pub fn still_delivers(&self, ticket: Ticket) -> bool {
         self.cuts.spare(ticket)
@@ -154,7 +154,7 @@ impl Link {
         self.is_on = up;
     }
 
-    /// Whether the link is switched on and outside every planned outage.
+    /// True if the link is switched on and outside every planned outage.
     pub fn is_up(&self, now: Instant) -> bool {
         let since = now.since_epoch();
         let begun = self.config.outages.partition_point(|o| o.from <= since);
@@ -255,7 +255,7 @@ impl Link {
         self.backlog.bytes_at(now)
     }
 
-    /// How long a packet offered at `now` would wait before its first bit leaves. With delivery
+    /// Time for which a packet offered at `now` would wait before its first bit leaves. With delivery
     /// opportunities and in zero-rate spans, until the one before it has left.
     pub fn queue_delay(&self, now: Instant) -> Duration {
         if self.outage_begins() <= now {
@@ -361,7 +361,7 @@ impl Link {
         self.arrival_min = self.arrival_min_settled;
     }
 
-    /// When the next planned outage begins.
+    /// Time at which the next planned outage begins.
     fn outage_begins(&self) -> Instant {
         let next = self.config.outages.get(self.outage_next);
         next.map_or(Instant::FAR_FUTURE, |outage| Instant::EPOCH + outage.from)
@@ -386,7 +386,7 @@ impl Link {
 /// The moments at which the link was switched off.
 #[derive(Debug, Clone, Default)]
 struct Cuts {
-    /// How many there were.
+    /// Their number.
     count: u64,
     /// The last [`CUTS_REMEMBERED`] of them, oldest first.
     at: VecDeque<Instant>,
@@ -401,7 +401,7 @@ impl Cuts {
         self.count += 1;
     }
 
-    /// Whether the packet had left when the link was first switched off after it was offered.
+    /// True if the packet had left when the link was first switched off after it was offered.
     fn spare(&self, ticket: Ticket) -> bool {
         let since = self.count.saturating_sub(ticket.generation) as usize;
         if since == 0 {

@@ -141,7 +141,7 @@ impl Process {
         }
     }
 
-    /// Whether the next packet is lost.
+    /// True if the next packet is lost.
     pub(crate) fn takes_next(&mut self) -> bool {
         match self.model {
             Loss::None => false,

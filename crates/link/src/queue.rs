@@ -112,11 +112,11 @@ pub(crate) struct Backlog {
 /// One packet of the backlog.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Waiting {
-    /// When its last bit leaves.
+    /// Time at which its last bit leaves.
     pub(crate) departs: Instant,
     /// Its size.
     pub(crate) bytes: u64,
-    /// When it arrives at the other end; `None` when it is already known to be lost.
+    /// Time at which it arrives at the other end; `None` when it is already known to be lost.
     pub(crate) arrives: Option<Instant>,
 }
 

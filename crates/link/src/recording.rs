@@ -42,13 +42,13 @@ pub struct Packet {
     pub bytes: u32,
 }
 
-/// Why a file is not a recording.
+/// Reason why a file is not a recording.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {cause}")]
 pub struct ParseRecordingError {
     /// The file, as the caller named it.
     pub name: String,
-    /// What is wrong, and in which line.
+    /// The error, and in which line.
     #[source]
     pub cause: ParseTraceError,
 }
@@ -98,7 +98,7 @@ impl Recording {
         &self.packets
     }
 
-    /// How long it lasts before it begins again: from the first packet to the last, and a mean gap.
+    /// Time that it lasts before it begins again: from the first packet to the last, and a mean gap.
     pub fn duration(&self) -> Duration {
         self.duration
     }

@@ -52,7 +52,7 @@ pub struct Step {
     pub loss: Option<f64>,
 }
 
-/// Why a text is not a trace.
+/// Reason why a text is not a trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseTraceError {
@@ -81,7 +81,7 @@ pub enum ParseTraceError {
     TooMany {
         /// The first line too many, from 1.
         line: usize,
-        /// How many are accepted.
+        /// Number that are accepted.
         most: usize,
     },
     /// The bytes are not text.
@@ -92,7 +92,7 @@ pub enum ParseTraceError {
     },
 }
 
-/// How much of a wrong cell an error repeats, in characters.
+/// Part of a wrong cell that an error repeats, in characters.
 pub const FOUND_MAX_CHARS: usize = 40;
 
 impl ParseTraceError {
@@ -229,7 +229,7 @@ impl Trace {
         &self.shape
     }
 
-    /// How long it lasts before it begins again; above zero.
+    /// Time that it lasts before it begins again; above zero.
     pub fn duration(&self) -> Duration {
         self.duration
     }

@@ -88,7 +88,7 @@ pub enum Sizes {
 /// A packet that somebody else sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// When it is to be offered to the link.
+    /// Time at which it is to be offered to the link.
     pub at: Instant,
     /// Its size, IP header included.
     pub bytes: usize,

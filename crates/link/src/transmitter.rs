@@ -21,9 +21,9 @@ const BIT: u128 = 1_000_000_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Transmitter {
     kind: Kind,
-    /// When the source's own time was zero.
+    /// Time at which the source's own time was zero.
     origin: Instant,
-    /// When everything accepted so far has left.
+    /// Time at which everything accepted so far has left.
     free_at: Instant,
     /// Work already done for the next packet, if it was waiting at `free_at`.
     credit: u128,
@@ -88,7 +88,7 @@ impl Transmitter {
         }
     }
 
-    /// When everything accepted so far has left.
+    /// Time at which everything accepted so far has left.
     pub(crate) fn free_at(&self) -> Instant {
         self.free_at
     }

@@ -21,7 +21,7 @@ enum Step {
     SetRate(RateSource),
 }
 
-/// What became of one offered packet.
+/// Outcome of one offered packet.
 #[derive(Debug, Clone, PartialEq)]
 struct Outcome {
     now: Instant,

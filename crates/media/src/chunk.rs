@@ -19,9 +19,9 @@ pub struct Chunk {
     pub number: u32,
     /// When it begins.
     pub start: Duration,
-    /// How long it plays.
+    /// Time for which it plays.
     pub duration: Duration,
-    /// Whether decoding can begin here: false only where a film has no key for long.
+    /// True if decoding can begin here: false only where a film has no key for long.
     pub is_independent: bool,
     /// Samples of each track of the index, by place; may be empty for all but the first track with pictures.
     pub samples: Vec<Range<usize>>,

@@ -28,7 +28,7 @@ pub enum Role {
     Disposable,
 }
 
-/// What becomes of frames that need others which are missing.
+/// Outcome of frames that need others which are missing.
 ///
 /// A referenced frame that is missing or left out is replaced by its stand-in ([`StandIns`](crate::StandIns)), so that the
 /// decoder meets no gap. Where it has none (H.265, AV1, H.264 with fields) all is left out to the next key.
@@ -93,7 +93,7 @@ pub fn roles(track: &Track) -> Vec<Role> {
         .collect()
 }
 
-/// How many frames cannot be shown when one of a track is missing, itself not counted: 0 for those that nobody needs.
+/// Number of frames that cannot be shown when one of a track is missing, itself not counted: 0 for those that nobody needs.
 /// Complexity O(samples).
 pub fn dependents(track: &Track) -> Vec<u32> {
     let roles = roles(track);
@@ -120,7 +120,7 @@ pub fn dependents(track: &Track) -> Vec<u32> {
     counts
 }
 
-/// What becomes of a sample.
+/// Outcome of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It is there.
@@ -160,7 +160,7 @@ impl Chain {
         }
     }
 
-    /// What becomes of the next sample, given whether it arrived and has a stand-in that fits.
+    /// Outcome of the next sample, given whether it arrived and has a stand-in that fits.
     pub(crate) fn next(
         &mut self,
         track: &Track,
@@ -217,7 +217,7 @@ impl Chain {
     }
 }
 
-/// Where to begin following a track so that all that matters for `sample` is known: the last key but one before it.
+/// Place where to begin following a track so that all that matters for `sample` is known: the last key but one before it.
 pub(crate) fn chain_start(track: &Track, sample: usize) -> usize {
     let before = &track.samples[..sample.min(track.samples.len())];
     let mut keys = (0..before.len()).rev().filter(|&at| before[at].is_sync);

@@ -2,14 +2,14 @@
 
 use std::io;
 
-/// Why no index can be made of a file, or of the bytes of a stored index.
+/// Reason why no index can be made of a file, or of the bytes of a stored index.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
     /// The caller's bytes could not be read.
     #[error("the file cannot be read at byte {offset}: {cause}")]
     Io {
-        /// Where the read began.
+        /// Place where the read began.
         offset: u64,
         /// What the reader said.
         #[source]
@@ -27,7 +27,7 @@ pub enum IndexError {
     Truncated {
         /// What does not fit.
         what: &'static str,
-        /// Where that would end.
+        /// Place where that would end.
         end: u64,
         /// Size of the file in bytes.
         len: u64,
@@ -39,7 +39,7 @@ pub enum IndexError {
     Corrupt {
         /// The box, as four characters.
         kind: String,
-        /// What is wrong with it.
+        /// The error with it.
         what: &'static str,
     },
     /// More than this room is willing to hold.
@@ -79,13 +79,13 @@ pub enum IndexError {
     /// A valid file that uses what this room does not handle.
     #[error("{what} is not supported; `ffmpeg -i FILE -c copy out.mp4` may help")]
     Unsupported {
-        /// What.
+        /// The what.
         what: &'static str,
     },
     /// Bytes that are no stored index of this version, or were changed since.
     #[error("the stored index is not usable ({what}); make it again from the video file")]
     Stored {
-        /// Why.
+        /// Reason.
         what: &'static str,
     },
 }

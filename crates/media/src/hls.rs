@@ -106,7 +106,7 @@ pub fn media_playlist(
     text
 }
 
-/// How long the samples of one track in a chunk play.
+/// Time for which the samples of one track in a chunk play.
 fn playing_time(index: &Index, track: usize, chunk: &Chunk) -> Duration {
     let content = &index.tracks[track];
     let range = &chunk.samples[track];

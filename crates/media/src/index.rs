@@ -46,7 +46,7 @@ impl FrameType {
 /// One sample: a picture, or a frame of sound. Times are in the track's timescale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// Where its bytes are in the file.
+    /// Place where its bytes are in the file.
     pub offset: u64,
     /// When it is decoded, from the start of the track's media.
     pub decode_time: u64,
@@ -57,22 +57,22 @@ pub struct Sample {
     /// Composition time minus decode time; zero or more in what [`Index::read`] gives (a file's negative
     /// offsets are lifted, and its edit list with them).
     pub composition_offset: i32,
-    /// What it is.
+    /// The frame.
     pub frame: FrameType,
-    /// Whether decoding can begin here.
+    /// True if decoding can begin here.
     pub is_sync: bool,
-    /// Whether another picture may be predicted from it. `false` is certain: nothing else suffers when
+    /// True if another picture may be predicted from it. `false` is certain: nothing else suffers when
     /// it is missing. Always `false` for sound.
     pub is_referenced: bool,
 }
 
 impl Sample {
-    /// Where its bytes end in the file.
+    /// Place where its bytes end in the file.
     pub const fn end(&self) -> u64 {
         self.offset + self.size as u64
     }
 
-    /// Whether nothing else suffers when it is missing.
+    /// True if nothing else suffers when it is missing.
     pub const fn is_disposable(&self) -> bool {
         !self.is_referenced
     }
@@ -110,7 +110,7 @@ pub struct Track {
     pub kind: TrackKind,
     /// ISO 639-2 code of three letters, `und` if unknown.
     pub language: [u8; 3],
-    /// How long the track waits before its first sample is presented (empty edit), in its timescale.
+    /// Time for which the track waits before its first sample is presented (empty edit), in its timescale.
     pub delay: u64,
     /// Composition time of what is presented first (edit list), in its timescale.
     pub media_time: u64,
@@ -123,7 +123,7 @@ pub struct Track {
 }
 
 impl Track {
-    /// Whether it holds pictures.
+    /// True if it holds pictures.
     pub const fn is_video(&self) -> bool {
         matches!(self.kind, TrackKind::Video { .. })
     }

@@ -167,7 +167,7 @@ impl Writer {
     }
 }
 
-/// Whether a sample may have a stand-in.
+/// True if a sample may have a stand-in.
 const fn can_stand_in(sample: &Sample) -> bool {
     sample.is_referenced && !sample.is_sync
 }

@@ -89,7 +89,7 @@ impl Partition {
         }
     }
 
-    /// How many frames depend on a sample (itself not counted): what to send first, and to drop last, in the
+    /// Number of frames that depend on a sample (itself not counted): what to send first, and to drop last, in the
     /// enhanced flow. 0 for disposable frames. Panics when there is no such sample.
     pub fn importance(&self, track: usize, sample: usize) -> u32 {
         self.tracks[track].dependents[sample]

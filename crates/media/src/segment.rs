@@ -118,7 +118,7 @@ impl Segments {
         }
     }
 
-    /// How long one segment plays: T, or less for the last.
+    /// Time that one segment plays: T, or less for the last.
     pub fn playing_time(&self, number: usize) -> Duration {
         let start = self.length.saturating_mul(number as u32);
         let left = self.duration.saturating_sub(start);

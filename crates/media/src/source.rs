@@ -36,7 +36,7 @@ pub(crate) struct Source<'a> {
     file: &'a mut dyn ReadAt,
     len: u64,
     window: Vec<u8>,
-    /// Where the window begins in the file.
+    /// Place where the window begins in the file.
     window_at: u64,
 }
 

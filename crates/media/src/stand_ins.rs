@@ -9,7 +9,7 @@ pub(crate) const BYTES_MAX: usize = 255;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StandIns {
     bytes: Vec<u8>,
-    /// Where those of each sample end; empty if there are none at all.
+    /// Place where those of each sample end; empty if there are none at all.
     ends: Vec<u32>,
 }
 
@@ -24,7 +24,7 @@ impl StandIns {
         (start < end).then(|| &self.bytes[start..end])
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

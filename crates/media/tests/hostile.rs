@@ -22,7 +22,7 @@ fn be(value: u32) -> [u8; 4] {
     value.to_be_bytes()
 }
 
-/// Where the first box of a kind begins in the tables of `BIKES`, which stand at its end.
+/// Place where the first box of a kind begins in the tables of `BIKES`, which stand at its end.
 fn find(kind: &[u8; 4]) -> usize {
     let moov = BIKES.windows(4).rposition(|four| four == b"moov");
     let moov = moov.expect("a movie box") - 4;

@@ -37,9 +37,9 @@ pub(crate) struct Driver {
     sockets: Vec<Socket>,
     inbox: Inbox,
     moderation: Moderation,
-    /// When the engine wants to be called.
+    /// Time at which the engine wants to be called.
     timeout: Option<Instant>,
-    /// How long the engine lets packets gather.
+    /// Time for which the engine lets packets gather.
     delay_max: Duration,
     /// Batch buffers that are free.
     buffers: Vec<Vec<u8>>,

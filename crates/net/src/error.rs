@@ -91,7 +91,7 @@ pub enum StreamFailure {
 }
 
 impl StreamFailure {
-    /// Why nothing is promised, and what could be promised instead; `None` when something else failed.
+    /// Reason why nothing is promised, and what could be promised instead; `None` when something else failed.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Stream(StreamError::Refused(refusal)) => Some(refusal),

@@ -56,11 +56,11 @@ pub struct HostConfig {
     pub engine: Config,
     /// Local addresses.
     pub locals: Locals,
-    /// How long packets in quick succession may gather before they are taken together, at most; the
+    /// Time for which packets in quick succession may gather before they are taken together, at most; the
     /// engine asks for less on short paths and while something urgent flows. Zero: never. The
     /// default is 4 ms.
     pub coalesce: Duration,
-    /// What sending costs, by place; at most one for each.
+    /// Cost of sending, by place; at most one for each.
     pub tariffs: Vec<Tariff>,
 }
 
@@ -97,7 +97,7 @@ pub struct SocketReport {
     pub interface: Option<String>,
     /// Its address and port.
     pub local: SocketAddr,
-    /// Whether its interface and address are there.
+    /// True if its interface and address are there.
     pub is_up: bool,
     /// What it did so far.
     pub stats: SocketStats,

@@ -36,7 +36,7 @@ pub(crate) fn of_socket(id: SocketId, local: SocketAddr, remotes: &[SocketAddr])
     links.take(LINKS_MAX).collect()
 }
 
-/// Whether packets from `local` can have a chance of arriving at `remote`.
+/// True if packets from `local` can have a chance of arriving at `remote`.
 fn can_reach(local: SocketAddr, remote: SocketAddr) -> bool {
     if local.is_ipv4() != remote.is_ipv4() || remote.port() == 0 || remote.ip().is_unspecified() {
         return false;

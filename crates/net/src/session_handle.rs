@@ -145,7 +145,7 @@ impl Session {
         })
     }
 
-    /// Why a stream is promised what it is, or not, and how its windows fared; `None` for a stream that
+    /// Reason why a stream is promised what it is, or not, and how its windows fared; `None` for a stream that
     /// asked for nothing, or is over. Times are those of `Host::clock`.
     pub fn explain(&self, stream: StreamId) -> Option<Explanation> {
         let mut state = self.inner.host.shared.lock();
@@ -218,7 +218,7 @@ impl Session {
         }
     }
 
-    /// Why the session is over; `None` while it is not.
+    /// Reason why the session is over; `None` while it is not.
     pub fn close_reason(&self) -> Option<SessionCloseReason> {
         let state = self.inner.host.shared.lock();
         state.sessions.get(&self.inner.id)?.closed.clone()
@@ -375,7 +375,7 @@ impl Session {
             .map(|mut session| session.stats())
     }
 
-    /// What is measured on every channel.
+    /// Measurements of every channel.
     pub fn channels(&self) -> Vec<ChannelReport> {
         self.inner
             .host

@@ -20,7 +20,7 @@ const KERNEL_BUFFER_BYTES: usize = 8 << 20;
 /// queue on the way; congestion control sees it as loss.
 const BLOCKED_BATCHES_MAX: usize = 64;
 
-/// Where a socket is bound.
+/// Place where a socket is bound.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bind {
     /// Local address; port 0 lets the kernel choose.
@@ -171,7 +171,7 @@ impl Socket {
         None
     }
 
-    /// Whether batches wait for room in the kernel.
+    /// True if batches wait for room in the kernel.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.blocked.is_empty()
     }

@@ -52,7 +52,7 @@ pub(crate) struct State {
     pub(crate) accepting: Waiters,
     /// Who pays for the sockets.
     pub(crate) accounts: Vec<Account>,
-    /// When the calendar is looked at next, for their billing periods; `None`: there are none.
+    /// Time at which the calendar is looked at next, for their billing periods; `None`: there are none.
     pub(crate) calendar_due: Option<Instant>,
     pub(crate) events: VecDeque<HostEvent>,
     pub(crate) observing: Waiters,

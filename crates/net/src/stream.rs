@@ -92,12 +92,12 @@ impl Stream {
         &self.inner.spec
     }
 
-    /// Whether this node may send on it.
+    /// True if this node may send on it.
     pub fn can_send(&self) -> bool {
         self.inner.can_send
     }
 
-    /// Whether this node may receive from it.
+    /// True if this node may receive from it.
     pub fn can_receive(&self) -> bool {
         self.inner.can_receive
     }
@@ -359,7 +359,7 @@ impl Stream {
         })
     }
 
-    /// Why the stream is promised what it is, or not, and how its windows fared; `None` when it asked for
+    /// Reason why the stream is promised what it is, or not, and how its windows fared; `None` when it asked for
     /// nothing, or everything it sent has arrived after [`Stream::finish`]. Times are those of
     /// `Host::clock`.
     pub fn explain(&self) -> Option<Explanation> {

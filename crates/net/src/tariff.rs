@@ -20,12 +20,12 @@ use crate::{
     state::{Shared, State},
 };
 
-/// How often the calendar is looked at.
+/// Interval at which the calendar is looked at.
 const CALENDAR_EVERY: Duration = Duration::from_secs(10);
 /// Longest name of an interface: `IFNAMSIZ` of linux/if.h, without its end.
 const INTERFACE_BYTES_MAX: usize = 15;
 
-/// Where packets leave and are paid for.
+/// Place where packets leave and are paid for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// A network interface: all its addresses together, now and later.
@@ -78,7 +78,7 @@ pub struct Counted {
 /// What sending costs at a place.
 #[derive(Clone, Debug)]
 pub struct Tariff {
-    /// Where.
+    /// Place.
     pub place: Place,
     /// The price list.
     pub model: Model,
@@ -110,7 +110,7 @@ impl Tariff {
 /// How it stands with the budget of a place.
 #[derive(Clone, Debug)]
 pub struct BudgetReport {
-    /// Where.
+    /// Place.
     pub place: Place,
     /// The currency of its prices.
     pub currency: Option<String>,

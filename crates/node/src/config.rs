@@ -38,7 +38,7 @@ pub struct Layer {
     pub control: Option<PathBuf>,
     /// Directory for the files of nodes that may send some.
     pub receive: Option<PathBuf>,
-    /// What sending costs.
+    /// Cost of sending.
     pub cost: Option<Vec<CostLayer>>,
     /// The currency of prices.
     pub currency: Option<String>,
@@ -62,9 +62,9 @@ pub struct SessionLayer {
     pub policy: Option<String>,
     /// File of objectives that every session has from its beginning.
     pub objectives: Option<PathBuf>,
-    /// How long a session survives without any path.
+    /// Time for which a session survives without any path.
     pub timeout: Option<String>,
-    /// How long a new session may take to find its first path.
+    /// Time that a new session may take to find its first path.
     pub connect_timeout: Option<String>,
     /// Bytes of one stream that may wait to be read.
     pub stream_window: Option<String>,
@@ -115,7 +115,7 @@ pub struct NodeConfig {
     pub control: PathBuf,
     /// Directory for files of nodes that may send some.
     pub receive: Option<PathBuf>,
-    /// What sending costs.
+    /// Cost of sending.
     pub costs: Costs,
     /// Nodes to keep a session with.
     pub peers: Vec<Peer>,
@@ -141,7 +141,7 @@ pub enum ConfigError {
         key: String,
         /// What was given.
         value: String,
-        /// What is wrong, and what would be right.
+        /// The error, and what would be right.
         reason: String,
     },
     /// A value is missing, or goes with another that is.
@@ -421,11 +421,11 @@ impl Layer {
     }
 }
 
-/// Why there is no control socket.
+/// Reason why there is no control socket.
 pub const NO_CONTROL: &str = "there is no folder of this user for it (XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME); name the socket \
      with --control, ANABRANCH_CONTROL or `control =`, in a folder that only this user can write to";
 
-/// Where the control socket is unless something else is said: in `$XDG_RUNTIME_DIR`, else in a folder of its own below
+/// Place where the control socket is unless something else is said: in `$XDG_RUNTIME_DIR`, else in a folder of its own below
 /// `$XDG_STATE_HOME/anabranch` or `~/.local/state/anabranch`; `None` where none of these is set. Never in the folder for
 /// temporary files, in which everybody can put a socket of that name. `variable` looks up an environment variable.
 pub fn default_control(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {

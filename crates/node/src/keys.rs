@@ -141,7 +141,7 @@ pub fn load_or_create(path: &Path) -> Result<SecretKey, KeyError> {
     }
 }
 
-/// Where the key is kept unless something else is said: `$XDG_CONFIG_HOME/anabranch/key`, or
+/// Place where the key is kept unless something else is said: `$XDG_CONFIG_HOME/anabranch/key`, or
 /// `~/.config/anabranch/key`. `variable` looks up an environment variable.
 pub fn default_path(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
     let config = variable("XDG_CONFIG_HOME")

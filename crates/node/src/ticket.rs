@@ -39,7 +39,7 @@ pub struct Ticket {
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Why a text is not a ticket.
+/// Reason why a text is not a ticket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseTicketError {

@@ -12,7 +12,7 @@ pub const MEMBERS_MAX: usize = 4_096;
 /// One entry of the configured list. Nobody else ever enters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Who.
+    /// The node.
     pub node: NodeId,
     /// Where the list says it can be reached; dialled before what the node publishes of itself.
     pub addresses: Vec<SocketAddr>,
@@ -28,13 +28,13 @@ pub struct Config {
     /// First version of this node's record. Seconds since some fixed day are good, 0 works: the node
     /// learns from others what it said in an earlier life.
     pub version: u64,
-    /// How often a node shows its monitors that it lives. 0.1 to 60 s.
+    /// Interval at which a node shows its monitors that it lives. 0.1 to 60 s.
     pub heartbeat: Duration,
     /// Silence after which a monitor accuses; at least two heartbeats.
     pub suspect_after: Duration,
     /// Time in which an accused node can answer before it counts as down.
     pub down_after: Duration,
-    /// How often a node publishes its record without a change, in overlays of up to fifty nodes; in
+    /// Interval at which a node publishes its record without a change, in overlays of up to fifty nodes; in
     /// larger ones less often in proportion, so that the traffic per node stays.
     pub refresh: Duration,
     /// Estimates older than this are not used, in overlays of up to fifty nodes.
@@ -60,7 +60,7 @@ pub struct Probing {
     pub bytes_min: u64,
     /// See `bytes_min`.
     pub bytes_max: u64,
-    /// How often the allocation of the budget is planned anew.
+    /// Interval at which the allocation of the budget is planned anew.
     pub plan: Duration,
     /// Messages behind an estimate, 5 to 512.
     pub memory: usize,
@@ -79,7 +79,7 @@ pub struct Routing {
     pub hold: Duration,
     /// The rate that this node relays for others; `None`: it does not.
     pub relays: Option<Rate>,
-    /// How long a way or link that failed is left out, at first; doubles with every failure.
+    /// Time for which a way or link that failed is left out, at first; doubles with every failure.
     pub penalty: Duration,
 }
 
@@ -128,16 +128,16 @@ impl Default for Routing {
     }
 }
 
-/// Why an agent cannot be made.
+/// Reason why an agent cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A setting is outside its range.
     #[error("{field} is {value}; it must be {range}")]
     Range {
-        /// Which.
+        /// The field.
         field: &'static str,
-        /// What it is.
+        /// The value.
         value: String,
         /// What it may be.
         range: &'static str,

@@ -13,7 +13,7 @@ pub trait Keys: Send {
     /// This node's signature of `message`.
     fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES];
 
-    /// Whether `signature` is that of `node` over `message`.
+    /// True if `signature` is that of `node` over `message`.
     fn verify(&self, node: &NodeId, message: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool;
 }
 

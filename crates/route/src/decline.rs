@@ -7,7 +7,7 @@ use anabranch_base::Instant;
 /// When a link counts as degraded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
-    /// How many times longer than usual a message must take; above 1.
+    /// Factor over the usual time that a message must take; above 1.
     pub factor: f64,
     /// Estimates in sequence that must say so; at least 1.
     pub estimates: u32,
@@ -77,7 +77,7 @@ impl Decline {
         false
     }
 
-    /// Whether the last estimates said so.
+    /// True if the last estimates said so.
     pub fn is_degraded(&self) -> bool {
         self.slow
             .is_some_and(|(count, _)| count >= self.config.estimates)

@@ -41,9 +41,9 @@ pub enum Criterion {
 /// A link that may be probed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
-    /// What is known of it.
+    /// State of it.
     pub belief: Belief,
-    /// How much a measured delay is off.
+    /// Error of a measured delay.
     pub noise: Noise,
     /// Sizes of messages that may be sent, in bytes.
     pub sizes: Vec<u64>,

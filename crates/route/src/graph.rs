@@ -26,7 +26,7 @@ impl LinkIndex {
     }
 }
 
-/// What is known of a link in one direction: delay(r) ≈ r/EBW + d_min [Daemons Eq. (2)].
+/// State of a link in one direction: delay(r) ≈ r/EBW + d_min [Daemons Eq. (2)].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// EBW; zero for a link that cannot be used now.
@@ -41,11 +41,11 @@ pub struct Estimate {
 /// A link of the overlay, in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// Where it begins.
+    /// Place where it begins.
     pub from: NodeIndex,
-    /// Where it ends.
+    /// Place where it ends.
     pub to: NodeIndex,
-    /// What is known of it.
+    /// State of it.
     pub estimate: Estimate,
 }
 

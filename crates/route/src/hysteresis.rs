@@ -14,7 +14,7 @@ use anabranch_base::Instant;
 /// What is expected of routes now.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
-    /// How long a typical message takes.
+    /// Time that a typical message takes.
     pub time: Duration,
     /// Standard error of the time relative to it; 0 when it is not known.
     pub error: f64,
@@ -27,7 +27,8 @@ pub enum Health {
     Fine,
     /// One of their links has markedly declined.
     Degraded {
-        /// How many times quicker than the path that has declined the one is that would take its place, each with a message of its own; 1
+        /// Factor by which a path must be quicker than the one that has declined and that it would take its place, each with a message of its
+        /// own; 1
         /// where that is not known. Of several paths in use, one that is a tenth of itself hardly shows in all of them together.
         part: f64,
     },
@@ -35,7 +36,7 @@ pub enum Health {
     Failed,
 }
 
-/// Why routes change.
+/// Reason why routes change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// There were none.
@@ -50,7 +51,7 @@ pub enum Reason {
     Wider,
 }
 
-/// When to change.
+/// Time to change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
     /// Gain for which a change is worth it: 0.15 is a message in 1/1.15 of the time.
@@ -59,7 +60,7 @@ pub struct Config {
     pub errors: f64,
     /// A gain is averaged over about this time.
     pub smoothing: Duration,
-    /// How long the averaged gain must last.
+    /// Time that the averaged gain must last.
     pub hold: Duration,
     /// Least time between a change and the next one for the better. Doubles, as `hold` does, with each change for the
     /// better, up to eightfold, and halves again with every `calm` without one.
@@ -73,7 +74,7 @@ pub struct Config {
     pub urgent_part_min: f64,
     /// Least time between a change and the next one because of a decline, or to more paths.
     pub urgent_pause: Duration,
-    /// How long more paths must promise a gain of `gain_min` until they are taken.
+    /// Time for which more paths must promise a gain of `gain_min` until they are taken.
     pub wider_hold: Duration,
 }
 

@@ -59,7 +59,7 @@ pub struct Wanted<'a> {
     pub choice: Choice,
     /// What paths may not have in common.
     pub disjoint: Disjoint,
-    /// Whether to stop when there is no disjoint path left; otherwise, shared ones follow.
+    /// True to stop when there is no disjoint path left; otherwise, shared ones follow.
     pub is_disjoint_only: bool,
     /// Links that share bottlenecks; a link may be in several.
     pub groups: &'a [Group],
@@ -178,7 +178,7 @@ struct Residual {
     groups: Vec<u64>,
     /// By node; none when relays are not limited.
     headroom: Vec<u64>,
-    /// Where each link leads, if that is a relay.
+    /// Place where each link leads, if that is a relay.
     relay: Vec<Option<NodeIndex>>,
     /// Pairs of a link and a group that it is in.
     members: Vec<(LinkIndex, usize)>,
@@ -292,7 +292,7 @@ impl Residual {
         is_parted
     }
 
-    /// How many links of the path are in a group.
+    /// Number of links of the path that are in a group.
     fn crossings(&self, path: &Path, group: usize) -> u64 {
         let members = self.members.iter().filter(|(_, number)| *number == group);
         members

@@ -89,7 +89,7 @@ impl Finder {
         self.search.best(graph, query, target).then(|| self.path())
     }
 
-    /// What the last call cost.
+    /// Cost of the last call.
     pub fn effort(&self) -> Effort {
         self.search.effort
     }

@@ -21,7 +21,7 @@ pub struct Sample {
     pub delay_small: Duration,
 }
 
-/// How long starts take, learnt from links.
+/// Time that starts take, learnt from links.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Start {
     growth: f64,

@@ -42,7 +42,7 @@ pub struct StreamView {
     pub weight: u32,
     /// Bytes waiting, those to be sent again included; 0 when there is nothing that may be sent now.
     pub backlog_bytes: u64,
-    /// When its oldest waiting ADU becomes useless.
+    /// Time at which its oldest waiting ADU becomes useless.
     pub deadline: Option<Instant>,
     /// The only channel it may use, as an index into [`View::channels`]; `Some(None)` when that
     /// channel is not there.
@@ -64,12 +64,12 @@ pub struct Claim {
 }
 
 impl StreamView {
-    /// Whether there is something that may be sent now. Policies pass over streams of which this is not true.
+    /// True if there is something that may be sent now. Policies pass over streams of which this is not true.
     pub fn is_waiting(&self) -> bool {
         self.backlog_bytes > 0
     }
 
-    /// Whether the stream may use the channel with this index.
+    /// True if the stream may use the channel with this index.
     pub fn may_use(&self, channel: usize) -> bool {
         match self.pinned {
             None => true,
@@ -117,12 +117,12 @@ impl ChannelMask {
         Self(self.0 | 1 << index)
     }
 
-    /// Whether the channel is in the set.
+    /// True if the channel is in the set.
     pub const fn contains(self, index: usize) -> bool {
         self.0 >> index & 1 == 1
     }
 
-    /// Whether the set is empty.
+    /// True if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

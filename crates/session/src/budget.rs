@@ -26,7 +26,7 @@ pub(crate) enum Stage {
     Spent,
 }
 
-/// What the next byte on a channel costs.
+/// Cost of the next byte on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marginal {
     /// It costs something, or counts towards a quota or a cap.
@@ -170,7 +170,7 @@ impl Budgets {
         }
     }
 
-    /// What the next byte on a channel of this socket costs. Exact at the edges of quotas, but not of what is queued.
+    /// Cost of the next byte on a channel of this socket. Exact at the edges of quotas, but not of what is queued.
     pub(crate) fn marginal(&self, socket: SocketId) -> Marginal {
         let Some(meter) = self.meter(socket) else {
             return Marginal::FREE;
@@ -181,12 +181,12 @@ impl Budgets {
         }
     }
 
-    /// Whether no socket has a meter.
+    /// True if no socket has a meter.
     pub(crate) fn is_empty(&self) -> bool {
         self.accounts.is_empty()
     }
 
-    /// How many packets each of `sharing` channels of a socket may fill now, the reserve apart; `None`: any number.
+    /// Number of packets that each of `sharing` channels of a socket may fill now, the reserve apart; `None`: any number.
     pub(crate) fn slots(&self, socket: SocketId, sharing: usize) -> Option<usize> {
         let left = self.left_bytes(socket)?;
         let packets = (left / self.packet_max_bytes).saturating_sub(RESERVE_PACKETS);
@@ -209,13 +209,13 @@ impl Budgets {
         account.advance(self.packet_max_bytes)
     }
 
-    /// Whether a socket must not be used any more in this period.
+    /// True if a socket must not be used any more in this period.
     pub(crate) fn is_spent(&self, socket: SocketId) -> bool {
         let account = self.accounts.get(&self.account_of(socket));
         account.is_some_and(|account| account.stage == Stage::Spent)
     }
 
-    /// How many packets of any size may leave a socket, at most `wanted`; `None`: none.
+    /// Number of packets of any size that may leave a socket, at most `wanted`; `None`: none.
     pub(crate) fn packets(&self, socket: SocketId, wanted: NonZeroUsize) -> Option<NonZeroUsize> {
         let Some(left) = self.left_bytes(socket) else {
             return Some(wanted);
@@ -224,7 +224,7 @@ impl Budgets {
         NonZeroUsize::new(most.min(wanted.get()))
     }
 
-    /// Whether a packet of this size may leave; it is not paid for yet.
+    /// True if a packet of this size may leave; it is not paid for yet.
     pub(crate) fn allows(&self, transmit: &Transmit) -> bool {
         let left = self.left_bytes(transmit.socket);
         left.is_none_or(|left| bytes(transmit) <= left)

@@ -13,7 +13,7 @@ pub(crate) const INITIAL_STREAM_CREDIT_BYTES: u64 = 256 << 10;
 pub(crate) const INITIAL_SESSION_CREDIT_BYTES: u64 = 1 << 20;
 /// What a stream window has room for beside the largest ADU.
 pub(crate) const ADU_MARGIN_BYTES: u64 = 4096;
-/// What the largest ADU costs.
+/// Cost of the largest ADU.
 pub(crate) const ADU_COST_MAX_BYTES: u64 = ADU_BYTES_MAX as u64 + ADU_OVERHEAD_BYTES;
 /// Most streams that a peer may have open at a time.
 pub(crate) const STREAMS_MAX: usize = 65_536;
@@ -94,9 +94,9 @@ pub struct Config {
     /// Bytes of one stream that may wait to be sent or acknowledged; beyond, `send` says `Full`. Raised
     /// to twice the sum of the congestion windows where paths are long and fast.
     pub send_buffer_bytes: usize,
-    /// How long a new session tries to reach the peer.
+    /// Time for which a new session tries to reach the peer.
     pub connect_timeout: Duration,
-    /// How long a session without any channel waits for one to return.
+    /// Time for which a session without any channel waits for one to return.
     pub session_timeout: Duration,
     /// Copies sent on a second channel, as a fraction of bytes sent: for the tail of a transfer and
     /// for packets, urgent or of a short lifetime, that are overdue or likely to be late.

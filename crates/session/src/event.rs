@@ -38,7 +38,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// Whether the ADU is whole.
+    /// True if the ADU is whole.
     pub fn is_nothing(&self) -> bool {
         self.ranges.is_empty() && !self.is_cut
     }
@@ -61,7 +61,7 @@ pub enum Event {
     Closed {
         /// The session.
         session: SessionId,
-        /// Why.
+        /// Reason.
         reason: SessionCloseReason,
     },
     /// Less than a tenth of what may be sent on a local socket in this period is left.
@@ -153,7 +153,7 @@ pub enum Event {
     Session {
         /// The session.
         session: SessionId,
-        /// What.
+        /// The event.
         event: SessionEvent,
     },
     /// Something became known of the ADUs of a stream, or of what it may send.
@@ -162,7 +162,7 @@ pub enum Event {
         session: SessionId,
         /// The stream.
         stream: StreamId,
-        /// What.
+        /// The event.
         event: StreamEvent,
     },
     /// Something became known of the promise of a stream.
@@ -171,12 +171,12 @@ pub enum Event {
         session: SessionId,
         /// The stream.
         stream: StreamId,
-        /// What.
+        /// The event.
         event: PromiseEvent,
     },
 }
 
-/// Why a session ended.
+/// Reason why a session ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionCloseReason {

@@ -90,7 +90,7 @@ impl Flight {
         packet
     }
 
-    /// Whether nothing is in flight.
+    /// True if nothing is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }

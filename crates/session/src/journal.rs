@@ -14,7 +14,7 @@ const ENTRIES_MAX: usize = 1 << 20;
 /// Something that happened to a container.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
-    /// When.
+    /// Time.
     pub at: Instant,
     /// The channel of the container.
     pub channel: ChannelId,
@@ -33,7 +33,7 @@ pub enum What {
         stream: StreamId,
         /// The ADU's number in its stream.
         sequence: u64,
-        /// Where in the ADU the fragment begins, in bytes.
+        /// Position in the ADU at which the fragment begins, in bytes.
         offset: usize,
         /// The fragment's application bytes.
         bytes: usize,

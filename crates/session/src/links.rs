@@ -25,7 +25,7 @@ pub struct Link {
 pub(crate) struct LinkState {
     pub link: Link,
     pub channel: Option<ChannelId>,
-    /// When to dial, if no channel is open.
+    /// Time to dial, if no channel is open.
     pub dial_at: Option<Instant>,
     backoff: Duration,
     /// The local socket is usable.
@@ -43,12 +43,12 @@ impl LinkState {
         }
     }
 
-    /// Whether to dial now.
+    /// True to dial now.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.up && self.channel.is_none() && self.dial_at.is_some_and(|at| at <= now)
     }
 
-    /// When to look again.
+    /// Time to look again.
     pub(crate) fn next_dial(&self) -> Option<Instant> {
         if self.up && self.channel.is_none() {
             self.dial_at

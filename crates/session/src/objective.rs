@@ -91,9 +91,9 @@ pub enum ObjectiveError {
     /// A `rate` item asks for what nothing could promise.
     #[error("{position}: {error}")]
     Rate {
-        /// Where it stands.
+        /// Place where it stands.
         position: Position,
-        /// Why.
+        /// Reason.
         error: GuaranteeError,
     },
     /// A header field's name or type.

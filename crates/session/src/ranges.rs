@@ -69,7 +69,7 @@ impl Ranges {
         (merged, covered)
     }
 
-    /// Whether every member of `range` is in the set.
+    /// True if every member of `range` is in the set.
     pub fn covers(&self, range: &Range<u64>) -> bool {
         if range.is_empty() {
             return true;
@@ -81,7 +81,7 @@ impl Ranges {
         before.is_some_and(|(_, &end)| range.end <= end)
     }
 
-    /// Whether `value` is in the set.
+    /// True if `value` is in the set.
     pub fn contains(&self, value: u64) -> bool {
         self.covers(&(value..value.saturating_add(1)))
     }
@@ -134,7 +134,7 @@ impl Ranges {
         self.earlier.len() + usize::from(!self.last.is_empty())
     }
 
-    /// Whether the set is empty.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.last.is_empty()
     }

@@ -65,7 +65,7 @@ impl Collector {
         self.delay_max_us = self.delay_max_us.max(delay);
     }
 
-    /// When the next report is due.
+    /// Time at which the next report is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }

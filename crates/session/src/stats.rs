@@ -55,7 +55,7 @@ pub struct ChannelReport {
     pub remote: SocketAddr,
     /// What it is doing.
     pub state: ChannelStatus,
-    /// What is measured on it.
+    /// Measurements of it.
     pub stats: Stats,
     /// Application bytes sent on it, repairs and copies included.
     pub payload_sent_bytes: u64,

@@ -41,7 +41,7 @@ impl Token {
         Some(proof)
     }
 
-    /// Whether `proof` is the one for `channel`; takes the same time whatever the answer.
+    /// True if `proof` is the one for `channel`; takes the same time whatever the answer.
     pub(crate) fn accepts(&self, channel: &Channel, proof: &[u8; TOKEN_BYTES]) -> bool {
         self.proof(channel).is_some_and(|expected| {
             let difference = expected

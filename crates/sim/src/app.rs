@@ -13,7 +13,7 @@ pub trait App {
     /// The time it asked for with [`App::next_wake`] has come.
     fn on_wake(&mut self, _context: &mut Context<'_>) {}
 
-    /// When to call [`App::on_wake`]; asked after every call.
+    /// Time to call [`App::on_wake`]; asked after every call.
     fn next_wake(&self) -> Option<Instant> {
         None
     }
@@ -32,7 +32,7 @@ impl Context<'_> {
         self.now
     }
 
-    /// When the packet was sent whose arrival caused this call; `None`: no packet did.
+    /// Time at which the packet was sent whose arrival caused this call; `None`: no packet did.
     pub fn departed(&self) -> Option<Instant> {
         self.departed
     }

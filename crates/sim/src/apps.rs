@@ -19,7 +19,7 @@ pub struct Load {
     pub every: Option<Duration>,
     /// ADUs in all; then the stream is finished.
     pub adus: u64,
-    /// When to begin.
+    /// Time to begin.
     pub start: Instant,
 }
 
@@ -71,7 +71,7 @@ pub struct Sender {
     /// The newest session that has connected.
     newest: Option<SessionId>,
     running: Vec<Running>,
-    /// Why the session ended, if it has.
+    /// Reason why the session ended, if it has.
     pub closed: Option<SessionCloseReason>,
     connect_at: Option<Instant>,
 }
@@ -116,7 +116,7 @@ impl Sender {
         self.session
     }
 
-    /// Whether every load has been delivered.
+    /// True if every load has been delivered.
     pub fn is_done(&self) -> bool {
         self.running.iter().all(|running| running.delivered)
     }
@@ -196,7 +196,7 @@ impl Sender {
 }
 
 impl Running {
-    /// When the next ADU is due.
+    /// Time at which the next ADU is due.
     fn due(&self) -> Instant {
         match self.load.every {
             Some(every) => {
@@ -319,13 +319,13 @@ pub struct StreamRecord {
     pub delays: Vec<Duration>,
     /// Bytes read.
     pub bytes: u64,
-    /// When the first and the last ADU were read.
+    /// Time at which the first and the last ADU were read.
     pub first_at: Option<Instant>,
     /// See `first_at`.
     pub last_at: Option<Instant>,
     /// Longest time between two ADUs, and when it ended.
     pub gap_max: Duration,
-    /// When the longest gap ended.
+    /// Time at which the longest gap ended.
     pub gap_at: Option<Instant>,
     /// ADUs whose bytes were not what was sent.
     pub corrupt: u64,
@@ -353,7 +353,7 @@ pub struct Receiver {
     labels: BTreeMap<(SessionId, StreamId), String>,
     /// Sessions that the peer opened.
     pub sessions: u64,
-    /// Why sessions ended.
+    /// Reason why sessions ended.
     pub closed: Vec<SessionCloseReason>,
     /// Read nothing: for tests of flow control.
     pub deaf: bool,

@@ -34,9 +34,9 @@ pub struct Flow {
 pub struct FlowPlan {
     /// How it shares.
     pub controller: Controller,
-    /// When it dials.
+    /// Time at which it dials.
     pub start: Instant,
-    /// How much it carries; `None`: without end.
+    /// Amount that it carries; `None`: without end.
     pub bytes: Option<u64>,
 }
 

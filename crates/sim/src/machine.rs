@@ -20,7 +20,7 @@ pub trait Raw {
     /// The time of [`Raw::poll_timeout`] has come.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// When to call [`Raw::handle_timeout`]; asked after every call.
+    /// Time to call [`Raw::handle_timeout`]; asked after every call.
     fn poll_timeout(&mut self) -> Option<Instant>;
 
     /// Writes the next batch of packets into `buffer`; `None` when there is nothing to send now.
@@ -109,7 +109,7 @@ impl Machine {
         }
     }
 
-    /// When something is due next.
+    /// Time at which something is due next.
     pub(crate) fn next_wake(&mut self) -> Option<Instant> {
         match self {
             Self::Host { engine, app } => [engine.poll_timeout(), app.next_wake()]

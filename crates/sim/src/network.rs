@@ -139,7 +139,7 @@ struct Cross {
     arrived: Count,
 }
 
-/// Where a packet goes and how far it has come.
+/// Place where a packet goes and how far it has come.
 #[derive(Debug, Clone, Copy)]
 struct Course {
     path: Path,
@@ -156,7 +156,7 @@ enum Path {
 /// What a packet carries: of cross-traffic, only its size.
 #[derive(Debug)]
 struct Cargo {
-    /// When it was offered to its first hop.
+    /// Time at which it was offered to its first hop.
     departed: Instant,
     ip_bytes: usize,
     ecn: Option<u8>,
@@ -174,7 +174,7 @@ struct Flight {
     keeps_order: bool,
 }
 
-/// Where a packet arrived.
+/// Place where a packet arrived.
 pub(crate) enum Landed {
     /// Nowhere, or at its end as cross-traffic does.
     Gone,
@@ -226,7 +226,7 @@ impl Network {
         index
     }
 
-    /// How many routes there are.
+    /// Number of routes.
     pub(crate) fn routes(&self) -> usize {
         self.routes.len()
     }

@@ -80,7 +80,7 @@ pub struct Report {
     pub seed: u64,
     /// Broken invariants; empty when all held.
     pub broken: Vec<Broken>,
-    /// How much of each bound was used.
+    /// Part of each bound that was used.
     pub reach: Reach,
     /// Virtual time it took.
     pub virtual_time: Duration,

@@ -94,7 +94,7 @@ pub struct RoutePlan {
     pub via: Via,
 }
 
-/// Why a plan cannot be laid.
+/// Reason why a plan cannot be laid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
@@ -115,7 +115,7 @@ pub enum TopologyError {
     /// A way that goes nowhere.
     #[error("a way visits {points} points; it takes two at least")]
     TooShort {
-        /// How many it visits.
+        /// Number of nodes that it visits.
         points: usize,
     },
     /// A wire or source with a value out of range.

@@ -82,7 +82,7 @@ pub struct World {
     cross_count: usize,
     log: Option<PacketLog>,
     buffer: Vec<u8>,
-    /// When the packet was sent that a node is looking at.
+    /// Time at which the packet was sent that a node is looking at.
     departed: Option<Instant>,
     /// Packets delivered to nodes so far.
     pub packets_delivered: u64,
@@ -155,7 +155,7 @@ impl World {
         node_key(index)
     }
 
-    /// How many nodes there are; the index of the next.
+    /// Number of nodes; the index of the next.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }

@@ -10,7 +10,7 @@ use anabranch_sim::{
     apps::{Load, Receiver, Sender},
 };
 
-/// What is sent in packets of the engine beyond the application's bytes: heads and tags, of UDP payload.
+/// Data sent in packets of the engine beyond the application's bytes: heads and tags, of UDP payload.
 const OVERHEAD: f64 = 0.05;
 
 fn secs(secs: u64) -> Instant {

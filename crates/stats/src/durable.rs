@@ -104,7 +104,7 @@ impl Durable {
         })
     }
 
-    /// Whether the history itself would have kept such promises: a condition for making one, and no assurance
+    /// True if the history itself would have kept such promises: a condition for making one, and no assurance
     /// (see the module). Of what a history can be asked it says most of what follows, which is little.
     pub fn is_steady(&self) -> bool {
         self.broken_over_allowed <= 1.0 + 1e-9

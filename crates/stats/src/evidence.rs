@@ -4,7 +4,7 @@
 //! zero, NaN or a guess. Input that is no measurement (NaN, infinities, a negative rate) is refused where
 //! it enters, so that one bad sample never spoils a window.
 
-/// Why there is no estimate, or why a sample or a parameter was refused.
+/// Reason why there is no estimate, or why a sample or a parameter was refused.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EstimateError {
@@ -29,7 +29,7 @@ pub enum EstimateError {
     NoFit {
         /// The estimate that was asked for.
         what: &'static str,
-        /// What is wrong with the fit.
+        /// The error with the fit.
         why: &'static str,
     },
     /// A sample or parameter outside its range (NaN included).

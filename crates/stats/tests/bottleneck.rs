@@ -143,7 +143,7 @@ fn random_topologies() {
     );
 }
 
-/// How often the end of a run finds the two paths sharing.
+/// Number of times that the end of a run finds the two paths sharing.
 fn shared_share(
     seconds: f64,
     config: Config,
@@ -174,7 +174,7 @@ fn shared_share(
     f64::from(shared) / f64::from(all)
 }
 
-/// Where it ends: prints how the answer degrades. `cargo test -p anabranch-stats --test bottleneck --
+/// Place where it ends: prints how the answer degrades. `cargo test -p anabranch-stats --test bottleneck --
 /// --ignored --nocapture`
 #[test]
 #[ignore = "prints the limits, about half a minute"]

@@ -76,7 +76,7 @@ pub struct Yielding {
     cuts: Option<(f64, f64)>,
     /// What was allowed before the step that is being tried.
     tried: Option<f64>,
-    /// How many intervals without a sign the next step takes.
+    /// Number of intervals without a sign that the next step takes.
     backoff: u32,
     step: f64,
     held: u32,

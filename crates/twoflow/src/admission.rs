@@ -8,10 +8,10 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use anabranch_base::{Instant, Rate};
 
-/// When to ask again, unless it is known when room will be.
+/// Time to ask again, unless it is known when room will be.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// What is known of a pipe.
+/// State of a pipe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Capacity {
     /// It carries so much.
@@ -29,7 +29,7 @@ pub struct Thresholds {
     pub loss: f64,
     /// Measured loss over [`Thresholds::loss`] that is significantly below it.
     pub clearly: f64,
-    /// How long a flow must have run to be judged: an adjustment interval.
+    /// Time for which a flow must have run to be judged: an adjustment interval.
     pub settled: Duration,
 }
 
@@ -56,7 +56,7 @@ pub struct Measured {
     pub loss: f64,
 }
 
-/// Why a video may not join.
+/// Reason why a video may not join.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -128,11 +128,11 @@ impl fmt::Display for Reason {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("the pipe has no room for this video: {reason}")]
 pub struct Refusal {
-    /// Why.
+    /// Reason.
     pub reason: Reason,
     /// The largest rate that would be admitted now; `None` where it is not known.
     pub fits: Option<Rate>,
-    /// When to ask again; `None`: it will not fit, whenever that is.
+    /// Time to ask again; `None`: it will not fit, whenever that is.
     pub retry: Option<Duration>,
 }
 
@@ -182,12 +182,12 @@ impl Gate {
         }
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn len(&self) -> usize {
         self.admitted.len()
     }
 
-    /// Whether nobody is in.
+    /// True if nobody is in.
     pub fn is_empty(&self) -> bool {
         self.admitted.is_empty()
     }
@@ -223,7 +223,7 @@ impl Gate {
         })
     }
 
-    /// How long until so many have ended, as far as that is known, that the rest leave room.
+    /// Time for which until so many have ended, as far as that is known, that the rest leave room.
     fn room_in(&self, now: Instant, needed: Rate, residual: Rate) -> Option<Duration> {
         let known = self
             .admitted

@@ -12,9 +12,9 @@ const MARGIN: f64 = 0.05;
 pub struct Lead {
     /// Its own rate.
     pub rate: Rate,
-    /// How much of the film the proxy has of it beyond what plays.
+    /// Time of the film that the proxy has beyond what plays.
     pub lead: Duration,
-    /// How much the proxy wants at most; its memory bounds it.
+    /// Amount that the proxy wants at most; its memory bounds it.
     pub lead_max: Duration,
 }
 

@@ -1,6 +1,6 @@
 //! Arrivals of a flow, and what is missing, from the sequence numbers of [`Header`](crate::Header)s (RFC 3550 §A.1).
 
-/// How far back a number is still told from a repeated one, in packets.
+/// Distance at which an old number is still told from a repeated one, in packets.
 const MEMORY: u64 = 1_024;
 /// A number this far ahead of the newest is taken for a sender that began anew; it is not counted as a loss.
 const JUMP_MAX: u64 = 3_000;
@@ -20,7 +20,7 @@ pub struct Arrivals {
     before: u64,
 }
 
-/// What became of a number.
+/// Outcome of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// It is new; extended beyond 16 bits, so that numbers keep growing.
@@ -106,7 +106,7 @@ impl Arrivals {
         self.repeated
     }
 
-    /// How often the sender began anew.
+    /// Number of times that the sender began anew.
     pub fn restarts(&self) -> u64 {
         self.restarts
     }

@@ -15,7 +15,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Whether it travels reliably.
+    /// True if it travels reliably.
     pub const fn is_essential(self) -> bool {
         matches!(self, Self::Essential)
     }

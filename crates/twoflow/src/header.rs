@@ -37,9 +37,9 @@ pub struct Header {
     pub flow: u32,
     /// Number of the frame in the film.
     pub frame: u32,
-    /// Where in the frame the part begins, in bytes.
+    /// Position in the frame at which the part begins, in bytes.
     pub offset: u32,
-    /// Whether the frame ends with this part.
+    /// True if the frame ends with this part.
     pub is_last: bool,
 }
 

@@ -17,7 +17,7 @@ pub struct Lead {
     pub rate: Rate,
     /// Film that has arrived beyond what has been played, in seconds; below zero while play would have to wait.
     pub lead_s: f64,
-    /// How much of it is wanted at most, in seconds.
+    /// Part of it that is wanted at most, in seconds.
     pub lead_max_s: f64,
 }
 

@@ -28,7 +28,7 @@ pub struct Release<T> {
     pub bytes: u32,
     /// What was pushed.
     pub item: T,
-    /// When it was due; at most now.
+    /// Time at which it was due; at most now.
     pub due: Instant,
 }
 
@@ -42,7 +42,7 @@ struct Flow<T> {
     queue: VecDeque<(u32, T)>,
     queued_bytes: u64,
     queue_max_bytes: u64,
-    /// When the head of the queue may leave.
+    /// Time at which the head of the queue may leave.
     due: Instant,
 }
 
@@ -194,7 +194,7 @@ impl<T> Pump<T> {
         })
     }
 
-    /// When something may leave, at a multiple of the tick; `None` while nothing waits.
+    /// Time at which something may leave, at a multiple of the tick; `None` while nothing waits.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let &(due, _) = self.due.first()?;
         let at = match self.pipe {
@@ -208,7 +208,7 @@ impl<T> Pump<T> {
         Some(Instant::from_nanos(at.as_nanos().div_ceil(tick) * tick))
     }
 
-    /// Whether nothing of a flow waits; true for one that is unknown.
+    /// True if nothing of a flow waits; true for one that is unknown.
     pub fn is_idle(&self, id: FlowId) -> bool {
         self.flows.get(&id).is_none_or(|flow| flow.queue.is_empty())
     }
@@ -218,13 +218,13 @@ impl<T> Pump<T> {
         self.flows.get(&id).map_or(0, |flow| flow.queued_bytes)
     }
 
-    /// How many flows there are.
+    /// Number of flows.
     pub fn flows(&self) -> usize {
         self.flows.len()
     }
 }
 
-/// When the next may follow what was due at `due` and leaves now.
+/// Time at which the next may follow what was due at `due` and leaves now.
 fn after(due: Instant, now: Instant, bytes: u32, bytes_per_s: f64) -> Instant {
     let began = if now.since(due) > LATE_MAX { now } else { due };
     let seconds = (f64::from(bytes) / bytes_per_s.max(1e-3)).min(3_600.0);

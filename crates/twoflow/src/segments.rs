@@ -18,7 +18,7 @@ const PIECES: u32 = 24;
 pub struct Segment {
     /// When it begins, from the beginning of the film.
     pub start: Duration,
-    /// How long it plays; all but the last are equal.
+    /// Time that it plays; all but the last are equal.
     pub length: Duration,
     /// Its frames, as indices of the list that the film was given as.
     pub frames: Range<usize>,

@@ -102,17 +102,17 @@ impl Client {
         Instant::EPOCH + self.epoch.elapsed()
     }
 
-    /// Whether the victim, or a time-out, has ended it.
+    /// True if the victim, or a time-out, has ended it.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether it has said JOIN.
+    /// True if it has said JOIN.
     pub(crate) fn has_joined(&self) -> bool {
         self.has_joined
     }
 
-    /// Whether the handshake is complete and nobody has closed the channel.
+    /// True if the handshake is complete and nobody has closed the channel.
     pub(crate) fn is_connected(&mut self) -> bool {
         self.channel().is_some_and(|channel| channel.is_connected())
     }

@@ -59,7 +59,7 @@ impl Victim {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Whether it lives and never took more than `bytes` above the start.
+    /// True if it lives and never took more than `bytes` above the start.
     pub(crate) fn holds(&self, bytes: u64) -> bool {
         self.is_alive && self.rss_max.saturating_sub(self.rss_before) <= bytes
     }

@@ -22,7 +22,7 @@ pub(crate) struct Watching {
     pub(crate) name: String,
     pub(crate) begin: Instant,
     pub(crate) lasts: Duration,
-    /// How far it reads beyond what it shows.
+    /// Lead of reading over what it shows.
     pub(crate) ahead: Duration,
     /// When each chunk of the film begins, and the end.
     pub(crate) chunks: Vec<Duration>,
@@ -150,7 +150,7 @@ impl Watching {
 #[derive(Default)]
 struct Boxes {
     header: Vec<u8>,
-    /// What is left of the box.
+    /// Data left of the box.
     left: u64,
     is_data: bool,
 }

@@ -15,10 +15,10 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) id: FrameId,
-    /// Where it begins in the chunk's enhanced data.
+    /// Place where it begins in the chunk's enhanced data.
     pub(super) place: usize,
     pub(super) size: usize,
-    /// How many frames need it; the most for sound, of which nothing replaces what is missing.
+    /// Number of frames that need it; the most for sound, of which nothing replaces what is missing.
     pub(super) importance: u32,
 }
 

@@ -57,7 +57,7 @@ pub use self::{
 
 /// Bytes of a stream that wait to be sent or acknowledged.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
-/// How often it is looked whether tickets were made or revoked.
+/// Interval between looks whether tickets were made or revoked.
 const TICKETS_LOOK: Duration = Duration::from_secs(1);
 /// File of the tickets in an origin's state folder.
 const TICKETS_FILE: &str = "tickets.json";
@@ -166,7 +166,7 @@ impl Origin {
         &self.library
     }
 
-    /// Whether its first ticket was not revoked.
+    /// True if its first ticket was not revoked.
     pub fn has_first_ticket(&self) -> bool {
         self.tickets.has_first(&self.secret)
     }

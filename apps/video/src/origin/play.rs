@@ -37,7 +37,7 @@ const LOADED: usize = 2;
 const PIECE_TIME: Duration = Duration::from_millis(20);
 /// Smallest piece, in bytes, but for the last of a chunk: most of a packet.
 const PIECE_BYTES_MIN: usize = 1_000;
-/// How much of each flow waits in the pump, in time at its rate, and two pieces at least: less would leave it idle between two
+/// Part of each flow that waits in the pump, in time at its rate, and two pieces at least: less would leave it idle between two
 /// looks.
 const QUEUED: Duration = Duration::from_millis(60);
 /// The slowest that a flow of the pump goes: what is little leaves soon all the same.
@@ -65,7 +65,7 @@ pub(super) struct Need {
     pub(super) kept: f64,
     /// How fast that goes, in paces of the film.
     pub(super) pace: f64,
-    /// How far it is ahead of the film, and how far it may be.
+    /// Lead over the film, and the most that it may be.
     pub(super) ahead: Duration,
     pub(super) ahead_max: Duration,
 }
@@ -129,7 +129,7 @@ impl FlowCursor {
         }
     }
 
-    /// Whether everything near is there, or comes.
+    /// True if everything near is there, or comes.
     fn is_served(&self) -> bool {
         self.loaded.len() + self.loading.len() >= LOADED
     }
@@ -221,7 +221,7 @@ impl Play {
         pump.remove(self.flows.enhanced);
     }
 
-    /// Whether everything was handed over.
+    /// True if everything was handed over.
     #[cfg(test)]
     pub(super) fn is_over(&self) -> bool {
         let count = self.video.count();
@@ -290,7 +290,7 @@ impl Play {
         std::mem::take(&mut self.has_changed)
     }
 
-    /// When there is something to do that neither the pump nor the disk brings about; `None`: never.
+    /// Time at which there is something to do that neither the pump nor the disk brings about; `None`: never.
     pub(super) fn poll_timeout(&self, now: Instant, pump: &Pump<Due>) -> Option<Instant> {
         let group = self.groups.front()?;
         let is_handed_over = group.members.is_empty() && pump.is_idle(self.flows.enhanced);

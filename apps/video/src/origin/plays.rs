@@ -86,7 +86,7 @@ impl Plays {
         all
     }
 
-    /// Whether what was read for this is wanted still: the play runs, and has not sought since.
+    /// True if what was read for this is wanted still: the play runs, and has not sought since.
     pub(super) fn wants(&self, wanted: &Wanted) -> bool {
         let play = self.plays.get(&wanted.play);
         play.is_some_and(|play| play.epoch == wanted.epoch)
@@ -123,7 +123,7 @@ impl Plays {
         let _ = self.pump.put_back(now, release);
     }
 
-    /// When to call [`Plays::advance`] and [`Plays::poll`] again, unless something happens before; `None`: then only.
+    /// Time to call [`Plays::advance`] and [`Plays::poll`] again, unless something happens before; `None`: then only.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let plays = self.plays.values();
         let own = plays.filter_map(|play| play.poll_timeout(now, &self.pump));
@@ -146,7 +146,7 @@ impl Plays {
         }
     }
 
-    /// Whether everything of a play was handed over.
+    /// True if everything of a play was handed over.
     #[cfg(test)]
     pub(super) fn is_over(&self, number: u32) -> bool {
         self.plays.get(&number).is_none_or(Play::is_over)

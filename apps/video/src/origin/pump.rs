@@ -32,7 +32,7 @@ use crate::{
     wire::{Flow, From, Refusal, RefusalKind, Reply},
 };
 
-/// How often it is looked how plays fare.
+/// Interval between looks at how plays fare.
 const LOOK: Duration = Duration::from_secs(1);
 /// Channels that are held within this of what they should be are left alone.
 const NEAR: f64 = 0.01;
@@ -89,7 +89,7 @@ pub(super) struct Pump<'a> {
     /// What the pipe is held to, and each channel.
     total: Rate,
     held: BTreeMap<ChannelId, Rate>,
-    /// How many requests for data besides plays are worked on; and whether their data may still wait.
+    /// Number of requests for data besides plays that are worked on; and whether their data may still wait.
     fetching: watch::Receiver<usize>,
     is_fetching: bool,
 }

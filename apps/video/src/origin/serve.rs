@@ -39,7 +39,7 @@ const REQUESTS_MAX: usize = 8;
 /// Requests that wait, too; more end the session.
 const WAITING_MAX: usize = 1_024;
 
-/// Why a session ended.
+/// Reason why a session ended.
 #[derive(Debug, thiserror::Error)]
 enum End {
     #[error(transparent)]

@@ -29,7 +29,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a digest.
 const DIGEST_BYTES: usize = 32;
 
-/// Why tickets cannot be had or changed.
+/// Reason why tickets cannot be had or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TicketsError {
@@ -48,7 +48,7 @@ pub enum TicketsError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
     /// The name cannot be one.
@@ -186,7 +186,7 @@ impl Tickets {
         }
     }
 
-    /// Whether the first ticket is good still.
+    /// True if the first ticket is good still.
     pub(super) fn has_first(&self, secret: &Secret) -> bool {
         self.find(&text(secret)).is_some()
     }

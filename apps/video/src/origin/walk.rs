@@ -10,16 +10,16 @@ use anabranch::base::Instant;
 /// The fastest at which a flow makes up for what it is behind the film's clock, in paces of the film.
 const CATCHING_UP: f64 = 1.25;
 
-/// Where a flow is.
+/// Place where a flow is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
-    /// When the film's clock began, and where in the film.
+    /// Time at which the film's clock began, and where in the film.
     begun: (Instant, Duration),
-    /// How far ahead of the clock the flow may be.
+    /// Lead ahead of the clock the flow may be.
     lead: Duration,
-    /// When the running stretch began, or was given another pace, and where in the film.
+    /// Time at which the running stretch began, or was given another pace, and where in the film.
     since: (Instant, Duration),
-    /// Where it ends.
+    /// Place where it ends.
     end: Duration,
     pace: f64,
 }
@@ -58,7 +58,7 @@ impl Walk {
         changes
     }
 
-    /// Where it is.
+    /// Place where it is.
     pub(super) fn position(&self, now: Instant) -> Duration {
         let (at, film) = self.since;
         (film + now.since(at).mul_f64(self.pace)).min(self.end)
@@ -70,7 +70,7 @@ impl Walk {
         film.div_f64(self.pace)
     }
 
-    /// When the stretch ends.
+    /// Time at which the stretch ends.
     pub(super) fn ends(&self) -> Instant {
         let (at, film) = self.since;
         at + self.end.saturating_sub(film).div_f64(self.pace)
@@ -81,12 +81,12 @@ impl Walk {
         self.pace
     }
 
-    /// How far it is ahead of the film's clock.
+    /// Lead over the film's clock.
     pub(super) fn ahead(&self, now: Instant) -> Duration {
         self.position(now).saturating_sub(self.clock(now))
     }
 
-    /// How long until it is at `film`, at least: it goes on at this pace until it has its lead, and then at the film's.
+    /// Time for which until it is at `film`, at least: it goes on at this pace until it has its lead, and then at the film's.
     pub(super) fn until(&self, now: Instant, film: Duration) -> Duration {
         let position = self.position(now);
         let span = film.saturating_sub(position);

@@ -22,7 +22,7 @@ use crate::{
 
 /// Chunks that stay in memory, at most; of those that are on disk only the one that was used last.
 const RECENT: usize = 3;
-/// How long a viewer's request waits for a chunk.
+/// Time for which a viewer's request waits for a chunk.
 const TIMEOUT: Duration = Duration::from_secs(45);
 
 /// A video at the proxy.
@@ -230,7 +230,7 @@ impl CachedVideo {
         flows.demand(Instant::now(), number, (chunk, start), delay)
     }
 
-    /// Whether nobody uses it now.
+    /// True if nobody uses it now.
     pub(crate) fn is_idle(&self) -> bool {
         self.lock().flows.len() == 0
     }

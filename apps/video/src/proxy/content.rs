@@ -160,7 +160,7 @@ struct Arriving {
     id: FrameId,
     at: usize,
     size: usize,
-    /// Where parts begin that have come, and how long they are.
+    /// Place where parts begin that have come, and how long they are.
     parts: Vec<(u32, u32)>,
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Sent {
     pub(super) adus: u32,
     /// Frames that it left out, because the pipe has no room for them.
     pub(super) left_out: u32,
-    /// When it said so.
+    /// Time at which it said so.
     pub(super) heard: Instant,
 }
 
@@ -29,14 +29,14 @@ pub(super) struct State {
     /// ADUs that have come of its enhanced part.
     pub(super) adus: u32,
     pub(super) sent: Option<Sent>,
-    /// When something of a later chunk's enhanced part came first.
+    /// Time at which something of a later chunk's enhanced part came first.
     pub(super) passed: Option<Instant>,
     /// Somebody waits for it, and has it by then, complete or not.
     pub(super) deadline: Option<Instant>,
 }
 
 impl State {
-    /// Whether it is to be finished now: nothing more will come of it, or it cannot be waited for. Never without its essential part.
+    /// True if it is to be finished now: nothing more will come of it, or it cannot be waited for. Never without its essential part.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let is_late = |at: Instant| now.saturating_duration_since(at) >= GRACE;
         let is_all_there = self

@@ -33,11 +33,11 @@ const LOOK: Duration = Duration::from_millis(50);
 const HELD_ENOUGH: u32 = 8;
 /// Bytes of arriving chunks in memory; beyond, the reliable stream waits.
 const MEMORY_BYTES_MAX: usize = 3 << 20;
-/// How far ahead essential data is taken while nothing can be kept on disk.
+/// Lead ahead essential data is taken while nothing can be kept on disk.
 const AHEAD_WITHOUT_DISK: Duration = Duration::from_secs(8);
-/// How long lost frames that were asked for again may take.
+/// Time that lost frames that were asked for again may take.
 const REPAIR_MAX: Duration = Duration::from_secs(2);
-/// How long the origin may be away before a flow gives up.
+/// Time for which the origin may be away before a flow gives up.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Brings chunks from `chunk` on, for as long as viewers want them.
@@ -85,7 +85,7 @@ async fn flow(cached_video: &Arc<CachedVideo>, number: u64, chunk: u32) -> Resul
     collector.run(play).await
 }
 
-/// How far ahead the essential flow may be.
+/// Lead ahead the essential flow may be.
 fn ahead(cached_video: &CachedVideo) -> Duration {
     if cached_video.shared.is_disk_usable() {
         Duration::from_millis(u32::MAX.into())
@@ -110,7 +110,7 @@ struct Collector {
     arriving: BTreeMap<u32, Assembly>,
     /// Chunks whose enhanced data was sent.
     sent: BTreeMap<u32, Sent>,
-    /// When enhanced data of a chunk after `next` came first.
+    /// Time at which enhanced data of a chunk after `next` came first.
     passed: Option<Instant>,
     /// What of the chunk `next` was asked for again.
     repair: Repair,
@@ -283,7 +283,7 @@ impl Collector {
         self.assembly(adu.chunk).put_enhanced(adu);
     }
 
-    /// Whether the chunk is to be finished now.
+    /// True if the chunk is to be finished now.
     fn is_due(&self, deadline: Option<Instant>) -> bool {
         if self.next >= self.cached_video.video.count() {
             return false;
@@ -301,7 +301,7 @@ impl Collector {
         state.is_due(Instant::now())
     }
 
-    /// Whether lost frames of the chunk are on their way again; asks for them when they can be had.
+    /// True if lost frames of the chunk are on their way again; asks for them when they can be had.
     fn repairs(&mut self) -> bool {
         match &self.repair {
             Repair::Asked(..) => return true,
@@ -408,7 +408,7 @@ impl Collector {
         Ok(true)
     }
 
-    /// Whether what follows is there already, or nothing follows.
+    /// True if what follows is there already, or nothing follows.
     fn is_enough(&self) -> bool {
         let count = self.cached_video.video.count();
         let following = self.next..count.min(self.next.saturating_add(HELD_ENOUGH));

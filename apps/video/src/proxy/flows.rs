@@ -8,7 +8,7 @@ use crate::video::Video;
 const FLOWS_MAX: usize = 8;
 /// A viewer that asked for nothing for this long is gone, or has paused.
 const INTEREST: Duration = Duration::from_secs(20);
-/// How far ahead of where a flow is a viewer waits for it, rather than for another.
+/// Lead ahead of where a flow is a viewer waits for it, rather than for another.
 pub(super) const REACH: Duration = Duration::from_secs(12);
 /// Of very many viewers at one place the last are enough.
 const VIEWERS_MAX: usize = 64;
@@ -30,7 +30,7 @@ struct Flow {
     waiting: Vec<u32>,
     /// Who asked for something near it, and when.
     viewers: Vec<(u64, Instant)>,
-    /// When something of the video was handed to the viewer for whom it began, and when in the video that is: from then on he
+    /// Time at which something of the video was handed to the viewer for whom it began, and when in the video that is: from then on he
     /// plays.
     clock: Option<(Instant, Duration)>,
     is_to_end: bool,
@@ -165,7 +165,7 @@ impl Flows {
         }
     }
 
-    /// How many there are.
+    /// Their number.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }

@@ -61,7 +61,7 @@ const TITLES_MAX: usize = 64;
 /// After the disk was found full it is tried again this much later.
 const DISK_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long a proxy waits for the cache of one that ends.
+/// Time for which a proxy waits for the cache of one that ends.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Settings of a proxy.
@@ -73,15 +73,15 @@ pub struct Config {
     pub cache_bytes: u64,
     /// The longest that a viewer's player is held up before a chunk is served without the frames that have not come.
     pub start_delay: Duration,
-    /// How far the enhanced flow runs ahead of the viewer.
+    /// Lead of the enhanced flow over the viewer.
     pub lead: Duration,
     /// How much of the beginning of every video is kept ready.
     pub prefix: Prefix,
     /// Frames that were lost are asked for again while there is time for it.
     pub repairs: bool,
-    /// Who is refused for want of room in the pipe.
+    /// Plays that are refused for want of capacity in the pipe.
     pub admission: Admission,
-    /// Who is answered over HTTP.
+    /// Clients that are answered over HTTP.
     pub http: Http,
 }
 
@@ -341,7 +341,7 @@ impl Shared {
         Ok(CachedVideo::new(video, key, prefix, self.clone()))
     }
 
-    /// What is known of the pipe now.
+    /// State of the pipe now.
     fn known_pipe(&self) -> prefix::Pipe {
         let unknown = prefix::Pipe::default();
         let Some(line) = self.pipe.line_now() else {
@@ -368,7 +368,7 @@ impl Shared {
         tokio::task::spawn_blocking(move || store.forget(key));
     }
 
-    /// Whether anything plays.
+    /// True if anything plays.
     pub(crate) fn is_busy(&self) -> bool {
         !self.room.is_empty()
     }
@@ -408,7 +408,7 @@ impl Shared {
         }
     }
 
-    /// Whether the disk takes anything now.
+    /// True if the disk takes anything now.
     pub(crate) fn is_disk_usable(&self) -> bool {
         self.disk_full().is_none_or(|until| Instant::now() >= until)
     }

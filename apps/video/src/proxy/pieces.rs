@@ -63,7 +63,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Whether everything has come.
+    /// True if everything has come.
     pub(super) fn is_whole(&self) -> bool {
         let total = match (&self.opened, self.is_opening) {
             (Some(Reply::Opened { index_bytes, .. }), _) => Some(*index_bytes),

@@ -34,9 +34,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Longest pause after the origin has refused: it was the ticket, most often.
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(10);
-/// How long one call may take; QUIC's handshakes back off, a fresh one finds an origin that is back sooner.
+/// Time that one call may take; QUIC's handshakes back off, a fresh one finds an origin that is back sooner.
 const CALL_MAX: Duration = Duration::from_secs(5);
-/// How long an answer may take.
+/// Time that an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// An origin that is silent on all paths for this long is called anew: it may have been restarted.
 const SILENCE_MAX: Duration = Duration::from_secs(4);
@@ -47,7 +47,7 @@ const CATALOGUE_MAX: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct Pipe {
     line: watch::Sender<Option<Arc<Line>>>,
-    /// Why there is no line, in words that tell viewers nothing of where the origin is.
+    /// Reason why there is no line, in words that tell viewers nothing of where the origin is.
     trouble: Mutex<&'static str>,
     connected: AtomicU64,
 }
@@ -93,7 +93,7 @@ pub(crate) struct Opened {
     pub(crate) index: Bytes,
 }
 
-/// Why a session ended.
+/// Reason why a session ended.
 #[derive(Debug, thiserror::Error)]
 enum End {
     #[error(transparent)]
@@ -224,7 +224,7 @@ impl Pipe {
         self.line.subscribe()
     }
 
-    /// Why there is no session; `None`: there is one.
+    /// Reason why there is no session; `None`: there is one.
     pub(crate) fn trouble(&self) -> Option<&'static str> {
         if self.line.borrow().is_some() {
             return None;
@@ -285,7 +285,7 @@ async fn greet(session: Session, ticket: &Ticket) -> Result<Line, End> {
 }
 
 impl Line {
-    /// What is measured on the session.
+    /// Measurements of the session.
     pub(crate) fn session(&self) -> &Session {
         &self.session
     }

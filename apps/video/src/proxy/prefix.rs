@@ -21,7 +21,7 @@ pub enum Prefix {
     Fixed(Duration),
 }
 
-/// What is known of the pipe.
+/// State of the pipe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pipe {
     pub(super) rtt: Duration,
@@ -40,7 +40,7 @@ impl Default for Pipe {
 }
 
 impl Prefix {
-    /// Whether anything is fetched ahead.
+    /// True if anything is fetched ahead.
     pub(super) fn is_any(self) -> bool {
         self != Self::Fixed(Duration::ZERO)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::wire::Entry;
 
-/// What is known of the beginnings of videos.
+/// State of the beginnings of videos.
 #[derive(Debug, Default)]
 pub(super) struct Prefixes(BTreeMap<String, Known>);
 
@@ -16,7 +16,7 @@ struct Known {
 }
 
 impl Prefixes {
-    /// Whether there is something to be fetched of a video, or nobody knows. `holds`: whether a chunk is there.
+    /// True if there is something to be fetched of a video, or nobody knows. `holds`: whether a chunk is there.
     pub(super) fn is_wanted(&self, entry: &Entry, holds: impl Fn(u32) -> bool) -> bool {
         match self.0.get(&entry.name) {
             Some(known) if known.version == entry.version => {

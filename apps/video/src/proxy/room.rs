@@ -22,7 +22,7 @@ const RETRY_MAX_S: u32 = 60;
 /// A play is judged by its last chunks, so many.
 const CHUNKS: usize = 2;
 
-/// Who is refused for want of room.
+/// Plays that are refused for want of capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
     /// Nobody.
@@ -85,7 +85,7 @@ impl AdmissionController {
         }
     }
 
-    /// Whether anything plays.
+    /// True if anything plays.
     pub(super) fn is_empty(&self) -> bool {
         self.inside().gate.is_empty()
     }

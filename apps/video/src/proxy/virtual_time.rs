@@ -54,7 +54,7 @@ pub(crate) struct Proxy {
     was_asked: BTreeSet<u32>,
     /// Virtual time zero, as the proxy's own parts know time.
     begun: std::time::Instant,
-    /// When the viewer began to play.
+    /// Time at which the viewer began to play.
     plays_from: Option<Instant>,
     /// Chunks as they were finished, and when.
     pub(crate) finished: Vec<(Content, Instant)>,
@@ -98,12 +98,12 @@ impl Proxy {
         self.links = links;
     }
 
-    /// Whether the whole film has come.
+    /// True if the whole film has come.
     pub(crate) fn is_over(&self) -> bool {
         self.next >= self.video.count()
     }
 
-    /// When the viewer wants a chunk; `None`: nothing plays yet.
+    /// Time at which the viewer wants a chunk; `None`: nothing plays yet.
     pub(crate) fn wanted_at(&self, chunk: u32) -> Option<Instant> {
         let begins = self.plays_from? + self.video.start(chunk);
         Some(begins + START_DELAY)
@@ -249,7 +249,7 @@ impl Proxy {
         }
     }
 
-    /// Whether lost frames of the chunk are on their way again; asks for them when they can be had.
+    /// True if lost frames of the chunk are on their way again; asks for them when they can be had.
     fn repair(&mut self, context: &mut Context<'_>) -> bool {
         if self.asked.is_some() {
             return true;

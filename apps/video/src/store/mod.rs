@@ -85,7 +85,7 @@ pub enum Class {
     Prefix,
 }
 
-/// Why nothing was stored or read.
+/// Reason why nothing was stored or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -270,7 +270,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Whether something is kept of this part; the disk is not asked.
+    /// True if something is kept of this part; the disk is not asked.
     pub fn holds(&self, key: VideoKey, part: Part) -> bool {
         self.lock().class_of(key, part).is_some()
     }

@@ -30,7 +30,7 @@ pub struct Entry {
     pub bytes: u64,
 }
 
-/// Why something is refused.
+/// Reason why something is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalKind {
@@ -48,7 +48,7 @@ pub enum RefusalKind {
     Failed,
 }
 
-/// Why something is refused, for programs and for people.
+/// Reason why something is refused, for programs and for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {
@@ -106,7 +106,7 @@ pub enum Request {
         name: String,
         /// Its version, as opened.
         version: String,
-        /// Where to begin.
+        /// Place where to begin.
         #[serde(flatten)]
         from: From,
     },
@@ -114,7 +114,7 @@ pub enum Request {
     Seek {
         /// The play.
         play: u32,
-        /// Where.
+        /// Place.
         #[serde(flatten)]
         from: From,
     },
@@ -151,16 +151,16 @@ pub enum Request {
     },
 }
 
-/// Where a play begins, and what the proxy has already.
+/// Place where a play begins, and what the proxy has already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct From {
     /// The first chunk whose essential part is to be sent.
     pub essential: u32,
     /// The first chunk whose enhanced part is to be sent.
     pub enhanced: u32,
-    /// How far the enhanced flow may get ahead of real time, in milliseconds; it is sent faster until it is.
+    /// Largest lead of the enhanced flow over real time, in milliseconds; it is sent faster until it is.
     pub lead_ms: u32,
-    /// How far the essential flow may get ahead of the enhanced one, in milliseconds; the origin goes no further than the
+    /// Largest lead of the essential flow over the enhanced one, in milliseconds; the origin goes no further than the
     /// end of the next segment anyway.
     pub ahead_ms: u32,
 }
@@ -175,7 +175,7 @@ pub enum Reply {
     Refused {
         /// Of the request.
         id: u32,
-        /// Why.
+        /// Reason.
         #[serde(flatten)]
         refusal: Refusal,
     },
@@ -212,7 +212,7 @@ pub enum Reply {
     Ended {
         /// The play.
         play: u32,
-        /// Why.
+        /// Reason.
         #[serde(flatten)]
         refusal: Refusal,
     },
@@ -251,7 +251,7 @@ fn check_word(word: &str) -> Result<(), WireError> {
 }
 
 impl Request {
-    /// Whether data are sent in answer, besides those of plays.
+    /// True if data are sent in answer, besides those of plays.
     pub(crate) fn is_fetch(&self) -> bool {
         matches!(
             self,

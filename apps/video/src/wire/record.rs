@@ -24,7 +24,7 @@ pub const ENHANCED_HEADER_BYTES: usize = 21;
 pub struct Piece {
     /// Of the request.
     pub id: u32,
-    /// Where in what was asked for.
+    /// Offset in what was asked for.
     pub offset: u64,
     /// Bytes of what was asked for.
     pub total: u64,
@@ -33,7 +33,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Where it ends in what was asked for.
+    /// Place where it ends in what was asked for.
     pub(crate) fn end(&self) -> u64 {
         self.offset.saturating_add(self.data.len() as u64)
     }
@@ -77,7 +77,7 @@ pub enum Essential {
     Data {
         /// The chunk.
         chunk: u32,
-        /// Where in the chunk's essential data.
+        /// Position in the chunk's essential data.
         offset: u32,
         /// Bytes of the chunk's essential data.
         total: u32,
@@ -179,7 +179,7 @@ pub struct Enhanced {
     pub track: u8,
     /// Place of the frame in the track.
     pub sample: u32,
-    /// Where in the frame.
+    /// Position in the frame.
     pub offset: u32,
     /// The bytes; at least one.
     pub data: Bytes,

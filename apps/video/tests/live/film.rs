@@ -6,7 +6,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// Whether a program can be started.
+/// True if a program can be started.
 pub(crate) fn has(program: &str) -> bool {
     let run = Command::new(program)
         .arg("-version")

@@ -238,7 +238,7 @@ impl Setting {
     }
 }
 
-/// What came of a request.
+/// Result of a request.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,

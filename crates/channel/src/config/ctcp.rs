@@ -17,7 +17,7 @@ pub struct Ctcp {
     pub target: Rate,
     /// The controller below the cap.
     pub inner: Inner,
-    /// How often the target window is computed anew from round trips and losses, 100 ms to 10 min.
+    /// Interval at which the target window is computed anew from round trips and losses, 100 ms to 10 min.
     pub interval: Duration,
 }
 

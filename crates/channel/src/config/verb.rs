@@ -14,7 +14,7 @@ use super::ParseControllerError;
 pub struct Verb {
     /// Rates that it tries to settle at.
     pub plateaus: Plateaus,
-    /// Where it starts; it doubles from here until it meets the channel's rate.
+    /// Place where it starts; it doubles from here until it meets the channel's rate.
     pub start: Rate,
     /// The coarse timer: goodput is measured over this time (two round trips at least), and the rate reset to it.
     pub period: Duration,

@@ -54,7 +54,7 @@ impl Path {
     }
 }
 
-/// What came of it.
+/// Result of it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Outcome {
     /// Bytes acknowledged in each tenth of a second.

@@ -29,7 +29,7 @@ use noq_proto::RttEstimator;
 
 use crate::config::{Config, Controller};
 
-/// How long the queue at the bottleneck may be, on the session's word.
+/// Time for which the queue at the bottleneck may be, on the session's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum QueueGoal {
     /// Keep enough in flight that changes of rate do not run the pipe dry.
@@ -114,13 +114,13 @@ pub(crate) trait Control: Send + Sync + Debug {
     fn on_spurious(&mut self) {}
     /// The sender had data but no room in the window.
     fn on_window_limited(&mut self) {}
-    /// Whether the sender has more to send than it had slots for; told after every run of the pump.
+    /// True if the sender has more to send than it had slots for; told after every run of the pump.
     fn on_backlog(&mut self, _is_backlogged: bool) {}
     /// The round trip of the handshake, before the first of a packet.
     fn seed_rtt(&mut self, _rtt: Duration) {}
     /// The size of a full packet changed.
     fn on_mtu(&mut self, mtu: u16);
-    /// How long the queue may be from now on.
+    /// Time for which the queue may be from now on.
     fn set_queue_goal(&mut self, _goal: QueueGoal) {}
     /// From now on, take this share of what one flow would take: 1 for a flow of its own, 1/n for each of
     /// n that share a bottleneck. Above 0, at most 1.
@@ -133,11 +133,11 @@ pub(crate) trait Control: Send + Sync + Debug {
     fn window(&self) -> u64;
     /// Bytes per second at which packets may leave.
     fn pacing_rate(&self, rtt_smoothed_s: f64) -> f64;
-    /// Whether packets are to leave one by one, at that rate and not in small bursts.
+    /// True if packets are to leave one by one, at that rate and not in small bursts.
     fn is_even(&self) -> bool {
         false
     }
-    /// Whether the window is still searching for the capacity of the path.
+    /// True if the window is still searching for the capacity of the path.
     fn is_starting(&self) -> bool;
 }
 

@@ -44,7 +44,7 @@ const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
-    /// How long to send, in seconds. Elastic streams have the first 30 s, or half of it, to themselves, because
+    /// Time to send, in seconds. Elastic streams have the first 30 s, or half of it, to themselves, because
     /// nothing is known of the paths before; seconds count when the others have been open for 5 s.
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(12..=3600))]
     pub(crate) seconds: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Run {
 /// What arrived of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
-    /// When each frame arrived, and its bytes.
+    /// Time at which each frame arrived, and its bytes.
     pub(crate) arrivals: Vec<(Instant, usize)>,
 }
 
@@ -254,7 +254,7 @@ async fn send(
     Ok((skipped, promised))
 }
 
-/// Where the frames of a stream go.
+/// Place where the frames of a stream go.
 enum Outlet {
     /// As much as the session takes.
     Elastic(Stream),

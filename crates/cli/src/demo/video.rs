@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
         default_value = "rate=8 Mbit/s, delay=20 ms, queue=200 ms, loss=2 %"
     )]
     pipe: String,
-    /// Where the player's copy goes.
+    /// Place where the player's copy goes.
     #[arg(long, value_name = "FILE", default_value = "demo-video.mp4")]
     out: PathBuf,
     /// Leave everything running after that, until Ctrl-C, to watch it in a browser.
@@ -55,9 +55,9 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// How long a process may take to say where it is, and the proxy to find the video.
+/// Time that a process may take to say where it is, and the proxy to find the video.
 const STARTED: Duration = Duration::from_secs(30);
-/// How long the player may take.
+/// Time that the player may take.
 const PLAYED: Duration = Duration::from_secs(900);
 const LOOK: Duration = Duration::from_millis(100);
 

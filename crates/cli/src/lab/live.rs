@@ -45,7 +45,7 @@ pub(super) struct Show<'a> {
     pub(super) seed: u64,
     pub(super) corpus: &'a Corpus,
     pub(super) only: Option<&'a str>,
-    /// How long each policy sends.
+    /// Time for which each policy sends.
     pub(super) time: Duration,
 }
 

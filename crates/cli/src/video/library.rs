@@ -14,7 +14,7 @@ pub(crate) struct Place {
     /// Address of an object store that is not AWS's, such as `https://minio.example:9000` [env: AWS_ENDPOINT_URL_S3].
     #[arg(long, value_name = "URL")]
     s3_endpoint: Option<String>,
-    /// Where the indexes of videos are kept [default: a hidden folder in DIR; for an object store ~/.cache/anabranch/index].
+    /// Directory for the indexes of videos [default: a hidden folder in DIR; for an object store ~/.cache/anabranch/index].
     #[arg(long, value_name = "DIR")]
     index_cache: Option<PathBuf>,
 }

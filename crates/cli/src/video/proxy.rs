@@ -39,10 +39,10 @@ pub(crate) struct Arguments {
     /// Most connections of players at a time, half of them from one address.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=65_536), default_value_t = 512)]
     connections: u32,
-    /// How long a player may have to wait before a chunk is served without the frames that have not come.
+    /// Longest time that a player waits before a chunk is served without the frames that have not come.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "2 s")]
     start_delay: Duration,
-    /// How far ahead of the viewer the origin sends the frames that may be lost.
+    /// Lead of the frames that may be lost over the viewer.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "8 s")]
     lead: Duration,
     /// How much of the beginning of every video is fetched beforehand, so that it starts at once: a time, `0 s` for nothing, or

@@ -28,7 +28,7 @@ pub(super) fn ticket(given: Option<&str>, file: Option<&Path>) -> Result<Ticket,
     })
 }
 
-/// Where the ticket is, for commands that know it as a flag.
+/// Place where the ticket is, for commands that know it as a flag.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Origin {
     /// The ticket that `anabranch video origin` or `video ticket new` printed, or `-` for standard input. Other users of this

@@ -57,7 +57,7 @@ struct Whose {
     key: Option<PathBuf>,
 }
 
-/// Where an origin keeps its tickets.
+/// Place where an origin keeps its tickets.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct State {
     /// Folder with the origin's tickets [default: one for each library, beside the key].

@@ -24,7 +24,7 @@ const BYTES: usize = 20_000_000;
 const LATEST: f64 = 1.0;
 /// A moment after the end is no moment of the transfer: so often another one is tried.
 const TRIES: usize = 20;
-/// How long a sender that was started again may look for a receiver that is done and has gone.
+/// Time for which a sender that was started again may look for a receiver that is done and has gone.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Numbers that are the same for the same seed (splitmix64).
@@ -142,7 +142,7 @@ impl Scene {
         self.ticket = ticket.to_string();
     }
 
-    /// Where the files are until all are there.
+    /// Place where the files are until all are there.
     fn data(&self) -> Option<PathBuf> {
         let entries = fs::read_dir(self.path("in")).unwrap();
         entries
@@ -151,7 +151,7 @@ impl Scene {
             .find(|data| data.is_dir())
     }
 
-    /// Whether the receiver has written down whose the ticket is.
+    /// True if the receiver has written down whose the ticket is.
     fn is_noted(&self) -> bool {
         let entries = fs::read_dir(self.path("in")).unwrap();
         entries

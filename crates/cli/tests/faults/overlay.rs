@@ -95,7 +95,7 @@ impl Mesh {
         Some(mesh)
     }
 
-    /// Where `node` is on the link with `other`, if they have one.
+    /// Place where `node` is on the link with `other`, if they have one.
     fn address(&self, node: usize, other: usize) -> Option<String> {
         let mut links = self.links.iter();
         let link =

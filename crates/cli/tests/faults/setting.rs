@@ -35,7 +35,7 @@ fn links(rate: Rate) -> Configs {
 
 pub(crate) struct Setting {
     folder: TempDir,
-    /// Where the receiver listens, always.
+    /// Place where the receiver listens, always.
     port: u16,
     emulator: Emulator,
 }

@@ -15,7 +15,7 @@ use crate::{
     vocabulary::{FieldId, Vocabulary},
 };
 
-/// What is known of fields, and where it was learned in this text.
+/// State of fields, and where it was learned in this text.
 pub(super) struct Inferred {
     pub(super) vocabulary: Vocabulary,
     pub(super) first_uses: BTreeMap<FieldId, Span>,
@@ -83,7 +83,7 @@ struct Inference<'a> {
 }
 
 impl<'a> Inference<'a> {
-    /// Whether this was news.
+    /// True if this was news.
     fn learn(&mut self, name: Name<'_>, of_channel: bool, value: Type) -> bool {
         let vocabulary = &mut self.learned.vocabulary;
         let is_new = vocabulary.find(name.text, of_channel).is_none();

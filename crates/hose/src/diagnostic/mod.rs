@@ -26,9 +26,9 @@ pub enum Severity {
 pub struct Diagnostic {
     /// Whether the text is refused for it.
     pub severity: Severity,
-    /// Where.
+    /// Place.
     pub span: Span,
-    /// What is wrong, in one sentence without a full stop.
+    /// The error, in one sentence without a full stop.
     pub message: String,
     /// What would be right.
     pub help: Option<String>,
@@ -87,12 +87,12 @@ impl Report {
         &self.found
     }
 
-    /// Whether the text is refused.
+    /// True if the text is refused.
     pub fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
-    /// How many errors there are, those beyond [`DIAGNOSTICS_MAX`] included.
+    /// Number of errors, those beyond [`DIAGNOSTICS_MAX`] included.
     pub fn errors(&self) -> usize {
         self.errors
     }

@@ -38,12 +38,12 @@ impl Faults {
         ),
     ];
 
-    /// Whether there is none.
+    /// True if there is none.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all of `other` are among these.
+    /// True if all of `other` are among these.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }

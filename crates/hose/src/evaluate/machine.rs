@@ -45,7 +45,7 @@ impl<'m, S: Schedule + ?Sized> Machine<'m, S> {
         }
     }
 
-    /// Whether a part of a filter is true. What cannot be told is not.
+    /// True if a part of a filter is true. What cannot be told is not.
     pub(crate) fn passes(&mut self, root: NodeId) -> bool {
         // NaN is not above 0.
         self.value_of_filter(root) > 0.0
@@ -74,7 +74,7 @@ impl<'m, S: Schedule + ?Sized> Machine<'m, S> {
         if is_sound { sum } else { 0.0 }
     }
 
-    /// Whether what was evaluated since the faults were taken has a value.
+    /// True if what was evaluated since the faults were taken has a value.
     pub(crate) fn is_sound(&self) -> bool {
         let unsound = Faults::UNKNOWN.union(Faults::DIVISION_BY_ZERO);
         self.faults.without(unsound) == self.faults

@@ -48,7 +48,7 @@ pub struct Injected {
     pub warnings: Report,
 }
 
-/// Why a text was not injected.
+/// Reason why a text was not injected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InjectError {
@@ -192,7 +192,7 @@ impl Objectives {
         (entry.id, &entry.objective)
     }
 
-    /// Whether an objective over several ADUs is in force.
+    /// True if an objective over several ADUs is in force.
     pub fn are_combinatorial(&self) -> bool {
         let mut shapes = self.entries.iter().map(|entry| entry.objective.shape());
         shapes.any(|shape| shape == Shape::Combinatorial)

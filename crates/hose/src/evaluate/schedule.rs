@@ -11,10 +11,10 @@ use crate::fact::{AduFact, StreamFact};
 /// Answers are `f64` as [`AduFact`] says, NaN for what is not known; they should not change during an
 /// evaluation. None of the calls may be slow: an evaluation makes many.
 pub trait Schedule {
-    /// How many ADUs there are: those that may be sent, and those of the transmission history.
+    /// Number of ADUs: those that may be sent, and those of the transmission history.
     fn adus(&self) -> u32;
 
-    /// Whether the ADU is in the schedule or in the history. One that is not sent is bound to no variable.
+    /// True if the ADU is in the schedule or in the history. One that is not sent is bound to no variable.
     fn is_sent(&self, _adu: u32) -> bool {
         true
     }

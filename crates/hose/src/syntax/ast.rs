@@ -7,7 +7,7 @@ use crate::span::Span;
 pub struct Name<'a> {
     /// The name.
     pub text: &'a str,
-    /// Where.
+    /// Place.
     pub span: Span,
 }
 
@@ -116,7 +116,7 @@ pub struct Rate<'a> {
 /// `field NAME: TYPE` (extension).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field<'a> {
-    /// Whether it is a channel's attribute: `channel::NAME`.
+    /// True if it is a channel's attribute: `channel::NAME`.
     pub of_channel: bool,
     /// The field.
     pub name: Name<'a>,
@@ -129,7 +129,7 @@ pub struct Field<'a> {
 /// An expression. At most [`DEPTH_MAX`](super::DEPTH_MAX) deep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr<'a> {
-    /// What it is.
+    /// The kind.
     pub kind: ExprKind<'a>,
     /// Where, parentheses around it excluded.
     pub span: Span,
@@ -180,7 +180,7 @@ pub enum ExprKind<'a> {
     Binary {
         /// The operator.
         op: BinaryOp,
-        /// Where it stands.
+        /// Place where it stands.
         op_span: Span,
         /// Its left side.
         left: Box<Expr<'a>>,
@@ -247,7 +247,7 @@ impl Level {
 }
 
 impl Item<'_> {
-    /// Where it stands.
+    /// Place where it stands.
     pub fn span(&self) -> Span {
         match self {
             Self::Objective(objective) => objective.span,

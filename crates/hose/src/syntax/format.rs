@@ -82,7 +82,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Whether there is an empty line in the text right before `at`.
+    /// True if there is an empty line in the text right before `at`.
     fn follows_blank(&self, at: u32) -> bool {
         let before = &self.text[..at as usize];
         let space = &before[before.trim_end().len()..];

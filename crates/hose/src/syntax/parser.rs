@@ -408,7 +408,7 @@ impl<'a> Parser<'a, '_> {
     }
 }
 
-/// Whether the word begins an item wherever it stands.
+/// True if the word begins an item wherever it stands.
 fn is_item(word: &str) -> bool {
     word == "objective"
 }

@@ -29,7 +29,7 @@ pub(super) fn reading(left: BinaryOp, right: BinaryOp) -> Reading {
     }
 }
 
-/// Whether C applies the left one first; how a text that needs parentheses is read for further checks.
+/// True if C applies the left one first; how a text that needs parentheses is read for further checks.
 pub(super) fn c_left_first(left: BinaryOp, right: BinaryOp) -> bool {
     c(left) >= c(right)
 }

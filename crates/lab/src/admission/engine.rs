@@ -87,7 +87,7 @@ impl Active {
         Self::at(self.customer.stay.end)
     }
 
-    /// When ADU `number` is made.
+    /// Time at which ADU `number` is made.
     fn due(&self, number: u64) -> Instant {
         self.start() + FRAME * number as u32
     }
@@ -174,7 +174,7 @@ impl Active {
         (!self.is_over).then_some(next)
     }
 
-    /// Whether the second `at` got what it needs: so many bytes arrived in it, or all that was made arrived by
+    /// True if the second `at` got what it needs: so many bytes arrived in it, or all that was made arrived by
     /// its end, but for what was made last.
     fn is_kept(&self, record: &StreamRecord, at: usize, delay: Duration) -> bool {
         let begin = Self::at(at) + delay + FRAME / 2;

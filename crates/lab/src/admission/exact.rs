@@ -41,7 +41,7 @@ const EQUAL_MBPS: f64 = 1e-6;
 /// Of the simplex method, relative to values of some Mbit/s.
 const EPSILON: f64 = 1e-9;
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unanswered {
     /// More paths or streams than are searched, or a bound on late packets, which is not linear.
@@ -230,7 +230,7 @@ impl Search {
     }
 }
 
-/// Whether shares exist with which every stream of `chosen`, in order of precedence, finds what it needs.
+/// True if shares exist with which every stream of `chosen`, in order of precedence, finds what it needs.
 fn can_share(chosen: &[Choice]) -> bool {
     // One variable for each path of each stream that is divided.
     let mut variables: Vec<(usize, usize)> = Vec::new();

@@ -145,7 +145,7 @@ fn run(options: &Options<'_>) -> Vec<Row> {
     rows
 }
 
-/// How many windows it had, and what came of it; `None` where a recording is no path.
+/// Number of windows that it had, and what came of it; `None` where a recording is no path.
 fn run_one(options: &Options<'_>, job: &Job<'_>) -> Option<(usize, Outcome)> {
     let most = match job.mode {
         Mode::Fluid => Rate::from_mbps(1_000_000),

@@ -36,7 +36,7 @@ impl Tally {
     }
 }
 
-/// What became of a refused customer's acceptance.
+/// Outcome of a refused customer's acceptance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Asked {
     /// Admitted at once.
@@ -48,7 +48,7 @@ pub(super) enum Asked {
     Took { is_promised: bool },
 }
 
-/// What became of one customer.
+/// Outcome of one customer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CustomerRecord {
     /// Of what it had in the end: the first demand, or the accepted offer.

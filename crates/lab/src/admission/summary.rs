@@ -143,7 +143,7 @@ pub(super) fn of_levels(mode: Mode, all: &[&Done<'_>]) -> Vec<Row> {
     LEVELS.iter().map(row).collect()
 }
 
-/// How many streams with enough renewable windows are within one point, of how many.
+/// Number of streams with enough renewable windows that are within one point, of how many.
 fn within_one_point<'a>(records: impl Iterator<Item = &'a CustomerRecord>) -> (f64, u64) {
     let (mut near, mut judged) = (0.0, 0);
     for record in records {
@@ -158,7 +158,7 @@ fn within_one_point<'a>(records: impl Iterator<Item = &'a CustomerRecord>) -> (f
     (near, judged)
 }
 
-/// Whether a stream's windows were kept as often as promised.
+/// True if a stream's windows were kept as often as promised.
 fn is_held(tally: &Tally, probability: f64) -> bool {
     let may_break = (1.0 - probability) * tally.windows as f64 + ROUNDING;
     tally.broken() as f64 <= may_break.floor()

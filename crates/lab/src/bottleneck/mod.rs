@@ -35,7 +35,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const NETWORKS: u64 = 200;
 /// Loads that run unless others are asked for.
 const USUAL: [&str; 2] = ["bulk", "spread"];
-/// How long a session runs.
+/// Time for which a session runs.
 const RUN: Duration = Duration::from_secs(60);
 /// Answers and queues are read this often.
 const LOOK: Duration = Duration::from_millis(100);

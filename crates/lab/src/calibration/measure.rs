@@ -65,13 +65,13 @@ impl Term {
     }
 }
 
-/// Whether the share `kept` is within `points` of what was promised.
+/// True if the share `kept` is within `points` of what was promised.
 fn is_within(kept: f64, promised: f64, points: f64) -> bool {
     (kept - promised).abs() <= points / 100.0 + 1e-12
 }
 
 impl Figures {
-    /// Whether the promises were kept as often as promised, to half a point.
+    /// True if the promises were kept as often as promised, to half a point.
     pub(super) fn is_calibrated(&self) -> bool {
         is_within(self.score.kept(), self.promised, 0.5)
     }
@@ -81,7 +81,7 @@ impl Figures {
         is_within(self.score.kept(), self.promised, 1.0)
     }
 
-    /// Whether no 500 promises in a row were kept more than two points less often than promised.
+    /// True if no 500 promises in a row were kept more than two points less often than promised.
     pub(super) fn is_block_met(&self) -> bool {
         self.score.block_kept_least >= self.promised - 0.02 - 1e-9
     }

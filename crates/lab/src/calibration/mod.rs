@@ -31,7 +31,7 @@ const SAMPLES_MIN: usize = 700;
 /// Samples from which a recording counts as long.
 const SAMPLES_LONG: usize = 2000;
 
-/// What was measured on a series.
+/// Measurements of a series.
 struct Measured {
     own: Vec<Figures>,
     /// The same samples in a random order; for series that are summed up.

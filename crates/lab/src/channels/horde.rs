@@ -6,7 +6,7 @@ use anabranch_base::{Instant, Seed};
 use anabranch_link::{Duplex, Verdict};
 use anabranch_sim::topology::{Channel, PACKET_BYTES};
 
-/// How long a channel is filled, and probed.
+/// Time for which a channel is filled, and probed.
 const FILLED: Duration = Duration::from_secs(600);
 const PROBED: Duration = Duration::from_secs(3600);
 /// An acknowledgement.

@@ -10,7 +10,7 @@ use anabranch_sim::{
     apps::{Load, Receiver, Sender},
 };
 
-/// Where the bottleneck is.
+/// Place where the bottleneck is.
 pub(super) const PLACES: [&str; 2] = ["shared", "separate"];
 /// `one` is a single channel.
 pub(super) const COUPLINGS: [&str; 4] = ["one", "off", "auto", "all"];
@@ -25,7 +25,7 @@ const ACCESS: Rate = Rate::from_mbps(100);
 const COUNTED: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(120)];
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Shares {
     /// Goodput of the session and of all rivals together, in bits per second.

@@ -25,7 +25,7 @@ pub(super) struct Part<'a> {
     pub(super) bytes: u64,
 }
 
-/// How long it takes from handing the message over at `start` to its complete arrival; `None` if it does not arrive.
+/// Time that it takes from handing the message over at `start` to its complete arrival; `None` if it does not arrive.
 pub(super) fn run(
     topology: &Topology,
     controller: Controller,

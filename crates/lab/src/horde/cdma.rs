@@ -11,7 +11,7 @@ const BASE_MS: f64 = 300.0;
 const SERVICE_MS: f64 = 40.0;
 /// Frames [Horde §A.3.1].
 const FRAME_MS: f64 = 20.0;
-/// How long a queue is held before a channel for its data is reserved: assumed, so that round trips have about the
+/// Time for which a queue is held before a channel for its data is reserved: assumed, so that round trips have about the
 /// published mean and deviation.
 const HOLD_MS: (f64, f64) = (700.0, 80.0);
 const NOISE_MS: f64 = 10.0;

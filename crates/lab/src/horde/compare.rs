@@ -195,7 +195,7 @@ pub(super) fn lines(rows: &[Row], number: usize) -> Vec<Published> {
     lines
 }
 
-/// Where each stream went, and how long its round trips were.
+/// Place where each stream went, and how long its round trips were.
 pub(super) fn plots(rows: &[Row]) -> Vec<Plot> {
     let channels = ["cdma1", "cdma2", "gprs1", "gprs2", "gprs3", "gprs4"];
     let mut policies: Vec<&str> = rows

@@ -164,7 +164,7 @@ fn replay(
     }
 }
 
-/// How far expectations at the moment of sending were from what came.
+/// Errors of the expectations at the moment of sending.
 fn judged(path: &Path, name: &str) -> Row {
     let mut model = name.parse::<Choice>().expect("a name of a model").model();
     let mut sums = Sums::default();

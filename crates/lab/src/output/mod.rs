@@ -14,7 +14,7 @@ pub use report::{Page, Section};
 pub struct Published {
     /// What is measured, with the unit.
     pub what: String,
-    /// Where it is published, or "target".
+    /// Place where it is published, or "target".
     pub source: &'static str,
     /// The figure there.
     pub theirs: String,

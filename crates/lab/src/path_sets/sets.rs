@@ -6,7 +6,7 @@ use anabranch_base::{Random, Seed};
 
 use crate::{corpus::Corpus, recording::Recording, streams::Timing};
 
-/// How many sets of each kind one seed chooses.
+/// Number of sets of each kind that one seed chooses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice {
     /// Says which random numbers choose.

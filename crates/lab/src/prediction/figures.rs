@@ -81,7 +81,7 @@ fn errors(rows: &[Row]) -> Option<Published> {
     ))
 }
 
-/// How often the published percentile fails, with ours beside it.
+/// Number of times that the published percentile fails, with ours beside it.
 fn failures(
     rows: &[Row],
     [percentile, calibrated, held]: [&str; 3],

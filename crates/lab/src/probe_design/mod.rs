@@ -60,7 +60,7 @@ const DESIGNS: [(&str, Design); 6] = [
     ("optimal_a_known", Design::Known),
 ];
 
-/// What a probe costs.
+/// Cost of a probe.
 const COSTS: [(&str, u64); 2] = [("bytes", 0), ("probes", FLAT_BYTES)];
 
 fn tasks(bed: &Bed, overhead_bytes: u64) -> Vec<Task> {

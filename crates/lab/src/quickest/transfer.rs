@@ -15,14 +15,14 @@ use super::overlay::Wire;
 
 /// Queue of every wire.
 const QUEUE: Duration = Duration::from_millis(100);
-/// When the first message begins: all channels are connected.
+/// Time at which the first message begins: all channels are connected.
 const BEGIN: Instant = Instant::from_secs(2);
 /// Pause between a message and the next, at least.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Messages are cut into ADUs of so much.
 pub(super) const ADU_BYTES: u64 = 16 << 10;
 
-/// How long messages of so many bytes take over the given ways, each a sequence of hops, on one session: from
+/// Time that messages of so many bytes take over the given ways, each a sequence of hops, on one session: from
 /// the beginning of sending to the arrival of the last byte. One after the other, each in `spans` after the one before. A
 /// message is a whole number of [`ADU_BYTES`], or less than one. `None` for one that is not complete when the next begins.
 pub(super) fn messages(

@@ -39,7 +39,7 @@ impl Case {
         }
     }
 
-    /// Whether the truth is what was configured.
+    /// True if the truth is what was configured.
     pub(crate) fn is_quiet(&self) -> bool {
         self.cross.is_none() && self.config.jitter == Jitter::None
     }
@@ -90,7 +90,7 @@ pub(crate) struct Probed {
     cross: Option<std::iter::Peekable<Source>>,
     rate: Rate,
     round_trip: Duration,
-    /// When the next message may begin.
+    /// Time at which the next message may begin.
     pub(crate) now: Instant,
 }
 
@@ -138,7 +138,7 @@ impl Probed {
         arrived.since(begin)
     }
 
-    /// When a packet offered at `at` arrives; `None`: it is lost.
+    /// Time at which a packet offered at `at` arrives; `None`: it is lost.
     fn packet(&mut self, at: Instant) -> Option<Instant> {
         self.now = self.now.max(at);
         if let Some(cross) = &mut self.cross {

@@ -22,7 +22,7 @@ pub struct FrameSizes {
     pub period: Duration,
 }
 
-/// Why a text is no trace of frames.
+/// Reason why a text is no trace of frames.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}: {problem}")]
 pub struct FramesError {
@@ -30,7 +30,7 @@ pub struct FramesError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, and what is expected.
+    /// The error, and what is expected.
     pub problem: String,
 }
 

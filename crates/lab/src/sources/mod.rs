@@ -65,7 +65,7 @@ pub trait Source: Send {
 }
 
 impl Offer {
-    /// Whether the stream must get its rate.
+    /// True if the stream must get its rate.
     pub fn is_critical(&self) -> bool {
         self.promise.is_some()
     }

@@ -12,7 +12,7 @@ pub enum View {
     },
     /// The truncated pyramid that a camera shows.
     Frustum {
-        /// Where the camera is.
+        /// Place where the camera is.
         eye: [f32; 3],
         /// A point that it looks at, other than `eye`.
         toward: [f32; 3],
@@ -28,7 +28,7 @@ pub enum View {
 }
 
 impl View {
-    /// Whether a point is in view.
+    /// True if a point is in view.
     pub fn holds(&self, point: [f32; 3]) -> bool {
         match *self {
             Self::Box { low, high } => {

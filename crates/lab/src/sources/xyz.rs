@@ -10,7 +10,7 @@ pub const ATOMS_MAX: usize = 500_000;
 /// Positions of the longest trajectory that is read, over all frames.
 pub const POSITIONS_MAX: usize = 20_000_000;
 
-/// Where atoms are, frame by frame.
+/// Place where atoms are, frame by frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trajectory {
     /// The elements, the same in all frames.
@@ -19,7 +19,7 @@ pub struct Trajectory {
     pub frames: Vec<Vec<[f32; 3]>>,
 }
 
-/// Why a text is no trajectory.
+/// Reason why a text is no trajectory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}: {problem}")]
 pub struct XyzError {
@@ -27,7 +27,7 @@ pub struct XyzError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, and what is expected.
+    /// The error, and what is expected.
     pub problem: String,
 }
 

@@ -106,7 +106,7 @@ impl Feeder {
         streams.map(|feed| (self.session, feed.stream)).collect()
     }
 
-    /// When frame `number` is offered.
+    /// Time at which frame `number` is offered.
     pub fn frame_at(&self, number: u64) -> Instant {
         let nanos = self.source.period().as_nanos() as u64;
         self.schedule.begin + Duration::from_nanos(nanos.saturating_mul(number))
@@ -249,7 +249,7 @@ impl App for Feeder {
 /// An ADU that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When it could be read.
+    /// Time at which it could be read.
     pub at: Instant,
     /// Its number in the stream.
     pub sequence: u64,

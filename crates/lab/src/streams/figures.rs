@@ -16,9 +16,9 @@ const MET: f64 = 0.999;
 /// The windows that count, of one second each.
 #[derive(Clone, Copy, Debug)]
 pub struct Windows {
-    /// When the first begins.
+    /// Time at which the first begins.
     pub first: Instant,
-    /// How many there are.
+    /// Their number.
     pub count: usize,
     /// From a frame's making to its arrival where it meets no queue, which says in which window it is due.
     pub delay: Duration,

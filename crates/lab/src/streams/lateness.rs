@@ -41,7 +41,7 @@ impl Cause {
 pub struct Transit {
     /// Its number among those that the stream sent.
     pub sequence: u64,
-    /// When it was offered.
+    /// Time at which it was offered.
     pub offered_at: Instant,
     /// From then until it could be read.
     pub delay: Duration,
@@ -86,7 +86,7 @@ struct Trip {
     left_at: Instant,
     expected: Duration,
     is_copy: bool,
-    /// When it is known to have arrived, or that it was lost.
+    /// Time at which it is known to have arrived, or that it was lost.
     arrived_at: Option<Instant>,
     is_lost: bool,
 }

@@ -28,7 +28,7 @@ pub const LATE: f64 = 0.875;
 /// Length of a window, over which rates are stated.
 pub const WINDOW: Duration = Duration::from_secs(1);
 
-/// How long a run takes, in virtual time.
+/// Time that a run takes, in virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// From the first frame of the elastic streams until the critical streams open.

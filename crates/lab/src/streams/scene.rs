@@ -88,7 +88,7 @@ impl RecordedPath {
         &self.trace
     }
 
-    /// How long the recording is.
+    /// Time for which the recording is.
     pub fn duration(&self) -> Duration {
         self.trace.duration()
     }

@@ -209,7 +209,7 @@ pub fn number(row: &Row, field: &str) -> Option<f64> {
     row.get(field)?.as_f64()
 }
 
-/// Whether the row has these words in these fields.
+/// True if the row has these words in these fields.
 pub fn has(row: &Row, fields: &[(&str, &str)]) -> bool {
     let has_one = |(field, words): &(&str, &str)| row.get(*field).is_some_and(|v| v == words);
     fields.iter().all(has_one)

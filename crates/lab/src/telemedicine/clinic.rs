@@ -95,9 +95,9 @@ pub struct Clinic {
     period: Duration,
     record: Bytes,
     filler: Bytes,
-    /// Where the video is from: the film's name, or `generated`.
+    /// Place where the video is from: the film's name, or `generated`.
     pub film: &'static str,
-    /// Where the EKG is from: the record's name, or `generated`.
+    /// Place where the EKG is from: the record's name, or `generated`.
     pub ekg: &'static str,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct End {
     labels: BTreeMap<StreamId, usize>,
     /// What arrived of each of [`FEEDS`].
     pub(super) heard: [Vec<Arrival>; FEEDS.len()],
-    /// Why objectives were not put into force.
+    /// Reason why objectives were not put into force.
     pub(super) refusal: Option<String>,
     /// What was found wrong while they were evaluated.
     pub(super) faults: Vec<Faults>,

@@ -49,7 +49,7 @@ pub struct VideoFigures {
     pub usable: Vec<f64>,
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     /// I frames, P frames, and the other streams.
@@ -89,7 +89,7 @@ impl ClassFigures {
     }
 }
 
-/// What became of an ADU: from its making to its arrival.
+/// Outcome of an ADU: from its making to its arrival.
 #[derive(Clone, Copy)]
 struct Outcome {
     number: u64,

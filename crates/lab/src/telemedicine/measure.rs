@@ -13,12 +13,12 @@ use super::{
     lines::{self, Line},
 };
 
-/// When the application begins: all channels are up by then.
+/// Time at which the application begins: all channels are up by then.
 const BEGIN: Instant = Instant::from_millis(2_500);
 /// After the last ADU that counts, for those on their way.
 const GRACE: Duration = Duration::from_secs(6);
 
-/// How long a run is, since the application began.
+/// Time for which a run is, since the application began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// From when ADUs count.

@@ -35,7 +35,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// The pipe over what the film takes on average [Two-flow §6].
 const NARROW: f64 = 0.4 / 0.495;
 const LENGTH: Duration = Duration::from_secs(1_000);
-/// How often the enhanced flow is judged.
+/// Interval at which the enhanced flow is judged.
 const LOOK: Duration = Duration::from_secs(4);
 /// Rows are of so many looks.
 const LOOKS: usize = 5;

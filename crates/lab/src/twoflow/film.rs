@@ -34,7 +34,7 @@ pub(super) struct Film {
     pub(super) groups: Arc<[u32]>,
 }
 
-/// Why a file is no film.
+/// Reason why a file is no film.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilmError {
@@ -43,7 +43,7 @@ pub enum FilmError {
     Read {
         /// The file.
         file: String,
-        /// Why.
+        /// Reason.
         source: std::io::Error,
     },
     /// It is no trace of frames.
@@ -54,7 +54,7 @@ pub enum FilmError {
     Short {
         /// The file.
         file: String,
-        /// How long it is.
+        /// Time for which it is.
         seconds: u64,
     },
 }

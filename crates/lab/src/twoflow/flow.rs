@@ -8,7 +8,7 @@ use anabranch_sim::{App, Context};
 use anabranch_twoflow::thinning::{Candidate, Thinning};
 use bytes::Bytes;
 
-/// How often a flow that is fed in time is fed.
+/// Interval at which a flow that is fed in time is fed.
 const FEEDING: Duration = Duration::from_millis(100);
 /// What it is fed ahead: the packer needs something to fill packets with.
 const AHEAD: Duration = Duration::from_millis(250);
@@ -224,7 +224,7 @@ impl Thinner {
         Rate::from_bps((rate.as_bps() as f64 * self.part) as u64)
     }
 
-    /// Whether the part at `at`, of `frame`, is sent. Parts are asked for in order.
+    /// True if the part at `at`, of `frame`, is sent. Parts are asked for in order.
     fn keeps(&mut self, parts: &[Part], at: usize, frame: u32) -> bool {
         let Some(&group) = self.groups.get(frame as usize) else {
             return true;

@@ -131,7 +131,7 @@ pub(super) struct Verdict {
     /// Essential segments that were late, and by how much the latest came before its deadline (negative: after).
     pub(super) late: u64,
     pub(super) spare_min_s: f64,
-    /// How much the longest enhanced part lags what it is shown with: the start-up delay that playing needs.
+    /// Lag of the longest enhanced part behind what it is shown with: the start-up delay that playing needs.
     pub(super) delay_max_s: f64,
     pub(super) affected: Affected,
 }

@@ -24,7 +24,7 @@ pub(super) const QUEUE: Duration = Duration::from_millis(50);
 pub(super) const INTERVAL: Duration = Duration::from_secs(8);
 /// The enhanced flow starts so much later than the essential one [Two-flow §5.1].
 const STAGGER: Duration = INTERVAL;
-/// How long a proxy lets its origin wait before it acknowledges.
+/// Time for which a proxy lets its origin wait before it acknowledges.
 const ACK_DELAY: Duration = Duration::from_millis(150);
 /// Sessions start within this time.
 pub(super) const STARTS: Duration = Duration::from_secs(10);
@@ -81,7 +81,7 @@ impl Method {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) method: Method,
-    /// When it starts.
+    /// Time at which it starts.
     pub(super) start: Instant,
     /// Segments of the film that it plays.
     pub(super) segments: std::ops::Range<usize>,
@@ -137,7 +137,7 @@ pub(super) struct Running {
     pub(super) plan: Plan,
     pub(super) essential: Ends,
     pub(super) enhanced: Ends,
-    /// When its play begins: with the enhanced flow.
+    /// Time at which its play begins: with the enhanced flow.
     pub(super) plays_from: Instant,
 }
 
@@ -368,7 +368,7 @@ impl Scene {
         plans.any(|plan| plan.method == Method::Pipe)
     }
 
-    /// What came of a flow.
+    /// Result of a flow.
     pub(super) fn account(&mut self, ends: Ends) -> &Account {
         &self.world.app::<Sink>(ends.proxy).accounts[ends.lane]
     }
@@ -403,7 +403,7 @@ impl Scene {
     }
 }
 
-/// When a connection is opened that is needed then.
+/// Time at which a connection is opened that is needed then.
 fn before(at: Instant) -> Instant {
     Instant::from_nanos(at.as_nanos().saturating_sub(500_000_000))
 }

@@ -6,13 +6,13 @@ use anabranch_base::{Instant, SessionId, StreamId};
 use anabranch_session::Event;
 use anabranch_sim::{App, Context};
 
-/// What came of one flow.
+/// Result of one flow.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    /// When something of a reliable flow had been read, and how many bytes by then.
+    /// Time at which something of a reliable flow had been read, and how many bytes by then.
     pub(super) arrivals: Vec<(Instant, u64)>,
     pub(super) bytes: u64,
-    /// Where in the stream something ends of which the moment is of interest, ascending, and these moments.
+    /// Positions in the stream at which something ends of which the moment is of interest, ascending, and these moments.
     marks: Vec<u64>,
     pub(super) passed: Vec<Instant>,
     /// When each part is needed, after the beginning of play; empty where nobody asks.

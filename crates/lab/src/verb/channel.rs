@@ -127,7 +127,7 @@ impl Channel {
         }
     }
 
-    /// When its run is over.
+    /// Time at which its run is over.
     pub(super) fn end(&self) -> Instant {
         Instant::EPOCH + self.run
     }

@@ -34,7 +34,7 @@ pub(super) const SINGLE: [&str; 5] = [
     "engine",
     "conditional_mean",
 ];
-/// How far one window moves the logarithm of what `calibrated` asks of Lemma 2, and the most that a window
+/// Step by which one window moves the logarithm of what `calibrated` asks of Lemma 2, and the most that a window
 /// counts, in bounds.
 const GAIN: f64 = 0.02;
 const WORST: f64 = 10.0;
@@ -43,7 +43,7 @@ const ASKED_MIN: f64 = 1e-4;
 /// Methods for two paths.
 pub(super) const PAIR: [&str; 3] = ["split_published", "split_sum", "split_moving"];
 
-/// What became of the promises of one method.
+/// Outcome of the promises of one method.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figures {
     pub(super) method: &'static str,

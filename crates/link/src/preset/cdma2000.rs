@@ -13,7 +13,7 @@ use crate::{Config, Jitter, Loss, Queue, RateSource, Trace, duplex::Configs, los
 
 /// The rate of the supplemental channel: 16 × 9.6 kbit/s [Horde §A.3.1].
 pub const PEAK: Rate = Rate::from_bps(153_600);
-/// How long it is absent. Assumed: with the packets' own time it makes round trips swing by 0.6 s, which has
+/// Time for which it is absent. Assumed: with the packets' own time it makes round trips swing by 0.6 s, which has
 /// about the deviation of Figure A-10a (221 ms).
 pub const ABSENT: Duration = Duration::from_millis(500);
 /// A frame on the air [Horde §A.3.1].
@@ -24,7 +24,7 @@ const BURST_MAX: u32 = 16;
 const LOSS: f64 = 0.005;
 /// Round trips above four seconds were seen (Figure A-10b): 5 s of queue.
 const QUEUE: Duration = Duration::from_secs(5);
-/// How long the recordings last before they begin anew.
+/// Time that the recordings last before they begin anew.
 const STATIONARY: Duration = Duration::from_secs(600);
 const MOBILE: Duration = Duration::from_secs(1_200);
 

@@ -14,7 +14,7 @@ const RATE: &str = "a rate in bits per second from 0 to 1e15, or nothing";
 const RTT: &str = "a round-trip time in milliseconds from 0 to 3.6e6, or nothing";
 const LOSS: &str = "a loss fraction from 0 to 1, or nothing";
 
-/// Where the columns are.
+/// Place where the columns are.
 struct Columns {
     count: usize,
     time: usize,

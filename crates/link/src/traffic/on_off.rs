@@ -90,7 +90,7 @@ impl ParetoOnOff {
         (least_ns * tail.powf(-1.0 / self.shape)) as u64
     }
 
-    /// What is left of a period into which an outside observer looks, in nanoseconds.
+    /// Phase in a period into which an outside observer looks, in nanoseconds.
     ///
     /// Its density is (1 − F(x))/mean: flat up to the shortest period x_m, which has the share (α − 1)/α,
     /// and a Pareto tail of shape α − 1 beyond.

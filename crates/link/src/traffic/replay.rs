@@ -15,9 +15,9 @@ pub const SPEED_MAX: f64 = 1e6;
 pub struct Replay {
     /// The packets; many sources may share them.
     pub recording: Arc<Recording>,
-    /// How many times faster than recorded, above 0: 20 makes 28 Mbit/s of 1.4 Mbit/s.
+    /// Factor over the recorded speed, above 0: 20 makes 28 Mbit/s of 1.4 Mbit/s.
     pub speed: f64,
-    /// Where in the recording to begin, in recorded time; counted modulo its duration. Sources that play
+    /// Position in the recording at which to begin, in recorded time; counted modulo its duration. Sources that play
     /// the same recording from different places stand for different users.
     pub start: Duration,
 }
@@ -53,7 +53,7 @@ impl Replay {
 pub(super) struct Process {
     replay: Replay,
     begin: Instant,
-    /// Where in the recording it began, within the first lap.
+    /// Position in the recording at which it began, within the first lap.
     start_ns: u64,
     /// The next packet.
     index: usize,

@@ -41,7 +41,7 @@ pub(crate) fn unit(bytes: &[u8]) -> Option<(u8, u64)> {
     None
 }
 
-/// Whether an OBU begins a frame: a frame header, or a frame.
+/// True if an OBU begins a frame: a frame header, or a frame.
 pub(crate) const fn begins_frame(kind: u8) -> bool {
     matches!(kind, 3 | 6)
 }

@@ -17,7 +17,7 @@ pub(super) enum Config {
     /// Bytes of the length before each NAL unit.
     H264 {
         length_bytes: usize,
-        /// Where stand-ins can be made.
+        /// Place where stand-ins can be made.
         stand_ins: Option<Box<h264::StandIns>>,
     },
     /// The same.
@@ -30,7 +30,7 @@ pub(super) enum Config {
 
 /// A track's first sample entry.
 pub(super) struct Entry {
-    /// How many entries there are.
+    /// Number of entries.
     pub(super) count: u32,
     pub(super) bytes: Vec<u8>,
     pub(super) codec: String,
@@ -38,7 +38,7 @@ pub(super) struct Entry {
     pub(super) config: Config,
 }
 
-/// Where the boxes of a visual and of an audio entry begin, from its body.
+/// Place where the boxes of a visual and of an audio entry begin, from its body.
 const VISUAL_BYTES: u64 = 78;
 const AUDIO_BYTES: u64 = 28;
 

@@ -7,7 +7,7 @@ const BYTES_MIN: u64 = 7;
 /// Most bytes behind one sample: decoders in hardware have buffers of limited size.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Whether so many bytes can be filler.
+/// True if so many bytes can be filler.
 pub(super) const fn fits(count: u64) -> bool {
     count >= BYTES_MIN && count <= BYTES_MAX
 }

@@ -12,7 +12,7 @@ use crate::{chunk::Chunk, index::Index};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progressive {
     head: Bytes,
-    /// Where fragments begin, and where the last ends.
+    /// Place where fragments begin, and where the last ends.
     starts: Vec<u64>,
 }
 
@@ -50,7 +50,7 @@ impl Progressive {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// Where the fragment of a chunk lies. Panics when there is no such chunk.
+    /// Place where the fragment of a chunk lies. Panics when there is no such chunk.
     pub fn place(&self, chunk: usize) -> Range<u64> {
         self.starts[chunk]..self.starts[chunk + 1]
     }

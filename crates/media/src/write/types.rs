@@ -32,7 +32,7 @@ pub enum Layout {
 pub struct Options {
     /// How the bytes lie.
     pub layout: Layout,
-    /// What becomes of frames that need a missing one.
+    /// Outcome of frames that need a missing one.
     pub dependents: Dependents,
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn bikes() -> Index {
     read(BIKES)
 }
 
-/// Whether ffmpeg and ffprobe are there; says so in one line if not.
+/// True if ffmpeg and ffprobe are there; says so in one line if not.
 pub(crate) fn has_ffmpeg() -> bool {
     let there = ["ffmpeg", "ffprobe"]
         .iter()

@@ -165,7 +165,7 @@ pub(crate) struct Load {
     pushers: usize,
 }
 
-/// What came of it.
+/// Result of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) packets: u64,

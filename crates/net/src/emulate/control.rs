@@ -22,7 +22,7 @@ pub enum EmulateError {
     Link {
         /// The path.
         name: String,
-        /// What is wrong.
+        /// The error.
         source: ConfigError,
     },
     /// A port cannot be opened.
@@ -141,7 +141,7 @@ impl Path {
         Ok(())
     }
 
-    /// Whether it carries packets now.
+    /// True if it carries packets now.
     pub fn is_up(&self) -> bool {
         let now = self.now();
         self.shared.lock().links[self.index].is_up(now)

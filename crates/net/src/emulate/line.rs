@@ -75,7 +75,7 @@ impl<T> Line<Arrived<T>> {
         None
     }
 
-    /// When the next packet arrives.
+    /// Time at which the next packet arrives.
     pub(super) fn next_at(&self) -> Option<Instant> {
         self.on_the_way.first_key_value().map(|(&(at, _), _)| at)
     }

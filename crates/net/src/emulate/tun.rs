@@ -37,9 +37,9 @@ pub struct End {
 pub struct TunSpec {
     /// For people.
     pub name: String,
-    /// Where forward begins.
+    /// Place where forward begins.
     pub first: End,
-    /// Where forward ends.
+    /// Place where forward ends.
     pub second: End,
     /// The link.
     pub links: Configs,
@@ -254,7 +254,7 @@ impl Wire {
     }
 }
 
-/// Whether an IP packet's ECN field is ECT(0) or ECT(1) (RFC 3168 §5).
+/// True if an IP packet's ECN field is ECT(0) or ECT(1) (RFC 3168 §5).
 fn is_ecn_capable(packet: &[u8]) -> bool {
     match packet {
         [first, second, ..] if first >> 4 == 4 => matches!(second & 0b11, 1 | 2),

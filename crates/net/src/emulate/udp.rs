@@ -67,7 +67,7 @@ impl Emulator {
         &self.paths
     }
 
-    /// Where to send so that packets travel each path, in the same order.
+    /// Address to send so that packets travel each path, in the same order.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

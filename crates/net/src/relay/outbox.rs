@@ -108,7 +108,7 @@ impl Outbox {
         });
     }
 
-    /// Whether packets of this direction wait, so that others may not overtake them.
+    /// True if packets of this direction wait, so that others may not overtake them.
     pub(super) fn holds(&self, flow: FlowId) -> bool {
         let latest = self.latest.get(flow.index as usize);
         latest.is_some_and(|(turn, _)| *turn == self.turn)

@@ -20,7 +20,7 @@ pub(super) struct Port {
     pub(super) public: SocketAddr,
 }
 
-/// Where ports can be opened.
+/// Place where ports can be opened.
 #[derive(Debug)]
 pub(super) struct Pool {
     /// Local and public address of each family.

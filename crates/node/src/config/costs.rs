@@ -19,11 +19,11 @@ pub struct CostLayer {
     pub price: String,
     /// Day of the month on which a billing period begins.
     pub day: Option<u8>,
-    /// Where it is midnight then.
+    /// Place where it is midnight then.
     pub zone: Option<String>,
 }
 
-/// What sending costs, and where it is written down; checked.
+/// Cost of sending, and where it is written down; checked.
 #[derive(Clone, Debug)]
 pub struct Costs {
     /// One for each place.
@@ -125,7 +125,7 @@ impl Layer {
     }
 }
 
-/// Where the ledger is unless something else is said: `$XDG_STATE_HOME/anabranch/ledger`, or
+/// Place where the ledger is unless something else is said: `$XDG_STATE_HOME/anabranch/ledger`, or
 /// `~/.local/state/anabranch/ledger`. `variable` looks up an environment variable.
 pub fn default_ledger(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
     let get = |name: &str| variable(name).filter(|value| !value.is_empty());

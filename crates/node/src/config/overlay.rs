@@ -71,7 +71,7 @@ pub struct OverlayLayer {
     pub relay_public: Option<String>,
     /// Names of the members asked first.
     pub seeds: Option<Vec<String>>,
-    /// Where others reach this node.
+    /// Place where others reach this node.
     pub addresses: Option<Vec<String>>,
     /// Share of a link that test messages may take.
     pub probes: Option<String>,

@@ -47,7 +47,7 @@ pub enum GrantLayer {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TermsLayer {
-    /// Which.
+    /// The right.
     pub right: String,
     /// Of `send-files`: the folder below `receive` that files go into.
     #[serde(default)]
@@ -114,7 +114,7 @@ impl GrantLayer {
     }
 }
 
-/// Whether a path names something below the folder that it is joined to.
+/// True if a path names something below the folder that it is joined to.
 fn is_below(path: &Path) -> bool {
     let mut parts = path.components();
     parts.clone().next().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))

@@ -148,7 +148,7 @@ fn term(term: Term) -> &'static str {
     }
 }
 
-/// Why a stream is promised what it is: a row for the promise, one for each path, one for each decision.
+/// Reason why a stream is promised what it is: a row for the promise, one for each path, one for each decision.
 pub(super) fn explain(
     host: &Host,
     stream: &str,

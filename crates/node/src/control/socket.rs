@@ -214,7 +214,7 @@ impl Askers {
     }
 }
 
-/// Whether the other end is the user who runs this node, or root. The mode of the file says the same; this holds also
+/// True if the other end is the user who runs this node, or root. The mode of the file says the same; this holds also
 /// where somebody has changed it, or passes a descriptor on.
 fn is_trusted(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();

@@ -24,7 +24,7 @@ pub(super) struct Call {
     pub(super) objectives: Option<Arc<str>>,
 }
 
-/// Where files go, by the folder that a right names.
+/// Place where files go, by the folder that a right names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Receivers(BTreeMap<Option<PathBuf>, Arc<Receiver>>);
 
@@ -77,7 +77,7 @@ fn made(directory: &Path, folder: Option<&Path>) -> Result<PathBuf, TransferErro
 }
 
 impl Core {
-    /// Where files go of a node with these terms; `None`: this node takes no files.
+    /// Place where files go of a node with these terms; `None`: this node takes no files.
     pub(super) fn receiver(&self, terms: Option<&Terms>) -> Option<Arc<Receiver>> {
         let receivers = self.receivers.lock();
         receivers

@@ -69,7 +69,7 @@ pub enum LedgerError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The error, and where.
         reason: String,
     },
 }

@@ -24,7 +24,7 @@ use anabranch_session::cost::Meter;
 use file::File;
 pub use file::LedgerError;
 
-/// How often it is looked whether what is written suffices. There are no more writes than this.
+/// Interval between looks whether what is written suffices. There are no more writes than this.
 const EVERY: Duration = Duration::from_millis(250);
 /// After a write that failed.
 const RETRY: Duration = Duration::from_secs(2);

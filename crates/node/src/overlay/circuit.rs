@@ -20,7 +20,7 @@ use super::runner::Input;
 pub(super) const RELAYS: &str = "anabranch-overlay-relay/1";
 /// Asked for; a circuit whose source is gone ends after this.
 const LIFETIME: Duration = Duration::from_secs(60);
-/// How long a relay may take to hear that a circuit is over.
+/// Time that a relay may take to hear that a circuit is over.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Nothing comes back through a way: its first relay shall learn anew where packets come from ([`RelayedPath::relearn`]).

@@ -13,9 +13,9 @@ const JOIN_MAX: Duration = Duration::from_secs(5);
 /// After so long without an answer, a relay is asked to learn anew where this node sends from. More than a packet's way
 /// there and back over any two relays.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// How often channels are looked at.
+/// Interval at which channels are looked at.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often ways are asked for again when nothing happens.
+/// Interval at which paths are asked for again when nothing happens.
 const ASK: Duration = Duration::from_secs(2);
 /// Traffic of a shorter time than this is not spoken of.
 const USE_MIN: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ pub struct PathFeedback {
 }
 
 impl PathFeedback {
-    /// Whether something is wrong that was not before.
+    /// True if something is wrong that was not before.
     fn says_more_than(&self, before: &Self) -> bool {
         let is_new = |now: &[SocketAddr], before: &[SocketAddr]| {
             now.iter().any(|remote| !before.contains(remote))
@@ -83,7 +83,7 @@ impl Follower {
         }
     }
 
-    /// What is wrong with the links: whose channels fell silent or never came up, and whose should have come up by now.
+    /// The error with the links: whose channels fell silent or never came up, and whose should have come up by now.
     fn wrong(&self) -> PathFeedback {
         let channels = self.session.channels();
         let mut feedback = PathFeedback::default();

@@ -18,7 +18,7 @@ const PROBES: &str = "anabranch-overlay-probes/1";
 /// The first message of a stream; nobody reads it.
 const GREETING: Bytes = Bytes::from_static(&[0]);
 
-/// How long a member may take to answer.
+/// Time that a member may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Gossip that waits longer is out of date.
 const GOSSIP_LIFETIME: Duration = Duration::from_secs(2);
@@ -114,7 +114,7 @@ impl Line {
         self.session.peer()
     }
 
-    /// Whether any of its channels is heard from.
+    /// True if any of its channels is heard from.
     pub(super) fn is_heard(&self) -> bool {
         let channels = self.session.channels();
         channels

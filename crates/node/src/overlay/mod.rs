@@ -155,12 +155,12 @@ impl Overlay {
         Ok((overlay, runner))
     }
 
-    /// Whether a node is a member now.
+    /// True if a node is a member now.
     pub fn is_member(&self, node: &NodeId) -> bool {
         self.is_listed(node) && self.rights.may(node, Right::Member)
     }
 
-    /// Whether a node was on the list of members when this node started, which is the longest list that there can be.
+    /// True if a node was on the list of members when this node started, which is the longest list that there can be.
     pub(crate) fn is_listed(&self, node: &NodeId) -> bool {
         self.members.contains_key(node)
     }

@@ -22,7 +22,7 @@ use crate::{
 
 /// Longest pause without looking at the clock.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How long a member that may not call may take to open the overlay's stream on its session.
+/// Time that a member that may not call may take to open the overlay's stream on its session.
 const GREETING_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks at leases and headroom.
 const HOUSEKEEPING: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ pub(super) enum Input {
     Over(NodeId, SessionId),
     /// A member said something.
     Message(NodeId, Bytes),
-    /// What became of a test message on a session: acknowledged after this time, or not.
+    /// Outcome of a test message on a session: acknowledged after this time, or not.
     Probed(SessionId, u64, Option<Duration>),
     /// A member opened a session; it may be for the overlay.
     Accepted(Session),
@@ -95,7 +95,7 @@ impl Drop for Runner {
     }
 }
 
-/// Who is at the other end of a line, and where.
+/// Peer at the other end of a line, and where.
 fn reached(line: &Line) -> (NodeId, Vec<SocketAddr>) {
     let channels = line.session.channels();
     let active = channels
@@ -159,12 +159,12 @@ impl Runner {
         }
     }
 
-    /// Whether a node is a member now.
+    /// True if a node is a member now.
     pub(super) fn is_member(&self, node: &NodeId) -> bool {
         self.sites.contains_key(node) && self.rights.may(node, Right::Member)
     }
 
-    /// Who is a member is so by the rights in force: others have no session, no circuit, and no say here.
+    /// Members are those by the rights in force: others have no session, no circuit, and no say here.
     fn follow_rights(&mut self, now: Instant) {
         for node in self.sites.keys().copied().collect::<Vec<_>>() {
             let is_member = self.rights.may(&node, Right::Member) || node == self.agent.me();

@@ -29,7 +29,7 @@ pub(super) struct Serving {
     known: Arc<Known>,
 }
 
-/// Where members are: by the configuration, and by the sessions that there are with them.
+/// Place where members are: by the configuration, and by the sessions that there are with them.
 #[derive(Debug)]
 struct Known {
     sites: BTreeMap<NodeId, Site>,
@@ -44,7 +44,7 @@ impl Known {
 }
 
 impl Known {
-    /// Whether a node may have circuits here.
+    /// True if a node may have circuits here.
     fn may_use(&self, node: NodeId) -> bool {
         self.is_member(node) && self.rights.may(&node, Right::UseRelay)
     }

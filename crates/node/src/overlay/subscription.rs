@@ -24,7 +24,7 @@ const SUBSCRIPTIONS_MAX: usize = 64;
 pub struct OpenPath {
     /// The relays, in order; none: the direct link.
     pub relays: Vec<NodeId>,
-    /// Where to send so that it goes this way; `None`: as without an overlay, or a circuit is being opened.
+    /// Address to send so that it goes this way; `None`: as without an overlay, or a circuit is being opened.
     pub near: Option<SocketAddr>,
     /// What it is expected to carry beside the ways before it.
     pub bandwidth: Rate,

@@ -37,7 +37,7 @@ impl Rights {
         self.0.borrow().clone()
     }
 
-    /// Whether the node has the right now.
+    /// True if the node has the right now.
     pub fn may(&self, node: &NodeId, right: Right) -> bool {
         self.0.borrow().may(node, right)
     }

@@ -119,7 +119,7 @@ impl Table {
         }
     }
 
-    /// Whether the node has the right.
+    /// True if the node has the right.
     pub fn may(&self, node: &NodeId, right: Right) -> bool {
         self.terms(node, right).is_some()
     }
@@ -129,7 +129,7 @@ impl Table {
         self.0.get(node)?.get(&right)
     }
 
-    /// Whether the node may open a session of any kind.
+    /// True if the node may open a session of any kind.
     pub fn may_connect(&self, node: &NodeId) -> bool {
         self.may(node, Right::Call) || self.may(node, Right::Member)
     }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::error::TransferError;
 
-/// How long an old attempt may take to end; it has one record to write at most, and the disk may be slow.
+/// Time that an old attempt may take to end; it has one record to write at most, and the disk may be slow.
 const TAKE_OVER_MAX: Duration = Duration::from_secs(20);
 
 pub(super) const REPLACED: &str =

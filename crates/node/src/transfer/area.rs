@@ -54,7 +54,7 @@ pub(crate) struct Area {
     inodes: HashMap<(u64, u64), u32>,
 }
 
-/// Where the files are.
+/// Place where the files are.
 #[derive(Debug)]
 enum Place {
     /// In the transfer's folder.

@@ -37,7 +37,7 @@ struct Failures {
 }
 
 impl Attempts {
-    /// Whether this node may try at all.
+    /// True if this node may try at all.
     pub(super) fn may_try(&self, node: NodeId, addresses: &[IpAddr], now: Instant) -> bool {
         let table = self.lock();
         who(node, addresses).all(|who| {

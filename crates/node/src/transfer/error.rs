@@ -14,7 +14,7 @@ pub enum TransferError {
     /// A local file or directory cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -22,7 +22,7 @@ pub enum TransferError {
     /// A local file or directory cannot be written.
     #[error("cannot write {}: {source}{}", path.display(), advice(source))]
     Write {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -30,33 +30,33 @@ pub enum TransferError {
     /// The destination exists.
     #[error("{} exists already; move it away or receive into another directory", path.display())]
     Exists {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// Something that is neither file nor directory was to be sent.
     #[error("{} is neither a file nor a directory", path.display())]
     NotAFile {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// A name that cannot be sent.
     #[error("the name of {} is not UTF-8; rename it", path.display())]
     Name {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// A name or path that no receiver takes.
     #[error("{} cannot be sent: {reason}; rename it", path.display())]
     Unsendable {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// Reason why not.
         reason: &'static str,
     },
     /// The source changed while it was being sent.
     #[error("{} changed while it was being sent, so nothing is verified; send it again", path.display())]
     Changed {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// The sender offers a path that leads out of the directory.
@@ -64,7 +64,7 @@ pub enum TransferError {
     Path {
         /// The path.
         path: String,
-        /// Why not.
+        /// Reason why not.
         reason: &'static str,
     },
     /// The sender offers more than this node takes.
@@ -72,7 +72,7 @@ pub enum TransferError {
     TooMany {
         /// How many.
         entries: u64,
-        /// How many are accepted.
+        /// Number that are accepted.
         most: u64,
     },
     /// The sender offers something whose name programs may read unasked.
@@ -89,7 +89,7 @@ pub enum TransferError {
     TooLarge {
         /// How many.
         bytes: u64,
-        /// How many are accepted.
+        /// Number that are accepted.
         most: u64,
     },
     /// This node was asked, and said no.
@@ -98,7 +98,7 @@ pub enum TransferError {
     /// What arrived is not what was sent.
     #[error("{} did not arrive as it was sent (BLAKE3 hashes differ); what arrived was removed, send it again", path.display())]
     Hash {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// The other side refused.
@@ -123,7 +123,7 @@ pub enum TransferError {
         "{most} tickets are out that nobody has used; start the receiver again to take them all back"
     )]
     Tickets {
-        /// How many there can be.
+        /// Their greatest number.
         most: usize,
     },
     /// No ticket can be made.
@@ -163,7 +163,7 @@ impl From<Closed> for TransferError {
 }
 
 impl TransferError {
-    /// Whether the same transfer can be tried again and will continue where it stopped.
+    /// True if the same transfer can be tried again and will continue where it stopped.
     pub fn is_interruption(&self) -> bool {
         matches!(self, Self::Interrupted(_))
     }

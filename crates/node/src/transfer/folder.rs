@@ -40,7 +40,7 @@ impl Folder {
         &self.path
     }
 
-    /// Where something in it is, for messages.
+    /// Place where something in it is, for messages.
     pub(super) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }

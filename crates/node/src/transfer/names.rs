@@ -25,7 +25,7 @@ pub(super) fn check_path(path: &str) -> Result<(), TransferError> {
     }
 }
 
-/// Why a path, parts joined by `/`, is not taken; `None`: it is.
+/// Reason why a path, parts joined by `/`, is not taken; `None`: it is.
 pub(super) fn path_fault(path: &str) -> Option<&'static str> {
     if path.len() > PATH_BYTES_MAX {
         return Some("it is longer than 4096 bytes");
@@ -43,7 +43,7 @@ pub(super) fn path_fault(path: &str) -> Option<&'static str> {
     None
 }
 
-/// Why a name is not taken; `None`: it is.
+/// Reason why a name is not taken; `None`: it is.
 fn fault(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         Some("a part is empty")
@@ -62,7 +62,7 @@ fn fault(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a file system could take the name for that of a folder in which a transfer waits. Some fold case,
+/// True if a file system could take the name for that of a folder in which a transfer waits. Some fold case,
 /// and some leave out characters that nobody sees.
 pub(super) fn is_reserved(name: &str) -> bool {
     let seen = name.chars().filter(|&c| {
@@ -75,7 +75,7 @@ pub(super) fn is_reserved(name: &str) -> bool {
     folded == FOLDER_PREFIX
 }
 
-/// Whether listings leave the name out, and programs read it unasked: `.bashrc`.
+/// True if listings leave the name out, and programs read it unasked: `.bashrc`.
 pub(super) fn is_hidden(name: &str) -> bool {
     name.starts_with('.')
 }

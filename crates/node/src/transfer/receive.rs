@@ -37,7 +37,7 @@ use crate::{
 
 /// A sender that says nothing for this long after connecting is sent away.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the last word of a failed transfer may take.
+/// Time that the last word of a failed transfer may take.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same of a complete one: a sender that does not hear it takes the transfer for interrupted, and
 /// finds the name taken when it comes back.
@@ -52,7 +52,7 @@ const HAVE_AHEAD: usize = 64;
 pub struct Completed {
     /// Its name.
     pub name: String,
-    /// Where it is now; `None` at the sender.
+    /// Place where it is now; `None` at the sender.
     pub path: Option<PathBuf>,
     /// Files in it.
     pub files: u64,

@@ -18,7 +18,7 @@ use crate::ticket::Ticket;
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 /// Longest pause: a receiver that is back is found this soon.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// How long one call may take: handshakes of QUIC back off, so a fresh one finds a receiver that has
+/// Time that one call may take: handshakes of QUIC back off, so a fresh one finds a receiver that has
 /// just come back sooner than an old one.
 const CALL_MAX: Duration = Duration::from_secs(5);
 /// Silence on all paths for this long is worth a word.
@@ -36,9 +36,9 @@ pub enum Step<'a> {
     Heard,
     /// The transfer stopped, and the receiver will be called again.
     Interrupted {
-        /// Why it stopped.
+        /// Reason why it stopped.
         failure: &'a StreamFailure,
-        /// How long the receiver will be called before this is given up.
+        /// Time for which the receiver will be called before this is given up.
         retry_for: Duration,
     },
 }
@@ -46,7 +46,7 @@ pub enum Step<'a> {
 /// How a transfer is carried through.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Manner {
-    /// How long the receiver is called again after an interruption; zero: not at all.
+    /// Time for which the receiver is called again after an interruption; zero: not at all.
     pub retry_for: Duration,
     /// What is to be promised to the stream with the data, as in [`send_promised`].
     pub guarantee: Option<Guarantee>,

@@ -33,7 +33,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Chunks read ahead of the network.
 const READ_AHEAD: usize = 8;
 
-/// How long the receiver's acknowledgement of our last word is waited for.
+/// Time that the receiver's acknowledgement of our last word is waited for.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of entries in an offer that follows a stranger's greeting at once.
 const BRIEF_BYTES: usize = 1024;
@@ -231,7 +231,7 @@ fn is_brief(manifest: &Manifest) -> bool {
     bytes.is_some()
 }
 
-/// How many of the entries go into the next message; at least one.
+/// Number of the entries that go into the next message; at least one.
 fn batch(entries: &[Entry]) -> usize {
     let mut bytes = 0;
     let fitting = entries
@@ -346,7 +346,7 @@ fn read_all(
     Ok(())
 }
 
-/// Where to begin: after what the receiver has, if that is what is here. Of a file that the receiver has as a
+/// Place where to begin: after what the receiver has, if that is what is here. Of a file that the receiver has as a
 /// whole, all is read and compared.
 fn resume(file: &mut File, known: Option<Known>) -> std::io::Result<(u64, blake3::Hasher)> {
     let mut hasher = blake3::Hasher::new();

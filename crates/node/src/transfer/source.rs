@@ -20,7 +20,7 @@ use super::{
     names::{is_reserved, path_fault},
 };
 
-/// Where an entry lies on this disk.
+/// Place where an entry lies on this disk.
 #[derive(Debug)]
 pub(super) struct Origin {
     path: PathBuf,

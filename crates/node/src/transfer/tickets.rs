@@ -121,7 +121,7 @@ impl Tickets {
         }
     }
 
-    /// Whether the transfer in this folder was accepted under the ticket before.
+    /// True if the transfer in this folder was accepted under the ticket before.
     pub(super) fn is_for(&self, digest: Digest, folder: &str) -> bool {
         let table = self.lock();
         matches!(

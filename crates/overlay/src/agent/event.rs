@@ -28,7 +28,7 @@ pub enum Output {
     Probe {
         /// To whom.
         to: NodeId,
-        /// Which.
+        /// The id.
         id: u64,
         /// Its size.
         bytes: u64,
@@ -57,7 +57,7 @@ pub enum Event {
     RoutesChanged {
         /// The destination.
         to: NodeId,
-        /// Why.
+        /// Reason.
         reason: Reason,
     },
 }
@@ -78,7 +78,7 @@ impl Event {
 /// One member, as this node sees it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MemberView {
-    /// Who.
+    /// The node.
     pub node: NodeId,
     /// How it is.
     pub state: State,
@@ -88,16 +88,16 @@ pub struct MemberView {
     pub record_age: Option<Duration>,
     /// Time since it last said anything to this node itself; `None`: never.
     pub heard: Option<Duration>,
-    /// Whether there is a session with it.
+    /// True if there is a session with it.
     pub has_session: bool,
 }
 
 /// One link, as this node believes it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkView {
-    /// Where it begins.
+    /// Place where it begins.
     pub from: NodeId,
-    /// Where it ends.
+    /// Place where it ends.
     pub to: NodeId,
     /// EBW, as measured or published.
     pub bandwidth: Rate,

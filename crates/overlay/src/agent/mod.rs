@@ -272,7 +272,7 @@ impl Agent {
         self.settle(now);
     }
 
-    /// When [`Self::handle_timeout`] wants to be called next; `None` after the farewell.
+    /// Time at which [`Self::handle_timeout`] wants to be called next; `None` after the farewell.
     pub fn poll_timeout(&self) -> Option<Instant> {
         (!self.has_left).then_some(self.timers.next_tick)
     }

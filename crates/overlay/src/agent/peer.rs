@@ -37,12 +37,12 @@ pub(super) struct Peer {
     /// Not dialled before, after a failure.
     pub(super) retry_at: Instant,
     pub(super) failures: u32,
-    /// When the session ended, and not because nobody here needed it.
+    /// Time at which the session ended, and not because nobody here needed it.
     pub(super) lost_at: Option<Instant>,
     /// Since when nobody here needs the session.
     pub(super) idle_since: Option<Instant>,
     pub(super) digests: Digests,
-    /// When it was last sent a heartbeat.
+    /// Time at which it was last sent a heartbeat.
     pub(super) beat_at: Instant,
     /// Not told before where this node sends to.
     pub(super) interest_at: Instant,
@@ -50,7 +50,7 @@ pub(super) struct Peer {
     pub(super) credit: Credit,
     /// What it may still ask for.
     pub(super) served: Credit,
-    /// When this node wanted the member's record or claim from somebody.
+    /// Time at which this node wanted the member's record or claim from somebody.
     pub(super) wanted_at: Option<Instant>,
     /// Of the member as an accuser: claims that were refuted at once.
     pub(super) false_claims: FalseClaims,
@@ -107,7 +107,7 @@ impl Peer {
         self.session == Session::Up
     }
 
-    /// Whether the session ended and did not come back soon: the link is not to be used.
+    /// True if the session ended and did not come back soon: the link is not to be used.
     pub(super) fn is_lost(&self, now: Instant) -> bool {
         self.lost_at.is_some_and(|at| now.since(at) >= LOST_AFTER)
     }
@@ -177,7 +177,7 @@ impl Credit {
     }
 }
 
-/// How often an accuser's target proved at once that it lives. An accuser that is wrong too often is not
+/// Number of times that an accuser's target proved at once that it lives. An accuser that is wrong too often is not
 /// believed for a while.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FalseClaims {

@@ -69,7 +69,7 @@ pub struct Sample {
     pub rate: Rate,
     /// 0.2 s to 10 s are good.
     pub window: Duration,
-    /// Whether the link was the limit: the sender had something to send all the time.
+    /// True if the link was the limit: the sender had something to send all the time.
     pub is_limited: bool,
     /// Least round trip in the window; `None`: not measured.
     pub round_trip_min: Option<Duration>,

@@ -26,7 +26,7 @@ pub(super) struct Own {
     /// Links as last published.
     pub(super) links: Vec<LinkState>,
     published_at: Instant,
-    /// When the record should be published again at the latest.
+    /// Time at which the record should be published again at the latest.
     due_at: Instant,
 }
 
@@ -43,7 +43,7 @@ impl Own {
     }
 }
 
-/// Whether one rate is so much less than the other.
+/// True if one rate is so much less than the other.
 pub(super) fn is_change(a: Rate, b: Rate, share: f64) -> bool {
     let (low, high) = (a.min(b).as_bps() as f64, a.max(b).as_bps() as f64);
     low * (1.0 + share) < high

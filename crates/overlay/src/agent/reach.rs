@@ -34,7 +34,7 @@ const MEMBER_TRIES: (f64, f64) = (4.0, 1.0 / 30.0);
 /// The same of all members together.
 const ALL_TRIES: (f64, f64) = (32.0, 1.0);
 
-/// Where an address leads.
+/// Place where an address leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     /// To one machine on the Internet.
@@ -116,7 +116,7 @@ struct DroppedAddress {
     times: u32,
 }
 
-/// What is known of the places of one member.
+/// State of the places of one member.
 #[derive(Clone, Debug)]
 struct Places {
     listed: Vec<SocketAddr>,
@@ -153,7 +153,7 @@ impl Reach {
         }
     }
 
-    /// Where to dial member `at`, which announces `announced`.
+    /// Address to dial member `at`, which announces `announced`.
     fn dial(&mut self, at: usize, announced: &[SocketAddr], now: Instant) -> Vec<SocketAddr> {
         let places = &mut self.places[at];
         places.announce(announced);
@@ -196,7 +196,7 @@ impl Places {
         }
     }
 
-    /// Whether the member's word is enough to try this address: one on the Internet, or in a network in which the member
+    /// True if the member's word is enough to try this address: one on the Internet, or in a network in which the member
     /// is known to be by the list or by a session; and no port of another well-known service.
     fn is_credible(&self, address: SocketAddr) -> bool {
         const QUIC_PORT: u16 = 443;

@@ -135,7 +135,7 @@ impl Agent {
         }
     }
 
-    /// Whether the signature holds and `from` may still have signatures checked.
+    /// True if the signature holds and `from` may still have signatures checked.
     fn check(&mut self, from: usize, origin: usize, bytes: &[u8], now: Instant) -> bool {
         if !self.peers[from].credit.take(now) {
             self.refused.excess += 1;

@@ -19,7 +19,7 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LAST: Duration = Duration::from_secs(60);
 /// A session that nobody needs is kept this long: neighbours change back.
 const IDLE: Duration = Duration::from_secs(20);
-/// How long a node asks what it said in an earlier life.
+/// Time for which a node asks what it said in an earlier life.
 const YOUTH: Duration = Duration::from_secs(60);
 /// Every absent member is tried about this often, by one node or another.
 const SEARCH: Duration = Duration::from_secs(10);

@@ -33,7 +33,7 @@ const FOR_KNOWN: f64 = 0.75;
 /// A link's rate wanders by this share in an hour, for all that is known; so old estimates are worth less.
 const WANDER: f64 = 0.2;
 
-/// How far the search for the right size of messages has come.
+/// Progress of the search for the right size of messages.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Growth {
     /// The last large one, 0: none yet.

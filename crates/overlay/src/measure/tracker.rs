@@ -29,7 +29,7 @@ const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(300);
 /// Messages in a row without an answer after which a link counts as dead.
 const LOST_MOST: u32 = 2;
 
-/// Where an estimate comes from.
+/// Place where an estimate comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Test messages of this node.
@@ -173,7 +173,7 @@ impl Tracker {
         self.lost = self.lost.saturating_add(1);
     }
 
-    /// Whether the last messages had no answer.
+    /// True if the last messages had no answer.
     pub(crate) fn is_dead(&self) -> bool {
         self.lost >= LOST_MOST
     }
@@ -195,7 +195,7 @@ impl Tracker {
         has_changed
     }
 
-    /// Whether this is one too many of messages that took much longer, or shorter, than expected.
+    /// True if this is one too many of messages that took much longer, or shorter, than expected.
     fn is_odd(&mut self, bytes: u64, took: Duration) -> bool {
         let Some((intercept, known)) = self.fitted else {
             return false;
@@ -257,7 +257,7 @@ impl Tracker {
         self.fitted = Some((fit.delay_min, estimate));
     }
 
-    /// Where sizes make less of a difference than noise does, no line rises through the messages, and nothing would ever be known of
+    /// Place where sizes make less of a difference than noise does, no line rises through the messages, and nothing would ever be known of
     /// a quick link at a busy node. Small messages show where the line begins.
     fn fit_through_round_trip(&mut self) {
         let Some(round_trip) = self.round_trip_min() else {
@@ -302,7 +302,7 @@ impl Tracker {
         self.source
     }
 
-    /// How long a message of `bytes` and its acknowledgement should take.
+    /// Time that a message of `bytes` and its acknowledgement should take.
     pub(crate) fn expected(&self, bytes: u64) -> Option<Duration> {
         let (intercept, known) = self.fitted?;
         Some(

@@ -15,7 +15,7 @@ use crate::{
     wire::{DigestEntry, Record, ShortId},
 };
 
-/// What is known of a member.
+/// State of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// On the list, never heard of.
@@ -31,13 +31,13 @@ pub enum State {
 }
 
 impl State {
-    /// Whether the member counts as part of the overlay.
+    /// True if the member counts as part of the overlay.
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Alive | Self::Suspect)
     }
 }
 
-/// What became of a record or claim.
+/// Outcome of a record or claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It says something new and stands in the table now.
@@ -60,15 +60,15 @@ pub(crate) struct Entry {
     pub(crate) version: u64,
     /// Signed, as it travels.
     pub(crate) record: Option<Box<[u8]>>,
-    /// When the record was signed, by this node's clock, as far as those who passed it on can tell.
+    /// Time at which the record was signed, by this node's clock, as far as those who passed it on can tell.
     pub(crate) signed_at: Instant,
     /// Age of the record beyond the start of this node's clock.
     pub(crate) signed_before: Duration,
     /// Signed, as it travels; against `version`.
     pub(crate) claim: Option<Box<[u8]>>,
-    /// When the claim was taken.
+    /// Time at which the claim was taken.
     pub(crate) claimed_at: Instant,
-    /// When version or claim changed.
+    /// Time at which version or claim changed.
     pub(crate) changed_at: Instant,
 }
 

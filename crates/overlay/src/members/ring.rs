@@ -7,7 +7,7 @@
 
 use anabranch_base::NodeId;
 
-/// How many monitors a node has.
+/// Number of monitors that a node has.
 pub(crate) const MONITORS: usize = 2;
 
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use anabranch_base::NodeId;
 
 use crate::relay::{Broken, Refusal};
 
-/// Where a way failed, as far as its source knows.
+/// Place where a path failed, as far as its source knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Between the ends.

@@ -146,7 +146,7 @@ impl Kept {
         self.declines = declines.collect();
     }
 
-    /// How long a message takes on the quickest of the `best` ways that is not in use.
+    /// Time that a message takes on the quickest of the `best` ways that is not in use.
     fn newcomer(
         &self,
         map: &Map,

@@ -16,7 +16,7 @@ use crate::config::Routing;
 /// Paths of one link more must be quicker by this.
 const HOP_GAIN: f64 = 0.05;
 
-/// What is known of the overlay now; nodes by their places in the roster.
+/// State of the overlay now; nodes by their places in the roster.
 #[derive(Debug, Default)]
 pub(crate) struct Map {
     pub(crate) graph: Graph,

@@ -29,7 +29,7 @@ impl AddAssign for Flow {
     }
 }
 
-/// Why packets of a circuit were dropped.
+/// Reason why packets of a circuit were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Reason {

@@ -34,7 +34,7 @@ pub struct Config {
     pub node: NodeId,
     /// UDP payload that it can forward, all circuits and both directions together.
     pub capacity: Rate,
-    /// How often the capacity may be granted; at least 1. Sources rarely use all that they were granted at
+    /// Number of times that the capacity may be granted; at least 1. Sources rarely use all that they were granted at
     /// the same time.
     pub overbooking: f64,
     /// Circuits at a time, of all sources.

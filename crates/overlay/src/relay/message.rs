@@ -23,7 +23,7 @@ impl fmt::Display for CircuitId {
     }
 }
 
-/// Where the packets of a circuit come from, on its near side.
+/// Place where the packets of a circuit come from, on its near side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// From one of the addresses at which the relay sees the session with the source, or knows the relay before it to be (of the family
@@ -44,14 +44,14 @@ pub struct Open {
     pub circuit: CircuitId,
     /// All nodes of the way: the source, relays, the destination. 3 to [`ROUTE_NODES_MAX`].
     pub route: Vec<NodeId>,
-    /// Where packets come from: the source, or the relay before this one.
+    /// Place where packets come from: the source, or the relay before this one.
     pub origin: Origin,
     /// The next hop: the destination, or `near` of the next relay. With an unspecified IP address: where the relay knows that node to be, at
     /// an address of this family and this port; with port 0 as well, at any address, the port included.
     pub towards: SocketAddr,
     /// Wanted, of UDP payload, both directions together. Less may be granted.
     pub rate: Rate,
-    /// How long it should live without [`Request::Refresh`]. Less may be granted. Whole milliseconds.
+    /// Time for which it should live without [`Request::Refresh`]. Less may be granted. Whole milliseconds.
     pub lifetime: Duration,
 }
 
@@ -62,7 +62,7 @@ pub enum Request {
     Open(Open),
     /// Lets it live for `lifetime` from now on.
     Refresh {
-        /// Which.
+        /// The circuit.
         circuit: CircuitId,
         /// As in [`Open`].
         lifetime: Duration,
@@ -72,7 +72,7 @@ pub enum Request {
     },
     /// Ends it.
     Close {
-        /// Which.
+        /// The circuit.
         circuit: CircuitId,
     },
 }
@@ -97,7 +97,7 @@ pub struct Opened {
     pub near: SocketAddr,
     /// Where packets come from at the next hop; an unspecified IP address as with `near`.
     pub far: SocketAddr,
-    /// How long from now it lives without a refresh. Whole milliseconds.
+    /// Time for which from now it lives without a refresh. Whole milliseconds.
     pub lifetime: Duration,
     /// Granted, of UDP payload, both directions together.
     pub rate: Rate,
@@ -112,21 +112,21 @@ pub enum Answer {
     Opened(Opened),
     /// The circuit has ended: to [`Request::Close`].
     Closed {
-        /// Which.
+        /// The circuit.
         circuit: CircuitId,
         /// All it has carried.
         account: Account,
     },
     /// No.
     Refused {
-        /// Which.
+        /// The circuit.
         circuit: CircuitId,
-        /// Why.
+        /// Reason.
         refusal: Refusal,
     },
 }
 
-/// Why a relay refuses. The numbers are those of the wire.
+/// Reason why a relay refuses. The numbers are those of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[repr(u8)]
 #[non_exhaustive]

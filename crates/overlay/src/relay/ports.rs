@@ -65,7 +65,7 @@ pub(super) struct End {
     pub(super) side: Side,
 }
 
-/// What is known of a peer before it sends.
+/// State of a peer before it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     /// All.
@@ -82,7 +82,7 @@ impl Peer {
             .map_or(Family::V4, |(ip, _)| Family::of(ip))
     }
 
-    /// Whether both can be on one port.
+    /// True if both can be on one port.
     pub(super) fn goes_with(&self, other: &Self) -> bool {
         self.keys().all(|(ip, port)| {
             let collides = |(other_ip, other_port): (IpAddr, u16)| {
@@ -117,7 +117,7 @@ struct Port {
     address: SocketAddr,
     /// Sorted by address and port; at most one with port 0 for each address, and then no other.
     entries: Vec<Entry>,
-    /// Where the last packet was found: the next one is of the same peer, most of the time.
+    /// Place where the last packet was found: the next one is of the same peer, most of the time.
     recent: usize,
 }
 
@@ -133,7 +133,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// How many are open.
+    /// Number that are open.
     pub(super) fn len(&self) -> usize {
         self.open
     }
@@ -184,7 +184,7 @@ impl Ports {
         self.get(id).map(|port| port.address)
     }
 
-    /// Whether one of the ports is reached at `address`.
+    /// True if one of the ports is reached at `address`.
     pub(super) fn is_own(&self, address: SocketAddr) -> bool {
         self.ports
             .iter()

@@ -35,11 +35,11 @@ pub struct RelayedPathSpec {
     pub relays: Vec<NodeId>,
     /// Where the source reaches the first of them. Where relays reach each other they know themselves.
     pub first: IpAddr,
-    /// Where it leads.
+    /// Place where it leads.
     pub destination: NodeId,
     /// An address of the destination; unspecified, with port 0: where the last relay knows it to be.
     pub towards: SocketAddr,
-    /// Where the first relay sees the source's packets come from.
+    /// Place where the first relay sees the source's packets come from.
     pub origin: Origin,
     /// As in [`Open`].
     pub rate: Rate,
@@ -47,7 +47,7 @@ pub struct RelayedPathSpec {
     pub lifetime: Duration,
 }
 
-/// Why a way is broken.
+/// Reason why a way is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Broken {
@@ -57,15 +57,15 @@ pub enum Broken {
     /// A relay refuses.
     #[error("relay {relay:?} refuses: {refusal}")]
     Refused {
-        /// Which.
+        /// The relay.
         relay: NodeId,
-        /// Why.
+        /// Reason.
         refusal: Refusal,
     },
     /// A relay does not answer, or the session with it has ended.
     #[error("relay {relay:?} is lost")]
     Lost {
-        /// Which.
+        /// The relay.
         relay: NodeId,
     },
     /// The source has closed it.
@@ -148,12 +148,12 @@ impl RelayedPath {
         rates?.into_iter().min()
     }
 
-    /// Why it is broken; `None` while it may come to stand, or stands. It never heals.
+    /// Reason why it is broken; `None` while it may come to stand, or stands. It never heals.
     pub fn broken(&self) -> Option<Broken> {
         self.broken
     }
 
-    /// Whether nothing is left to be said to any relay: the way is broken, and what stood is closed.
+    /// True if nothing is left to be said to any relay: the way is broken, and what stood is closed.
     pub fn is_over(&self) -> bool {
         let is_gone = |hop: &HopState| matches!(hop, HopState::Gone | HopState::Not);
         self.broken.is_some() && self.hops.iter().all(is_gone)
@@ -240,7 +240,7 @@ impl RelayedPath {
         }
     }
 
-    /// When [`Self::next`] may have something to ask, or notices that an answer is missing.
+    /// Time at which [`Self::next`] may have something to ask, or notices that an answer is missing.
     pub fn timeout(&self) -> Option<Instant> {
         let due = |hop: &HopState| match *hop {
             HopState::Asked { until } => Some(until),

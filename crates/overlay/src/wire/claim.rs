@@ -27,7 +27,7 @@ pub const CLAIM_BYTES_MAX: usize = 6 + 6 + 8 + SIGNATURE_BYTES;
 pub struct Claim {
     /// Who says so.
     pub accuser: ShortId,
-    /// Who is silent.
+    /// Node that is silent.
     pub target: ShortId,
     /// The target's version that the claim is about.
     pub version: u64,
@@ -66,7 +66,7 @@ impl Claim {
     }
 }
 
-/// Whether `bytes` carry the signature of `accuser`.
+/// True if `bytes` carry the signature of `accuser`.
 pub fn verify(keys: &dyn Keys, accuser: &NodeId, bytes: &[u8]) -> bool {
     is_signed(keys, accuser, CONTEXT, bytes)
 }

@@ -29,9 +29,9 @@ pub enum Frame<'a> {
     },
     /// A record, of the sender or passed on.
     Record {
-        /// How long ago it was signed, as far as those who passed it on can tell.
+        /// Time for which ago it was signed, as far as those who passed it on can tell.
         held: Duration,
-        /// Whether the sender passed it on unasked.
+        /// True if the sender passed it on unasked.
         is_pushed: bool,
         /// The signed record.
         bytes: &'a [u8],
@@ -65,7 +65,7 @@ pub struct DigestEntry {
     pub id: ShortId,
     /// The version of its record.
     pub version: u64,
-    /// Whether that version was claimed to be silent.
+    /// True if that version was claimed to be silent.
     pub is_accused: bool,
 }
 

@@ -22,7 +22,7 @@ pub use record::{LinkState, Record};
 /// Largest message, in bytes: it fits one packet of any path of the Internet.
 pub const MESSAGE_BYTES_MAX: usize = 1_100;
 
-/// Why bytes from a member are not a message.
+/// Reason why bytes from a member are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {

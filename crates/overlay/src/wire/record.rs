@@ -177,7 +177,7 @@ pub fn headroom(bytes: &[u8]) -> Option<Rate> {
     relays.then(|| Rate::from_bps(rate))
 }
 
-/// Whether `bytes` carry the signature of `origin`.
+/// True if `bytes` carry the signature of `origin`.
 pub fn verify(keys: &dyn Keys, origin: &NodeId, bytes: &[u8]) -> bool {
     super::claim::is_signed(keys, origin, CONTEXT, bytes)
 }

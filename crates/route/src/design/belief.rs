@@ -92,7 +92,7 @@ impl Mul<f64> for Symmetric {
     }
 }
 
-/// How much a measured delay is off: the standard deviation √(fixed² + (per byte · size)²).
+/// Error of a measured delay: the standard deviation √(fixed² + (per byte · size)²).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
     /// Of any message (jitter, queues), in seconds; above 0.
@@ -118,7 +118,7 @@ pub struct Drift {
     pub slope_per_s: f64,
 }
 
-/// What is known of a link: the covariance of the errors of d_min and 1/EBW.
+/// State of a link: the covariance of the errors of d_min and 1/EBW.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Belief {
     /// Positive definite.

@@ -242,7 +242,7 @@ impl<'a> Design<'a> {
         }
     }
 
-    /// How many bytes to move from one candidate to another: until both gain the same, or all.
+    /// Number of bytes to move from one candidate to another: until both gain the same, or all.
     fn worth_moving(&self, from: usize, to: usize) -> f64 {
         let (giver, taker) = (self.candidates[from], self.candidates[to]);
         let is_worth = |bytes: f64| {

@@ -44,7 +44,7 @@ fn a_line_is_measured_at_its_ends() {
     assert!(plan.gap < 1e-3, "{plan:?}");
 }
 
-/// Where bytes cost, D spends half the bytes at each end: many small probes, few large ones.
+/// Place where bytes cost, D spends half the bytes at each end: many small probes, few large ones.
 #[test]
 fn bytes_count() {
     let line = task(10.0, 5.0);

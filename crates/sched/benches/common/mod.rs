@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 /// Runs of one measurement.
 pub(crate) const RUNS: usize = 5;
 
-/// Whether this is a bench: `cargo test --benches` runs it, too, where measuring would only cost time.
+/// True if this is a bench: `cargo test --benches` runs it, too, where measuring would only cost time.
 pub(crate) fn is_measuring() -> bool {
     !cfg!(debug_assertions) && std::env::args().all(|argument| argument != "--test")
 }

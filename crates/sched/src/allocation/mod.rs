@@ -60,7 +60,7 @@ impl Ask {
     }
 }
 
-/// What is known of one stream while capacity is divided.
+/// State of one stream while capacity is divided.
 #[derive(Clone, Copy, Debug, Default)]
 struct Glass {
     /// What it wants beyond its reserve.
@@ -77,7 +77,7 @@ struct Tier {
     /// Its streams: a range of `Allocator::order`.
     start: usize,
     end: usize,
-    /// What is left for it.
+    /// Input left.
     capacity: u64,
 }
 

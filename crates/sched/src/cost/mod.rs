@@ -83,7 +83,7 @@ impl Price {
         })
     }
 
-    /// Whether nothing is paid.
+    /// True if nothing is paid.
     pub fn is_free(self) -> bool {
         self.millionths == 0
     }
@@ -188,7 +188,7 @@ impl Model {
         (&self.steps, self.last)
     }
 
-    /// Whether nothing is ever paid, nor refused.
+    /// True if nothing is ever paid, nor refused.
     pub fn is_free(&self) -> bool {
         self.last.is_some_and(Price::is_free) && self.steps.iter().all(|step| step.price.is_free())
     }
@@ -232,7 +232,7 @@ impl Model {
         Ok(Cost(u64::try_from(cost).unwrap_or(u64::MAX)))
     }
 
-    /// What the first `bytes` of a period cost.
+    /// Cost of the first `bytes` of a period.
     fn total(&self, bytes: u64) -> u128 {
         let (mut left, mut total) = (bytes, 0);
         for step in &self.steps {

@@ -16,7 +16,7 @@ use std::{fmt, str::FromStr};
 
 use super::{Cost, Model, ModelError, Price, Step, Unit};
 
-/// Why a text is not a price list.
+/// Reason why a text is not a price list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseModelError {

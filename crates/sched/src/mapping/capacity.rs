@@ -13,7 +13,7 @@ pub enum Term {
 
 /// What is known about paths, which are numbered from 0. Rates are in bits per second.
 pub trait Capacity {
-    /// How many paths there are, at most 64.
+    /// Number of paths, at most 64.
     fn paths(&self) -> usize;
 
     /// The rate that the paths of `set` together reach in a share `probability` of the windows of `term`;

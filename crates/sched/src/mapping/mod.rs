@@ -53,7 +53,7 @@ impl Placement {
     }
 }
 
-/// Why a stream found no place.
+/// Reason why a stream found no place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shortage {
     /// Its index among the requests.

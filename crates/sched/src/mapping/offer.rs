@@ -42,7 +42,7 @@ pub fn offer(wanted: &Request, others: &[Request], capacity: &mut dyn Capacity) 
     }
 }
 
-/// Whether all of `requests` find a place.
+/// True if all of `requests` find a place.
 fn fits(mut requests: Vec<Request>, capacity: &mut dyn Capacity) -> bool {
     Request::sort(&mut requests);
     map(&requests, capacity).is_ok()

@@ -29,7 +29,7 @@ pub struct Request {
     pub is_divisible: bool,
     /// The only path it may use.
     pub pinned: Option<usize>,
-    /// Where it has been; empty when it is new.
+    /// Place where it has been; empty when it is new.
     pub before: Placement,
 }
 

@@ -49,7 +49,7 @@ impl Joint {
         joint
     }
 
-    /// How many channels are watched.
+    /// Number of channels that are watched.
     pub fn channels(&self) -> usize {
         self.channels
     }

@@ -32,7 +32,7 @@ pub(super) struct Losses {
     lost: f64,
     /// Packets and losses by [`LossState`].
     loss_states: [(f64, f64); 3],
-    /// Whether the fate that was known last is a loss.
+    /// True if the fate that was known last is a loss.
     was_lost: bool,
 }
 

@@ -106,7 +106,7 @@ pub use self::{
 pub struct Packet {
     /// Its number on its channel; numbers ascend, and may have holes.
     pub number: u64,
-    /// When.
+    /// Time.
     pub at: Instant,
     /// Its size.
     pub bytes: u32,

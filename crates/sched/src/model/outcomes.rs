@@ -27,9 +27,9 @@ struct Entry<G> {
 /// A packet whose fate is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Settled {
-    /// How many packets were sent before it: numbers without their holes.
+    /// Number of packets that were sent before it: numbers without their holes.
     pub index: u64,
-    /// When it was sent.
+    /// Time at which it was sent.
     pub at: Instant,
     /// Its round trip in milliseconds; `None`: lost.
     pub rtt_ms: Option<f64>,
@@ -93,7 +93,7 @@ impl<G: Copy> Outcomes<G> {
         Some((self.first + at as u64, entry.at, entry.guess))
     }
 
-    /// When the oldest packet was sent whose fate is open, or is known while that of one before it is not.
+    /// Time at which the oldest packet was sent whose fate is open, or is known while that of one before it is not.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.entries.front().map(|entry| entry.at)
     }

@@ -54,7 +54,7 @@ impl Tone {
     }
 }
 
-/// What is known of one part of the period; faded.
+/// State of one part of the period; faded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     slices: f64,
@@ -149,7 +149,7 @@ impl Periodicity {
         Some(Duration::from_secs_f64(1.0 / tone.hz))
     }
 
-    /// Whether a packet sent then falls into a part of the period in which the channel changes.
+    /// True if a packet sent then falls into a part of the period in which the channel changes.
     pub(super) fn is_near(&self, at: Instant) -> bool {
         self.part(at).is_some_and(|part| self.is_affected(part))
     }

@@ -25,7 +25,7 @@ pub struct Satellite {
     periodicity: Periodicity,
     long: Average,
     level: Average,
-    /// Whether the last packet that arrived was sent near a handover.
+    /// True if the last packet that arrived was sent near a handover.
     was_near: bool,
 }
 
@@ -47,7 +47,7 @@ impl Satellite {
         self.periodicity.period()
     }
 
-    /// Whether a packet sent then falls into a part of the period that handovers affect.
+    /// True if a packet sent then falls into a part of the period that handovers affect.
     pub fn is_near_handover(&self, at: Instant) -> bool {
         self.periodicity.is_near(at)
     }

@@ -28,7 +28,7 @@ pub struct Supply {
     pub now: Instant,
     /// The number that the next packet will have, of the channel's packets that carry data.
     pub next: u64,
-    /// How many packets may be sent now.
+    /// Number of packets that may be sent now.
     pub ready: u32,
     /// The rate at which its congestion control and pacer grant more.
     pub rate: Rate,
@@ -204,7 +204,7 @@ impl Slots {
         }
     }
 
-    /// What became of the predictions between two supplies.
+    /// Outcome of the predictions between two supplies.
     fn check(&mut self, before: (Instant, u64), now: (Instant, u64)) {
         let mut at = 0;
         while at < self.watched.len() {

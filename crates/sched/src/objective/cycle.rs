@@ -48,7 +48,7 @@ pub struct Adu {
     pub only: Option<u32>,
 }
 
-/// What became of an ADU that was sent.
+/// Outcome of an ADU that was sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// Nothing is known yet.
@@ -69,11 +69,11 @@ pub struct Sent {
     pub adu: Adu,
     /// The slot that it took.
     pub slot: Slot,
-    /// What became of it.
+    /// Outcome of it.
     pub outcome: Outcome,
 }
 
-/// What is measured of a stream.
+/// Measurements of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
     /// Its id.
@@ -97,7 +97,7 @@ pub struct Channel {
     pub name: f64,
     /// See [`Channel::name`].
     pub technology: f64,
-    /// Whether its bytes are paid for.
+    /// True if its bytes are paid for.
     pub is_metered: bool,
     /// What it is expected to carry.
     pub rate_bps: f64,
@@ -138,7 +138,7 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    /// Whether the ADU fits the slot, and may use its channel.
+    /// True if the ADU fits the slot, and may use its channel.
     pub fn fits(&self, adu: usize, slot: usize) -> bool {
         let (adu, slot) = (&self.adus[adu], &self.slots[slot]);
         adu.bytes <= slot.bytes_max && adu.only.is_none_or(|only| only == slot.channel)

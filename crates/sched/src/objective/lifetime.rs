@@ -39,13 +39,13 @@ impl Arrivals {
     }
 }
 
-/// Whether a fragment in this slot must be expected to arrive after its ADU's lifetime, of which so much is left: by one
+/// True if a fragment in this slot must be expected to arrive after its ADU's lifetime, of which so much is left: by one
 /// deviation of the round trip.
 pub(super) fn is_late(slot: &Slot, left_ms: f64) -> bool {
     arrival_ms(slot) > left_ms
 }
 
-/// Where nothing is known, it may take for ever.
+/// Place where nothing is known, it may take for ever.
 fn arrival_ms(slot: &Slot) -> f64 {
     let at_ms = slot.wait_ms + slot.round_trip_ms + slot.deviation_ms;
     if at_ms.is_nan() { f64::INFINITY } else { at_ms }

@@ -45,12 +45,12 @@ impl Looks {
         Self(self.0 | other.0)
     }
 
-    /// Whether an objective is about its latency.
+    /// True if an objective is about its latency.
     pub(super) fn are_timed(self) -> bool {
         self.0 & Self::TIMED != 0
     }
 
-    /// Whether two ADUs are alike in all that is looked at.
+    /// True if two ADUs are alike in all that is looked at.
     pub(super) fn same(self, one: &Adu, other: &Adu) -> bool {
         let looked = |bit: u8| self.0 & bit != 0;
         one.stream == other.stream
@@ -147,7 +147,7 @@ impl Reading {
         self.looks[place as usize]
     }
 
-    /// Whether all that objectives see of a slot is what it was.
+    /// True if all that objectives see of a slot is what it was.
     pub(super) fn same(&self, slot: &Slot, before: &Slot) -> bool {
         let changed = self.has_changed.get(slot.channel as usize);
         slot.is_like(before) && !changed.is_some_and(|&changed| changed)

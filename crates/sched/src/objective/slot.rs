@@ -19,14 +19,14 @@ pub struct Slot {
     pub round_trip_ms: f64,
     /// See [`Slot::round_trip_ms`].
     pub deviation_ms: f64,
-    /// What a byte costs, in the unit of the configuration.
+    /// Cost of a byte, in the unit of the configuration.
     pub cost_per_byte: f64,
     /// Payload that fits.
     pub bytes_max: u32,
 }
 
 impl Slot {
-    /// Whether it does not exist yet.
+    /// True if it does not exist yet.
     pub fn is_phantom(&self) -> bool {
         self.wait_ms > 0.0 || self.confidence < 1.0
     }
@@ -36,7 +36,7 @@ impl Slot {
         self.cost_per_byte * f64::from(bytes)
     }
 
-    /// Whether any two ADUs fare the same in both.
+    /// True if any two ADUs fare the same in both.
     pub fn is_like(&self, other: &Self) -> bool {
         self.wait_ms == other.wait_ms
             && self.confidence == other.confidence

@@ -20,7 +20,7 @@ const SENT: Utility = 400;
 const SENT_LATER: Utility = 200;
 /// What having the last turn takes from being sent now.
 const TURN_MAX: Utility = 150;
-/// Where an objective about latency is indifferent, what it is about goes the quicker way, and the older first: steps
+/// Place where an objective about latency is indifferent, what it is about goes the quicker way, and the older first: steps
 /// of quickness, and of age.
 pub(super) const STEPS: usize = 16;
 /// Of so many slots, one that changed is looked at alone; if more changed, all ADUs are looked at anew.
@@ -63,7 +63,7 @@ struct Place {
     quickness: Utility,
 }
 
-/// What has become of a slot since the cycle before.
+/// Outcome of a slot since the cycle before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Nothing,
@@ -110,7 +110,7 @@ pub(super) struct Table {
 /// Objectives over one ADU that each ADU of a cycle passes, by place.
 #[derive(Debug, Default)]
 struct Concerns {
-    /// Where those of each ADU begin; one more at the end.
+    /// Place where those of each ADU begin; one more at the end.
     starts: Vec<u32>,
     places: Vec<u32>,
 }

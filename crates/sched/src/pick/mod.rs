@@ -55,7 +55,7 @@ struct Claim {
 }
 
 impl Claim {
-    /// Whether this one goes first; of equal claims, the earlier in the view does.
+    /// True if this one goes first; of equal claims, the earlier in the view does.
     fn beats(&self, other: &Self) -> bool {
         if self.finish != other.finish {
             return self.finish < other.finish;

@@ -34,7 +34,7 @@ pub(crate) struct FairQueue {
 struct Member {
     stream: StreamId,
     finish: f64,
-    /// Where it was in the last view.
+    /// Place where it was in the last view.
     place: usize,
     /// In which class it is, if it is in one.
     class: Option<Priority>,

@@ -19,7 +19,7 @@ pub(super) struct Ecf {
     waiting: bool,
 }
 
-/// Whether to wait for `fast` rather than use `slow` for a backlog of `bytes`.
+/// True to wait for `fast` rather than use `slow` for a backlog of `bytes`.
 fn waits(waiting: bool, fast: &ChannelView, slow: &ChannelView, bytes: u64) -> bool {
     let seconds = |channel: &ChannelView| channel.rtt_smoothed.as_secs_f64();
     let packets = |channel: &ChannelView| {

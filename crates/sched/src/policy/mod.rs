@@ -240,7 +240,7 @@ impl Policy {
         }
     }
 
-    /// Whether it may decide about single ADUs.
+    /// True if it may decide about single ADUs.
     pub const fn may_plan(self) -> bool {
         matches!(
             self,

@@ -30,7 +30,7 @@ const BETA: f64 = 0.001;
 /// Windows ahead in which arrivals are counted.
 const WINDOWS_AHEAD: usize = 4;
 
-/// What is known of the future.
+/// State of the future.
 pub trait Oracle: Send + fmt::Debug {
     /// Bytes, headers included, that the link of the channel can carry from one moment to another; not
     /// decreasing in `to`.
@@ -92,7 +92,7 @@ impl Opt {
         }
     }
 
-    /// When the link has sent what it was given.
+    /// Time at which the link has sent what it was given.
     fn free_at(&self, now: Instant, channel: &ChannelView) -> Instant {
         let queue = self.queues.iter().find(|queue| queue.id == channel.id);
         match queue {
@@ -101,7 +101,7 @@ impl Opt {
         }
     }
 
-    /// When the link, beginning at `from`, has sent `bytes`.
+    /// Time at which the link, beginning at `from`, has sent `bytes`.
     fn sent_at(&self, channel: ChannelId, from: Instant, bytes: f64) -> Instant {
         let is_done = |time: Duration| self.oracle.bytes(channel, from, from + time) >= bytes;
         let mut low = Duration::ZERO;
@@ -124,7 +124,7 @@ impl Opt {
         from + high
     }
 
-    /// When a packet given to the channel now arrives.
+    /// Time at which a packet given to the channel now arrives.
     fn arrival(&self, now: Instant, channel: &ChannelView, bytes: f64) -> Instant {
         let start = self.free_at(now, channel);
         self.sent_at(channel.id, start, bytes + OVERHEAD_BYTES) + self.oracle.delay(channel.id)

@@ -12,7 +12,7 @@ use crate::{
     view::{Changes, ChannelMask, ChannelView, StreamView, View},
 };
 
-/// How far ahead [`Assign`] looks [Horde §7.3: "in the neighbourhood of 300 ms"].
+/// Lead ahead [`Assign`] looks [Horde §7.3: "in the neighbourhood of 300 ms"].
 const LOOK_AHEAD: Duration = Duration::from_millis(300);
 /// What waits for a better slot is looked at again after this at least,
 const WAKE_MIN: Duration = Duration::from_millis(5);
@@ -28,7 +28,7 @@ const HEAD_BYTES: usize = 24;
 pub struct Walk {
     /// Schedules that are looked at in a cycle; at least 1.
     pub length: u16,
-    /// How far ahead slots are expected, in milliseconds.
+    /// Lead ahead slots are expected, in milliseconds.
     pub look_ahead_ms: u16,
     /// Time from one cycle to the next, in milliseconds,
     pub period_ms: u16,
@@ -265,7 +265,7 @@ fn is_among(streams: &[StreamId], stream: StreamId) -> bool {
     streams.binary_search(&stream).is_ok()
 }
 
-/// Whether the objective asks of ADUs of the stream what they cost, or which channel carries them.
+/// True if the objective asks of ADUs of the stream what they cost, or which channel carries them.
 fn binds(objective: &Objective, stream: StreamId) -> bool {
     let is_bound = |fact: &AduFact| {
         let is_of_time = matches!(

@@ -191,18 +191,18 @@ impl StreamSpec {
         }
     }
 
-    /// Whether the stream is urgent by its priority.
+    /// True if the stream is urgent by its priority.
     pub fn is_urgent(&self) -> bool {
         self.priority >= Priority::URGENT
     }
 
-    /// Whether the stream's packets should meet short queues, and be repaired before they are known
+    /// True if the stream's packets should meet short queues, and be repaired before they are known
     /// to be lost: it is urgent, or of no use after [`LIFETIME_SHORT`].
     pub fn is_latency_sensitive(&self) -> bool {
         self.is_urgent() || self.lifetime.is_some_and(|time| time <= LIFETIME_SHORT)
     }
 
-    /// Whether a guarantee may be met by several paths together.
+    /// True if a guarantee may be met by several paths together.
     pub fn is_divisible(&self) -> bool {
         self.may_split && self.lifetime.is_none_or(|time| time > LIFETIME_TIGHT)
     }

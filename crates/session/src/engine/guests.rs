@@ -29,7 +29,7 @@ const CHANNELS_PER_PEER_MAX: usize = 1024;
 /// Sessions of one peer that it opened.
 const SESSIONS_PER_PEER_MAX: usize = 256;
 
-/// How many guests there may be.
+/// Number of guests.
 struct Limits {
     all: usize,
     of_subnet: usize,
@@ -171,7 +171,7 @@ impl Engine {
         }
     }
 
-    /// Whether there is room for one more channel of this peer, or for one more session of it.
+    /// True if there is room for one more channel of this peer, or for one more session of it.
     pub(super) fn has_room(&self, peer: NodeId, access: Access, is_new: bool) -> bool {
         let (mut sessions, mut channels, mut of_strangers) = (0, 0, 0);
         for session in self.sessions.values().filter(|one| !one.is_initiator) {

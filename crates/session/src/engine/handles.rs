@@ -334,7 +334,7 @@ impl StreamMut<'_> {
             .change_guarantee(now, self.id, guarantee, self.events)
     }
 
-    /// Why a stream is promised what it is, or not; `None` for one that asked for nothing.
+    /// Reason why a stream is promised what it is, or not; `None` for one that asked for nothing.
     pub fn explain(&self) -> Option<Explanation> {
         self.session.explain(self.id)
     }

@@ -37,7 +37,7 @@ impl Engine {
         self.budgets.meter(socket)
     }
 
-    /// Whether a local socket must not be used any more in its current period.
+    /// True if a local socket must not be used any more in its current period.
     pub fn is_spent(&self, socket: SocketId) -> bool {
         self.budgets.is_spent(socket)
     }

@@ -76,7 +76,7 @@ pub struct Engine {
     tokens: BTreeMap<[u8; TOKEN_BYTES], SessionId>,
     next_session: u64,
     events: VecDeque<Event>,
-    /// What sending costs, by local socket.
+    /// Cost of sending, by local socket.
     budgets: Budgets,
     /// Local sockets to be left once what is queued has gone out.
     spent: Vec<SocketId>,
@@ -97,7 +97,7 @@ struct Owner {
     session: Option<SessionId>,
     /// The peer opened it.
     is_accepted: bool,
-    /// When its handshake or its introduction has to be complete; `None`: they are.
+    /// Time at which its handshake or its introduction has to be complete; `None`: they are.
     deadline: Option<Instant>,
     /// The deadline under which [`Timers`] have it.
     timer: Option<Instant>,
@@ -303,7 +303,7 @@ impl Engine {
         self.poll_transmit(now, packets_max, buffer)
     }
 
-    /// When [`Engine::handle_timeout`] is due next; `None` when only a packet or a command can
+    /// Time at which [`Engine::handle_timeout`] is due next; `None` when only a packet or a command can
     /// change anything.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let channels = self.next_channel_deadline();
@@ -314,7 +314,7 @@ impl Engine {
         sessions.chain(channels).min()
     }
 
-    /// How long packets may gather before [`Engine::handle_packet`] and [`Engine::handle_timeout`]
+    /// Time for which packets may gather before [`Engine::handle_packet`] and [`Engine::handle_timeout`]
     /// see them, without harm to any promise: a host under load saves wake-ups with it. Short while
     /// something urgent flows either way, or where a round trip is short. O(channels).
     pub fn coalescing_delay(&self, now: Instant) -> Duration {
@@ -324,7 +324,7 @@ impl Engine {
             .fold(COALESCING_DELAY_MAX, Duration::min)
     }
 
-    /// Whether a call of [`Engine::poll_transmit`] may find something new to do.
+    /// True if a call of [`Engine::poll_transmit`] may find something new to do.
     pub fn has_work(&self) -> bool {
         !self.touched.is_empty()
             || !self.responses.is_empty()

@@ -30,14 +30,14 @@ pub enum SessionEvent {
     ChannelRecovered {
         /// The channel.
         channel: ChannelId,
-        /// How long it was suspected.
+        /// Time for which it was suspected.
         silence: Duration,
     },
     /// A channel is over. The session goes on, and dials again where it was the dialler.
     ChannelClosed {
         /// The channel.
         channel: ChannelId,
-        /// Why.
+        /// Reason.
         reason: CloseReason,
     },
     /// A `rate` item of an objectives' text asks for what cannot be promised now; with what could be. The stream
@@ -47,7 +47,7 @@ pub enum SessionEvent {
         objective: ObjectiveId,
         /// The stream.
         stream: StreamId,
-        /// Why, and what else.
+        /// Reason, and what else.
         refusal: Refusal,
     },
     /// Something went wrong in the evaluation of an objective, and had the result that its description
@@ -55,7 +55,7 @@ pub enum SessionEvent {
     ObjectiveFault {
         /// The objective.
         objective: ObjectiveId,
-        /// What.
+        /// The faults.
         faults: Faults,
     },
 }

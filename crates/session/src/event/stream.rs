@@ -22,7 +22,7 @@ pub enum StreamEvent {
         /// Round-trip time of that packet.
         packet_rtt: Duration,
     },
-    /// What became of a fragment (streams with `notify_fragments`). A byte may be in several: where it was sent again or
+    /// Outcome of a fragment (streams with `notify_fragments`). A byte may be in several: where it was sent again or
     /// copied, each time counts, and what was taken for lost may have come.
     Fragment {
         /// Its ADU's sequence.

@@ -39,7 +39,7 @@ const HORIZON: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct Measures {
     window: Duration,
-    /// When the running window ends; `None` while nothing is sent.
+    /// Time at which the running window ends; `None` while nothing is sent.
     ends_at: Option<Instant>,
     used_at: Instant,
     paths: Vec<Path>,
@@ -185,7 +185,7 @@ impl Measures {
         }
     }
 
-    /// When [`Measures::advance`] is due.
+    /// Time at which [`Measures::advance`] is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.ends_at
     }
@@ -219,7 +219,7 @@ impl Measures {
         }
     }
 
-    /// Whether two channels are found to share a bottleneck.
+    /// True if two channels are found to share a bottleneck.
     pub(crate) fn share_bottleneck(&self, one: ChannelId, other: ChannelId) -> bool {
         let (Some(one), Some(other)) = (self.index(one), self.index(other)) else {
             return false;
@@ -229,7 +229,7 @@ impl Measures {
             .is_some_and(|detector| detector.verdict(one, other) == Ok(Verdict::Shared))
     }
 
-    /// What is known of the path of `channel`; `None` before anything was measured.
+    /// State of the path of `channel`; `None` before anything was measured.
     pub(crate) fn report(&mut self, channel: ChannelId) -> Option<PathReport> {
         let index = self.index(channel)?;
         let mut report = self.paths[index].report(self.window)?;

@@ -17,7 +17,7 @@ pub struct Grant {
     pub guarantee: Guarantee,
     /// For how long.
     pub term: Term,
-    /// When a renewable promise lapses unless it is renewed.
+    /// Time at which a renewable promise lapses unless it is renewed.
     pub until: Option<Instant>,
     /// The paths that are to carry it, with the rate on each.
     pub shares: Vec<(ChannelId, Rate)>,
@@ -62,7 +62,7 @@ impl fmt::Display for Grant {
     }
 }
 
-/// Why nothing is promised.
+/// Reason why nothing is promised.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -107,7 +107,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether time may change it.
+    /// True if time may change it.
     pub(super) fn may_pass(&self) -> bool {
         !matches!(self, Self::NoGuarantee | Self::TooSure { .. })
     }
@@ -116,7 +116,7 @@ impl Reason {
 /// A refusal, with what could be promised instead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// Why.
+    /// Reason.
     pub reason: Reason,
     /// What would be admitted.
     pub offer: Offer,

@@ -141,7 +141,7 @@ impl AdmissionController {
         self.promises.history.view(&self.channels)
     }
 
-    /// Why a stream is promised what it is, or not; `None`: it never asked.
+    /// Reason why a stream is promised what it is, or not; `None`: it never asked.
     pub fn explain(&self, stream: StreamId) -> Option<Explanation> {
         self.promises.explain(stream, &self.channels)
     }

@@ -19,7 +19,7 @@ pub struct Explanation {
     pub wanted: Option<Guarantee>,
     /// The grade of the promise in force; `None`: none is.
     pub term: Option<Term>,
-    /// When a renewable promise lapses unless it is renewed.
+    /// Time at which a renewable promise lapses unless it is renewed.
     pub until: Option<Instant>,
     /// Its owner was warned and the reason holds on.
     pub is_warned: bool,

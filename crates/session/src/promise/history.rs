@@ -42,7 +42,7 @@ const LEVELS_DOWN: [f64; 5] = [0.99, 0.95, 0.9, 0.75, 0.5];
 const SUREST: f64 = LEVELS_DOWN[0];
 /// A durable promise is made at half the allowed failure rate, and one window at least must be allowed to fail.
 const DURABLE_FAILURES: f64 = 2.0;
-/// How far one window moves the logarithm of what is asked of Lemma 2, the most that a window counts, in
+/// Step by which one window moves the logarithm of what is asked of Lemma 2, the most that a window counts, in
 /// bounds, and the least that is asked, as a share of the bound [`lab run violation-bound`, `calibrated`].
 pub(super) const LATE_GAIN: f64 = 0.02;
 pub(super) const LATE_WORST: f64 = 10.0;
@@ -53,7 +53,7 @@ const IN_BYTES: Scale = Scale {
     window: Duration::from_secs(1),
 };
 
-/// How many windows must be known before `demand` can be promised for `term`.
+/// Number of windows that must be known before `demand` can be promised for `term`.
 pub(super) fn needed(term: Term, demand: &Demand) -> usize {
     let least = match term {
         Term::Durable => DURABLE_ROWS,

@@ -49,7 +49,7 @@ pub use self::{
     stream::{Account, Note},
 };
 
-/// How long before it lapses a promise is renewed, or its owner told that it cannot be.
+/// Time for which before it lapses a promise is renewed, or its owner told that it cannot be.
 pub(crate) const NOTICE: Duration = Duration::from_secs(2);
 /// What headers add to a stream's bytes, as a factor.
 const OVERHEAD: f64 = 1.02;
@@ -93,17 +93,17 @@ impl Promises {
         }
     }
 
-    /// Whether any stream asked for a promise.
+    /// True if any stream asked for a promise.
     pub(crate) fn is_empty(&self) -> bool {
         self.streams.is_empty()
     }
 
-    /// Whether the scheduler is to be told.
+    /// True if the scheduler is to be told.
     pub(crate) fn is_changed(&self) -> bool {
         self.is_changed
     }
 
-    /// Whether promised streams go by this channel; those that still wait go by any.
+    /// True if promised streams go by this channel; those that still wait go by any.
     pub(crate) fn is_on(&self, channel: ChannelId) -> bool {
         self.on.contains(&channel)
     }
@@ -345,7 +345,7 @@ impl Promises {
         None
     }
 
-    /// Why [`Self::find`] found nothing: for the last grade that could be had at all, or else for the one that
+    /// Reason why [`Self::find`] found nothing: for the last grade that could be had at all, or else for the one that
     /// reaches furthest.
     fn refuse(
         &mut self,
@@ -409,7 +409,7 @@ impl Promises {
         }
     }
 
-    /// Why a stream is promised what it is, or not.
+    /// Reason why a stream is promised what it is, or not.
     pub(crate) fn explain(&self, stream: StreamId, channels: Channels<'_>) -> Option<Explanation> {
         let entry = self.streams.get(&stream)?;
         Some(Explanation::new(
@@ -430,7 +430,7 @@ fn terms(grade: Grade) -> &'static [Term] {
     }
 }
 
-/// Whether a guarantee of so high a probability is ever given for `term`.
+/// True if a guarantee of so high a probability is ever given for `term`.
 fn is_within_reach(guarantee: &Guarantee, term: Term) -> bool {
     let probability = guarantee.probability();
     probability.is_none_or(|probability| probability <= history::highest(term) + 1e-9)

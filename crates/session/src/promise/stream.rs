@@ -35,7 +35,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Whether a promise is in force.
+    /// True if a promise is in force.
     pub(crate) fn is_in_force(self) -> bool {
         self != Self::None
     }
@@ -55,7 +55,7 @@ pub struct Account {
 /// A decision about a promise, and what it rested on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// When.
+    /// Time.
     pub at: Instant,
     /// What was decided.
     pub text: String,
@@ -101,7 +101,7 @@ pub(crate) struct Promised {
     /// Windows of capacity since the stream's own window began.
     elapsed: Duration,
     was_behind: bool,
-    /// How often its own windows were kept, and the caution that follows from it.
+    /// Number of times that its own windows were kept, and the caution that follows from it.
     own: Own,
     /// The running window will be broken, as far as can be foreseen.
     pub(super) is_failing: bool,
@@ -242,7 +242,7 @@ impl Promised {
         }
     }
 
-    /// Whether it is time to see if it can have a durable promise: when one would be made anyhow.
+    /// True if it is time to see if it can have a durable promise: when one would be made anyhow.
     pub(super) fn may_rise(&self, now: Instant) -> bool {
         self.guarantee.grade == Grade::Best
             && match self.state {
@@ -252,7 +252,7 @@ impl Promised {
             }
     }
 
-    /// Whether a promise that finds no place any more is over now.
+    /// True if a promise that finds no place any more is over now.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         matches!(self.state, State::Renewable { until, .. } if until <= now)
     }

@@ -25,7 +25,7 @@ const RESERVE_FREE_BYTES: usize = 8 << 10;
 /// What an ADU may take beyond what it carries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Allowance {
-    /// How long the ADU probably is; 0: unknown.
+    /// Time for which the ADU probably is; 0: unknown.
     pub expected_bytes: usize,
     /// Memory that may be reserved for what has not come.
     pub reserve_bytes: usize,
@@ -66,7 +66,7 @@ impl Assembly {
         self.reserved as usize
     }
 
-    /// How far what has arrived reaches: at least so long is the ADU.
+    /// End of what has arrived: at least so long is the ADU.
     pub(super) fn extent(&self) -> usize {
         let last = self.pieces.last_key_value();
         last.map_or(self.data.len(), |(&at, piece)| at as usize + piece.len())

@@ -137,7 +137,7 @@ pub(crate) struct RecvStream {
     latest_bytes: usize,
     /// Unreliable streams with a lifetime: what has outlived it.
     horizon: Option<Box<Horizon>>,
-    /// What is missing of those in `ready` that are not whole.
+    /// Data missing of those in `ready` that are not whole.
     missing: BTreeMap<u64, Missing>,
     pub counters: Counters,
 }
@@ -277,7 +277,7 @@ impl RecvStream {
         Some(*assembly)
     }
 
-    /// Whether the ADU has outlived its lifetime; it is given up then, as all that wait for more and have. The sender
+    /// True if the ADU has outlived its lifetime; it is given up then, as all that wait for more and have. The sender
     /// expires what it has not sent; this is about what was too long on its way.
     fn is_expired(&mut self, now: Instant, sequence: u64, room: Capacity) -> bool {
         let Some(lifetime) = self.spec.lifetime.filter(|_| !self.spec.reliable) else {
@@ -322,7 +322,7 @@ impl RecvStream {
         accepted == Accepted::Readable
     }
 
-    /// What is missing of the ADU that was read last; nothing as a rule.
+    /// Data missing of the ADU that was read last; nothing as a rule.
     pub(crate) fn take_missing(&mut self, sequence: u64) -> Missing {
         if self.missing.is_empty() {
             return Missing::default();
@@ -470,7 +470,7 @@ impl RecvStream {
         })
     }
 
-    /// What is known of the cost of an ADU that is not complete; an error if `charged_bytes` cannot be it. A sender charges
+    /// State of the cost of an ADU that is not complete; an error if `charged_bytes` cannot be it. A sender charges
     /// all of an ADU or, while none of it was sent, perhaps nothing.
     fn check_charge(&self, sequence: u64, charged_bytes: u64) -> Result<u64, Violation> {
         let possible = ADU_OVERHEAD_BYTES + 1..=ADU_OVERHEAD_BYTES + ADU_BYTES_MAX as u64;
@@ -505,7 +505,7 @@ impl RecvStream {
         Ok(is_readable)
     }
 
-    /// Whether the peer has finished and everything has been read.
+    /// True if the peer has finished and everything has been read.
     pub(crate) fn is_finished(&self) -> bool {
         let Some(end) = self.end else {
             return false;

@@ -52,7 +52,7 @@ pub(crate) struct WaitingAdu<'a> {
     pub fields: &'a Fields,
 }
 
-/// What became of an ADU.
+/// Outcome of an ADU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AduOutcome {
     /// All of it is at the peer's node.
@@ -189,7 +189,7 @@ impl SendStream {
         self.backlog
     }
 
-    /// Whether every ADU's fate is known.
+    /// True if every ADU's fate is known.
     pub(crate) fn is_settled(&self) -> bool {
         self.adus.is_empty()
     }
@@ -199,7 +199,7 @@ impl SendStream {
         self.adus.front().map(|adu| adu.queued_at)
     }
 
-    /// When the next ADU may have to be given up: the deadline of the oldest whose fate is open or,
+    /// Time at which the next ADU may have to be given up: the deadline of the oldest whose fate is open or,
     /// on an unreliable stream, of the oldest that is not out yet.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let first = if self.spec.reliable {
@@ -210,7 +210,7 @@ impl SendStream {
         self.adus.get(first).and_then(|adu| adu.deadline)
     }
 
-    /// Whether there is something to send, to give up in time, or to announce.
+    /// True if there is something to send, to give up in time, or to announce.
     pub(crate) fn is_active(&self) -> bool {
         self.backlog > 0 || self.deadline().is_some() || (self.finishing && !self.finish_sent)
     }
@@ -226,7 +226,7 @@ impl SendStream {
         self.adus.get(index as usize).and_then(|adu| adu.deadline)
     }
 
-    /// When this ADU becomes useless; `None`: never, or it is settled.
+    /// Time at which this ADU becomes useless; `None`: never, or it is settled.
     pub(crate) fn deadline_of(&self, sequence: u64) -> Option<Instant> {
         let index = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
         self.adus.get(index)?.deadline
@@ -288,7 +288,7 @@ impl SendStream {
         }
     }
 
-    /// Whether a piece could be sent now, given the credit left in the session.
+    /// True if a piece could be sent now, given the credit left in the session.
     pub(crate) fn is_sendable(&self, session_credit: u64) -> bool {
         if self.backlog == 0 {
             return false;

@@ -27,7 +27,7 @@ struct ArrivalPeriod {
 }
 
 impl ArrivalPeriod {
-    /// When the next frame is expected.
+    /// Time at which the next frame is expected.
     fn next(&self) -> Option<Instant> {
         (self.alike >= ALIKE_MIN).then(|| self.at + self.period)
     }
@@ -78,7 +78,7 @@ impl ArrivalPeriods {
         }
     }
 
-    /// When the next frame is expected, of those that are not overdue by more than `tolerance`; these are given up.
+    /// Time at which the next frame is expected, of those that are not overdue by more than `tolerance`; these are given up.
     /// O(log streams), amortised over frames.
     pub(super) fn next(&mut self, now: Instant, tolerance: Duration) -> Option<Instant> {
         while let Some(&(at, _)) = self.expected.first() {

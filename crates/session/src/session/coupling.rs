@@ -31,7 +31,7 @@ pub(super) struct Couplings {
 }
 
 impl Couplings {
-    /// Whether to judge again.
+    /// True to judge again.
     fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.judged_at.is_none_or(|at| now.since(at) >= PERIOD);
         if is_due {

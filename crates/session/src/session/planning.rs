@@ -45,7 +45,7 @@ pub(super) struct Planning {
 }
 
 impl Planning {
-    /// What became of an ADU.
+    /// Outcome of an ADU.
     pub(super) fn note_outcome(&mut self, stream: StreamId, sequence: u64, outcome: &AduOutcome) {
         let ms = |age: Duration| age.as_secs_f64() * 1e3;
         let known = match outcome {

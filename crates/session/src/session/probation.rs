@@ -83,7 +83,7 @@ impl Session {
         self.probation.is_some()
     }
 
-    /// Whether the peer has used up what it may cost before it is let in.
+    /// True if the peer has used up what it may cost before it is let in.
     pub(crate) fn is_sated(&self) -> bool {
         self.probation
             .as_ref()

@@ -76,7 +76,7 @@ impl Session {
         Ok(())
     }
 
-    /// Why a stream is promised what it is, or not.
+    /// Reason why a stream is promised what it is, or not.
     pub(crate) fn explain(&self, stream: StreamId) -> Option<Explanation> {
         self.promises.explain(stream, &self.channels.of_paths())
     }

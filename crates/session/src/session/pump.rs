@@ -373,7 +373,7 @@ impl Session {
         send.is_some_and(|send| self.may_send(send, self.flow.credit_left()))
     }
 
-    /// Whether the stream has something to send and both credit and its cap allow it.
+    /// True if the stream has something to send and both credit and its cap allow it.
     pub(super) fn may_send(&self, send: &SendStream, credit: u64) -> bool {
         send.is_sendable(credit) && !(send.spec.cap.is_some() && self.shares.is_spent(send.id))
     }

@@ -39,7 +39,7 @@ const BURST: Duration = Duration::from_millis(50);
 /// wakes the pump.
 const QUANTUM: Duration = Duration::from_millis(5);
 
-/// What is known of a stream that is sending. Key: stream.
+/// State of a stream that is sending. Key: stream.
 #[derive(Clone, Copy, Debug)]
 struct Account {
     stream: StreamId,
@@ -79,7 +79,7 @@ impl Shares {
         }
     }
 
-    /// When what is kept of streams that send may go, because the pump has had no reason to run for long.
+    /// Time at which what is kept of streams that send may go, because the pump has had no reason to run for long.
     pub(super) fn rests_at(&self) -> Option<Instant> {
         (!self.accounts.is_empty()).then(|| self.check_at + SENDING)
     }
@@ -108,7 +108,7 @@ impl Shares {
         }
     }
 
-    /// Whether the stream has used up what its cap allows for now.
+    /// True if the stream has used up what its cap allows for now.
     pub(super) fn is_spent(&self, stream: StreamId) -> bool {
         self.buckets.get(&stream).is_some_and(Bucket::is_spent)
     }
@@ -181,7 +181,7 @@ impl Bucket {
         self.waits
     }
 
-    /// When a quantum will be there.
+    /// Time at which a quantum will be there.
     fn ready_at(&self) -> Instant {
         let missing = self.worth(QUANTUM) - self.credit;
         let nanos = missing.max(0) / i128::from(self.cap_bps.max(1)) + 1;

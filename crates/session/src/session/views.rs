@@ -19,7 +19,7 @@ const SPENT_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Views {
     all: Vec<StreamView>,
-    /// How many of them wait.
+    /// Number of them that wait.
     waiting: usize,
     /// They hold for what is not marked as changed.
     are_current: bool,
@@ -34,12 +34,12 @@ impl Views {
         &self.all
     }
 
-    /// Whether no stream waits.
+    /// True if no stream waits.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Whether more than the marked streams' views may have changed since the last run.
+    /// True if more than the marked streams' views may have changed since the last run.
     pub(super) fn are_new(&self) -> bool {
         self.are_new
     }

@@ -37,9 +37,9 @@ pub struct Fragment {
     pub stream: StreamId,
     /// The ADU's number in its stream.
     pub sequence: u64,
-    /// Where in the ADU the payload begins, in bytes.
+    /// Position in the ADU at which the payload begins, in bytes.
     pub offset: usize,
-    /// Whether the payload ends with the ADU's last byte.
+    /// True if the payload ends with the ADU's last byte.
     pub is_final: bool,
     /// The bytes.
     pub payload: Bytes,
@@ -145,7 +145,7 @@ pub enum Frame {
     Control(Control),
 }
 
-/// Where a fragment lies, without its payload; what the sender writes and remembers.
+/// Place where a fragment lies, without its payload; what the sender writes and remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The stream.

@@ -11,15 +11,15 @@ use anabranch_overlay::{Fault, Routes, Sample, UnknownMember};
 
 use super::{Agents, What};
 
-/// How often a host looks.
+/// Interval at which a host looks.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often it tells what ways carry.
+/// Interval between reports of what paths carry.
 const REPORT: Duration = Duration::from_secs(1);
 
 /// What a load carried at a time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Carried {
-    /// When.
+    /// Time.
     pub at: Instant,
     /// Over all ways, as the links are.
     pub rate: Rate,

@@ -22,9 +22,9 @@ use crate::{
 const OVERLAY: &str = "overlay";
 const PROBE: &str = "probe";
 const DATA: &str = "data";
-/// How often the agent is told what ways carry.
+/// Interval at which the agent is told what ways carry.
 const REPORT: Duration = Duration::from_secs(1);
-/// How often routes are looked at.
+/// Interval at which routes are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 const ADU_BYTES: usize = 64 << 10;
 
@@ -34,7 +34,7 @@ pub type Path = (NodeId, Vec<NodeId>);
 /// What a host carried, at a report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// When.
+    /// Time.
     pub at: Instant,
     /// Confirmed by the peer since the last report, by way.
     pub rates: Vec<(Vec<NodeId>, Rate)>,
@@ -136,7 +136,7 @@ impl Host {
         self.work(context);
     }
 
-    /// Whether the transfer is complete at its receiver.
+    /// True if the transfer is complete at its receiver.
     pub fn is_delivered(&self) -> bool {
         self.transfer
             .as_ref()

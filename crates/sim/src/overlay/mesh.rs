@@ -50,7 +50,7 @@ pub fn link(rate: Rate, round_trip: Duration, spread: f64) -> Configs {
     })
 }
 
-/// Why there is no mesh.
+/// Reason why there is no mesh.
 #[derive(Debug, thiserror::Error)]
 pub enum MeshError {
     /// A link is not valid.

@@ -28,7 +28,7 @@ use anabranch_overlay::{Agent, Config, ConfigError, Event, FakeKeys, Member, Out
 
 /// What carries a message: QUIC's short header, its authentication, a fragment's head, UDP, roughly.
 pub const MESSAGE_OVERHEAD_BYTES: u64 = 40;
-/// How long a host waits for an answer to a handshake.
+/// Time for which a host waits for an answer to a handshake.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// A session whose other end is silent ends after this.
 const IDLE: Duration = Duration::from_secs(30);
@@ -203,7 +203,7 @@ impl Agents {
         self.strangers.insert(n);
     }
 
-    /// Whether node `n` is on no list but its own.
+    /// True if node `n` is on no list but its own.
     pub fn is_stranger(&self, n: usize) -> bool {
         self.strangers.contains(&n)
     }
@@ -218,7 +218,7 @@ impl Agents {
         self.nodes.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }

@@ -97,7 +97,7 @@ impl Actor {
         self.peer
     }
 
-    /// Whether everything it had to send has come to an end, and everything that came was read.
+    /// True if everything it had to send has come to an end, and everything that came was read.
     pub(super) fn is_done(&self) -> bool {
         self.session.is_some()
             && !self.outgoing.is_empty() | self.shared.plan.loads[self.side].is_empty()

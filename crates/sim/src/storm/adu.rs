@@ -35,7 +35,7 @@ pub(super) fn head(data: &[u8]) -> Option<(u32, u32)> {
     Some((word(0)?, word(4)?))
 }
 
-/// Whether every byte is that of this ADU, and zero where one is missing.
+/// True if every byte is that of this ADU, and zero where one is missing.
 pub(super) fn is_intact(flow: u32, number: u32, data: &[u8], missing: &[Range<u64>]) -> bool {
     let is_missing = |at: usize| missing.iter().any(|range| range.contains(&(at as u64)));
     let mut bytes = data.iter().enumerate();

@@ -24,7 +24,7 @@ const REDIAL: Duration = Duration::from_millis(150);
 pub(super) struct Hostile {
     endpoint: Endpoint,
     victim: NodeId,
-    /// Where the victim is; `None` until the world is wired.
+    /// Place where the victim is; `None` until the world is wired.
     pub link: Option<Link>,
     channel: Option<ChannelId>,
     is_introduced: bool,

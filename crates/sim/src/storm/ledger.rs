@@ -87,7 +87,7 @@ pub(super) struct Sent {
 #[derive(Debug, Clone)]
 pub(super) struct Delivery {
     pub at: Instant,
-    /// When the packet left that brought it; `None`: the application had let it wait.
+    /// Time at which the packet left that brought it; `None`: the application had let it wait.
     pub departed: Option<Instant>,
     /// Number by its content; `None` when that is not an ADU of this flow.
     pub number: Option<u64>,
@@ -126,7 +126,7 @@ impl Ends {
     }
 }
 
-/// What is known of a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Account {
     pub sent: Vec<Sent>,

@@ -83,7 +83,7 @@ pub(super) struct Plan {
     pub faults: Vec<weather::Fault>,
     /// Cross-traffic by wire and direction, until the sky clears.
     pub neighbours: Vec<(Hop, Traffic)>,
-    /// When each node's application does not read.
+    /// Time at which each node's application does not read.
     pub pauses: [Vec<(Instant, Instant)>; 2],
     pub upsets: Vec<Upset>,
     pub budget: Option<Budget>,
@@ -159,7 +159,7 @@ impl Plan {
         }
     }
 
-    /// How many of the two kinds of streams, reliable and not, this node reads: each has a window of its own.
+    /// Kinds of streams, reliable and not, that this node reads: each has a window of its own.
     pub(super) fn kinds_read(&self, side: usize) -> u64 {
         let peers = self.loads[1 - side].iter();
         let backs = self.loads[side].iter().filter(|load| load.spec.duplex);
@@ -239,7 +239,7 @@ fn any_config(seed: Seed, random: &mut Random, is_hostile: bool) -> Config {
     config
 }
 
-/// Whether the paths carry some megabytes in the time of a storm, whatever happens.
+/// True if the paths carry some megabytes in the time of a storm, whatever happens.
 fn is_fast(paths: &[Path], config: &Config) -> bool {
     let is_eager = matches!(
         config.channel.controller,

@@ -145,7 +145,7 @@ impl Tampering {
         self.what
     }
 
-    /// Whether `what` is to happen now; it happens once.
+    /// True if `what` is to happen now; it happens once.
     pub(super) fn once(&mut self, what: Tamper) -> bool {
         let happens = self.what == Some(what) && !self.is_done;
         self.is_done |= happens;

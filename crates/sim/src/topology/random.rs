@@ -40,12 +40,12 @@ pub struct Bottleneck {
     pub rate: Rate,
     /// What cross-traffic takes of it over a long time, flows not included.
     pub load: Rate,
-    /// How many greedy flows compete, besides.
+    /// Number of greedy flows that compete, besides.
     pub flows: usize,
 }
 
 impl Shared {
-    /// Whether two routes, by their place in the plan, share their bottleneck.
+    /// True if two routes, by their place in the plan, share their bottleneck.
     pub fn shares(&self, one: usize, other: usize) -> bool {
         self.bottleneck_of[one] == self.bottleneck_of[other]
     }

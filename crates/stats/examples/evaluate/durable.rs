@@ -11,7 +11,7 @@ use crate::common::Trace;
 const HISTORY: usize = 500;
 const LEVELS: [f64; 3] = [0.9, 0.95, 0.99];
 
-/// What became of the promise on one trace.
+/// Outcome of the promise on one trace.
 struct Outcome {
     durable: Durable,
     /// The share of what followed that reached the promise, and the quantile at half the failure rate alone.

@@ -17,7 +17,7 @@ use common::{Figures, Trace, figures, median};
 
 use anabranch_stats::forecast::Config;
 
-/// What was measured on one trace.
+/// Measurements of one trace.
 struct Row {
     trace: Trace,
     figures: Vec<Figures>,

@@ -54,7 +54,7 @@ impl Sample {
         self.rate.as_bps() as f64
     }
 
-    /// Whether the path could have carried more.
+    /// True if the path could have carried more.
     pub fn is_censored(&self) -> bool {
         self.bound == Bound::AtLeast
     }

@@ -50,7 +50,7 @@ impl Sampler {
         self.is_dry = true;
     }
 
-    /// When the current window ends.
+    /// Time at which the current window ends.
     pub fn ends_at(&self) -> Instant {
         self.start + self.window
     }

@@ -63,7 +63,7 @@ impl Survival {
         self.samples.len()
     }
 
-    /// Whether there is no sample.
+    /// True if there is no sample.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }

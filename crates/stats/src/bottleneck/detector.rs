@@ -21,7 +21,7 @@ pub struct Config {
     pub channels: usize,
     /// Delays are averaged over bins of this length. It should hold a packet of each channel.
     pub bin: Duration,
-    /// How long after its sending the fate of a packet may still come in; at least the largest RTT.
+    /// Time for which after its sending the fate of a packet may still come in; at least the largest RTT.
     pub horizon: Duration,
     /// Largest difference of the times from the sender to the queue on two channels.
     pub lag_max: Duration,
@@ -46,7 +46,7 @@ pub struct Config {
     pub noise: Duration,
     /// Time that both channels must have been measured before any answer.
     pub evidence: Duration,
-    /// How long a new answer must stand before it is given.
+    /// Time for which a new answer must stand before it is given.
     pub hold: Duration,
     /// T of RFC 8382.
     pub interval: Duration,
@@ -78,7 +78,7 @@ impl Config {
     }
 }
 
-/// What is known of two channels.
+/// State of two channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Verdict {
     /// Too little evidence either way.
@@ -306,7 +306,7 @@ impl Detector {
         self.close_to(until);
     }
 
-    /// What is known of two channels.
+    /// State of two channels.
     ///
     /// # Errors
     /// No such channel, or twice the same.
@@ -377,7 +377,7 @@ impl Detector {
         self.late
     }
 
-    /// Whether one of two channels shows nothing but noise.
+    /// True if one of two channels shows nothing but noise.
     fn is_quiet(&self, first: usize, second: usize) -> bool {
         let noise_s = self.config.noise.as_secs_f64();
         let deviation_s = |channel| self.matrix.deviation(channel);
@@ -412,7 +412,7 @@ impl Detector {
         time.as_nanos() / self.bin_nanos
     }
 
-    /// Where the bin of `sent` begins; `None` when it is closed.
+    /// Place where the bin of `sent` begins; `None` when it is closed.
     fn place(&mut self, sent: Instant) -> Option<usize> {
         let bin = self.bin_of(sent);
         let next = *self.next.get_or_insert(bin);

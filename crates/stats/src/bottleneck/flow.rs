@@ -109,7 +109,7 @@ pub struct Summary {
     pub oscillation: f64,
     /// pkt_loss, in [0, 1].
     pub loss: f64,
-    /// Whether the channel passes a bottleneck, by skewness or loss.
+    /// True if the channel passes a bottleneck, by skewness or loss.
     pub is_bottlenecked: bool,
 }
 
@@ -323,7 +323,7 @@ impl FlowStats {
         }
     }
 
-    /// Whether `mean` crosses the long mean significantly, to the other side than last time.
+    /// True if `mean` crosses the long mean significantly, to the other side than last time.
     fn crosses(&mut self, mean: f64) -> bool {
         let Some(long) = self.mean_long else {
             return false;

@@ -184,7 +184,7 @@ impl DriftDetector {
         })
     }
 
-    /// Whether the reference is complete.
+    /// True if the reference is complete.
     pub fn is_ready(&self) -> bool {
         !self.edges.is_empty()
     }

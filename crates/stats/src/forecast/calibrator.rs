@@ -15,7 +15,7 @@ const HOLD_POWER: f64 = -0.7;
 /// The levels that may be asked for.
 const LEVEL_MIN: f64 = 1e-4;
 const LEVEL_MAX: f64 = 0.9;
-/// Where the sum of errors stops while nothing can be promised; the rest waits in reserve.
+/// Place where the sum of errors stops while nothing can be promised; the rest waits in reserve.
 const TRIVIAL_SUM: f64 = 5.0;
 
 /// The level of one promise.

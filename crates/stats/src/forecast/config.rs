@@ -58,7 +58,7 @@ impl Default for Config {
     }
 }
 
-/// Why a configuration is refused.
+/// Reason why a configuration is refused.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {

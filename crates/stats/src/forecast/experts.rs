@@ -11,7 +11,7 @@ use super::{
 const RECENT: usize = 60;
 const ALL: usize = 500;
 
-/// How many they are.
+/// Their number.
 pub(super) const EXPERTS: usize = 7;
 
 /// The experts and what they have learnt.

@@ -136,7 +136,7 @@ pub struct Forecaster {
     answers: Vec<f64>,
     /// In bits per second, in the order of `levels`.
     promises: Vec<f64>,
-    /// Where in the tail the next lower bound is taken to be, in [0, 1).
+    /// Position in the tail at which the next lower bound is taken to be, in [0, 1).
     golden: f64,
     /// From how far back the next sample is seen, as a share of H, in [0, 1).
     lag: f64,

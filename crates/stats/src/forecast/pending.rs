@@ -4,7 +4,7 @@ use crate::bandwidth::Sample;
 
 use super::{experts::EXPERTS, state::Situation};
 
-/// What became of a promise.
+/// Outcome of a promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Kept,
@@ -49,7 +49,7 @@ struct Seen {
     is_censored: bool,
 }
 
-/// What became of the samples of a term.
+/// Outcome of the samples of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Tally {
     pub(super) kept: usize,
@@ -60,7 +60,7 @@ pub(super) struct Tally {
 /// Promises whose time is over.
 pub(super) struct Completed<'a> {
     pub(super) situation: &'a Situation,
-    /// Whether promises were made at all.
+    /// True if promises were made at all.
     pub(super) is_promised: bool,
     pub(super) promises: &'a [f64],
     pub(super) answers: &'a [f64],

@@ -16,7 +16,7 @@ const OFFSET: f64 = 0.01;
 /// Spread of logarithms below which nothing is told apart.
 const SPREAD_MIN: f64 = 0.02;
 
-/// How many numbers describe a situation.
+/// Number of numbers that describe a situation.
 pub(super) const FEATURES: usize = 4;
 
 /// The situation in which a promise is made.

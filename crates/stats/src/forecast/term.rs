@@ -14,7 +14,7 @@ const RECENT_DECAY: f64 = 0.8;
 /// The levels that may be asked for: this share of the target, and from it this share of the way to 1.
 const LOW: f64 = 0.05;
 const HIGH: f64 = 0.4;
-/// Where the sum of a phase's errors stops while nothing can be promised, in terms.
+/// Place where the sum of a phase's errors stops while nothing can be promised, in terms.
 const TRIVIAL_SUM: f64 = 1.5;
 
 /// The level of promises that stand for terms of H samples, each sample judged on its own.

@@ -44,7 +44,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Whether two states are worth their three further parameters, by the Bayesian information criterion:
+    /// True if two states are worth their three further parameters, by the Bayesian information criterion:
     /// 2·(gain in log-likelihood) > 3·ln(packets). When not, use the loss rate alone.
     pub fn is_bursty(&self) -> bool {
         let gain = self.log_likelihood - self.log_likelihood_independent;

@@ -10,7 +10,7 @@ pub struct LossRate {
     /// One bit a packet, set when lost.
     words: Box<[u64]>,
     capacity: usize,
-    /// Where the next fate goes.
+    /// Place where the next fate goes.
     next: usize,
     packets: usize,
     lost: usize,

@@ -109,12 +109,12 @@ impl Window {
         self.len
     }
 
-    /// Whether there is no value.
+    /// True if there is no value.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether the next value will drive out the oldest.
+    /// True if the next value will drive out the oldest.
     pub fn is_full(&self) -> bool {
         self.len == self.ring.len()
     }
@@ -214,7 +214,7 @@ impl Window {
         self.values().partition_point(|x| *x <= b)
     }
 
-    /// How many stand before `value` in `slot`; its own place when it is there.
+    /// Number of those before `value` in `slot`; its own place when it is there.
     fn place(&self, value: f64, slot: u32) -> usize {
         let values = self.values();
         let start = values.partition_point(|x| *x < value);

@@ -122,7 +122,7 @@ impl LineFit {
         })
     }
 
-    /// How far points lie from the line, and what follows for its errors.
+    /// Distance of points from the line, and what follows for its errors.
     ///
     /// # Errors
     /// As [`LineFit::line`].

@@ -7,7 +7,7 @@ use anabranch_base::Rate;
 use super::{Line, LineFit, TheilSen, line::Scatter};
 use crate::evidence::{EstimateError, enough, within};
 
-/// Where the least delay comes from.
+/// Place where the least delay comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DelaySource {
     /// The intercept of the line.
@@ -24,7 +24,7 @@ pub struct LinkEstimate {
     pub bandwidth: Rate,
     /// d_min, the delay of a message of size 0.
     pub delay_min: Duration,
-    /// Where `delay_min` comes from.
+    /// Place where `delay_min` comes from.
     pub delay_source: DelaySource,
     /// The line behind it: seconds over bytes.
     pub line: Line,
@@ -90,7 +90,7 @@ impl LinkEstimator {
         interpret(self.squares.line()?, self.small_min)
     }
 
-    /// How far delays lie from the line by least squares, in seconds, and what follows for its errors: seconds, and
+    /// Distance of delays from the line by least squares, in seconds, and what follows for its errors: seconds, and
     /// seconds per byte.
     ///
     /// # Errors

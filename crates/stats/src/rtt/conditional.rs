@@ -26,7 +26,7 @@ pub struct Config {
     pub memory_packets: f64,
     /// Pairs (by their faded weight) that a forecast must rest on.
     pub evidence_min: usize,
-    /// How far from z, as a factor, pairs may be taken when there are too few at z itself; at least 1.
+    /// Distance from z, as a factor, at which pairs may be taken when there are too few at z itself; at least 1.
     pub reach: f64,
 }
 

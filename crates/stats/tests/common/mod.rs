@@ -57,7 +57,7 @@ pub fn shuffle(values: &mut [f64], random: &mut Random) {
     }
 }
 
-/// Where the recorded traces are: `ANABRANCH_DATA`, or `shared/data` beside the repository. `None` when
+/// Place where the recorded traces are: `ANABRANCH_DATA`, or `shared/data` beside the repository. `None` when
 /// they are not at hand.
 pub fn data_folder() -> Option<PathBuf> {
     #[allow(clippy::disallowed_methods)] // A test may ask where its data is.

@@ -178,7 +178,7 @@ impl Case {
         Self::NoneCongested,
     ];
 
-    /// Whether the right answer is that the bottleneck is shared.
+    /// True if the right answer is that the bottleneck is shared.
     pub(crate) fn is_shared(self) -> bool {
         matches!(self, Self::Shared | Self::SharedNoisy)
     }

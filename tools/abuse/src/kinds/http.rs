@@ -71,7 +71,7 @@ fn hold(target: &Target, limits: &Limits, first: &[u8], more: &[u8]) -> Result<T
     Ok(tally)
 }
 
-/// Whether the victim has not closed it. Reads one byte at most, so that the answer stays where it is.
+/// True if the victim has not closed it. Reads one byte at most, so that the answer stays where it is.
 fn lives(stream: &mut TcpStream) -> bool {
     match stream.read(&mut [0]) {
         Ok(length) => length > 0,

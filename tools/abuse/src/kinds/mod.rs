@@ -152,7 +152,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
 ];
 
-/// How often something may happen until the end, spread evenly.
+/// Number of times that something may happen until the end, spread evenly.
 pub(crate) struct Pace {
     began: Instant,
     end: Instant,
@@ -188,7 +188,7 @@ impl Pace {
         }
     }
 
-    /// How many more may happen now, without waiting; none at the end.
+    /// Number of further ones that may happen now, without waiting; none at the end.
     pub(crate) fn ready(&mut self) -> u64 {
         let now = Instant::now();
         if now >= self.end {

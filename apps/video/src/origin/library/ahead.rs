@@ -9,7 +9,7 @@ use super::place::{Film, ReadError};
 pub(super) struct Ahead<'a> {
     film: &'a dyn Film,
     window: Vec<u8>,
-    /// Where the window begins in the film.
+    /// Place where the window begins in the film.
     window_at: u64,
     /// The film was found changed.
     pub(super) is_changed: bool,

@@ -49,7 +49,7 @@ const OPEN_MAX: usize = 64;
 /// Folder in a directory with the indexes of its videos.
 const INDEX_FOLDER: &str = ".anabranch-index";
 
-/// Why a video is not served.
+/// Reason why a video is not served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LibraryError {
@@ -80,7 +80,7 @@ pub enum LibraryError {
     Unusable {
         /// The video.
         name: String,
-        /// Why.
+        /// Reason.
         source: IndexError,
     },
     /// The object store gives nothing.

@@ -8,7 +8,7 @@ const EXTENSIONS: [&str; 5] = ["mp4", "m4v", "mov", "m4s", "cmfv"];
 /// Videos in a library.
 pub(super) const VIDEOS_MAX: usize = 100_000;
 
-/// Whether a name can be part of a video's: no separators, no way up, nothing hidden, nothing that would have to be
+/// True if a name can be part of a video's: no separators, no way up, nothing hidden, nothing that would have to be
 /// escaped in a terminal.
 pub(super) fn is_plain(part: &str) -> bool {
     !part.is_empty()
@@ -17,7 +17,7 @@ pub(super) fn is_plain(part: &str) -> bool {
         && !part.chars().any(char::is_control)
 }
 
-/// Whether a file of this name can be a video.
+/// True if a file of this name can be a video.
 pub(super) fn is_video(name: &str) -> bool {
     extension(name).is_some()
 }

@@ -17,11 +17,11 @@ const SPAN_BYTES_MAX: u64 = 8 << 20;
 /// A video that is open for reading.
 #[derive(Debug)]
 pub struct Opened {
-    /// What is known of it.
+    /// State of it.
     pub video: Arc<Video>,
     /// Its index as it is sent.
     pub index: Bytes,
-    /// Where it is in the library.
+    /// Place where it is in the library.
     pub(super) at: String,
     pub(super) film: Box<dyn Film>,
 }

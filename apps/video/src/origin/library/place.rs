@@ -19,7 +19,7 @@ pub(super) struct Stamp {
 /// A film that a place has.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// Where it is within the place.
+    /// Place where it is within the place.
     pub(super) at: String,
     /// What it was when it was found.
     pub(super) stamp: Stamp,
@@ -70,7 +70,7 @@ pub(super) trait Film: fmt::Debug + Send + Sync {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError>;
 }
 
-/// Why bytes of a film cannot be had.
+/// Reason why bytes of a film cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     /// The place has another version now, or none.

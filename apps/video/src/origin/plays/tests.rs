@@ -78,7 +78,7 @@ impl World {
         self.now = self.now.max(secs(until));
     }
 
-    /// When the last byte of each chunk's essential part left, of one play.
+    /// Time at which the last byte of each chunk's essential part left, of one play.
     fn whole(&self, play: u32) -> BTreeMap<u32, Instant> {
         let of = self.sent.iter().filter(|sent| sent.play == play);
         of.filter_map(|sent| match &sent.due {

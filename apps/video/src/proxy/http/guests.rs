@@ -209,7 +209,7 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    /// Whether a place was taken from its connection. (Says so once.)
+    /// True if a place was taken from its connection. (Says so once.)
     fn is_taken(place: &Place) -> bool {
         let mut taken = Box::pin(place.taken());
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());

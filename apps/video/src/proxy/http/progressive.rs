@@ -84,7 +84,7 @@ pub(super) async fn respond(
 struct Reader {
     cached_video: Arc<CachedVideo>,
     viewer: u64,
-    /// What is left to be read.
+    /// Data left to be read.
     range: Range<u64>,
 }
 

@@ -38,7 +38,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEAD_LINES_MAX: usize = 64;
 /// Descriptors that are left for the cache, the session and what the system needs.
 const DESCRIPTORS_KEPT: u64 = 128;
-/// How long responses may go on after the proxy was told to stop.
+/// Time for which responses may go on after the proxy was told to stop.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// First pause after no connection could be taken, doubled up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(10);

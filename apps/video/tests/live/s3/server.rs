@@ -16,7 +16,7 @@ pub(crate) const REGION: &str = "eu-test-1";
 pub(crate) const ID: &str = "AKTEST";
 pub(crate) const SECRET: &str = "not/so+secret";
 
-/// What goes wrong with one request.
+/// The error with one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// An answer with this status and no more.

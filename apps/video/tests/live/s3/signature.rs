@@ -14,7 +14,7 @@ pub(crate) struct Key<'a> {
     pub(crate) region: &'a str,
 }
 
-/// Why a request is not let in: the code of S3's error.
+/// Reason why a request is not let in: the code of S3's error.
 pub(crate) type Code = &'static str;
 
 /// Checks a request, of its method, its target and its host. `now`: seconds since 1970.

@@ -16,7 +16,7 @@ fn tolerated(packets: f64) -> f64 {
     expected + DEVIATIONS * expected.sqrt()
 }
 
-/// Whether `lost` out of `flight` bytes, in packets of `packet` bytes, are too many.
+/// True if `lost` out of `flight` bytes, in packets of `packet` bytes, are too many.
 pub(super) fn is_too_much(lost: f64, flight: f64, packet: f64) -> bool {
     lost > tolerated(flight.max(0.0) / packet) * packet
 }

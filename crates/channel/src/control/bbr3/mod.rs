@@ -50,7 +50,7 @@ const WINDOW_MIN_PACKETS: f64 = 4.0;
 /// Ranges of lost packets in a round below which Startup goes on [BBRStartupFullLossCnt].
 const STARTUP_LOSS_RANGES: u32 = 6;
 
-/// Where the rate samples of a probe stand.
+/// Place where the rate samples of a probe stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AckPhase {
     Init,
@@ -134,7 +134,7 @@ pub(super) struct Bbr3 {
     last_probe_too_high: bool,
     last_probe_cautious: bool,
 
-    /// When ProbeRTT may end, once little enough is in flight.
+    /// Time at which ProbeRTT may end, once little enough is in flight.
     probe_rtt_until: Option<Instant>,
     probe_rtt_round_done: bool,
 

@@ -50,7 +50,7 @@ impl State {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// Whether losses now are the answer to a question that the controller asked, and not a sign that
+    /// True if losses now are the answer to a question that the controller asked, and not a sign that
     /// the path has become worse.
     pub(super) fn is_probing_bandwidth(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)

@@ -33,7 +33,7 @@ pub(super) struct Delay {
     first_at: Option<Instant>,
     /// Negated means.
     least: MaxFilter,
-    /// When a mean was last near the least.
+    /// Time at which a mean was last near the least.
     near_at: Option<Instant>,
     mean_s: Option<f64>,
     mean_before_s: Option<f64>,
@@ -75,13 +75,13 @@ impl Delay {
         self.mean_s.map(|_| -self.least.get())
     }
 
-    /// Whether the last round took this many seconds longer than the shortest of late.
+    /// True if the last round took this many seconds longer than the shortest of late.
     pub(super) fn is_above(&self, rise_s: f64) -> bool {
         self.mean_s
             .is_some_and(|mean| mean + self.least.get() > rise_s)
     }
 
-    /// Whether the least mean will soon be forgotten without having been seen again; says so once.
+    /// True if the least mean will soon be forgotten without having been seen again; says so once.
     pub(super) fn is_stale(&mut self, now: Instant) -> bool {
         let stale = self
             .near_at

@@ -112,7 +112,7 @@ impl Verb {
         self.delay.mean_s().unwrap_or(RTT_INITIAL_S)
     }
 
-    /// How long goodput is measured: over the coarse timer, but over one round trip during the start, or as long as a round
+    /// Time for which goodput is measured: over the coarse timer, but over one round trip during the start, or as long as a round
     /// takes.
     fn period_length(&self) -> Duration {
         let rtt = Duration::from_secs_f64(self.rtt_s().min(10.0));
@@ -123,12 +123,12 @@ impl Verb {
         }
     }
 
-    /// Whether round trips have grown half as much as is tolerated.
+    /// True if round trips have grown half as much as is tolerated.
     fn has_queue(&self) -> bool {
         self.delay.is_above(self.rise_s() / 2.0)
     }
 
-    /// Whether so much was lost that the channel is overfull. While there is a queue, a loss is likely
+    /// True if so much was lost that the channel is overfull. While there is a queue, a loss is likely
     /// its: then a tenth of what is tolerated otherwise is too much.
     fn is_lossy(&self, period: &Period) -> bool {
         let tolerated = self.parameters.loss;

@@ -14,7 +14,7 @@ const SLACK: f64 = 0.05;
 /// the round trip.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Period {
-    /// When the rate was set; what was sent before it does not count.
+    /// Time at which the rate was set; what was sent before it does not count.
     pub(super) since: Instant,
     /// That rate, in bytes per second.
     pub(super) rate: f64,
@@ -73,7 +73,7 @@ impl Period {
         }
     }
 
-    /// Whether more than the fraction `tolerated` was lost, by more than chance explains: twice the deviation of
+    /// True if more than the fraction `tolerated` was lost, by more than chance explains: twice the deviation of
     /// a Poisson number.
     pub(super) fn is_lossy(&self, tolerated: f64) -> bool {
         let expected = tolerated * f64::from(self.acked_packets + self.lost_packets);

@@ -40,7 +40,7 @@ pub(super) const LINKS: [([usize; 2], &str); 6] = [
 ];
 /// Ports that a relay has for circuits. All that it sees here comes from one address, so that circuits can share none.
 const PORTS: u16 = 12;
-/// How long a node may take to start.
+/// Time that a node may take to start.
 const STARTED: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(250);
 

@@ -37,12 +37,12 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// How long the nodes may take to find and measure each other.
+/// Time that the nodes may take to find and measure each other.
 const SETTLED: Duration = Duration::from_secs(60);
-/// How long they measure at least.
+/// Time for which they measure at least.
 const MEASURED: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(250);
-/// How long the transfer may take.
+/// Time that the transfer may take.
 const SENT: Duration = Duration::from_secs(300);
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {

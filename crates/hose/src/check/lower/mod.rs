@@ -114,7 +114,7 @@ impl<'a> Lowering<'_, 'a> {
         }
     }
 
-    /// Where the type of a field comes from.
+    /// Place where the type of a field comes from.
     fn origin(&self, name: Name<'_>, of_channel: bool) -> Option<String> {
         let (id, value) = self.facts.vocabulary.find(name.text, of_channel)?;
         let name = name.text;

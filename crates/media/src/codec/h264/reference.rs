@@ -14,7 +14,7 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// How many values an operation has.
+    /// Number of values that an operation has.
     pub(super) const fn values(operation: u32) -> Option<usize> {
         match operation {
             1 | 2 | 4 | 6 => Some(1),

@@ -33,7 +33,7 @@ pub struct FlowId {
     generation: u32,
 }
 
-/// Where packets go.
+/// Place where packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// They leave from this port,
@@ -48,7 +48,7 @@ pub struct Forward {
     pub flow: FlowId,
 }
 
-/// What becomes of a train.
+/// Outcome of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Forward some of it, or all.

@@ -23,7 +23,7 @@ pub(super) struct CheckedRoute {
     pub(super) origin: Peer,
     /// Where the far port sends.
     pub(super) towards: SocketAddr,
-    /// Who is there.
+    /// The node that is there.
     pub(super) next: NodeId,
     /// The rate wanted.
     pub(super) wanted: Rate,

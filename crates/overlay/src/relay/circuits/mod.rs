@@ -40,10 +40,10 @@ pub enum Role {
 
 /// What the host knows of the other nodes.
 pub trait Members {
-    /// Whether the node is on the list of those that the relay serves.
+    /// True if the node is on the list of those that the relay serves.
     fn is_member(&self, node: NodeId) -> bool;
 
-    /// Whether `node`, which is on the list, is at `address`. Of a [`Role::Relay`] the port says nothing.
+    /// True if `node`, which is on the list, is at `address`. Of a [`Role::Relay`] the port says nothing.
     ///
     /// What a node, or another one, merely says of itself is no reason to answer yes: the relay would
     /// send to whomever it names. Good reasons are the configuration, and a session with the node at this
@@ -55,7 +55,7 @@ pub trait Members {
     fn addresses(&self, node: NodeId) -> Vec<SocketAddr>;
 }
 
-/// What becomes of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Send this.
@@ -199,7 +199,7 @@ impl CircuitTable {
         }
     }
 
-    /// When [`Self::expire`] has something to do next.
+    /// Time at which [`Self::expire`] has something to do next.
     pub fn next_expiry(&self) -> Option<Instant> {
         self.by_expiry.first().map(|&(at, _)| at)
     }

@@ -41,7 +41,7 @@ pub struct CircuitReport {
 /// One source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerReport {
-    /// Who.
+    /// The source.
     pub source: NodeId,
     /// What it may use.
     pub quota: Quota,
@@ -83,12 +83,12 @@ impl CircuitTable {
         })
     }
 
-    /// How many circuits there are.
+    /// Number of circuits.
     pub fn circuits_len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// How many ports are open.
+    /// Number of ports that are open.
     pub fn ports_len(&self) -> usize {
         self.ports.len()
     }

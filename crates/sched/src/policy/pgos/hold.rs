@@ -13,14 +13,14 @@ use crate::view::{ChannelView, View};
 
 /// No channel is held back for longer.
 const LEAD_MAX: Duration = Duration::from_millis(12);
-/// How much of a queue is not believed: acknowledgements come in batches, and the rate may rise.
+/// Part of a queue that is not believed: acknowledgements come in batches, and the rate may rise.
 const MARGIN: Duration = Duration::from_millis(3);
 
 /// Which channels are held back, and until when.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     expected: Option<Instant>,
-    /// When what some channel is held back for is expected, as of the last look.
+    /// Time at which what some channel is held back for is expected, as of the last look.
     pub(super) until: Option<Instant>,
     /// The channels as elastic streams see them meanwhile.
     channels: Vec<ChannelView>,
@@ -54,7 +54,7 @@ impl Hold {
     }
 }
 
-/// How long the channel's queue will certainly keep it busy: for what is in flight beyond the path itself. The packet
+/// Time for which the channel's queue will certainly keep it busy: for what is in flight beyond the path itself. The packet
 /// that is being sent is no queue: on a slow path, each would be held back for by the next, and a path that idles is
 /// measured to be slower still.
 fn lead(channel: &ChannelView) -> Duration {

@@ -77,7 +77,7 @@ struct Promised {
     is_ready: bool,
     /// It is on no path yet; its one share counts what it sends.
     is_afloat: bool,
-    /// Where it was in the last view.
+    /// Place where it was in the last view.
     place: usize,
     /// Its shares, as indices.
     shares: std::ops::Range<usize>,
@@ -117,7 +117,7 @@ pub(super) struct Pgos {
     has_entered: bool,
 }
 
-/// How far promised streams have got with what is scheduled.
+/// Progress of promised streams with what is scheduled.
 #[derive(Clone, Copy, Debug)]
 struct Backlog<'a> {
     promised: &'a [Promised],
@@ -127,7 +127,7 @@ struct Backlog<'a> {
 }
 
 impl Backlog<'_> {
-    /// Whether something of the owner's is scheduled for the running window, or an earlier one.
+    /// True if something of the owner's is scheduled for the running window, or an earlier one.
     fn is_scheduled(&self, owner: usize) -> bool {
         let mut shares = self.promised[owner].shares.clone();
         shares.any(|share| self.shares[share].is_scheduled(self.now))
@@ -326,7 +326,7 @@ impl Pgos {
         }
     }
 
-    /// Where a share's next packet goes when its own channel, `here`, has a slot: there, unless it arrives
+    /// Place where a share's next packet goes when its own channel, `here`, has a slot: there, unless it arrives
     /// sooner by another. `None`: it waits, because the others, once they have slots, deliver all that
     /// the stream has waiting before one packet arrives here.
     fn soonest(&self, view: &View<'_>, share: usize, stream: usize, here: usize) -> Option<usize> {

@@ -32,7 +32,7 @@ pub(super) struct Path {
     turns: Turns,
     /// The shares of this path, by number in `turns`, as indices.
     shares: Vec<u32>,
-    /// Where its channel was in the last view.
+    /// Place where its channel was in the last view.
     place: usize,
     /// Whose turn it is.
     pub(super) head: Head,
@@ -100,7 +100,7 @@ impl Path {
         self.turns.enter(share.number, share.due, now + DUE);
     }
 
-    /// Whether the share has entered, and has not been taken out since.
+    /// True if the share has entered, and has not been taken out since.
     pub(super) fn holds(&self, share: &Share) -> bool {
         self.turns.contains(share.number)
     }
@@ -124,7 +124,7 @@ impl Path {
         self.due = self.due.max(now - 1e9) + self.nanos_per_byte * bytes as f64;
     }
 
-    /// Whether data bound to it may be taken elsewhere without waiting for it.
+    /// True if data bound to it may be taken elsewhere without waiting for it.
     pub(super) fn is_backing_off(&self, now: Nanos) -> bool {
         now < self.backoff_until
     }

@@ -65,7 +65,7 @@ impl Share {
         self.due = self.due.max(now - self.window);
     }
 
-    /// Whether the next packet belongs to the running window, or to an earlier one.
+    /// True if the next packet belongs to the running window, or to an earlier one.
     pub(super) fn is_scheduled(&self, now: Nanos) -> bool {
         if self.due < now {
             return true;

@@ -19,7 +19,7 @@ struct Bench {
     channels: Vec<ChannelView>,
     streams: Vec<StreamView>,
     queues: Vec<Vec<u64>>,
-    /// How many slots each channel is expected to have soon.
+    /// Number of slots that each channel is expected to have soon.
     phantoms: u64,
     now: Instant,
 }

@@ -5,7 +5,7 @@ use anabranch_base::Instant;
 use super::Actor;
 use crate::{app::Context, storm::tamper::Tamper};
 
-/// When they happen.
+/// Time at which they happen.
 const AT: Instant = Instant::from_millis(1_500);
 
 impl Actor {

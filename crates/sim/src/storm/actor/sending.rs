@@ -95,7 +95,7 @@ impl Outgoing {
         }
     }
 
-    /// When it has something to do, its stream's buffer permitting.
+    /// Time at which it has something to do, its stream's buffer permitting.
     pub(super) fn due(&self) -> Option<Instant> {
         let waits =
             self.sent < self.adus && !self.is_blocked && !self.is_over && !self.is_finishing;

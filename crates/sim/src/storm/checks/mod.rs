@@ -96,9 +96,9 @@ impl Invariant {
 /// A broken invariant, with words for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// Which one.
+    /// The invariant.
     pub invariant: Invariant,
-    /// Where and how.
+    /// Place where and how.
     pub words: String,
 }
 
@@ -157,7 +157,7 @@ pub(super) struct Case<'a> {
     pub flow: super::ledger::Flow,
     pub load: &'a super::plan::Load,
     pub account: &'a super::ledger::Account,
-    /// When its receiver did not read.
+    /// Time at which its receiver did not read.
     pub pauses: &'a [(anabranch_base::Instant, anabranch_base::Instant)],
     /// Of its receiver.
     pub stream_window_bytes: u64,

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 
 use super::StoreError;
 
-/// Where AWS takes requests for a bucket whose region nobody named.
+/// Place where AWS takes requests for a bucket whose region nobody named.
 const REGION: &str = "us-east-1";
 /// Longest name of a bucket or a folder in it.
 const NAME_BYTES_MAX: usize = 1_024;
@@ -18,7 +18,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// Whether a library's name is that of an object store.
+    /// True if a library's name is that of an object store.
     pub fn is_one(text: &str) -> bool {
         text.get(..5)
             .is_some_and(|scheme| scheme.eq_ignore_ascii_case("s3://"))

@@ -20,7 +20,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl Answer<'_> {
-    /// Whether asking again may help.
+    /// True if asking again may help.
     pub(super) fn is_passing(&self) -> bool {
         matches!(self.status, 408 | 429 | 500 | 502 | 503 | 504)
     }

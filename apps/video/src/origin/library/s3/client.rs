@@ -20,7 +20,7 @@ use super::{
     sign::{Target, address, encode},
 };
 
-/// How often a request is sent at most.
+/// Number of times that a request is sent at most.
 const ATTEMPTS: u32 = 5;
 /// Pause before the second time, doubled before each further one; up to half of it is left off by chance, so that many that
 /// failed together do not come back together.
@@ -55,7 +55,7 @@ pub(super) struct Client {
     root: String,
 }
 
-/// Why an attempt failed.
+/// Reason why an attempt failed.
 enum Fault {
     /// Asking again may help.
     Passing(StoreError),
@@ -109,7 +109,7 @@ impl Client {
         })
     }
 
-    /// Where the store is, for people.
+    /// Place where the store is, for people.
     pub(super) fn endpoint(&self) -> &str {
         &self.endpoint
     }
@@ -322,7 +322,7 @@ fn split(endpoint: &str) -> Option<(String, String, String)> {
     })
 }
 
-/// Whether a mark is an ETag, not a time.
+/// True if a mark is an ETag, not a time.
 fn is_etag(mark: &str) -> bool {
     mark.len() > 2 && mark.ends_with('"') && mark.is_ascii()
 }

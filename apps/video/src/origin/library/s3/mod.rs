@@ -32,7 +32,7 @@ use super::{
 /// A bucket is not listed more often than this: listing is paid for.
 const RESCAN: Duration = Duration::from_secs(10);
 
-/// Why an object store gives nothing.
+/// Reason why an object store gives nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -55,7 +55,7 @@ pub enum StoreError {
     Certificates {
         /// Their file.
         path: PathBuf,
-        /// What went wrong.
+        /// The error.
         source: io::Error,
     },
     /// Nothing answers, or not in time.
@@ -63,7 +63,7 @@ pub enum StoreError {
     Unreachable {
         /// Its address.
         endpoint: String,
-        /// What went wrong.
+        /// The error.
         cause: String,
     },
     /// There is no such bucket.
@@ -71,7 +71,7 @@ pub enum StoreError {
     NoBucket {
         /// The bucket.
         bucket: String,
-        /// Where it was looked for.
+        /// Place where it was looked for.
         endpoint: String,
     },
     /// The bucket is in another region.
@@ -82,7 +82,7 @@ pub enum StoreError {
     Denied {
         /// Its address.
         endpoint: String,
-        /// Why, and what may help.
+        /// Reason, and what may help.
         reason: String,
     },
     /// It failed, or said what makes no sense.

@@ -12,7 +12,7 @@ use ring::{digest, hmac};
 
 use super::access::Key;
 
-/// How long a signature is good, in seconds; clocks differ.
+/// Time for which a signature is good, in seconds; clocks differ.
 const SIGNED_FOR_S: u32 = 3_600;
 
 /// What is asked for.

@@ -40,7 +40,7 @@ fn parse(xml: &str) -> Option<Document<'_>> {
     Document::parse_with_options(xml, options).ok()
 }
 
-/// Whether no element has more attributes than [`ATTRIBUTES_MAX`]: what reads them looks at each for each. `<` stands in no attribute,
+/// True if no element has more attributes than [`ATTRIBUTES_MAX`]: what reads them looks at each for each. `<` stands in no attribute,
 /// so that what lies between two of them has those of one element at most.
 fn is_plain(xml: &str) -> bool {
     let mut between = xml.as_bytes().split(|&byte| byte == b'<');
