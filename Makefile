@@ -40,7 +40,7 @@ format: ## check the format (`cargo fmt --all` repairs it)
 	rustfmt --edition 2024 --check tools/check_layers.rs
 
 .PHONY: layers
-layers: ## check that every crate keeps to its room
+layers: ## check that every crate keeps to its layer
 	tools/check-layers --self-test
 	tools/check-layers
 

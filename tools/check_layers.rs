@@ -20,20 +20,20 @@ use std::{
     process::ExitCode,
 };
 
-/// What a room may use.
-struct Room {
+/// What a crate may use.
+struct Layer {
     /// Folder under `crates/`, or the folder itself for those outside.
     name: &'static str,
     /// Rooms it may use directly; through them, whatever they may use.
     uses: &'static [&'static str],
-    /// Only the rooms named, nothing through them.
+    /// Only the crates named, nothing through them.
     is_strict: bool,
     /// Sans-IO: no clock, runtime, socket, file, environment, thread, global randomness.
     is_engine: bool,
 }
 
-const fn engine(name: &'static str, uses: &'static [&'static str]) -> Room {
-    Room {
+const fn engine(name: &'static str, uses: &'static [&'static str]) -> Layer {
+    Layer {
         name,
         uses,
         is_strict: false,
@@ -41,8 +41,8 @@ const fn engine(name: &'static str, uses: &'static [&'static str]) -> Room {
     }
 }
 
-const fn host(name: &'static str, uses: &'static [&'static str]) -> Room {
-    Room {
+const fn host(name: &'static str, uses: &'static [&'static str]) -> Layer {
+    Layer {
         name,
         uses,
         is_strict: false,
@@ -50,8 +50,8 @@ const fn host(name: &'static str, uses: &'static [&'static str]) -> Room {
     }
 }
 
-const fn guest(name: &'static str, uses: &'static [&'static str]) -> Room {
-    Room {
+const fn guest(name: &'static str, uses: &'static [&'static str]) -> Layer {
+    Layer {
         name,
         uses,
         is_strict: true,
@@ -60,7 +60,7 @@ const fn guest(name: &'static str, uses: &'static [&'static str]) -> Room {
 }
 
 /// The arrows of DESIGN §2. A new crate is refused until it stands here.
-const ROOMS: &[Room] = &[
+const LAYERS: &[Layer] = &[
     engine("base", &[]),
     engine("link", &["base"]),
     engine("stats", &["base"]),
@@ -83,17 +83,17 @@ const ROOMS: &[Room] = &[
     guest("python", &["node", "stats", "hose", "sim"]),
 ];
 
-/// Libraries that only the named rooms may depend on, and why.
+/// Libraries that only the named crates may depend on, and why.
 const CONFINED: &[(&str, &[&str], &str)] = &[
     (
         "noq-proto",
         &["channel"],
-        "an upgrade of QUIC must touch one room",
+        "an upgrade of QUIC must touch one crate",
     ),
-    ("noq-udp", &["net"], "sockets live in the net room"),
+    ("noq-udp", &["net"], "sockets live in the net crate"),
 ];
 
-/// Libraries that no engine room may depend on (dev-dependencies aside).
+/// Libraries that no crate of the engine may depend on (dev-dependencies aside).
 const HOST_LIBRARIES: &[&str] = &[
     "tokio",
     "async-std",
@@ -114,7 +114,7 @@ const HOST_LIBRARIES: &[&str] = &[
     "tempfile",
 ];
 
-/// Words that an engine room's source may not hold (tests, benches and programs aside), and why.
+/// Words that the source of an engine crate may not hold (tests, benches and programs aside), and why.
 const FORBIDDEN: &[(&str, &str)] = &[
     ("Instant::now", "time comes in as an argument"),
     ("SystemTime::now", "time comes in as an argument"),
@@ -127,10 +127,10 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("std::env", "the engine has no environment"),
     ("env::", "the engine has no environment"),
     ("std::process", "the engine starts and ends no process"),
-    ("UdpSocket", "sockets live in the net room"),
-    ("TcpStream", "sockets live in the net room"),
-    ("TcpListener", "sockets live in the net room"),
-    ("UnixStream", "sockets live in the net room"),
+    ("UdpSocket", "sockets live in the net crate"),
+    ("TcpStream", "sockets live in the net crate"),
+    ("TcpListener", "sockets live in the net crate"),
+    ("UnixStream", "sockets live in the net crate"),
     ("tokio::", "the engine has no runtime"),
     ("rand::rng", "randomness comes in as a seeded stream"),
     ("rand::random", "randomness comes in as a seeded stream"),
@@ -165,12 +165,12 @@ impl fmt::Display for Violation {
     }
 }
 
-fn room(name: &str) -> Option<&'static Room> {
-    ROOMS.iter().find(|room| room.name == name)
+fn layer(name: &str) -> Option<&'static Layer> {
+    LAYERS.iter().find(|layer| layer.name == name)
 }
 
-/// The room of a crate by its package name.
-fn room_of_package(package: &str) -> Option<&str> {
+/// The layer of a crate by its package name.
+fn layer_of_package(package: &str) -> Option<&str> {
     if package == "anabranch" {
         return Some("node");
     }
@@ -178,13 +178,13 @@ fn room_of_package(package: &str) -> Option<&str> {
 }
 
 /// True if `from` may use `to`.
-fn may_use(from: &Room, to: &str) -> bool {
+fn may_use(from: &Layer, to: &str) -> bool {
     from.uses.contains(&to)
         || !from.is_strict
             && from
                 .uses
                 .iter()
-                .any(|via| room(via).is_some_and(|via| may_use(via, to)))
+                .any(|via| layer(via).is_some_and(|via| may_use(via, to)))
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -272,18 +272,18 @@ fn check_manifest(name: &str, place: &str, manifest: &str) -> Vec<Violation> {
         place: format!("{place}:{line}"),
         words,
     };
-    let Some(from) = room(name) else {
+    let Some(from) = layer(name) else {
         return vec![violation(
             1,
             format!(
-                "'{name}' is not a room; add it to ROOMS in tools/check_layers.rs and to docs/architecture.md"
+                "'{name}' is unknown; add it to LAYERS in tools/check_layers.rs and to docs/architecture.md"
             ),
         )];
     };
     let mut broken = Vec::new();
     for dependency in dependencies(manifest) {
         let package = dependency.package.as_str();
-        if let Some(to) = room_of_package(package) {
+        if let Some(to) = layer_of_package(package) {
             // Tests of guests may run in virtual time.
             let is_for_tests = dependency.is_dev && from.is_strict && to == "sim";
             if to != name && !is_for_tests && !may_use(from, to) {
@@ -297,20 +297,20 @@ fn check_manifest(name: &str, place: &str, manifest: &str) -> Vec<Violation> {
             }
             continue;
         }
-        if let Some((_, rooms, why)) = CONFINED.iter().find(|(library, ..)| *library == package)
-            && !rooms.contains(&name)
+        if let Some((_, layers, why)) = CONFINED.iter().find(|(library, ..)| *library == package)
+            && !layers.contains(&name)
         {
             broken.push(violation(
                 dependency.line,
                 format!(
                     "'{name}' may not use {package}, only {} may: {why}",
-                    list(rooms)
+                    list(layers)
                 ),
             ));
         } else if from.is_engine && !dependency.is_dev && HOST_LIBRARIES.contains(&package) {
             broken.push(violation(
                 dependency.line,
-                format!("'{name}' is part of the engine and may not use {package}; do it in the net room"),
+                format!("'{name}' is part of the engine and may not use {package}; do it in the net crate"),
             ));
         }
     }
@@ -327,7 +327,7 @@ fn list(names: &[&str]) -> String {
 
 fn check_source(name: &str, place: &str, source: &str) -> Vec<Violation> {
     let code = without_tests(&without_comments_and_strings(source));
-    let is_engine = room(name).is_some_and(|room| room.is_engine);
+    let is_engine = layer(name).is_some_and(|layer| layer.is_engine);
     let mut broken = Vec::new();
     for (index, line) in code.lines().enumerate() {
         let mut report = |words: String| {
@@ -338,7 +338,7 @@ fn check_source(name: &str, place: &str, source: &str) -> Vec<Violation> {
         };
         if name != "channel" && holds(line, "noq_proto") {
             report(format!(
-                "'{name}' names noq_proto; only the channel room may"
+                "'{name}' names noq_proto; only the channel crate may"
             ));
         }
         if !is_engine {
@@ -567,7 +567,7 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
         Ok((crates, broken)) if broken.is_empty() => {
-            println!("check-layers: {crates} crates keep to their rooms");
+            println!("check-layers: {crates} crates keep to their layers");
             ExitCode::SUCCESS
         }
         Ok((_, broken)) => {
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_stay_in_their_rooms() {
+    fn libraries_stay_in_their_crates() {
         assert!(
             manifest("session", "[dependencies]\nnoq-proto = \"1\"\n").contains("only channel")
         );
@@ -685,8 +685,8 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_room_is_refused() {
-        assert!(manifest("attic", "").contains("not a room"));
+    fn an_unknown_crate_is_refused() {
+        assert!(manifest("attic", "").contains("is unknown"));
     }
 
     #[test]
@@ -703,7 +703,7 @@ mod tests {
             source("link", "fn f() {\n    x(std::time::Instant::now())\n}")
                 .contains("src/lib.rs:2")
         );
-        assert!(source("net", "use noq_proto::Connection;").contains("only the channel room"));
+        assert!(source("net", "use noq_proto::Connection;").contains("only the channel crate"));
     }
 
     #[test]
@@ -742,16 +742,16 @@ mod tests {
     }
 
     #[test]
-    fn arrows_form_no_circle_and_name_known_rooms() {
-        for from in ROOMS {
+    fn arrows_form_no_circle_and_name_known_crates() {
+        for from in LAYERS {
             for to in from.uses {
                 assert!(
-                    room(to).is_some(),
-                    "{} uses '{to}', which is no room",
+                    layer(to).is_some(),
+                    "{} uses '{to}', which is unknown",
                     from.name
                 );
                 assert!(
-                    !room(to).is_some_and(|to| may_use(to, from.name)),
+                    !layer(to).is_some_and(|to| may_use(to, from.name)),
                     "{} <-> {to}",
                     from.name
                 );
