@@ -69,8 +69,12 @@ const LAYERS: &[Layer] = &[
     engine("route", &["base", "stats"]),
     engine("overlay", &["base", "stats", "route"]),
     engine("sched", &["base", "stats", "hose"]),
+    engine("metering", &["base"]),
     engine("channel", &["base", "stats"]),
-    engine("session", &["base", "stats", "hose", "sched", "channel"]),
+    engine(
+        "session",
+        &["base", "stats", "hose", "metering", "sched", "channel"],
+    ),
     engine("twoflow", &["base", "stats"]),
     engine("sim", &["session", "link", "overlay"]),
     host("net", &["session", "link", "overlay"]),

@@ -8,7 +8,7 @@ use anabranch::{
 use anabranch_base::Instant;
 use anabranch_session::{
     Config, Engine, Event, Link, StreamSpec,
-    cost::{Billing, Meter, Model, Period, Zone},
+    metering::{Billing, Meter, Model, Period, Zone},
 };
 use bytes::Bytes;
 

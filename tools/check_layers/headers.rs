@@ -22,7 +22,7 @@ const EXEMPT: &[(&str, usize, usize)] = &[
     ("node", 0, 106),
     ("overlay", 0, 96),
     ("route", 0, 38),
-    ("sched", 0, 147),
+    ("sched", 0, 140),
     ("session", 0, 120),
     ("sim", 0, 71),
     ("stats", 0, 42),

@@ -13,7 +13,7 @@ use anabranch_base::{NodeId, SessionId, SocketId};
 use anabranch_session::{
     AllowList, ChannelReport, Config, Engine, Explanation, Grant, Link, ObjectiveError,
     ObjectiveId, SecretKey, SessionStats, StreamError, StreamSpec, StreamStats,
-    cost::Period,
+    metering::Period,
     objective::{self, Injected},
 };
 

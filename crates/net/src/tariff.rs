@@ -10,7 +10,7 @@ use std::{
 use anabranch_base::{Instant, SocketId};
 use anabranch_session::{
     Engine,
-    cost::{Billing, Meter, Model, Period},
+    metering::{Billing, Meter, Model, Period},
 };
 
 use crate::{

@@ -7,7 +7,6 @@
 //! |---|---|
 //! | [`spec`] | [`StreamSpec`]: what an application declares about a stream |
 //! | [`allocation`] | max–min fair shares: how much each stream may send |
-//! | [`cost`] | what sending on a channel costs, in money or energy |
 //! | [`mapping`] | resource mapping: promised streams onto paths, and what could be promised instead |
 //! | [`guarantee`] | what a distribution of bandwidth lets one promise: Lemmas 1 and 2, splits, buffers |
 //! | [`plan`] | [`Plan`]: which path carries how much of which promised stream |
@@ -21,7 +20,6 @@
 pub mod allocation;
 pub mod arrival;
 pub mod assign;
-pub mod cost;
 pub mod guarantee;
 pub mod mapping;
 pub mod model;

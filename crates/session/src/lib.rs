@@ -16,7 +16,6 @@
 //! |---|---|
 //! | [`engine`] | [`Engine`]: the one mouth and the one ear; routes between channels and sessions |
 //! | [`event`] | [`Event`]: what the application is told |
-//! | `budget` | what sending on metered sockets costs |
 //! | [`config`] | [`Config`] |
 //! | `session` | a session: its channels, streams, pump |
 //! | `send`, `recv` | the two halves of a stream |
@@ -31,7 +30,6 @@
 //! | [`wire`] | the format inside QUIC packets |
 //! | [`ranges`] | sets of bytes and numbers |
 
-mod budget;
 pub mod config;
 pub mod engine;
 pub mod event;
@@ -56,13 +54,13 @@ pub use anabranch_channel::{
     Received, SecretKey, Stats, Transmit, faults, is_contained, is_signed,
 };
 pub use anabranch_hose as hose;
+pub use anabranch_metering::{self as metering, Marginal};
 pub use anabranch_sched::{
     Callback, Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Policy, Priority,
-    SpecError, StreamSpec, Walk, cost,
+    SpecError, StreamSpec, Walk,
     mapping::{Offer, Reduction, Term},
     model,
 };
-pub use budget::Marginal;
 pub use config::{Config, Coupling};
 pub use engine::{Engine, SessionMut, StreamMut};
 pub use event::{

@@ -37,7 +37,7 @@ use std::{rc::Rc, time::Duration};
 use anabranch_base::{Instant, Seed};
 use anabranch_session::{
     AllowList, Link,
-    cost::{Meter, Period},
+    metering::{Meter, Period},
 };
 
 pub use self::{

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anabranch_base::{Instant, Seed};
 use anabranch_session::{
     AllowList, Config,
-    cost::{Meter, Model, Period},
+    metering::{Meter, Model, Period},
 };
 use anabranch_sim::{
     World,

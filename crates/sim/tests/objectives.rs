@@ -8,7 +8,7 @@ use anabranch_base::{Instant, Seed, SessionId, StreamId};
 use anabranch_session::{
     AllowList, Config, Event, FieldValue, Policy, Priority, PromiseEvent, SessionEvent,
     StreamEvent, StreamSpec, Walk,
-    cost::{Meter, Model, Period},
+    metering::{Meter, Model, Period},
     objective::Faults,
 };
 use anabranch_sim::{

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anabranch_net::{HostConfig, Place, Tariff};
-use anabranch_session::cost::{Billing, Model, Zone};
+use anabranch_session::metering::{Billing, Model, Zone};
 use serde::Deserialize;
 
 use super::{ConfigError, Layer, missing, refused};
@@ -137,7 +137,7 @@ pub fn default_ledger(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_session::cost::Unit;
+    use anabranch_session::metering::Unit;
 
     use super::*;
 

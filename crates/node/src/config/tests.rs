@@ -1,4 +1,4 @@
-use anabranch_session::{Controller, Policy, cost::Billing};
+use anabranch_session::{Controller, Policy, metering::Billing};
 
 use super::*;
 

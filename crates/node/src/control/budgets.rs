@@ -1,7 +1,7 @@
 //! State of the budgets of places.
 
 use anabranch_net::BudgetReport;
-use anabranch_session::cost::{Cost, Date, Price, Unit};
+use anabranch_session::metering::{Cost, Date, Price, Unit};
 use serde_json::{Value, json};
 
 /// A row of `status`. `quota_left_bytes` are those at the price of now; null where all that follow have it.
@@ -41,7 +41,7 @@ fn per_mb(price: Price) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_session::cost::{Billing, Meter};
+    use anabranch_session::metering::{Billing, Meter};
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anabranch_net::{Counted, Place};
-use anabranch_session::cost::Date;
+use anabranch_session::metering::Date;
 use serde::Deserialize;
 
 /// What this program writes, and the only version that it reads.
@@ -265,7 +265,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_session::cost::Period;
+    use anabranch_session::metering::Period;
     use proptest::prelude::*;
 
     use super::*;

@@ -19,7 +19,7 @@ use std::{
 };
 
 use anabranch_net::{BudgetReport, Counted, Host, HostConfig, Place};
-use anabranch_session::cost::Meter;
+use anabranch_session::metering::Meter;
 
 use file::File;
 pub use file::LedgerError;
@@ -162,7 +162,7 @@ fn ahead(meter: &Meter, recent_bytes: u64, written: Option<Counted>) -> Option<C
 
 #[cfg(test)]
 mod tests {
-    use anabranch_session::cost::Period;
+    use anabranch_session::metering::Period;
 
     use super::*;
 

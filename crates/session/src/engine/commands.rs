@@ -80,7 +80,7 @@ impl Engine {
 
     /// A local socket can be used again; not before its next period, if its budget is spent.
     pub fn socket_up(&mut self, now: Instant, socket: SocketId) {
-        if self.budgets.is_spent(socket) {
+        if self.quotas.is_spent(socket) {
             return;
         }
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();

@@ -84,7 +84,7 @@ impl<'e> SessionMut<'e> {
 
     /// Opens one more channel for a session of ours, now and whenever it is lost.
     pub fn add_link(&mut self, now: Instant, link: Link) {
-        let is_spent = self.engine.budgets.is_spent(link.socket);
+        let is_spent = self.engine.quotas.is_spent(link.socket);
         let links = &mut self.state().channels.links;
         if links.iter().any(|known| known.link == link) || links.len() >= CHANNELS_MAX {
             return;

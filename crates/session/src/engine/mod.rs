@@ -14,9 +14,9 @@ use anabranch_base::{ChannelId, Instant, NodeId, Seed, SessionId, SocketId};
 use anabranch_channel::{
     AllowList, Endpoint, Handled, PacketOutcome, Received, SecretKey, Transmit,
 };
+use anabranch_metering::Quotas;
 
 use crate::{
-    budget::{Budgets, Stage},
     config::Config,
     event::{Event, StreamError},
     session::Session,
@@ -77,7 +77,7 @@ pub struct Engine {
     next_session: u64,
     events: VecDeque<Event>,
     /// Cost of sending, by local socket.
-    budgets: Budgets,
+    quotas: Quotas,
     /// Local sockets to be left once what is queued has gone out.
     spent: Vec<SocketId>,
     /// What objectives call the channels of a socket.
@@ -154,7 +154,7 @@ impl Engine {
             allowed_changes: allowed.changes(),
             allowed: allowed.clone(),
             endpoint: Endpoint::new(epoch, key, allowed, config.channel.clone(), entropy),
-            budgets: Budgets::new(config.channel.mtu_max_bytes),
+            quotas: Quotas::new(meters::packet_max_bytes(config.channel.mtu_max_bytes)),
             spent: Vec::new(),
             names: BTreeMap::new(),
             config,
@@ -258,7 +258,10 @@ impl Engine {
     ) -> Option<Transmit> {
         while let Some((transmit, bytes)) = self.responses.pop_front() {
             self.response_bytes -= bytes.len();
-            if !self.budgets.allows(&transmit) {
+            if !self
+                .quotas
+                .allows(transmit.socket, meters::wire_bytes(&transmit))
+            {
                 continue;
             }
             buffer.clear();
@@ -269,17 +272,17 @@ impl Engine {
         self.allow_slots();
         for session in self.sessions.values_mut() {
             if session.pump.is_due {
-                if !self.budgets.is_empty() {
-                    session.price(&mut self.endpoint, &self.budgets);
+                if !self.quotas.is_empty() {
+                    session.price(&mut self.endpoint, &self.quotas);
                 }
                 session.pump(now, &mut self.endpoint, &mut self.touched, &mut self.events);
             }
         }
         while let Some(&id) = self.touched.front() {
-            let budgets = &self.budgets;
+            let quotas = &self.quotas;
             let transmit = self.endpoint.channel(id).and_then(|channel| {
                 // What a spent budget does not let out stays where it is, until more is granted or its channel ends.
-                let packets_max = budgets.packets(channel.socket(), packets_max)?;
+                let packets_max = quotas.packets(channel.socket(), packets_max)?;
                 channel.poll_transmit(now, packets_max, buffer)
             });
             if let Some(transmit) = transmit {
@@ -297,7 +300,7 @@ impl Engine {
         // Nothing more can leave now: what still waits on these sockets moves to other channels.
         let socket = self.spent.pop()?;
         // A new period may have begun since.
-        if self.budgets.is_spent(socket) {
+        if self.quotas.is_spent(socket) {
             self.socket_down(now, socket);
         }
         self.poll_transmit(now, packets_max, buffer)

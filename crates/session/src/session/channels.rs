@@ -6,8 +6,9 @@ use anabranch_base::{ChannelId, Instant, Rate, SocketId};
 use anabranch_channel::{Endpoint, QueueGoal};
 
 use super::{coupling::Couplings, models::Models};
+use anabranch_metering::{Marginal, Quotas};
+
 use crate::{
-    budget::{Budgets, Marginal},
     flight::Flight,
     links::LinkState,
     measure::Measures,
@@ -278,10 +279,10 @@ impl Channels {
     }
 
     /// Looks up the cost of the next byte on each channel.
-    pub(super) fn price(&mut self, endpoint: &mut Endpoint, budgets: &Budgets) {
+    pub(super) fn price(&mut self, endpoint: &mut Endpoint, quotas: &Quotas) {
         for state in &mut self.states {
             if let Some(channel) = endpoint.channel(state.id) {
-                state.marginal = budgets.marginal(channel.socket());
+                state.marginal = quotas.marginal(channel.socket());
             }
         }
     }

@@ -54,10 +54,10 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, NodeId, Rate, Seed, SessionId, SocketId, StreamId};
 use anabranch_channel::Endpoint;
+use anabranch_metering::Quotas;
 use anabranch_sched::{Policy, Scheduler};
 
 use crate::{
-    budget::Budgets,
     config::Config,
     event::{Event, SessionCloseReason},
     journal::{Entry, Journal},
@@ -279,8 +279,8 @@ impl Session {
     }
 
     /// Looks up the cost of the next byte on each channel.
-    pub(crate) fn price(&mut self, endpoint: &mut Endpoint, budgets: &Budgets) {
-        self.channels.price(endpoint, budgets);
+    pub(crate) fn price(&mut self, endpoint: &mut Endpoint, quotas: &Quotas) {
+        self.channels.price(endpoint, quotas);
     }
 
     /// Closes every channel.

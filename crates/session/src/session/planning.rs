@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_hose::symbol;
+use anabranch_metering::Price;
 use anabranch_sched::{
     ChannelMask,
-    cost::Price,
     model::Supply,
     objective::{Adu, Channel, Correlation, Cycle, Outcome, Sent, Turns},
 };

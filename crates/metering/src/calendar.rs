@@ -99,7 +99,7 @@ impl Billing {
         next.period()
     }
 
-    /// When a period begins, in seconds since 1970 (UTC).
+    /// Beginning of a period, in seconds since 1970 (UTC).
     pub fn begins_at(self, period: Period) -> u64 {
         let local = i64::try_from(period.0).unwrap_or(0).saturating_mul(DAY_S);
         let utc = local.saturating_sub(i64::from(self.zone.minutes) * 60);

@@ -1,4 +1,6 @@
-//! Cost of sending on a channel [Horde §4.1: cost(x), §5: ADU transmission cost].
+//! Metering: price lists, billing periods, meters and quotas of what is sent [Horde §4.1: cost(x), §5: ADU transmission cost].
+//!
+//! Arithmetic on bytes and periods. Hosts read clocks and write down what was used; the engine asks what may be sent.
 //!
 //! A [`Model`] is a price list: so many bytes at one price, then so many at the next; the last price holds
 //! for ever, or nothing more is sent. That covers channels that are free, paid by the byte, free up to a
@@ -10,19 +12,22 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod` | [`Model`], [`Price`], [`Cost`]: what so many bytes more cost |
+//! | `lib` | [`Model`], [`Price`], [`Cost`]: what so many bytes more cost |
 //! | `meter` | [`Meter`]: what was used in a period |
 //! | `calendar` | [`Billing`]: when periods begin |
 //! | `text` | `"2 GB then 0.01/MB"` |
+//! | `quotas` | [`Quotas`]: the meters of a node's sockets, and what may be sent on each |
 
 mod calendar;
 mod meter;
+mod quotas;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub use calendar::{Billing, Date, ParseDateError, ParseZoneError, Zone};
 pub use meter::{Meter, Period};
+pub use quotas::{Marginal, Quotas, Stage};
 pub use text::ParseModelError;
 
 /// Most steps of a price list, the last one included.
@@ -48,7 +53,7 @@ impl Cost {
     }
 }
 
-/// What is paid.
+/// Unit of what is paid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Unit {
     /// Money, in the operator's currency.
@@ -93,7 +98,7 @@ impl Price {
         self.millionths as f64 / 1e6 / self.bytes as f64
     }
 
-    /// What `bytes` cost from the first on, rounded down.
+    /// Cost of `bytes` from the first on, rounded down.
     fn of(self, bytes: u64) -> u128 {
         u128::from(self.millionths) * u128::from(bytes) / u128::from(self.bytes)
     }
@@ -102,7 +107,7 @@ impl Price {
 /// So many bytes at one price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// How many.
+    /// Their number.
     pub bytes: u64,
     /// At which price.
     pub price: Price,
@@ -178,7 +183,7 @@ impl Model {
         Ok(Self { unit, steps, last })
     }
 
-    /// What is paid.
+    /// Unit of what is paid.
     pub fn unit(&self) -> Unit {
         self.unit
     }
@@ -212,7 +217,7 @@ impl Model {
         self.last.map(|price| (price, None))
     }
 
-    /// What `bytes` more cost after `used_bytes` in the same period. What is beyond 2^64 millionths counts
+    /// Cost of `bytes` more after `used_bytes` in the same period. What is beyond 2^64 millionths counts
     /// as that. The cost of a whole is that of its parts, in any division. O(steps).
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::{CapReached, Cost, Model, Price};
 
-/// When a period began, as its owner counts: seconds since 1970, days, months. A later one is larger.
+/// Beginning of a period, as its owner counts: seconds since 1970, days, months. A later one is larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Period(pub u64);
 
@@ -35,7 +35,7 @@ impl Meter {
         self.model = model;
     }
 
-    /// When the current period began.
+    /// Beginning of the current period.
     pub fn period(&self) -> Period {
         self.period
     }
@@ -56,7 +56,7 @@ impl Meter {
         self.model.next_price(self.used_bytes)
     }
 
-    /// What was paid in it, at today's prices. O(steps).
+    /// Cost of it, at today's prices. O(steps).
     pub fn paid(&self) -> Cost {
         let within = self.model.cap_bytes().unwrap_or(u64::MAX);
         let paid = self.model.cost(0, self.used_bytes.min(within));
@@ -72,7 +72,7 @@ impl Meter {
         }
     }
 
-    /// What `bytes` more would cost. O(steps).
+    /// Cost of `bytes` more. O(steps).
     ///
     /// # Errors
     /// They do not fit below the cap.

@@ -31,7 +31,7 @@ pub enum ParseModelError {
         "'{0}' is not an amount of data; write a whole number of bytes such as \"2 GB\" or \"1.5 MiB\""
     )]
     Size(String),
-    /// What stands after the last `then`.
+    /// The words after the last `then`.
     #[error(
         "the list ends with '{0}'; it ends with a price, such as \"free\" or \"0.01/MB\", or with \"stop\""
     )]
