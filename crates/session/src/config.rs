@@ -7,23 +7,23 @@ use anabranch_sched::{Policy, model::Choice, spec::ADU_BYTES_MAX};
 
 use crate::send::ADU_OVERHEAD_BYTES;
 
-/// Credit that both ends assume before the peer's first word: enough for the first round trip.
+/// Credit that both ends assume before the peer's HELLO: enough for the first round trip.
 pub(crate) const INITIAL_STREAM_CREDIT_BYTES: u64 = 256 << 10;
 /// As above, for all reliable streams together.
 pub(crate) const INITIAL_SESSION_CREDIT_BYTES: u64 = 1 << 20;
-/// What a stream window has room for beside the largest ADU.
+/// Margin of a stream window over the largest ADU.
 pub(crate) const ADU_MARGIN_BYTES: u64 = 4096;
 /// Cost of the largest ADU.
 pub(crate) const ADU_COST_MAX_BYTES: u64 = ADU_BYTES_MAX as u64 + ADU_OVERHEAD_BYTES;
 /// Most streams that a peer may have open at a time.
 pub(crate) const STREAMS_MAX: usize = 65_536;
-/// Largest window: sums of what both ends may say stay far from the end of their range.
+/// Largest window: sums of what both ends may announce stay far from the end of their range.
 const WINDOW_MAX_BYTES: u64 = 1 << 48;
 /// Most channels of one session.
 pub(crate) const CHANNELS_MAX: usize = 32;
 
-/// Credit that is worth an announcement: a quarter of the window, or as little as it takes that the largest ADU always fits
-/// what is announced, if it fits the window; otherwise its sender would wait for ever.
+/// Credit that is worth an announcement: a quarter of the window, or less where needed, so that the largest ADU always fits
+/// the announced credit if it fits the window; otherwise its sender would wait for ever.
 pub(crate) fn grant_step(window_bytes: u64) -> u64 {
     let quarter = window_bytes / 4;
     match window_bytes.saturating_sub(ADU_COST_MAX_BYTES) {
@@ -32,16 +32,16 @@ pub(crate) fn grant_step(window_bytes: u64) -> u64 {
     }
 }
 
-/// What channels of a session do that share a bottleneck: each takes its part of one flow's share there, so that
+/// Coupling of a session's channels that share a bottleneck: each takes its part of one flow's share there, so that
 /// together they take no more than one flow. See `docs/congestion.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Coupling {
-    /// Those that are found to share one ([`PathReport::shares_with`](crate::PathReport::shares_with)) are coupled.
+    /// Channels that are found to share one ([`PathReport::shares_with`](crate::PathReport::shares_with)) are coupled.
     #[default]
     Auto,
-    /// All are: the operator knows that all paths leave by one line.
+    /// All channels are coupled: the operator knows that all paths share one access line.
     All,
-    /// None are: each takes what a flow takes.
+    /// No channels are coupled: each takes the share of a flow.
     Off,
 }
 
@@ -81,7 +81,7 @@ pub struct Config {
     /// Scheduling policy of new sessions.
     pub policy: Policy,
     /// Objectives that are in force in every new session from its beginning, as a HOSE text; check it with
-    /// `hose check` or [`anabranch_hose::compile`]: one with errors counts for nothing.
+    /// `hose check` or [`anabranch_hose::compile`]: a text with errors is ignored.
     pub objectives: Option<Arc<str>>,
     /// Largest ADU that both nodes' applications send, 1 byte to 16 MiB: windows are raised to hold one. The peer
     /// cannot begin a larger one where windows are small.
@@ -91,7 +91,7 @@ pub struct Config {
     pub stream_window_bytes: u64,
     /// Bytes of all reliable streams of a session that may wait; at least one stream's, and 1 MiB.
     pub session_window_bytes: u64,
-    /// Bytes of one stream that may wait to be sent or acknowledged; beyond, `send` says `Full`. Raised
+    /// Bytes of one stream that may wait to be sent or acknowledged; beyond, `send` returns `Full`. Raised
     /// to twice the sum of the congestion windows where paths are long and fast.
     pub send_buffer_bytes: usize,
     /// Time for which a new session tries to reach the peer.
@@ -103,9 +103,9 @@ pub struct Config {
     pub copies_max: f64,
     /// Length of the windows in which paths' bandwidth is measured, 100 ms to 1 s.
     pub measure_window: Duration,
-    /// Which channels of a session are coupled.
+    /// Coupling of the channels of a session.
     pub coupling: Coupling,
-    /// What channels are expected to do in sessions whose policy plans. See `docs/objectives.md`.
+    /// Model by which channels are predicted in sessions whose policy plans. See `docs/objectives.md`.
     pub model: Choice,
 }
 
@@ -133,7 +133,7 @@ impl Config {
     /// The same settings with every window raised to what the protocol needs at least.
     pub(crate) fn normalised(mut self) -> Self {
         let adu = self.adu_bytes_max.clamp(1, ADU_BYTES_MAX) as u64 + ADU_MARGIN_BYTES;
-        // What peers take for granted before the first word (`spec/wire.md` §7).
+        // What peers assume before the HELLO (`spec/wire.md` §7).
         let stream_min = adu.max(INITIAL_STREAM_CREDIT_BYTES);
         self.stream_window_bytes = self.stream_window_bytes.clamp(stream_min, WINDOW_MAX_BYTES);
         let session_min = self.stream_window_bytes.max(INITIAL_SESSION_CREDIT_BYTES);

@@ -24,16 +24,16 @@ pub struct Adu {
     pub sequence: u64,
     /// Its bytes; zeros where some are missing.
     pub data: Bytes,
-    /// What is missing.
+    /// The missing parts.
     pub missing: Missing,
 }
 
-/// What is missing of an ADU that was delivered; nothing by default.
+/// Missing parts of an ADU that was delivered; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// Bytes that are zero because they did not arrive, ascending.
     pub ranges: Vec<Range<u64>>,
-    /// Its end is missing, too; how much that is, is not known.
+    /// Its end is missing, too; the length of that is not known.
     pub is_cut: bool,
 }
 
@@ -44,7 +44,7 @@ impl Missing {
     }
 }
 
-/// Something happened that the application may want to know.
+/// An event for the application.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -57,27 +57,27 @@ pub enum Event {
         /// The peer opened it.
         incoming: bool,
     },
-    /// A session is over; its id means nothing any more.
+    /// A session is over; its id is no longer valid.
     Closed {
         /// The session.
         session: SessionId,
         /// Reason.
         reason: SessionCloseReason,
     },
-    /// Less than a tenth of what may be sent on a local socket in this period is left.
+    /// Less than a tenth of a local socket's quota for this period is left.
     BudgetLow {
         /// The local socket; of several that share a meter, the first.
         socket: SocketId,
         /// Bytes that are left.
         left_bytes: u64,
     },
-    /// What may be sent on a local socket in this period is spent, but for a few packets that are kept for closing its
-    /// channels. It is used again when a period begins.
+    /// The quota of a local socket for this period is spent, but for a few packets that are kept for closing its
+    /// channels. The socket is used again when the next period begins.
     BudgetSpent {
         /// The local socket; of several that share a meter, the first.
         socket: SocketId,
     },
-    /// A local socket whose budget was spent is used again.
+    /// A local socket whose quota was spent is used again.
     BudgetRenewed {
         /// The local socket; of several that share a meter, the first.
         socket: SocketId,
@@ -88,17 +88,17 @@ pub enum Event {
         session: SessionId,
         /// The stream.
         stream: StreamId,
-        /// What the peer declared.
+        /// The spec that the peer declared.
         spec: StreamSpec,
     },
-    /// A stream that had nothing to read has something.
+    /// A stream that had nothing to read has data.
     Readable {
         /// The session.
         session: SessionId,
         /// The stream.
         stream: StreamId,
     },
-    /// A stream whose buffer was full has room again.
+    /// A stream whose buffer was full has space again.
     Writable {
         /// The session.
         session: SessionId,
@@ -112,16 +112,16 @@ pub enum Event {
         /// The stream.
         stream: StreamId,
     },
-    /// The peer closed the session while ADUs of a stream waited to be read: here they are. It comes
+    /// ADUs of a stream that waited to be read when the peer closed the session. It comes
     /// before [`Event::Closed`].
     Remainder {
         /// The session.
         session: SessionId,
         /// The stream.
         stream: StreamId,
-        /// What had arrived, in the stream's order, at most what its window holds.
+        /// The ADUs that had arrived, in the stream's order, at most as many as its window holds.
         adus: Vec<Adu>,
-        /// The peer had finished the stream, and this is all of it.
+        /// True if the peer had finished the stream and these are all its ADUs.
         is_end: bool,
     },
     /// Everything sent on a finished stream is at the peer's node.
@@ -131,7 +131,7 @@ pub enum Event {
         /// The stream.
         stream: StreamId,
     },
-    /// The peer gave a stream up; what was not read is gone.
+    /// The peer reset a stream; unread data is discarded.
     Reset {
         /// The session.
         session: SessionId,
@@ -156,7 +156,7 @@ pub enum Event {
         /// The event.
         event: SessionEvent,
     },
-    /// Something became known of the ADUs of a stream, or of what it may send.
+    /// The outcome of ADUs of a stream, or a change of the rate that it may send.
     Stream {
         /// The session.
         session: SessionId,
@@ -165,7 +165,7 @@ pub enum Event {
         /// The event.
         event: StreamEvent,
     },
-    /// Something became known of the promise of a stream.
+    /// The promise of a stream changed, or will not be kept.
     Promise {
         /// The session.
         session: SessionId,
@@ -191,7 +191,7 @@ pub enum SessionCloseReason {
     Peer {
         /// The peer's code.
         code: u64,
-        /// The peer's words.
+        /// The peer's explanation.
         reason: String,
     },
     /// No channel for the configured time.
@@ -200,14 +200,14 @@ pub enum SessionCloseReason {
     /// The first channel could not be opened.
     #[error("cannot reach the peer: {0}")]
     Unreachable(CloseReason),
-    /// The peer could not tell whether its first words had arrived, and began the session anew on
+    /// The peer did not know whether its first frames had arrived, and established the session again on
     /// another path.
     #[error("the peer began the session anew on another path")]
     Superseded,
-    /// The peer has forgotten the session; it was restarted.
+    /// The peer does not know the session any more; it was restarted.
     #[error("the peer does not know this session any more; it was restarted")]
     Forgotten,
-    /// The peer speaks another version.
+    /// The peer uses another version.
     #[error("the peer speaks wire version {0}, this node speaks version 1; upgrade the older one")]
     Version(u64),
     /// The peer broke the protocol.
@@ -218,7 +218,7 @@ pub enum SessionCloseReason {
         "no right to the session was shown in time; is the ticket right, and the key on the other node's list?"
     )]
     NotAdmitted,
-    /// The node that opened it was taken off the other one's allow-list.
+    /// The node that opened it was removed from the other node's allow-list.
     #[error(
         "the key of the node that opened the session is no longer on the other node's allow-list"
     )]
@@ -229,16 +229,16 @@ pub enum SessionCloseReason {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// No such session, or it is over.
+    /// There is no such session, or it is over.
     #[error("{0} does not exist or is over")]
     UnknownSession(SessionId),
-    /// No such stream, or it is over, or this side may not do that to it.
+    /// There is no such stream, it is over, or this side may not use the command on it.
     #[error("{0} does not exist, is over, or flows the other way")]
     UnknownStream(StreamId),
     /// The spec is out of range.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// What the spec asks for cannot be promised.
+    /// The guarantee that the spec demands cannot be promised.
     #[error("not promised: {0}")]
     Refused(Box<Refusal>),
     /// Too many streams.
@@ -264,7 +264,7 @@ pub enum SendError {
         /// Its size.
         bytes: usize,
     },
-    /// No path is quick enough for the stream's lifetime.
+    /// No path is fast enough for the stream's lifetime.
     #[error("the ADU would arrive after {arrival:?}, beyond the stream's lifetime of {lifetime:?}")]
     WouldMiss {
         /// Predicted time until arrival.
@@ -275,7 +275,7 @@ pub enum SendError {
     /// The stream was finished or reset.
     #[error("the stream was finished or reset")]
     Closed,
-    /// A header field's name, or a type other than that of its declaration or first use.
+    /// A header field's name is invalid, or its type is not that of its declaration or first use.
     #[error(transparent)]
     Field(#[from] VocabularyError),
     /// No such session, or no such stream.

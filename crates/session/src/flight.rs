@@ -6,14 +6,14 @@ use anabranch_base::Instant;
 
 use crate::wire::{Control, frame::Place};
 
-/// Something a container carried whose fate matters.
+/// An item of a container whose outcome matters.
 #[derive(Debug, Clone)]
 pub(crate) enum Item {
     /// A fragment of an ADU.
     Fragment {
         place: Place,
         length: usize,
-        /// It is a second copy.
+        /// True if it is a second copy.
         is_copy: bool,
     },
     /// A control frame to send again if it is lost.
@@ -30,9 +30,9 @@ pub(crate) struct Packet {
     pub wire_bytes: u64,
     first: Option<Item>,
     rest: Vec<Item>,
-    /// What it carried has been given to other channels already, because this one fell silent.
+    /// True if its content has been moved to other channels already, because this one fell silent.
     pub moved: bool,
-    /// A copy of it has been sent on another channel.
+    /// True if a copy of it has been sent on another channel.
     pub copied: bool,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// Notes that `packet` left as container `number`. Numbers come in order without gaps.
+    /// Records that `packet` was sent as container `number`. Numbers come in order without gaps.
     pub(crate) fn push(&mut self, number: u64, packet: Packet) {
         if self.packets.is_empty() {
             self.base = number;
@@ -79,7 +79,7 @@ impl Flight {
         self.packets.push_back(Some(packet));
     }
 
-    /// Takes out the container whose fate is known.
+    /// Takes out the container whose outcome is known.
     pub(crate) fn take(&mut self, number: u64) -> Option<Packet> {
         let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
         let packet = self.packets.get_mut(index)?.take();

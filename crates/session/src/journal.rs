@@ -1,5 +1,5 @@
-//! Journal of a session: packets, times, channels and outcomes, to find out why something
-//! came late.
+//! Journal of a session: packets, times, channels and outcomes, to find out why data
+//! arrived late.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use anabranch_sched::{ChannelView, arrival};
 
 use crate::flight::{Item, Packet};
 
-/// Entries kept until the host takes them; later ones are left out.
+/// Number of entries kept until the host takes them; later ones are left out.
 const ENTRIES_MAX: usize = 1 << 20;
 
-/// Something that happened to a container.
+/// An event of a container.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// Time.
@@ -20,14 +20,14 @@ pub struct Entry {
     pub channel: ChannelId,
     /// The container's number there; unique within the channel.
     pub container: u64,
-    /// What happened.
+    /// The event.
     pub what: What,
 }
 
-/// What happened to a container.
+/// Kind of an event of a container.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
-    /// It left with this fragment; one entry for each fragment in it.
+    /// It was sent with this fragment; one entry for each fragment in it.
     Sent {
         /// The stream.
         stream: StreamId,
@@ -39,12 +39,12 @@ pub enum What {
         bytes: usize,
         /// A second copy, sent before the first was known to be lost.
         is_copy: bool,
-        /// When it was expected to arrive, from its leaving (`anabranch_sched::arrival::one_way`).
+        /// Predicted time from its sending to its arrival (`anabranch_sched::arrival::one_way`).
         expected: Duration,
     },
-    /// It was acknowledged this long after it left.
+    /// It was acknowledged.
     Acked {
-        /// The round trip.
+        /// Time from its sending to the acknowledgement.
         rtt: Duration,
     },
     /// It was declared lost.
@@ -64,7 +64,7 @@ impl Journal {
         }
     }
 
-    /// A container left on a channel that looks like this.
+    /// Records that a container was sent on a channel in the state of `channel`.
     pub(crate) fn note_sent(&mut self, channel: &ChannelView, container: u64, packet: &Packet) {
         for item in packet.items() {
             let Item::Fragment {

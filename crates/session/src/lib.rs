@@ -1,32 +1,32 @@
-//! The engine: sessions, streams, fragments, and what goes where. Sans-IO.
+//! Protocol engine: sessions, streams, fragments, and their assignment to channels. Sans-IO.
 //!
-//! It knows no socket, clock, thread, file or global randomness; a host gives it packets and the time
-//! and carries out what it asks for. The same engine runs in the simulator and on real sockets.
+//! It uses no socket, clock, thread, file or global randomness; a host passes it packets and the time
+//! and carries out its requests. The same engine runs in the simulator and on real sockets.
 //!
 //! The loop of a host:
 //!
 //! ```text
 //!   packet ──► handle_packet ─┐
 //!   timer  ──► handle_timeout ─┼─► poll_transmit until None, send
-//!   application ──► commands  ─┘   poll_event until None, tell the application
+//!   application ──► commands  ─┘   poll_event until None, notify the application
 //!                                  poll_timeout, arm the timer
 //! ```
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`engine`] | [`Engine`]: the one mouth and the one ear; routes between channels and sessions |
-//! | [`event`] | [`Event`]: what the application is told |
+//! | [`engine`] | [`Engine`]: the only entry and exit; routes between channels and sessions |
+//! | [`event`] | [`Event`]: events for the application |
 //! | [`config`] | [`Config`] |
 //! | `session` | a session: its channels, streams, pump |
-//! | `send`, `recv` | the two halves of a stream |
-//! | `flight` | which fragments are in which packet |
-//! | [`journal`] | what was sent when, by which channel, and what became of it |
-//! | `parameters` | [`StreamParameters`]: what may be changed of an open stream |
-//! | `links` | which paths to keep open, and when to dial again |
+//! | `send`, `recv` | send streams, receive streams |
+//! | `flight` | the fragments in each packet in flight |
+//! | [`journal`] | a log of packets: time, channel and outcome |
+//! | `parameters` | [`StreamParameters`]: the parameters of an open stream that may be changed |
+//! | `links` | the links to keep open, and the times to dial them again |
 //! | [`objective`] | objectives as applications inject them, header fields |
-//! | [`promise`] | what streams were promised, on what evidence, and how it was kept |
-//! | `report` | what the receiver measures for the sender |
-//! | `token` | how a further channel proves that it belongs to a session |
+//! | [`promise`] | promises to streams: their evidence, and whether they were kept |
+//! | `report` | measurements of the receiver for the sender |
+//! | `token` | the proof that a further channel belongs to a session |
 //! | [`wire`] | the format inside QUIC packets |
 //! | [`ranges`] | sets of bytes and numbers |
 

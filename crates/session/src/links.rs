@@ -48,7 +48,7 @@ impl LinkState {
         self.up && self.channel.is_none() && self.dial_at.is_some_and(|at| at <= now)
     }
 
-    /// Time to look again.
+    /// Time of the next attempt.
     pub(crate) fn next_dial(&self) -> Option<Instant> {
         if self.up && self.channel.is_none() {
             self.dial_at
@@ -72,7 +72,7 @@ impl LinkState {
         self.backoff = (self.backoff * 2).min(RETRY_MAX);
     }
 
-    /// The local socket went or came.
+    /// The local socket became usable or unusable.
     pub(crate) fn set_up(&mut self, now: Instant, up: bool) {
         self.up = up;
         if up && self.channel.is_none() {

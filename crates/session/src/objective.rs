@@ -4,7 +4,7 @@ use anabranch_hose::{Position, Report, Type, VocabularyError, evaluate::InjectEr
 use anabranch_sched::GuaranteeError;
 
 pub use anabranch_hose::{Faults, ObjectiveId};
-/// What a [`Callback`](crate::Callback) is shown.
+/// Arguments of a [`Callback`](crate::Callback).
 pub use anabranch_sched::objective::{Adu, Slot};
 
 use crate::event::StreamError;
@@ -31,16 +31,16 @@ impl FieldValue<'_> {
     }
 }
 
-/// What an injection added.
+/// Result of an injection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Injected {
     /// Objectives, then `rate` items, each in order of place.
     pub ids: Vec<ObjectiveId>,
-    /// What looks odd in the text.
+    /// Warnings about the text.
     pub warnings: Report,
 }
 
-/// What an objective is about.
+/// Kind of an objective: what it rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Streams alone: it changes no schedule.
@@ -54,7 +54,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In one word.
+    /// The kind in one word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Streams => "streams",
@@ -72,9 +72,9 @@ pub struct Entry {
     pub id: ObjectiveId,
     /// Its name, if it has one.
     pub name: Option<String>,
-    /// What it is about.
+    /// Its kind.
     pub kind: Kind,
-    /// As it was written; in words for a rate.
+    /// Its source text; a description for a rate.
     pub text: String,
 }
 
@@ -88,15 +88,15 @@ pub enum ObjectiveError {
     /// Too many are in force.
     #[error("{0}")]
     Full(InjectError),
-    /// A `rate` item asks for what nothing could promise.
+    /// A `rate` item demands a guarantee that can never be given.
     #[error("{position}: {error}")]
     Rate {
-        /// Place where it stands.
+        /// Its position in the text.
         position: Position,
         /// Reason.
         error: GuaranteeError,
     },
-    /// A header field's name or type.
+    /// A header field's name or type is invalid.
     #[error(transparent)]
     Field(#[from] VocabularyError),
     /// No such session or stream.

@@ -3,17 +3,17 @@
 use anabranch_base::Rate;
 use anabranch_sched::{DropOrder, StreamSpec};
 
-/// Changes to what one side sends on an open stream; what is `None` stays as it is. The guarantee has a
-/// command of its own: [`StreamMut::change_guarantee`](crate::StreamMut::change_guarantee).
+/// Changes to the parameters by which one side sends on an open stream; those that are `None` stay as they are. The
+/// guarantee has a command of its own: [`StreamMut::change_guarantee`](crate::StreamMut::change_guarantee).
 ///
-/// They hold from the next packet. The peer does not learn of them.
+/// They apply from the next packet. The peer is not informed of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamParameters {
     /// Share among streams of equal priority; 1 to 10,000.
     pub weight: Option<u32>,
-    /// [`StreamSpec::cap`]; `Some(None)`: no cap any more.
+    /// [`StreamSpec::cap`]; `Some(None)` removes the cap.
     pub cap: Option<Option<Rate>>,
-    /// [`StreamSpec::drop`]; `Some(None)`: nothing is dropped any more.
+    /// [`StreamSpec::drop`]; `Some(None)` removes the drop order.
     pub drop: Option<Option<DropOrder>>,
 }
 

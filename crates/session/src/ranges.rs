@@ -51,7 +51,7 @@ impl Ranges {
         new
     }
 
-    /// Takes the earlier ranges out that `range` touches; the union with them, and how much of `range` they covered.
+    /// Removes the earlier ranges that `range` touches; returns the union with them, and how much of `range` they covered.
     fn swallow(&mut self, range: Range<u64>) -> (Range<u64>, u64) {
         let (mut merged, mut covered) = (range.clone(), 0);
         loop {
@@ -155,7 +155,7 @@ impl Ranges {
         }
     }
 
-    /// Counts what would make a long run of insertions quadratic, for the test that it is not.
+    /// Counts the work that would make a long run of insertions quadratic, for the test that it is not.
     fn note_work(&self, entries: u64) {
         #[cfg(test)]
         self.work.set(self.work.get() + entries);

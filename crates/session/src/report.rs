@@ -1,6 +1,6 @@
 //! Reports of the receiver for the sender: packets, bytes and one-way delay per channel.
 //!
-//! Losses are not in it: the sender knows every packet's fate from QUIC.
+//! A report contains no losses: the sender knows every packet's outcome from QUIC.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) struct Collector {
     delay_sum_us: i64,
     delay_min_us: i64,
     delay_max_us: i64,
-    /// Smallest relative delay of the last period and of the running one.
+    /// Smallest relative delay of the last period and of the current one.
     base_us: [i64; 2],
     base_since: Instant,
     due: Option<Instant>,

@@ -1,4 +1,4 @@
-//! Snapshots of a session for people and programs.
+//! Statistics of a session: snapshots of its channels and streams.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -6,14 +6,14 @@ use anabranch_base::{ChannelId, NodeId, Rate, SessionId, SocketId, StreamId};
 use anabranch_channel::Stats;
 use anabranch_sched::{Policy, StreamSpec, model::Technology};
 
-/// A session.
+/// Statistics of a session.
 #[derive(Clone, Debug)]
 pub struct SessionStats {
     /// The session.
     pub session: SessionId,
     /// The other node.
     pub peer: NodeId,
-    /// The peer opened it.
+    /// True if the peer opened it.
     pub incoming: bool,
     /// Its scheduling policy.
     pub policy: Policy,
@@ -25,15 +25,15 @@ pub struct SessionStats {
     pub payload_sent_bytes: u64,
     /// Bytes of second copies over the session's life, which [`Config::copies_max`](crate::Config::copies_max) bounds.
     pub copied_bytes: u64,
-    /// Bytes that each stream may hold for sending now, one ADU more in the end.
+    /// Bytes that each stream may hold for sending now; the last ADU may exceed it.
     pub send_buffer_bytes: u64,
     /// Bytes held for sending.
     pub send_held_bytes: u64,
-    /// Bytes held for the application to read, with what each ADU takes beside its own.
+    /// Bytes held for the application to read, with the overhead of each ADU.
     pub recv_held_bytes: u64,
 }
 
-/// What a channel is doing.
+/// Status of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelStatus {
     /// The handshake has not finished.
@@ -53,7 +53,7 @@ pub struct ChannelReport {
     pub socket: SocketId,
     /// The peer's address.
     pub remote: SocketAddr,
-    /// What it is doing.
+    /// Its status.
     pub state: ChannelStatus,
     /// Measurements of it.
     pub stats: Stats,
@@ -64,33 +64,33 @@ pub struct ChannelReport {
     /// One-way delay above its smallest value, as the peer reported it last: smallest, mean and
     /// largest of the last report period.
     pub delay_variation: Option<(Duration, Duration, Duration)>,
-    /// What its path was measured to hold; `None` before anything was acknowledged.
+    /// Measurements of its path; `None` before anything was acknowledged.
     pub path: Option<PathReport>,
-    /// Whose model says what to expect of it, configured or recognised; `None` while the session's policy does
+    /// Technology whose model predicts it, configured or recognised; `None` while the session's policy does
     /// not plan.
     pub model: Option<Technology>,
 }
 
-/// What a path was measured to hold, over the last 500 windows with traffic. Whatever is not known yet
-/// is `None`.
+/// Measurements of a path over the last 500 windows with traffic. Values that are not known yet
+/// are `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathReport {
     /// Length of a window.
     pub window: Duration,
     /// Windows measured so far.
     pub samples: u64,
-    /// The share of them in which the sender ran dry, so that the path may hold more than was measured.
+    /// The share of them in which the sender ran out of data, so that the path may carry more than was measured.
     pub censored_fraction: f64,
     /// Mean bandwidth, estimated with censoring taken into account; an underestimate where even the
     /// largest window was censored.
     pub bandwidth_mean: Option<Rate>,
-    /// What 95 % of windows exceed.
+    /// Bandwidth that 95 % of windows exceed.
     pub bandwidth_p5: Option<Rate>,
-    /// What 90 % of windows exceed.
+    /// Bandwidth that 90 % of windows exceed.
     pub bandwidth_p10: Option<Rate>,
     /// Rates that the next window will reach, with the probability of each.
     pub promises: [Promise; 3],
-    /// What the next round-trip time will not exceed with probability 0.95, given the last.
+    /// Time that the next round-trip time will not exceed with probability 0.95, given the last.
     pub rtt_next_p95: Option<Duration>,
     /// Packets lost, of the last 2,000.
     pub loss_fraction: Option<f64>,
@@ -100,12 +100,12 @@ pub struct PathReport {
     pub shares_with: Vec<ChannelId>,
 }
 
-/// A rate that a path will reach in its next window, and how such promises have fared.
+/// A rate that a path will reach in its next window, and the share of such promises that were kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Promise {
-    /// With this probability.
+    /// The probability.
     pub probability: f64,
-    /// This rate; `None` while too little is known.
+    /// The rate; `None` while too little is known.
     pub rate: Option<Rate>,
     /// The share of such promises that were kept.
     pub kept_fraction: Option<f64>,
@@ -116,7 +116,7 @@ pub struct Promise {
 pub struct StreamStats {
     /// The stream.
     pub stream: StreamId,
-    /// What it asked for.
+    /// Its spec.
     pub spec: StreamSpec,
     /// ADUs and bytes accepted for sending.
     pub sent_adus: u64,
@@ -126,8 +126,8 @@ pub struct StreamStats {
     pub acked_adus: u64,
     /// ADUs lost for good.
     pub lost_adus: u64,
-    /// ADUs that outlived their lifetime: sent ones that were dropped here, and of unreliable streams those that were too
-    /// long on their way and were dropped when they came.
+    /// ADUs that outlived their lifetime: those to send that were dropped here and, of unreliable streams, those that took too
+    /// long on their way and were dropped on arrival.
     pub expired_adus: u64,
     /// ADUs dropped before they were sent, because the stream was given more than its share.
     pub shed_adus: u64,
@@ -139,9 +139,9 @@ pub struct StreamStats {
     pub backlog_bytes: u64,
     /// ADUs received, whole or in part.
     pub received_adus: u64,
-    /// Those received in part.
+    /// ADUs received in part.
     pub partial_adus: u64,
-    /// Bytes of these.
+    /// Bytes of all ADUs received.
     pub received_bytes: u64,
     /// Bytes that have arrived, each counted once, those of incomplete ADUs included.
     pub arrived_bytes: u64,
@@ -152,7 +152,7 @@ pub struct StreamStats {
 }
 
 impl StreamStats {
-    /// A stream of which nothing was sent or received yet.
+    /// Statistics of a stream of which nothing was sent or received yet.
     pub fn new(stream: StreamId, spec: StreamSpec) -> Self {
         Self {
             stream,
@@ -298,7 +298,7 @@ mod tests {
         ];
         let two = [(300, 40, vec![3]), (710, 90, vec![1, 2])];
         assert_eq!(modes(&together), two);
-        // A shared bottleneck with a longer way behind it; one that is silent.
+        // A shared bottleneck with a longer path behind it; a channel that is silent.
         together[1].stats.rtt_smoothed = Duration::from_millis(781);
         together[2].state = ChannelStatus::Suspected;
         assert_eq!(modes(&together), [(700, 90, vec![1]), (781, 80, vec![2])]);

@@ -1,6 +1,6 @@
 //! Token of a session: the proof that a further channel belongs to it.
 //!
-//! Both ends derive a session's id and join key from the TLS secret of its first channel (RFC 8446
+//! Both ends derive a session's id and join key from the TLS secret of its initial channel (RFC 8446
 //! §7.5). A further channel is itself authenticated by both nodes' keys; its join frame carries the
 //! session's id and a keyed hash of the *new* channel's own secret. So a join frame cannot be replayed
 //! on another channel, and only the two nodes can make one.
@@ -12,7 +12,7 @@ use crate::wire::frame::TOKEN_BYTES;
 const LABEL_SESSION: &[u8] = b"EXPORTER anabranch session";
 const LABEL_JOIN: &[u8] = b"EXPORTER anabranch join";
 
-/// What both ends of a session know and nobody else.
+/// Secret of a session, known to its two ends only.
 #[derive(Clone)]
 pub(crate) struct Token {
     pub(crate) session: [u8; TOKEN_BYTES],
@@ -20,7 +20,7 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// Derives the token from the session's first channel; `None` before its handshake is complete.
+    /// Derives the token from the session's initial channel; `None` before its handshake is complete.
     pub(crate) fn of_first_channel(channel: &Channel) -> Option<Self> {
         let secret = channel.export_secret(LABEL_SESSION)?;
         let id = blake3::derive_key("anabranch 2026-11 session id", &secret);
@@ -41,7 +41,7 @@ impl Token {
         Some(proof)
     }
 
-    /// True if `proof` is the one for `channel`; takes the same time whatever the answer.
+    /// True if `proof` is the one for `channel`; takes the same time whatever the result.
     pub(crate) fn accepts(&self, channel: &Channel, proof: &[u8; TOKEN_BYTES]) -> bool {
         self.proof(channel).is_some_and(|expected| {
             let difference = expected

@@ -8,7 +8,7 @@ use anabranch_hose::{Faults, ObjectiveId};
 
 use crate::promise::Refusal;
 
-/// Something happened to the channels or objectives of a session.
+/// An event of the channels or objectives of a session.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SessionEvent {
@@ -21,12 +21,12 @@ pub enum SessionEvent {
         /// The peer's address.
         remote: SocketAddr,
     },
-    /// A channel has fallen silent; what it owed is moved to others.
+    /// A channel has fallen silent; its data in flight is moved to others.
     ChannelSuspected {
         /// The channel.
         channel: ChannelId,
     },
-    /// A silent channel is back.
+    /// A silent channel carries data again.
     ChannelRecovered {
         /// The channel.
         channel: ChannelId,
@@ -40,18 +40,18 @@ pub enum SessionEvent {
         /// Reason.
         reason: CloseReason,
     },
-    /// A `rate` item of an objectives' text asks for what cannot be promised now; with what could be. The stream
+    /// A `rate` item of an objectives' text demands a rate that cannot be promised now. The stream
     /// waits for the promise where that may help.
     ObjectiveRefused {
         /// The item.
         objective: ObjectiveId,
         /// The stream.
         stream: StreamId,
-        /// Reason, and what else.
+        /// Reason, and what could be promised instead.
         refusal: Refusal,
     },
-    /// Something went wrong in the evaluation of an objective, and had the result that its description
-    /// says; each kind is told once for an objective.
+    /// A fault in the evaluation of an objective, with the result that its description
+    /// states; each kind is reported once for an objective.
     ObjectiveFault {
         /// The objective.
         objective: ObjectiveId,

@@ -6,42 +6,42 @@ use anabranch_base::{ChannelId, Rate};
 
 use crate::promise::{Grant, Refusal};
 
-/// Outcome of an ADU, or what the network allows; see [`StreamSpec::notify`](crate::StreamSpec::notify).
+/// Outcome of an ADU, or the rate that the network allows; see [`StreamSpec::notify`](crate::StreamSpec::notify).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StreamEvent {
-    /// An ADU is at the peer's node (streams with `notify`). Its application gets it, but for one of an unreliable stream that
-    /// outlived its lifetime on the way, or that nobody read in time.
+    /// An ADU is at the peer's node (streams with `notify`). Its application gets it, except one of an unreliable stream that
+    /// outlived its lifetime on the way, or that was not read in time.
     Acked {
         /// Its sequence.
         adu: u64,
-        /// From `send` to the acknowledgement of its last byte.
+        /// Time from `send` to the acknowledgement of its last byte.
         rtt: Duration,
         /// The channel of the packet whose acknowledgement completed it.
         channel: ChannelId,
         /// Round-trip time of that packet.
         packet_rtt: Duration,
     },
-    /// Outcome of a fragment (streams with `notify_fragments`). A byte may be in several: where it was sent again or
-    /// copied, each time counts, and what was taken for lost may have come.
+    /// Outcome of a fragment (streams with `notify_fragments`). A byte may be in several: each retransmission and
+    /// copy counts, and a fragment that was declared lost may have arrived.
     Fragment {
         /// Its ADU's sequence.
         adu: u64,
-        /// Its bytes of the ADU.
+        /// Its bytes in the ADU.
         bytes: Range<u64>,
-        /// The channel it went by.
+        /// The channel it was sent on.
         channel: ChannelId,
         /// Round-trip time of its packet; `None`: lost.
         rtt: Option<Duration>,
     },
-    /// An ADU of an unreliable stream is lost, or part of it (streams with `notify`). It comes when the fate of all that
-    /// was sent of it is known. Every byte is in exactly one of `arrived` and `lost`.
+    /// An ADU of an unreliable stream, or part of it, is lost (streams with `notify`). The event comes when the outcome of
+    /// everything sent of it is known. Every byte is in exactly one of `arrived` and `lost`.
     Lost {
         /// Its sequence.
         adu: u64,
-        /// The bytes of it that did arrive at the peer's node, ascending.
+        /// The bytes of it that arrived at the peer's node, ascending.
         arrived: Vec<Range<u64>>,
-        /// The bytes that were lost or, but for streams with `partial`, not sent any more when others were, ascending.
+        /// The bytes that were lost or, except for streams with `partial`, not sent any more once others were lost, ascending.
         lost: Vec<Range<u64>>,
     },
     /// An ADU outlived its lifetime before it was known to be delivered.
@@ -55,10 +55,10 @@ pub enum StreamEvent {
         /// Its sequence.
         adu: u64,
     },
-    /// What a stream may send has changed by more than a quarter: its share of what the channels carry if
-    /// it wants all that its cap allows, others being as they are.
+    /// The rate that a stream may send has changed by more than a quarter: its share of the channels' capacity if
+    /// it uses all that its cap allows and other streams stay as they are.
     Throttle {
-        /// What it may send now.
+        /// The rate that it may send now.
         rate: Rate,
     },
 }
@@ -67,10 +67,10 @@ pub enum StreamEvent {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PromiseEvent {
-    /// It is promised: as it was opened, after it waited, or again after it had lost its promise.
+    /// The demand is promised: when the stream was opened, after it waited, or again after it had lost its promise.
     Promised(Grant),
     /// The promise will not be kept, or not be renewed, as far as can be foreseen: the reason, and what
-    /// could be promised instead. It is in force still.
+    /// could be promised instead. It is still in force.
     Warned(Refusal),
     /// The promise has lapsed: the reason, and what could be promised instead. The stream is still served
     /// before elastic ones, and `Promised` follows when it can be promised again.

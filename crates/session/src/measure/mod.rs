@@ -6,8 +6,8 @@
 //! | `path` | the estimators of one path |
 //! | `outcomes` | losses in order of sending |
 //!
-//! A *path* is a pair of local socket and remote address; a channel that is lost and opened anew on the
-//! same path finds what was learned before. Bandwidth is counted in windows of equal length that all
+//! A *path* is a pair of local socket and remote address; a channel that is lost and opened again on the
+//! same path inherits the earlier measurements. Bandwidth is counted in windows of equal length that all
 //! paths share, so that one row of samples was measured at one time [DESIGN §5]. Windows run while
 //! anything is sent; idle time is not measured.
 
@@ -25,21 +25,21 @@ use anabranch_stats::{
 use crate::stats::PathReport;
 use path::{Path, RoundTrip};
 
-/// Windows that are remembered together.
+/// Windows in the joint sample history.
 const ROWS: usize = 500;
 /// After a silence of this many windows, counting begins anew.
 const IDLE_WINDOWS: u32 = 2;
-/// What the wait for an acknowledgement (4 ms at most, unless configured) leaves in the mean round trip
+/// Noise that delayed acknowledgements (4 ms at most, unless configured) leave in the mean round-trip time
 /// of a few packets: its deviation is 0.5 ms.
 const NOISE: Duration = Duration::from_millis(1);
-/// The fates of packets are known after this.
+/// Time after which the outcome of a packet is known.
 const HORIZON: Duration = Duration::from_secs(3);
 
 /// Key: session.
 #[derive(Debug)]
 pub(crate) struct Measures {
     window: Duration,
-    /// Time at which the running window ends; `None` while nothing is sent.
+    /// Time at which the current window ends; `None` while nothing is sent.
     ends_at: Option<Instant>,
     used_at: Instant,
     paths: Vec<Path>,
@@ -50,7 +50,7 @@ pub(crate) struct Measures {
 }
 
 impl Measures {
-    /// With windows of `window`, 100 ms to 1 s.
+    /// Creates measurements in windows of `window`, 100 ms to 1 s.
     pub(crate) fn new(window: Duration) -> Self {
         Self {
             window,
@@ -64,7 +64,7 @@ impl Measures {
         }
     }
 
-    /// `channel` is now the one on this path.
+    /// Records that `channel` now uses this path.
     pub(crate) fn join(&mut self, channel: ChannelId, socket: SocketId, remote: SocketAddr) {
         let known = self.paths.iter_mut().find(|path| path.is(socket, remote));
         if let Some(path) = known {
@@ -73,7 +73,7 @@ impl Measures {
         }
         let mut path = Path::new(channel, socket, remote);
         if let Some(ends_at) = self.ends_at {
-            // It missed a part of the running window.
+            // It missed a part of the current window.
             path.begin(ends_at - self.window, self.window);
             path.ran_dry();
         }
@@ -81,11 +81,11 @@ impl Measures {
         self.widen();
     }
 
-    /// Makes room for one more path in what all paths share.
+    /// Extends the shared state by one more path.
     fn widen(&mut self) {
         let count = self.paths.len();
         match &mut self.detector {
-            // Beyond what it can hold, nothing is said of the new path.
+            // Beyond the detector's capacity, the new path is not examined.
             Some(detector) => {
                 let _ = detector.add_channel();
             }
@@ -104,7 +104,7 @@ impl Measures {
                 self.row.clear();
                 self.row.extend_from_slice(row);
                 self.row.resize(count, Cell::Missing);
-                // Rows that fit before fit now.
+                // Rows that fitted before fit now.
                 let _ = rows.push(&self.row);
             }
         }
@@ -122,7 +122,7 @@ impl Measures {
             .position(|path| path.channel() == Some(channel))
     }
 
-    /// A container of `bytes` left on `channel`.
+    /// Records that a container of `bytes` was sent on `channel`.
     pub(crate) fn sent(&mut self, now: Instant, channel: ChannelId, bytes: usize) {
         let Some(index) = self.index(channel) else {
             return;
@@ -139,7 +139,7 @@ impl Measures {
         }
     }
 
-    /// Container `number` of `bytes`, sent at `sent_at`, was acknowledged after `rtt`.
+    /// Records that container `number` of `bytes`, sent at `sent_at`, was acknowledged after `rtt`.
     pub(crate) fn acked(
         &mut self,
         channel: ChannelId,
@@ -160,7 +160,7 @@ impl Measures {
         }
     }
 
-    /// Container `number` was lost.
+    /// Records that container `number` was lost.
     pub(crate) fn lost(&mut self, channel: ChannelId, number: u64) {
         let Some(index) = self.index(channel) else {
             return;
@@ -171,14 +171,14 @@ impl Measures {
         }
     }
 
-    /// There was room on `channel` and nothing to send.
+    /// Records that `channel` had capacity and there was nothing to send.
     pub(crate) fn ran_dry(&mut self, channel: ChannelId) {
         if let Some(index) = self.index(channel) {
             self.paths[index].ran_dry();
         }
     }
 
-    /// The channel is over; its path may see another one.
+    /// Records that the channel is over; another one may use its path later.
     pub(crate) fn leave(&mut self, channel: ChannelId) {
         if let Some(index) = self.index(channel) {
             self.paths[index].leave();
@@ -190,7 +190,7 @@ impl Measures {
         self.ends_at
     }
 
-    /// Takes the windows that have ended by `now`, and shows the row of each.
+    /// Evaluates the windows that have ended by `now`, and passes the row of each to `row`.
     pub(crate) fn advance(&mut self, now: Instant, mut row: impl FnMut(&[Cell])) {
         while let Some(ends_at) = self.ends_at.filter(|&at| at <= now) {
             self.end_window(ends_at);
@@ -234,7 +234,7 @@ impl Measures {
         let index = self.index(channel)?;
         let mut report = self.paths[index].report(self.window)?;
         if let Some(detector) = &self.detector {
-            // Each pair by its own evidence: carried on from pair to pair, one error would make several.
+            // Each pair by its own evidence: if sharing were transitive, one error would cause several.
             let shares = |other: usize| {
                 other != index && detector.verdict(index, other) == Ok(Verdict::Shared)
             };

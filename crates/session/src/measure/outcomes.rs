@@ -1,11 +1,11 @@
-//! Losses in order of sending, from fates in any order.
+//! Order of losses: outcomes that come in any order are put into the order of sending.
 
 use std::collections::VecDeque;
 
-/// Containers whose fate may be open; beyond, the oldest is passed over.
+/// Containers whose outcome may be unknown; beyond, the oldest is skipped.
 const OPEN_MAX: usize = 1 << 16;
 
-/// Puts fates into the order of their containers' numbers. O(1) each, amortised.
+/// Puts outcomes into the order of their containers' numbers. O(1) each, amortised.
 #[derive(Debug, Default)]
 pub(super) struct OutcomeOrder {
     /// The container that is next in order; `None` before the first.
@@ -15,7 +15,7 @@ pub(super) struct OutcomeOrder {
 }
 
 impl OutcomeOrder {
-    /// The fate of container `number`; hands every fate that is in order now to `observe`.
+    /// Adds the outcome of container `number`; passes every outcome that is in order now to `observe`.
     pub(super) fn push(&mut self, number: u64, lost: bool, mut observe: impl FnMut(bool)) {
         let next = *self.next.get_or_insert(number);
         let Some(index) = number.checked_sub(next).map(|index| index as usize) else {
@@ -41,7 +41,7 @@ impl OutcomeOrder {
         }
     }
 
-    /// Begins anew: another channel counts from 0.
+    /// Starts again: another channel counts from 0.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
@@ -61,7 +61,7 @@ mod tests {
         ) {
             let mut order: Vec<usize> = (0..lost.len()).collect();
             for swap in swaps {
-                // The first container's fate stays first: it tells where numbers begin.
+                // The first container's outcome stays first: it determines where numbers begin.
                 let index = swap.index(lost.len()).max(1);
                 if index + 1 < lost.len() {
                     order.swap(index, index + 1);

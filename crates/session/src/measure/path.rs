@@ -1,4 +1,4 @@
-//! The estimators of one path.
+//! Estimators of one path.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -20,7 +20,7 @@ const SAMPLES: usize = 500;
 const PACKETS: usize = 2000;
 /// Probabilities with which rates are promised.
 const LEVELS: [f64; 3] = [0.9, 0.95, 0.99];
-/// One round-trip time in this much time is enough to know their distribution.
+/// Sampling period of round-trip times: one in this time is enough to know their distribution.
 const RTT_PERIOD: Duration = Duration::from_millis(5);
 
 /// The round trip of one packet.
@@ -36,13 +36,13 @@ pub(super) struct Path {
     socket: SocketId,
     remote: SocketAddr,
     channel: Option<ChannelId>,
-    /// Runs while anything is sent on any path of the session.
+    /// Sampler that runs while anything is sent on any path of the session.
     sampler: Option<Sampler>,
-    /// Something was sent or acknowledged in the running window, or should have been.
+    /// True if a packet was sent or acknowledged in the current window, or should have been.
     is_used: bool,
     /// The packet sent last of those that the newest acknowledgement covers.
     youngest: Option<RoundTrip>,
-    /// Made with the first window, so that paths that carry nothing cost nothing.
+    /// Created with the first window, so that paths that carry nothing cost nothing.
     estimators: Option<Box<Estimators>>,
 }
 
@@ -124,7 +124,7 @@ impl Path {
 
     pub(super) fn join(&mut self, channel: ChannelId) {
         self.channel = Some(channel);
-        // Part of the running window was not measured.
+        // Part of the current window was not measured.
         self.ran_dry();
         if let Some(estimators) = &mut self.estimators {
             estimators.outcomes.reset();
@@ -136,18 +136,18 @@ impl Path {
         self.ran_dry();
     }
 
-    /// The first window of `window` after idle time begins.
+    /// Begins the first window of `window` after idle time.
     pub(super) fn begin(&mut self, now: Instant, window: Duration) {
-        // The engine's settings keep the window within the sampler's range.
+        // The engine's configuration keeps the window within the sampler's range.
         self.sampler = Sampler::new(window, now).ok();
         self.is_used = self.channel.is_some();
     }
 
-    /// Takes an acknowledged packet; the youngest of the acknowledgement before, when this one is of
-    /// another.
+    /// Takes an acknowledged packet; returns the youngest of the previous acknowledgement when this one belongs to
+    /// a new acknowledgement.
     ///
     /// The others waited at the receiver until there were enough to acknowledge. Where queues are short,
-    /// that wait makes most of what moves in their round trips, and it moves alike on channels that an
+    /// that wait causes most of the variation of their round-trip times, and it is correlated between channels that an
     /// application fills in turn.
     pub(super) fn youngest(&mut self, this: RoundTrip) -> Option<RoundTrip> {
         match &mut self.youngest {
@@ -195,14 +195,14 @@ impl Path {
         }
     }
 
-    /// The running window ends at `now`; its cell in the row of all paths.
+    /// Ends the current window at `now`; returns its cell in the row of all paths.
     pub(super) fn end_window(&mut self, now: Instant) -> Cell {
         let sample = self.sampler.as_mut().and_then(|sampler| sampler.poll(now));
         let was_used = std::mem::replace(&mut self.is_used, self.channel.is_some());
         if self.channel.is_none() {
             self.ran_dry();
         }
-        // That a path which was not used holds at least nothing is no news.
+        // That an unused path carries at least nothing is no information.
         let news =
             sample.filter(|sample| was_used && (sample.bps() > 0.0 || !sample.is_censored()));
         let (Some(estimators), Some(sample)) = (self.estimators.as_mut(), news) else {
@@ -235,7 +235,7 @@ impl Path {
             window,
             samples: estimators.samples,
             censored_fraction: estimators.censored as f64 / estimators.samples.max(1) as f64,
-            // What lies above everything seen counts as the fastest seen.
+            // Rates above everything measured count as the highest measured.
             bandwidth_mean: mean.map(|(partial, below)| {
                 Rate::from_bps((partial + (1.0 - below) * top.as_bps() as f64) as u64)
             }),

@@ -10,7 +10,7 @@ fn remote(port: u16) -> SocketAddr {
     ([192, 0, 2, 1], port).into()
 }
 
-/// A container of 1000 bytes every 10 ms on each channel for `seconds`; what `rate_of` says arrives.
+/// Sends a container of 1000 bytes every 10 ms on each channel for `seconds`; it arrives as `rate_of` specifies.
 fn run(
     measures: &mut Measures,
     from_s: u64,
@@ -55,7 +55,7 @@ fn windows_become_samples_and_promises() {
     near(report.bandwidth_p5);
     near(report.promises[0].rate);
     assert_eq!(report.loss_fraction, Some(0.0));
-    // All is lost on the other: nothing was ever acknowledged there, so nothing is known.
+    // All packets on the other are lost: nothing was ever acknowledged there, so nothing is known.
     assert!(measures.report(TWO).is_none());
 }
 
@@ -120,7 +120,7 @@ fn a_path_that_joins_while_windows_run_is_measured() {
     assert!(report.bandwidth_p10.unwrap().as_bps() > 700_000);
 }
 
-/// A container every 10 ms on each of `channels`, the delay made by one queue.
+/// Sends a container every 10 ms on each of `channels`, delayed by one queue.
 fn run_together(measures: &mut Measures, channels: &[ChannelId], ticks: std::ops::Range<u64>) {
     let mut random = Seed(ticks.start).stream("queue");
     let mut wait_ms = 20.0;
@@ -144,7 +144,7 @@ fn a_path_that_joins_leaves_what_is_known_of_the_others() {
     assert_eq!(measures.report(ONE).unwrap().shares_with, [TWO]);
     measures.join(THREE, SocketId(0), remote(3));
     assert_eq!(measures.report(ONE).unwrap().shares_with, [TWO]);
-    // Less than any answer takes.
+    // Less than any response takes.
     run_together(&mut measures, &[ONE, TWO, THREE], 4_000..5_000);
     assert_eq!(measures.report(ONE).unwrap().shares_with, [TWO]);
     assert_eq!(measures.report(THREE).unwrap().shares_with, []);

@@ -13,13 +13,13 @@ use super::{Channels, history::ROWS};
 /// A promise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
-    /// What is promised.
+    /// The promised guarantee.
     pub guarantee: Guarantee,
-    /// For how long.
+    /// Term of the promise.
     pub term: Term,
     /// Time at which a renewable promise lapses unless it is renewed.
     pub until: Option<Instant>,
-    /// The paths that are to carry it, with the rate on each.
+    /// The paths that will carry it, with the rate on each.
     pub shares: Vec<(ChannelId, Rate)>,
 }
 
@@ -62,52 +62,52 @@ impl fmt::Display for Grant {
     }
 }
 
-/// Reason why nothing is promised.
+/// Reason for a refusal.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The spec asks for no guarantee.
+    /// The spec demands no guarantee.
     NoGuarantee,
     /// Capacity is not known for long enough.
     TooLittleKnown {
-        /// Windows of 1 s with traffic known so far, of the path that was measured longest.
+        /// Windows of 1 s with traffic known so far, on the path that was measured longest.
         windows: usize,
-        /// As many are needed.
+        /// Number of windows needed.
         needed: usize,
         /// The grade that was tried last.
         term: Term,
     },
-    /// A durable promise would have been broken too often in what is remembered.
+    /// A durable promise would have been broken too often in the sample history.
     Unsteady {
-        /// Windows remembered.
+        /// Windows in the sample history.
         windows: usize,
     },
     /// No promise of this grade is made with so high a probability, however long the paths are known.
     TooSure {
-        /// The highest that is promised.
+        /// The highest probability that is promised.
         highest: f64,
         /// The grade that was tried last.
         term: Term,
     },
-    /// The paths that come closest hold too little as often as asked.
+    /// The paths that come closest carry too little with the demanded probability.
     TooLittle {
-        /// These channels.
+        /// The channels of these paths.
         channels: Box<[ChannelId]>,
-        /// What they hold together, in which headers are counted.
+        /// Rate that they carry together, headers included.
         holds: Rate,
-        /// What streams before this one were promised of that.
+        /// Part of it that is promised to streams before this one.
         taken: Rate,
-        /// What this one needs, with headers.
+        /// Rate that this stream needs, headers included.
         needed: Rate,
-        /// In which share of windows; `None` for a bound on late packets.
+        /// Share of windows in which the rate was reached; `None` for a bound on late packets.
         probability: Option<f64>,
     },
-    /// A stream that has a promise would lose it.
+    /// This stream, which has a promise, would lose it.
     Displaces(StreamId),
 }
 
 impl Reason {
-    /// True if time may change it.
+    /// True if it may change with time.
     pub(super) fn may_pass(&self) -> bool {
         !matches!(self, Self::NoGuarantee | Self::TooSure { .. })
     }
@@ -118,7 +118,7 @@ impl Reason {
 pub struct Refusal {
     /// Reason.
     pub reason: Reason,
-    /// What would be admitted.
+    /// Demands that would be admitted.
     pub offer: Offer,
 }
 
@@ -131,12 +131,12 @@ impl Refusal {
     }
 }
 
-/// Such as `10 s`.
+/// Formats a duration as `10 s`.
 fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
 }
 
-/// Such as `99.5 %`.
+/// Formats a probability as `99.5 %`.
 fn percent(probability: f64) -> String {
     format!("{} %", (probability * 1e8).round() / 1e6)
 }

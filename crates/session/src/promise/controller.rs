@@ -1,4 +1,4 @@
-//! Promises without a session: for experiments and tools that have windows of capacity, and no packets.
+//! Admission controller without a session, for experiments and tools that have windows of capacity and no packets.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use anabranch_stats::joint::Cell;
 
 use super::{Explanation, Grant, Notice, OVERHEAD, Promises, Refusal, WINDOW};
 
-/// The same decisions as in a session (admission, renewal, notice, withdrawal), over paths whose capacity is told
+/// The same decisions as in a session (admission, renewal, notice, withdrawal), over paths whose capacity is given
 /// window by window instead of measured. Path *i* is [`ChannelId`]`(i)`. A window is one second.
 #[derive(Debug)]
 pub struct AdmissionController {
@@ -23,19 +23,19 @@ pub struct AdmissionController {
 /// A stream that has a promise or waits for one, as the mapping sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// What is mapped: its rate has headers added ([`AdmissionController::OVERHEAD`]), `before` is its placement.
+    /// Its request to the mapping: its rate includes headers ([`AdmissionController::OVERHEAD`]), `before` is its placement.
     pub request: Request,
-    /// A promise is in force.
+    /// True if a promise is in force.
     pub is_in_force: bool,
 }
 
 impl AdmissionController {
     /// The scheduling window.
     pub const WINDOW: Duration = WINDOW;
-    /// What headers add to a stream's bytes, as a factor: a stream of rate r takes so much more of its paths.
+    /// Overhead of headers, as a factor: a stream of rate r takes so much more of its paths.
     pub const OVERHEAD: f64 = OVERHEAD;
 
-    /// Of which nothing is known, with paths 0 to `paths` − 1; at most 64.
+    /// Creates a controller with paths 0 to `paths` − 1, at most 64, of which nothing is known.
     pub fn new(paths: usize) -> Self {
         Self {
             promises: Promises::new(WINDOW),
@@ -51,7 +51,7 @@ impl AdmissionController {
         self.now
     }
 
-    /// What would be answered if a stream with this spec were opened now.
+    /// The answer that a stream with this spec would get if it were opened now.
     ///
     /// # Errors
     /// The refusal, with what could be promised instead.
@@ -59,10 +59,10 @@ impl AdmissionController {
         self.promises.admit(self.now, spec, &self.channels)
     }
 
-    /// Opens a stream; `None` when it waits, or asks for no guarantee.
+    /// Opens a stream; `None` when it waits, or demands no guarantee.
     ///
     /// # Errors
-    /// The refusal; then it is not open.
+    /// The refusal; the stream is not opened.
     pub fn open(&mut self, stream: StreamId, spec: &StreamSpec) -> Result<Option<Grant>, Refusal> {
         let notice = self.promises.open(self.now, stream, spec, &self.channels)?;
         self.hand_over();
@@ -72,10 +72,10 @@ impl AdmissionController {
         })
     }
 
-    /// An open stream asks for what `spec` says instead; the grant, when it is promised that at once.
+    /// Changes the demand of an open stream to that of `spec`; returns the grant when it is promised at once.
     ///
     /// # Errors
-    /// The refusal; then all is as it was.
+    /// The refusal; nothing has changed.
     pub fn change(
         &mut self,
         stream: StreamId,
@@ -91,19 +91,19 @@ impl AdmissionController {
         })
     }
 
-    /// A stream is over.
+    /// Closes a stream.
     pub fn close(&mut self, stream: StreamId) {
         self.promises.close(stream);
         self.hand_over();
     }
 
-    /// `bytes` of the stream arrived in the running window.
+    /// Adds `bytes` of the stream that arrived in the current window.
     pub fn arrived(&mut self, stream: StreamId, bytes: u64) {
         self.promises.acked(stream, bytes);
     }
 
-    /// A window is over in which path i held `rates_bps[i]`, in bits per second, finite and at least 0.
-    /// `is_behind` tells of a stream whether it had more to send than arrived.
+    /// Ends a window in which path i carried `rates_bps[i]`, in bits per second, finite and at least 0.
+    /// `is_behind` returns whether a stream had more to send than arrived.
     pub fn end_window(
         &mut self,
         rates_bps: &[f64],
@@ -113,7 +113,7 @@ impl AdmissionController {
         self.promises.observe(&row);
         let began = self.now;
         self.now += WINDOW;
-        // What is behind has been since the window began.
+        // A stream that is behind has been since the window began.
         let since = |stream| is_behind(stream).then_some(began);
         let late = WINDOW / 2;
         let notices = self
@@ -123,7 +123,7 @@ impl AdmissionController {
         notices
     }
 
-    /// In the order in which they are reviewed: those with a promise in force by precedence, then the others.
+    /// Streams in the order of review: those with a promise in force by precedence, then the others.
     pub fn candidates(&self) -> Vec<Candidate> {
         let candidate = |stream: StreamId| {
             let entry = self.promises.streams.get(&stream)?;
@@ -136,17 +136,17 @@ impl AdmissionController {
         order.into_iter().filter_map(candidate).collect()
     }
 
-    /// What sets of paths hold, as far as is known: what promises are made from.
+    /// Known capacity of sets of paths, from which promises are made.
     pub fn capacity(&mut self) -> impl Capacity + '_ {
         self.promises.history.view(&self.channels)
     }
 
-    /// Reason why a stream is promised what it is, or not; `None`: it never asked.
+    /// Explanation of a stream's promise or refusal; `None`: it never demanded one.
     pub fn explain(&self, stream: StreamId) -> Option<Explanation> {
         self.promises.explain(stream, &self.channels)
     }
 
-    /// As a session hands the mapping to its scheduler, which settles ranks.
+    /// Takes the plan as a session does for its scheduler, which assigns ranks.
     fn hand_over(&mut self) {
         let _ = self.promises.take_plan(&self.channels);
     }

@@ -13,23 +13,23 @@ use super::{
 pub struct Explanation {
     /// The stream.
     pub stream: StreamId,
-    /// What it asked for.
+    /// The guarantee that it demanded.
     pub guarantee: Guarantee,
-    /// What it asks for instead, and will have as soon as it can be promised.
+    /// The guarantee that it demands instead, and will get as soon as it can be promised.
     pub wanted: Option<Guarantee>,
-    /// The grade of the promise in force; `None`: none is.
+    /// The grade of the promise in force; `None`: there is none.
     pub term: Option<Term>,
     /// Time at which a renewable promise lapses unless it is renewed.
     pub until: Option<Instant>,
-    /// Its owner was warned and the reason holds on.
+    /// True if its owner was warned and the reason persists.
     pub is_warned: bool,
     /// Its place in the order of precedence, from 0.
     pub rank: u32,
     /// Its paths, with the rate on each; empty while it is on none.
     pub shares: Vec<(ChannelId, Rate)>,
-    /// How its windows fared.
+    /// Statistics of its windows.
     pub account: Account,
-    /// Windows of capacity that all this rests on.
+    /// Windows of capacity in the sample history.
     pub windows_known: usize,
     /// The last decisions, oldest first.
     pub notes: Vec<Note>,

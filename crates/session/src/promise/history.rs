@@ -1,8 +1,8 @@
-//! Sample history: what sets of paths hold in one scheduling window.
+//! Sample history: the capacity of sets of paths in one scheduling window.
 //!
 //! Rows of simultaneous samples of all paths, one a window; and a calibrated forecaster for each set of paths
-//! that anyone asked about, fed with the sum over the set, so that what is promised of several paths together
-//! is calibrated on their joint behaviour.
+//! that was queried, fed with the sum over the set, so that promises on several paths together
+//! are calibrated on their joint behaviour.
 
 use std::time::Duration;
 
@@ -22,32 +22,32 @@ use anabranch_stats::{
 
 use super::Channels;
 
-/// Windows remembered.
+/// Windows kept.
 pub(super) const ROWS: usize = 500;
-/// Windows that a durable promise needs to rest on, at least.
+/// Fewest windows for a durable promise.
 const DURABLE_ROWS: usize = 300;
-/// Windows for which a forecast is calibrated: a renewable promise stands for as long.
+/// Windows for which a forecast is calibrated: the term of a renewable promise.
 const TERM_WINDOWS: usize = 10;
 /// Sets of paths with a forecaster of their own.
 const SETS_MAX: usize = 24;
-/// What a path must have kept to be steady enough for a bound on late packets.
+/// Probability of the promises that a path must have kept to be steady enough for a bound on late packets.
 const STEADY_PROBABILITY: f64 = 0.95;
 /// Fewest windows for a promise without a forecast.
 const WINDOWS_MIN: usize = 20;
 /// Probabilities for which forecasts are calibrated, ascending.
 const LEVELS: [f64; 5] = [0.5, 0.75, 0.9, 0.95, 0.99];
-/// The same, as offers try them.
+/// The same in the order in which offers try them.
 const LEVELS_DOWN: [f64; 5] = [0.99, 0.95, 0.9, 0.75, 0.5];
 /// The highest probability of a renewable promise: no forecast is calibrated beyond.
 const SUREST: f64 = LEVELS_DOWN[0];
 /// A durable promise is made at half the allowed failure rate, and one window at least must be allowed to fail.
 const DURABLE_FAILURES: f64 = 2.0;
-/// Step by which one window moves the logarithm of what is asked of Lemma 2, the most that a window counts, in
-/// bounds, and the least that is asked, as a share of the bound [`lab run violation-bound`, `calibrated`].
+/// Step by which one window moves the logarithm of the share of the bound that is used in Lemma 2, the most that a window
+/// counts, in bounds, and the least share that is used [`lab run violation-bound`, `calibrated`].
 pub(super) const LATE_GAIN: f64 = 0.02;
 pub(super) const LATE_WORST: f64 = 10.0;
 const LATE_LEAST: f64 = 1e-4;
-/// Packets of one byte in windows of a second.
+/// Scale of packets of one byte in windows of a second.
 const IN_BYTES: Scale = Scale {
     packet_bytes: 1,
     window: Duration::from_secs(1),
@@ -87,23 +87,23 @@ pub(crate) struct SampleHistory {
     /// Sub-windows in a window.
     parts: u32,
     filled: u32,
-    /// The running window, by path.
+    /// The current window, by path.
     partial: Vec<Partial>,
     rows: Option<JointWindow>,
     sets: Vec<Known>,
     durable: Vec<(ChannelMask, f64, Option<f64>)>,
-    /// What Lemma 2 may say of a set for a bound, in bits per second both.
+    /// Results of [`Self::allowed`]: set, bound, and allowed shortfall, both in bits per second.
     allowed: Vec<(ChannelMask, f64, f64)>,
     row: Vec<Cell>,
     sums: Vec<f64>,
-    /// Of each of the sums, whether the set carried at least so much.
+    /// For each of the sums, true if it is a lower bound of the set's capacity.
     are_bounds: Vec<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Partial {
     bps: f64,
-    /// Of the last two sub-windows that were measured.
+    /// Rates of the last two sub-windows that were measured.
     recent_bps: [f64; 2],
     is_censored: bool,
     measured: u32,
@@ -139,7 +139,7 @@ impl Partial {
         };
     }
 
-    /// What the path could carry on with: the better of the last two sub-windows.
+    /// Rate at which the path could continue: the better of the last two sub-windows.
     fn recent_bps(&self) -> f64 {
         self.recent_bps[0].max(self.recent_bps[1])
     }
@@ -157,7 +157,7 @@ impl Partial {
     }
 }
 
-/// The sum over a set: exact when all its parts are; `None` when nothing of it was measured.
+/// The sum over a set: exact when all its parts are; `None` when no part was measured.
 fn sum(row: &[Cell], set: ChannelMask) -> Option<Sample> {
     let (mut total, mut is_exact, mut is_measured) = (0.0, true, false);
     for path in set.iter() {
@@ -206,7 +206,7 @@ impl Known {
 }
 
 impl SampleHistory {
-    /// Of windows of `window`, whose samples come in parts of `measured`.
+    /// Creates a history of windows of `window`, whose samples come in parts of `measured`.
     pub(crate) fn new(window: Duration, measured: Duration) -> Self {
         let parts = window
             .as_nanos()
@@ -232,7 +232,7 @@ impl SampleHistory {
         self.rows.as_ref().map_or(0, JointWindow::rows)
     }
 
-    /// Takes a sub-window's samples, by path; whether a window is complete.
+    /// Adds a sub-window's samples, by path; returns whether a window is complete.
     pub(crate) fn push(&mut self, row: &[Cell]) -> bool {
         if row.len() > self.partial.len() {
             self.partial.resize(row.len(), Partial::default());
@@ -249,18 +249,18 @@ impl SampleHistory {
         true
     }
 
-    /// What is over of the running window; `None`: nothing.
+    /// Part of the current window that has passed; `None`: nothing.
     pub(super) fn passed(&self) -> Option<Duration> {
         (self.filled > 0).then(|| self.window * self.filled / self.parts)
     }
 
-    /// What all paths together may carry to the end of the running window, judged by its last two parts, in
+    /// Rate that all paths together may carry to the end of the current window, estimated from its last two parts, in
     /// bits per second.
     pub(super) fn recent_bps(&self) -> f64 {
         self.partial.iter().map(Partial::recent_bps).sum()
     }
 
-    /// Ends the running window as if each path were to carry on as in the better of its last two parts.
+    /// Ends the current window as if each path continued as in the better of its last two parts.
     pub(super) fn end_early(&mut self) {
         let left = self.parts - self.filled;
         for partial in &mut self.partial {
@@ -294,7 +294,7 @@ impl SampleHistory {
         }
     }
 
-    /// Makes room for more paths; what was known of those before stays known.
+    /// Adds space for more paths; the samples of earlier paths are kept.
     fn widen(&mut self) {
         let count = self.partial.len();
         let mut rows = JointWindow::new(count, ROWS).ok();
@@ -307,20 +307,20 @@ impl SampleHistory {
             }
         }
         self.rows = rows;
-        // What paths hold on their own is asked at every admission.
+        // The capacity of single paths is queried at every admission.
         for path in 0..count {
             self.know(ChannelMask::only(path));
         }
     }
 
-    /// The forecaster of a set, made from the rows when nobody asked for it before.
+    /// The forecaster of a set, created from the rows at the first query.
     fn know(&mut self, set: ChannelMask) -> Option<&Known> {
         let newest = self.sets.iter().map(|known| known.asked_at).max();
         let at = match self.sets.iter().position(|known| known.set == set) {
             Some(at) => at,
             None => {
                 if self.sets.len() >= SETS_MAX {
-                    // Single paths are always asked for again.
+                    // Single paths are always queried again.
                     let oldest = (0..self.sets.len())
                         .filter(|&at| self.sets[at].set.iter().count() > 1)
                         .min_by_key(|&at| self.sets[at].asked_at)?;
@@ -334,7 +334,7 @@ impl SampleHistory {
         self.sets.get(at)
     }
 
-    /// The book as the mapping reads it; paths without a channel hold nothing.
+    /// The history as the mapping reads it; paths without a channel carry nothing.
     pub(crate) fn view<'a>(&'a mut self, channels: Channels<'a>) -> View<'a> {
         View {
             history: self,
@@ -344,12 +344,12 @@ impl SampleHistory {
 
     fn renewable(&mut self, set: ChannelMask, probability: f64) -> Option<f64> {
         let forecast = forecast(&self.know(set)?.forecaster, probability);
-        // Before the forecaster knows enough, or while the sender never filled the path: what so many
-        // windows held at least.
+        // Before the forecaster has enough samples, or while the sender never filled the path: a lower bound
+        // that this share of windows reached.
         forecast.or_else(|| self.quantile(set, probability, WINDOWS_MIN))
     }
 
-    /// What a share `probability` of the remembered windows reach, lower bounds taken as they are.
+    /// Rate that a share `probability` of the windows reach; lower bounds count as exact.
     fn quantile(&mut self, set: ChannelMask, probability: f64, least: usize) -> Option<f64> {
         self.collect(set)?;
         let count = self.sums.len();
@@ -375,12 +375,12 @@ impl SampleHistory {
         Some(())
     }
 
-    /// What Lemma 2 may say is missing of a rate on `set`, so that no more than `late_bps` will be, in bits per
-    /// second: `late_bps` itself, or less where such promises, renewed all along what is remembered, would have
+    /// Shortfall by Lemma 2 that is allowed for a rate on `set`, so that the actual one does not exceed `late_bps`, in bits per
+    /// second: `late_bps` itself, or less where such promises, renewed throughout the history, would have
     /// been broken.
     ///
-    /// After each window that is known, the logarithm of what is asked moves by 0.02·(1 − Z/z); lower bounds below the
-    /// rate say nothing. O(N log N) for N windows, once for a set, bound and window.
+    /// After each known window, the logarithm of the used share moves by 0.02·(1 − Z/z); lower bounds below the
+    /// rate are skipped. O(N log N) for N windows, once for a set, bound and window.
     fn allowed(&mut self, set: ChannelMask, late_bps: f64) -> Option<f64> {
         let known = self
             .allowed
@@ -410,7 +410,7 @@ impl SampleHistory {
         Some(asked * late_bps)
     }
 
-    /// With a margin, on paths whose past would have kept it.
+    /// Rate of a durable promise: with a margin, on paths whose history would have kept it.
     fn durable(&mut self, set: ChannelMask, probability: f64) -> Option<f64> {
         let known = self
             .durable
@@ -424,7 +424,7 @@ impl SampleHistory {
         value
     }
 
-    /// The durable promise of a set, if what is remembered of it would have kept such promises.
+    /// The durable promise of a set, if its history would have kept such promises.
     fn steady(&mut self, set: ChannelMask, probability: f64) -> Option<Durable> {
         self.collect(set)?;
         let demand = Demand::Rate {
@@ -448,14 +448,14 @@ impl SampleHistory {
     }
 }
 
-/// See [`SampleHistory::view`].
+/// View of the sample history for the mapping; see [`SampleHistory::view`].
 pub(crate) struct View<'a> {
     history: &'a mut SampleHistory,
     channels: Channels<'a>,
 }
 
 impl View<'_> {
-    /// Windows known of the path, of those a stream may use, that was measured longest.
+    /// Windows known of the path that was measured longest, of those that a stream may use.
     pub(super) fn known(&mut self, pinned: Option<usize>) -> usize {
         let usable = |path: &usize| pinned.is_none_or(|pinned| pinned == *path);
         let mut longest = 0;
@@ -469,7 +469,7 @@ impl View<'_> {
         longest
     }
 
-    /// The paths of a set that are there.
+    /// The paths of a set that have a channel.
     fn present(&self, set: ChannelMask) -> Option<ChannelMask> {
         let is_there = |path: usize| {
             let channel: Option<ChannelId> = self.channels.get(path).copied().flatten();
@@ -499,7 +499,7 @@ impl Capacity for View<'_> {
     fn shortfall(&mut self, set: ChannelMask, need_bps: f64, term: Term) -> Option<f64> {
         let set = self.present(set)?;
         match term {
-            // Lemma 2 on the past; a margin like that of a rate: half of what is bearable is allowed.
+            // Lemma 2 on the past; a margin like that of a rate: half of the bound is allowed.
             Term::Durable => {
                 self.history.steady(set, STEADY_PROBABILITY)?;
                 Some(2.0 * self.history.shortfall(set, need_bps)?)
@@ -518,8 +518,8 @@ impl Capacity for View<'_> {
     }
 }
 
-/// What `forecaster` promises with `probability`: between calibrated levels, in proportion on the logarithm of
-/// what may fail; beyond the last, as if it went on so.
+/// Rate that `forecaster` promises with `probability`: interpolated between calibrated levels on the logarithm of
+/// the failure probability; extrapolated beyond the last.
 fn forecast(forecaster: &Forecaster, probability: f64) -> Option<f64> {
     let promise = |level: f64| Some(forecaster.promise(level)?.as_bps() as f64);
     let above = LEVELS.iter().position(|level| probability <= level + 1e-9);

@@ -1,22 +1,22 @@
-//! Promises: what streams were promised, on what evidence, and how it was kept.
+//! Promises to streams: their evidence, and whether they were kept.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `history` | what sets of paths hold in one scheduling window: the evidence |
-//! | `answer` | [`Grant`] and [`Refusal`]: what an application is told |
-//! | `explain` | [`Explanation`]: why a stream is promised what it is |
-//! | `own` | how careful a stream's promise is judged, by how its own windows fared |
-//! | `stream` | the state of one promised stream, and the account of its windows |
-//! | `controller` | [`AdmissionController`]: all this without a session, for experiments |
-//! | `review` | renewal, warning, withdrawal, as windows run and end |
+//! | `history` | the capacity of sets of paths in one scheduling window: the evidence |
+//! | `answer` | [`Grant`] and [`Refusal`]: the answers for applications |
+//! | `explain` | [`Explanation`]: the reasons for a stream's promise or refusal |
+//! | `own` | the caution with which a stream's promise is judged, from its own windows |
+//! | `stream` | the state of one promised stream, and the statistics of its windows |
+//! | `controller` | [`AdmissionController`]: the same without a session, for experiments |
+//! | `review` | renewal, warning, withdrawal, during and after windows |
 //! | `mod` | admission |
 //!
-//! A stream is admitted when all that is promised already and it find a place
+//! A stream is admitted when it can be mapped together with all existing promises
 //! ([`anabranch_sched::mapping`]). A *durable* promise is made with a margin on paths that do not drift, and
-//! holds until the stream closes. A *renewable* one holds for its term; two seconds before the end it is made
-//! anew from what is forecast then, or its owner is told that it will lapse. Streams of lower probability
+//! holds until the stream closes. A *renewable* one holds for its term; two seconds before the end it is
+//! renewed from the forecast at that time, or its owner is notified that it will lapse. Streams of lower probability
 //! yield first, because the others are mapped before them. A stream without a promise in force (it waits, or
-//! lost it) is still served before elastic ones, up to the rate it asked for, after all that are promised.
+//! lost it) is still served before elastic ones, up to the rate it demanded, after all promised streams.
 
 mod answer;
 mod controller;
@@ -49,26 +49,26 @@ pub use self::{
     stream::{Account, Note},
 };
 
-/// Time for which before it lapses a promise is renewed, or its owner told that it cannot be.
+/// Time before its end at which a promise is renewed, or its owner notified that it cannot be.
 pub(crate) const NOTICE: Duration = Duration::from_secs(2);
-/// What headers add to a stream's bytes, as a factor.
+/// Overhead of headers, as a factor of a stream's bytes.
 const OVERHEAD: f64 = 1.02;
-/// The scheduling window in which capacity is judged.
+/// The scheduling window in which capacity is measured.
 const WINDOW: Duration = Guarantee::WINDOW;
 
 /// Key: session.
 #[derive(Debug)]
 pub(crate) struct Promises {
     history: SampleHistory,
-    /// Of streams that asked for a promise.
+    /// The streams that demanded a promise.
     streams: BTreeMap<StreamId, Promised>,
-    /// The mapping has to be handed to the scheduler.
+    /// True if the mapping has to be passed to the scheduler.
     is_changed: bool,
-    /// Channels that promised streams go by.
+    /// Channels that promised streams use.
     on: Vec<ChannelId>,
 }
 
-/// What happened to a promise, for its owner to hear.
+/// Event of a promise, for its owner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
     /// It was made.
@@ -79,11 +79,11 @@ pub enum Notice {
     Withdrawn(StreamId, Refusal),
 }
 
-/// Which channel is on which path, by path; `None`: none is.
+/// The channel on each path; `None`: there is none.
 pub(crate) type Channels<'a> = &'a [Option<ChannelId>];
 
 impl Promises {
-    /// With capacity measured in parts of `measured`, which divides a second.
+    /// Creates promises over capacity that is measured in parts of `measured`, which divides a second.
     pub(crate) fn new(measured: Duration) -> Self {
         Self {
             history: SampleHistory::new(WINDOW, measured),
@@ -93,27 +93,27 @@ impl Promises {
         }
     }
 
-    /// True if any stream asked for a promise.
+    /// True if no stream demanded a promise.
     pub(crate) fn is_empty(&self) -> bool {
         self.streams.is_empty()
     }
 
-    /// True if the scheduler is to be told.
+    /// True if the scheduler has to be updated.
     pub(crate) fn is_changed(&self) -> bool {
         self.is_changed
     }
 
-    /// True if promised streams go by this channel; those that still wait go by any.
+    /// True if promised streams use this channel; those that still wait use any.
     pub(crate) fn is_on(&self, channel: ChannelId) -> bool {
         self.on.contains(&channel)
     }
 
-    /// Takes what all paths carried in one sub-window; whether a scheduling window is complete.
+    /// Adds the samples of all paths in one sub-window; returns whether a scheduling window is complete.
     pub(crate) fn observe(&mut self, row: &[Cell]) -> bool {
         self.history.push(row)
     }
 
-    /// What would be answered if `spec` were opened now.
+    /// The answer that a stream of `spec` would get if it were opened now.
     pub(crate) fn admit(
         &mut self,
         now: Instant,
@@ -158,8 +158,8 @@ impl Promises {
         Ok(notice)
     }
 
-    /// An open stream asks for something else, or for nothing any more. When that is refused, all stays
-    /// as it was; when it has to wait, a promise in force stays so until what is asked for can be promised.
+    /// Changes or withdraws the demand of an open stream. When the new demand is refused, nothing
+    /// changes; when it has to wait, a promise in force stays so until the new demand can be promised.
     pub(crate) fn change(
         &mut self,
         now: Instant,
@@ -195,7 +195,7 @@ impl Promises {
         }
     }
 
-    /// A stream gets the promise of `spec`, for which a place was found.
+    /// Gives a stream the promise of `spec`, for which a placement was found.
     fn exchange(
         &mut self,
         now: Instant,
@@ -212,7 +212,7 @@ impl Promises {
         Notice::Promised(stream, grant)
     }
 
-    /// Puts `entry` in the place of what the stream had, whose books go on.
+    /// Replaces the entry of the stream by `entry`, which inherits its statistics.
     fn replace(&mut self, stream: StreamId, mut entry: Promised) {
         if let Some(before) = self.streams.remove(&stream) {
             entry.inherit(before);
@@ -220,24 +220,24 @@ impl Promises {
         self.streams.insert(stream, entry);
     }
 
-    /// The stream is over.
+    /// Removes a stream that is over.
     pub(crate) fn close(&mut self, stream: StreamId) {
         self.is_changed |= self.streams.remove(&stream).is_some();
     }
 
-    /// A channel came or went.
+    /// Notes that a channel was opened or closed.
     pub(crate) fn on_channels_changed(&mut self) {
         self.is_changed |= !self.streams.is_empty();
     }
 
-    /// `bytes` of the stream were acknowledged.
+    /// Notes that `bytes` of the stream were acknowledged.
     pub(crate) fn acked(&mut self, stream: StreamId, bytes: u64) {
         if let Some(entry) = self.streams.get_mut(&stream) {
             entry.acked_bytes += bytes;
         }
     }
 
-    /// What the scheduler sees of a stream.
+    /// The claim of a stream for the scheduler.
     pub(crate) fn claim(&self, stream: StreamId) -> Option<Claim> {
         self.streams.get(&stream).map(|entry| Claim {
             bytes_per_s: entry.guarantee.required().as_bytes_per_s(),
@@ -304,7 +304,7 @@ impl Promises {
             .collect()
     }
 
-    /// Finds a place for a stream beside all that is promised to others.
+    /// Finds a placement for a stream beside all existing promises.
     fn place(
         &mut self,
         now: Instant,
@@ -317,7 +317,7 @@ impl Promises {
         found.ok_or_else(|| self.refuse(now, stream, guarantee, spec, channels))
     }
 
-    /// The same without a reason, which costs more than the place.
+    /// The same without a reason, which costs more than the placement.
     fn find(
         &mut self,
         now: Instant,
@@ -345,8 +345,8 @@ impl Promises {
         None
     }
 
-    /// Reason why [`Self::find`] found nothing: for the last grade that could be had at all, or else for the one that
-    /// reaches furthest.
+    /// Reason why [`Self::find`] found nothing: for the last grade that can be given at all, or else for the one of
+    /// the highest probability.
     fn refuse(
         &mut self,
         now: Instant,
@@ -378,7 +378,7 @@ impl Promises {
         refusal(&wanted, &others, &all, shortage, &mut view, channels)
     }
 
-    /// Maps `wanted` and, anew, all that is promised to others.
+    /// Maps `wanted` together with all existing promises.
     fn map_with(
         &mut self,
         wanted: &Request,
@@ -389,7 +389,7 @@ impl Promises {
         Some(all.iter().map(|r| r.stream).zip(placements).collect())
     }
 
-    /// What is promised to others; and with `wanted`, in order of precedence.
+    /// The requests of all existing promises; and the same with `wanted`, in order of precedence.
     fn beside(&self, wanted: &Request, channels: Channels<'_>) -> (Vec<Request>, Vec<Request>) {
         let is_other =
             |stream: StreamId, entry: &Promised| stream != wanted.stream && entry.is_in_force();
@@ -409,7 +409,7 @@ impl Promises {
         }
     }
 
-    /// Reason why a stream is promised what it is, or not.
+    /// Explanation of a stream's promise or refusal.
     pub(crate) fn explain(&self, stream: StreamId, channels: Channels<'_>) -> Option<Explanation> {
         let entry = self.streams.get(&stream)?;
         Some(Explanation::new(
@@ -421,7 +421,7 @@ impl Promises {
     }
 }
 
-/// Grades to be tried, the best first.
+/// Terms to be tried, the best first.
 fn terms(grade: Grade) -> &'static [Term] {
     match grade {
         Grade::Best => &[Term::Durable, Term::Renewable],
@@ -430,7 +430,7 @@ fn terms(grade: Grade) -> &'static [Term] {
     }
 }
 
-/// True if a guarantee of so high a probability is ever given for `term`.
+/// True if a guarantee of this probability is ever given for `term`.
 fn is_within_reach(guarantee: &Guarantee, term: Term) -> bool {
     let probability = guarantee.probability();
     probability.is_none_or(|probability| probability <= history::highest(term) + 1e-9)
@@ -468,7 +468,7 @@ fn refusal(
             holds: Rate::from_bps(binding.holds_bps as u64),
             taken: Rate::from_bps(binding.taken_bps as u64),
             needed: Rate::from_bps(wanted.rate_bps as u64),
-            // As it is judged, which is more than was asked for after windows of its own were broken.
+            // The judged probability, which is higher than the demanded one after windows of its own were broken.
             probability: wanted.judged().map(|p| (p * 1e3).round() / 1e3),
         },
         None => {
@@ -488,8 +488,8 @@ fn refusal(
     Refusal { reason, offer }
 }
 
-/// A rate with headers as the stream's own, in the three digits that people are shown: what is read off and
-/// asked for is not more than what was found.
+/// A rate with headers as the stream's own, rounded down to the three digits that are displayed: a demand for the displayed
+/// rate is not more than was found.
 fn as_told(rate: Rate) -> Rate {
     let own = (rate.as_bps() as f64 / OVERHEAD) as u64;
     let mut unit = 1;

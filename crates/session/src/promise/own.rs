@@ -1,52 +1,52 @@
-//! Windows of a stream itself, and the caution with which its promise is judged from then on.
+//! Caution with which a stream's promise is judged, from the outcomes of its own windows.
 //!
 //! Forecasts are calibrated for a path: over all rates, terms and streams together, the promised share is kept. One
-//! stream asks for one rate at one time, and may be among those that fall short; then it is judged as if it had
-//! asked for more. With e = 1 for a broken window and 0 for a kept one, and α the share that may be broken,
+//! stream demands one rate at one time, and may be among those that fall short; then it is judged as if it had
+//! demanded more. With e = 1 for a broken window and 0 for a kept one, and α the share that may be broken,
 //!
 //! ```text
 //! S ← max(S + e − α, −K),   α′ = α·max(1 − S⁺/K, 0.05),   K = √(40·α·(1 − α))
 //! ```
 //!
-//! K is the standard deviation of forty independent windows: what chance explains costs nothing for long, and what is
-//! above is made good. It is adaptive conformal inference [Gibbs and Candès 2021] for one stream, except that α′ is never
-//! above α: windows kept beyond what was promised earn credit of K at most, and no looser promise.
+//! K is the standard deviation of forty independent windows: failures within chance cost nothing for long, and failures
+//! beyond are compensated. It is adaptive conformal inference [Gibbs and Candès 2021] for one stream, except that α′ is never
+//! above α: windows kept beyond the promised share earn credit of K at most, and no looser promise.
 //!
-//! A bound z on late packets is watched as in the lab (`violation-bound`, `calibrated`): the logarithm of the
-//! share of z that is made use of moves by 0.02·(1 − Z/z) with each window.
+//! A bound z on late packets is controlled as in the lab (`violation-bound`, `calibrated`): the logarithm of the
+//! share of z that is used moves by 0.02·(1 − Z/z) with each window.
 
 use anabranch_sched::{Demand, Guarantee};
 
 use super::history::{LATE_GAIN, LATE_WORST};
 
-/// Independent windows whose spread is taken for chance.
+/// Independent windows whose spread is attributed to chance.
 const CHANCE: f64 = 40.0;
-/// Least share of what may fail that is made use of.
+/// Least share of the allowed failures that is used.
 const LEAST: f64 = 0.05;
-/// What is left of a stream's faults after a window in which it waits: it is not to wait for ever.
+/// Factor by which a stream's failures decay in a window in which it waits: it must not wait for ever.
 const FORGIVEN: f64 = 0.95;
 
 /// Key: promised stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Own {
-    /// A share of windows is promised.
+    /// State of a promise of a share of windows.
     Share {
         /// α.
         target: f64,
         /// S.
         sum: f64,
     },
-    /// A mean of late packets is.
+    /// State of a promise of a mean of late packets.
     Late {
         /// z, in bytes.
         bound: f64,
-        /// Logarithm of the share of it that is made use of, at most 0.
+        /// Logarithm of the share of it that is used, at most 0.
         log: f64,
     },
 }
 
 impl Own {
-    /// Of a stream of which nothing is known.
+    /// State of a stream of which nothing is known.
     pub(super) fn new(guarantee: &Guarantee) -> Self {
         match guarantee.demand {
             Demand::Rate { probability, .. } | Demand::Packets { probability, .. } => Self::Share {
@@ -64,7 +64,7 @@ impl Own {
         }
     }
 
-    /// Of what may fail, the share that is made use of; 0.05 to 1.
+    /// Share of the allowed failures that is used; 0.05 to 1.
     pub(super) fn caution(&self) -> f64 {
         match *self {
             Self::Share { target, sum } => (1.0 - sum.max(0.0) / spread(target)).clamp(LEAST, 1.0),
@@ -80,7 +80,7 @@ impl Own {
         self.caution()
     }
 
-    /// A window is over in which a promise was in force, of which so many bytes were missing.
+    /// Records a window in which a promise was in force, and the bytes that were missing.
     pub(super) fn judge(&mut self, is_broken: bool, missing_bytes: f64) {
         match self {
             Self::Share { target, sum } => {
@@ -94,7 +94,7 @@ impl Own {
         }
     }
 
-    /// A window is over in which it waited.
+    /// Records a window in which the stream waited.
     pub(super) fn wait(&mut self) {
         match self {
             Self::Share { sum, .. } => *sum *= FORGIVEN,
@@ -103,7 +103,7 @@ impl Own {
     }
 }
 
-/// K.
+/// Spread of broken windows by chance: K.
 fn spread(target: f64) -> f64 {
     (CHANCE * target * (1.0 - target)).sqrt()
 }
@@ -140,7 +140,7 @@ mod tests {
         assert!(own.caution() > 0.8, "{own:?}");
     }
 
-    /// At caution c, a share k·α·c of windows breaks, with k = 3: as promised in the long run, all the same.
+    /// At caution c, a share k·α·c of windows breaks, with k = 3: in the long run the promised share is kept nevertheless.
     #[test]
     fn in_the_long_run_the_promised_share_is_kept() {
         let mut random = Seed(5).stream("own");

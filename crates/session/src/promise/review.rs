@@ -1,4 +1,4 @@
-//! Review of promises as windows run and end.
+//! Review of promises during and after windows.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use super::{
 };
 
 impl Promises {
-    /// A scheduling window is over: judges it, renews, warns, withdraws. `since` tells of a stream since
-    /// when its oldest byte that is not known to have arrived has been waiting.
+    /// Ends a scheduling window: judges it, renews, warns, withdraws. `since` returns the time since
+    /// which the oldest byte of a stream that is not known to have arrived has been waiting.
     pub(crate) fn end_window(
         &mut self,
         now: Instant,
@@ -37,7 +37,7 @@ impl Promises {
         notices
     }
 
-    /// A part of a scheduling window is over: warns whose window can no longer be kept, if that, or what the
+    /// Ends a part of a scheduling window: warns streams whose window can no longer be kept, if that, or the rate that the
     /// paths carried in it so far, means that the promise will not be renewed. `late` and `since` as for
     /// [`Self::end_window`].
     pub(crate) fn watch_window(
@@ -72,8 +72,8 @@ impl Promises {
         notices
     }
 
-    /// Warns of windows that fail while they run, as [`Self::review`] will when they are over. It copies the book:
-    /// only for when there may be somebody to warn.
+    /// Warns of windows that fail before they are over, as [`Self::review`] will at their end. It copies the history, so it is
+    /// only called when a stream may have to be warned.
     fn foresee(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
         let mut history = self.history.clone();
         history.end_early();
@@ -99,7 +99,7 @@ impl Promises {
         }
     }
 
-    /// Maps what is promised anew on what is known now; renews, warns and withdraws.
+    /// Maps all promises again on the current history; renews, warns and withdraws.
     fn review(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
         if self.streams.is_empty() {
             return;
@@ -112,7 +112,7 @@ impl Promises {
         let order = self.order();
         let mut all = self.requests(|_, _| true, channels);
         Request::sort(&mut all);
-        // Most of the time all find a place at once; else one after the other, the first in precedence
+        // Usually all can be mapped at once; else one after the other, the first in precedence
         // first.
         if let Ok(placements) = mapping::map(&all, &mut self.history.view(channels)) {
             let placed = all.iter().map(|request| request.stream);
@@ -158,7 +158,7 @@ impl Promises {
         }
     }
 
-    /// Streams that asked for something else while their promise is in force get it as soon as it can be.
+    /// Promises the changed demands of streams whose earlier promise is in force, as soon as possible.
     fn review_wishes(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
         let wishes: Vec<(StreamId, Box<StreamSpec>)> = self
             .streams
@@ -174,15 +174,15 @@ impl Promises {
             } else if let Some(entry) = self.streams.get_mut(&stream)
                 && !entry.is_in_force()
             {
-                // What it kept meanwhile has lapsed: from now on it waits for what it asked for.
+                // The promise kept meanwhile has lapsed: from now on the stream waits for its new demand.
                 self.replace(stream, Promised::new(now, guarantee, &spec));
                 self.is_changed = true;
             }
         }
     }
 
-    /// A place was found for the stream: renews its promise, or makes one; a durable one, where that was
-    /// asked for and can be had now.
+    /// Confirms a stream for which a placement was found: renews its promise, or makes one; a durable one, where that was
+    /// demanded and is possible now.
     fn confirm(
         &mut self,
         now: Instant,

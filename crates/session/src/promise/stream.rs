@@ -1,4 +1,4 @@
-//! One stream that asked for a promise.
+//! State of one stream that demanded a promise.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -16,11 +16,11 @@ use super::{
 
 /// Notes kept for an explanation.
 const NOTES_MAX: usize = 16;
-/// A window is kept when this share of what it needs has arrived: what is missing is less than a packet
+/// A window is kept when this share of the bytes it needs has arrived: the missing part is less than a packet
 /// that crosses its end.
 const KEPT_FRACTION: f64 = 0.999;
 
-/// Whether a promise is in force.
+/// State of the promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It waits for one, or has lost it.
@@ -41,48 +41,48 @@ impl State {
     }
 }
 
-/// How windows fared for which a promise was in force.
+/// Statistics of the windows in which a promise was in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Windows that got what was promised, or all that the application had.
+    /// Windows in which the promised bytes arrived, or all that the application had.
     pub kept: u64,
-    /// Windows that did not.
+    /// The other windows.
     pub broken: u64,
     /// Promises withdrawn.
     pub withdrawn: u64,
 }
 
-/// A decision about a promise, and what it rested on.
+/// A decision about a promise, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Time.
     pub at: Instant,
-    /// What was decided.
+    /// The decision.
     pub text: String,
 }
 
-/// How a window that still runs goes for a stream.
+/// Progress of a stream's current window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running {
-    /// Of the running window of capacity, what is over.
+    /// Part of the current window of capacity that has passed.
     pub(super) passed: Duration,
-    /// What the paths leave it, in bytes per second, if they carry on so.
+    /// Rate that the paths leave to the stream, in bytes per second, if they continue so.
     pub(super) bytes_per_s: f64,
 }
 
-/// What a window has to be judged by.
+/// A window of capacity, as far as a stream's own window is judged by it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     pub(super) length: Duration,
-    /// Something handed over long ago has not arrived.
+    /// True if data handed over long ago has not arrived.
     pub(super) is_behind: bool,
 }
 
-/// How a window fared.
+/// Outcome of a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Outcome {
     is_kept: bool,
-    /// Bytes that are missing of what was needed; 0 when it is kept.
+    /// Bytes missing of those needed; 0 when it is kept.
     missing: f64,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Promised {
     pub(crate) is_divisible: bool,
     pinned: Option<ChannelId>,
     pub(crate) state: State,
-    /// By path.
+    /// Its rate on each path.
     pub(super) placement: Placement,
     /// Place in the order of precedence.
     pub(super) rank: u32,
@@ -101,11 +101,11 @@ pub(crate) struct Promised {
     /// Windows of capacity since the stream's own window began.
     elapsed: Duration,
     was_behind: bool,
-    /// Number of times that its own windows were kept, and the caution that follows from it.
+    /// Outcomes of its own windows, and the caution that follows from them.
     own: Own,
-    /// The running window will be broken, as far as can be foreseen.
+    /// True if the current window will be broken, as far as can be foreseen.
     pub(super) is_failing: bool,
-    /// What it asked for while a promise was in force, which stays so until this can be promised.
+    /// Its new demand, made while a promise was in force, which stays so until this can be promised.
     pub(super) wanted: Option<Box<StreamSpec>>,
     pub(crate) account: Account,
     pub(crate) notes: VecDeque<Note>,
@@ -142,7 +142,7 @@ impl Promised {
         }
     }
 
-    /// The grade it has, or else tries to get.
+    /// The term of its promise, or else of the one that it demands.
     fn term(&self) -> Term {
         match self.state {
             State::Durable { .. } => Term::Durable,
@@ -151,7 +151,7 @@ impl Promised {
         }
     }
 
-    /// As the mapping sees it.
+    /// Its request to the mapping.
     pub(super) fn request(
         &self,
         stream: StreamId,
@@ -167,7 +167,7 @@ impl Promised {
                 self.own.caution()
             },
             is_divisible: self.is_divisible,
-            // A channel that is not there is on no path.
+            // A channel that does not exist is on no path.
             pinned: self.pinned.map(|pinned| {
                 let place = channels.iter().position(|channel| *channel == Some(pinned));
                 place.unwrap_or(usize::MAX)
@@ -193,7 +193,7 @@ impl Promised {
         self.note(now, format!("promised: {grant}"));
     }
 
-    /// Carries the books of the stream's earlier demand on.
+    /// Inherits the statistics of the stream's earlier demand.
     pub(super) fn inherit(&mut self, mut before: Self) {
         before.notes.append(&mut self.notes);
         self.notes = before.notes;
@@ -216,13 +216,13 @@ impl Promised {
 
     pub(super) fn withdraw(&mut self, now: Instant, refusal: &Refusal) {
         self.state = State::None;
-        // It is on no path now, and goes by any, before elastic streams.
+        // It is mapped to no path now, and uses any, before elastic streams.
         self.placement = Placement::default();
         self.account.withdrawn += 1;
         self.note(now, format!("withdrawn: {refusal}"));
     }
 
-    /// A place was found: the grade to grant, if there is something to tell.
+    /// Notes that a placement was found; returns the term to grant, if the owner has to be notified.
     pub(super) fn holds(&mut self, now: Instant) -> Option<Term> {
         let term = self.term();
         match &mut self.state {
@@ -234,7 +234,7 @@ impl Promised {
             State::Renewable { until, is_warned } => {
                 *is_warned = false;
                 if *until <= now + NOTICE {
-                    // Renewed without a word.
+                    // Renewed without an event.
                     *until += self.guarantee.term;
                 }
                 None
@@ -242,7 +242,7 @@ impl Promised {
         }
     }
 
-    /// True if it is time to see if it can have a durable promise: when one would be made anyhow.
+    /// True if it is time to try for a durable promise: when a promise would be made anyway.
     pub(super) fn may_rise(&self, now: Instant) -> bool {
         self.guarantee.grade == Grade::Best
             && match self.state {
@@ -252,12 +252,12 @@ impl Promised {
             }
     }
 
-    /// True if a promise that finds no place any more is over now.
+    /// True if a promise that has no placement any more is over now.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         matches!(self.state, State::Renewable { until, .. } if until <= now)
     }
 
-    /// A window of capacity is over; when one of the stream's is, too, it is judged.
+    /// Ends a window of capacity; if it also ends one of the stream's own windows, that is judged.
     pub(super) fn end_window(&mut self, window: Window) {
         self.elapsed += window.length;
         self.was_behind |= window.is_behind;
@@ -278,7 +278,7 @@ impl Promised {
         self.is_failing = false;
     }
 
-    /// What the stream's window is, in which `acked_bytes` arrived.
+    /// Outcome of a window of the stream in which `acked_bytes` arrived.
     fn outcome(&self, acked_bytes: f64) -> Outcome {
         let needed = self.guarantee.required().bytes_in(self.guarantee.window) as f64;
         let is_kept = acked_bytes >= KEPT_FRACTION * needed || !self.was_behind;
@@ -288,7 +288,7 @@ impl Promised {
         }
     }
 
-    /// Looks at the running window; whether it now turns out that it will be broken if paths carry on so.
+    /// Examines the current window; returns true when it becomes clear that it will be broken if paths continue so.
     pub(super) fn watch(&mut self, running: Running, is_behind: bool) -> bool {
         if self.is_failing || !self.is_in_force() || !is_behind {
             return false;

@@ -1,8 +1,8 @@
-//! One ADU being put together: memory in proportion to what has arrived, however it is cut and wherever it lies.
+//! Reassembly of one ADU, with memory in proportion to the bytes that have arrived, however the ADU is fragmented.
 //!
-//! What is contiguous from the first byte on grows in one buffer, which becomes the ADU. What lies further on waits in pieces of
-//! its own size, and moves into the buffer when that reaches it; or earlier, gaps and all, when the pieces take more memory than
-//! the gaps would, or when room for the whole ADU is there already.
+//! Bytes that are contiguous from the first one on are appended to one buffer, which becomes the ADU. Later bytes wait in pieces
+//! of their own size, and move into the buffer when it reaches them; or earlier, with the gaps, when the pieces take more memory
+//! than the gaps would, or when space for the whole ADU is reserved already.
 
 use std::collections::BTreeMap;
 
@@ -11,47 +11,48 @@ use bytes::Bytes;
 use super::{Violation, holes::Holes};
 use crate::event::Missing;
 
-/// What a piece takes beside its bytes: its place among the others, and what the allocator needs.
+/// Memory overhead of a piece: its map entry, and the overhead of the allocator.
 pub(super) const PIECE_BYTES: usize = 128;
-/// What the first one takes besides.
+/// Additional overhead of the first piece.
 pub(super) const FIRST_PIECE_BYTES: usize = 256;
-/// Pieces of at most so many bytes are joined to the one before them, so that small ones do not stay many. What is moved for
-/// it is the most that a fragment costs beyond its own bytes.
+/// Pieces of at most so many bytes are joined to the one before them, so that there are never many small ones. The bytes moved
+/// for it are the most that a fragment costs beyond its own bytes.
 const JOIN_BYTES: usize = 1024;
-/// Capacity is made for the whole ADU once a part of it has come: for so many times of what has, and a little more.
+/// Capacity is reserved for the whole ADU once a part of it has arrived: at most this multiple of the bytes that have, and a
+/// little more.
 const RESERVE_RATIO: usize = 16;
 const RESERVE_FREE_BYTES: usize = 8 << 10;
 
-/// What an ADU may take beyond what it carries.
+/// Memory that an ADU may take beyond its bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Allowance {
-    /// Time for which the ADU probably is; 0: unknown.
+    /// Probable length of the ADU; 0: unknown.
     pub expected_bytes: usize,
-    /// Memory that may be reserved for what has not come.
+    /// Memory that may be reserved for bytes that have not arrived.
     pub reserve_bytes: usize,
 }
 
 /// Key: stream, sequence.
 ///
-/// Invariants: pieces neither overlap one another nor the buffer; `holes` is there exactly while the buffer has some.
+/// Invariants: pieces neither overlap one another nor the buffer; `holes` is `Some` exactly while the buffer has some.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
-    /// From the first byte on; of what `holes` says has not come, zeros.
+    /// The bytes from the first one on; zeros where `holes` marks bytes as missing.
     data: Vec<u8>,
     holes: Option<Box<Holes>>,
-    /// Beyond the buffer, by offset.
+    /// Pieces beyond the buffer, by offset.
     pieces: BTreeMap<u32, Vec<u8>>,
     pieces_bytes: u32,
     length: Option<u32>,
-    /// Capacity made ahead in the buffer.
+    /// Capacity reserved ahead in the buffer.
     reserved: u32,
-    /// Bytes moved beside those that arrived.
+    /// Bytes moved in addition to those that arrived.
     #[cfg(test)]
     moved: usize,
 }
 
 impl Assembly {
-    /// Bytes of memory it takes; never more than [`extent`](Self::extent). An eighth comes on top while the buffer has holes.
+    /// Bytes of memory that it takes; never more than [`extent`](Self::extent). While the buffer has holes, an eighth is added.
     pub(super) fn held_bytes(&self) -> usize {
         let first = if self.pieces.is_empty() {
             0
@@ -66,7 +67,7 @@ impl Assembly {
         self.reserved as usize
     }
 
-    /// End of what has arrived: at least so long is the ADU.
+    /// End of the bytes that have arrived: a lower bound of the ADU's length.
     pub(super) fn extent(&self) -> usize {
         let last = self.pieces.last_key_value();
         last.map_or(self.data.len(), |(&at, piece)| at as usize + piece.len())
@@ -77,7 +78,7 @@ impl Assembly {
         self.length.map(|length| length as usize)
     }
 
-    /// Number of pieces that wait for what lies before them.
+    /// Number of pieces that wait for earlier bytes.
     pub(super) fn pieces(&self) -> usize {
         self.pieces.len()
     }
@@ -134,7 +135,7 @@ impl Assembly {
         self.length == Some(self.data.len() as u32) && self.holes.is_none()
     }
 
-    /// Makes room for all of it, once enough of it has come. Once for each ADU.
+    /// Reserves space for the whole ADU, once enough of it has arrived. Once for each ADU.
     fn reserve(&mut self, more: usize, allowance: Allowance) {
         let expected = self.length().unwrap_or(allowance.expected_bytes);
         if self.reserved > 0 || expected <= self.data.capacity() {
@@ -148,7 +149,7 @@ impl Assembly {
         }
     }
 
-    /// These bytes lie within the buffer.
+    /// Adds bytes that lie within the buffer.
     fn fill(&mut self, offset: usize, bytes: &[u8]) {
         let Some(holes) = &mut self.holes else {
             return;
@@ -162,7 +163,7 @@ impl Assembly {
         }
     }
 
-    /// These bytes follow the buffer's last.
+    /// Adds bytes that follow the buffer's last.
     fn append(&mut self, bytes: &[u8]) {
         let at = self.data.len();
         grow(&mut self.data, bytes.len());
@@ -173,7 +174,7 @@ impl Assembly {
         }
     }
 
-    /// Takes the pieces into the buffer that it has reached.
+    /// Moves the pieces that the buffer has reached into it.
     fn join_pieces(&mut self) {
         while let Some(entry) = self.pieces.first_entry()
             && *entry.key() as usize <= self.data.len()
@@ -186,12 +187,12 @@ impl Assembly {
             self.note_moved(piece.len());
         }
         if self.pieces.is_empty() {
-            // An emptied map keeps a node of eleven.
+            // An emptied map keeps a node of eleven entries.
             self.pieces = BTreeMap::new();
         }
     }
 
-    /// These bytes lie beyond the buffer; what is new of them becomes pieces, or part of such.
+    /// Adds bytes that lie beyond the buffer; the new ones become pieces, or parts of pieces.
     fn add_piece(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset + bytes.len();
         let (mut at, mut open) = (offset, None);
@@ -263,7 +264,7 @@ impl Assembly {
         self.note_moved(to - from);
     }
 
-    /// What has arrived, with zeros in the gaps, and what is missing of it.
+    /// The bytes that have arrived, with zeros in the gaps, and the missing ranges.
     pub(super) fn give_up(mut self) -> (Bytes, Missing) {
         self.flatten();
         let missing = Missing {
@@ -292,7 +293,7 @@ impl Assembly {
     }
 }
 
-/// Capacity for `more` bytes. A quarter at a time: what is held counts by its length.
+/// Reserves capacity for `more` bytes. A quarter at a time: held bytes are counted by the buffer's length.
 fn grow(buffer: &mut Vec<u8>, more: usize) {
     if buffer.capacity() - buffer.len() < more {
         buffer.reserve_exact(more.max(buffer.len() / 4));

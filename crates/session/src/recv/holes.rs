@@ -1,21 +1,21 @@
-//! Holes of a region: the bytes that have come, as bits.
+//! Holes of a region: a bitmap of the bytes that have arrived.
 
 use std::ops::Range;
 
-/// Bytes from `from` on, of which some are missing. An eighth of the region's size, however it is cut; O(bytes / 64) for a
-/// fragment.
+/// Bytes from `from` on, of which some are missing. It takes an eighth of the region's size, however it is fragmented;
+/// O(bytes / 64) for a fragment.
 #[derive(Debug)]
 pub(super) struct Holes {
     from: usize,
     to: usize,
-    /// Bytes in it that have not come.
+    /// Bytes in it that have not arrived.
     missing: usize,
-    /// A bit each byte that has come.
+    /// One bit for each byte: true if it has arrived.
     words: Vec<u64>,
 }
 
 impl Holes {
-    /// An empty region that begins at `from`; everything before is there.
+    /// An empty region that begins at `from`; everything before has arrived.
     pub(super) fn new(from: usize) -> Self {
         Self {
             from,
@@ -29,7 +29,7 @@ impl Holes {
         self.missing
     }
 
-    /// The region ends at `to` from now on, which is not before its end; what is added is missing.
+    /// Extends the region to `to`, which is not before its end; the added bytes are missing.
     pub(super) fn extend(&mut self, to: usize) {
         self.missing += to - self.to;
         self.to = to;
@@ -41,7 +41,7 @@ impl Holes {
         self.words.resize(words, 0);
     }
 
-    /// These bytes, which end within the region, have come; how many of them are news.
+    /// Marks bytes, which end within the region, as arrived; returns how many of them are new.
     pub(super) fn fill(&mut self, range: Range<usize>) -> usize {
         let (at, end) = (range.start.max(self.from), range.end.max(self.from));
         if at >= end {
@@ -55,7 +55,7 @@ impl Holes {
             [only] => mark(only, head & tail),
             [first, between @ .., last] => {
                 let between = between.iter_mut().map(|word| match *word {
-                    // Most often; counting bits would cost more.
+                    // The most frequent case; counting bits would cost more.
                     0 => {
                         *word = u64::MAX;
                         64
@@ -70,7 +70,7 @@ impl Holes {
         new
     }
 
-    /// What has not come, ascending; ranges that do not touch. O(region / 64 + ranges).
+    /// The missing ranges, ascending; they do not touch. O(region / 64 + ranges).
     pub(super) fn ranges(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for (index, &word) in self.words.iter().enumerate() {
@@ -93,7 +93,7 @@ impl Holes {
     }
 }
 
-/// Sets the bits of a mask; how many of them are news.
+/// Sets the bits of a mask; returns how many of them are new.
 fn mark(word: &mut u64, mask: u64) -> usize {
     let news = mask & !*word;
     *word |= mask;

@@ -4,33 +4,35 @@ use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::Instant;
 
-/// Steps in which a lifetime is counted: what memory there is.
+/// Steps into which a lifetime is divided; it bounds the memory.
 const STEPS: u32 = 64;
 
-/// The two clocks have nothing in common. But ADUs are handed over in the order of their numbers, and what is heard of one
-/// proves that it, and so all before it, had been handed over by then. A lifetime later all of them are over: never
-/// too early; too late by what the next ADU took to come, and by a 64th of the lifetime.
+/// ADUs of an unreliable stream that have outlived their lifetime.
+///
+/// The clocks of the two nodes are not related. But ADUs are handed over in the order of their numbers, and a fragment of one
+/// proves that it, and so all before it, had been handed over by then. A lifetime later all of them have expired: never
+/// too early; too late by the time that the next ADU took to arrive, and by a 64th of the lifetime.
 ///
 /// Key: session, stream (unreliable ones with a lifetime). O(1) a fragment, amortised.
 #[derive(Debug, Default)]
 pub(super) struct Horizon {
-    /// By step, ascending.
+    /// The highest number received in each step, ascending.
     heard: VecDeque<Step>,
-    /// ADUs below this are over.
+    /// ADUs below this number have expired.
     over: u64,
 }
 
-/// What was heard in one step of time.
+/// Highest number received in one step of time.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     from: Instant,
-    /// By then, this ADU and all before it had been handed over.
+    /// Time by which this ADU and all before it had been handed over.
     at: Instant,
     last: u64,
 }
 
 impl Horizon {
-    /// A fragment of this ADU has come; numbers below the answer are over.
+    /// Notes that a fragment of this ADU has arrived; ADUs with numbers below the result have expired.
     pub(super) fn hear(&mut self, now: Instant, sequence: u64, lifetime: Duration) -> u64 {
         while let Some(step) = self.heard.front()
             && now.since(step.at) >= lifetime
@@ -61,8 +63,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// An ADU is handed over every few milliseconds and arrives after any delay: none is over before its time, and
-        /// every one soon after, as long as others come.
+        /// An ADU is handed over every few milliseconds and arrives after any delay: none expires before its time, and
+        /// every one soon after, as long as others arrive.
         #[test]
         fn what_is_over_has_outlived_its_lifetime(
             steps in prop::collection::vec((1u64..40, 0u64..600), 1..200),
@@ -83,7 +85,7 @@ mod tests {
                 for number in 0..over {
                     prop_assert!(made[number as usize] + 200 <= now, "{number} at {now}");
                 }
-                // 207 ms after the first word of it, or of a later one, it is over.
+                // 207 ms after the first fragment of it, or of a later one, it has expired.
                 let known = heard.iter().filter(|(at, _)| at + 207 <= now).map(|(_, last)| *last).max();
                 prop_assert!(known.is_none_or(|known| known < over), "{known:?} at {now}, {over}");
                 heard.push((now, sequence));

@@ -1,4 +1,4 @@
-//! The receiving half of streams: fragments in, whole ADUs out, each once.
+//! Receive streams: fragments in, whole ADUs out, each once.
 
 mod assembly;
 mod holes;
@@ -9,22 +9,22 @@ mod stream;
 
 pub(crate) use stream::{Accepted, Accounts, Capacity, Load, RecvStream};
 
-/// The peer broke the rules; the session ends.
+/// The peer violated the protocol; the session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Violation {
     /// Two fragments of an ADU disagree about its length.
     #[error("fragments of one ADU disagree about its length")]
     Length,
-    /// More was sent than there was credit for.
+    /// The peer sent more than it had credit for.
     #[error("more was sent than there was credit for")]
     Credit,
-    /// Credit is given up that was not, or could not have been, used.
+    /// The peer returned credit that was not, or could not have been, used.
     #[error("what was skipped or reset cannot have used the credit that the peer says it did")]
     Charge,
-    /// An ADU after the announced end of the stream.
+    /// An ADU came after the announced end of the stream.
     #[error("an ADU follows the announced end of its stream")]
     AfterEnd,
-    /// The numbers of ADUs have more gaps than any honest sender leaves.
+    /// The numbers of ADUs have more gaps than any conforming sender leaves.
     #[error("the numbers of ADUs have too many gaps")]
     Gaps,
 }

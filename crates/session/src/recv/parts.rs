@@ -46,7 +46,7 @@ fn fragment(piece: &Piece) -> Fragment {
     }
 }
 
-/// Every ADU that is read, and what is missing of it.
+/// Every ADU that is read, and its missing ranges.
 fn read_all(r: &mut RecvStream) -> Vec<(u64, Vec<u8>, Missing)> {
     let mut all = Vec::new();
     while let Some((sequence, data, _)) = r.read() {
@@ -57,8 +57,8 @@ fn read_all(r: &mut RecvStream) -> Vec<(u64, Vec<u8>, Missing)> {
 }
 
 proptest! {
-    /// ADUs of any length, cut anywhere, of whose fragments any are lost, in any order of fates. Every byte is told lost or
-    /// arrived, never both; exactly those that arrived are in what the receiver hands out, and are what was sent;
+    /// ADUs of any length, cut anywhere, of whose fragments any are lost, in any order of outcomes. Every byte is reported lost or
+    /// arrived, never both; exactly those that arrived are in the data that the receiver hands out, and equal those sent;
     /// every ADU of which anything arrived is handed out, once.
     #[test]
     fn a_byte_is_lost_or_delivered(
@@ -95,7 +95,7 @@ proptest! {
             } else if flight.is_empty() {
                 break;
             }
-            // Some land while others are still to be sent.
+            // Some arrive while others are still to be sent.
             if order % 3 == 0 || s.backlog_bytes() == 0 {
                 flight.sort_by_key(|(order, ..)| *order);
                 for (_, is_lost, piece) in flight.drain(..) {
@@ -204,7 +204,7 @@ fn what_was_too_long_on_its_way_is_not_delivered() {
     assert_eq!(add(0, part(0)), (vec![], 0, 10 + OVERHEAD));
     assert_eq!(add(10, whole(3)), (vec![3], 0, 10 + OVERHEAD));
     assert_eq!(add(99, whole(1)), (vec![1], 0, 10 + OVERHEAD));
-    // 3 was there 100 ms ago, so 2 is older than that; and 0, which waits for more, has no time left.
+    // 3 had arrived 100 ms ago, so 2 is older than that; and 0, which waits for more, has no time left.
     assert_eq!(add(110, whole(2)), (vec![], 2, 0));
     assert_eq!(add(110, part(0)), (vec![], 2, 0));
     assert_eq!(add(111, whole(4)), (vec![4], 2, 0));

@@ -1,4 +1,4 @@
-//! The receiving half of one stream.
+//! A receive stream.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,31 +18,31 @@ use crate::{
     config::grant_step, event::Missing, ranges::Ranges, send::ADU_OVERHEAD_BYTES, wire::Fragment,
 };
 
-/// What an ADU may be long for its successor's sake: room is made ahead for no more.
+/// Longest ADU from which the length of the next is predicted: no more space is reserved ahead.
 const EXPECTED_BYTES_MAX: usize = 512 << 10;
 
-/// Pieces of one ADU of an unreliable stream; a fragment that would be one more is dropped.
+/// Most pieces of one ADU of an unreliable stream; a fragment that would be one more is dropped.
 const PIECES_MAX: usize = 16_384;
 
-/// What is handed out of an ADU in part is at most so many times as long as what has come of it, and a little more: zeros
+/// Largest ratio of the length of a partial ADU to its bytes that have arrived, apart from a little more: zeros
 /// cost time.
 const GAPS_RATIO: u64 = 256;
 const GAPS_FREE_BYTES: u64 = 4 << 10;
 
-/// What the session has left for a stream. None of it concerns what reliable streams have credit for.
+/// Capacity that the session has left for a stream. None of it concerns data for which reliable streams have credit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capacity {
-    /// Bytes that may be held of unreliable streams.
+    /// Bytes of unreliable streams that may be held.
     pub held_bytes: usize,
-    /// Bytes that may be reserved for what has not come.
+    /// Bytes that may be reserved for data that has not arrived.
     pub reserve_bytes: usize,
-    /// Gaps between ADUs received that reliable streams may have beside those they have.
+    /// Further gaps between received ADUs that reliable streams may have.
     pub gaps: usize,
     /// Gaps that each unreliable stream may have; ADUs older than those count as received.
     pub gaps_unreliable: usize,
 }
 
-/// What a stream takes of what the session's streams share.
+/// Part of a stream in the resources that the session's streams share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     /// Bytes held; of unreliable streams only.
@@ -55,7 +55,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// One of several that are added up here was `before` and is `after` now.
+    /// Updates a sum in which one load was `before` and is `after` now.
     pub(crate) fn change(&mut self, before: Self, after: Self) {
         self.held_bytes = (self.held_bytes + after.held_bytes).saturating_sub(before.held_bytes);
         self.reserved_bytes =
@@ -65,7 +65,7 @@ impl Load {
     }
 }
 
-/// The credit of a stream that is over before all was read.
+/// The credit of a stream that ended before all was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accounts {
     seen: u64,
@@ -74,7 +74,8 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// The peer says what the stream had used in all: credit that is now known to have been used, and credit to be given back.
+    /// Takes the total charge that the peer reports for the stream; returns the credit that is now known to have been used, and
+    /// the credit to give back.
     pub(crate) fn settle(self, charged_bytes: u64) -> Result<(u64, u64), Violation> {
         if charged_bytes > self.granted {
             return Err(Violation::Credit);
@@ -86,23 +87,23 @@ impl Accounts {
     }
 }
 
-/// What a SKIP did.
+/// Effect of a SKIP frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Skipped {
     /// Credit to give back to the session.
     pub credit: u64,
-    /// The application has something to read because of it.
+    /// True if the application has something to read because of it.
     pub is_readable: bool,
 }
 
 const OVERHEAD: usize = ADU_OVERHEAD_BYTES as usize;
 
-/// What a fragment did.
+/// Effect of a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accepted {
-    /// Nothing new, or no room for it.
+    /// It contained nothing new, or there was no space for it.
     Ignored,
-    /// It waits for more.
+    /// It waits for further fragments or ADUs.
     Stored,
     /// The application has something to read.
     Readable,
@@ -115,29 +116,29 @@ pub(crate) enum Accepted {
 #[derive(Debug)]
 pub(crate) struct RecvStream {
     pub id: StreamId,
-    /// Shared with the sending half, if there is one.
+    /// Shared with the send stream, if there is one.
     pub spec: Arc<StreamSpec>,
     done: Ranges,
     partial: BTreeMap<u64, Box<Assembly>>,
     complete: BTreeMap<u64, Bytes>,
     ready: VecDeque<(u64, Bytes)>,
-    /// Ordered streams: next sequence to hand out.
+    /// Next sequence to hand out (ordered streams only).
     next: u64,
     end: Option<u64>,
     window: u64,
-    /// Bytes (and overheads) that the peer is known to have used, consumed, and granted; reliable streams only. What is
-    /// held never costs more than what was seen and not consumed.
+    /// Bytes (and overheads) that the peer is known to have used, consumed, and granted; reliable streams only. Held
+    /// data never costs more than was seen and not consumed.
     seen: u64,
     consumed: u64,
     granted: u64,
-    /// Bytes of all that waits, with what each ADU and piece takes beside them.
+    /// Bytes of all data that waits, with the overhead of each ADU and piece.
     held_bytes: usize,
     reserved_bytes: usize,
-    /// Size of the latest ADU of several fragments: what the next may need.
+    /// Size of the latest ADU of several fragments, as a prediction of the next one's.
     latest_bytes: usize,
-    /// Unreliable streams with a lifetime: what has outlived it.
+    /// The ADUs that have outlived their lifetime (unreliable streams with a lifetime).
     horizon: Option<Box<Horizon>>,
-    /// Data missing of those in `ready` that are not whole.
+    /// Missing parts of the ADUs in `ready` that are not whole.
     missing: BTreeMap<u64, Missing>,
     pub counters: Counters,
 }
@@ -145,9 +146,9 @@ pub(crate) struct RecvStream {
 /// Counters of a receive stream that only grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
-    /// ADUs thrown away because the application did not read (unreliable streams only).
+    /// ADUs dropped because the application did not read (unreliable streams only).
     pub dropped_adus: u64,
-    /// ADUs thrown away because their lifetime was over (unreliable streams only).
+    /// ADUs dropped because their lifetime was over (unreliable streams only).
     pub expired_adus: u64,
     /// ADUs of which the application gets only a part.
     pub partial_adus: u64,
@@ -180,7 +181,7 @@ impl RecvStream {
         }
     }
 
-    /// Raises the window, and with it what is granted; the peer is notified by other means.
+    /// Raises the window, and the granted credit with it; the peer is notified by other means.
     pub(crate) fn widen(&mut self, window: u64) {
         self.window = self.window.max(window);
         if self.end.is_none() {
@@ -188,7 +189,7 @@ impl RecvStream {
         }
     }
 
-    /// Takes in a fragment. What has no `room` on an unreliable stream is dropped, as if it had been lost.
+    /// Adds a fragment. A fragment of an unreliable stream that exceeds the capacity `room` is dropped, as if it had been lost.
     pub(crate) fn add(
         &mut self,
         now: Instant,
@@ -223,7 +224,7 @@ impl RecvStream {
             self.held_bytes += data.len() + OVERHEAD;
             return Ok(self.finish(sequence, data, room));
         }
-        // Credit first: what exceeds it must not even be allocated.
+        // Credit first: data that exceeds it must not even be allocated.
         let reach = known.map_or(0, |known| known.extent());
         let growth = (fragment.offset + fragment.payload.len()).saturating_sub(reach);
         let overhead = if is_new { ADU_OVERHEAD_BYTES } else { 0 };
@@ -257,7 +258,7 @@ impl RecvStream {
         Ok(self.finish(sequence, data, room))
     }
 
-    /// A peer that numbers its ADUs more sparsely than any honest one would use memory that no credit covers.
+    /// Refuses a peer that numbers its ADUs more sparsely than any conforming one: it would use memory that no credit covers.
     fn check_gaps(&self, room: Capacity) -> Result<(), Violation> {
         if self.spec.reliable && room.gaps == 0 && self.done.len() > 1 {
             return Err(Violation::Gaps);
@@ -265,11 +266,11 @@ impl RecvStream {
         Ok(())
     }
 
-    /// Forgets an ADU that is not complete, and what it held.
+    /// Removes an incomplete ADU, and the memory it held.
     fn take_partial(&mut self, sequence: u64) -> Option<Assembly> {
         let assembly = self.partial.remove(&sequence)?;
         if self.partial.is_empty() {
-            // An emptied map keeps a node of eleven; a stream at rest needs none.
+            // An emptied map keeps a node of eleven entries; an idle stream needs none.
             self.partial = BTreeMap::new();
         }
         self.held_bytes -= assembly.held_bytes() + OVERHEAD;
@@ -277,8 +278,8 @@ impl RecvStream {
         Some(*assembly)
     }
 
-    /// True if the ADU has outlived its lifetime; it is given up then, as all that wait for more and have. The sender
-    /// expires what it has not sent; this is about what was too long on its way.
+    /// True if the ADU has outlived its lifetime; it is given up then, and so are all incomplete ones that have. The sender
+    /// expires ADUs that it has not sent; this is about those that took too long on their way.
     fn is_expired(&mut self, now: Instant, sequence: u64, room: Capacity) -> bool {
         let Some(lifetime) = self.spec.lifetime.filter(|_| !self.spec.reliable) else {
             return false;
@@ -300,8 +301,8 @@ impl RecvStream {
         is_over
     }
 
-    /// The rest of an ADU will not come: where the stream says so, the application gets what has come of it, unless that is
-    /// next to nothing or has no room. Whether the application has something to read because of it.
+    /// Gives up an ADU whose rest will not arrive: of a stream with `partial`, the application gets the part that has arrived,
+    /// unless it is very small or exceeds the capacity. Returns whether the application has something to read because of it.
     fn give_up(&mut self, sequence: u64, room: Capacity) -> bool {
         let Some(assembly) = self.take_partial(sequence) else {
             return false;
@@ -322,7 +323,7 @@ impl RecvStream {
         accepted == Accepted::Readable
     }
 
-    /// Data missing of the ADU that was read last; nothing as a rule.
+    /// Missing parts of the ADU that was read last; usually none.
     pub(crate) fn take_missing(&mut self, sequence: u64) -> Missing {
         if self.missing.is_empty() {
             return Missing::default();
@@ -358,7 +359,7 @@ impl RecvStream {
             }
             self.hand_out();
         } else if self.spec.order == Order::Ordered && sequence < self.next {
-            // Unreliable and ordered: what comes late is dropped rather than delivered out of order.
+            // Unreliable and ordered: a late ADU is dropped rather than delivered out of order.
             self.let_go(sequence, &data);
             self.counters.dropped_adus += 1;
         } else {
@@ -373,7 +374,7 @@ impl RecvStream {
         }
     }
 
-    /// The first one takes the room of one only: most streams that idle have carried single messages.
+    /// Appends an ADU to `ready`. The first one reserves space for one only: most idle streams have carried single messages.
     fn push_ready(&mut self, sequence: u64, data: Bytes) {
         if self.ready.capacity() == 0 {
             self.ready.reserve_exact(1);
@@ -381,7 +382,7 @@ impl RecvStream {
         self.ready.push_back((sequence, data));
     }
 
-    /// An ADU that was complete is not held any more, nor what is missing of it.
+    /// Releases an ADU that was complete, and its record of missing parts.
     fn let_go(&mut self, sequence: u64, data: &Bytes) {
         self.held_bytes -= data.len() + OVERHEAD;
         self.take_missing(sequence);
@@ -401,7 +402,7 @@ impl RecvStream {
         }
     }
 
-    /// Ordered and reliable: moves what is next in order to `ready`.
+    /// Moves the ADUs that are next in order to `ready` (ordered and reliable streams).
     fn hand_out(&mut self) {
         loop {
             if let Some(data) = self.complete.remove(&self.next) {
@@ -416,7 +417,7 @@ impl RecvStream {
         }
     }
 
-    /// An application that does not read an unreliable stream loses the oldest of it.
+    /// Drops the oldest ADUs of an unreliable stream that the application does not read.
     fn make_room(&mut self, room: Capacity) {
         if self.spec.reliable {
             return;
@@ -434,10 +435,10 @@ impl RecvStream {
         }
     }
 
-    /// The ADU will never be complete. Of an unreliable stream, what has come of it is handed out if the stream says so.
+    /// Ends an ADU that will never be complete. Of an unreliable stream with `partial`, the part that has arrived is handed out.
     ///
-    /// What the peer says it had charged counts as used from now on, whether or not anything came of it. So no credit is given
-    /// back that the peer did not have, and what is held stays within the window.
+    /// The charge that the peer reports counts as used from now on, whether or not any of the ADU arrived. So no credit is given
+    /// back that the peer did not have, and held data stays within the window.
     pub(crate) fn skip(
         &mut self,
         sequence: u64,
@@ -470,7 +471,7 @@ impl RecvStream {
         })
     }
 
-    /// State of the cost of an ADU that is not complete; an error if `charged_bytes` cannot be it. A sender charges
+    /// Part of an incomplete ADU's cost that was seen already; an error if `charged_bytes` cannot be its cost. A sender charges
     /// all of an ADU or, while none of it was sent, perhaps nothing.
     fn check_charge(&self, sequence: u64, charged_bytes: u64) -> Result<u64, Violation> {
         let possible = ADU_OVERHEAD_BYTES + 1..=ADU_OVERHEAD_BYTES + ADU_BYTES_MAX as u64;
@@ -486,11 +487,11 @@ impl RecvStream {
         is_possible.then_some(known).ok_or(Violation::Charge)
     }
 
-    /// No ADU will follow `end - 1`; of an unreliable stream, nothing more will come. Whether the application has
-    /// something to read because of it.
+    /// Sets the end of the stream: no ADU will follow `end - 1`; of an unreliable stream, nothing more will arrive. Returns
+    /// whether the application has something to read because of it.
     ///
     /// # Errors
-    /// It was another end before.
+    /// The end differs from the one announced before.
     pub(crate) fn set_end(&mut self, end: u64, room: Capacity) -> Result<bool, Violation> {
         if self.end.is_some_and(|before| before != end) {
             return Err(Violation::AfterEnd);
@@ -505,7 +506,7 @@ impl RecvStream {
         Ok(is_readable)
     }
 
-    /// True if the peer has finished and everything has been read.
+    /// True if the peer has finished the stream and everything has been read.
     pub(crate) fn is_finished(&self) -> bool {
         let Some(end) = self.end else {
             return false;
@@ -514,7 +515,7 @@ impl RecvStream {
             && if self.spec.reliable {
                 self.done.covers(&(0..end))
             } else {
-                // What is missing is lost.
+                // Missing data is lost.
                 self.partial.is_empty()
             }
     }
@@ -532,7 +533,7 @@ impl RecvStream {
         Some((sequence, data, credit))
     }
 
-    /// Its part of what the session's streams share.
+    /// Its part in the resources that the session's streams share.
     pub(crate) fn load(&self) -> Load {
         let is_reliable = self.spec.reliable;
         Load {
@@ -547,7 +548,7 @@ impl RecvStream {
         }
     }
 
-    /// What remains of it when it ends before all was read.
+    /// The credit that remains when it ends before all was read.
     pub(crate) fn accounts(&self) -> Accounts {
         let is_reliable = self.spec.reliable;
         Accounts {
@@ -581,7 +582,7 @@ impl RecvStream {
     }
 }
 
-/// What the gaps of an ADU take that is handed out in part.
+/// Memory of the gap list of an ADU that is handed out in part.
 fn gaps_bytes(missing: &Missing) -> usize {
     missing.ranges.len() * size_of::<std::ops::Range<u64>>()
 }

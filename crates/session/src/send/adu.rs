@@ -1,4 +1,4 @@
-//! One ADU on its way.
+//! State of one ADU of a send stream.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::ranges::Ranges;
 
-/// Key: stream, sequence. Lives from `send` until its fate is known.
+/// Key: stream, sequence. Lives from `send` until its outcome is known.
 #[derive(Debug)]
 pub(super) struct SendAdu {
     pub data: Bytes,
@@ -17,17 +17,17 @@ pub(super) struct SendAdu {
     /// Bytes acknowledged; empty until the first partial acknowledgement.
     pub acked: Ranges,
     pub acked_bytes: u64,
-    /// Bytes that will not arrive any more, of a broken ADU; an ADU has at most 16 MiB.
+    /// Bytes of a broken ADU that will not arrive any more; an ADU has at most 16 MiB.
     pub lost_bytes: u32,
-    /// A fragment of an unreliable ADU was lost.
+    /// True if a fragment of an unreliable ADU was lost.
     pub broken: bool,
-    /// PacketOutcome known; the entry only waits for those before it.
+    /// True if the outcome is known; the entry only waits for those before it.
     pub done: bool,
-    /// The credit for it has been used: it, or one after it, has been begun.
+    /// True if the credit for it has been used: it, or one after it, has been begun.
     pub is_charged: bool,
-    /// Header fields; they stay here.
+    /// Header fields; they are not sent.
     pub fields: Fields,
-    /// What the application said; the smallest is dropped first where the stream's drop order says so.
+    /// Importance that the application gave it; the smallest is dropped first if the stream's drop order is by importance.
     pub importance: u8,
     pub deadline: Option<Instant>,
     pub queued_at: Instant,
@@ -96,7 +96,7 @@ impl SendAdu {
         }
     }
 
-    /// Gives the bytes back to the application's memory; what remains is a marker.
+    /// Frees the bytes; only a marker remains.
     pub(super) fn release(&mut self) {
         self.done = true;
         self.data = Bytes::new();

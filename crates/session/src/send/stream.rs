@@ -1,4 +1,4 @@
-//! The sending half of one stream.
+//! A send stream.
 
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
@@ -19,10 +19,10 @@ pub(crate) struct Piece {
     pub charge: u64,
 }
 
-/// Mean deviations beyond which a prediction is wrong for certain: the K of RFC 6298 §2.
+/// Mean deviations beyond which a prediction is certainly wrong: the K of RFC 6298 §2.
 const CERTAIN: u32 = 4;
 
-/// When what is sent from now on would arrive.
+/// Prediction of arrival times of data that is sent from now on.
 pub(crate) trait Outlook {
     /// Predicted time until the last of so many bytes has arrived; `None` while nothing is known.
     fn arrival(&self, bytes: usize) -> Option<Duration>;
@@ -31,7 +31,7 @@ pub(crate) trait Outlook {
     fn error(&self) -> Duration;
 }
 
-/// A packet was acknowledged.
+/// Acknowledgement of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receipt {
     pub at: Instant,
@@ -43,9 +43,9 @@ pub(crate) struct Receipt {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingAdu<'a> {
     pub sequence: u64,
-    /// What waits of it.
+    /// Bytes of it that wait.
     pub bytes: u64,
-    /// Of all of it.
+    /// Its length, in bytes.
     pub length: usize,
     pub queued_at: Instant,
     pub deadline: Option<Instant>,
@@ -59,26 +59,26 @@ pub(crate) enum AduOutcome {
     Acked {
         /// Time since it was handed over.
         age: Duration,
-        /// Of the packet whose acknowledgement completed it.
+        /// Receipt of the packet whose acknowledgement completed it.
         receipt: Receipt,
     },
-    /// It was dropped before any of it was sent, because too much waits.
+    /// It was dropped before any of it was sent, because too much was waiting.
     Dropped,
     /// Part of it was lost, and it is not to be sent again.
     Lost {
-        /// The bytes that did arrive; of streams with `notify` or `partial` only.
+        /// The bytes that arrived; for streams with `notify` or `partial` only.
         arrived: Vec<Range<u64>>,
-        /// All others; of the same streams.
+        /// All other bytes; for the same streams.
         lost: Vec<Range<u64>>,
     },
     /// It outlived its lifetime.
     Expired {
-        /// Credit it had used; `Some` when the receiver must be told not to wait for it.
+        /// Credit it had used; `Some` when the receiver must be notified not to wait for it.
         skip: Option<u64>,
     },
 }
 
-/// An ADU whose fate is known.
+/// An ADU whose outcome is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     pub sequence: u64,
@@ -92,9 +92,9 @@ pub(crate) struct Settled {
 #[derive(Debug)]
 pub(crate) struct SendStream {
     pub id: StreamId,
-    /// Shared with the receiving half, if there is one.
+    /// Shared with the receive stream, if there is one.
     pub spec: Arc<StreamSpec>,
-    /// The peer has acknowledged the announcement of the stream.
+    /// True if the peer has acknowledged the announcement of the stream.
     pub announced: bool,
     adus: VecDeque<SendAdu>,
     base: u64,
@@ -102,26 +102,26 @@ pub(crate) struct SendStream {
     cursor: u64,
     lost: VecDeque<(u64, Range<u64>)>,
     backlog: u64,
-    /// Bytes of ADUs whose fate is open.
+    /// Bytes of ADUs whose outcome is open.
     held_bytes: usize,
     /// Credit used and granted (reliable streams only).
     pub charged: u64,
     pub credit: u64,
-    /// No more ADUs will be accepted.
+    /// True if no more ADUs will be accepted.
     pub finishing: bool,
     pub finish_sent: bool,
     pub finish_acked: bool,
-    /// The application was told that the buffer is full and waits for room.
+    /// True if the application was notified that the buffer is full and waits for space.
     pub blocked: bool,
-    /// It is among those that its session has marked as changed.
+    /// True if it is among those that its session has marked as changed.
     pub touched: bool,
-    /// An ADU has begun before one in front of it.
+    /// True if an ADU was begun before one in front of it.
     has_overtaken: bool,
     pub sent_at: Option<Instant>,
     pub counters: Counters,
 }
 
-/// Totals of a sending half.
+/// Totals of a send stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub adus: u64,
@@ -168,7 +168,7 @@ impl SendStream {
         self.counters.adus += 1;
         self.counters.bytes += data.len() as u64;
         if self.adus.capacity() == 0 {
-            // Of one only: most streams that idle have carried single messages.
+            // Space for one only: most idle streams have carried single messages.
             self.adus.reserve_exact(1);
         }
         self.adus
@@ -189,18 +189,18 @@ impl SendStream {
         self.backlog
     }
 
-    /// True if every ADU's fate is known.
+    /// True if every ADU's outcome is known.
     pub(crate) fn is_settled(&self) -> bool {
         self.adus.is_empty()
     }
 
-    /// Since when the oldest ADU whose fate is open has been waiting.
+    /// Time since which the oldest ADU whose outcome is open has been waiting.
     pub(crate) fn oldest_at(&self) -> Option<Instant> {
         self.adus.front().map(|adu| adu.queued_at)
     }
 
-    /// Time at which the next ADU may have to be given up: the deadline of the oldest whose fate is open or,
-    /// on an unreliable stream, of the oldest that is not out yet.
+    /// Time at which the next ADU may have to be given up: the deadline of the oldest whose outcome is open or,
+    /// on an unreliable stream, of the oldest that is not sent completely.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let first = if self.spec.reliable {
             0
@@ -215,7 +215,7 @@ impl SendStream {
         self.backlog > 0 || self.deadline().is_some() || (self.finishing && !self.finish_sent)
     }
 
-    /// Deadline of what goes out next: of the oldest ADU with bytes to send, or to send again.
+    /// Deadline of the oldest ADU with bytes to send, or to send again.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.spec.lifetime?;
         let repaired = self
@@ -244,8 +244,8 @@ impl SendStream {
 
     /// Credit that sending a piece of this ADU would use.
     ///
-    /// The receiver of an ordered stream hands out nothing before what precedes it has come. So credit for all
-    /// that precedes it is used, too: otherwise what overtook it could hold the credit that it needs. O(ADUs
+    /// The receiver of an ordered stream hands out no ADU before all preceding ones have arrived. So credit for all
+    /// of those is used, too: otherwise ADUs that overtook them could hold the credit that they need. O(ADUs
     /// from the cursor on).
     fn charge_of(&self, sequence: u64) -> u64 {
         if !self.spec.reliable {
@@ -263,7 +263,7 @@ impl SendStream {
         self.span(self.cursor, sequence).map(charge).sum()
     }
 
-    /// ADUs from one sequence to another, both included, as far as they are known.
+    /// ADUs from sequence `first` to `last`, both included, as far as they are known.
     fn span(&self, first: u64, last: u64) -> impl Iterator<Item = &SendAdu> {
         let from = first.saturating_sub(self.base) as usize;
         let to = (last + 1).saturating_sub(self.base) as usize;
@@ -271,7 +271,7 @@ impl SendStream {
             .range(from.min(self.adus.len())..to.min(self.adus.len()))
     }
 
-    /// The credit of [`charge_of`](Self::charge_of) is used.
+    /// Uses the credit of [`charge_of`](Self::charge_of).
     fn charge_for(&mut self, sequence: u64, charge: u64) {
         if charge == 0 {
             return;
@@ -304,7 +304,7 @@ impl SendStream {
     }
 
     /// The first ADU with bytes to send that has overtaken the next one, and whose credit is used already: while there is none
-    /// for the next one, its own can only come back when all of it is out. O(ADUs) if any has overtaken another.
+    /// for the next one, its own can only come back when all of it is sent. O(ADUs) if any has overtaken another.
     fn begun_ahead(&self) -> Option<u64> {
         if !self.has_overtaken {
             return None;
@@ -317,7 +317,7 @@ impl SendStream {
             .map(|(sequence, _)| sequence)
     }
 
-    /// Takes the next piece of at most `room` bytes, headers included as told by `overhead`.
+    /// Takes the next piece of at most `room` bytes, including headers of the size that `overhead` returns.
     pub(crate) fn take_piece(
         &mut self,
         now: Instant,
@@ -341,8 +341,8 @@ impl SendStream {
         self.take_new(now, begun, 0, room)
     }
 
-    /// The ADU to send where a plan says this one: the next in turn of an unreliable ordered stream, whose receiver would
-    /// drop what is overtaken; else this one.
+    /// The ADU to send where a plan names this one: the next in turn of an unreliable ordered stream, whose receiver would
+    /// drop overtaken ADUs; else this one.
     pub(crate) fn instead_of(&self, sequence: u64) -> u64 {
         match (self.spec.reliable, self.spec.order) {
             (false, Order::Ordered) => self.cursor,
@@ -350,8 +350,8 @@ impl SendStream {
         }
     }
 
-    /// As [`take_piece`](Self::take_piece), of this ADU alone; it may overtake others. `None` as well when
-    /// that is not for this stream: of an unreliable ordered one, what is overtaken would be dropped by the receiver.
+    /// As [`take_piece`](Self::take_piece), of this ADU alone; it may overtake others. `None` also when the stream does
+    /// not permit that: the receiver of an unreliable ordered one would drop the ADUs that are overtaken.
     pub(crate) fn take_piece_of(
         &mut self,
         now: Instant,
@@ -381,7 +381,7 @@ impl SendStream {
         self.take_new(now, sequence, charge, room)
     }
 
-    /// Takes bytes of an ADU that were never sent; there are some.
+    /// Takes bytes of an ADU that were never sent; the ADU has some.
     fn take_new(
         &mut self,
         now: Instant,
@@ -415,7 +415,7 @@ impl SendStream {
         })
     }
 
-    /// What may be sent, ADU by ADU in order of sequence, those with something to repair included: bytes of each
+    /// ADUs that may be sent, in order of sequence, those with fragments to repair included, and the bytes of each
     /// that wait. New ones end where credit does. O(ADUs that wait); O(ADUs · fragments to repair) while there are
     /// any of these.
     pub(crate) fn waiting(&self, session_credit: u64) -> impl Iterator<Item = WaitingAdu<'_>> {
@@ -452,21 +452,21 @@ impl SendStream {
         })
     }
 
-    /// Sets header fields of an ADU; whether its fate is open.
+    /// Sets header fields of an ADU; returns whether its outcome is open.
     pub(crate) fn set_fields(&mut self, sequence: u64, fields: Fields) -> bool {
         let adu = self.adu(sequence).filter(|adu| !adu.done);
         adu.map(|adu| adu.fields = fields).is_some()
     }
 
-    /// Header fields of an ADU whose fate is open.
+    /// Header fields of an ADU whose outcome is open.
     pub(crate) fn fields(&self, sequence: u64) -> Option<&Fields> {
         let index = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
         let adu = self.adus.get(index).filter(|adu| !adu.done)?;
         Some(&adu.fields)
     }
 
-    /// The first part of `range` that still needs to be sent again. `None`: nothing does.
-    /// `Some(None)`: something does, but it does not fit.
+    /// The first part of `range` that still needs to be sent again. `None`: no part does.
+    /// `Some(None)`: a part does, but it does not fit.
     fn take_repair(
         &mut self,
         sequence: u64,
@@ -539,7 +539,7 @@ impl SendStream {
         })
     }
 
-    /// A fragment was acknowledged.
+    /// Handles the acknowledgement of a fragment.
     pub(crate) fn on_acked(
         &mut self,
         receipt: Receipt,
@@ -559,7 +559,7 @@ impl SendStream {
         self.settle_if_broken(place.sequence)
     }
 
-    /// One copy of a fragment was lost, or its channel has fallen silent.
+    /// Handles the loss of one copy of a fragment, or the silence of its channel.
     ///
     /// A reliable stream will send it again; an unreliable one gives its ADU up.
     pub(crate) fn on_lost(&mut self, place: Place, length: usize) -> Option<Settled> {
@@ -581,7 +581,7 @@ impl SendStream {
         adu.lost_bytes += length as u32;
         let is_first = !std::mem::replace(&mut adu.broken, true);
         if is_first && !partial {
-            // What was not sent yet is of no use without what was lost.
+            // Bytes that were not sent yet are of no use without those that were lost.
             let unsent = adu.unsent() as u64;
             adu.lost_bytes += unsent as u32;
             adu.sent = adu.data.len();
@@ -591,7 +591,7 @@ impl SendStream {
         self.settle_if_broken(place.sequence)
     }
 
-    /// The channel that a fragment is on has fallen silent: send it elsewhere, but remember that the
+    /// Handles the silence of a fragment's channel: it is sent on another one, but the
     /// first copy may still arrive.
     pub(crate) fn on_moved(&mut self, place: Place, length: usize) {
         let range = place.offset as u64..(place.offset + length) as u64;
@@ -604,8 +604,8 @@ impl SendStream {
         }
     }
 
-    /// Ends an ADU of which something was lost: at once, or when it is known of all of it whether it
-    /// arrived, if the application wants to know.
+    /// Ends an ADU of which a fragment was lost: at once or, if the application asked for reports, when the outcome of
+    /// all of its fragments is known.
     fn settle_if_broken(&mut self, sequence: u64) -> Option<Settled> {
         let must_know = self.spec.notify || self.spec.partial;
         let adu = self.adu(sequence)?;
@@ -641,7 +641,7 @@ impl SendStream {
             let Some(adu) = self.adu(sequence).filter(|adu| !adu.done) else {
                 continue;
             };
-            // An unreliable ADU that is out already has its fate decided by the network.
+            // The network decides the outcome of an unreliable ADU that is sent completely.
             if !reliable && adu.unsent() == 0 {
                 continue;
             }
@@ -650,10 +650,10 @@ impl SendStream {
         self.advance_cursor();
     }
 
-    /// Drops ADUs that are predicted to miss their deadline, while the youngest would make its own:
-    /// what is sent in vain makes those behind it late, too.
+    /// Drops ADUs that are predicted to miss their deadline, while the youngest would meet its own:
+    /// data sent in vain makes the ADUs behind it late, too.
     ///
-    /// Those within the next `reach` bytes are looked at, each as coming after those that stay.
+    /// The ADUs within the next `reach` bytes are examined, each as following those that stay.
     /// O(ADUs within `reach`).
     pub(crate) fn drop_hopeless(
         &mut self,
@@ -671,8 +671,8 @@ impl SendStream {
             };
             let left = deadline.since(now);
             let error = outlook.error();
-            // What has begun is given up only when it is late for certain, because what was sent of it
-            // is wasted then; and nothing begins that is not expected to end in time.
+            // An ADU that was begun is given up only when it is certainly late, because the bytes sent of it
+            // are wasted then; and none is begun that is not expected to arrive in time.
             if adu.sent > 0 {
                 arrival > left + CERTAIN * error
             } else {
@@ -689,7 +689,7 @@ impl SendStream {
         }
         let mut ahead = 0;
         for sequence in self.cursor..self.end() - 1 {
-            // One that overtook others may be out.
+            // One that overtook others may be sent completely.
             let waits = |adu: &&mut SendAdu| !adu.done && adu.unsent() > 0;
             let Some(adu) = self.adu(sequence).filter(waits) else {
                 continue;
@@ -707,8 +707,8 @@ impl SendStream {
         self.advance_cursor();
     }
 
-    /// Drops ADUs in the stream's drop order until no more than `most_bytes` wait. Nothing that has begun
-    /// is dropped, and one of those that have not stays. O(n log n) in the ADUs that wait, when something is
+    /// Drops ADUs in the stream's drop order until no more than `most_bytes` wait. No ADU that was begun
+    /// is dropped, and one of the others stays. O(n log n) in the ADUs that wait, when any has
     /// to be dropped.
     pub(crate) fn shed(&mut self, most_bytes: u64, settled: &mut Vec<Settled>) {
         let Some(order) = self.spec.drop.filter(|_| self.backlog > most_bytes) else {
@@ -741,7 +741,7 @@ impl SendStream {
         self.advance_cursor();
     }
 
-    /// Changes the importance of an ADU; whether it is still known.
+    /// Changes the importance of an ADU; returns whether it is still known.
     pub(crate) fn set_importance(&mut self, sequence: u64, importance: u8) -> bool {
         let adu = self.adu(sequence).filter(|adu| !adu.done);
         adu.map(|adu| adu.importance = importance).is_some()
@@ -751,7 +751,7 @@ impl SendStream {
     fn give_up(&mut self, sequence: u64) -> Settled {
         let reliable = self.spec.reliable;
         let adu = self.adu(sequence).expect("only a known ADU is given up");
-        // An unordered receiver waits for nothing, but wants its credit back.
+        // The receiver of an unordered stream waits for nothing, but the credit has to be returned.
         let used = adu.data.len() as u64 + ADU_OVERHEAD_BYTES;
         let skip = reliable.then_some(if adu.is_charged { used } else { 0 });
         let unsent = adu.unsent() as u64;
@@ -766,7 +766,7 @@ impl SendStream {
         let length = adu.data.len();
         adu.release();
         self.held_bytes -= length;
-        // What waits to be repaired of it is of no use any more.
+        // Its fragments that wait to be repaired are of no use any more.
         let mut freed = 0;
         self.lost.retain(|(lost, range)| {
             let keep = *lost != sequence;

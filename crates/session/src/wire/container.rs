@@ -1,4 +1,4 @@
-//! The head of a container.
+//! Header of a container.
 
 use anabranch_base::Instant;
 use bytes::{Buf, Bytes};
@@ -8,10 +8,10 @@ use super::DecodeError;
 const FLAG_TIMESTAMP: u8 = 0x01;
 /// Resolution of the timestamp.
 const TICK_NANOS: u64 = 16_000;
-/// Bytes of a head with a timestamp.
+/// Bytes of a header with a timestamp.
 pub const HEADER_BYTES_MAX: usize = 4;
 
-/// A container's head.
+/// A container's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The sender's clock in ticks of 16 µs, modulo 2^24 (268 s); `None` on most containers, because
@@ -47,10 +47,10 @@ pub fn write_header(out: &mut Vec<u8>, timestamp: Option<u32>) {
     }
 }
 
-/// Takes the head off a container; the frames remain.
+/// Takes the header off a container; the frames remain.
 ///
 /// # Errors
-/// The head is truncated or has an unknown flag.
+/// The header is truncated or has an unknown flag.
 pub fn read_header(container: &mut Bytes) -> Result<Header, DecodeError> {
     if container.is_empty() {
         return Err(DecodeError::Truncated);

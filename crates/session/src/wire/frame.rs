@@ -1,4 +1,4 @@
-//! Frames.
+//! Frames: their format, encoding and decoding.
 //!
 //! ```text
 //! Fragment {
@@ -60,7 +60,7 @@ pub enum Control {
     },
     /// 0x02: this channel belongs to the session `session`; `proof` shows that the sender knows it.
     Join {
-        /// First half of what both ends derived from the session's first channel.
+        /// First half of the secret that both ends derived from the session's initial channel.
         session: [u8; TOKEN_BYTES],
         /// Keyed hash of this channel's own secret.
         proof: [u8; TOKEN_BYTES],
@@ -69,7 +69,7 @@ pub enum Control {
     Open {
         /// The stream.
         stream: StreamId,
-        /// What it needs. `pinned`, `notify`, `notify_fragments`, `guarantee`, `cap` and `drop` stay with the sender.
+        /// Its spec. `pinned`, `notify`, `notify_fragments`, `guarantee`, `cap` and `drop` stay with the sender.
         spec: Box<StreamSpec>,
     },
     /// 0x04: bytes that the stream may send in all.
@@ -91,7 +91,7 @@ pub enum Control {
         /// Number of ADUs sent.
         end: u64,
     },
-    /// 0x07: the sender gives the stream up; nothing more will be delivered.
+    /// 0x07: the sender resets the stream; nothing more will be delivered.
     Reset {
         /// The stream.
         stream: StreamId,
@@ -129,7 +129,7 @@ pub enum Control {
         /// Largest one-way delay above the smallest ever seen.
         delay_max: Duration,
     },
-    /// 0x0b: this session replaces the one founded under that id on another channel, which is over.
+    /// 0x0b: this session replaces the one established under that id on another channel, which is over.
     Replace {
         /// The id of the session that is over.
         session: [u8; TOKEN_BYTES],
@@ -145,7 +145,7 @@ pub enum Frame {
     Control(Control),
 }
 
-/// Place where a fragment lies, without its payload; what the sender writes and remembers.
+/// Position of a fragment, without its payload; the sender writes and keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The stream.
@@ -201,7 +201,7 @@ impl Control {
     /// Most bytes any control frame takes.
     pub const BYTES_MAX: usize = 24 + LABEL_BYTES_MAX;
 
-    /// The sender's stream that the frame speaks of, which the receiver must know first.
+    /// The sender's stream that the frame refers to, which the receiver must know first.
     pub fn stream(&self) -> Option<StreamId> {
         match self {
             Self::Finish { stream, .. }
@@ -211,7 +211,7 @@ impl Control {
         }
     }
 
-    /// At least as many bytes as the frame takes.
+    /// An upper bound of the frame's size, in bytes.
     pub fn size_bound(&self) -> usize {
         match self {
             Self::Open { spec, .. } => 24 + spec.label.len(),
@@ -448,7 +448,7 @@ fn read_spec(input: &mut Bytes) -> Result<StreamSpec, DecodeError> {
 pub struct Reader(Bytes);
 
 impl Reader {
-    /// Reads what [`super::read_header`] left.
+    /// Reads the frames that [`super::read_header`] left.
     pub fn new(frames: Bytes) -> Self {
         Self(frames)
     }
@@ -634,7 +634,7 @@ mod tests {
             prop_assert_eq!(reader.next_frame(), Ok(None));
         }
 
-        /// Whatever the bytes, decoding ends, and never with a panic.
+        /// Decoding ends without a panic, whatever the bytes.
         #[test]
         fn garbage_is_an_error_or_a_frame(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let mut reader = Reader::new(Bytes::from(bytes));

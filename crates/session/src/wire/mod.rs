@@ -17,7 +17,7 @@ mod varint;
 pub use container::{Header, read_header, write_header};
 pub use frame::{Control, FRAGMENT_HEADER_BYTES_MAX, Fragment, Frame, Reader};
 
-/// Version of the wire format that this node speaks.
+/// Version of the wire format that this node uses.
 pub const VERSION: u64 = 1;
 
 /// A container that does not follow the format.
@@ -26,7 +26,7 @@ pub enum DecodeError {
     /// The container ends inside a frame.
     #[error("the container ends inside a frame")]
     Truncated,
-    /// A frame type or a flag that version 1 does not know.
+    /// A frame type or a flag that version 1 does not define.
     #[error("unknown frame type {0:#04x}")]
     UnknownType(u8),
     /// A value outside its range.

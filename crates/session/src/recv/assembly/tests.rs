@@ -21,8 +21,8 @@ fn bytes(range: std::ops::Range<usize>) -> Vec<u8> {
 }
 
 proptest! {
-    /// Any cut, any order, any repetition, overlapping or not, with room made ahead or not, gives the same ADU; until then it
-    /// holds no more than how far it reaches, and knows what has come.
+    /// Any fragmentation, order and repetition, overlapping or not, with space reserved ahead or not, gives the same ADU; until
+    /// then it holds no more than its extent, and knows which bytes have arrived.
     #[test]
     fn reassembles(
         length in 1usize..6_000,
@@ -57,7 +57,7 @@ proptest! {
         prop_assert_eq!(assembly.finish(), bytes(0..length));
     }
 
-    /// Given up, it is what has come, zeros where nothing has, and the ranges of these.
+    /// An ADU that is given up consists of the bytes that have arrived, zeros elsewhere, and the ranges of these.
     #[test]
     fn what_is_given_up_knows_its_gaps(
         parts in prop::collection::vec((0usize..4_000, 1usize..700), 1..30),
@@ -104,7 +104,7 @@ fn a_far_offset_takes_what_arrived() {
     assert!(!add(&mut assembly, (16 << 20) - 16, &[9], false));
     assert_eq!(assembly.held_bytes(), 1 + PIECE_BYTES + FIRST_PIECE_BYTES);
     assert_eq!(assembly.data.capacity(), 0);
-    // Capacity is not made ahead for what has hardly come either.
+    // Nor is capacity reserved ahead for an ADU of which hardly anything has arrived.
     let allowance = Allowance {
         expected_bytes: 512 << 10,
         reserve_bytes: 1 << 20,
@@ -120,7 +120,7 @@ fn a_far_offset_takes_what_arrived() {
     assert_eq!(assembly.reserved_bytes(), 512 << 10);
 }
 
-/// The order and the cut that cost most: what is moved beside the bytes themselves stays in proportion to the fragments.
+/// The order and fragmentation that cost most: the bytes moved again stay in proportion to the fragments.
 #[test]
 fn no_order_of_fragments_is_quadratic() {
     const COUNT: usize = 100_000;
@@ -147,7 +147,7 @@ fn no_order_of_fragments_is_quadratic() {
     }
 }
 
-/// In order, with the length of the ADU before it known: room is made once early, and nothing is moved.
+/// In order, with the length of the previous ADU known: space is reserved once, early, and nothing is moved.
 #[test]
 fn in_order_it_is_one_buffer() {
     let allowance = Allowance {
@@ -170,7 +170,7 @@ fn in_order_it_is_one_buffer() {
     assert_eq!(data.len(), 64 << 10);
 }
 
-/// Memory that was made ready for a long ADU does not stay with a short one.
+/// Memory that was reserved for a long ADU does not stay with a short one.
 #[test]
 fn a_short_adu_keeps_no_room() {
     let allowance = Allowance {

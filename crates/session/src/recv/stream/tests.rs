@@ -141,7 +141,7 @@ fn an_unreliable_fragment_without_room_is_dropped() {
 }
 
 proptest! {
-    /// Fragments in any order, with repetitions: every ADU once, in order where asked.
+    /// Fragments in any order, with repetitions: every ADU is delivered once, in order on ordered streams.
     #[test]
     fn delivers_once(
         ordered: bool,
@@ -177,8 +177,8 @@ proptest! {
     }
 }
 
-/// A SKIP gives back what the peer says it had charged, and that counts as used: pairs of a far fragment and a SKIP of what was
-/// never sent, as one packet carries sixty of, end where the credit does.
+/// A SKIP gives back the charge that the peer reports, and that counts as used: pairs of a far fragment and a SKIP of an ADU
+/// that was never sent, of which one packet carries sixty, end when the credit does.
 #[test]
 fn skips_of_what_was_never_sent_give_no_credit_for_what_was() {
     const FAR: usize = (16 << 20) - 16;
@@ -220,7 +220,7 @@ fn a_charge_fits_what_is_known_of_the_adu() {
             (0, cost(1000), cost(1000))
         );
     }
-    // Of what never came, all or nothing.
+    // Of an ADU that never arrived, all or nothing.
     let mut s = reliable(Order::Unordered, 1 << 20);
     assert_eq!(s.skip(0, ADU_OVERHEAD_BYTES, ROOM), Err(Violation::Charge));
     assert!(s.skip(0, 0, ROOM).is_ok() && s.skip(1, cost(1), ROOM).is_ok());
@@ -270,7 +270,7 @@ fn next_to_nothing_of_an_adu_is_not_handed_out() {
     assert_eq!((s.held_bytes(), s.counters.dropped_adus), (0, 1));
     assert!(part(&mut s, 1, 4_000, 1));
     assert!(s.held_bytes() > 4_000);
-    // Nor what there is no room for.
+    // Nor is a part for which there is no space.
     let mut short = |sequence, held_bytes| {
         s.add(
             Instant::EPOCH,
@@ -285,7 +285,7 @@ fn next_to_nothing_of_an_adu_is_not_handed_out() {
     assert_eq!((short(2, 100_000), short(3, 300_000)), (1, 2));
 }
 
-/// One-byte ADUs and one-byte pieces count with what they take beside their byte.
+/// One-byte ADUs and one-byte pieces count with their overhead.
 #[test]
 fn what_is_held_counts_what_it_takes() {
     let mut s = stream(false, Order::Unordered);
@@ -301,13 +301,13 @@ fn what_is_held_counts_what_it_takes() {
             .expect("no credit needed");
         assert!(s.held_bytes() <= 10_000);
     }
-    // Together they cost more than the window: the ADU is dropped as the oldest, and what follows of it is late.
+    // Together they cost more than the window: the ADU is dropped as the oldest, and its later fragments are late.
     assert_eq!((s.held_bytes(), s.counters.dropped_adus), (0, 1));
 }
 
 proptest! {
-    /// Whatever the peer sends, reads or skips: what is held costs no more than what it was granted and the application has
-    /// not taken.
+    /// Whatever is sent, read or skipped: held data costs no more than the credit that was granted and not consumed by the
+    /// application.
     #[test]
     fn what_is_held_stays_within_the_window(
         is_ordered: bool,

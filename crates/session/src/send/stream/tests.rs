@@ -76,8 +76,8 @@ impl Outlook for Steady {
     }
 }
 
-/// What has begun is ended unless it is late for certain; what may be late does not begin; and what is
-/// behind it in the same slots is judged with it.
+/// An ADU that was begun is completed unless it is certainly late; one that may be late is not begun; and those
+/// behind it in the same slots are judged with it.
 #[test]
 fn an_adu_at_the_edge_is_ended_but_not_begun() {
     let drops = |taken: usize, first_ms: u64, error_ms: u64| {
@@ -97,14 +97,14 @@ fn an_adu_at_the_edge_is_ended_but_not_begun() {
             .collect::<Vec<_>>()
     };
     assert_eq!(drops(0, 36, 0), [0u64; 0]);
-    // 40 ms are left to the first: 39 may be 42. The second takes its place in the slots.
+    // The first has 40 ms left: 39 may be 42. The second takes its place in the slots.
     assert_eq!(drops(0, 37, 3), [0]);
-    // It would take 42, which may be 39; what is behind it arrives after it.
+    // It would take 42, which may be 39; those behind it arrive after it.
     assert_eq!(drops(1000, 41, 1), [1]);
     assert_eq!(drops(1000, 44, 1), [0, 1]);
 }
 
-/// What would be late is dropped as long as something younger would not be; the youngest never is.
+/// ADUs that would be late are dropped as long as a younger one would not be; the youngest never is.
 #[test]
 fn hopeless_adus_give_way_to_younger_ones() {
     let mut s = stream(true, Some(100));
@@ -243,7 +243,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// After any history, acknowledging all that is in flight and sending on settles every ADU
+    /// After any history, acknowledging all packets in flight and sending the rest settles every ADU
     /// exactly once, and the accounts are balanced.
     #[test]
     fn every_adu_is_settled_exactly_once(
@@ -303,7 +303,7 @@ proptest! {
     }
 }
 
-/// What waits of ten ADUs of 1000 bytes, importance 2, 1, 0, 2, 1, 0 …, after `most_bytes` were left.
+/// Sequences of the ADUs that stay, of ten of 1000 bytes, importance 2, 1, 0, 2, 1, 0 …, when at most `most_bytes` may wait.
 fn left_of_ten(order: DropOrder, most_bytes: u64) -> Vec<u64> {
     let spec = StreamSpec {
         reliable: false,
@@ -344,7 +344,7 @@ fn every_drop_order_keeps_what_it_should() {
         [0, 3, 4, 6, 7, 9]
     );
     assert_eq!(left_of_ten(DropOrder::Oldest, 9600).len(), 10, "it fits");
-    // What has begun stays, and one of the others.
+    // The ADU that was begun stays, and one of the others.
     assert_eq!(left_of_ten(DropOrder::Oldest, 0), [0, 9]);
     assert_eq!(left_of_ten(DropOrder::Newest, 0), [0, 1]);
     assert_eq!(left_of_ten(DropOrder::LeastImportant, 0), [0, 9]);
@@ -384,7 +384,7 @@ fn a_named_adu_overtakes_and_is_repaired_apart() {
         (2, 0, 1000, false)
     );
     assert_eq!(s.on_lost(place, length), None);
-    // What is to be repaired of another ADU is not taken.
+    // Fragments of another ADU that are to be repaired are not taken.
     assert_eq!(named(&mut s, 1).map(|(place, ..)| place.sequence), Some(1));
     let waits: Vec<_> = s
         .waiting(u64::MAX)
@@ -422,7 +422,7 @@ fn nothing_overtakes_where_the_receiver_would_drop_what_is_overtaken() {
             .is_some()
     };
     assert!(!sent(&mut s, 1));
-    // A plan that wants the second first gets the first: the place is not wasted.
+    // A plan that names the second first gets the first: the slot is not wasted.
     assert_eq!(s.instead_of(1), 0);
     assert!(sent(&mut s, 0));
     assert_eq!(s.instead_of(1), 1);
@@ -432,8 +432,8 @@ fn nothing_overtakes_where_the_receiver_would_drop_what_is_overtaken() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Whatever ADUs are named, lost and repaired: all arrive once, in order where asked, within credit that
-    /// only what is read gives back; and all credit comes back.
+    /// Whatever ADUs are named, lost and repaired: all arrive once, in order on ordered streams, within credit that
+    /// only reading gives back; and all credit comes back.
     #[test]
     fn named_adus_arrive_once_and_never_use_up_the_credit_of_those_before(
         is_ordered: bool,
@@ -505,7 +505,7 @@ proptest! {
     }
 }
 
-/// An ADU that overtook the next one and has used credit goes on, when there is none for the next one: otherwise neither
+/// An ADU that overtook the next one and has used credit continues when there is none for the next one: otherwise neither
 /// would ever be complete.
 #[test]
 fn what_has_overtaken_is_finished_when_credit_is_short() {
