@@ -96,6 +96,10 @@ deny: ## licences, bans, sources, advisories of dependencies, where cargo-deny i
 build: ## the program, optimised: target/release/anabranch
 	$(CARGO) build --release --locked -p anabranch-cli
 
+.PHONY: lab
+lab: ## the experiments, optimised: target/release/anabranch-lab, which `anabranch lab` starts
+	$(CARGO) build --release --locked -p anabranch-lab
+
 .PHONY: demo
 demo: build ## streams and a file over three emulated paths, one of which fails (about 20 s, no root)
 	$(CARGO) run --release --locked -q -p anabranch-cli -- demo
@@ -109,12 +113,12 @@ demo-video: build ## a film in two flows over a pipe that loses packets, to a pl
 	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-video
 
 .PHONY: pairs
-pairs: build ## the path pairs of docs/performance.md in virtual time, as JSON
-	$(CARGO) run --release --locked -q -p anabranch-cli -- lab run pairs --json
+pairs: lab ## the path pairs of docs/performance.md in virtual time, as JSON
+	$(CARGO) run --release --locked -q -p anabranch-lab -- run pairs --json
 
 .PHONY: report
-report: build ## every experiment of the lab on one page, lab-report/report.html (several minutes)
-	$(CARGO) run --release --locked -q -p anabranch-cli -- lab report
+report: lab ## every experiment of the lab on one page, lab-report/report.html (several minutes)
+	$(CARGO) run --release --locked -q -p anabranch-lab -- report
 
 .PHONY: bench
 bench: ## benchmarks

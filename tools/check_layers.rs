@@ -1,11 +1,11 @@
-//! Checker of the walls between crates (`docs/architecture.md`): which crate may depend on which, which
-//! libraries stay in one crate, and what the engine's source may not name; and of the ratchets on the code: fields of a struct
-//! (`fields`), headers (`headers`), reasons of dependencies (`reasons`).
+//! Checker of the boundaries between crates (`docs/architecture.md`): permitted dependencies between crates, libraries confined
+//! to one crate, and words banned from the engine's source; also of the ratchets on the code: fields of a struct (`fields`),
+//! headers (`headers`), reasons of dependencies (`reasons`).
 //!
-//! No dependencies: `tools/check-layers` compiles it with plain rustc and runs it on the
-//! repository; `tools/check-layers --self-test` runs the fixtures at the end of this file, so that we
-//! know that it can fail. It reads manifests line by line and understands the forms that this
-//! repository uses: `name = …`, `name.workspace = true`, `[dependencies.name]`, `package = "name"`.
+//! No dependencies: `tools/check-layers` compiles it with plain rustc and runs it on the repository; `tools/check-layers
+//! --self-test` runs the fixtures at the end of this file, which prove that the checks can fail. It reads manifests line by
+//! line and understands the forms that this repository uses: `name = …`, `name.workspace = true`, `[dependencies.name]`,
+//! `package = "name"`.
 
 #[path = "check_layers/fields.rs"]
 mod fields;
@@ -20,13 +20,13 @@ use std::{
     process::ExitCode,
 };
 
-/// What a crate may use.
+/// Rules for the dependencies of one crate.
 struct Layer {
-    /// Folder under `crates/`, or the folder itself for those outside.
+    /// Folder under `crates/`, or the folder itself for crates outside.
     name: &'static str,
-    /// Rooms it may use directly; through them, whatever they may use.
+    /// Crates it may use directly; through them, all of their dependencies.
     uses: &'static [&'static str],
-    /// Only the crates named, nothing through them.
+    /// Only the crates named, and none of their dependencies.
     is_strict: bool,
     /// Sans-IO: no clock, runtime, socket, file, environment, thread, global randomness.
     is_engine: bool,
@@ -59,7 +59,7 @@ const fn guest(name: &'static str, uses: &'static [&'static str]) -> Layer {
     }
 }
 
-/// The arrows of DESIGN §2. A new crate is refused until it stands here.
+/// The arrows of DESIGN §2. A new crate is refused until it is listed here.
 const LAYERS: &[Layer] = &[
     engine("base", &[]),
     engine("link", &["base"]),
@@ -68,31 +68,44 @@ const LAYERS: &[Layer] = &[
     engine("media", &["base"]),
     engine("route", &["base", "stats"]),
     engine("overlay", &["base", "stats", "route"]),
-    engine("sched", &["base", "stats", "hose"]),
+    engine("spec", &["base"]),
+    engine("admission", &["base", "spec", "stats"]),
+    engine("estimate", &["base", "spec", "stats"]),
+    engine("sched", &["base", "spec", "hose"]),
     engine("metering", &["base"]),
     engine("channel", &["base", "stats"]),
     engine(
         "session",
-        &["base", "stats", "hose", "metering", "sched", "channel"],
+        &[
+            "base",
+            "spec",
+            "stats",
+            "hose",
+            "metering",
+            "admission",
+            "estimate",
+            "sched",
+            "channel",
+        ],
     ),
     engine("twoflow", &["base", "stats"]),
     engine("sim", &["session", "link", "overlay"]),
     host("net", &["session", "link", "overlay"]),
     host("node", &["net"]),
-    host("lab", &["sim", "net", "twoflow"]),
-    host("cli", &["node", "lab", "hose", "video"]),
+    host("lab", &["sim", "node", "twoflow"]),
+    host("cli", &["node", "hose", "video"]),
     guest("transfer", &["node"]),
     guest("video", &["node", "media", "twoflow"]),
     guest("gateway", &["node"]),
     guest("python", &["node", "stats", "hose", "sim"]),
 ];
 
-/// Libraries that only the named crates may depend on, and why.
+/// Libraries confined to the named crates, with the reason.
 const CONFINED: &[(&str, &[&str], &str)] = &[
     (
         "noq-proto",
         &["channel"],
-        "an upgrade of QUIC must touch one crate",
+        "an upgrade of QUIC must affect only one crate",
     ),
     ("noq-udp", &["net"], "sockets live in the net crate"),
 ];
@@ -118,7 +131,7 @@ const HOST_LIBRARIES: &[&str] = &[
     "tempfile",
 ];
 
-/// Words that the source of an engine crate may not hold (tests, benches and programs aside), and why.
+/// Words that the source of an engine crate may not contain (tests, benches and programs aside), with the reason.
 const FORBIDDEN: &[(&str, &str)] = &[
     ("Instant::now", "time comes in as an argument"),
     ("SystemTime::now", "time comes in as an argument"),
@@ -149,14 +162,14 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ),
 ];
 
-/// Files that may hold one of the words, with the reason.
+/// Files that may contain one of the words, with the reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[(
     "crates/sim/src/epoch.rs",
     "Instant::now",
     "QUIC's types hold an Instant, which cannot be made out of nothing; its value influences nothing",
 )];
 
-/// One broken rule.
+/// A broken rule.
 #[derive(Debug, PartialEq, Eq)]
 struct Violation {
     place: String,
@@ -198,10 +211,10 @@ struct Dependency {
     is_dev: bool,
 }
 
-/// The dependencies that a manifest names.
+/// Dependencies that a manifest names.
 fn dependencies(manifest: &str) -> Vec<Dependency> {
     let mut found: Vec<Dependency> = Vec::new();
-    // In a table of dependencies: is it for development, and does it describe one alone?
+    // Within a table of dependencies: whether it is for development, and whether it describes a single one.
     let mut table: Option<(bool, bool)> = None;
     for (index, line) in manifest.lines().enumerate() {
         let line = line.trim();
@@ -323,7 +336,7 @@ fn check_manifest(name: &str, place: &str, manifest: &str) -> Vec<Violation> {
 
 fn list(names: &[&str]) -> String {
     if names.is_empty() {
-        "nothing of ours".to_owned()
+        "no crate of ours".to_owned()
     } else {
         names.join(", ")
     }
@@ -365,7 +378,7 @@ fn check_source(name: &str, place: &str, source: &str) -> Vec<Violation> {
     broken
 }
 
-/// True if `line` holds `word`, not as the end of a longer name.
+/// True if `line` contains `word`, not as the end of a longer name.
 fn holds(line: &str, word: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -375,7 +388,7 @@ fn holds(line: &str, word: &str) -> bool {
     })
 }
 
-/// The source with comments and the contents of literals blanked; line breaks stay.
+/// Source with comments and the contents of literals blanked; line breaks stay.
 fn without_comments_and_strings(source: &str) -> String {
     let text: Vec<char> = source.chars().collect();
     let mut out = String::with_capacity(source.len());
@@ -443,7 +456,7 @@ fn without_comments_and_strings(source: &str) -> String {
     out
 }
 
-/// The number of hashes, when a raw string begins here.
+/// Number of hashes, if a raw string begins here.
 fn raw_string(text: &[char], i: usize) -> Option<usize> {
     let is_name = |c: &char| c.is_alphanumeric() || *c == '_';
     if i > 0 && is_name(&text[i - 1]) && text[i - 1] != 'b' {
@@ -454,7 +467,7 @@ fn raw_string(text: &[char], i: usize) -> Option<usize> {
     (rest.get(hashes) == Some(&'"')).then_some(hashes)
 }
 
-/// The code with every item under `#[cfg(test)]` blanked.
+/// Code with every item under `#[cfg(test)]` blanked.
 fn without_tests(code: &str) -> String {
     let mut out = String::with_capacity(code.len());
     let mut rest = code;
@@ -571,7 +584,7 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
         Ok((crates, broken)) if broken.is_empty() => {
-            println!("check-layers: {crates} crates keep to their layers");
+            println!("check-layers: {crates} crates respect their layers");
             ExitCode::SUCCESS
         }
         Ok((_, broken)) => {
@@ -579,7 +592,7 @@ fn main() -> ExitCode {
                 eprintln!("{violation}");
             }
             eprintln!(
-                "check-layers: {} violation(s); the walls are described in docs/architecture.md",
+                "check-layers: {} violation(s); the boundaries are described in docs/architecture.md",
                 broken.len()
             );
             ExitCode::FAILURE
@@ -727,7 +740,7 @@ mod tests {
         let after = "#[cfg(test)]\nmod tests { }\nfn f() { std::env::var(\"X\"); }";
         assert!(
             source("session", after).contains("src/lib.rs:3"),
-            "what follows tests counts"
+            "code after the tests counts"
         );
     }
 

@@ -9,7 +9,7 @@ use std::{fs, io, path::Path, process::ExitCode};
 
 use anabranch_fuzz::corpus;
 
-/// Text that is kept of a target, the shortest inputs first: what is left out is found again.
+/// Limit on the text kept for a target, shortest inputs first; a run finds the inputs left out again.
 const KEPT_BYTES: usize = 256 << 10;
 
 fn pack(folder: &Path, file: &Path) -> io::Result<usize> {

@@ -1,4 +1,4 @@
-//! A QUIC peer that keeps to no rule but the keys: frames at any level, packet numbers as far apart as it likes.
+//! A QUIC peer bound by no rule but the keys: frames at any level, packet numbers as far apart as it likes.
 
 use std::{num::NonZeroUsize, panic, sync::Once, time::Duration};
 
@@ -12,15 +12,15 @@ use crate::{
     peer::{SOCKET, epoch, listener, received, remote},
 };
 
-/// Packets that one packet, or one time-out, may bring about.
+/// Limit on the packets sent in answer to one packet or one time-out.
 const ANSWERS_MAX: usize = 300;
-/// Bytes that such a peer may make an engine hold.
+/// Limit on the bytes that such a peer may make an engine hold.
 const HELD_MAX: i64 = 1 << 20;
-/// Time-outs after the last packet until nothing is left but to dial again.
+/// Limit on the time-outs after the last packet, until only dialling again is left.
 const TIMEOUTS_MAX: usize = 200;
 
-/// Whatever it says, the engine ends with its work and holds little. A panic of the QUIC library is contained, and no finding: the
-/// library is known to panic where acknowledgements do not fit.
+/// Whatever the peer sends, the engine finishes its work and holds little memory. A panic of the QUIC library is contained and
+/// not a finding: the library is known to panic where acknowledgements do not fit.
 pub fn bare_peer(data: &[u8]) {
     expect_contained_panics();
     let mut input = Input(data);
@@ -40,7 +40,7 @@ struct Conversation {
     bare: Bare,
     now: Instant,
     numbers: [u64; 3],
-    /// Packets that go in one datagram with the next.
+    /// Packets that share a datagram with the next one.
     coalesced: Vec<u8>,
     meter: Meter,
 }
@@ -120,7 +120,7 @@ impl Conversation {
             _ => {
                 let length = usize::from(input.byte());
                 let mut frames = input.take(length).to_vec();
-                // What header protection takes its sample from.
+                // Header protection takes its sample from here.
                 frames.resize(frames.len().max(PINGS.len()), 0);
                 self.send(level, stride, &frames, is_coalesced);
             }
@@ -143,7 +143,7 @@ impl Conversation {
         self.meter.run(|| self.engine.handle_packet(now, packet));
     }
 
-    /// What the engine has to say arrives.
+    /// Delivers the engine's packets to the peer.
     fn exchange(&mut self) {
         for packet in self.packets() {
             self.bare.receive(&packet);
@@ -175,7 +175,7 @@ impl Conversation {
         self.exchange();
     }
 
-    /// Nobody says anything any more.
+    /// Silence from both ends until the engine gives up.
     fn end(mut self) {
         self.exchange();
         for _ in 0..TIMEOUTS_MAX {
@@ -191,7 +191,7 @@ impl Conversation {
     }
 }
 
-/// Contained panics are silent from now on, and do not end the fuzzer.
+/// Silences contained panics from now on, and keeps them from ending the fuzzer.
 fn expect_contained_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! An authenticated peer that says anything.
+//! An authenticated peer that sends arbitrary containers.
 //!
 //! The peer is written from `spec/wire.md` alone: it derives the session's token itself.
 
@@ -17,30 +17,29 @@ use crate::{
     peer::{Peer, listener},
 };
 
-/// Most bytes of a reliable stream and of a session that may wait for the application: the smallest that
-/// the engine accepts.
+/// Bytes of a reliable stream and of a session that may wait for the application: the smallest limit that the engine accepts.
 const WINDOW_BYTES: u64 = (16 << 20) + 4096;
 
-/// What a session takes at rest, and what a turn of it allocates and frees again: tables, QUIC's state, packets.
+/// Memory of an idle session, and memory that it allocates and frees in one turn: tables, QUIC's state, packets.
 const REST_BYTES: u64 = 1 << 20;
 const TURN_BYTES: u64 = 64 << 10;
-/// Bytes that the engine may allocate for a byte of the peer's. The dearest are those of an ADU that is handed out in part,
-/// of which a byte came: 4 KiB of zeros for a fragment and a SKIP.
+/// Bytes that the engine may allocate for each byte from the peer. The most expensive are those of an ADU that is handed out in
+/// part, of which one byte arrived: 4 KiB of zeros for a fragment and a SKIP.
 const BYTES_PER_BYTE: u64 = 640;
 
-/// What the engine's application does.
+/// Behaviour of the engine's application.
 #[derive(Clone, Copy)]
 struct Habits {
     reads: bool,
     answers: bool,
 }
 
-/// The engine neither panics nor allocates more than its windows and what the peer said allow; it ends the session when
+/// The engine neither panics nor allocates more than its windows and the bytes from the peer allow; it ends the session when
 /// the peer breaks the protocol.
 ///
-/// The first byte says what the application does, and how large the session's window is. Then each container: its kind, its
-/// length (in units of four bytes with 0x40), and its bytes, to which 0x80 adds no head of their own. A kind that ends in
-/// 0xf lets time pass.
+/// The first byte selects the behaviour of the application and the size of the session's window. Each container follows: its
+/// kind, its length (in units of four bytes with 0x40), and its bytes; 0x80 omits the head. A kind that ends in 0xf lets time
+/// pass.
 pub fn container(data: &[u8]) {
     let mut input = Input(data);
     let habits = input.byte();
@@ -64,7 +63,7 @@ pub fn container(data: &[u8]) {
     };
     introduce(&mut peer, &mut engine);
     peer.meter = Meter::default();
-    let (mut said, mut turns) = (0, 0);
+    let (mut sent_bytes, mut turns) = (0, 0);
     let session = engine
         .session_ids()
         .first()
@@ -85,14 +84,14 @@ pub fn container(data: &[u8]) {
             }
             let unit = if kind & 0x40 == 0 { 1 } else { 4 };
             bytes.extend_from_slice(input.take(length * unit));
-            said += bytes.len() as u64;
-            if !say(&mut peer, bytes) {
+            sent_bytes += bytes.len() as u64;
+            if !send_container(&mut peer, bytes) {
                 break;
             }
             peer.exchange(&mut engine);
         }
         let goes_on = react(&mut peer, &mut engine, habits);
-        check_meter(peer.meter, said, turns, session_window);
+        check_meter(peer.meter, sent_bytes, turns, session_window);
         if !goes_on {
             break;
         }
@@ -130,11 +129,11 @@ fn introduce(peer: &mut Peer, engine: &mut Engine) {
     let mut container = vec![0];
     join.write(&mut container);
     hello.write(&mut container);
-    assert!(say(peer, container));
+    assert!(send_container(peer, container));
     peer.exchange(engine);
 }
 
-/// The engine's application has something to say, too.
+/// Lets the engine's application send, too.
 fn answer(peer: &Peer, engine: &mut Engine, session: SessionId) {
     for spec in [StreamSpec::bulk("bulk"), StreamSpec::messages("messages")] {
         let stream = engine
@@ -149,7 +148,7 @@ fn answer(peer: &Peer, engine: &mut Engine, session: SessionId) {
 }
 
 /// Puts a container on the channel; false when it is closed or the container too large.
-fn say(peer: &mut Peer, container: Vec<u8>) -> bool {
+fn send_container(peer: &mut Peer, container: Vec<u8>) -> bool {
     let Some(channel) = peer.channel() else {
         return false;
     };
@@ -162,7 +161,7 @@ fn say(peer: &mut Peer, container: Vec<u8>) -> bool {
     fits
 }
 
-/// The engine's application does what it does; false once the session is over.
+/// One turn of the engine's application; false once the session is over.
 fn react(peer: &mut Peer, engine: &mut Engine, habits: Habits) -> bool {
     let mut goes_on = true;
     while let Some(event) = peer.meter.run(|| engine.poll_event()) {
@@ -214,25 +213,25 @@ fn read(peer: &mut Peer, engine: &mut Engine, session: SessionId, stream: Stream
     }
 }
 
-/// Memory and work are in proportion to what the peer has said, and within the windows, as the allocator counts them.
-fn check_meter(meter: Meter, said: u64, turns: u64, session_window: u64) {
+/// Memory and work are in proportion to the bytes from the peer, and within the windows, as counted by the allocator.
+fn check_meter(meter: Meter, sent_bytes: u64, turns: u64, session_window: u64) {
     // Reliable and unreliable streams have a window each; a part of it is reserved.
     let windows = 2 * session_window + session_window / 2;
-    let earned = REST_BYTES + BYTES_PER_BYTE * said;
+    let earned = REST_BYTES + BYTES_PER_BYTE * sent_bytes;
     let held = earned.min(windows) + TURN_BYTES;
     assert!(
         meter.held <= held as i64,
-        "{} bytes held after {said} in {turns} containers",
+        "{} bytes held after {sent_bytes} in {turns} containers",
         meter.held
     );
     assert!(
         meter.total <= earned + TURN_BYTES * turns,
-        "{} bytes allocated after {said} in {turns} containers",
+        "{} bytes allocated after {sent_bytes} in {turns} containers",
         meter.total
     );
 }
 
-/// Memory is bounded by the windows, whatever the peer sends and whether or not anybody reads.
+/// Memory is bounded by the windows, whatever the peer sends and whether or not the application reads.
 fn check(engine: &mut Engine, session: SessionId, session_window: u64) {
     let Some(stats) = engine
         .session(session)

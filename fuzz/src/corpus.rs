@@ -1,10 +1,10 @@
-//! Inputs that fuzzing has found to reach something new, as text: `corpus/TARGET.hex`, one a line, shortest first.
+//! Inputs that reached new code during fuzzing, as text: `corpus/TARGET.hex`, one a line, shortest first.
 //!
-//! Text, so that what a run adds can be read in a difference; one file, so that thousands of inputs are no thousands of files.
+//! Text, so that a diff shows the additions of a run; one file, so that thousands of inputs do not become thousands of files.
 
 use std::fmt::Write;
 
-/// The inputs of a text.
+/// Inputs of a text.
 ///
 /// # Errors
 /// The number of the line that is not pairs of hexadecimal digits, from 1 on.
@@ -20,7 +20,7 @@ fn decode(line: &str) -> Option<Vec<u8>> {
     rest.is_empty().then(|| pairs.iter().map(byte).collect())?
 }
 
-/// The text of inputs; each once, in an order that depends on them alone.
+/// Text of inputs: each once, in an order that depends on them alone.
 pub fn write(mut inputs: Vec<Vec<u8>>) -> String {
     inputs.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     inputs.dedup();
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_inputs_are_read_back() {
         let inputs = vec![vec![0xff, 0x00], vec![], vec![7], vec![7]];
         let text = write(inputs);
         assert_eq!(text, "\n07\nff00\n");
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_of_inputs_is_refused() {
+    fn invalid_text_is_refused() {
         assert_eq!(read("00\n0\n"), Err(2));
         assert_eq!(read("0g"), Err(1));
     }

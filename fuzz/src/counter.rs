@@ -1,4 +1,4 @@
-//! Allocations counted by thread: what a piece of work holds, and what it has allocated in all.
+//! Allocations counted by thread: bytes held by a piece of work, and bytes allocated in all.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -10,7 +10,7 @@ thread_local! {
     static FREED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, and a count.
+/// The system's allocator, with a count.
 struct Counting;
 
 #[global_allocator]
@@ -21,7 +21,7 @@ fn note(counter: &'static std::thread::LocalKey<Cell<u64>>, bytes: usize) {
     let _ = counter.try_with(|count| count.set(count.get() + bytes as u64));
 }
 
-// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing.
+// SAFETY: every call is passed on unchanged to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(&ALLOCATED, layout.size());
@@ -49,12 +49,12 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What the work that it ran has allocated.
+/// Allocations of the work that it ran.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
-    /// Bytes, freed ones included.
+    /// Bytes allocated, including those freed since.
     pub(crate) total: u64,
-    /// Bytes not freed, by it.
+    /// Bytes allocated and not freed by the work.
     pub(crate) held: i64,
 }
 

@@ -1,31 +1,31 @@
 //! Properties of every decoder and of the session state machine, as functions of arbitrary bytes.
 //!
-//! Each function panics when its property does not hold. `fuzz_targets/` hands them to libFuzzer (`make
-//! fuzz`), `tests/smoke.rs` feeds them pseudo-random bytes on the stable toolchain. A function is a pure
-//! function of its input: time is virtual and entropy constant. (`control` asks one running node; its answers depend on what
-//! it was asked before.)
+//! Each function panics when its property does not hold. `fuzz_targets/` hands them to libFuzzer (`make fuzz`);
+//! `tests/smoke.rs` feeds them pseudo-random bytes on the stable toolchain. A function is a pure function of its input: time is
+//! virtual and entropy constant. (`control` is the exception: it queries one running node, whose answers depend on earlier
+//! queries.)
 //!
-//! | function | what gets the bytes |
+//! | function | target of the bytes |
 //! |---|---|
 //! | [`wire`] | the decoder of containers and frames |
-//! | [`container`] | a session, from an authenticated peer that says anything |
-//! | [`bare_peer`] | an engine, from whoever answers or dials: any frames and packet numbers under the right keys |
+//! | [`container`] | a session, from an authenticated peer that sends arbitrary containers |
+//! | [`bare_peer`] | an engine, from a peer that answers or dials: any frames and packet numbers under the right keys |
 //! | [`packet`] | an engine, from a network that mangles, repeats, drops and invents packets |
 //! | [`link`] | the reader of link descriptions |
 //! | [`trace`] | the reader of rate traces |
 //! | [`ticket`] | the reader of tickets |
-//! | [`transfer_messages`] | what sender and receiver of a transfer say to each other |
-//! | [`transfer_manifest`] | what a sender offers |
+//! | [`transfer_messages`] | messages between sender and receiver of a transfer |
+//! | [`transfer_manifest`] | the offer of a sender |
 //! | [`transfer_note`] | the note that a receiver leaves for itself |
 //! | [`relay`] | a relay: requests of its members, and packets |
-//! | [`video`] | what origin and proxy of stored video say to each other |
-//! | [`overlay`] | the overlay's agent, from members that say anything |
-//! | [`parts`] | the heads of parts of enhanced frames, and the count of what is missing |
-//! | [`media`] | stored video: files, stored indexes, and what is made of them |
-//! | [`stored_video`] | stored video where it lies and is shown: object stores, HTTP, the cache, indexes |
-//! | [`configuration`] | the reader of configurations, and engines with what it accepts |
+//! | [`video`] | messages between origin and proxy of stored video |
+//! | [`overlay`] | the overlay's agent, from members that send arbitrary messages |
+//! | [`parts`] | the heads of parts of enhanced frames, and the count of missing parts |
+//! | [`media`] | stored video: files, stored indexes, and their use |
+//! | [`stored_video`] | storage and display of stored video: object stores, HTTP, the cache, indexes |
+//! | [`configuration`] | the reader of configurations, and engines with accepted configurations |
 //! | [`tariffs`] | price lists and meters, billing periods, the ledger |
-//! | [`control`] | questions over the control socket of a node with a session |
+//! | [`control`] | queries over the control socket of a node with a session |
 //! | [`objectives`] | the language of objectives: parser, checks, formatter, evaluation |
 
 #[expect(dead_code, reason = "its ready-made attack is not used here")]
@@ -62,7 +62,7 @@ pub use stored::stored_video;
 pub use transfer::{transfer_manifest, transfer_messages, transfer_note};
 pub use video::video;
 
-/// Panics where it does not hold.
+/// A property: panics where it does not hold.
 pub type Property = fn(&[u8]);
 
 /// The properties by name, each of which is a fuzz target.
@@ -89,7 +89,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("wire", wire),
 ];
 
-/// Takes an input apart; zeros when it is used up.
+/// Reader of an input; returns zeros once it is used up.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

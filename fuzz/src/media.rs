@@ -1,4 +1,4 @@
-//! Stored video: files and stored indexes that say anything.
+//! Stored video: files and stored indexes with arbitrary contents.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -15,11 +15,11 @@ use anabranch_media::{
 use crate::Input;
 
 const FILM: &[u8] = include_bytes!("../../crates/media/tests/data/bikes.mp4");
-/// Places that can be changed lie at the ends of the templates, where their tables are.
+/// Range of bytes that can be changed, at the ends of the templates, where their tables are.
 const REACH: usize = 4_000;
 
-/// Whatever a file or a stored index says, there is an error or an index that can be stored, divided and written
-/// without a panic: every sample once, sizes as they were said beforehand.
+/// Whatever a file or a stored index contains, the result is an error or an index that can be stored, divided and written
+/// without a panic: every sample once, with the sizes announced beforehand.
 pub fn media(data: &[u8]) {
     let mut input = Input(data);
     let choice = input.byte();
@@ -64,7 +64,7 @@ pub(crate) fn stored() -> &'static [u8] {
     })
 }
 
-/// The tables of the film in fragments, without its pictures.
+/// Tables of the fragmented film, without its pictures.
 fn fragmented() -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     BYTES.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! The language of objectives: any text, and any answers of a schedule.
+//! The language of objectives: any text, and any answers from a schedule.
 
 use anabranch_base::StreamId;
 use anabranch_hose::{
@@ -44,8 +44,8 @@ impl Schedule for Bytes<'_> {
     }
 }
 
-/// A text is refused, or formatted to one that formats to itself and means the same; every evaluation has a
-/// finite result; a report can be shown.
+/// A text is refused, or formatted to a text that formats to itself and has the same meaning; every evaluation has a finite
+/// result; a report can be displayed.
 pub fn objectives(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -63,7 +63,7 @@ pub fn objectives(data: &[u8]) {
     }
 }
 
-/// What the schedule made of `data` is worth; `None` if the text is refused.
+/// Utility of the schedule that `data` stands for; `None` if the text is refused.
 fn worth(text: &str, data: &[u8]) -> Option<f64> {
     let mut objectives = Objectives::new(Limits { tries: 1000 }, Vocabulary::default());
     if let Err(error) = objectives.inject(text) {

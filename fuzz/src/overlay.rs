@@ -1,4 +1,4 @@
-//! The overlay's agent, from members that say anything.
+//! The overlay's agent, from members that send arbitrary messages.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ fn node(n: u8) -> NodeId {
     NodeId::from_public_key([n; 32])
 }
 
-/// What decodes encodes to the same bytes, and the agent stays within its bounds whatever members say:
-/// raw bytes, records and claims with valid signatures, session and probe events, at any time.
+/// Whatever decodes encodes to the same bytes, and the agent stays within its bounds whatever members send: raw bytes, records
+/// and claims with valid signatures, session and probe events, at any time.
 pub fn overlay(data: &[u8]) {
     frames(data);
     agent(&mut Input(data));
@@ -124,7 +124,7 @@ fn agent(input: &mut Input<'_>) {
     }
 }
 
-/// A record that its origin has signed, of arbitrary content.
+/// A record with arbitrary contents, signed by its origin.
 fn record(input: &mut Input<'_>) -> Vec<u8> {
     let origin = 1 + input.byte() % 8;
     let links = (0..input.byte() % 4).map(|_| {

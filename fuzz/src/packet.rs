@@ -11,12 +11,12 @@ use crate::{
     peer::{DELAY, SOCKET, epoch, listener, packets_of, received, remote},
 };
 
-/// Packets under way at a time; more are dropped, as by any queue.
+/// Limit on the packets in flight; further ones are dropped, as by any queue.
 const UNDER_WAY_MAX: usize = 256;
-/// Bytes that are sent through the network.
+/// Message that is sent through the network.
 const MESSAGE: [u8; 3000] = [0x5a; 3000];
 
-/// Whatever the network does, nobody panics, and what arrives is what was sent, once.
+/// Whatever the network does, neither end panics, and the message arrives unchanged and once.
 pub fn packet(data: &[u8]) {
     let mut input = Input(data);
     let faults = anabranch_channel::faults();
@@ -41,7 +41,7 @@ pub fn packet(data: &[u8]) {
         .expect("an address that can be dialled");
     let mut delivered = 0;
     let mut under_way: VecDeque<(usize, Vec<u8>)> = VecDeque::new();
-    // Three seconds after the last trick the network behaves.
+    // Three seconds after its last fault the network behaves.
     let mut quiet = 0;
     while quiet < 300 {
         quiet += usize::from(input.is_empty());
@@ -68,7 +68,7 @@ pub fn packet(data: &[u8]) {
         if under_way.is_empty() {
             now += Duration::from_millis(5);
             if !input.is_empty() {
-                // Tricks are played on packets.
+                // Faults apply to packets: without any, time moves on.
                 let next = ends.iter_mut().filter_map(Engine::poll_timeout).min();
                 let Some(next) = next else {
                     break;
@@ -79,13 +79,13 @@ pub fn packet(data: &[u8]) {
     }
     assert!(
         !data.is_empty() || delivered == 1,
-        "nothing arrives on a network that plays no tricks"
+        "nothing arrives on a network without faults"
     );
     let faults = anabranch_channel::faults() - faults;
     assert_eq!(faults, 0, "the QUIC library panicked");
 }
 
-/// Delivers a packet as the input says.
+/// Delivers a packet as the input specifies.
 fn deliver(
     end: &mut Engine,
     now: Instant,
@@ -118,7 +118,7 @@ fn deliver(
     end.handle_packet(now, received(&packet));
 }
 
-/// The applications: the dialler sends one message, the listener reads it. Returns messages read.
+/// Runs the applications: the dialler sends one message, the listener reads it. Returns the number of messages read.
 fn events(ends: &mut [Engine; 2], end: usize, now: Instant, session: SessionId) -> usize {
     let mut read = 0;
     while let Some(event) = ends[end].poll_event() {

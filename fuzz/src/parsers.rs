@@ -14,7 +14,7 @@ use anabranch_session::wire::{
 };
 use bytes::Bytes;
 
-/// Decoding ends, and what was decoded encodes to something that decodes to the same.
+/// Decoding terminates, and decoded frames encode to bytes that decode to the same frames.
 pub fn wire(data: &[u8]) {
     let mut rest = Bytes::copy_from_slice(data);
     let Ok(header) = read_header(&mut rest) else {
@@ -59,7 +59,7 @@ pub fn wire(data: &[u8]) {
     panic!("more frames than bytes");
 }
 
-/// Whatever is accepted prints to a text that reads back as the same link.
+/// An accepted text prints to a text that reads back as the same link.
 pub fn link(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -94,7 +94,7 @@ pub fn trace(data: &[u8]) {
     }
 }
 
-/// Whatever is accepted prints to a text that reads back as the same ticket.
+/// An accepted text prints to a text that reads back as the same ticket.
 pub fn ticket(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

@@ -4,8 +4,8 @@ use anabranch_twoflow::{Arrivals, Header, arrivals::Arrival, header::HEADER_BYTE
 
 use crate::Input;
 
-/// The input is a list of parts with their lengths in front. A head that decodes encodes to the same bytes; whatever
-/// numbers come, no number counts twice, and what came and what is missing is what was expected.
+/// The input is a list of parts, each preceded by its length. A head that decodes encodes to the same bytes; whatever numbers
+/// arrive, no number counts twice, and arrived and missing parts add up to those expected.
 pub fn parts(data: &[u8]) {
     let mut arrivals = Arrivals::new();
     let mut input = Input(data);

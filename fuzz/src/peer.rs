@@ -1,4 +1,4 @@
-//! Two ends without a network in between: an engine under test and whoever talks to it.
+//! Two ends without a network in between: an engine under test and its peer.
 
 use std::{net::SocketAddr, num::NonZeroUsize, sync::OnceLock, time::Duration};
 
@@ -11,16 +11,16 @@ use crate::counter::Meter;
 
 pub(crate) const SOCKET: SocketId = SocketId(0);
 const BATCH: NonZeroUsize = NonZeroUsize::new(10).expect("not zero");
-/// Time from one end to the other.
+/// One-way delay between the ends.
 pub(crate) const DELAY: Duration = Duration::from_millis(5);
 
-/// What `Instant::EPOCH` stands for; its value influences nothing.
+/// Time that `Instant::EPOCH` stands for; its value influences nothing.
 pub(crate) fn epoch() -> std::time::Instant {
     static EPOCH: OnceLock<std::time::Instant> = OnceLock::new();
     *EPOCH.get_or_init(std::time::Instant::now)
 }
 
-/// Where each end believes the other to be.
+/// Address at which each end believes the other to be.
 pub(crate) fn remote() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], 4433))
 }
@@ -35,13 +35,13 @@ pub(crate) fn received(data: &[u8]) -> Received {
     }
 }
 
-/// An engine that accepts everybody.
+/// An engine that accepts every peer.
 pub(crate) fn listener(config: Config) -> Engine {
     let key = SecretKey::from_seed([1; 32]);
     Engine::new(epoch(), key, AllowList::everyone_listed(), config, [1; 32])
 }
 
-/// Everything the engine wants to send now.
+/// All packets that the engine has to send now.
 pub(crate) fn packets_of(engine: &mut Engine, now: Instant) -> Vec<Vec<u8>> {
     let (mut packets, mut buffer) = (Vec::new(), Vec::new());
     while let Some(transmit) = engine.poll_transmit(now, BATCH, &mut buffer) {
@@ -56,7 +56,7 @@ pub(crate) struct Peer {
     endpoint: Endpoint,
     id: ChannelId,
     pub(crate) now: Instant,
-    /// What the engine has allocated while it worked.
+    /// Allocations of the engine while it worked.
     pub(crate) meter: Meter,
 }
 
@@ -89,7 +89,7 @@ impl Peer {
         self.endpoint.channel(self.id)
     }
 
-    /// One round trip: what the peer has to say, and what the engine answers.
+    /// One round trip: the peer's packets, then the engine's answers.
     pub(crate) fn exchange(&mut self, engine: &mut Engine) {
         for packet in self.packets() {
             let (now, packet) = (self.now + DELAY, received(&packet));
@@ -98,7 +98,7 @@ impl Peer {
         self.wait(engine, DELAY * 2);
     }
 
-    /// Time passes at both ends; what they have to say arrives at its end.
+    /// Lets time pass at both ends; the packets of each arrive at the other.
     pub(crate) fn wait(&mut self, engine: &mut Engine, duration: Duration) {
         self.now += duration;
         let now = self.now;

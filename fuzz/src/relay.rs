@@ -1,4 +1,4 @@
-//! A relay, from authenticated members that ask for anything, and a network that sends anything.
+//! A relay, from authenticated members with arbitrary requests and a network with arbitrary packets.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,7 +10,7 @@ use anabranch_overlay::relay::{
 
 use crate::Input;
 
-/// Whoever is asked about is on the list, and at every address but one.
+/// An address table in which every node is a member, and at every address but one.
 struct Anywhere;
 
 impl Members for Anywhere {
@@ -32,9 +32,9 @@ impl Members for Anywhere {
     }
 }
 
-/// The input is a list of steps: a request with its length in front, packets, or time. What decodes encodes
-/// to the same bytes; a relay keeps to its bounds whatever it is asked, forwards nothing but what belongs
-/// to a circuit, and gives every port back.
+/// The input is a list of steps: a request preceded by its length, packets, or time. Whatever decodes encodes to the same
+/// bytes; a relay stays within its bounds whatever the requests, forwards only the packets of circuits, and gives every port
+/// back.
 pub fn relay(data: &[u8]) {
     let mut config = Config::new(NodeId::from_public_key([0; 32]));
     (config.circuits_max, config.ports_max) = (16, 8);

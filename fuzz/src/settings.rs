@@ -1,4 +1,4 @@
-//! Texts of an operator: configuration, prices, ledger; and what is asked over the control socket.
+//! Texts of an operator: configuration, prices, ledger; and queries over the control socket.
 
 use std::{path::Path, sync::OnceLock, time::Duration};
 
@@ -17,14 +17,14 @@ use crate::{
     peer::{DELAY, SOCKET, epoch, listener, packets_of, received, remote},
 };
 
-/// Turns of a conversation between two engines with settings that were accepted.
+/// Turns of a conversation between two engines with accepted settings.
 const TURNS: u32 = 40;
-/// A text that names nothing of the machine.
+/// Lookup that knows no name of the machine.
 fn nowhere(name: &str) -> Option<String> {
     (name == "HOME").then(|| "/nowhere".to_owned())
 }
 
-/// A text is a configuration or is refused in words, and engines run with what is accepted.
+/// A text is a configuration or is refused with a message, and engines run with every accepted one.
 pub fn configuration(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let layer = match Layer::from_toml(&text) {
@@ -37,7 +37,7 @@ pub fn configuration(data: &[u8]) {
     }
 }
 
-/// One message each way of a stream, as far as the settings let it come.
+/// One message in each direction of a stream, as far as the settings permit.
 fn converse(config: &Config) {
     let mut now = Instant::from_secs(1);
     let key = SecretKey::from_seed([3; 32]);
@@ -73,7 +73,7 @@ fn converse(config: &Config) {
     }
 }
 
-/// The first byte says what the rest is: a price list and what is spent, moments in billing periods, or a ledger.
+/// The first byte selects the rest: a price list and usage, moments in billing periods, or a ledger.
 pub fn tariffs(data: &[u8]) {
     let mut input = Input(data);
     match input.byte() % 3 {
@@ -96,7 +96,7 @@ fn number(input: &mut Input<'_>) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Whatever is spent in whatever portions, a cap holds to the byte, and nothing overflows.
+/// Whatever is used in whatever portions, a cap holds to the byte, and nothing overflows.
 fn prices(input: &mut Input<'_>) {
     let length = usize::from(input.byte());
     let text = String::from_utf8_lossy(input.take(length)).into_owned();
@@ -119,7 +119,7 @@ fn prices(input: &mut Input<'_>) {
     }
 }
 
-/// Periods follow each other, and every moment is in one that began before it.
+/// Periods follow each other, and every moment belongs to one that began before it.
 fn periods(input: &mut Input<'_>) {
     let length = usize::from(input.byte() % 16);
     let zone = String::from_utf8_lossy(input.take(length)).into_owned();
@@ -132,7 +132,7 @@ fn periods(input: &mut Input<'_>) {
         let period = billing.period(unix_s);
         let next = billing.next(period);
         let _ = (billing.begins_at(period), billing.begins_at(next));
-        // As far as a calendar of four digits goes.
+        // The limit of a calendar with four-digit years.
         if unix_s < 250_000_000_000 {
             assert!(next > period, "{unix_s}");
             assert!(billing.begins_at(next) > unix_s, "{unix_s}");
@@ -176,7 +176,7 @@ fn asked() -> &'static Asked {
     })
 }
 
-/// A line over the control socket is answered with one line that is an answer or an error, in a bounded time and length.
+/// A line over the control socket gets one line in return, an answer or an error, in a bounded time and length.
 pub fn control(data: &[u8]) {
     let line = String::from_utf8_lossy(data);
     let asked = asked();

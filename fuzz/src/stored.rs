@@ -1,4 +1,4 @@
-//! Stored video where it is kept and shown: an object store's answers, addresses of HTTP, the cache, indexes after their checksums.
+//! Storage and display of stored video: an object store's answers, addresses of HTTP, the cache, indexes after their checksums.
 
 use anabranch_video::fuzzing;
 
@@ -7,7 +7,7 @@ use crate::{
     media::{changed, stored},
 };
 
-/// The first byte chooses what gets the rest.
+/// The first byte selects the target of the rest.
 pub fn stored_video(data: &[u8]) {
     let mut input = Input(data);
     match input.byte() % 5 {
@@ -19,7 +19,7 @@ pub fn stored_video(data: &[u8]) {
     }
 }
 
-/// An index as the cache has it: with a head of any numbers, or of any bytes; with a right hash.
+/// An index as stored in the cache: with a head of any numbers, or of any bytes; with a right hash.
 fn index(input: &mut Input<'_>) -> Vec<u8> {
     if input.byte().is_multiple_of(4) {
         return input.0.to_vec();

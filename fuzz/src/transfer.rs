@@ -1,13 +1,13 @@
-//! Transfers of files: what the two sides say, what is offered, and the note that a receiver leaves for itself.
+//! Transfers of files: messages between the two sides, offers, and the note that a receiver leaves for itself.
 
 use anabranch::{SecretKey, transfer::decoders};
 use bytes::Bytes;
 
-/// Parts of a path, and bytes of one, that are taken.
+/// Limit on the parts of a path, and on the bytes of one part.
 const DEPTH_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 255;
 
-/// The first byte chooses the decoder. What decodes encodes to something that decodes to the same.
+/// The first byte selects the decoder. Whatever decodes encodes to bytes that decode to the same.
 pub fn transfer_messages(data: &[u8]) {
     let Some((&kind, rest)) = data.split_first() else {
         return;
@@ -35,8 +35,8 @@ pub fn transfer_messages(data: &[u8]) {
     }
 }
 
-/// An offer that passes the check stays under its own name, and no name in it is reserved, hidden in another or
-/// obeyed by a terminal.
+/// An offer that passes the check stays under its own name; no name in it is reserved, hidden in another or interpreted by a
+/// terminal.
 pub fn transfer_manifest(data: &[u8]) {
     let Some(paths) = decoders::manifest(data) else {
         return;
@@ -63,8 +63,8 @@ pub fn transfer_manifest(data: &[u8]) {
     }
 }
 
-/// The first byte chooses whether the text is signed. What this node did not sign is not believed; what it did
-/// sign is read without harm, and encodes to itself.
+/// The first byte selects whether the text is signed. A note that this node did not sign is rejected; one that it did sign is
+/// read without harm, and encodes to itself.
 pub fn transfer_note(data: &[u8]) {
     let Some((&kind, text)) = data.split_first() else {
         return;

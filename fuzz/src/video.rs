@@ -3,7 +3,7 @@
 use anabranch_video::wire::{Enhanced, Essential, Flow, Piece, Reply, Request};
 use bytes::Bytes;
 
-/// The first byte chooses the decoder. What decodes is within its bounds, and encodes to the same message again.
+/// The first byte selects the decoder. Whatever decodes is within its bounds, and encodes to the same message again.
 pub fn video(data: &[u8]) {
     let Some((&kind, rest)) = data.split_first() else {
         return;

@@ -1,4 +1,4 @@
-//! Every input that fuzzing has kept (`corpus/`), through its property again.
+//! Replay of every input in `corpus/` through its property.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -23,7 +23,7 @@ fn every_target_is_a_property_and_the_reverse() {
 }
 
 #[test]
-fn what_was_kept_holds() {
+fn kept_inputs_hold() {
     for &(name, property) in PROPERTIES {
         let Ok(text) = fs::read_to_string(folder("corpus").join(format!("{name}.hex"))) else {
             continue;

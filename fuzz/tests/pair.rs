@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 
 const BATCH: NonZeroUsize = NonZeroUsize::new(10).expect("not zero");
 
-/// Carries packets over one link for each socket, 10 ms each way, while `is_open` says so.
+/// Two engines and one link for each socket, 10 ms each way.
 struct Pair {
     ends: [Engine; 2],
     now: Instant,
@@ -43,7 +43,7 @@ impl Pair {
         }
     }
 
-    /// Runs for `duration`; `delay` of a packet from an end on a socket, `None` to lose it.
+    /// Runs for `duration`; `delay` gives the delay of a packet from an end on a socket, or `None` to lose it.
     fn run(&mut self, duration: Duration, delay: impl Fn(usize, SocketId) -> Option<Duration>) {
         let end = self.now + duration;
         while self.now < end {
@@ -85,11 +85,11 @@ impl Pair {
     }
 }
 
-const WAY: Duration = Duration::from_millis(10);
+const DELAY: Duration = Duration::from_millis(10);
 
-/// An ADU that expires before the peer knows its stream must not leave a hole in it.
+/// An ADU that expires before the peer knows its stream must not leave a gap in it.
 #[test]
-fn an_adu_that_expires_before_the_announcement_leaves_no_hole() {
+fn an_adu_that_expires_before_the_announcement_leaves_no_gap() {
     let mut pair = Pair::new();
     let peer = pair.ends[1].node_id();
     let session = pair.ends[0]
@@ -109,18 +109,18 @@ fn an_adu_that_expires_before_the_announcement_leaves_no_hole() {
         .expect("it is open")
         .stream(stream)
         .send(now, Bytes::from_static(b"late"))
-        .expect("room");
-    // Nothing passes until the first ADU is past its lifetime.
+        .expect("the buffer has space");
+    // No packet passes until the first ADU has exceeded its lifetime.
     pair.run(Duration::from_millis(300), |_, _| None);
-    pair.run(Duration::from_millis(3000), |_, _| Some(WAY));
+    pair.run(Duration::from_millis(3000), |_, _| Some(DELAY));
     let now = pair.now;
     pair.ends[0]
         .session(session)
         .expect("it is open")
         .stream(stream)
         .send(now, Bytes::from_static(b"timely"))
-        .expect("room");
-    pair.run(Duration::from_millis(1000), |_, _| Some(WAY));
+        .expect("the buffer has space");
+    pair.run(Duration::from_millis(1000), |_, _| Some(DELAY));
     let mut got = Vec::new();
     while let Some(event) = pair.ends[1].poll_event() {
         if let Event::Readable { session, stream } = event {
@@ -136,23 +136,23 @@ fn an_adu_that_expires_before_the_announcement_leaves_no_hole() {
     assert_eq!(got, ["timely"]);
 }
 
-/// A home whose acknowledgements come late must not leave the peer with two halves of one session.
+/// An initial channel whose acknowledgements arrive late must not leave the peer with two sessions instead of one.
 #[test]
-fn a_home_that_was_only_slow_does_not_split_the_session() {
+fn a_slow_initial_channel_does_not_split_the_session() {
     let mut pair = Pair::new();
     let peer = pair.ends[1].node_id();
     let session = pair.ends[0]
         .connect(pair.now, peer, vec![Pair::link(0), Pair::link(1)])
         .expect("an address that can be dialled");
-    // Link 0 connects first, then answers only after 400 ms; link 1 is a little later and well.
+    // Link 0 connects first, then answers only after 400 ms; link 1 connects a little later and works well.
     pair.run(Duration::from_millis(21), |_, socket| {
-        Some(if socket.0 == 0 { WAY } else { WAY * 2 })
+        Some(if socket.0 == 0 { DELAY } else { DELAY * 2 })
     });
     let slow = |from: usize, socket: SocketId| {
         Some(match (from, socket.0) {
             (1, 0) => Duration::from_millis(400),
-            (_, 0) => WAY,
-            _ => WAY * 2,
+            (_, 0) => DELAY,
+            _ => DELAY * 2,
         })
     };
     pair.run(Duration::from_millis(1500), slow);
@@ -168,15 +168,15 @@ fn a_home_that_was_only_slow_does_not_split_the_session() {
             .expect("it is open")
             .stream(stream)
             .send(now, data)
-            .expect("room");
-        pair.run(Duration::from_millis(5), |_, _| Some(WAY));
+            .expect("the buffer has space");
+        pair.run(Duration::from_millis(5), |_, _| Some(DELAY));
     }
-    pair.run(Duration::from_secs(3), |_, _| Some(WAY));
+    pair.run(Duration::from_secs(3), |_, _| Some(DELAY));
     let (mut sessions, mut got) = (0, 0);
     while let Some(event) = pair.ends[1].poll_event() {
         match event {
             Event::Connected { .. } => sessions += 1,
-            // The one founded on the slow home, which the second replaces.
+            // The session established on the slow channel; the second one replaces it.
             Event::Closed {
                 reason: SessionCloseReason::Superseded,
                 ..

@@ -101,7 +101,7 @@ fn skip(sequence: u8) -> Vec<u8> {
     vec![0x09, 0x00, sequence, 0x81, 0x00, 0x10, 0x00]
 }
 
-/// One container, in units of four bytes, made up with SESSION_CREDITs that say nothing.
+/// One container, in units of four bytes, padded with SESSION_CREDITs that grant nothing.
 fn packet(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = frames.concat();
     let padding: &[u8] = match bytes.len() % 4 {
@@ -114,7 +114,7 @@ fn packet(frames: &[Vec<u8>]) -> Vec<u8> {
     [&[0x40, (bytes.len() / 4) as u8], &bytes[..]].concat()
 }
 
-/// A SKIP renewed credit for what was never sent, and a far fragment was filled up with zeros.
+/// A SKIP renewed credit for data that was never sent, and a far fragment was padded with zeros.
 #[test]
 fn skips_renew_no_credit_and_far_fragments_take_no_memory() {
     container(&input(&[open(3), far(0), skip(1), far(2)], 1));
@@ -125,8 +125,8 @@ fn skips_renew_no_credit_and_far_fragments_take_no_memory() {
     }
 }
 
-/// A packet of far fragments of unreliable ADUs: each was filled up with zeros, and thrown away for the next. With P, each is
-/// given up, too.
+/// A packet of far fragments of unreliable ADUs: each was padded with zeros, and discarded for the next. With P, each is given
+/// up, too.
 #[test]
 fn far_fragments_of_unreliable_adus_cost_nothing() {
     let many: Vec<Vec<u8>> = std::iter::once(open(0)).chain((0..60).map(far)).collect();
@@ -137,7 +137,7 @@ fn far_fragments_of_unreliable_adus_cost_nothing() {
     container(&[&[0], &packet(&many)[..]].concat());
 }
 
-/// After SKIPs of what was never sent, what was read exceeded the account of a small session window: an abort.
+/// After SKIPs of data that was never sent, the bytes read exceeded the account of a small session window: an abort.
 #[test]
 fn reading_in_a_small_session_window() {
     let mut frames = vec![open(2 | 1)];
@@ -172,17 +172,17 @@ fn one_byte_fragments_in_descending_order() {
     }
 }
 
-/// A stand-in whose frame could not be filled up divided a table where no sample was missing, and the tables
-/// outgrew the room that a fragment's size leaves for them.
+/// A stand-in whose frame could not be padded divided a table where no sample was missing, and the tables outgrew the space
+/// that a fragment's size leaves for them.
 #[test]
-fn media_tables_outgrow_their_room() {
+fn media_tables_outgrow_their_space() {
     anabranch_fuzz::media(&[
         93, 241, 122, 217, 50, 192, 249, 28, 198, 252, 108, 221, 228, 252, 58, 56, 8, 11, 217, 2,
         14, 156, 76, 97,
     ]);
 }
 
-/// A stored index in which two runs of the same value followed each other was read, and written again as one.
+/// A stored index with two consecutive runs of the same value was read, and written again as one.
 #[test]
 fn media_runs_of_the_same_value() {
     anabranch_fuzz::media(&[
@@ -195,7 +195,7 @@ fn media_runs_of_the_same_value() {
     ]);
 }
 
-/// A sent directory that posed as the folder of an unfinished transfer, in the case of file systems that fold it.
+/// A sent directory posed as the folder of an unfinished transfer, in the spelling of case-insensitive file systems.
 #[test]
 fn a_sent_folder_with_a_reserved_name() {
     for name in [".anabranch-zzz", ".ANABRANCH-zzz", ".anab\u{200d}ranch-zzz"] {
@@ -209,9 +209,9 @@ fn a_sent_folder_with_a_reserved_name() {
     }
 }
 
-/// The note as earlier versions wrote it: without a signature, for anybody to write.
+/// The note of earlier versions: unsigned, so that anyone could write it.
 #[test]
-fn a_note_that_anybody_can_write() {
+fn a_note_that_anyone_can_write() {
     let hash = "0".repeat(64);
     let note = format!(
         "{{\"version\":1,\"sender\":\"{}\",\"blake3\":\"{hash}\"}}",
@@ -224,7 +224,7 @@ fn a_note_that_anybody_can_write() {
     }
 }
 
-/// Arrays in arrays, deeper than any message is.
+/// Arrays in arrays, deeper than in any message.
 #[test]
 fn a_message_of_opening_brackets() {
     for kind in 0..4 {
@@ -234,17 +234,17 @@ fn a_message_of_opening_brackets() {
     }
 }
 
-/// The target went on for ever: tricks were left, and neither end had a packet to play them on.
+/// The target never ended: faults were left, and neither end had a packet to apply them to.
 #[test]
-fn a_conversation_that_dies_before_the_tricks_are_over() {
+fn a_conversation_that_dies_before_the_faults_are_over() {
     let mut input = vec![0x06, 0x02, 0xc0, 0x00];
     input.extend([0xe1; 45]);
     input.extend([0x05, 0x14, 0x1e, 0xed, 0xc9, 0x52, 0x09, 0x43, 0, 2, 4, 1]);
     anabranch_fuzz::packet(&input);
 }
 
-/// Three packets of the handshake are lost. The server's second probe after that was in one batch with a small first one, and the
-/// QUIC library panicked: its ACK_FREQUENCY frame did not fit.
+/// Three packets of the handshake are lost. The server's second probe after that was in one batch with a small first one, and
+/// the QUIC library panicked: its ACK_FREQUENCY frame did not fit.
 #[test]
 fn probes_of_different_sizes() {
     anabranch_fuzz::packet(&[0x06, 0x02, 0xc0, 0x00, 0xff, 0x31, 0x01, 0x01]);
@@ -261,7 +261,7 @@ fn probes_that_waited() {
     ]);
 }
 
-/// A handshake that ends with an error: polled for one packet at a time, the QUIC library closed it without end.
+/// A handshake that ends with an error: polled for one packet at a time, the QUIC library repeated its close without end.
 #[test]
 fn a_handshake_of_repeated_and_lost_packets() {
     anabranch_fuzz::packet(&[
@@ -271,7 +271,7 @@ fn a_handshake_of_repeated_and_lost_packets() {
     ]);
 }
 
-/// Encoded again, the first message of a stranger may be longer than he may say it.
+/// Encoded again, the first message of a stranger may exceed the length that a stranger may send.
 #[test]
 fn a_first_message_that_grows() {
     let path = "a".repeat(440);
@@ -281,7 +281,7 @@ fn a_first_message_that_grows() {
     transfer_messages(&input);
 }
 
-/// A trace of 23 days in two lines: each of its seconds was looked at, twice.
+/// A trace of 23 days in two lines: each of its seconds was examined, twice.
 #[test]
 fn a_trace_that_lasts_for_ever() {
     anabranch_fuzz::trace(b"12\n2000000160");

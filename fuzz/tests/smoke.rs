@@ -1,7 +1,7 @@
-//! The properties on pseudo-random bytes, for a stable toolchain without cargo-fuzz. Half of the inputs
-//! are noise, half are made of pieces that the decoders know, so that they get beyond the first byte.
-//! `FUZZ_SECONDS` sets the time for each property (default 1). With `FUZZ_SEEDS`, inputs made of pieces are written into that
-//! folder instead, for a fuzzer to begin with.
+//! The properties on pseudo-random bytes, for a stable toolchain without cargo-fuzz. Half of the inputs are noise; the other
+//! half is composed of pieces that the decoders know, to get beyond the first byte.
+//! `FUZZ_SECONDS` sets the time for each property (default 1). With `FUZZ_SEEDS`, composed inputs are written into that folder
+//! instead, as a fuzzer's initial corpus.
 
 use std::{
     path::Path,
@@ -75,7 +75,7 @@ fn feed(name: &str, pieces: &[&[u8]], property: fn(&[u8])) {
     println!("{name}: {runs} inputs");
 }
 
-/// Frames of `spec/wire.md`: a reliable and an unreliable stream, and what can be said about them.
+/// Frames of `spec/wire.md`: a reliable and an unreliable stream, and the frames that concern them.
 const FRAMES: &[&[u8]] = &[
     &[0x03, 0x00, 0x03, 0x00, 0x80, 0x01, 0x00],
     &[0x03, 0x04, 0x06, 0x00, 0x80, 0x01, 0x01, b'x'],
@@ -108,7 +108,7 @@ fn wire() {
 
 #[test]
 fn container() {
-    // Each with its kind and length in front, as the property reads them.
+    // Each preceded by its kind and length, as the property reads them.
     let framed: Vec<Vec<u8>> = FRAMES
         .iter()
         .map(|frame| [&[0x00, frame.len() as u8], *frame].concat())
@@ -251,7 +251,7 @@ fn objectives() {
     feed("objectives", pieces, anabranch_fuzz::objectives);
 }
 
-/// Requests of `spec/relay.md`, each with its kind, source and length in front.
+/// Requests of `spec/relay.md`, each preceded by its kind, source and length.
 #[test]
 fn relay() {
     let open = |circuit: u8, source: u8, destination: u8, origin: &[u8]| {
@@ -288,7 +288,7 @@ fn relay() {
 fn overlay() {
     let ids: Vec<[u8; 6]> = (1..=8).map(|n| [n; 6]).collect();
     let mut pieces: Vec<&[u8]> = vec![
-        // An event each: peer, kind, and what it takes.
+        // One event each: peer, kind, and its arguments.
         &[0, 1, 1, 1],
         &[1, 2, 2, 3, 1],
         &[2, 3, 0],
@@ -306,7 +306,7 @@ fn overlay() {
     feed("overlay", &pieces, anabranch_fuzz::overlay);
 }
 
-/// Heads of parts, each with its length in front: near numbers, far ones, and one that is no head.
+/// Heads of parts, each preceded by its length: near numbers, far ones, and one invalid head.
 #[test]
 fn parts() {
     let head = |sequence: u16| {
@@ -334,13 +334,13 @@ fn parts() {
 #[test]
 fn media() {
     let pieces: &[&[u8]] = &[
-        // What the bytes are: a file, a stored index, changes in a film's tables, in a fragmented one's.
+        // Kinds of bytes: a file, a stored index, changes in a film's tables, in a fragmented one's.
         &[0],
         &[1, 0],
         &[1, 1, 3],
         &[2, 7],
         &[3, 7],
-        // A change: a place, how many bytes, which.
+        // A change: a place, the number of bytes, the bytes.
         &[0x01, 0x40, 0, 0xff],
         &[0x80, 0x18, 3, 0, 0, 0, 1],
         // Boxes.
@@ -356,7 +356,7 @@ fn media() {
     feed("media", pieces, anabranch_fuzz::media);
 }
 
-/// Messages between origin and proxy, each with the byte of its decoder in front.
+/// Messages between origin and proxy, each preceded by the byte of its decoder.
 #[test]
 fn video() {
     let pieces: Vec<&[u8]> = vec![
@@ -414,7 +414,7 @@ fn stored_video() {
     feed("stored_video", pieces, anabranch_fuzz::stored_video);
 }
 
-/// Messages of `spec/transfer.md`, each with the byte of its decoder in front.
+/// Messages of `spec/transfer.md`, each preceded by the byte of its decoder.
 #[test]
 fn transfer_messages() {
     let pieces: &[&[u8]] = &[

@@ -1,12 +1,13 @@
-//! Field counts of structs in the engine: a struct that knows everything is a hidden centre, even when its methods lie in
-//! twelve files.
+//! Field counts of structs in the engine: a struct with too many is a hidden centre, even if its methods are spread over twelve
+//! files.
 
 use super::Violation;
 
-/// Most fields of a struct in a crate of the engine.
+/// Limit on the fields of a struct in a crate of the engine.
 const FIELDS_MAX: usize = 20;
 
-/// Structs that may have more, and how many; the number only falls. A published algorithm keeps the state that its text names.
+/// Structs that may have more, with their limits; a limit may only fall. A published algorithm keeps the state that its text
+/// names.
 const EXEMPT: &[(&str, &str, usize, &str)] = &[(
     "crates/channel/src/control/bbr3/mod.rs",
     "Bbr3",
@@ -14,7 +15,7 @@ const EXEMPT: &[(&str, &str, usize, &str)] = &[(
     "draft-ietf-ccwg-bbr names its state",
 )];
 
-/// Names of structs with the number of their fields, in the order of the file. `code` has no comments and no literals.
+/// Names of structs and their field counts, in the order of the file. `code` has no comments and no literals.
 fn counts(code: &str) -> Vec<(String, usize)> {
     let mut counts = Vec::new();
     let mut lines = code.lines();
@@ -36,7 +37,7 @@ fn counts(code: &str) -> Vec<(String, usize)> {
     counts
 }
 
-/// The name of a struct with named fields that begins in this line, as rustfmt writes it.
+/// Name of a struct with named fields that begins in this line, as rustfmt writes it.
 fn name_of(line: &str) -> Option<String> {
     let (before, rest) = line.split_once("struct ")?;
     let is_item = before.trim().is_empty() || before.trim_start().starts_with("pub");
@@ -50,7 +51,7 @@ fn name_of(line: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// `name: Type`, perhaps behind `pub` or `pub(…)`.
+/// True for `name: Type`, perhaps behind `pub` or `pub(…)`.
 fn is_field(text: &str) -> bool {
     let text = match text.strip_prefix("pub") {
         Some(rest) if rest.starts_with('(') => rest.split_once(')').map_or("", |(_, rest)| rest),

@@ -1,4 +1,4 @@
-//! Decoders that are not public, for `fuzz/`. Each takes any bytes, and checks what must hold of what came of them.
+//! Private decoders, for `fuzz/`. Each takes any bytes, and checks the properties that the result must have.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     video::Video,
 };
 
-/// Most chunks of a video that are put together for each input.
+/// Maximum number of chunks of a video that are assembled for each input.
 const CHUNKS: u32 = 4;
 
 /// A request's address, and its `Range` header after a line break.
@@ -19,24 +19,25 @@ pub fn http(bytes: &[u8]) {
     proxy::fuzz_http(&String::from_utf8_lossy(bytes));
 }
 
-/// Pages of an object store, and answers with errors.
+/// Pages of an object store, and error responses.
 #[cfg(feature = "s3")]
 pub fn s3(bytes: &[u8]) {
     crate::origin::library::s3::fuzz(&String::from_utf8_lossy(bytes));
 }
 
-/// A file of the cache: whatever lies there, what is read is what was put.
+/// A file of the cache: whatever it contains, data that is read is data that was written.
 pub fn cache_file(bytes: &[u8]) {
     crate::store::fuzz_file(bytes, VideoKey([7; 16]), Part::Essential(3));
 }
 
-/// A folder of a cache as an earlier run may have left it: names of files, one a line, the copy of the catalogue, and what is popular.
+/// A folder of a cache as an earlier run may have left it: names of files, one per line, the copy of the catalogue, and the
+/// popularity.
 pub fn cache_folder(bytes: &[u8]) {
     crate::store::fuzz_folder(bytes);
     proxy::fuzz_catalogue(bytes);
 }
 
-/// An index as it lies in the cache, after its checksums; then chunks of its video, of which some frames are missing.
+/// A stored index of the cache, after its checksums; then chunks of its video, of which some frames are missing.
 pub fn stored_index(bytes: &[u8]) {
     let Some((division, index)) = proxy::fuzz_index(&Bytes::copy_from_slice(bytes)) else {
         return;

@@ -1,4 +1,4 @@
-//! Load of videos on a pipe: bytes of UDP payload, with what heads and acknowledgements add.
+//! Load of videos on a pipe: bytes of UDP payload, including headers and acknowledgements.
 
 use anabranch::base::Rate;
 use anabranch_media::Part;
@@ -11,33 +11,33 @@ use crate::{
 
 /// Bytes of an enhanced frame that go into one packet.
 pub(crate) const PART_BYTES_MAX: usize = ADU_BYTES_MAX - ENHANCED_HEADER_BYTES;
-/// What goes before each part of an enhanced frame: its header, and those of stream, container and packet. Parts leave one by one,
+/// Headers before each part of an enhanced frame: its own, and those of stream, container and packet. Parts leave one by one,
 /// so that hardly any share a packet.
 pub(crate) const PART_HEAD_BYTES: usize = 50;
-/// What records of a reliable stream become: pieces of about a packet, each with such heads.
+/// Overhead of records in a reliable stream: they travel in pieces of about a packet, each with such headers.
 const RELIABLE: Overhead = Overhead {
     packet_bytes: 1_045.0,
     payload_bytes: 1_000.0,
 };
-/// What goes besides: acknowledgements, reports, replies.
+/// Rate of other traffic: acknowledgements, reports, replies.
 pub(crate) const CONTROL: Rate = Rate::from_kbps(32);
 
-/// A frame of the enhanced flow in parts.
+/// Size of a frame of the enhanced flow, in parts.
 pub(crate) fn enhanced_bytes(size: usize) -> u64 {
     (size + size.div_ceil(PART_BYTES_MAX) * PART_HEAD_BYTES) as u64
 }
 
-/// Data of this rate in a reliable stream.
+/// Load of data of this rate in a reliable stream.
 pub(crate) fn reliable(rate: Rate) -> Rate {
     RELIABLE.on_top_of(rate)
 }
 
-/// The most that a video ever takes, on schedule: the next segment's essential part, some of which is sent twice, and this one's
-/// enhanced part.
+/// Maximum load of a video on schedule: the next segment's essential part, some of which is sent twice, and this one's enhanced
+/// part.
 pub(crate) fn most(video: &Video) -> Rate {
     let segments = &video.segments;
     let count = segments.segments.len();
-    // A last one that is shorter counts as if it took as long as the others.
+    // A shorter last segment counts as if it were as long as the others.
     let time = match count {
         1 => segments.playing_time(0),
         _ => segments.length,
@@ -54,7 +54,7 @@ pub(crate) fn most(video: &Video) -> Rate {
         let enhanced = Rate::from_bytes_per(enhanced, time) * video.enhanced_on_wire;
         reliable(essential) + enhanced
     });
-    // A film of one segment has its essential part sent while it plays.
+    // The essential part of a film of one segment is sent while it plays.
     let first = reliable(segments.rate(0, Part::Essential));
     each.max().unwrap_or_default().max(first)
 }

@@ -1,4 +1,4 @@
-//! A film for tests, made by hand.
+//! A synthetic film for tests.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use bytes::Bytes;
 
 use crate::video::{Division, Video};
 
-/// Bytes of frames by type: I, P, B.
+/// Sizes of frames by type: I, P, B.
 pub(crate) const SIZES: [u32; 3] = [10_000, 3_000, 500];
 
-/// So many seconds of 25 pictures: I and eight times P, B, B each second; chunks of 2 s, segments of 6.
+/// A film of so many seconds of 25 pictures: I and eight times P, B, B each second; chunks of 2 s, segments of 6 s.
 pub(crate) fn film(seconds: u32) -> Video {
     let mut samples = Vec::new();
     for number in 0..25 * seconds {

@@ -1,7 +1,7 @@
-//! A video as origin and proxy both see it: its index, its chunks, and which bytes of them travel in which flow.
+//! A video as origin and proxy both see it: its index, its chunks, and the flow in which each byte travels.
 //!
-//! Everything here is a pure function of the index, the policy and the chunks' length, so that both sides agree
-//! without a word about single frames.
+//! Everything here is a pure function of the index, the policy and the length of chunks, so that both sides agree without
+//! messages about single frames.
 
 use std::{ops::Range, str::FromStr, time::Duration};
 
@@ -16,20 +16,21 @@ use anabranch_twoflow::{Schedule, rate::RETRANSMITTED};
 
 use crate::{load, wire::Enhanced};
 
-/// Length of chunks that is aimed at; a chunk begins with a key frame, so that they follow those of the video.
+/// Target length of chunks; a chunk begins with a key frame, so that they follow the key frames of the video.
 pub const CHUNK_LENGTH: Duration = Duration::from_secs(4);
 
-/// Shortest chunks and segments that an origin's word is taken for: shorter ones would make many of them, and help nobody.
+/// Minimum length of chunks and segments that is accepted from an origin: shorter ones would make many of them, without
+/// benefit.
 pub(crate) const PART_MIN: Duration = Duration::from_millis(100);
 
-/// What a video is divided by.
+/// Parameters of the division of a video.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Division {
-    /// What is essential.
+    /// Selection of essential data.
     pub policy: Policy,
-    /// Length of chunks that is aimed at.
+    /// Target length of chunks.
     pub chunk: Duration,
-    /// Length of segments; `None`: by the length of the video ([`segment::default_length`]).
+    /// Length of segments; `None`: derived from the length of the video ([`segment::default_length`]).
     pub segment: Option<Duration>,
 }
 
@@ -44,17 +45,17 @@ impl Default for Division {
     }
 }
 
-/// The text names no policy.
+/// The text is not a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' does not say what is essential; choose intra, intra+audio, intra+referenced, or a rate such as '500 kbit/s'"
+    "'{0}' does not specify the essential data; choose intra, intra+audio, intra+referenced, or a rate such as '500 kbit/s'"
 )]
 pub struct ParsePolicyError(String);
 
-/// Reads a policy as people write it.
+/// Parses a policy.
 ///
 /// # Errors
-/// It is none.
+/// The text is not a policy.
 pub fn parse_policy(text: &str) -> Result<Policy, ParsePolicyError> {
     match text.trim() {
         "intra" => Ok(Policy::Intra),
@@ -67,7 +68,7 @@ pub fn parse_policy(text: &str) -> Result<Policy, ParsePolicyError> {
     }
 }
 
-/// A policy as [`parse_policy`] reads it.
+/// A policy in the form that [`parse_policy`] reads.
 pub fn policy_text(policy: Policy) -> String {
     match policy {
         Policy::Intra => "intra".to_owned(),
@@ -80,9 +81,9 @@ pub fn policy_text(policy: Policy) -> String {
 /// A frame of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameId {
-    /// Place of its track in the index.
+    /// Position of its track in the index.
     pub track: usize,
-    /// Its place in the track.
+    /// Its position in the track.
     pub sample: usize,
 }
 
@@ -95,21 +96,21 @@ pub struct Video {
     pub version: String,
     /// Its frames.
     pub index: Index,
-    /// What is essential.
+    /// Essential and enhanced frames.
     pub partition: Partition,
-    /// What it was divided by.
+    /// Parameters of its division.
     pub division: Division,
     /// Its chunks.
     pub chunks: Vec<Chunk>,
     /// Its segments.
     pub segments: Segments,
-    /// Which of them travels when, and how fast; a chunk counts for the segment in which it begins.
+    /// Time and rate at which each segment is sent; a chunk belongs to the segment in which it begins.
     pub schedule: Schedule,
     /// The progressive file with all tracks.
     pub progressive: Progressive,
     essential_bytes: Vec<u64>,
     enhanced_bytes: Vec<u64>,
-    /// What enhanced data become on the way with the heads of their parts, over what they are.
+    /// Size of the enhanced data on the wire, with the headers of its parts, relative to the data.
     pub(crate) enhanced_on_wire: f64,
 }
 
@@ -169,10 +170,10 @@ impl Video {
         video
     }
 
-    /// The same from an index as [`Index::encode`] wrote it.
+    /// A video from an index in the format of [`Index::encode`].
     ///
     /// # Errors
-    /// It is none.
+    /// The bytes are not an index.
     pub fn decode(
         name: &str,
         version: &str,
@@ -187,7 +188,7 @@ impl Video {
         u32::try_from(self.chunks.len()).unwrap_or(u32::MAX)
     }
 
-    /// Frames of one part of a chunk, in the order in which their bytes travel and are kept: by track, then by place.
+    /// Frames of one part of a chunk, in the order in which their bytes travel and are stored: by track, then by position.
     ///
     /// # Panics
     /// There is no such chunk.
@@ -205,12 +206,12 @@ impl Video {
         self.index.tracks[frame.track].samples[frame.sample].size
     }
 
-    /// Its type.
+    /// Type of a frame.
     pub fn kind(&self, frame: FrameId) -> FrameType {
         self.index.tracks[frame.track].samples[frame.sample].frame
     }
 
-    /// The type of the enhanced frame of which a part is the last; `None`: others follow it, or it is no part of that chunk.
+    /// The type of the enhanced frame that this part completes; `None`: more parts follow, or it is no part of that chunk.
     pub(crate) fn ended_by(&self, part: &Enhanced) -> Option<FrameType> {
         let (track, sample) = (usize::from(part.track), part.sample as usize);
         let samples = self.chunks.get(part.chunk as usize)?.samples.get(track)?;
@@ -222,7 +223,7 @@ impl Video {
         (end == u64::from(self.size(frame))).then(|| self.kind(frame))
     }
 
-    /// When its decoding begins.
+    /// Time at which its decoding begins.
     pub fn decode_start(&self, frame: FrameId) -> Duration {
         let track = &self.index.tracks[frame.track];
         track.decode_start(&track.samples[frame.sample])
@@ -239,7 +240,7 @@ impl Video {
         }
     }
 
-    /// When a chunk begins; the end of the video beyond the last.
+    /// Start of a chunk; the end of the video beyond the last.
     pub fn start(&self, chunk: u32) -> Duration {
         match self.chunks.get(chunk as usize) {
             Some(chunk) => chunk.start,
@@ -256,8 +257,8 @@ impl Video {
         u32::try_from(count).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Place where the segment after that of `chunk` ends, as a chunk: the essential flow sends up to there while this one's
-    /// enhanced data plays [Two-flow §3].
+    /// End of the segment after that of `chunk`, as a chunk: the essential flow sends up to there while this segment's enhanced
+    /// data plays [Two-flow §3].
     pub fn essential_until(&self, chunk: u32) -> u32 {
         let length = self.segments.length;
         let number = self.start(chunk).as_nanos() / length.as_nanos().max(1);

@@ -1,5 +1,5 @@
-//! A film from an origin to a viewer, through both sides' decisions, the streams of a session, congestion control and a link that is
-//! simulated: what comes does not depend on how busy the machine is.
+//! A film from an origin to a viewer in virtual time: through both sides' decisions, the streams of a session, congestion
+//! control and a simulated link. The result does not depend on the load of the machine.
 
 use std::{sync::Arc, time::Duration};
 
@@ -88,8 +88,8 @@ impl Played {
         self.world.app(PROXY)
     }
 
-    /// All chunks came, each before the viewer wanted it, all that is there is what the film has, and of the essential part nothing is
-    /// missing. Returns how many enhanced frames are.
+    /// Checks that all chunks came before the viewer wanted them, that all frames are those of the film, and that none of the
+    /// essential part is missing. Returns the number of missing enhanced frames.
     fn missing(&mut self) -> u32 {
         let video = self.video.clone();
         let proxy = self.proxy();
@@ -125,7 +125,7 @@ impl Played {
     }
 }
 
-/// Nothing is lost on the way, and nothing is dropped before: no frame is missing, none was late, and none had to be asked for again.
+/// Without loss in the network, and without drops before it: no frame is missing, none was late, and none was requested again.
 #[test]
 fn a_clean_pipe_loses_no_frame() {
     for (rate, capacity) in [
@@ -145,9 +145,10 @@ fn a_clean_pipe_loses_no_frame() {
     }
 }
 
-/// Two packets of a hundred are lost, both ways: all frames arrive in time, as those that were lost are asked for again. The origin does
-/// not take that for want of room: it leaves nothing out. (What is repaired of a chunk is a fifth of its enhanced data at most; frames
-/// here take one packet or three. With larger ones more are touched than that.) Without repair some are missing, but nothing of what must arrive.
+/// Two of a hundred packets are lost, both ways: all frames arrive in time, as lost frames are requested again. The origin does
+/// not take the losses for lack of capacity: it leaves nothing out. (Repair covers a fifth of a chunk's enhanced data at most;
+/// frames here take one packet or three, and loss would touch more of larger ones.) Without repair some enhanced frames are
+/// missing, but nothing essential.
 #[test]
 fn with_two_percent_of_loss_all_frames_arrive() {
     for seed in 1..=3 {
@@ -174,7 +175,7 @@ fn with_two_percent_of_loss_all_frames_arrive() {
     }
 }
 
-/// A pipe with less room than the film needs: what must arrive does, in time, and much of the rest.
+/// A pipe with less capacity than the film needs: all essential data arrives in time, and much of the rest.
 #[test]
 fn a_narrow_pipe_costs_enhanced_frames_only() {
     let mut played = play(&Pipe {

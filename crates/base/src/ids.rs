@@ -1,4 +1,4 @@
-//! Names of things.
+//! Identifiers of nodes, sessions, channels, streams and sockets.
 
 use std::{fmt, str::FromStr};
 
@@ -132,7 +132,7 @@ small_id! {
 small_id! {
     /// A stream of a session, the same number on both nodes.
     ///
-    /// Bit 0 tells who opened it: 0 the node that opened the session, 1 the other.
+    /// Bit 0 identifies the opener: 0 is the node that opened the session, 1 the other.
     StreamId, "stream-"
 }
 small_id! {

@@ -1,6 +1,6 @@
-//! Words that every other room uses: ids, rates, instants of virtual time, seeded random streams.
+//! Basic types that every other crate uses: IDs, rates, instants of virtual time, seeded random streams.
 //!
-//! Nothing clever lives here, and nothing here knows about QUIC, sockets or clocks.
+//! Nothing here knows about QUIC, sockets or clocks.
 //!
 //! | module | holds |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | [`rate`] | [`Rate`] in bits per second, with parsing and printing of units |
 //! | [`duration`] | parsing and printing of durations with units |
 //! | [`time`] | [`Instant`]: nanoseconds since the host's epoch |
-//! | [`text`] | text of a peer, made fit to be shown |
+//! | [`text`] | text from a peer, made safe to display |
 //! | [`random`] | [`Seed`] and [`Random`]: one named, reproducible stream per purpose |
 
 pub mod duration;

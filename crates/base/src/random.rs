@@ -6,7 +6,7 @@
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 
-/// The root of all randomness of one run.
+/// Root of all randomness of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
@@ -27,7 +27,7 @@ impl Seed {
         Random(rng)
     }
 
-    /// A seed of its own for the part called `name` (a node, a link, a run of a series).
+    /// A separate seed for the part called `name` (a node, a link, a run of a series).
     pub fn child(self, name: &str) -> Self {
         Self(self.stream(name).bits())
     }

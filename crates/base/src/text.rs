@@ -1,14 +1,14 @@
-//! Text of a peer, made fit to be shown.
+//! Text from a peer, made safe to display.
 //!
-//! A name, a label or a reason that a peer chose may hold control characters, which a terminal obeys, or
-//! marks of direction, which let a text read as another. [`printable`] is the one function through which
-//! such text goes before it is displayed or put into an error.
+//! A name, a label or a reason that a peer chose may contain control characters, which a terminal obeys, or direction
+//! marks, which make one text read as another. [`printable`] is the one function that such text passes through before
+//! it is displayed or put into an error.
 
-/// Characters of a peer's reason that are shown.
+/// Number of characters shown of a peer's reason.
 pub const REASON_CHARS: usize = 300;
 
-/// True if a character is obeyed rather than shown: control characters, separators of lines, marks and
-/// overrides of direction, invisible tags, and invisible characters that no script needs.
+/// True if a terminal or renderer obeys the character instead of showing it: control characters, line separators,
+/// direction marks and overrides, invisible tags, and invisible characters that no script needs.
 pub const fn is_obeyed(c: char) -> bool {
     matches!(c,
         '\0'..='\x1f'
@@ -20,8 +20,8 @@ pub const fn is_obeyed(c: char) -> bool {
         | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The text on one line: what is obeyed rather than shown stands as `\uXXXX` (UTF-16, as in JSON, so that
-/// a JSON text stays what it was), and after `chars_max` characters of the text comes `…`.
+/// The text on one line: characters that are obeyed rather than shown are written as `\uXXXX` (UTF-16, as in JSON, so
+/// that a JSON text keeps its meaning), and text beyond `chars_max` characters is replaced by `…`.
 ///
 /// ```
 /// use anabranch_base::text::printable;
@@ -41,7 +41,7 @@ pub fn printable(text: &str, chars_max: usize) -> String {
     shown
 }
 
-/// The same for text of several lines and any length, as a command prints it: line ends and tabulators stay.
+/// The same for text of several lines and any length, as a command prints it: line ends and tabs are kept.
 pub fn printable_lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

@@ -16,7 +16,7 @@ pub struct Instant(u64);
 impl Instant {
     /// The host's epoch itself.
     pub const EPOCH: Self = Self(0);
-    /// Later than every moment a host will ever pass in; stands for "never" in comparisons.
+    /// Later than every moment that a host can reach; stands for "never" in comparisons.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
     /// The moment `nanos` nanoseconds after the epoch.

@@ -1,4 +1,4 @@
-//! The allow-list: nodes that may open channels here, and what strangers may do.
+//! Allow-list: the nodes that may open channels here, and what other nodes may do.
 
 use std::{
     collections::BTreeSet,
@@ -12,14 +12,14 @@ use anabranch_base::NodeId;
 
 /// The nodes that may talk to this one; shared, and may change while channels are open.
 ///
-/// An engine follows changes: it closes what keys opened that are no longer allowed.
+/// An engine follows changes: it closes what was opened by keys that are no longer allowed.
 #[derive(Clone, Debug, Default)]
 pub struct AllowList(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     allowed: RwLock<Allowed>,
-    /// Counts changes, so that who follows them need not look at the list.
+    /// Number of changes, so that a follower need not compare the list.
     changes: AtomicU64,
 }
 
@@ -29,23 +29,23 @@ struct Allowed {
     strangers: Strangers,
 }
 
-/// Outcome of nodes that are not on the list.
+/// Treatment of nodes that are not on the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Strangers {
     #[default]
     Refused,
-    /// Let in, and held to little until the application says that they have shown their right.
+    /// Accepted, with tight limits until the application reports that they have shown their right.
     Probation,
     /// Treated as if they were listed.
     Listed,
 }
 
-/// How a node stands that may open channels.
+/// Access of a node that may open channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It is on the list.
     Listed,
-    /// It is let in because everyone is, and has shown no right yet.
+    /// It is accepted because every node is, and has shown no right yet.
     Stranger,
 }
 
@@ -59,16 +59,16 @@ impl AllowList {
         list
     }
 
-    /// A list that admits every node that proves possession of its key; for receivers whose ticket
-    /// carries a secret of its own. Sessions of nodes that are not listed besides begin on probation.
+    /// A list that admits every node that proves possession of its key; for receivers whose tickets carry a secret of
+    /// their own. Sessions of nodes that are not also listed begin on probation.
     pub fn everyone() -> Self {
         let list = Self::default();
         list.change(|allowed| allowed.strangers = Strangers::Probation);
         list
     }
 
-    /// A list on which every node counts as listed: no probation, no protection from strangers. For experiments, and for
-    /// networks on which there are none.
+    /// A list on which every node counts as listed: no probation, no protection from strangers. For experiments, and
+    /// for networks without strangers.
     pub fn everyone_listed() -> Self {
         let list = Self::default();
         list.change(|allowed| allowed.strangers = Strangers::Listed);
@@ -80,8 +80,8 @@ impl AllowList {
         self.change(|allowed| allowed.nodes.insert(node));
     }
 
-    /// Takes `node` off the list. What it opened is closed when the engine looks next: with the next packet or timer, at
-    /// once where the host is asked to look.
+    /// Takes `node` off the list. What it opened is closed at the engine's next check: with the next packet or timer,
+    /// or at once if the host is asked to check.
     pub fn remove(&self, node: &NodeId) {
         self.change(|allowed| allowed.nodes.remove(node));
     }
@@ -91,10 +91,10 @@ impl AllowList {
         self.access(node).is_some()
     }
 
-    /// How `node` stands; `None`: it may not open channels.
+    /// Access of `node`; `None`: it may not open channels.
     pub fn access(&self, node: &NodeId) -> Option<Access> {
         let allowed = self.0.allowed.read();
-        // A poisoned list is still a valid list: no update leaves it half done.
+        // A poisoned list is still a valid list: no update leaves it incomplete.
         let allowed = allowed.unwrap_or_else(|poisoned| poisoned.into_inner());
         if allowed.nodes.contains(node) {
             return Some(Access::Listed);

@@ -1,4 +1,4 @@
-//! One channel: a QUIC connection on one path.
+//! A channel: a QUIC connection on one path.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -22,26 +22,26 @@ use crate::{
     tls,
 };
 
-/// Something happened on a channel.
+/// Event on a channel.
 #[derive(Debug)]
 pub enum Event {
-    /// The handshake is complete: the peer is who it should be, and slots exist.
+    /// The handshake is complete: the peer has the expected identity, and slots exist.
     Connected,
-    /// Nothing is acknowledged any more; whatever is in flight should move elsewhere.
+    /// Acknowledgements have stopped; whatever is in flight should move elsewhere.
     Suspected,
     /// Acknowledgements arrive again after a suspicion.
     Recovered {
         /// Time for which the channel was suspected.
         silence: Duration,
     },
-    /// The channel is over. All fates have been reported.
+    /// The channel is over. All outcomes have been reported.
     Closed(CloseReason),
 }
 
 /// Reason why a channel ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// We closed it.
+    /// This node closed it.
     #[error("closed by this node")]
     Local,
     /// The peer closed it.
@@ -52,31 +52,32 @@ pub enum CloseReason {
     Peer {
         /// The peer's application code.
         code: u64,
-        /// The peer's words.
+        /// The reason that the peer gave.
         reason: String,
     },
-    /// Nothing was heard for the idle time-out.
-    #[error("nothing heard from the peer for the idle time-out")]
+    /// Nothing was received for the idle time-out.
+    #[error("nothing received from the peer within the idle time-out")]
     TimedOut,
     /// The peer has no such connection any more; it was restarted.
-    #[error("the peer does not know this channel any more; was it restarted?")]
+    #[error("the peer no longer has this channel; it may have been restarted")]
     Reset,
     /// The handshake failed because one side refused the other's key.
     #[error("the peer's key was refused, or it refused ours; check both allow-lists")]
     Unauthorized,
-    /// Anything else QUIC found wrong.
+    /// Any other error that QUIC detected.
     #[error("protocol error: {}", text::printable(.0, text::REASON_CHARS))]
     Protocol(String),
-    /// The QUIC library, or what it calls back, panicked, as a rule at what the peer sent; other channels go on.
-    #[error("a fault of the QUIC library: {}", text::printable(.0, text::REASON_CHARS))]
+    /// The QUIC library, or code that it calls back, panicked, usually because of what the peer sent; other channels
+    /// continue.
+    #[error("internal error of the QUIC library: {}", text::printable(.0, text::REASON_CHARS))]
     Fault(String),
 }
 
-/// A peer that takes smaller containers than this is sent none: frames have to fit one.
+/// Smallest container size that a peer must accept; a peer with a lower limit is sent none, because frames have to fit one.
 pub const CONTAINER_BYTES_MIN: usize = 1024;
-/// Containers without a slot may exceed the congestion window by so many bytes.
+/// Bytes by which containers without a slot may exceed the congestion window.
 const BEYOND_WINDOW_BYTES: u64 = 64 << 10;
-/// Packets with which a handshake that failed is closed after each packet that came: one for each of QUIC's spaces.
+/// Packets that close a failed handshake, for each packet received: one for each of QUIC's packet number spaces.
 const FAREWELLS_MAX: u32 = 3;
 
 /// TLS alerts carried in QUIC's transport error codes (RFC 9001 §4.8) that mean "not this key".
@@ -112,7 +113,7 @@ impl From<ConnectionError> for CloseReason {
 pub struct Transmit {
     /// The socket to send from.
     pub socket: SocketId,
-    /// Where to.
+    /// Destination address.
     pub remote: SocketAddr,
     /// Source address, where the socket has several.
     pub local_ip: Option<IpAddr>,
@@ -132,7 +133,7 @@ impl Transmit {
     }
 }
 
-/// A QUIC connection with everything the session needs to know about it.
+/// A QUIC connection with everything that the session needs to know about it.
 #[derive(Debug)]
 pub struct Channel {
     id: ChannelId,
@@ -151,13 +152,13 @@ pub struct Channel {
     next_container: u64,
     /// Bytes handed to QUIC that have not left yet.
     queued_bytes: u64,
-    /// Slots offered at most, whatever the window has room for.
+    /// Upper limit on the slots offered, however much space the window has.
     allowance: Option<usize>,
-    /// Something waits, and the window has room for it.
+    /// Data is waiting, and the window has space for it.
     awaits_pacer: bool,
     /// Nothing may leave now.
     is_held: bool,
-    /// Bytes of packets that are still taken in; `None`: as many as come.
+    /// Bytes of packets that are still accepted; `None`: no limit.
     input_left: Option<usize>,
     events: std::collections::VecDeque<Event>,
 }
@@ -166,24 +167,24 @@ pub struct Channel {
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
     is_closed: bool,
-    /// A panic of the library ended it, which is not called again.
+    /// A panic of the library ended it; the library is not called again.
     is_broken: bool,
-    /// The endpoint keeps nothing of its connection any more.
+    /// The endpoint keeps no state of its connection any more.
     is_given_up: bool,
 }
 
 /// Progress of the handshake, and what it permits to leave.
 #[derive(Clone, Copy, Debug, Default)]
 struct Handshake {
-    /// The handshake is confirmed [RFC 9001 §4.1.2]: packets of one kind leave.
+    /// The handshake is confirmed [RFC 9001 §4.1.2]: all packets that leave are of one kind.
     is_confirmed: bool,
     /// Time since which packets may be probes, and leave one by one.
     probing_since: Option<std::time::Instant>,
-    /// Packets sent to close a handshake since something last came or was due.
+    /// Packets sent to close a handshake since a packet last arrived or a timer fired.
     farewells: u32,
 }
 
-/// What a new channel is made of.
+/// Components of a new channel.
 pub(crate) struct Parts {
     pub id: ChannelId,
     pub socket: SocketId,
@@ -240,17 +241,17 @@ impl Channel {
         tls::peer_node(self.connection.crypto_session())
     }
 
-    /// True if the handshake is complete and the channel not closed.
+    /// True if the handshake is complete and the channel is not closed.
     pub fn is_connected(&self) -> bool {
         self.connected && !self.end.is_closed
     }
 
-    /// True if the handshake is still going on.
+    /// True if the handshake is still in progress.
     pub fn is_handshaking(&self) -> bool {
         !self.connected && !self.end.is_closed
     }
 
-    /// Whether acknowledgements arrive.
+    /// Liveness of the channel: whether acknowledgements arrive.
     pub fn liveness(&self) -> Liveness {
         self.liveness
     }
@@ -266,8 +267,8 @@ impl Channel {
         Some(secret)
     }
 
-    /// Largest container that fits one packet now, at least [`CONTAINER_BYTES_MIN`]; `None` before the handshake is complete,
-    /// and where the peer takes none of that size: nothing can be sent to it then.
+    /// Size of the largest container that fits one packet now, at least [`CONTAINER_BYTES_MIN`]; `None` before the
+    /// handshake is complete, and if the peer accepts none of that size: nothing can be sent to it then.
     pub fn container_bytes_max(&mut self) -> Option<usize> {
         if !self.is_connected() {
             return None;
@@ -276,8 +277,8 @@ impl Channel {
         (most >= CONTAINER_BYTES_MIN).then_some(most)
     }
 
-    /// True if a container may be queued for which there is no slot: not while much is beyond the window already, because the
-    /// peer makes us answer and acknowledges little. O(1).
+    /// True if a container for which there is no slot may be queued: false while much is in flight or queued beyond the
+    /// window, because the peer elicits answers and acknowledges few of them. O(1).
     pub fn has_room(&mut self) -> bool {
         let space = self.connection.datagrams().send_buffer_space() as u64;
         let queued = (DATAGRAM_SEND_BYTES as u64).saturating_sub(space);
@@ -286,7 +287,7 @@ impl Channel {
         tap.in_flight + queued <= most
     }
 
-    /// Full packets that may leave now: room in the window, as far as the pacer has released it.
+    /// Number of full packets that may leave now: space in the window, as far as the pacer has released it.
     ///
     /// Zero while the channel is not connected or is suspected. Costs O(1).
     pub fn slots(&mut self, now: Instant) -> usize {
@@ -313,8 +314,8 @@ impl Channel {
         slots.min(allowance.saturating_sub(queued))
     }
 
-    /// Time at which the pacer will have released another slot although none exists now; `None` when the
-    /// window, and not the pacer, is what lacks room.
+    /// Time at which the pacer will have released another slot although none exists now; `None` if the window, and not
+    /// the pacer, is the limit.
     pub fn next_slot_at(&self) -> Option<Instant> {
         let is_closed = self.allowance == Some(0);
         if !self.is_connected() || !self.liveness.is_active() || is_closed {
@@ -337,14 +338,13 @@ impl Channel {
         self.pacer.quantum()
     }
 
-    /// Tells the truth about what limits this channel: whether the session still has data that it
-    /// would send here if there were room. Call it when all slots have been offered. Whether the network
-    /// is what limits it now.
+    /// Reports whether the session has more data that it would send on this channel if there were space. Call it when
+    /// all slots have been offered. Returns true if the network is the limit now.
     pub fn set_backlogged(&mut self, backlogged: bool) -> bool {
         let packet = u64::from(self.connection.current_mtu());
         let mut tap = self.tap.lock();
         let full = tap.control.window() < tap.in_flight + packet;
-        // A full window limits by itself, whether or not more data waits behind it.
+        // A full window is a limit by itself, whether or not more data waits behind it.
         tap.app_limited = !backlogged && !full;
         tap.control.on_backlog(backlogged);
         if full && backlogged {
@@ -354,36 +354,37 @@ impl Channel {
         backlogged || full
     }
 
-    /// No more slots than this until it is set again, whatever the window has room for; `None`: as many as it has. For
-    /// channels on which only so much may be spent.
+    /// Limits the number of slots until the next call, however much space the window has; `None`: no limit. For
+    /// channels with a quota.
     pub fn set_allowance(&mut self, slots: Option<usize>) {
         self.allowance = slots;
     }
 
-    /// True if not even a packet outside the slots may leave now, because nothing may be spent. It changes nothing here: who
-    /// fills containers and who polls for packets heeds it.
+    /// Forbids (true) even packets outside the slots, because the quota is used up. The flag changes nothing here: the
+    /// code that fills containers and the code that polls for packets check it.
     pub fn set_held(&mut self, is_held: bool) {
         self.is_held = is_held;
     }
 
-    /// What [`Channel::set_held`] said last; false at first.
+    /// Last value given to [`Channel::set_held`]; false at first.
     pub fn is_held(&self) -> bool {
         self.is_held
     }
 
-    /// From now on, takes in so many bytes of packets and drops the others unread, as if the network had lost them; `None`:
-    /// takes in all. While there are 0, its timers rest. For peers that have not shown their right: a channel that a peer opened begins with
-    /// [`INPUT_BEFORE_TRUST_BYTES`](crate::gate::INPUT_BEFORE_TRUST_BYTES).
+    /// From now on, accepts so many bytes of packets and drops the others unread, as if the network had lost them;
+    /// `None`: no limit. While none are left, its timers are stopped. For peers that have not shown their right: a
+    /// channel that a peer opened begins with [`INPUT_BEFORE_TRUST_BYTES`](crate::gate::INPUT_BEFORE_TRUST_BYTES).
     pub fn limit_input(&mut self, bytes: Option<usize>) {
         self.input_left = bytes;
     }
 
-    /// True if nothing is taken in: then silence says nothing about the path, and what waits for an answer sleeps.
+    /// True if no packet is accepted: then silence indicates nothing about the path, and whatever waits for an answer
+    /// sleeps.
     fn is_deaf(&self) -> bool {
         self.input_left == Some(0) && self.is_connected()
     }
 
-    /// True if a packet of so many bytes is taken in.
+    /// Accepts or rejects a packet of so many bytes; true if it is accepted.
     pub(crate) fn takes_in(&mut self, bytes: usize) -> bool {
         let Some(left) = &mut self.input_left else {
             return true;
@@ -393,20 +394,19 @@ impl Channel {
         taken.is_some()
     }
 
-    /// Time for which the queue at this channel's bottleneck may be.
+    /// Sets the length of the queue to aim for at this channel's bottleneck.
     pub fn set_queue_goal(&mut self, goal: QueueGoal) {
         self.queue_goal = goal;
         self.tap.lock().control.set_queue_goal(goal);
     }
 
-    /// From now on, take this share of what one flow would take: 1 for a flow of its own, 1/n for each of n
-    /// channels that share a bottleneck. Above 0, at most 1; what it does depends on the controller
-    /// (`docs/congestion.md`).
+    /// From now on, take this share of what one flow would take: 1 for a flow of its own, 1/n for each of n channels
+    /// that share a bottleneck. Above 0, at most 1; the effect depends on the controller (`docs/congestion.md`).
     pub fn set_share(&mut self, share: f64) {
         self.tap.lock().control.set_share(share);
     }
 
-    /// Holds this rate from now on: the target of `ctcp`, the rate of `fixed`, in bytes of UDP payload. False where the
+    /// Holds this rate from now on: the target of `ctcp`, the rate of `fixed`, in bytes of UDP payload. False if the
     /// controller holds none, or the rate is zero.
     pub fn set_rate(&mut self, rate: Rate) -> bool {
         rate > Rate::ZERO && self.tap.lock().control.set_rate(rate)
@@ -417,8 +417,8 @@ impl Channel {
         self.tap.lock().totals.congestion_events
     }
 
-    /// A channel that shares this one's bottleneck, and with which it is coupled, had a congestion event: what answers to
-    /// losses does so here as well, at most once a round trip.
+    /// Reports a congestion event of a channel that is coupled with this one at a shared bottleneck: a controller that
+    /// responds to losses does so here as well, at most once per round trip.
     pub fn partner_congested(&mut self, now: Instant) {
         let now = self.epoch.to_std(now);
         self.tap.lock().on_partner_congestion(now);
@@ -429,22 +429,22 @@ impl Channel {
         self.tap.lock().buffer()
     }
 
-    /// Queues a container for the next packet and returns the number under which its fate will be
-    /// reported. Containers leave in the order of these calls. One that exceeds [`Channel::container_bytes_max`], or finds no
-    /// room or no connection, is lost at once.
+    /// Queues a container for the next packet and returns the number under which its outcome will be reported.
+    /// Containers leave in the order of these calls. A container is lost at once if it exceeds
+    /// [`Channel::container_bytes_max`], if the queue is full or if there is no connection.
     pub fn send(&mut self, container: Vec<u8>) -> u64 {
         let number = self.next_container;
         self.next_container += 1;
         let bytes = container.len() as u64;
         let tracked = self.tap.track(number, container);
-        // Dropping it reports its fate.
+        // Dropping it reports its outcome.
         if self.is_connected() && self.connection.datagrams().send(tracked, false).is_ok() {
             self.queued_bytes += bytes;
         }
         number
     }
 
-    /// Sends something that elicits an acknowledgement, even when nothing else is to be sent.
+    /// Sends a packet that elicits an acknowledgement, even if there is nothing else to send.
     pub fn ping(&mut self) {
         self.connection.ping();
     }
@@ -454,7 +454,7 @@ impl Channel {
         self.connection.datagrams().recv()
     }
 
-    /// Appends the fates that became known since the last call.
+    /// Appends the outcomes that became known since the last call.
     pub fn take_outcomes(&mut self, into: &mut Vec<PacketOutcome>) {
         into.append(&mut self.tap.lock().outcomes);
     }
@@ -464,11 +464,11 @@ impl Channel {
         self.events.pop_front()
     }
 
-    /// Writes up to `packets_max` packets of one size into `buffer` (which is overwritten); one at a time when they may be probes of
-    /// a time-out.
+    /// Writes up to `packets_max` packets of one size into `buffer` (which is overwritten); only one at a time if they
+    /// may be probes after a time-out.
     ///
-    /// No packet of a batch is larger than the first, and the library writes an ACK_FREQUENCY frame into what is left of a packet
-    /// without asking whether it fits: behind a small probe it panicked.
+    /// No packet of a batch is larger than the first, and the library writes an ACK_FREQUENCY frame into the rest of a
+    /// packet without checking that it fits: behind a small probe it panicked.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -478,7 +478,7 @@ impl Channel {
         if self.handshake.farewells >= FAREWELLS_MAX {
             return None;
         }
-        // A handshake that is closed one packet at a time is closed in QUIC's first space again and again.
+        // A handshake that is closed one packet at a time is closed in QUIC's first packet number space again and again.
         if !self.handshake.is_confirmed && self.connection.is_closed() {
             self.handshake.farewells += 1;
         }
@@ -497,8 +497,7 @@ impl Channel {
             .flatten();
         let mut tap = self.tap.lock();
         tap.transmitting = false;
-        // A rate that is held is that of packets that carry something; acknowledgements that leave alone are not held back
-        // and take nothing of it.
+        // A held rate counts packets that carry data; packets with acknowledgements only are not held back and do not count.
         let carried = tap
             .control
             .is_even()
@@ -506,7 +505,7 @@ impl Channel {
         let acked_at = tap.acked_at;
         drop(tap);
         let Some(transmit) = transmit else {
-            // Probes that waited have left with what the answer allowed.
+            // Probes that were waiting have left together with the data that the answer permitted.
             if acked_at > self.handshake.probing_since {
                 self.handshake.probing_since = None;
             }
@@ -546,7 +545,7 @@ impl Channel {
         }
     }
 
-    /// Time has passed.
+    /// Handles the timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.is_deaf() {
             return;
@@ -576,8 +575,8 @@ impl Channel {
         self.drain(now);
     }
 
-    /// True where probes may follow a time-out of QUIC: the last packet that is to be acknowledged left a round trip ago or more
-    /// [RFC 9002 §6.2.1]. Other time-outs, such as that of pacing, bring none.
+    /// True if probes may follow a time-out of QUIC: the last ack-eliciting packet left a round trip ago or more
+    /// [RFC 9002 §6.2.1]. Other time-outs, such as that of pacing, cause none.
     fn is_probe_due(&self, now: std::time::Instant) -> bool {
         let tap = self.tap.lock();
         let (Some(left_at), Some(_)) = (tap.eliciting_at, tap.acked_at) else {
@@ -587,7 +586,7 @@ impl Channel {
         now.saturating_duration_since(left_at) >= round_trip
     }
 
-    /// Ends the channel; the peer sees `code` and `reason`.
+    /// Closes the channel; the peer receives `code` and `reason`.
     pub fn close(&mut self, now: Instant, code: u32, reason: &str) {
         if self.end.is_closed {
             return;
@@ -599,27 +598,27 @@ impl Channel {
         self.finish(CloseReason::Local);
     }
 
-    /// True if nothing of the channel is left to send or to wait for.
+    /// True if the channel has nothing left to send or to wait for.
     pub fn is_drained(&self) -> bool {
         self.end.is_broken || self.connection.is_drained()
     }
 
-    /// True once a panic of the library ended it.
+    /// True if a panic of the library ended it.
     pub(crate) fn is_broken(&self) -> bool {
         self.end.is_broken
     }
 
-    /// The endpoint keeps nothing of its connection from now on. False where it did so before.
+    /// Marks that the endpoint keeps no state of its connection any more. False if it was marked before.
     pub(crate) fn give_up(&mut self) -> bool {
         !std::mem::replace(&mut self.end.is_given_up, true)
     }
 
-    /// Takes in what the endpoint has for this connection.
+    /// Passes an event of the endpoint to this connection.
     pub(crate) fn handle_event(&mut self, event: ConnectionEvent) {
         self.contain(|connection| connection.handle_event(event));
     }
 
-    /// Calls the library; `None` once it panicked on this channel.
+    /// Calls the library; `None` if it has panicked on this channel.
     fn contain<T>(&mut self, call: impl FnOnce(&mut noq_proto::Connection) -> T) -> Option<T> {
         if self.end.is_broken {
             return None;
@@ -661,7 +660,7 @@ impl Channel {
         }
     }
 
-    /// Takes in what the connection has to say; the endpoint calls it after every packet.
+    /// Handles the events of the connection; the endpoint calls it after every packet.
     pub(crate) fn drain(&mut self, now: Instant) {
         if self.end.is_broken {
             return;
@@ -682,14 +681,14 @@ impl Channel {
         self.note_acknowledgements(now);
     }
 
-    /// Until data is acknowledged, the handshake's round trip is the best estimate.
+    /// Takes the handshake's round trip as the estimate until data is acknowledged.
     fn seed_rtt(&mut self) {
         if let Some(rtt) = self.connection.rtt(PathId::ZERO) {
             self.tap.lock().seed_rtt(rtt);
         }
     }
 
-    /// Ends a suspicion when something was acknowledged after it arose.
+    /// Ends a suspicion if something was acknowledged after it arose.
     fn note_acknowledgements(&mut self, now: Instant) {
         let Liveness::Suspected { since, .. } = self.liveness else {
             return;

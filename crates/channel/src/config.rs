@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `controller` | [`Controller`]: congestion controllers by name, and their text form |
 //! | `binomial` | [`Aimd`], [`Binomial`]: parameters of the window-based ones |
-//! | `ctcp` | [`Ctcp`]: those of the one with a target rate |
+//! | `ctcp` | [`Ctcp`]: parameters of the controller with a target rate |
 //! | `verb` | [`Verb`]: parameters of the rate-based one with plateaus |
 
 mod binomial;
@@ -31,13 +31,13 @@ pub struct Config {
     /// Largest UDP payload that path MTU discovery tries, in bytes; 1472 fills an Ethernet frame
     /// over IPv4, 1452 over IPv6. At least 1200.
     pub mtu_max_bytes: u16,
-    /// Acknowledge at the latest after this many packets; fewer acknowledgements cost less CPU and
-    /// less of a thin return path.
+    /// Acknowledge after this many packets at the latest; fewer acknowledgements cost less CPU and less of a narrow
+    /// return path.
     pub ack_every_packets: u32,
-    /// Acknowledge at the latest after this time.
+    /// Acknowledge after this time at the latest.
     pub ack_delay_max: Duration,
-    /// Close the connection after this long without a packet from the peer. The session outlives
-    /// its channels and opens a new one when the path returns.
+    /// Close the connection after this time without a packet from the peer. The session outlives its channels and opens
+    /// a new one when the path returns.
     pub idle_timeout: Duration,
     /// Queueing delay that [`Controller::Auto`] aims for at the bottleneck.
     pub queue_target: Duration,

@@ -1,11 +1,11 @@
-//! Calls into the QUIC library that take in packets or time, or write packets: a panic in one ends its channel and nothing else.
+//! Calls into the QUIC library that process packets or time, or write packets: a panic in one ends its channel only.
 //!
-//! The library takes in packets of whoever answers at an address, before anybody has shown a key, and writes some frames
-//! without asking whether they fit: packets whose numbers are far apart make it write more than a packet holds, and panic.
-//! A connection shares nothing with others but what is locked, so it can be given up in whatever state a panic leaves it.
+//! The library processes packets from any sender before a key is verified, and writes some frames without checking that
+//! they fit: packets whose numbers are far apart make it write more than a packet holds, and panic. A connection shares
+//! only locked data with others, so it can be given up in whatever state a panic leaves it.
 //!
-//! What the library calls back, congestion control above all, is contained with it. This needs panics that unwind. A program that
-//! aborts on others can ask [`is_contained`] in its panic hook.
+//! Code that the library calls back, congestion control above all, is contained as well. This requires panics that
+//! unwind. A program that aborts on other panics can query [`is_contained`] in its panic hook.
 
 use std::{
     any::Any,
@@ -23,7 +23,7 @@ pub fn is_contained() -> bool {
     IS_CONTAINED.get()
 }
 
-/// Panics of this thread that ended a channel only, since it began; for tests and simulations, where none is expected.
+/// Number of panics of this thread that ended a channel only; for tests and simulations, in which none is expected.
 pub fn faults() -> u64 {
     FAULTS.get()
 }
@@ -31,7 +31,7 @@ pub fn faults() -> u64 {
 /// Makes the call.
 ///
 /// # Errors
-/// It panicked, with these words.
+/// The message of the panic, if the call panicked.
 pub(crate) fn contain<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     let outer = IS_CONTAINED.replace(true);
     let result = catch_unwind(AssertUnwindSafe(call));

@@ -1,4 +1,4 @@
-//! All channels of a node, and the routing of packets to them.
+//! Endpoint: all channels of a node, and the routing of packets to them.
 
 use std::{
     collections::BTreeMap,
@@ -27,19 +27,19 @@ use crate::{
     tls,
 };
 
-/// Length of our connection ids: enough for billions of channels, short because every packet
-/// carries one.
+/// Length of our connection IDs: enough for billions of channels, and short because every packet carries one.
 const CONNECTION_ID_BYTES: usize = 5;
-/// Received containers waiting for the session, at most; it drains them after every packet, so there is one packet's worth.
+/// Limit on received containers waiting for the session, which drains them after every packet, so there is one packet's
+/// worth.
 const DATAGRAM_RECEIVE_BYTES: usize = 32 << 10;
-/// Containers that QUIC has not put into packets yet, at most.
+/// Limit on containers that QUIC has not put into packets yet.
 pub(crate) const DATAGRAM_SEND_BYTES: usize = 4 << 20;
-/// Most channels; beyond them, handshakes of peers are refused.
+/// Maximum number of channels; beyond it, handshakes of peers are refused.
 pub const CHANNELS_MAX: usize = 4096;
 /// Smallest UDP payload of a QUIC path (RFC 9000 §14).
 const MTU_MIN_BYTES: u16 = 1200;
 
-/// Translates between our instants and those QUIC uses.
+/// Conversion between our instants and QUIC's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Epoch(std::time::Instant);
 
@@ -58,7 +58,7 @@ impl Epoch {
 pub struct Received {
     /// The socket it arrived on.
     pub socket: SocketId,
-    /// Where it came from.
+    /// The address that it came from.
     pub remote: SocketAddr,
     /// The local address it was sent to, if the socket has several.
     pub local_ip: Option<IpAddr>,
@@ -68,25 +68,25 @@ pub struct Received {
     pub data: BytesMut,
 }
 
-/// What a packet was.
+/// Outcome of handling a packet.
 #[derive(Debug)]
 pub enum Handled {
-    /// It belonged to this channel, which now may have events, containers and fates.
+    /// It belonged to this channel, which may now have events, containers and outcomes.
     Channel(ChannelId),
     /// It opened a channel, whose handshake has begun.
     Accepted {
         /// The channel.
         channel: ChannelId,
-        /// The channel that made room for it, and is forgotten: an older handshake that was not completed.
+        /// The channel that was evicted for it, and is forgotten: an older handshake that was not completed.
         instead_of: Option<ChannelId>,
     },
-    /// It calls for a stateless answer, which is in the buffer.
+    /// It requires a stateless answer, which is in the buffer.
     Respond(Transmit),
-    /// It was not for us, malformed, or replayed; it changed nothing.
+    /// It was not for this node, malformed, or replayed; it changed nothing.
     Ignored,
 }
 
-/// A channel could not be opened.
+/// Reason why a channel could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// The address cannot be dialled.
@@ -106,7 +106,7 @@ pub struct Endpoint {
     server: Arc<noq_proto::ServerConfig>,
     ids: Arc<Mutex<StdRng>>,
     config: Config,
-    /// Of what the channels' congestion controllers draw.
+    /// Seed of the channels' congestion controllers.
     control_seed: Seed,
     handles: BTreeMap<ChannelId, ConnectionHandle>,
     /// Indexed by connection handle.
@@ -114,7 +114,7 @@ pub struct Endpoint {
     next_id: u64,
     /// Handshakes that peers began.
     gate: Gate,
-    /// For the tokens of Retry packets.
+    /// Clock for the tokens of Retry packets.
     time: retry::Time,
 }
 
@@ -178,7 +178,7 @@ impl Endpoint {
         self.key.node_id()
     }
 
-    /// The settings that channels get unless [`Endpoint::connect`] is told otherwise.
+    /// Default settings of channels, which an argument of [`Endpoint::connect`] overrides.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -189,7 +189,7 @@ impl Endpoint {
         self.channels.get_mut(handle.0)?.as_deref_mut()
     }
 
-    /// The channel `id`, for looking.
+    /// The channel `id`, read-only.
     pub fn peek(&self, id: ChannelId) -> Option<&Channel> {
         let handle = self.handles.get(&id)?;
         self.channels.get(handle.0)?.as_deref()
@@ -232,7 +232,7 @@ impl Endpoint {
         Ok(self.insert(now, handle, connection, tap, config, socket, remote))
     }
 
-    /// Takes in a packet. An answer that belongs to no channel is written to `response`.
+    /// Handles a packet. An answer that belongs to no channel is written to `response`.
     pub fn handle_packet(
         &mut self,
         now: Instant,
@@ -277,7 +277,7 @@ impl Endpoint {
         Shared::new(config, seed, now, MTU_MIN_BYTES)
     }
 
-    /// Decides about a peer's first packet.
+    /// Decides how to answer a peer's first packet.
     fn meet(
         &mut self,
         now: Instant,
@@ -327,8 +327,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether addresses of this channel's peer are to have room for handshakes of their own from now on: it has shown who
-    /// it is.
+    /// Reserves handshake capacity for the addresses of this channel's peer from now on: its identity is known.
     pub fn remember_peer_of(&mut self, id: ChannelId) {
         if let Some(channel) = self.peek(id) {
             let subnet = Subnet::from(channel.remote().ip());
@@ -394,7 +393,7 @@ impl Endpoint {
             self.channels.resize_with(handle.0 + 1, || None);
         }
         if let Some(drained) = self.channels[handle.0].replace(Box::new(channel)) {
-            // QUIC uses the handle again before the channel that had it was forgotten.
+            // QUIC reuses the handle before the channel that had it was forgotten.
             self.handles.remove(&drained.id());
             self.gate.leave(drained.id());
         }
@@ -402,8 +401,8 @@ impl Endpoint {
         id
     }
 
-    /// Lets the channel's connection and the endpoint exchange what they owe each other (connection
-    /// ids, reset tokens). Call it after any call that may have moved a channel on.
+    /// Exchanges pending events between the channel's connection and the endpoint (connection IDs, reset tokens). Call
+    /// it after any call that may have changed the channel's state.
     pub fn settle_channel(&mut self, id: ChannelId) {
         if let Some(&handle) = self.handles.get(&id) {
             self.settle(handle);
@@ -418,7 +417,8 @@ impl Endpoint {
             self.gate.leave(channel.id());
         }
         if channel.is_broken() {
-            // It has not said itself that nothing of it is left; said twice, it would be of who has the handle next.
+            // A broken connection cannot report that it is drained; a second report would concern the next owner of the
+            // handle.
             if channel.give_up() {
                 self.inner.handle_event(handle, EndpointEvent::drained());
             }
@@ -444,7 +444,8 @@ impl Endpoint {
         }
     }
 
-    /// Forgets a channel at once, whatever state it is in: what still arrives for it is answered as if it had never been.
+    /// Forgets a channel at once, whatever its state: packets that still arrive for it are answered as if it had never
+    /// existed.
     pub fn abandon(&mut self, id: ChannelId) {
         let Some(&handle) = self.handles.get(&id) else {
             return;
@@ -470,7 +471,7 @@ fn stateless(socket: SocketId, transmit: &noq_proto::Transmit) -> Transmit {
     }
 }
 
-/// The largest packet fits twice, with what QUIC counts for keeping it.
+/// Twice the largest packet, with what QUIC counts for storing it.
 fn datagram_receive_bytes(config: &Config) -> usize {
     DATAGRAM_RECEIVE_BYTES.max(2 * usize::from(config.mtu_max_bytes))
 }
@@ -500,7 +501,7 @@ fn transport_config(config: &Config, tap: &Shared) -> TransportConfig {
     transport
 }
 
-/// Connection ids from the endpoint's own generator, so that a simulation is repeatable.
+/// Connection IDs from the endpoint's own generator, so that a simulation is repeatable.
 #[derive(Debug)]
 struct SeededIds(Arc<Mutex<StdRng>>);
 

@@ -1,9 +1,9 @@
-//! Handshakes that peers have begun and not completed: how many there may be, and who has to prove its address first.
+//! Gate: limits on unfinished handshakes of peers, and the decision which of them must prove their address first.
 //!
-//! A handshake costs this node about 60 kB and a signature, and its initiator one packet with an address that may be
-//! anybody's. So few handshakes run for addresses that are not proved; beyond them the answer is a Retry packet, which
-//! keeps nothing (RFC 9000 §8.1.2). Handshakes of proved addresses are more, and bounded for each address: where there is no
-//! room, the oldest gives way once it has had [`GRACE`].
+//! A handshake costs this node about 60 kB and a signature, and its initiator one packet, whose source address may be
+//! forged. So few handshakes run for addresses that are not proved; beyond the limit, the answer is a Retry packet,
+//! which keeps no state (RFC 9000 §8.1.2). More handshakes of proved addresses are allowed, with a limit for each
+//! address: at the limit, the oldest one gives way after [`GRACE`].
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -13,22 +13,22 @@ use std::{
 
 use anabranch_base::{ChannelId, Instant};
 
-/// Handshakes in progress with addresses that are not proved; beyond them, Retry.
+/// Limit on handshakes in progress with addresses that are not proved; beyond it, Retry.
 pub const UNPROVED_MAX: usize = 48;
-/// As above, of one [`Subnet`].
+/// The same limit for one [`Subnet`].
 pub const UNPROVED_PER_SUBNET_MAX: usize = 16;
-/// Handshakes in progress with addresses that are proved.
+/// Limit on handshakes in progress with addresses that are proved.
 pub const PROVED_MAX: usize = 256;
-/// As above, of one [`Subnet`].
+/// The same limit for one [`Subnet`].
 pub const PROVED_PER_SUBNET_MAX: usize = 32;
-/// Handshakes in progress with proved addresses from which known peers came, beside [`PROVED_MAX`].
+/// Limit on handshakes in progress with proved addresses from which known peers came, in addition to [`PROVED_MAX`].
 pub const KNOWN_MAX: usize = 64;
-/// What a handshake gets before it has to give way to another one: a round trip, as a rule.
+/// Time that a handshake has before it must give way to another one: usually a round trip.
 pub const GRACE: Duration = Duration::from_millis(500);
-/// Bytes of packets that a channel of a peer takes in before it is trusted: a handshake with repetitions, the search for the
-/// path's MTU, and first words.
+/// Bytes of packets that a channel of a peer accepts before the peer is trusted: a handshake with retransmissions, path
+/// MTU discovery, and the first messages.
 pub const INPUT_BEFORE_TRUST_BYTES: usize = 16 << 10;
-/// Subnets of known peers that are remembered.
+/// Number of known peers' subnets that are remembered.
 const KNOWN_SUBNETS_MAX: usize = 1024;
 
 /// Addresses that count as one: an IPv4 address, or the /64 of an IPv6 address, of which a host may use any.
@@ -47,15 +47,15 @@ impl From<IpAddr> for Subnet {
     }
 }
 
-/// What to do with a peer's first packet.
+/// Decision about a peer's first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Accept,
-    /// Another handshake makes room.
+    /// Another handshake is given up for it.
     AcceptInsteadOf(ChannelId),
-    /// Its address is to be proved.
+    /// The peer must prove its address.
     Retry,
-    /// There is no room now; the peer repeats its packet.
+    /// There is no capacity now; the peer repeats its packet.
     Ignore,
 }
 
@@ -78,9 +78,9 @@ enum Pool {
 pub(crate) struct Gate {
     /// Oldest first.
     handshakes: BTreeMap<ChannelId, Handshake>,
-    /// Number of them that are of addresses that are not proved.
+    /// Number of them with addresses that are not proved.
     unproved: usize,
-    /// Place where known peers came from, and when the newest entry of each was made; oldest first in `order`.
+    /// Subnets from which known peers came, and the number of the newest entry of each; oldest first in `order`.
     known: BTreeMap<Subnet, u64>,
     order: VecDeque<(Subnet, u64)>,
     next: u64,
@@ -90,7 +90,7 @@ impl Gate {
     /// O(handshakes in progress), of which there are at most [`UNPROVED_MAX`] + [`PROVED_MAX`] + [`KNOWN_MAX`].
     pub(crate) fn judge(&self, now: Instant, subnet: Subnet, is_proved: bool) -> Verdict {
         if !is_proved && self.unproved >= UNPROVED_MAX {
-            // What a flood meets costs no look at the handshakes.
+            // A flood is answered without a search of the handshakes.
             return Verdict::Retry;
         }
         let pool = self.pool(subnet, is_proved);
@@ -130,7 +130,7 @@ impl Gate {
         }
     }
 
-    /// A handshake has begun.
+    /// Records that a handshake has begun.
     pub(crate) fn enter(&mut self, now: Instant, id: ChannelId, subnet: Subnet, is_proved: bool) {
         let handshake = Handshake {
             subnet,
@@ -141,14 +141,14 @@ impl Gate {
         self.handshakes.insert(id, handshake);
     }
 
-    /// A handshake is complete, or over.
+    /// Records that a handshake is complete, or over.
     pub(crate) fn leave(&mut self, id: ChannelId) {
         if let Some(handshake) = self.handshakes.remove(&id) {
             self.unproved -= usize::from(handshake.pool == Pool::Unproved);
         }
     }
 
-    /// A known peer came from here; the subnet that was seen longest ago is forgotten for it.
+    /// Records that a known peer came from here; the subnet seen longest ago is forgotten for it.
     pub(crate) fn remember(&mut self, subnet: Subnet) {
         self.next += 1;
         self.known.insert(subnet, self.next);
@@ -157,7 +157,7 @@ impl Gate {
             let Some((oldest, entry)) = self.order.pop_front() else {
                 return;
             };
-            // Unless it came again since.
+            // Unless it was seen again since.
             if self.known.get(&oldest) == Some(&entry) {
                 self.known.remove(&oldest);
             }

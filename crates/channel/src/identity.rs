@@ -14,12 +14,12 @@ use rustls::{
 
 /// A node's Ed25519 secret key (the 32-byte seed of RFC 8032).
 ///
-/// Its text form is 52 characters of base 32; treat the text as the secret it is. `Debug` and
-/// `Display` never show it, [`SecretKey::to_text`] does.
+/// Its text form is 52 characters of base 32; keep the text secret. `Debug` and `Display` never show it,
+/// [`SecretKey::to_text`] does.
 #[derive(Clone)]
 pub struct SecretKey([u8; 32]);
 
-/// The text is not a secret key.
+/// Error: the text is not a secret key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a secret key is one line of 52 letters a-z and digits 2-7; make one with `anabranch keygen`"
@@ -37,12 +37,12 @@ const SPKI_PREFIX: [u8; 12] = [
 ];
 
 impl SecretKey {
-    /// The key whose RFC 8032 seed is `seed`; 32 bytes from a cryptographic generator.
+    /// The key with the RFC 8032 seed `seed`; 32 bytes from a cryptographic generator.
     pub const fn from_seed(seed: [u8; 32]) -> Self {
         Self(seed)
     }
 
-    /// The identity that goes with this key.
+    /// The identity that belongs to this key.
     pub fn node_id(&self) -> NodeId {
         let spki = self
             .signing_key()
@@ -57,8 +57,8 @@ impl SecretKey {
         encode_base32(&self.0)
     }
 
-    /// An Ed25519 signature of `message` (RFC 8032). What is signed must begin with the name of what it is:
-    /// the same key signs TLS handshakes, which begin with 64 spaces (RFC 8446 §4.4.3).
+    /// An Ed25519 signature of `message` (RFC 8032). The message must begin with the name of its type: the same key
+    /// signs TLS handshakes, which begin with 64 spaces (RFC 8446 §4.4.3).
     pub fn sign(&self, message: &[u8]) -> [u8; 64] {
         let pair = ring::signature::Ed25519KeyPair::from_seed_unchecked(&self.0)
             .expect("every seed is an Ed25519 key");
@@ -69,10 +69,10 @@ impl SecretKey {
             .expect("an Ed25519 signature has 64 bytes")
     }
 
-    /// The key of stateless resets (RFC 9000 §10.3.2). It follows from the identity, so that a node that
-    /// was restarted can tell its peers that their channels are gone; otherwise they would find out by
-    /// the idle time-out only. The price (RFC 9000 §21.11): who reads a channel's packets and reaches
-    /// another process of the same identity can have the channel reset, which costs it a handshake.
+    /// The key of stateless resets (RFC 9000 §10.3.2). It is derived from the identity, so that a restarted node can
+    /// inform its peers that their channels are gone; otherwise they would only find out by the idle time-out. The
+    /// price (RFC 9000 §21.11): an attacker who reads a channel's packets and reaches another process of the same
+    /// identity can have the channel reset, which costs it a handshake.
     pub(crate) fn reset_key(&self) -> ring::hmac::Key {
         let own = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &self.0);
         let derived = ring::hmac::sign(&own, b"anabranch 2026-11 stateless reset");

@@ -1,37 +1,37 @@
 //! Channels: one QUIC connection for each path, sans-IO.
 //!
-//! This is the only room that names noq-proto; everything above speaks of channels, slots and fates.
-//! It does not know what is inside a container, which stream it serves or why it was sent here: that
-//! is the session's business. It reads no clock and owns no socket.
+//! This is the only crate that uses noq-proto; everything above it deals with channels, slots and outcomes. It does not
+//! know what a container holds, which stream it serves or why it was sent here: that is the session's task. It reads no
+//! clock and owns no socket.
 //!
-//! What a channel promises [DESIGN §4]:
-//! - **Exact fates.** Every container handed to [`Channel::send`] is reported exactly once, as
-//!   acknowledged or as lost, with the time it was sent ([`PacketOutcome`]).
-//! - **Slots.** [`Channel::slots`] is the number of full packets that may leave now: room in the
-//!   congestion window, released by our own pacer. QUIC itself never holds a packet back.
-//! - **Truth about limits.** The congestion controller hears whether the application or the network
-//!   limited the sending, although QUIC never sees a backlog ([`Channel::set_backlogged`]).
+//! Properties of a channel [DESIGN §4]:
+//! - **Exact outcomes.** Every container handed to [`Channel::send`] is reported exactly once, as acknowledged or as
+//!   lost, with the time it was sent ([`PacketOutcome`]).
+//! - **Slots.** [`Channel::slots`] is the number of full packets that may leave now: space in the congestion window,
+//!   released by our own pacer. QUIC itself never holds a packet back.
+//! - **Correct limits.** The congestion controller is informed whether the application or the network limited the
+//!   sending, although QUIC never sees a backlog ([`Channel::set_backlogged`]).
 //!
-//! The loop: feed packets to [`Endpoint::handle_packet`] and time to [`Channel::handle_timeout`];
-//! then drain [`Channel::poll_event`], [`Channel::receive`], [`Channel::take_outcomes`]; then fill
-//! slots; then drain [`Channel::poll_transmit`] and re-arm [`Channel::poll_timeout`].
+//! The loop: pass packets to [`Endpoint::handle_packet`] and time to [`Channel::handle_timeout`]; then drain
+//! [`Channel::poll_event`], [`Channel::receive`], [`Channel::take_outcomes`]; then fill slots; then drain
+//! [`Channel::poll_transmit`] and re-arm [`Channel::poll_timeout`].
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`identity`] | [`SecretKey`]: who a node is |
-//! | [`config`] | [`Config`]: what the operator chooses for a channel |
-//! | [`allow`] | [`AllowList`]: who may open channels here |
+//! | [`identity`] | [`SecretKey`]: the identity of a node |
+//! | [`config`] | [`Config`]: settings of a channel |
+//! | [`allow`] | [`AllowList`]: the nodes that may open channels here |
 //! | `tls` | mutual authentication by raw public keys |
 //! | [`endpoint`] | [`Endpoint`]: all channels of a node, and the routing of packets to them |
-//! | [`gate`] | handshakes of peers: how many may be half done, and who has to prove its address first |
-//! | `retry` | the tokens with which an address is proved |
+//! | [`gate`] | limits on unfinished handshakes of peers, and address validation |
+//! | `retry` | the tokens that prove an address |
 //! | [`channel`] | [`Channel`]: one connection |
-//! | `contained` | calls into the QUIC library, of which a panic ends one channel |
-//! | `tap` | the wrapper around the congestion controller, from which fates come |
+//! | `contained` | calls into the QUIC library; a panic in one ends its channel only |
+//! | `tap` | the wrapper around the congestion controller that reports the outcomes |
 //! | `control` | congestion controllers by name |
-//! | `pacer` | when the room in the window becomes slots |
-//! | [`liveness`] | suspicion, probing and return of a silent channel |
-//! | [`stats`] | [`Stats`]: what is measured on a channel |
+//! | `pacer` | the times at which space in the window becomes slots |
+//! | [`liveness`] | suspicion, probing and recovery of a silent channel |
+//! | [`stats`] | [`Stats`]: measurements of a channel |
 
 pub mod allow;
 pub mod channel;

@@ -1,17 +1,16 @@
-//! Is the path still there?
+//! Liveness of a path.
 //!
-//! QUIC's own answer is slow: probe time-outs double, and a connection is given up after many
-//! seconds. A session with other channels cannot wait. A channel on which something is outstanding
-//! and nothing is acknowledged for about two smoothed round trips is *suspected*: it gets no more
-//! slots, what it owes moves elsewhere, and it is probed with exponential back-off until an
-//! acknowledgement shows that it is back.
+//! QUIC's own detection is slow: probe time-outs double, and a connection is given up after many seconds. A session
+//! with other channels cannot wait. A channel with something outstanding and no acknowledgement for about two smoothed
+//! round trips is *suspected*: it gets no more slots, its outstanding data moves elsewhere, and it is probed with
+//! exponential back-off until an acknowledgement shows that it is back.
 
 use std::time::Duration;
 
 use anabranch_base::Instant;
 
-/// Smoothed round trips without an acknowledgement before a channel is suspected; with the time of
-/// the deviation and of delayed acknowledgements this comes to about three.
+/// Smoothed round trips without an acknowledgement before a channel is suspected; together with the deviation and the
+/// acknowledgement delay, about three.
 const SILENT_RTTS: u32 = 2;
 /// Deviations of the round trip added to that.
 const SILENT_DEVIATIONS: u32 = 4;
@@ -26,7 +25,7 @@ const PROBE_MAX: Duration = Duration::from_secs(5);
 /// An outage is young for this long: tunnels, handovers, a cable pulled and put back.
 const YOUNG: Duration = Duration::from_secs(30);
 
-/// State of a channel as its silence tells.
+/// Liveness of a channel, judged by its silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     /// Acknowledgements arrive, or nothing is outstanding.
@@ -42,7 +41,7 @@ pub enum Liveness {
     },
 }
 
-/// What the clock demands.
+/// Action that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Nothing.
@@ -53,10 +52,10 @@ pub(crate) enum Due {
     Probe,
 }
 
-/// What the silence is judged by.
+/// Measurements by which silence is judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signs {
-    /// Since when something is outstanding without any acknowledgement.
+    /// Time since which something is outstanding without any acknowledgement.
     pub outstanding_since: Option<Instant>,
     pub rtt_smoothed: Duration,
     pub rtt_variation: Duration,
@@ -75,7 +74,7 @@ impl Signs {
 }
 
 impl Liveness {
-    /// True if the channel may be given work.
+    /// True if the channel may be used for new data.
     pub fn is_active(&self) -> bool {
         matches!(self, Self::Active)
     }
@@ -88,7 +87,7 @@ impl Liveness {
         }
     }
 
-    /// Moves the state on to `now`.
+    /// Updates the state to `now`.
     pub(crate) fn check(&mut self, now: Instant, signs: &Signs) -> Due {
         match self {
             Self::Active => {

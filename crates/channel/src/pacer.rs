@@ -1,10 +1,9 @@
 //! Pacing: the times at which space in the window becomes slots.
 //!
-//! A token bucket that releases a *quantum* of traffic per wake-up: long enough that one wake-up
-//! releases many packets, short enough that a burst does not fill a queue. A channel that keeps its
-//! queue short for something urgent has a shorter quantum than one that carries bulk. Where packets are to leave
-//! evenly the bucket holds one packet, and what a short quantum adds; and, so that the rate is held on a host whose
-//! wake-ups are late, what was due since the last one.
+//! A token bucket that releases a *quantum* of traffic per wake-up: long enough that one wake-up releases many packets,
+//! short enough that a burst does not fill a queue. A channel that keeps its queue short for latency-sensitive data has
+//! a shorter quantum than one that carries bulk data. For evenly spaced packets the bucket holds one packet plus a
+//! short quantum; and, so that the rate is held on a host whose wake-ups are late, what was due since the last one.
 
 use std::time::Duration;
 
@@ -12,18 +11,18 @@ use anabranch_base::Instant;
 
 use crate::control::QueueGoal;
 
-/// Traffic released by one wake-up where something urgent shares the channel.
+/// Traffic released by one wake-up if latency-sensitive data shares the channel.
 const QUANTUM_SHORT: Duration = Duration::from_millis(1);
 /// Traffic released by one wake-up otherwise; at most a sixth of a round trip.
 const QUANTUM_FULL: Duration = Duration::from_millis(5);
-/// Quanta in the bucket: a wake-up that is late by less than this loses nothing.
+/// Quanta in the bucket: a wake-up that is late by less than this loses no capacity.
 const QUANTA_MAX: f64 = 2.0;
-/// A wake-up for packets that are to leave evenly may be late by this, and loses nothing.
+/// Lateness of a wake-up for evenly spaced packets that loses no capacity.
 const LATE_MAX: Duration = Duration::from_millis(10);
 /// Fewest packets in the bucket, so that slow paths are not held back by rounding.
 const BURST_PACKETS_MIN: f64 = 2.0;
 
-/// Releases bytes at a rate that may change at any time. O(1), no allocation.
+/// Token bucket with a rate that may change at any time. O(1), no allocation.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     tokens: f64,
@@ -42,7 +41,8 @@ impl Pacer {
         }
     }
 
-    /// Chooses the quantum for a channel with this queue goal and smoothed round trip, whose packets leave evenly or not.
+    /// Chooses the quantum for a channel with this queue goal and smoothed round trip, and with evenly spaced packets
+    /// or not.
     pub(crate) fn set_quantum(&mut self, goal: QueueGoal, rtt: Duration, is_even: bool) {
         self.packets_min = if is_even { 1.0 } else { BURST_PACKETS_MIN };
         let quantum = match goal {
@@ -62,8 +62,8 @@ impl Pacer {
         (rate * self.quantum_s * QUANTA_MAX + packet).max(self.packets_min * packet)
     }
 
-    /// Bytes that may leave now at `rate` bytes per second, in packets of `packet` bytes. `was_awaited`: something has waited for
-    /// nothing but the pacer since the last call; what a late call is late by is not lost to it.
+    /// Bytes that may leave now at `rate` bytes per second, in packets of `packet` bytes. `was_awaited`: since the last
+    /// call, data has waited for the pacer only; then the lateness of this call loses no capacity.
     pub(crate) fn available(
         &mut self,
         now: Instant,
@@ -82,21 +82,21 @@ impl Pacer {
         self.tokens
     }
 
-    /// `bytes` have left.
+    /// Takes `bytes` that have left out of the bucket.
     pub(crate) fn spend(&mut self, bytes: f64) {
         self.tokens -= bytes;
     }
 
-    /// Time at which a batch worth waking up for will be available: one quantum, at least one packet, beyond
-    /// the `queued` bytes that are about to leave. Later than the last call of
-    /// [`Pacer::available`] unless the batch is available already.
+    /// Time at which a batch worth waking up for will be available: one quantum, at least one packet, beyond the
+    /// `queued` bytes that are about to leave. Later than the last call of [`Pacer::available`] unless the batch is
+    /// available already.
     pub(crate) fn next_release(&self, rate: f64, packet: f64, queued: f64) -> Instant {
         let wanted = (rate * self.quantum_s).max(packet) + queued;
         let missing = wanted - self.tokens;
         if missing <= 0.0 || rate <= 0.0 {
             return self.refilled_at;
         }
-        // Rounded up by a nanosecond: a batch that lacks a fraction of a byte is not there yet.
+        // Rounded up by a nanosecond: a batch that lacks a fraction of a byte is not available yet.
         let wait = Duration::from_secs_f64((missing / rate).min(60.0));
         self.refilled_at + wait + Duration::from_nanos(1)
     }
@@ -119,7 +119,7 @@ mod tests {
         assert!((pacer.available(wake, rate, 1500.0, false) - 12_500.0).abs() < 1.0);
     }
 
-    /// Even packets: 10 MB/s, woken every 5 ms instead of every millisecond.
+    /// Evenly spaced packets: 10 MB/s, woken every 5 ms instead of every millisecond.
     #[test]
     fn late_wake_ups_cost_no_rate_while_something_waits() {
         let (rate, packet) = (10e6, 1500.0);
@@ -138,12 +138,12 @@ mod tests {
         };
         assert!((0.99..1.01).contains(&sent(true, Duration::from_millis(5))));
         assert!((0.4..0.46).contains(&sent(false, Duration::from_millis(5))));
-        // No burst of more than that.
+        // No burst beyond that.
         assert!((0.1..0.13).contains(&sent(true, Duration::from_millis(100))));
     }
 
     proptest! {
-        /// Whatever the polling pattern, the rate is not exceeded by more than one bucket.
+        /// Under any polling pattern, the rate is not exceeded by more than one bucket.
         #[test]
         fn never_exceeds_the_rate(steps in prop::collection::vec(0u64..5_000_000, 1..200)) {
             let (rate, packet) = (1e6, 1500.0);
@@ -159,7 +159,7 @@ mod tests {
             prop_assert!(sent <= rate * now.as_secs_f64() + pacer.depth(rate, packet) + 1.0);
         }
 
-        /// Waking when told makes progress, at the full rate, and never at the same instant again.
+        /// Waking at the time given makes progress, at the full rate, and never at the same instant again.
         #[test]
         fn keeps_up_with_the_rate(rate in 1e4f64..1e9) {
             let packet = 1500.0;

@@ -1,7 +1,7 @@
-//! Tokens of Retry packets (RFC 9000 §8.1.2): a peer whose address is not proved gets one, and comes back with it.
+//! Tokens of Retry packets (RFC 9000 §8.1.2): a peer whose address is not proved receives one, and returns it.
 //!
-//! The node keeps nothing of them. The key follows from the node's entropy and the time from the host's clock, so that a
-//! simulation is repeatable.
+//! The node keeps no state for them. The key is derived from the node's entropy and the time from the host's clock, so
+//! that a simulation is repeatable.
 
 use std::{
     sync::{
@@ -18,15 +18,15 @@ use noq_proto::{
 };
 use ring::{aead, hkdf};
 
-/// Time for which a token is good: a few round trips, and the repetitions of a lossy path.
+/// Validity of a token: a few round trips, and the retransmissions of a lossy path.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(5);
 
-/// Seals and opens tokens: AES-256-GCM, with a key of its own for each token that follows from the token's 128-bit nonce
-/// (HKDF-SHA-256, RFC 5869). So the cipher's own nonce may be constant.
+/// Sealing and opening of tokens: AES-256-GCM, with a separate key for each token, derived from the token's 128-bit
+/// nonce (HKDF-SHA-256, RFC 5869). So the cipher's own nonce may be constant.
 pub(crate) struct TokenKey(hkdf::Prk);
 
 impl TokenKey {
-    /// The key that goes with a node's `entropy`.
+    /// The key derived from a node's `entropy`.
     pub(crate) fn new(entropy: &[u8; 32]) -> Self {
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"anabranch 2026-11 retry token");
         Self(salt.extract(entropy))
@@ -58,7 +58,7 @@ impl HandshakeTokenKey for TokenKey {
     }
 }
 
-/// The host's clock as QUIC asks for it: the moment of the last packet.
+/// Time source for QUIC: the host's clock at the last packet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Time(Arc<AtomicU64>);
 

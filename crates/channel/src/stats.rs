@@ -46,7 +46,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Lost packets as a fraction of those whose fate is known; 0 when none is.
+    /// Lost packets as a fraction of those whose outcome is known; 0 if none is.
     pub fn loss_fraction(&self) -> f64 {
         let known = self.packets_acked + self.packets_lost;
         if known == 0 {

@@ -1,7 +1,7 @@
-//! The tap: a wrapper around the congestion controller from which every packet's fate comes.
+//! The tap: a wrapper around the congestion controller that reports every packet's outcome.
 //!
-//! QUIC calls a controller for every packet sent, acknowledged and lost. The tap listens, and so knows
-//! exactly what became of each container:
+//! QUIC calls a controller for every packet sent, acknowledged and lost. The tap intercepts these calls, and so knows
+//! the exact outcome of each container:
 //!
 //! ```text
 //!   container ──► DATAGRAM queue ──► packet
@@ -10,9 +10,9 @@
 //!                                        on_ack / on_packet_lost(number) ──► PacketOutcome
 //! ```
 //!
-//! A container's buffer is dropped by QUIC at the moment it has been copied into a packet, right
-//! before that packet gets its number; so the buffers dropped since the last numbered packet are what
-//! that packet carries. No guess by size or order is needed, whatever else QUIC puts in between.
+//! QUIC drops a container's buffer at the moment it has been copied into a packet, right before that packet gets its
+//! number; so the buffers dropped since the last numbered packet are the contents of that packet. No guess by size or
+//! order is needed, whatever else QUIC puts in between.
 //!
 //! The window that QUIC sees never blocks it: slots are counted from the inner controller's window
 //! and released by our own pacer. The lock is never contended within the engine; it exists because
@@ -41,27 +41,27 @@ use crate::{
 /// Outcome of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The peer's node has it.
+    /// The peer's node has received it.
     Acked {
-        /// From sending to the arrival of the acknowledgement.
+        /// Time from sending to the arrival of the acknowledgement.
         rtt: Duration,
     },
-    /// It is gone, as far as QUIC's loss detection can tell. It may still arrive.
+    /// QUIC's loss detection has declared it lost. It may still arrive.
     Lost,
 }
 
-/// The fate of one container, reported exactly once.
+/// Outcome of one container by number, reported exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketOutcome {
     /// The number that [`crate::Channel::send`] returned.
     pub container: u64,
-    /// Outcome of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// A window that never blocks QUIC and switches its pacer off (it paces windows up to `u32::MAX`).
+/// A window that never blocks QUIC and disables its pacer (it paces windows up to `u32::MAX`).
 const WINDOW_UNLIMITED: u64 = 1 << 40;
-/// Losses of packets sent before a silence longer than this are not taken for congestion.
+/// Length of a silence after which losses of packets sent before it are not taken for congestion.
 const FORGIVE_SILENCE: Duration = Duration::from_millis(400);
 /// Buffers kept for the next containers.
 const POOL_MAX: usize = 256;
@@ -84,7 +84,7 @@ struct Sent {
     lost: u64,
 }
 
-/// Everything the tap knows of one channel; behind the lock of [`Shared`].
+/// State of the tap of one channel; behind the lock of [`Shared`].
 #[derive(Debug)]
 pub(crate) struct Tap {
     pub(crate) control: Box<dyn Control>,
@@ -109,11 +109,11 @@ pub(crate) struct Tap {
     rtt: SmoothedRtt,
     /// Round trip of the newest packet acknowledged by the acknowledgement being processed.
     ack_sample: Option<Duration>,
-    /// Since when the channel has been suspected.
+    /// Time since which the channel has been suspected.
     pub(crate) suspected_since: Option<Instant>,
-    /// Losses of packets sent before this are an outage's, not congestion's.
+    /// Losses of packets sent before this are due to an outage, not to congestion.
     forgive_before: Option<Instant>,
-    /// Time at which a packet that is to be acknowledged last left: QUIC's probe time-out counts from here (RFC 9002 §6.2).
+    /// Time at which an ack-eliciting packet last left: QUIC's probe time-out counts from here (RFC 9002 §6.2).
     pub(crate) eliciting_at: Option<Instant>,
     /// Time at which something was last acknowledged, and since when something is outstanding.
     pub(crate) acked_at: Option<Instant>,
@@ -145,7 +145,7 @@ pub(crate) struct Totals {
 }
 
 impl Tap {
-    /// Takes the handshake's round trip for the first estimate.
+    /// Takes the handshake's round trip as the first estimate.
     pub(crate) fn seed_rtt(&mut self, rtt: Duration) {
         if self.rtt.smoothed().is_none() {
             self.rtt.observe(rtt);
@@ -162,8 +162,8 @@ impl Tap {
         self.rtt.smoothed().unwrap_or_default()
     }
 
-    /// True if the loss of packets sent at `sent` says nothing about congestion: the path was silent
-    /// for long, and is back. A short silence may have been a burst of real congestion.
+    /// True if the loss of packets sent at `sent` does not indicate congestion: the path was silent for long, and is
+    /// back. A short silence may have been a burst of real congestion.
     fn is_forgiven(&mut self, now: Instant, sent: Instant) -> bool {
         let timeout = FORGIVE_SILENCE.max(self.rtt_smoothed() * 4);
         if self
@@ -177,8 +177,8 @@ impl Tap {
 
     fn on_sent(&mut self, now: Instant, bytes: u16, packet: u64) {
         self.eliciting_at = Some(now);
-        // Packets that carry no container are QUIC's own business: it does not report every loss of
-        // them (path MTU probes, discarded handshakes), and their numbers may belong to another space.
+        // Packets that carry no container are QUIC's own: it does not report every loss of them (path MTU probes,
+        // discarded handshakes), and their numbers may belong to another space.
         let Some((first, count)) = self.copied.take() else {
             return;
         };
@@ -212,11 +212,10 @@ impl Tap {
         self.control.on_sent(now, bytes, packet);
     }
 
-    /// Takes the record of `packet` out; `None` if it is not one of ours.
+    /// Removes and returns the record of `packet`; `None` if it carried no container.
     ///
-    /// A packet without a container may have a number that coincides with one of ours in another
-    /// number space: the handshake's. Its size, and its time of sending where that is known, tell
-    /// them apart.
+    /// A packet without a container may have a number that coincides with one of ours in another number space: the
+    /// handshake's. Its size, and its time of sending if known, distinguish them.
     fn take(&mut self, packet: u64, bytes: u64, sent_at: Option<Instant>) -> Option<Sent> {
         let index = packet.checked_sub(self.sent_base)?;
         let sent = self
@@ -249,7 +248,7 @@ impl Tap {
     ) {
         self.acked_at = Some(now);
         if self.in_flight > 0 {
-            // Whatever was acknowledged, the path is alive.
+            // Any acknowledgement shows that the path is alive.
             self.outstanding_since = Some(now);
         }
         let Some(sent) = self.take(packet, bytes, Some(sent_at)) else {
@@ -290,7 +289,7 @@ impl Tap {
         let send_elapsed = sent.at.saturating_duration_since(sent.first_sent_at);
         let ack_elapsed = now.saturating_duration_since(sent.delivered_at);
         let elapsed = send_elapsed.max(ack_elapsed);
-        // Shorter than a round trip is an artefact of compressed acknowledgements.
+        // A time shorter than a round trip is an artefact of compressed acknowledgements.
         if elapsed.is_zero() || elapsed < rtt.min() {
             return None;
         }
@@ -325,8 +324,8 @@ impl Tap {
         });
     }
 
-    /// A coupled channel had a congestion event. It counts as the loss of a packet that left a round trip ago, so that
-    /// a decrease of this round trip is not made twice.
+    /// Handles a congestion event of a coupled channel. It counts as the loss of a packet that left a round trip ago,
+    /// so that the window is not decreased twice in this round trip.
     pub(crate) fn on_partner_congestion(&mut self, now: Instant) {
         let sent = now.checked_sub(self.rtt_smoothed()).unwrap_or(now);
         if self.is_forgiven(now, sent) {
@@ -342,17 +341,17 @@ impl Tap {
         });
     }
 
-    /// QUIC is done with a container's buffer.
+    /// Called when QUIC drops a container's buffer.
     fn copied(&mut self, container: u64, mut buffer: Vec<u8>) {
         if !self.unqueue(container) {
-            // Abandoned before: its fate was told.
+            // Abandoned before: its outcome was reported.
         } else if self.transmitting {
             self.copied = Some(match self.copied {
                 None => (container, 1),
                 Some((first, count)) => (first, count + 1),
             });
         } else {
-            // Thrown away by QUIC: too large after the path's MTU shrank.
+            // Discarded by QUIC: too large after the path's MTU shrank.
             self.outcomes.push(PacketOutcome {
                 container,
                 outcome: Outcome::Lost,
@@ -369,7 +368,7 @@ impl Tap {
         self.pool.pop().unwrap_or_default()
     }
 
-    /// Takes a container out of the queue; false if it is not in it. O(1) for the oldest.
+    /// Removes a container from the queue; false if it is not in it. O(1) for the oldest.
     fn unqueue(&mut self, container: u64) -> bool {
         if self.queued.front() == Some(&container) {
             self.queued.pop_front();
@@ -379,8 +378,7 @@ impl Tap {
         found.is_ok_and(|index| self.queued.remove(index).is_some())
     }
 
-    /// Declares lost what is in flight, and what QUIC has queued and will not send any more: the
-    /// connection is over.
+    /// Declares lost what is in flight, and what QUIC has queued and will not send any more: the connection is over.
     pub(crate) fn abandon(&mut self) {
         for sent in std::mem::take(&mut self.sent).into_iter().flatten() {
             self.report(&sent, Outcome::Lost);
@@ -435,7 +433,7 @@ impl Shared {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Wraps a container so that its fate is reported under the number `container`, larger than all before.
+    /// Wraps a container so that its outcome is reported under the number `container`, larger than all before.
     pub(crate) fn track(&self, container: u64, buffer: Vec<u8>) -> bytes::Bytes {
         self.lock().queued.push_back(container);
         bytes::Bytes::from_owner(Tracked {
@@ -452,7 +450,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// A container's bytes; its drop tells the tap that QUIC is done with them.
+/// A container's bytes; dropping it notifies the tap that QUIC is done with them.
 struct Tracked {
     buffer: Vec<u8>,
     container: u64,
@@ -585,18 +583,18 @@ impl ControllerFactory for Factory {
 mod tests {
     use super::*;
 
-    /// A channel may end while containers wait in QUIC's queue, as on a socket of which no more may be spent:
-    /// each of them has a fate, once.
+    /// A channel may end while containers wait in QUIC's queue, as on a socket whose quota is used up: the outcome of
+    /// each is reported once.
     #[test]
     fn what_waits_when_the_connection_ends_is_lost_once() {
-        // Any instant will do; there is no other way to get one.
+        // Any instant will do; it cannot be obtained otherwise.
         #[expect(clippy::disallowed_methods)]
         let now = Instant::now();
         let tap = Shared::new(&Config::default(), Seed(1), now, 1200);
         let mut waiting: VecDeque<bytes::Bytes> = (0..5)
             .map(|number| tap.track(number, vec![0; 100]))
             .collect();
-        // One leaves in a packet, another became too large.
+        // One leaves in a packet, another has become too large.
         tap.lock().transmitting = true;
         waiting.pop_front();
         tap.lock().transmitting = false;

@@ -1,7 +1,7 @@
 //! Mutual authentication: TLS 1.3 with raw public keys on both sides (RFC 7250).
 //!
-//! A node answers only to keys on its allow-list, and a dialler only to the one key it asked for. No
-//! certificates, no names, no plaintext.
+//! A node answers only to keys on its allow-list, and a dialler only to the key that it expects. No certificates, no
+//! names, no plaintext.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ use crate::{
 /// Application protocol of the wire format in `spec/wire.md`.
 const ALPN: &[u8] = b"anabranch/1";
 
-/// The provider of cryptography, with one cipher suite preferred: AES-128-GCM has hardware support
-/// on every machine that carries enough traffic to matter.
+/// Cryptography provider with one cipher suite preferred: AES-128-GCM has hardware support on every machine that
+/// carries enough traffic to matter.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
@@ -45,7 +45,7 @@ fn certified_key(key: &SecretKey) -> Arc<CertifiedKey> {
     ))
 }
 
-/// TLS of a dialler that accepts exactly `peer`.
+/// TLS configuration of a dialler that accepts exactly `peer`.
 pub(crate) fn client_config(key: &SecretKey, peer: NodeId) -> Arc<QuicClientConfig> {
     let provider = provider();
     let verifier = Arc::new(ExpectPeer {
@@ -68,7 +68,7 @@ pub(crate) fn client_config(key: &SecretKey, peer: NodeId) -> Arc<QuicClientConf
     )
 }
 
-/// TLS of a listener that accepts the nodes on `allowed`.
+/// TLS configuration of a listener that accepts the nodes on `allowed`.
 pub(crate) fn server_config(key: &SecretKey, allowed: AllowList) -> Arc<QuicServerConfig> {
     let provider = provider();
     let verifier = Arc::new(RequireListed {
@@ -140,7 +140,7 @@ impl ServerCertVerifier for ExpectPeer {
         _cert: &CertificateDer<'_>,
         _dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("only TLS 1.3 is spoken".into()))
+        Err(Error::General("only TLS 1.3 is supported".into()))
     }
 
     fn verify_tls13_signature(
@@ -192,7 +192,7 @@ impl ClientCertVerifier for RequireListed {
         _cert: &CertificateDer<'_>,
         _dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("only TLS 1.3 is spoken".into()))
+        Err(Error::General("only TLS 1.3 is supported".into()))
     }
 
     fn verify_tls13_signature(

@@ -1,5 +1,5 @@
-//! Packets whose numbers are far apart make acknowledgements long. Where those of two of QUIC's spaces do not fit one packet, the
-//! library panics.
+//! Packets with numbers far apart, which make acknowledgements long. If those of two of QUIC's packet number spaces do
+//! not fit one packet, the library panics.
 
 mod bare;
 
@@ -23,7 +23,7 @@ fn node(seed: u8) -> Endpoint {
     let config = Config::default();
     #[expect(
         clippy::disallowed_methods,
-        reason = "one reading, of which nothing depends"
+        reason = "one clock reading, on which nothing depends"
     )]
     let epoch = std::time::Instant::now();
     Endpoint::new(epoch, key, AllowList::everyone(), config, [seed; 32])
@@ -39,7 +39,7 @@ fn packet(data: &[u8]) -> Received {
     }
 }
 
-/// Whoever answers at an address that a node dials needs no key for this. It ended the node.
+/// A peer that answers at an address that a node dials needs no key for this. It used to end the node.
 #[test]
 fn whoever_is_dialled_ends_one_channel_at_most() {
     let (now, one) = (Instant::EPOCH, NonZeroUsize::MIN);
@@ -66,7 +66,7 @@ fn whoever_is_dialled_ends_one_channel_at_most() {
     assert!(channel.is_drained());
     assert!(channel.poll_timeout().is_some_and(|at| at <= now));
     channel.handle_timeout(now);
-    // The next dial has the same handle, and is not disturbed.
+    // The next dial has the same handle, and is not affected.
     dialler.settle_channel(id);
     let next = dialler
         .connect(now, SocketId(0), REMOTE, expected, None)

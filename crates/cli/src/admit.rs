@@ -1,10 +1,10 @@
-//! `anabranch admit`
+//! `anabranch admit`: asks a running node whether a demand would be promised.
 
 use std::path::PathBuf;
 
 use anabranch::{
     base::Rate,
-    control::Question,
+    control::Request,
     spec::{GuaranteeText, SpecText, percent_of},
 };
 use serde_json::Value;
@@ -17,18 +17,18 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit codes: 0 when a session would promise it, 4 when none would. Only what this node sends is promised, and \
-nothing before 20 s of traffic; a durable promise needs 300 s.")]
+Exit codes: 0 if a session would promise it, 4 if none would. A promise covers only what this node sends. It needs \
+20 s of traffic before it, a durable promise 300 s.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     control: control::Asking,
-    /// Only ask. Nothing is ever opened or reserved by this command, with or without it.
+    /// Only ask. This is what the command always does: it never opens or reserves anything.
     #[arg(long)]
     dry_run: bool,
-    /// The session, such as session-0 [default: each].
+    /// Session to ask, such as session-0 [default: every session].
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Everything that the stream asks for, as TOML (see stream.example.toml); flags go over it.
+    /// TOML file with all that the stream asks for (see stream.example.toml); flags take precedence over it.
     #[arg(long, value_name = "FILE")]
     spec: Option<PathBuf>,
     #[command(flatten)]
@@ -37,12 +37,11 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let spec = spec(&arguments)?;
-    let question = Question {
-        spec: Some(spec),
+    let request = Request::Admit {
+        spec: Box::new(spec),
         session: arguments.session,
-        ..Question::show("admit")
     };
-    let answer = arguments.control.ask(&question).await?;
+    let answer = arguments.control.ask(&request).await?;
     let rows = control::rows(&answer);
     let answers = || rows.iter().filter(|row| row["kind"] == "answer");
     if arguments.control.json {
@@ -79,7 +78,7 @@ fn spec(arguments: &Arguments) -> Result<SpecText, Failure> {
     };
     let flags = arguments.guarantee.text();
     if flags.is_some() || spec.guarantee.is_none() {
-        // A demand is replaced as a whole; window, term and grade of the file stay.
+        // Flags replace a demand as a whole; window, term and grade of the file are kept.
         let below = spec.guarantee.take().unwrap_or_default();
         let flags = flags.unwrap_or_default();
         let is_demand = flags.rate.is_some() || flags.packets.is_some();
@@ -106,7 +105,7 @@ fn spec(arguments: &Arguments) -> Result<SpecText, Failure> {
     Ok(spec)
 }
 
-/// An answer in words.
+/// Answer of one session as lines of text.
 fn lines(row: &Value, rows: &[Value]) -> Vec<String> {
     let text = |key: &str| row[key].as_str().unwrap_or("-").to_owned();
     let bps = |value: &Value| value.as_u64().map(Rate::from_bps);

@@ -1,11 +1,12 @@
-//! `anabranch status`, `paths`, `streams`, `rights` and `reload`; what questions to a running node have in common.
+//! `anabranch status`, `paths`, `streams`, `rights` and `reload`, and the flags and output that all requests to a running
+//! node share.
 
 use std::path::PathBuf;
 
 use anabranch::{
     base::text::printable,
     config,
-    control::{self, Question},
+    control::{self, Request},
 };
 use serde_json::Value;
 
@@ -17,18 +18,18 @@ pub(crate) struct Asking {
     /// or ~/.local/state/anabranch/run/anabranch.sock].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_CONTROL")]
     control: Option<PathBuf>,
-    /// Print the node's answer as it is.
+    /// Print the node's answer as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl Asking {
-    /// What the node answers.
-    pub(crate) async fn ask(&self, question: &Question) -> Result<Value, Failure> {
+    /// Sends `request` to the node and returns its answer.
+    pub(crate) async fn ask(&self, request: &Request) -> Result<Value, Failure> {
         let default = || config::default_control(|name| std::env::var(name).ok());
         let path = self.control.clone().or_else(default);
         let path = path.ok_or_else(|| Failure::usage(config::NO_CONTROL))?;
-        let answer = control::ask(&path, question).await;
+        let answer = control::ask(&path, request).await;
         answer.map_err(|error| match error {
             control::ControlError::Connect { .. } => Failure::unreachable(error),
             _ => Failure::other(error),
@@ -36,14 +37,14 @@ impl Asking {
     }
 }
 
-pub(crate) async fn run(show: &str, arguments: &Asking) -> Outcome {
-    let answer = arguments.ask(&Question::show(show)).await?;
+pub(crate) async fn run(request: &Request, arguments: &Asking) -> Outcome {
+    let answer = arguments.ask(request).await?;
     if arguments.json {
         return print_line(&answer.to_string());
     }
     let rows = rows(&answer);
     if rows.is_empty() {
-        return print_line(&format!("no {show}"));
+        return print_line(&format!("no {}", request.name()));
     }
     for (index, row) in rows.iter().enumerate() {
         if index > 0 {
@@ -64,7 +65,7 @@ pub(crate) fn rows(answer: &Value) -> &[Value] {
 
 fn plain(value: &Value) -> String {
     match value {
-        // A node of another version may send texts of peers as they are.
+        // A node of another version may pass on the texts of peers unfiltered.
         Value::String(text) => printable(text, usize::MAX),
         Value::Null => "-".to_owned(),
         Value::Number(number) if number.is_f64() => {

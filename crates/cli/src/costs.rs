@@ -1,4 +1,4 @@
-//! Costs of sending, on the command line.
+//! Flags for the costs of sending.
 
 use std::path::PathBuf;
 
@@ -8,14 +8,14 @@ use crate::exit::Failure;
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Costing {
-    /// What sending costs at an interface or a local address, such as 'wwan0=5 GB then stop from day 15'; may be
-    /// repeated. Not a byte goes beyond a cap.
+    /// Tariff of an interface or a local address, such as 'wwan0=5 GB then stop from day 15'; may be repeated. A cap
+    /// is never exceeded, not by a byte.
     #[arg(long, value_name = "PLACE=PRICES")]
     cost: Vec<String>,
-    /// The currency of those prices, for people.
+    /// Currency of these prices, for display only.
     #[arg(long)]
     currency: Option<String>,
-    /// The file that keeps what was used over restarts [default: ~/.local/state/anabranch/ledger].
+    /// Usage ledger: the file that keeps the amounts used over restarts [default: ~/.local/state/anabranch/ledger].
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
 }
@@ -32,7 +32,7 @@ impl Costing {
         })
     }
 
-    /// With what the environment says, for commands without a configuration file.
+    /// The costs from flags and environment variables, for commands without a configuration file.
     pub(crate) fn resolve(self) -> Result<Costs, Failure> {
         let variable = |name: &str| std::env::var(name).ok();
         let environment = Layer::from_environment(variable).map_err(Failure::usage)?;

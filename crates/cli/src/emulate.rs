@@ -1,4 +1,4 @@
-//! `anabranch emulate`
+//! `anabranch emulate`: emulated links between UDP ports or network namespaces.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -12,43 +12,45 @@ use crate::exit::{Failure, Outcome, print_line, stopped};
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-A LINK is written like `rate=20 Mbit/s, delay=30 ms, loss=1 %, queue=100 ms`, or begins with a preset such
-as `lte`. Two directions are joined by `;`. A rate may be a trace: `rate=trace FILE`.
+A LINK is a list such as `rate=20 Mbit/s, delay=30 ms, loss=1 %, queue=100 ms`, which may begin with a preset
+such as `lte`. `;` separates the two directions if they differ. A rate may be a trace: `rate=trace FILE`.
 
-Without root, every path listens on a UDP port and leads to the target:
+Without root, every path listens on a UDP port and forwards to the target:
 
     anabranch emulate --target 127.0.0.1:4433 --path 'lte' --path 'rate=20 Mbit/s, delay=10 ms'
 
-As root, with --tun, every link is a pair of TUN devices between two network namespaces:
+As root, with --tun, every link is a pair of TUN devices in two network namespaces:
 
     anabranch emulate --tun left:10.9.1.1/24,right:10.9.1.2/24 --path 'lte'
 
-On standard input, `down NAME` cuts a path, `up NAME` joins it again, and `set NAME LINK` changes it:
+While it runs, it reads commands from standard input: `down NAME` takes a path down, `up NAME` brings it up again,
+and `set NAME LINK` changes its properties:
 
     set path1 rate=2 Mbit/s, delay=80 ms, loss=3 %")]
 pub(crate) struct Arguments {
-    /// A link, or NAME: LINK; may be repeated.
+    /// Properties of a path, LINK or NAME: LINK; may be repeated.
     #[arg(long = "path", value_name = "LINK", required = true)]
     paths: Vec<String>,
-    /// Where the paths lead (UDP).
+    /// UDP address to which all paths lead.
     #[arg(long, value_name = "ADDRESS", required_unless_present = "tun")]
     target: Option<SocketAddr>,
-    /// Where the first path listens; the others take the ports that follow [default: free ports].
+    /// UDP address on which the first path listens; the other paths take the ports that follow it. With port 0, every
+    /// path takes a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Both ends of a link between namespaces, NAMESPACE:ADDRESS/BITS,NAMESPACE:ADDRESS/BITS, with an
-    /// empty namespace for this one; as many as there are paths. Needs root.
+    /// Both ends of a link between network namespaces, NAMESPACE:ADDRESS/BITS,NAMESPACE:ADDRESS/BITS; an empty
+    /// NAMESPACE is the current one. Give one --tun for each --path. Needs root.
     #[arg(long, value_name = "ENDS", conflicts_with_all = ["target", "listen"])]
     tun: Vec<String>,
-    /// Same seed, same losses.
+    /// Seed of the random losses; the same seed gives the same losses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print totals this often, in seconds; 0: only at the end.
+    /// Interval in seconds at which totals are printed; 0: only at the end.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     every: u64,
 }
 
-/// Finds a trace of a description: a file, wherever the name says.
+/// Loads a trace named in a description; the name is a file name.
 pub(crate) fn load_trace(name: &str) -> Result<Arc<Trace>, String> {
     let path = PathBuf::from(name);
     let bytes = std::fs::read(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
@@ -57,7 +59,7 @@ pub(crate) fn load_trace(name: &str) -> Result<Arc<Trace>, String> {
         .map_err(|error| format!("{name}: {error}"))
 }
 
-/// A name for the path, and its link.
+/// Reads the name of a path and its link; a path without a name is numbered.
 fn read_path(text: &str, index: usize) -> Result<(String, Configs), Failure> {
     let (name, link) = match text.split_once(':') {
         Some((name, link)) if !name.contains(['=', ',', ';']) => (name.trim().to_owned(), link),
@@ -134,12 +136,12 @@ async fn run_tun(
             links,
         });
     }
-    let told: Vec<_> = specs
+    let joined: Vec<_> = specs
         .iter()
         .map(|s| (s.name.clone(), s.first.clone(), s.second.clone()))
         .collect();
     let emulator = TunEmulator::start(specs, seed).map_err(Failure::other)?;
-    for (name, first, second) in told {
+    for (name, first, second) in joined {
         print_line(&format!(
             "{name} joins {} ({}) and {} ({})",
             first.address, first.device, second.address, second.device
@@ -165,7 +167,7 @@ async fn run_tun(_: &[String], _: Vec<(String, Configs)>, _: Seed, _: u64) -> Ou
     Err(Failure::usage("--tun works on Linux only"))
 }
 
-/// Follows commands until Ctrl-C, then prints the totals.
+/// Executes commands from standard input until Ctrl-C, then prints the totals.
 async fn watch(paths: &[Path], every: u64) -> Outcome {
     let (lines, mut commands) = tokio::sync::mpsc::channel(16);
     std::thread::spawn(move || {
@@ -199,9 +201,9 @@ fn obey(paths: &[Path], line: &str) -> Outcome {
     print_line(&done.unwrap_or_else(|refused| refused))
 }
 
-/// Does what a line asks for; what was done, or why not.
+/// Executes a command line. The result describes the change, or the error.
 fn command(paths: &[Path], line: &str) -> Result<String, String> {
-    let usage = "say `down NAME`, `up NAME` or `set NAME LINK`";
+    let usage = "usage: `down NAME`, `up NAME` or `set NAME LINK`";
     let (verb, rest) = line.split_once(' ').ok_or(usage)?;
     let (name, link) = match verb {
         "up" | "down" => (rest.trim(), None),
@@ -213,10 +215,10 @@ fn command(paths: &[Path], line: &str) -> Result<String, String> {
     };
     let known = || paths.iter().map(Path::name).collect::<Vec<_>>().join(", ");
     let path = (paths.iter().find(|path| path.name() == name))
-        .ok_or_else(|| format!("there is no path '{name}'; there are {}", known()))?;
+        .ok_or_else(|| format!("there is no path '{name}'; the paths are {}", known()))?;
     match link {
         Some(link) => {
-            let refused = |error: String| format!("'{link}': {error}; {name} stays as it was");
+            let refused = |error: String| format!("'{link}': {error}; {name} is unchanged");
             let configs = parse_both(link, &mut load_trace);
             let configs = configs.map_err(|error| refused(error.to_string()))?;
             path.set(&configs)

@@ -1,33 +1,42 @@
-//! Exit codes and output of the command: whatever came from a peer is made fit to be shown here at the latest.
+//! Exit codes and output of the command. Text from a peer is made safe to display here, if not earlier.
 
 use std::{
     io::{self, Write},
     process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use anabranch::base::text::printable_lines;
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    flag::register,
+    low_level::unregister,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Printed with `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
-  1    failed for another reason than those below
-  2    the arguments, the configuration or the objectives are wrong
+  1    failed for a reason not listed below
+  2    the arguments, the configuration or the objectives are invalid
   3    the peer cannot be reached
-  4    the peer refused, or could not do its part; admit: it would not be promised
+  4    the peer refused, or could not do its part; admit: the demand would not be promised
   5    interrupted; the same command continues where it stopped
   6    reading or writing a local file failed
   130  stopped by Ctrl-C or SIGTERM";
 
-/// Reason why the command did not do what it was asked to.
+/// Error that ends the command: a message and an exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
     message: String,
 }
 
-/// What a subcommand comes to.
+/// Result of a subcommand.
 pub(crate) type Outcome = Result<(), Failure>;
 
 impl Failure {
@@ -39,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// The error.
+    /// The message, without the exit code.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
@@ -68,7 +77,7 @@ impl Failure {
         Self::new(6, message)
     }
 
-    /// Ctrl-C or SIGTERM, after everything was put in order.
+    /// Failure for Ctrl-C or SIGTERM, after an orderly shutdown.
     pub(crate) fn by_signal(message: impl ToString) -> Self {
         Self::new(130, message)
     }
@@ -116,12 +125,12 @@ impl From<anabranch::ConnectError> for Failure {
     }
 }
 
-/// Turns the outcome into words and a code.
+/// Prints the error, if there is one, and returns the exit code.
 pub(crate) fn report(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Nowhere is left to say that standard error is gone.
+            // If standard error is closed, there is no other place to report it.
             let message = printable_lines(failure.message.trim_end());
             let _ = writeln!(io::stderr(), "anabranch: {message}");
             ExitCode::from(failure.code)
@@ -129,7 +138,7 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// Writes to standard output. A reader that has gone, as after `| head`, ends the command quietly.
+/// Writes to standard output. A closed pipe, as after `| head`, is not an error.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -140,38 +149,73 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome {
     }
 }
 
-/// Writes findings to standard error, as they are.
+/// Writes diagnostics to standard error, unchanged.
 pub(crate) fn print_error(text: &str) {
-    // Nowhere is left to say that standard error is gone.
+    // If standard error is closed, there is no other place to report it.
     let _ = write!(io::stderr(), "{text}");
 }
 
-/// Writes a line, or several, to standard output, as [`print_bytes`]. JSON stays the same JSON.
+/// Writes one or more lines to standard output, with [`print_bytes`]. JSON remains equivalent.
 pub(crate) fn print_line(line: &str) -> Outcome {
     print_bytes(format!("{}\n", printable_lines(line)).as_bytes())
 }
 
 /// Writes a line to standard error, with the command's name before it.
 pub(crate) fn note(words: &str) {
-    // Nowhere is left to say that standard error is gone.
+    // If standard error is closed, there is no other place to report it.
     let _ = writeln!(io::stderr(), "anabranch: {}", printable_lines(words));
 }
 
-/// Ready when the program is to end: Ctrl-C, or the signal that a service manager sends. The one place where
-/// signals are handled; everything that runs until it is stopped waits for this. Signals count from the call on, not
-/// only from the first poll.
+/// Completes on SIGINT (Ctrl-C) or on SIGTERM, which service managers send. This is the only place where these signals are
+/// handled; every command that runs until it is stopped waits for this future. Signals count from the call on, not only
+/// from the first poll.
+///
+/// Tokio alone would lose a signal: it installs its handler before it subscribes, and a signal between the two has no
+/// subscriber. Therefore a handler of our own, which is installed first, sets a flag.
 ///
 /// # Errors
-/// The system gives no handler.
+/// The system does not install the handler.
 pub(crate) fn stopped() -> impl Future<Output = Outcome> {
+    stopped_after(|| ())
+}
+
+/// As [`stopped`], with `between` called after our handler is installed and before tokio's.
+fn stopped_after(between: impl FnOnce()) -> impl Future<Output = Outcome> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let flagged = [SIGINT, SIGTERM].map(|number| register(number, Arc::clone(&flag)));
+    between();
     let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
     async move {
+        let ids = flagged.into_iter().collect::<Result<Vec<_>, _>>();
+        let ids = ids.map_err(Failure::other)?;
         let [interrupt, terminate] = signals;
         let mut interrupt = interrupt.map_err(Failure::other)?;
         let mut terminate = terminate.map_err(Failure::other)?;
+        // From here on, tokio passes on every signal.
+        let is_stopped = flag.load(Ordering::SeqCst);
+        for id in ids {
+            unregister(id);
+        }
+        if is_stopped {
+            return Ok(());
+        }
         tokio::select! {
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_before_tokio_listens_is_not_lost() {
+        let raise = || signal_hook::low_level::raise(SIGTERM).unwrap();
+        let stopped = stopped_after(raise);
+        let limit = std::time::Duration::from_secs(10);
+        let ended = tokio::time::timeout(limit, stopped).await;
+        assert!(matches!(ended, Ok(Ok(()))), "{ended:?}");
     }
 }

@@ -1,8 +1,8 @@
-//! `anabranch explain`
+//! `anabranch explain`: the promise of a stream, and the decisions about it.
 
 use anabranch::{
     base::{Rate, duration},
-    control::Question,
+    control::Request,
 };
 use serde_json::Value;
 
@@ -13,23 +13,22 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The stream, such as stream-4; see `anabranch streams`.
+    /// Stream to explain, such as stream-4; see `anabranch streams`.
     #[arg(value_name = "STREAM")]
     stream: String,
     #[command(flatten)]
     control: control::Asking,
-    /// The session, such as session-0 [default: each that has such a stream].
+    /// Session of the stream, such as session-0 [default: every session with such a stream].
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
-    let question = Question {
-        stream: Some(arguments.stream),
+    let request = Request::Explain {
+        stream: arguments.stream,
         session: arguments.session,
-        ..Question::show("explain")
     };
-    let answer = arguments.control.ask(&question).await?;
+    let answer = arguments.control.ask(&request).await?;
     if arguments.control.json {
         return print_line(&answer.to_string());
     }
@@ -77,7 +76,7 @@ fn promise<'a>(
     let mut lines = vec![format!("{head}, asks for {}", text("asked"))];
     lines.push(match text("state") {
         "waiting" => {
-            "  no promise is in force; served before elastic streams all the same".to_owned()
+            "  no promise is in force; served before elastic streams nevertheless".to_owned()
         }
         "renewable" => format!(
             "  promised, renewable; lapses in {} unless renewed",
@@ -87,15 +86,15 @@ fn promise<'a>(
     });
     if let Some(wanted) = row["wanted"].as_str() {
         lines.push(format!(
-            "  wants {wanted} instead, and keeps its promise until that can be made"
+            "  asks for {wanted} instead, and keeps its promise until the new one can be made"
         ));
     }
     if row["is_warned"] == true {
-        lines.push("  its owner was warned, and the reason holds on".to_owned());
+        lines.push("  the application was warned, and the reason persists".to_owned());
     }
     let count = |key: &str| row[key].as_u64().unwrap_or_default();
     lines.push(format!(
-        "  windows kept {}, broken {}; promises withdrawn {}; rests on {} windows with traffic",
+        "  windows kept {}, broken {}; promises withdrawn {}; based on {} windows with traffic",
         count("windows_kept"),
         count("windows_broken"),
         count("withdrawn"),

@@ -1,43 +1,42 @@
-//! Flags with which a stream asks for a promise.
+//! Flags of the guarantee that a stream asks for.
 
 use anabranch::spec::GuaranteeText;
 
-/// What is to be promised. Values are checked together, by the library.
+/// Demand of a stream. The library checks the values, together.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Promise")]
 pub(crate) struct Flags {
-    /// The rate that each window needs, such as '22 Mbit/s'; with --probability or --late.
+    /// Rate that each window needs, such as '22 Mbit/s'; needs --probability or --late.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<String>,
-    /// In which share of all windows, above 0 % and below 100 %; at most '99 %' can be promised, and '99.6 %' as
-    /// a durable promise.
+    /// Share of windows that must reach the rate, above 0 % and below 100 %; at most '99 %' can be promised, or
+    /// '99.6 %' as a durable promise.
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
     probability: Option<String>,
-    /// Instead of a rate: to be served of so many packets, such as 80/100; with --packet-bytes and
+    /// Instead of a rate: X of the Y packets of a window must be served in it, such as 80/100; needs --packet-bytes and
     /// --probability.
     #[arg(long, value_name = "X/Y")]
     packets: Option<String>,
     /// Size of a packet, for --packets and --late.
     #[arg(long, value_name = "BYTES")]
     packet_bytes: Option<u32>,
-    /// Instead of a probability: at most so many packets miss their window on average; with --rate and
-    /// --packet-bytes.
+    /// Instead of a probability: mean number of packets that may miss their window; needs --rate and --packet-bytes.
     #[arg(long, value_name = "PACKETS")]
     late: Option<f64>,
-    /// The window, '1 s' to '10 s' in whole seconds [default: 1 s].
+    /// Scheduling window, '1 s' to '10 s' in whole seconds [default: 1 s].
     #[arg(long, value_name = "DURATION")]
     window: Option<String>,
-    /// The term of a renewable promise, from one window to '10 s' [default: 10 s].
+    /// Term of a renewable promise, from one window to '10 s' [default: 10 s].
     #[arg(long, value_name = "DURATION")]
     term: Option<String>,
-    /// durable (until the stream closes), renewable (for a term, again and again), or the best of these that
-    /// can be had [default: best].
+    /// Grade of the promise: durable (until the stream closes), renewable (for a term, then renewed), or best, the
+    /// better of the two that is available [default: best].
     #[arg(long, value_name = "GRADE")]
     grade: Option<String>,
 }
 
 impl Flags {
-    /// As the library reads it; `None` when nothing is asked for.
+    /// The flags in the form that the library reads; `None` if no flag is given.
     pub(crate) fn text(&self) -> Option<GuaranteeText> {
         let flags = self.clone();
         let text = GuaranteeText {
@@ -55,7 +54,7 @@ impl Flags {
     }
 }
 
-/// The flag of a key.
+/// Name of the flag for a key of [`GuaranteeText`], for messages.
 pub(crate) fn flag(key: &str) -> String {
     match key {
         "late_packets" => "--late".to_owned(),

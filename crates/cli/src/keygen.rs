@@ -1,4 +1,4 @@
-//! `anabranch keygen`
+//! `anabranch keygen`: the key of this node.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use crate::exit::{Outcome, print_line};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// File for the key; a key that exists is never overwritten [default: ~/.config/anabranch/key].
+    /// File for the key; an existing key is never overwritten [default: ~/.config/anabranch/key].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
-    /// Print the id of the key that exists instead of making one.
+    /// Print the node ID of the existing key instead of generating one.
     #[arg(long)]
     show: bool,
 }

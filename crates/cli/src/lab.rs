@@ -1,390 +1,64 @@
-//! `anabranch lab`: experiments that anyone can run again.
-
-mod live;
+//! `anabranch lab`: starts `anabranch-lab`, a separate program with the experiments and the simulator.
 
 use std::{
+    env,
+    ffi::OsString,
+    io,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    time::Duration,
+    process::Command,
 };
 
-use anabranch_base::Seed;
-use anabranch_lab::{
-    EXPERIMENTS, Experiment, Options, Outcome as Results, Row,
-    corpus::{Corpus, DATA_FOLDERS},
-    output::{Page, to_csv},
-    parallel,
-    streams::show::{FRAME, WINDOW},
-    telemedicine,
-};
-use clap::{Args, Subcommand};
-use serde_json::Value;
+use clap::Args;
 
-use crate::exit::{self, Failure, Outcome};
+use crate::exit::{Failure, Outcome};
 
-/// Recordings that were left out and are named; the others are only counted.
-const SKIPPED_SHOWN: usize = 5;
+/// Name of the lab's program.
+const PROGRAM: &str = "anabranch-lab";
 
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    #[command(subcommand)]
-    command: Command,
+    /// Arguments of anabranch-lab, such as `list`, `run NAME` or `--help`.
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENT"
+    )]
+    arguments: Vec<OsString>,
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// List the experiments.
-    List,
-    /// Run one.
-    Run(Run),
-    /// Run all, and write one page with plans, figures and plots.
-    Report(Report),
+/// Replaces this process by the lab: the program in the same directory, or else the one on PATH.
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let beside = env::current_exe().ok().and_then(|own| beside(&own));
+    let program = beside.unwrap_or_else(|| PROGRAM.into());
+    let error = Command::new(&program).args(&arguments.arguments).exec();
+    Err(match error.kind() {
+        io::ErrorKind::NotFound => Failure::usage(format!(
+            "{PROGRAM} is neither in the directory of this program nor on PATH; build it with `make lab`, or with \
+             `cargo build --release -p anabranch-lab`"
+        )),
+        _ => Failure::other(format!("cannot start {}: {error}", program.display())),
+    })
 }
 
-#[derive(Debug, Args)]
-struct Run {
-    /// Its name, as `lab list` prints it.
-    name: String,
-    /// Seed of the first run; the same seed gives the same rows.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Number of runs, with consecutive seeds.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    seeds: u64,
-    /// Only rows whose name contains this, such as a pair of `pairs` or a method of `prediction`.
-    #[arg(long)]
-    only: Option<String>,
-    #[command(flatten)]
-    traces: Traces,
-    /// Write JSON, to FILE; without one, or with -, to standard output.
-    #[arg(long, value_name = "FILE", num_args = 0..=1)]
-    json: Option<Option<PathBuf>>,
-    /// Write NAME.json, NAME.csv and the plots to this folder, which is made.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Not in virtual time, but between two nodes on this machine over emulated paths, so long for each policy, 10
-    /// to 3600 seconds; `telemedicine` only. --traces and --only hold as ever.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "60",
-        value_parser = clap::value_parser!(u64).range(10..=3600))]
-    live: Option<u64>,
-    /// Say nothing while it runs.
-    #[arg(long)]
-    quiet: bool,
+/// The lab in the directory of this program, if it is there.
+fn beside(own: &Path) -> Option<PathBuf> {
+    let path = own.parent()?.join(PROGRAM);
+    path.is_file().then_some(path)
 }
 
-#[derive(Debug, Args)]
-struct Report {
-    /// Seed of the runs.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Only experiments whose name contains this.
-    #[arg(long)]
-    only: Option<String>,
-    #[command(flatten)]
-    traces: Traces,
-    /// Folder for report.md, report.html, rows and plots; it is made.
-    #[arg(long, value_name = "DIR", default_value = "lab-report")]
-    out: PathBuf,
-    /// Say nothing while it runs.
-    #[arg(long)]
-    quiet: bool,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[derive(Debug, Args)]
-struct Traces {
-    /// Recordings to run on, and folders of them: CSV with a header naming t_s and bandwidth_bps, rtt_ms or
-    /// loss. Without this: those in ../shared/data if it is there, else the few that travel with the program.
-    #[arg(long, value_name = "FILE", num_args = 1..)]
-    traces: Vec<PathBuf>,
-    /// The film to stream, for the `twoflow-` experiments: CSV with a header naming bytes and pts_s, and type where it
-    /// is not IBBPBBPBBPBB. Without this: Star Wars of ../shared/data if it is there, else a generated one.
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
-}
-
-impl Traces {
-    fn read(&self, experiment: &Experiment, quiet: bool) -> Result<Corpus, Failure> {
-        let default = DATA_FOLDERS.map(PathBuf::from);
-        let corpus = experiment
-            .corpus(&self.traces, &default)
-            .map_err(Failure::file)?;
-        let corpus = Corpus {
-            film: self.trace.clone(),
-            ..corpus
-        };
-        let is_without = corpus.recordings.is_empty();
-        if is_without && self.traces.is_empty() && !experiment.needs_traces() {
-            return Ok(corpus);
-        }
-        if is_without {
-            return Err(Failure::usage(format!(
-                "no recordings in {}",
-                self.traces
-                    .iter()
-                    .map(|path| path.display().to_string())
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            )));
-        }
-        if !quiet {
-            eprintln!(
-                "{}: {} recordings, {} files left out",
-                experiment.name,
-                corpus.recordings.len(),
-                corpus.skipped.len()
-            );
-            for words in corpus.skipped.iter().take(SKIPPED_SHOWN) {
-                eprintln!("  left out: {words}");
-            }
-        }
-        Ok(corpus)
+    #[test]
+    fn the_lab_is_sought_beside_the_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("anabranch");
+        assert_eq!(beside(&own), None);
+        let lab = folder.path().join(PROGRAM);
+        std::fs::write(&lab, "").unwrap();
+        assert_eq!(beside(&own), Some(lab));
     }
-}
-
-pub(crate) async fn run(arguments: &Arguments) -> Outcome {
-    match &arguments.command {
-        Command::List => {
-            let lines: Vec<String> = EXPERIMENTS
-                .iter()
-                .map(|experiment| format!("{:12} {}", experiment.name, experiment.summary))
-                .collect();
-            exit::print_line(&lines.join("\n"))
-        }
-        Command::Run(run) => run.go().await,
-        Command::Report(report) => report.go(),
-    }
-}
-
-fn progress(quiet: bool) -> impl Fn(&str) + Sync {
-    move |line| {
-        if !quiet {
-            eprintln!("{line}");
-        }
-    }
-}
-
-impl Run {
-    async fn go(&self) -> Outcome {
-        let experiment = Experiment::find(&self.name).ok_or_else(|| {
-            let names: Vec<&str> = EXPERIMENTS.iter().map(|known| known.name).collect();
-            Failure::usage(format!(
-                "there is no experiment '{}'; choose one of {}",
-                self.name,
-                names.join(", ")
-            ))
-        })?;
-        if !experiment.takes_traces() && !self.traces.traces.is_empty() {
-            return Err(Failure::usage(format!(
-                "'{}' runs on no recordings; leave out --traces",
-                self.name
-            )));
-        }
-        if let Some(film) = &self.traces.trace {
-            if !experiment.takes_film() {
-                return Err(Failure::usage(format!(
-                    "'{}' streams no film; leave out --trace, or give recordings of paths with --traces",
-                    self.name
-                )));
-            }
-            anabranch_lab::twoflow::check_film(film).map_err(Failure::file)?;
-        }
-        if self.live.is_some() && experiment.name != telemedicine::EXPERIMENT.name {
-            return Err(Failure::usage(format!(
-                "'{}' runs in virtual time only; leave out --live, or run 'telemedicine'",
-                self.name
-            )));
-        }
-        let corpus = self.traces.read(experiment, self.quiet)?;
-        let results = self.results(experiment, &corpus).await?;
-        if results.iter().all(|result| result.rows.is_empty()) {
-            return Err(Failure::usage(match &self.only {
-                Some(only) if experiment.takes_traces() => format!(
-                    "--only {only} matches no row of '{}', or the recordings it matches are too short",
-                    self.name
-                ),
-                Some(only) => format!("--only {only} matches no row of '{}'", self.name),
-                None => format!(
-                    "'{}' has nothing to say of these recordings; they may be too short, or lack the column it needs",
-                    self.name
-                ),
-            }));
-        }
-        // One run is one object, as every tool expects; several are a list of them.
-        let text = match results.as_slice() {
-            [one] => serde_json::to_string_pretty(one),
-            many => serde_json::to_string_pretty(many),
-        }
-        .map_err(Failure::other)?;
-        if let Some(folder) = &self.out {
-            make_folder(folder)?;
-            write(
-                &folder.join(format!("{}.json", self.name)),
-                &(text.clone() + "\n"),
-            )?;
-            let rows: Vec<Row> = results
-                .iter()
-                .flat_map(|result| result.rows.clone())
-                .collect();
-            write(&folder.join(format!("{}.csv", self.name)), &to_csv(&rows))?;
-            write_plots(folder, experiment, &results[0])?;
-        }
-        match &self.json {
-            None if self.out.is_some() => Ok(()),
-            None => exit::print_line(&table(&results)),
-            Some(None) => exit::print_line(&text),
-            Some(Some(path)) if path.as_os_str() == "-" => exit::print_line(&text),
-            Some(Some(path)) => write(path, &(text + "\n")),
-        }
-    }
-}
-
-impl Run {
-    async fn results(
-        &self,
-        experiment: &Experiment,
-        corpus: &Corpus,
-    ) -> Result<Vec<Results>, Failure> {
-        let progress = progress(self.quiet);
-        let seeds: Vec<u64> = (self.seed..self.seed.saturating_add(self.seeds)).collect();
-        let Some(seconds) = self.live else {
-            return Ok(parallel::map(&seeds, |&seed| {
-                experiment.run(&Options {
-                    seed: Seed(seed),
-                    only: self.only.as_deref(),
-                    corpus,
-                    progress: &progress,
-                })
-            }));
-        };
-        let mut results = Vec::new();
-        for seed in seeds {
-            let show = live::Show {
-                seed,
-                corpus,
-                only: self.only.as_deref(),
-                time: Duration::from_secs(seconds),
-            };
-            results.push(live::run(&show, &progress).await?);
-        }
-        Ok(results)
-    }
-}
-
-impl Report {
-    fn go(&self) -> Outcome {
-        let wanted: Vec<&Experiment> = EXPERIMENTS
-            .iter()
-            .filter(|known| {
-                self.only
-                    .as_ref()
-                    .is_none_or(|only| known.name.contains(only))
-            })
-            .collect();
-        if wanted.is_empty() {
-            return Err(Failure::usage(format!(
-                "--only {} matches no experiment",
-                self.only.as_deref().unwrap_or_default()
-            )));
-        }
-        make_folder(&self.out)?;
-        let mut page = Page::default();
-        for experiment in wanted {
-            let corpus = self.traces.read(experiment, self.quiet)?;
-            let outcome = experiment.run(&Options {
-                seed: Seed(self.seed),
-                only: None,
-                corpus: &corpus,
-                progress: &progress(self.quiet),
-            });
-            let rows_file = format!("{}.csv", experiment.name);
-            write(&self.out.join(&rows_file), &to_csv(&outcome.rows))?;
-            let json = serde_json::to_string_pretty(&outcome).map_err(Failure::other)?;
-            write(
-                &self.out.join(format!("{}.json", experiment.name)),
-                &(json + "\n"),
-            )?;
-            write_plots(&self.out, experiment, &outcome)?;
-            page.sections.push(experiment.section(&outcome, rows_file));
-            // What is done is on the page already if a later experiment is interrupted.
-            write(&self.out.join("report.md"), &page.to_markdown())?;
-            write(&self.out.join("report.html"), &page.to_html())?;
-        }
-        exit::print_line(&self.out.join("report.html").display().to_string())
-    }
-}
-
-fn write_plots(folder: &Path, experiment: &Experiment, outcome: &Results) -> Result<(), Failure> {
-    let section = experiment.section(outcome, String::new());
-    for plot in &section.plots {
-        if let Some(svg) = plot.to_svg() {
-            write(&folder.join(section.plot_file(plot)), &svg)?;
-        }
-    }
-    Ok(())
-}
-
-fn make_folder(folder: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder)
-        .map_err(|error| Failure::file(format!("cannot make {}: {error}", folder.display())))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text)
-        .map_err(|error| Failure::file(format!("cannot write {}: {error}", path.display())))
-}
-
-/// One line a row, one column a field; fields that a row lacks are left empty.
-fn table(results: &[Results]) -> String {
-    let rows = results.iter().flat_map(|result| &result.rows);
-    // Rows that are there for plots would drown the others.
-    let (hidden, rows): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| {
-        row.get("kind")
-            .is_some_and(|kind| kind == WINDOW || kind == FRAME)
-    });
-    let mut fields: Vec<&str> = Vec::new();
-    for key in rows.iter().flat_map(|row| row.keys()) {
-        if !fields.contains(&key.as_str()) {
-            fields.push(key);
-        }
-    }
-    let cell = |row: &Row, field: &str| match row.get(field) {
-        None => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(value) => value.to_string(),
-    };
-    let mut lines = vec![
-        fields
-            .iter()
-            .map(|field| (*field).to_owned())
-            .collect::<Vec<_>>(),
-    ];
-    lines.extend(
-        rows.iter()
-            .map(|row| fields.iter().map(|field| cell(row, field)).collect()),
-    );
-    let widths: Vec<usize> = (0..fields.len())
-        .map(|column| {
-            lines
-                .iter()
-                .map(|line| line[column].len())
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    let formatted: Vec<String> = lines
-        .iter()
-        .map(|line| {
-            let cells = line.iter().zip(&widths);
-            let padded: Vec<String> = cells
-                .map(|(cell, width)| format!("{cell:width$}"))
-                .collect();
-            padded.join("  ").trim_end().to_owned()
-        })
-        .collect();
-    let mut text = formatted.join("\n");
-    if !hidden.is_empty() {
-        let count = hidden.len();
-        text +=
-            &format!("\nand {count} rows of single windows and frames; --json and --out show them");
-    }
-    text
 }

@@ -1,8 +1,7 @@
-//! The log on standard error: how much is said, and how often the same.
+//! The log on standard error: its level, and a rate limit for each call site.
 //!
-//! What a peer does can be worth a line, and a peer can do it ten thousand times a second. Every place in the
-//! program that writes to the log has a number of lines in a while; what comes beyond is counted, and the
-//! count is written when the while is over.
+//! An action of a peer can be worth a log line, and a peer can repeat it ten thousand times a second. Every call site may
+//! therefore write [`LINES_MAX`] lines in [`WHILE`]; further lines are counted, and the count is written after that time.
 
 use std::{
     collections::HashMap,
@@ -18,11 +17,12 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// Lines of one place in the program within [`WHILE`].
+/// Lines that one call site may write within [`WHILE`].
 const LINES_MAX: u32 = 20;
+/// Interval to which [`LINES_MAX`] applies.
 const WHILE: Duration = Duration::from_secs(10);
 
-/// Sets the log up, once, before anything is written to it. With `verbose` of 2 or more, everything is written.
+/// Sets up the log. Call it once, before the first log line. With `verbose` of 2 or more, lines are not limited.
 pub(crate) fn to_stderr(verbose: u8) {
     let level = match verbose {
         0 => "warn",
@@ -43,7 +43,7 @@ pub(crate) fn to_stderr(verbose: u8) {
         .init();
 }
 
-/// By place in the program, of which there is a fixed number.
+/// Rate limit by call site, of which there is a fixed number.
 #[derive(Debug, Default)]
 struct Limit(Mutex<HashMap<Identifier, Spell>>);
 
@@ -55,7 +55,7 @@ struct Spell {
 }
 
 impl Limit {
-    /// Whether a line may be written, and how many were not before it.
+    /// Returns whether a line may be written, and the number of lines left out before it.
     fn admit(&self, place: Identifier, now: Instant) -> (bool, u64) {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let spell = table.entry(place).or_insert(Spell {
@@ -86,7 +86,7 @@ impl<S: Subscriber> Filter<S> for Limit {
         let place = event.metadata();
         let (admits, left_out) = self.admit(place.callsite(), Instant::now());
         if left_out > 0 {
-            // Nowhere is left to say that standard error is gone.
+            // If standard error is closed, there is no other place to report it.
             let _ = writeln!(
                 std::io::stderr(),
                 "anabranch: {left_out} more lines like the next were left out (-vv writes them all)"
@@ -117,7 +117,7 @@ mod tests {
     impl tracing::Callsite for Nowhere {
         fn set_interest(&self, _: tracing::subscriber::Interest) {}
         fn metadata(&self) -> &Metadata<'_> {
-            unreachable!("nobody asks")
+            unreachable!("not called")
         }
     }
 

@@ -1,9 +1,8 @@
-//! The command `anabranch`: arguments, printing, exit codes. What it does is in the library.
+//! The command `anabranch`: arguments, output and exit codes. The functionality is in the library.
 //!
-//! One subcommand a file; each is a function from its arguments to a [`Failure`] or nothing.
+//! Each subcommand has a file with its arguments and a function `run`, which returns nothing or a [`Failure`].
 //!
-//! To add a subcommand: a file with its arguments and `run`, a variant of [`Command`], a line in
-//! [`run`].
+//! To add a subcommand, add such a file, a variant of [`Command`] and a line in [`run`].
 
 mod admit;
 mod control;
@@ -29,15 +28,16 @@ mod send;
 mod ticket;
 mod video;
 
+use anabranch::control::Request;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::{Failure, Outcome};
 
-/// Carries streams of data over several unreliable network paths at once.
+/// Carry streams of data over several unreliable network paths at once.
 #[derive(Debug, Parser)]
-#[command(name = "anabranch", version, about, after_long_help = exit::HELP)]
+#[command(name = "anabranch", version, after_long_help = exit::HELP)]
 struct Arguments {
-    /// Say more; repeat for still more. RUST_LOG is honoured.
+    /// Log more; repeat for still more. RUST_LOG takes precedence.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -46,52 +46,52 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make this node's key and print its id.
+    /// Generate this node's key and print its node ID.
     Keygen(keygen::Arguments),
-    /// Receive one transfer; prints a ticket for the sender.
+    /// Receive a transfer, and print the ticket that the sender needs.
     Recv(recv::Arguments),
     /// Send a file, a directory or standard input to the holder of a ticket.
     Send(Box<send::Arguments>),
-    /// Run a node by a configuration file.
+    /// Run a node as a service, as its configuration file specifies.
     Node(node::Arguments),
-    /// What a running node is doing.
+    /// Show the state of a running node.
     Status(control::Asking),
-    /// The paths of a running node.
+    /// List the paths of a running node.
     Paths(control::Asking),
-    /// The streams of a running node.
+    /// List the streams of a running node.
     Streams(control::Asking),
-    /// Which node has which rights at a running node.
+    /// List the rights that a running node grants, by peer.
     Rights(control::Asking),
-    /// Have a running node read its configuration again; its peers and rights count at once.
+    /// Make a running node read its configuration again; changes of peers and rights take effect at once.
     Reload(control::Asking),
-    /// Whether a running node would promise a stream what it asks for, and what instead.
+    /// Ask a running node whether it would promise a stream what it demands, and if not, what it could promise.
     Admit(admit::Arguments),
-    /// Explain the promise of a running node's stream, and show how its windows were kept.
+    /// Explain the promise of a stream of a running node, and count the windows in which it was kept.
     Explain(explain::Arguments),
-    /// The objectives of a running node: add, list, remove.
+    /// Add, list or remove the objectives of a running node.
     Objective(objective::Arguments),
-    /// The overlay of a running node: members, links, ways, circuits.
+    /// Show the overlay of a running node: members, links, paths and circuits.
     Overlay(overlay::Arguments),
-    /// Emulate links, between UDP ports or between network namespaces.
+    /// Emulate links between UDP ports or between network namespaces.
     Emulate(emulate::Arguments),
-    /// Show everything at work on this machine, over three emulated paths.
+    /// Demonstrate multipath transport on this machine, over three emulated paths.
     Demo(demo::paths::Arguments),
-    /// Show an overlay at work on this machine: four nodes, a transfer over two ways, a relay that is killed.
+    /// Demonstrate an overlay on this machine: four nodes, a transfer over two paths, and a relay that is killed.
     DemoOverlay(demo::overlay::Arguments),
-    /// Stored video in two flows: origin, proxy, plain HTTP for players.
+    /// Serve stored video in two flows: origin, proxy, and plain HTTP for players.
     Video(Box<video::Arguments>),
-    /// Show video at work on this machine: an origin, a pipe that loses packets, a proxy, a player.
+    /// Demonstrate video on this machine: an origin, a link that loses packets, a proxy and a player.
     DemoVideo(demo::video::Arguments),
-    /// Objectives: check, format and evaluate them.
+    /// Check, format and evaluate files of objectives.
     Hose(hose::Arguments),
-    /// Run the experiments of the lab.
+    /// Run the experiments of the lab (anabranch-lab).
     Lab(lab::Arguments),
-    /// Print completions for a shell.
+    /// Print a completion script for a shell.
     Completions {
-        /// The shell.
+        /// Shell for which the script is.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page.
+    /// Print the manual page of the command or of a subcommand.
     Man(man::Arguments),
 }
 
@@ -105,7 +105,7 @@ fn main() -> std::process::ExitCode {
     {
         Ok(runtime) => {
             let outcome = runtime.block_on(run(arguments.command));
-            // A thread that waits for standard input must not hold up the end.
+            // A thread that waits for standard input must not delay the exit.
             runtime.shutdown_timeout(std::time::Duration::from_millis(100));
             outcome
         }
@@ -120,11 +120,11 @@ async fn run(command: Command) -> Outcome {
         Command::Recv(arguments) => recv::run(arguments).await,
         Command::Send(arguments) => send::run(*arguments).await,
         Command::Node(arguments) => node::run(arguments).await,
-        Command::Status(arguments) => control::run("status", &arguments).await,
-        Command::Paths(arguments) => control::run("paths", &arguments).await,
-        Command::Streams(arguments) => control::run("streams", &arguments).await,
-        Command::Rights(arguments) => control::run("rights", &arguments).await,
-        Command::Reload(arguments) => control::run("reload", &arguments).await,
+        Command::Status(arguments) => control::run(&Request::Status {}, &arguments).await,
+        Command::Paths(arguments) => control::run(&Request::Paths {}, &arguments).await,
+        Command::Streams(arguments) => control::run(&Request::Streams {}, &arguments).await,
+        Command::Rights(arguments) => control::run(&Request::Rights {}, &arguments).await,
+        Command::Reload(arguments) => control::run(&Request::Reload {}, &arguments).await,
         Command::Admit(arguments) => admit::run(arguments).await,
         Command::Explain(arguments) => explain::run(arguments).await,
         Command::Objective(arguments) => objective::run(arguments).await,
@@ -135,7 +135,7 @@ async fn run(command: Command) -> Outcome {
         Command::Video(arguments) => video::run(*arguments).await,
         Command::DemoVideo(arguments) => demo::video::run(arguments).await,
         Command::Hose(arguments) => hose::run(&arguments),
-        Command::Lab(arguments) => lab::run(&arguments).await,
+        Command::Lab(arguments) => lab::run(&arguments),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "anabranch", &mut text);

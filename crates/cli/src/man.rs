@@ -1,10 +1,10 @@
-//! `anabranch man`
+//! `anabranch man`: the manual page.
 
 use crate::exit::{Failure, Outcome, print_bytes};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The subcommand to describe [default: all of the command].
+    /// Subcommand to describe [default: the whole command].
     subcommand: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! A progress bar that tells the share of every path.
+//! Progress bar with the share of every path.
 
 use std::{
     collections::HashMap,
@@ -13,13 +13,13 @@ use anabranch::{
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-/// Time between two looks.
+/// Interval between two updates.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Characters of a name that are shown.
+/// Characters of a name that are displayed at most.
 const NAME_CHARS: usize = 40;
 
-/// Which way the data flows.
+/// Direction of the transfer, seen from this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Sending,
@@ -31,7 +31,7 @@ pub(crate) async fn show(session: Session, progress: Progress, direction: Direct
     if !std::io::stderr().is_terminal() {
         std::future::pending::<()>().await;
     }
-    // Before that, there may be a question on the terminal.
+    // Until the name is known, a question may be open on the terminal.
     while progress.snapshot().name.is_empty() {
         tokio::time::sleep(EVERY).await;
     }
@@ -49,7 +49,7 @@ pub(crate) async fn show(session: Session, progress: Progress, direction: Direct
             bar.set_length(now.bytes_total);
         }
         let held = match direction {
-            // What waits in our buffers is not at the other side yet.
+            // Data in our buffers has not reached the peer yet.
             Direction::Sending => session.stats().map_or(0, |stats| stats.send_held_bytes),
             Direction::Receiving => 0,
         };
@@ -107,7 +107,7 @@ fn paths(
     reports.iter().map(line).collect()
 }
 
-/// One line per path, for the end.
+/// Final summary, one line per path.
 pub(crate) fn summary(session: &Session, direction: Direction) -> Vec<String> {
     let reports = session.channels();
     let carried = |report: &anabranch::net::session::ChannelReport| match direction {

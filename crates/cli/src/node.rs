@@ -1,4 +1,4 @@
-//! `anabranch node`
+//! `anabranch node`: a node that runs as a service.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::{
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Configuration file; see node.example.toml.
+    /// Configuration file; see node.example.toml. Flags and environment variables take precedence over it.
     #[arg(short, long, value_name = "FILE", env = "ANABRANCH_CONFIG")]
     config: Option<PathBuf>,
     /// Key file.
@@ -26,30 +26,30 @@ pub(crate) struct Arguments {
     /// Address to listen on, IP:PORT; may be repeated.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
-    /// Port on every interface.
+    /// Port to listen on, at every interface.
     #[arg(long)]
     port: Option<u16>,
-    /// Control socket.
+    /// Control socket, for `anabranch status`, `paths` and others.
     #[arg(long, value_name = "FILE")]
     control: Option<PathBuf>,
-    /// Directory for files of nodes with the right to send some.
+    /// Directory for received files; only nodes with the right `send-files` may send them.
     #[arg(long, value_name = "DIR")]
     receive: Option<PathBuf>,
     /// Scheduling policy.
     #[arg(long)]
     policy: Option<String>,
-    /// File of objectives that every session has from its beginning.
+    /// File of objectives that apply to every session from its start.
     #[arg(long, value_name = "FILE")]
     objectives: Option<PathBuf>,
     /// Congestion controller: auto, cubic, newreno, bbr3, aimd:a,b, binomial:sqrt, verb:lte, "ctcp:1.5 Mbit/s", "fixed 10 Mbit/s".
     #[arg(long)]
     controller: Option<String>,
-    /// What every path is expected to do, where the policy follows objectives: auto, generic, cellular, satellite.
+    /// Model of the paths, for policies that follow objectives: auto, generic, cellular, satellite.
     #[arg(long)]
     model: Option<String>,
     #[command(flatten)]
     costs: costs::Costing,
-    /// Check the configuration and do nothing.
+    /// Check the configuration and exit.
     #[arg(long)]
     check: bool,
 }
@@ -82,7 +82,7 @@ fn objectives_failure(error: ObjectivesFileError) -> Failure {
     }
 }
 
-/// Everything that is said of the node: flags over environment over file.
+/// Reads the node's configuration; flags take precedence over the environment, and both over the file.
 fn read(arguments: &Arguments) -> Result<NodeConfig, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let file = match &arguments.config {
@@ -101,16 +101,21 @@ fn read(arguments: &Arguments) -> Result<NodeConfig, Failure> {
     layer.over(file).resolve(variable).map_err(Failure::usage)
 }
 
-/// Reloads for each SIGHUP; does not return.
+/// Reloads the configuration at each SIGHUP; does not return.
 async fn reload_on_hangup(daemon: &Daemon, mut hangups: Signal) {
     while hangups.recv().await.is_some() {
         match daemon.reload().await {
             Ok(reloaded) if reloaded.restart.is_empty() => tracing::info!("reloaded"),
             Ok(reloaded) => {
                 let restart = reloaded.restart.join(", ");
-                tracing::warn!(restart, "reloaded; these count from the next start");
+                tracing::warn!(
+                    restart,
+                    "reloaded; these settings take effect at the next start"
+                );
             }
-            Err(error) => tracing::error!(%error, "not reloaded; what was in force stays"),
+            Err(error) => {
+                tracing::error!(%error, "not reloaded; the previous configuration stays in force");
+            }
         }
     }
     std::future::pending::<()>().await;
@@ -120,7 +125,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let config = read(&arguments)?;
     if arguments.check {
         Objectives::read(&config).map_err(objectives_failure)?;
-        return print_line("the configuration is good");
+        return print_line("the configuration is valid");
     }
     let daemon = Daemon::start(config).await.map_err(|error| match error {
         DaemonError::Key(_) | DaemonError::Receive(_) | DaemonError::Ledger(_) => {
@@ -132,12 +137,12 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     })?;
     let source = move || read(&arguments).map_err(|failure| failure.message().to_owned());
     let daemon = daemon.with_source(Box::new(source));
-    // Before anybody can know that it runs: a signal that nobody waits for ends the process.
+    // Before the first output: a script that reads it may send a signal at once, which ends the process if it is not handled.
     let stopped = stopped();
     let hangups = signal(SignalKind::hangup()).map_err(Failure::other)?;
     print_line(&format!("node {}", daemon.host().node_id()))?;
     print_line(&format!(
-        "for nodes with the rights to call and to send files: anabranch send FILE {}",
+        "nodes with the rights to call and to send files can run: anabranch send FILE {}",
         daemon.ticket()
     ))?;
     tokio::select! {

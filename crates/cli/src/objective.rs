@@ -1,6 +1,6 @@
-//! `anabranch objective`: what is in force at a running node, what comes, what goes.
+//! `anabranch objective`: adds, lists and removes the objectives of a running node.
 
-use anabranch::control::Question;
+use anabranch::control::Request;
 use anabranch_hose::{Vocabulary, compile};
 use serde_json::Value;
 
@@ -20,23 +20,24 @@ pub(crate) struct Arguments {
 enum What {
     /// Put the objectives of a file into force, all or none.
     #[command(after_help = "\
-Objectives count under the policies assign and random_walk, for the sessions there are, as long as these last; those for all
-sessions to come are given to the node: --objectives. Exit codes: 2 when the file has errors, with their places.")]
+Objectives have an effect under the policies assign and random_walk. They apply to the sessions that are open now, until these end;
+objectives for all later sessions are given to the node with --objectives. If the file has errors, they are printed with their
+places, and the exit code is 2.")]
     Add {
-        /// File of objectives; - for standard input.
+        /// File of objectives; `-` for standard input.
         #[arg(value_name = "FILE")]
         file: String,
         #[command(flatten)]
         asking: Where,
     },
-    /// What is in force.
+    /// List the objectives in force.
     List {
         #[command(flatten)]
         asking: Where,
     },
-    /// Take an objective out of force, and release what it was promised.
+    /// Remove an objective, and release what it was promised.
     Remove {
-        /// Its number; see `anabranch objective list`.
+        /// Number of the objective; see `anabranch objective list`.
         #[arg(value_name = "OBJECTIVE")]
         objective: String,
         #[command(flatten)]
@@ -48,35 +49,28 @@ sessions to come are given to the node: --objectives. Exit codes: 2 when the fil
 struct Where {
     #[command(flatten)]
     control: control::Asking,
-    /// The session, such as session-0 [default: each].
+    /// Session to which the command applies, such as session-0 [default: every session].
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
-    let (asking, question) = match arguments.what {
+    let (asking, request) = match arguments.what {
         What::Add { file, asking } => {
             let text = checked(&file)?;
-            let question = Question {
-                text: Some(text),
-                ..Question::show("objective_add")
-            };
-            (asking, question)
+            let session = asking.session.clone();
+            (asking, Request::ObjectiveAdd { text, session })
         }
-        What::List { asking } => (asking, Question::show("objectives")),
+        What::List { asking } => {
+            let session = asking.session.clone();
+            (asking, Request::Objectives { session })
+        }
         What::Remove { objective, asking } => {
-            let question = Question {
-                objective: Some(objective),
-                ..Question::show("objective_remove")
-            };
-            (asking, question)
+            let session = asking.session.clone();
+            (asking, Request::ObjectiveRemove { objective, session })
         }
     };
-    let question = Question {
-        session: asking.session,
-        ..question
-    };
-    let answer = asking.control.ask(&question).await?;
+    let answer = asking.control.ask(&request).await?;
     if asking.control.json {
         return print_line(&answer.to_string());
     }
@@ -90,7 +84,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     Ok(())
 }
 
-/// The text of a file without errors. The node checks it again, against what its applications said of fields.
+/// Returns the text of a file without errors. The node checks it again, against the fields that its applications declared.
 fn checked(file: &str) -> Result<String, Failure> {
     let text = hose::read(file)?;
     let compiled = compile(&text, &mut Vocabulary::default());
@@ -106,7 +100,7 @@ fn checked(file: &str) -> Result<String, Failure> {
     if program.objectives.is_empty() && program.rates.is_empty() {
         let name = hose::name(file);
         return Err(Failure::usage(format!(
-            "{name} holds no objectives; nothing was changed"
+            "{name} contains no objectives; nothing was changed"
         )));
     }
     Ok(text)
@@ -121,7 +115,7 @@ fn line(row: &Value) -> String {
     );
     let policy = match text("policy") {
         policy if policy == "assign" || policy.starts_with("random_walk") => String::new(),
-        policy => format!(" (policy {policy} does not look at objectives)"),
+        policy => format!(" (policy {policy} ignores objectives)"),
     };
     match text("kind") {
         "added" => format!("{head}: in force{policy}"),

@@ -1,5 +1,5 @@
-//! Panics: a defect anywhere ends the program at once, so that nothing half done goes on and a supervisor starts it anew. Only one
-//! of the QUIC library, which a peer may bring about, ends no more than the channel to that peer.
+//! Panic policy. A panic ends the program at once, so that it does not continue in an inconsistent state and a supervisor restarts
+//! it. The exception is a panic in the QUIC library, which a peer may cause: it closes only the channel to that peer.
 
 use std::{
     panic,
@@ -8,10 +8,10 @@ use std::{
 
 use anabranch::net::session;
 
-/// Contained panics that are shown, with the place where they arose; those after them end their channels only.
+/// Contained panics that are printed with their location; later ones only close their channels.
 const SHOWN_MAX: u32 = 10;
 
-/// From now on, aborts on panics that are not contained.
+/// Installs the panic hook, which aborts the process on panics that are not contained.
 pub(crate) fn end_the_program() {
     let show = panic::take_hook();
     let contained = AtomicU32::new(0);

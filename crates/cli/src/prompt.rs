@@ -1,4 +1,4 @@
-//! The question whether a transfer is taken, put to the person at the terminal.
+//! Prompt that asks the user at the terminal whether to accept a transfer.
 
 use std::{
     io::{self, BufRead, IsTerminal, Read, Write},
@@ -13,22 +13,22 @@ use tokio::sync::mpsc;
 
 use crate::exit::note;
 
-/// Questions that wait; the peers whose they are wait, too.
+/// Questions that may wait; so do the peers that caused them.
 const WAITING_MAX: usize = 16;
-/// Bytes of an answer.
+/// Bytes of an answer at most.
 const ANSWER_BYTES_MAX: u64 = 1024;
 
-/// Shows every transfer that is offered anew, and asks about it where somebody can answer.
+/// Prints every new offer of a transfer, and asks the user about it if there is a terminal.
 pub(crate) struct OfferPrompt {
-    /// `None`: nothing is shown, and all is taken.
+    /// `None`: offers are not printed, and all are accepted.
     offered: Option<mpsc::Receiver<Offered>>,
     asks: bool,
     directory: PathBuf,
 }
 
 impl OfferPrompt {
-    /// A desk before `receiver`, which asks there from now on unless it is `quiet`. Nobody is asked who is
-    /// not at a terminal, or has said `yes` to everything.
+    /// Creates a prompt for `receiver`, and returns the receiver that uses it; with `quiet`, the receiver does not. The user
+    /// is not asked without a terminal, or with `yes`.
     pub(crate) fn before(
         receiver: Receiver,
         directory: &Path,
@@ -49,12 +49,12 @@ impl OfferPrompt {
         (prompt, receiver.asking(asking))
     }
 
-    /// Answers until dropped.
+    /// Answers offers until dropped.
     pub(crate) async fn serve(self) {
         let Some(mut offered) = self.offered else {
             return std::future::pending().await;
         };
-        // A line that was begun for a sender who has gone is the answer to the next question.
+        // If the sender leaves while a line is being read, the line answers the next question.
         let mut reading = None;
         while let Some(mut now) = offered.recv().await {
             let words = words(&now, &self.directory);
@@ -64,15 +64,15 @@ impl OfferPrompt {
                 continue;
             }
             let shown = text::printable_lines(&words);
-            // Nowhere is left to say that standard error is gone.
-            let _ = write!(io::stderr(), "{shown}\nTake it? [Y/n] ");
+            // If standard error is closed, there is no other place to report it.
+            let _ = write!(io::stderr(), "{shown}\nAccept it? [Y/n] ");
             let line = reading.get_or_insert_with(|| tokio::task::spawn_blocking(read_line));
             let answer = tokio::select! {
                 answer = line => Some(answer),
                 () = now.over() => None,
             };
             match answer {
-                None => note("the sender has gone"),
+                None => note("the sender has disconnected"),
                 Some(answer) => {
                     reading = None;
                     now.answer(answer.is_ok_and(|line| is_yes(&line)));
@@ -83,7 +83,7 @@ impl OfferPrompt {
     }
 }
 
-/// What is offered, on one line.
+/// Describes an offer on one line.
 fn words(offered: &Offered, directory: &Path) -> String {
     let what = match offered.kind {
         Kind::File => "the file",
@@ -111,13 +111,13 @@ fn words(offered: &Offered, directory: &Path) -> String {
 }
 
 fn is_yes(line: &str) -> bool {
-    // At the end of the input nothing was answered.
+    // A line without a line feed is the end of the input, not an answer.
     line.ends_with('\n') && matches!(line.trim().to_lowercase().as_str(), "" | "y" | "yes")
 }
 
 fn read_line() -> String {
     let mut line = String::new();
-    // What cannot be read is no consent.
+    // An answer that cannot be read is not consent.
     match io::stdin()
         .lock()
         .take(ANSWER_BYTES_MAX)

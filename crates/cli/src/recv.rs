@@ -1,4 +1,4 @@
-//! `anabranch recv`
+//! `anabranch recv`: receives transfers.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -19,27 +19,27 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Directory for what arrives.
+    /// Directory for the received files.
     #[arg(default_value = ".")]
     directory: PathBuf,
-    /// Addresses to listen on, IP:PORT; may be repeated [default: every interface, on a port that stays the
+    /// Address to listen on, IP:PORT; may be repeated [default: every interface, on a port that stays the
     /// same for this directory and key, if it is free].
     #[arg(long, value_name = "ADDRESS")]
     bind: Vec<SocketAddr>,
-    /// Key file [default: ~/.config/anabranch/key, made if missing].
+    /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
     /// Keep receiving, with a new ticket after every transfer, until Ctrl-C.
     #[arg(long)]
     keep: bool,
-    /// Largest transfer that is taken, such as `2 GB` [default: as much as the disk takes].
+    /// Largest transfer to accept, such as `2 GB` [default: limited by the disk only].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
-    /// Take a file or directory whose name begins with a dot, too, such as `.bashrc`. Inside a directory such names are taken
-    /// at any rate.
+    /// Accept also a file or directory whose name begins with a dot, such as `.bashrc`. Such names inside a directory are
+    /// always accepted.
     #[arg(long)]
     allow_hidden: bool,
-    /// Take what comes without asking. Only a terminal is asked.
+    /// Accept every transfer without asking. Without a terminal, this is the default.
     #[arg(short, long)]
     yes: bool,
     /// Print only the ticket, and do not ask.
@@ -49,8 +49,7 @@ pub(crate) struct Arguments {
     costs: costs::Costing,
 }
 
-/// Opens a host on the given addresses, or on `port` of every interface; without a network, on
-/// loopback.
+/// Opens a host on the given addresses, or on `port` of every interface; without a network, on loopback.
 pub(crate) fn host(
     bind: &[SocketAddr],
     port: u16,
@@ -70,7 +69,7 @@ pub(crate) fn host(
     Ok(host)
 }
 
-/// Keeps the accounts of a host, if there is something to keep, until dropped.
+/// Keeps the usage ledger of a host up to date until dropped, if there is one.
 pub(crate) async fn keep(ledger: Option<&Ledger>, host: &Host) {
     match ledger {
         Some(ledger) => ledger.keep(host).await,
@@ -78,7 +77,7 @@ pub(crate) async fn keep(ledger: Option<&Ledger>, host: &Host) {
     }
 }
 
-/// Tells the peers, and writes down what was used. A failure of `outcome` goes before one of the ledger.
+/// Closes the sessions and the usage ledger. A failure in `outcome` takes precedence over one of the ledger.
 pub(crate) async fn shutdown(ledger: Option<&Ledger>, host: &Host, outcome: Outcome) -> Outcome {
     host.shutdown().await;
     let closed = ledger.map_or(Ok(()), |ledger| ledger.close(host));
@@ -102,23 +101,23 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let mut config = HostConfig::new(key.clone(), AllowList::everyone());
     let ledger = arguments.costs.clone().resolve()?.apply(&mut config)?;
     let open = |port| host(&arguments.bind, port, config.clone());
-    // The port it had before, so that a ticket still leads here after a restart; any, if that is taken.
+    // The previous port, so that a ticket is still good after a restart; any other if that one is in use.
     let host = match open(receiver.port(key.node_id())) {
         Err(StartError::Bind(error)) if arguments.bind.is_empty() => {
-            tracing::info!(%error, "another port is used");
+            tracing::info!(%error, "the previous port is not available; using another");
             open(0)?
         }
         opened => opened?,
     };
     let outcome = tokio::select! {
-        // In this order: whoever reads the ticket may interrupt at once.
+        // Signals first: a script that reads the ticket may interrupt at once.
         biased;
         stopped = stopped() => stopped.and(Err(Failure::by_signal(
-            "stopped; what has arrived is kept, and continues when it is sent again",
+            "stopped; what has arrived is kept, and the transfer continues when it is sent again",
         ))),
-        () = prompt.serve() => unreachable!("it is there for as long as it is asked"),
+        () = prompt.serve() => unreachable!("the prompt answers until it is dropped"),
         outcome = receive(&host, &receiver, &arguments) => outcome,
-        () = keep(ledger.as_ref(), &host) => Err(Failure::other("the ledger is not kept any more")),
+        () = keep(ledger.as_ref(), &host) => Err(Failure::other("the usage ledger is no longer kept")),
     };
     shutdown(ledger.as_ref(), &host, outcome).await
 }
@@ -137,14 +136,14 @@ async fn receive(host: &Host, receiver: &Arc<Receiver>, arguments: &Arguments) -
                 match result {
                     Ok(done) => {
                         if !arguments.quiet {
-                            tell(&done)?;
+                            report(&done)?;
                         }
                         if !arguments.keep {
                             return Ok(());
                         }
                         announce(host, receiver, arguments)?;
                     }
-                    // The sender may come back; a stranger does not end the waiting either.
+                    // The sender may come back, and an unknown peer must not end the wait.
                     Err(error @ (TransferError::Interrupted(_) | TransferError::Ticket(_) | TransferError::Unknown
                         | TransferError::Protocol(_))) => {
                         tracing::warn!("{error}");
@@ -182,13 +181,13 @@ fn announce(host: &Host, receiver: &Receiver, arguments: &Arguments) -> Outcome 
         return print_line(&ticket.to_string());
     }
     print_line(&format!(
-        "Receiving into {}. On the other side run\n\n    anabranch send FILE\n\nand enter this ticket when it asks for \
+        "Receiving into {}. On the other machine, run\n\n    anabranch send FILE\n\nand enter this ticket when it asks for \
          it, or put it into a file for --ticket-file:\n\n    {ticket}\n",
         arguments.directory.display()
     ))
 }
 
-/// Reads a number of bytes with its unit, as `2 GB`.
+/// Parses a size with its unit, such as `2 GB`.
 fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.');
@@ -214,7 +213,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-fn tell(done: &Completed) -> Outcome {
+fn report(done: &Completed) -> Outcome {
     let path = done.path.as_deref().unwrap_or(done.name.as_ref());
     let hash = done
         .blake3

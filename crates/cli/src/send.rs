@@ -1,4 +1,4 @@
-//! `anabranch send`
+//! `anabranch send`: sends a file, a directory or standard input.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -28,38 +28,38 @@ use crate::{
     ticket::TicketArguments,
 };
 
-/// Paths are chosen for so much where the size is not known.
+/// Size for which overlay paths are chosen if the actual size is not known.
 const BYTES_UNKNOWN: u64 = 100_000_000;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A promise is made as soon as it can be, after some 20 s of traffic at the earliest, and the data flows all the \
-same. Decisions about it are told on standard error, and at the end how it was kept.")]
+With --rate, --packets or --late, the data is sent at once, and a guarantee is promised as soon as possible, after about \
+20 s of traffic at the earliest. Decisions about the promise are printed to standard error, and at the end the number of \
+windows in which it was kept.")]
 pub(crate) struct Arguments {
-    /// The file or directory; `-` for standard input.
+    /// File or directory to send; `-` for standard input.
     #[arg(value_name = "FILE|DIR|-")]
     source: PathBuf,
     #[command(flatten)]
     ticket: TicketArguments,
-    /// Name at the receiver for standard input.
+    /// File name at the receiver for data from standard input.
     #[arg(long, default_value = "stdin")]
     name: String,
-    /// Addresses to send from, IP:PORT with port 0 for any; may be repeated [default: all interfaces].
+    /// Local address to send from, IP:PORT with port 0 for any; may be repeated [default: every interface].
     #[arg(long, value_name = "ADDRESS")]
     bind: Vec<SocketAddr>,
-    /// Key file [default: ~/.config/anabranch/key, made if missing].
+    /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
-    /// Time for which to call the receiver again after an interruption, such as `90 s` or `2 min`; `0 s`: not
-    /// at all. Standard input cannot be sent again.
+    /// Time for which to try to reconnect after an interruption, such as `90 s` or `2 min`; `0 s`: not at all. A transfer
+    /// from standard input cannot be resumed.
     #[arg(long, value_name = "DURATION", default_value = "1 min", value_parser = parse_duration)]
     retry: Duration,
-    /// Open a control socket here for as long as it takes, for `anabranch paths`, `streams`, `admit` and
-    /// `explain`.
+    /// Control socket to open during the transfer, for `anabranch paths`, `streams`, `admit` and `explain`.
     #[arg(long, value_name = "FILE")]
     control: Option<PathBuf>,
-    /// Use the overlay of the node that runs here, too: ways through relays to a receiver that is a member. FILE is the node's
-    /// control socket [default: $XDG_RUNTIME_DIR/anabranch.sock].
+    /// Use the overlay of the local node, too: paths through relays to a receiver that is a member. FILE is the node's control
+    /// socket [default: $XDG_RUNTIME_DIR/anabranch.sock].
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     overlay: Option<Option<PathBuf>>,
     /// Print nothing but errors.
@@ -83,7 +83,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
             reader: Box::new(std::io::stdin()),
         }
     } else {
-        // Before anybody is called: a wrong name is the most likely mistake.
+        // Checked before the call: a wrong file name is the most likely mistake.
         std::fs::metadata(&arguments.source).map_err(|error| {
             Failure::file(format!(
                 "cannot read {}: {error}",
@@ -110,8 +110,8 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     };
     let outcome = tokio::select! {
         outcome = transfer(&host, &ticket, &arguments, guarantee, source) => outcome,
-        () = recv::keep(ledger.as_ref(), &host) => Err(Failure::other("the ledger is not kept any more")),
-        () = answering => unreachable!("questions are answered until this is dropped"),
+        () = recv::keep(ledger.as_ref(), &host) => Err(Failure::other("the usage ledger is no longer kept")),
+        () = answering => unreachable!("requests are answered until this is dropped"),
         stopped = stopped() => stopped.and(Err(Failure::by_signal(
             "stopped; the same command continues where it stopped",
         ))),
@@ -119,7 +119,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     recv::shutdown(ledger.as_ref(), &host, outcome).await
 }
 
-/// What the flags ask for; nothing is known of any path yet, so that it has to wait.
+/// The guarantee that the flags ask for. It waits for a promise, because nothing is known of the paths yet.
 fn wanted(flags: &guarantee::Flags) -> Result<Option<Guarantee>, Failure> {
     let Some(text) = flags.text() else {
         return Ok(None);
@@ -132,7 +132,7 @@ fn wanted(flags: &guarantee::Flags) -> Result<Option<Guarantee>, Failure> {
     Ok(Some(guarantee))
 }
 
-/// Receivers on this machine are reached from loopback, all others from the interfaces.
+/// Opens the host: on loopback for a receiver on this machine, else on the interfaces.
 fn host(arguments: &Arguments, ticket: &Ticket) -> Result<(Host, Option<Ledger>), Failure> {
     let mut bind: Vec<SocketAddr> = arguments.bind.clone();
     let addresses = &ticket.addresses;
@@ -163,7 +163,7 @@ async fn transfer(
     let user = overlay_user(arguments, ticket).await?;
     let sending = async {
         let mut following = JoinSet::new();
-        let tell = |step: Step<'_>| {
+        let observe = |step: Step<'_>| {
             if let Step::Connected(session) = &step {
                 last = Some((*session).clone());
                 if let Some(user) = &user {
@@ -173,7 +173,7 @@ async fn transfer(
             // The display may have ended; the transfer goes on.
             let _ = notices.send(Notice::of(&step));
         };
-        send_source(host, ticket, source, manner, &progress, tell).await
+        send_source(host, ticket, source, manner, &progress, observe).await
     };
     let done: Completed = if arguments.quiet {
         sending.await?
@@ -209,7 +209,7 @@ async fn transfer(
     Ok(())
 }
 
-/// Who uses the overlay, if it is to be used.
+/// User of the overlay, if `--overlay` was given.
 async fn overlay_user(arguments: &Arguments, ticket: &Ticket) -> Result<Option<User>, Failure> {
     let Some(control) = arguments.overlay.clone() else {
         return Ok(None);
@@ -217,7 +217,7 @@ async fn overlay_user(arguments: &Arguments, ticket: &Ticket) -> Result<Option<U
     let usual = || config::default_control(|name| std::env::var(name).ok());
     let control = control.or_else(usual);
     let control = control.ok_or_else(|| Failure::usage(config::NO_CONTROL))?;
-    // Of a directory or standard input the size is not known; routes for a large message do.
+    // The size of a directory or of standard input is not known; paths for a large message are suitable.
     let bytes = std::fs::metadata(&arguments.source)
         .ok()
         .filter(std::fs::Metadata::is_file)
@@ -225,12 +225,12 @@ async fn overlay_user(arguments: &Arguments, ticket: &Ticket) -> Result<Option<U
     Ok(Some(User::new(control, ticket.node, bytes).await?))
 }
 
-/// How the promise of the stream with the data was kept, as far as it was seen.
+/// Formats the account of the promise of the data stream, as last observed.
 fn account(guarantee: &Guarantee, explained: Option<&Explanation>) -> String {
     let asked = words(guarantee);
     let account = explained.map(|explained| explained.account);
     match account.filter(|account| account.kept + account.broken > 0) {
-        None => format!("  {asked}: was not promised in this time"),
+        None => format!("  {asked}: was not promised during the transfer"),
         Some(account) => format!(
             "  {asked}: windows kept {}, broken {}; promises withdrawn {}",
             account.kept, account.broken, account.withdrawn
@@ -238,26 +238,28 @@ fn account(guarantee: &Guarantee, explained: Option<&Explanation>) -> String {
     }
 }
 
-/// A path is tried again after an interruption; what was read from standard input is gone.
+/// Sends the source. A file or directory is sent again after an interruption; data from standard input cannot be.
 async fn send_source(
     host: &Host,
     ticket: &Ticket,
     source: Source,
     manner: Manner,
     progress: &Progress,
-    mut tell: impl FnMut(Step<'_>),
+    mut observe: impl FnMut(Step<'_>),
 ) -> Result<Completed, TransferError> {
     match source {
-        Source::Path(path) => send_with_retries(host, ticket, &path, manner, progress, tell).await,
+        Source::Path(path) => {
+            send_with_retries(host, ticket, &path, manner, progress, observe).await
+        }
         source @ Source::Reader { .. } => {
             let session = host.connect(ticket.node, &ticket.addresses).await?;
-            tell(Step::Connected(&session));
+            observe(Step::Connected(&session));
             send_promised(&session, ticket.secret, source, manner.guarantee, progress).await
         }
     }
 }
 
-/// For the display.
+/// Input of the display: a new session, or a line of text.
 enum Notice {
     Session(Session),
     Words(String),
@@ -267,10 +269,10 @@ impl Notice {
     fn of(step: &Step<'_>) -> Self {
         let words = match step {
             Step::Connected(session) => return Self::Session((*session).clone()),
-            Step::Silent => "no path to the receiver answers; waiting for one".to_owned(),
-            Step::Heard => "a path answers again".to_owned(),
+            Step::Silent => "the receiver does not answer on any path; waiting".to_owned(),
+            Step::Heard => "the receiver answers again".to_owned(),
             Step::Interrupted { failure, retry_for } => format!(
-                "the transfer was interrupted: {failure}; calling the receiver again for {}",
+                "the transfer was interrupted: {failure}; trying to reconnect for {}",
                 duration::format(*retry_for)
             ),
             _ => format!("{step:?}"),
@@ -279,8 +281,8 @@ impl Notice {
     }
 }
 
-/// The meter of the newest session, and a line on standard error for everything else. What is last known of
-/// the promise is left in `explained`.
+/// Shows the progress of the newest session, and prints notices to standard error. The last state of the promise is
+/// left in `explained`.
 async fn display(
     mut notices: mpsc::UnboundedReceiver<Notice>,
     progress: Progress,
@@ -288,7 +290,7 @@ async fn display(
 ) {
     let mut session: Option<Session> = None;
     let mut is_first = true;
-    let mut told = None;
+    let mut last = None;
     loop {
         let meter = async {
             match session.clone() {
@@ -298,7 +300,7 @@ async fn display(
         };
         let promise = async {
             match &session {
-                Some(session) => watch(session, explained, &mut told).await,
+                Some(session) => watch(session, explained, &mut last).await,
                 None => std::future::pending().await,
             }
         };
@@ -308,32 +310,32 @@ async fn display(
             next = notices.recv() => match next {
                 Some(Notice::Session(next)) => {
                     if !std::mem::take(&mut is_first) {
-                        note("the receiver answers; the transfer goes on where it stopped");
+                        note("reconnected; the transfer continues where it stopped");
                     }
                     session = Some(next);
                 }
                 Some(Notice::Words(words)) => note(&words),
-                // Nothing more will come; the meter stays.
+                // No more notices will come; the progress bar stays.
                 None => std::future::pending().await,
             },
         }
     }
 }
 
-/// Tells every decision about the promise of the stream with the data.
-async fn watch(session: &Session, explained: &mut Option<Explanation>, told: &mut Option<Instant>) {
+/// Prints every decision about the promise of the data stream. `last` is the time of the last one printed.
+async fn watch(session: &Session, explained: &mut Option<Explanation>, last: &mut Option<Instant>) {
     const EVERY: Duration = Duration::from_millis(250);
     loop {
         let streams = session.streams();
         let data = streams.iter().find(|found| found.spec.label == DATA_LABEL);
         let now = data.and_then(|found| session.explain(found.stream));
         if let Some(now) = now {
-            // Within a window, nothing is decided twice at one moment.
-            let fresh = now.notes.iter().filter(|n| told.is_none_or(|at| n.at > at));
+            // Decisions of one window differ in their times.
+            let fresh = now.notes.iter().filter(|n| last.is_none_or(|at| n.at > at));
             for decision in fresh {
                 note(&decision.text);
             }
-            *told = now.notes.last().map(|last| last.at).or(*told);
+            *last = now.notes.last().map(|note| note.at).or(*last);
             *explained = Some(now);
         }
         tokio::time::sleep(EVERY).await;

@@ -1,4 +1,4 @@
-//! Sources of a command's ticket. A ticket is a secret, and every user of the machine sees arguments.
+//! Sources of a command's ticket. A ticket is a secret, and the arguments of a process are visible to every user of the machine.
 
 use std::{
     fs::File,
@@ -10,13 +10,13 @@ use anabranch::Ticket;
 
 use crate::exit::Failure;
 
-/// The variable that can hold a ticket.
+/// Environment variable that may contain a ticket.
 const VARIABLE: &str = "ANABRANCH_TICKET";
-/// Bytes of a line with a ticket at most.
+/// Longest line with a ticket.
 const LINE_BYTES_MAX: u64 = 8192;
 
-/// Arguments that name a ticket: the ticket, or a file with it; `-`, as either, is standard input. With neither, the first of some
-/// variables that is set.
+/// Source of a ticket: the ticket as an argument, or a file with it; `-` in either place is standard input. If neither is given,
+/// the first of `variables` that is set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source<'s> {
     pub(crate) given: Option<&'s str>,
@@ -25,7 +25,7 @@ pub(crate) struct Source<'s> {
 }
 
 impl Source<'_> {
-    /// The ticket; `None` if nothing says where it is. `input` reads a line of standard input.
+    /// The ticket; `None` if no source is given. `input` reads a line of standard input.
     pub(crate) fn ticket(
         &self,
         input: impl FnOnce() -> Result<String, Failure>,
@@ -59,7 +59,7 @@ impl Source<'_> {
     }
 }
 
-/// A line of standard input.
+/// Reads a line of standard input.
 pub(crate) fn typed() -> Result<String, Failure> {
     let wrong = |error| Failure::file(format!("cannot read standard input: {error}"));
     first_line(io::stdin()).map_err(wrong)
@@ -74,17 +74,17 @@ fn first_line(reader: impl Read) -> io::Result<String> {
 /// Arguments of a command that needs a ticket of `anabranch recv`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TicketArguments {
-    /// The ticket that `anabranch recv` printed, or `-` for a line of standard input. Other users of this machine can read
-    /// arguments: without this one, the ticket is taken from --ticket-file, from ANABRANCH_TICKET, or asked for.
+    /// Ticket that `anabranch recv` printed, or `-` for a line of standard input. Other users of this machine can see it here;
+    /// without this argument, the ticket comes from --ticket-file, from ANABRANCH_TICKET, or from a prompt.
     #[arg(conflicts_with = "ticket_file")]
     ticket: Option<String>,
-    /// A file with the ticket in its first line; `-` for standard input.
+    /// File with the ticket in its first line; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     ticket_file: Option<PathBuf>,
 }
 
 impl TicketArguments {
-    /// The ticket. Standard input cannot be asked when it `is_taken` for something else.
+    /// The ticket. Standard input is not read for it if it `is_taken` by the data.
     pub(crate) fn resolve(&self, is_taken: bool) -> Result<Ticket, Failure> {
         let source = Source {
             given: self.ticket.as_deref(),
@@ -101,18 +101,18 @@ impl TicketArguments {
 fn asked(is_taken: bool) -> Result<String, Failure> {
     if is_taken {
         return Err(Failure::usage(format!(
-            "standard input is what is sent; give the ticket with --ticket-file or in {VARIABLE}"
+            "standard input is the data to send; give the ticket with --ticket-file or in {VARIABLE}"
         )));
     }
     if io::stdin().is_terminal() {
-        // Nowhere is left to say that standard error is gone.
+        // If standard error is closed, there is no other place to report it.
         let _ = write!(io::stderr(), "Ticket: ");
     }
     let line = typed()?;
     if line.is_empty() {
         return Err(Failure::usage(format!(
-            "a ticket is needed, the line that `anabranch recv` printed: as an argument, with --ticket-file, in \
-             {VARIABLE}, or on standard input"
+            "no ticket: give the line that `anabranch recv` printed as an argument, with --ticket-file, in {VARIABLE}, \
+             or on standard input"
         )));
     }
     Ok(line)
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_comes_from_where_nobody_else_reads() {
+    fn sources_of_a_ticket_are_tried_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ticket");
         std::fs::write(&path, "kept\nmore").unwrap();

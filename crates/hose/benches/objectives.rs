@@ -1,8 +1,8 @@
 //! Cost of objectives: `cargo bench -p anabranch-hose`.
 //!
-//! A file of 100 objectives from text to compiled form; and evaluation, for each context, over schedules of 64
-//! and 512 ADUs. Prints one JSON object in the lab's shape. Times are what one thread worked, the
-//! median of several runs with the smallest and the largest; quote ratios, and never across machines.
+//! Compilation of a file of 100 objectives, and evaluation per context over schedules of 64 and 512 ADUs. Prints one JSON
+//! object in the lab's format. Times are CPU times of one thread: the median, minimum and maximum of several runs; quote
+//! ratios, and never across machines.
 
 use std::{hint::black_box, time::Instant as Clock};
 
@@ -52,7 +52,7 @@ impl Schedule for Plan {
     }
 }
 
-/// A file of 100 objectives, of each kind of the samples.
+/// A file of 100 objectives, of each kind among the samples.
 fn hundred() -> String {
     let mut text = String::new();
     for index in 0..100 {
@@ -61,7 +61,7 @@ fn hundred() -> String {
     text
 }
 
-/// Seconds that this thread has worked, where the system tells (Linux); else seconds that have passed.
+/// CPU seconds of this thread, where the system reports them (Linux); else elapsed seconds.
 #[allow(clippy::disallowed_methods)] // A bench measures real time.
 fn seconds(start: Clock) -> f64 {
     let worked = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
@@ -69,11 +69,11 @@ fn seconds(start: Clock) -> f64 {
     worked.map_or_else(|| start.elapsed().as_secs_f64(), |ns| ns / 1e9)
 }
 
-/// Nanoseconds of one call: median, smallest and largest of `RUNS`, each over as many calls as take a while.
+/// Nanoseconds per call: median, minimum and maximum of `RUNS`, each over enough calls to take a while.
 #[allow(clippy::disallowed_methods)] // A bench measures real time.
 fn measure(mut call: impl FnMut()) -> [f64; 3] {
     let clock = Clock::now();
-    // The system counts work by ticks of milliseconds: a run takes many of them.
+    // The system counts CPU time in ticks of milliseconds: a run takes many of them.
     let mut calls = 1u32;
     loop {
         let before = seconds(clock);
@@ -158,7 +158,7 @@ fn evaluations(rows: &mut Vec<Value>) {
     }
 }
 
-/// The matrix that a linear assignment needs: 64 ADUs in 64 slots under 20 objectives.
+/// The matrix for a linear assignment: 64 ADUs in 64 slots under 20 objectives.
 fn matrix(rows: &mut Vec<Value>) {
     let mut objectives = Objectives::new(Limits::default(), Vocabulary::default());
     for index in 0..20 {
@@ -192,7 +192,7 @@ fn matrix(rows: &mut Vec<Value>) {
 }
 
 fn main() {
-    // `cargo test --benches` runs this, too; measuring there would only cost time.
+    // `cargo test --benches` also runs this; measuring there would only cost time.
     if std::env::args().any(|argument| argument == "--test") || cfg!(debug_assertions) {
         return;
     }

@@ -1,4 +1,4 @@
-//! The names that the language knows by itself: reserved words, predefined fields, functions.
+//! Built-in names of the language: reserved words, predefined fields, functions.
 
 use crate::{
     fact::{AduFact, StreamFact},
@@ -32,12 +32,12 @@ const PUBLISHED: &[&str] = &[
     "latency_ave",
     "latency_sdev",
 ];
-/// What the extended language reserves besides.
+/// Further reserved words of the extended language.
 const EXTENDED: &[&str] = &[
     "rate", "field", "cost", "jitter", "deadline", "late?", "channel",
 ];
 
-/// A name with what it means, and since when.
+/// A name with its meaning, and the level that introduced it.
 pub(crate) struct Entry<T> {
     pub(crate) name: &'static str,
     pub(crate) level: Level,
@@ -84,7 +84,7 @@ pub(crate) const CHANNEL_FIELDS: &[Entry<(AduFact, Type)>] = &[
     extended("rate", (AduFact::ChannelRate, Type::Numeric)),
 ];
 
-/// What a function does with its arguments.
+/// Built-in function of the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
     Expected,
@@ -97,7 +97,7 @@ pub(crate) enum Function {
     Cost,
 }
 
-/// Functions, and how each is written.
+/// Functions, each with its syntax.
 pub(crate) const FUNCTIONS: &[Entry<(Function, &str)>] = &[
     published("expected", (Function::Expected, "expected(a::latency)")),
     published("prob", (Function::Prob, "prob(a::lost?)")),

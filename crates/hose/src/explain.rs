@@ -12,33 +12,33 @@ use crate::{
     vocabulary::Vocabulary,
 };
 
-/// What a schedule is worth, taken apart.
+/// Utility of a schedule, broken down.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Explanation {
     /// The sum over all objectives.
     pub utility: f64,
     /// In order of injection.
     pub objectives: Vec<Scored>,
-    /// What each ADU gained, in order of ADUs. One below 0 had better not be sent, or be sent elsewhere.
+    /// Gain of each ADU, in order of ADUs. One below 0 had better not be sent, or be sent elsewhere.
     pub adus: Vec<Worth>,
 }
 
-/// What one objective adds.
+/// Contribution of one objective.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scored {
     /// Its name; its line if it has none.
     pub name: String,
-    /// Place where it begins in its text, from 1.
+    /// Line at which it begins in its text, from 1.
     pub line: u32,
-    /// `streams`, `single` or `combinatorial`: over how many ADUs at a time it is.
+    /// `streams`, `single` or `combinatorial`: the number of ADUs that it concerns at a time.
     pub shape: &'static str,
-    /// What it adds.
+    /// Sum over its contexts.
     pub utility: f64,
-    /// In how many ways its variables can be bound.
+    /// Number of bindings of its variables.
     pub contexts: u64,
-    /// In how many of them its goal is true.
+    /// Number of contexts in which its goal is true.
     pub contexts_met: u64,
-    /// The error, in words.
+    /// Faults of its evaluation, in words.
     pub faults: Vec<&'static str>,
     /// The first contexts in full.
     pub first: Vec<Context>,
@@ -47,19 +47,19 @@ pub struct Scored {
 /// One context.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Context {
-    /// What each variable is bound to.
+    /// Bindings of the variables.
     pub bindings: Vec<Bound>,
-    /// True if the goal is true.
+    /// True if the goal is met.
     pub is_met: bool,
-    /// The comparisons of the goal.
+    /// Comparisons of the goal.
     pub tests: Vec<Test>,
-    /// What is gained; empty if the goal is not met.
+    /// Gains; empty if the goal is not met.
     pub gains: Vec<Gained>,
-    /// What the context adds.
+    /// Sum of the gains.
     pub utility: f64,
 }
 
-/// What a variable is bound to.
+/// Binding of a variable.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bound {
     /// The variable.
@@ -75,29 +75,29 @@ pub struct Bound {
 /// One comparison of a goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Test {
-    /// As it is written.
+    /// Text of the comparison.
     pub text: String,
-    /// The values of both sides; `None` for strings.
+    /// Values of both sides; `None` for strings.
     pub values: Option<[f64; 2]>,
-    /// True if it is true.
+    /// True if the comparison holds.
     pub holds: bool,
 }
 
-/// What one variable gains.
+/// Gain of one variable.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gained {
     /// The variable.
     pub variable: String,
-    /// The expression, as it is written.
+    /// Text of the expression.
     pub text: String,
     /// Its value.
     pub value: f64,
 }
 
-/// What one ADU gained under all objectives.
+/// Gain of one ADU under all objectives.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Worth {
-    /// Its number in the schedule.
+    /// Number of the ADU in the schedule.
     pub adu: u32,
     /// Its stream.
     pub stream_id: Option<u64>,
@@ -188,7 +188,7 @@ impl Scored {
     }
 }
 
-/// Tells one context, whose variables are bound.
+/// Explains one context, whose variables are bound.
 fn context<S: Schedule + ?Sized>(
     objective: &Objective,
     vocabulary: &Vocabulary,
@@ -261,12 +261,12 @@ fn bindings<S: Schedule + ?Sized>(objective: &Objective, machine: &Machine<'_, S
 
 fn text(objective: &Objective, node: NodeId) -> String {
     let span = objective.spans[node.0 as usize];
-    // On one line, however it was written.
+    // On one line, whatever the layout of the text.
     let words: Vec<&str> = span.of(objective.text()).split_whitespace().collect();
     words.join(" ")
 }
 
-/// The outermost comparisons of a tree, in order of place.
+/// Collects the outermost comparisons of a tree, in order of place.
 fn collect(objective: &Objective, root: NodeId, into: &mut Vec<(NodeId, [NodeId; 2])>) {
     match objective.nodes[root.0 as usize] {
         Node::Binary(Binary::And | Binary::Or, left, right) => {

@@ -1,12 +1,12 @@
-//! Facts that objectives can ask for, about ADUs, streams and the slots that carry them.
+//! Facts that objectives can use, about ADUs, streams and the slots that carry them.
 //!
-//! Every answer is one `f64`: numbers as they are, `false` and `true` as 0 and 1, strings as their
-//! [`symbol`]. What is not known is NaN.
+//! Every answer is one `f64`: numbers as they are, `false` and `true` as 0 and 1, strings as their [`symbol`]. Unknown
+//! values are NaN.
 
 use crate::vocabulary::FieldId;
 
-/// Something about one ADU. The first group is known before a slot is chosen, the others follow from the slot
-/// that carries it, or from what became of it.
+/// Fact about one ADU. The first group is known before a slot is chosen; the others follow from the slot that carries it,
+/// or from its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AduFact {
     /// Id of its stream.
@@ -15,9 +15,9 @@ pub enum AduFact {
     StreamSeq,
     /// Payload in bytes.
     Length,
-    /// Milliseconds that it has waited for a slot.
+    /// Queueing delay so far in milliseconds.
     QueueDelay,
-    /// Milliseconds from its injection until it is of no use (extension); NaN if it has no lifetime.
+    /// Milliseconds from its injection to the end of its lifetime (extension); NaN if it has none.
     Deadline,
     /// A header field of the application.
     Field(FieldId),
@@ -30,7 +30,7 @@ pub enum AduFact {
     Jitter,
     /// Probability in [0, 1] that it is lost or its latency exceeds its deadline (extension).
     Late,
-    /// Cost of its transmission, in the unit of the configuration (extension).
+    /// Cost of its transmission, in the configured unit (extension).
     Cost,
     /// Number of the channel (extension).
     ChannelId,
@@ -38,18 +38,18 @@ pub enum AduFact {
     ChannelName,
     /// Symbol of the channel's technology, such as `lte` (extension).
     ChannelTechnology,
-    /// Whether the channel's bytes are paid for (extension).
+    /// True if the channel is metered (extension).
     ChannelMetered,
-    /// What the channel is expected to carry, in bits per second (extension).
+    /// Expected rate of the channel in bits per second (extension).
     ChannelRate,
     /// Another attribute of the channel (extension).
     ChannelField(FieldId),
 }
 
-/// Something measured of one stream.
+/// Measured fact about one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamFact {
-    /// Its id; answered by the language itself.
+    /// Id of the stream; answered by the language itself.
     StreamId,
     /// Mean latency of its ADUs in milliseconds.
     LatencyMean,
@@ -87,8 +87,8 @@ impl StreamFact {
     }
 }
 
-/// The number that stands for a string: a hash of 53 bits, so that it is exact in an `f64`. Equal strings
-/// have equal symbols; two different ones have different symbols except by a chance of 2⁻⁵³. O(length).
+/// Number that stands for a string: a hash of 53 bits, so that it is exact in an `f64`. Equal strings have equal symbols;
+/// two different ones have different symbols except with a probability of 2⁻⁵³. O(length).
 pub fn symbol(text: &str) -> f64 {
     // FNV-1a, then the finisher of splitmix64: FNV alone mixes its upper bits badly for short texts.
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn symbols_tell_strings_apart_and_are_exact() {
+    fn symbols_distinguish_strings_and_are_exact() {
         let words = ["", "I", "P", "B", "i", "lte", "lte ", "wifi"];
         for (i, a) in words.iter().enumerate() {
             assert!(symbol(a) >= 0.0 && symbol(a) < crate::NUMBER_MAX && symbol(a).fract() == 0.0);

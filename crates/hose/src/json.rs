@@ -1,4 +1,4 @@
-//! A schedule as JSON, so that anyone can see what objectives make of it. The format is in `docs/hose.md`.
+//! Schedules in JSON, for evaluating objectives outside of a session. The format is in `docs/hose.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::{
     vocabulary::{FieldId, Vocabulary},
 };
 
-/// Most ADUs, slots, streams, channels or correlations.
+/// Largest number of ADUs, slots, streams, channels or correlations.
 const ENTRIES_MAX: usize = 100_000;
 
-/// The text as it stands.
+/// Deserialised form of the text.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -77,16 +77,16 @@ struct AduEntry {
     deadline_ms: Option<f64>,
     #[serde(default)]
     fields: BTreeMap<String, Value>,
-    /// Index into `slots`; none: not sent.
+    /// Index into `slots`; none if it is not sent.
     slot: Option<usize>,
-    /// Outcome of one that was sent before.
+    /// Outcome of an ADU that was sent before.
     outcome: Option<Outcome>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Outcome {
-    /// Acknowledged so many milliseconds after it was injected.
+    /// Acknowledged this many milliseconds after its injection.
     AckedMs(f64),
     Lost,
 }
@@ -106,11 +106,11 @@ enum Value {
     Text(String),
 }
 
-/// Reason why a text is not a schedule.
+/// Error of reading a schedule.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
-    /// It is not JSON, or of another shape.
+    /// It is not JSON, or has another structure.
     #[error("not a schedule: {0}")]
     Shape(#[from] serde_json::Error),
     /// A list is too long.
@@ -119,31 +119,31 @@ pub enum JsonError {
     /// A number is out of its range.
     #[error("{place}: '{name}' is {value}; it must be {range}")]
     Range {
-        /// Which entry.
+        /// Place of the entry.
         place: String,
-        /// Which of its keys.
+        /// Key within the entry.
         name: &'static str,
-        /// What stands there.
+        /// The value.
         value: f64,
-        /// What may stand there.
+        /// Permitted range.
         range: &'static str,
     },
-    /// A slot that does not exist, or carries another ADU.
+    /// A slot that does not exist, or already carries another ADU.
     #[error("{place}: {words}")]
     Slot {
-        /// Which entry.
+        /// Place of the entry.
         place: String,
-        /// The error.
+        /// Description of the error.
         words: String,
     },
-    /// A field of another type than the objectives know.
+    /// A field whose type differs from that known to the objectives.
     #[error("{place}: the field '{name}' must be {wanted}")]
     Type {
-        /// Which entry.
+        /// Place of the entry.
         place: String,
         /// The field.
         name: String,
-        /// Its type.
+        /// The expected type.
         wanted: Type,
     },
 }
@@ -152,19 +152,19 @@ pub enum JsonError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonSchedule {
     document: Document,
-    /// Of each ADU, by [`FieldId`]; NaN for what it lacks.
+    /// Fields of each ADU, by [`FieldId`]; NaN for missing ones.
     fields: Vec<Vec<f64>>,
-    /// Of each channel, as `fields`.
+    /// Attributes of each channel, as `fields`.
     attributes: BTreeMap<String, Vec<f64>>,
     streams: BTreeMap<u64, usize>,
     correlations: BTreeMap<(usize, usize), f64>,
 }
 
 impl JsonSchedule {
-    /// Reads a schedule. `vocabulary` says which fields objectives ask for; others are ignored.
+    /// Reads a schedule. `vocabulary` lists the fields that objectives use; others are ignored.
     ///
     /// # Errors
-    /// The text is no schedule, or a number is out of range; the error says which.
+    /// The text is not a schedule, or a number is out of range; the error gives the reason.
     pub fn parse(text: &str, vocabulary: &Vocabulary) -> Result<Self, JsonError> {
         let document: Document = serde_json::from_str(text)?;
         document.check()?;
@@ -225,7 +225,7 @@ impl JsonSchedule {
         }
     }
 
-    /// Lost, or later than the deadline; latency as a normal variable [Horde §7.2.1].
+    /// Probability of being lost or later than the deadline; latency as a normal variable [Horde §7.2.1].
     fn late(&self, adu: &AduEntry) -> Option<f64> {
         let loss = self.loss(adu)?;
         let Some(deadline) = adu.deadline_ms else {
@@ -277,7 +277,7 @@ impl JsonSchedule {
         }
     }
 
-    /// Loss of two ADUs is independent unless the schedule says otherwise: P(both) / P(either).
+    /// P(both are lost | either is lost) as the schedule specifies it, or P(both) / P(either) for independent losses.
     fn correlation(&self, one: u32, other: u32) -> Option<f64> {
         let (one, other) = (
             self.document.adus.get(one as usize)?,
@@ -329,7 +329,7 @@ impl Schedule for JsonSchedule {
 }
 
 impl Document {
-    /// Ranges, and slots that exist and carry one ADU each.
+    /// Checks ranges, and that slots exist and carry one ADU each.
     fn check(&self) -> Result<(), JsonError> {
         for (count, what) in [
             (self.channels.len(), "channels"),
@@ -377,7 +377,7 @@ impl Document {
                 Some(slot) if !taken.insert(slot) => {
                     return Err(JsonError::Slot {
                         place: place(),
-                        words: format!("slot {slot} carries another ADU already"),
+                        words: format!("slot {slot} already carries another ADU"),
                     });
                 }
                 _ => {}
@@ -427,7 +427,7 @@ fn within(
     }
 }
 
-/// Values by their fields' numbers.
+/// Converts named values to a vector by field number.
 fn resolve(
     values: &BTreeMap<String, Value>,
     of_channel: bool,
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_their_place() {
         let parse = |text: &str| {
             let parsed = JsonSchedule::parse(text, &Vocabulary::default());
             parsed.unwrap_err().to_string()
@@ -512,6 +512,6 @@ mod tests {
         let error = parse(&format!(r#"{{"adus": [{adu}]}}"#));
         assert_eq!(error, "adus[0]: there is no slot 0; there are 0");
         let error = parse(&format!(r#"{{"slots": [{{}}], "adus": [{adu}, {adu}]}}"#));
-        assert_eq!(error, "adus[1]: slot 0 carries another ADU already");
+        assert_eq!(error, "adus[1]: slot 0 already carries another ADU");
     }
 }

@@ -1,10 +1,10 @@
-//! HOSE: the language in which applications say what the network's service is worth to them.
+//! HOSE: the language in which applications express the utility of the network's service.
 //!
-//! An *objective* binds variables to ADUs and streams (`context`), states what must hold of them (`goal`),
-//! and what each gains when it does (`utility`). The utility of a transmission schedule is the sum over all
-//! objectives and all bindings; the scheduler looks for the schedule that is worth most [Horde, Chapter 6 and
-//! Appendix B]. This room reads, checks, formats, compiles, evaluates and explains objectives. It schedules
-//! nothing, and knows neither clocks nor files. The language is defined in `spec/hose.md`.
+//! An *objective* binds variables to ADUs and streams (`context`), states the conditions on them (`goal`), and the gain
+//! of each when these are met (`utility`). The utility of a transmission schedule is the sum over all objectives and all
+//! bindings; the scheduler searches for the schedule of greatest utility [Horde, Chapter 6 and Appendix B]. This crate
+//! reads, checks, formats, compiles, evaluates and explains objectives. It does not schedule, and uses neither clocks nor
+//! files. The language is defined in `spec/hose.md`.
 //!
 //! ```text
 //! text ──parse──► tree ──check──► Program ──► Objectives ◄── Schedule (the caller's: ADUs in slots)
@@ -12,17 +12,17 @@
 //!                format                        utility
 //! ```
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`compile`], [`Report`] | a text's way to a [`Program`], or to what is wrong with it and where |
+//! | [`compile`], [`Report`] | compilation of a text to a [`Program`], or to a report of its errors |
 //! | [`syntax`] | lexer, parser, tree, formatter |
 //! | `check` | names, types, the types of applications' fields, `rate` items |
 //! | [`vocabulary`] | applications' fields: names, types, numbers |
-//! | [`fact`] | what an objective can ask; the caller answers |
-//! | [`program`] | compiled objectives: what they read, whom they concern, whether they are separable |
-//! | [`evaluate`] | [`Objectives`] in force, and what a [`Schedule`] is worth under them |
-//! | [`explain`] | what each objective and binding scored, and why |
-//! | [`json`] | a schedule as JSON |
+//! | [`fact`] | facts that an objective can use; the caller supplies them |
+//! | [`program`] | compiled objectives: the facts they read, the streams they concern, their separability |
+//! | [`evaluate`] | [`Objectives`] in force, and the utility of a [`Schedule`] under them |
+//! | [`explain`] | explanation of the score, by objective and binding |
+//! | [`json`] | schedules in JSON |
 
 mod builtin;
 mod check;
@@ -49,19 +49,19 @@ pub use vocabulary::{FieldId, Vocabulary, VocabularyError};
 
 use diagnostic::Findings;
 
-/// A text that can be used, and what looks odd in it.
+/// A compiled text with its warnings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compiled {
-    /// What it came to.
+    /// The compiled text.
     pub program: Program,
     /// Warnings; no errors.
     pub warnings: Report,
 }
 
-/// Reads, checks and compiles a text. The fields it declares or is the first to use enter `vocabulary`.
+/// Reads, checks and compiles a text. Fields that it declares or is the first to use are added to `vocabulary`.
 ///
 /// # Errors
-/// Everything that is wrong with the text; `vocabulary` is then as it was.
+/// All errors in the text; `vocabulary` is then unchanged.
 ///
 /// Takes time and memory linear in the length of the text, which is at most [`TEXT_BYTES_MAX`].
 pub fn compile(text: &str, vocabulary: &mut Vocabulary) -> Result<Compiled, Report> {

@@ -10,24 +10,24 @@ use crate::{
     syntax::ast::{Level, VariableKind},
 };
 
-/// Most variables of one objective that stand for ADUs.
+/// Largest number of variables of one objective that stand for ADUs.
 pub const ADU_VARIABLES_MAX: usize = 8;
 
-/// Place of a node in its objective.
+/// Index of a node in its objective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeId(pub(crate) u32);
 
-/// One step of an evaluation. Operands stand before the node that uses them.
+/// One step of an evaluation. Operands precede the node that uses them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Node {
     /// A number, 0 or 1 for a boolean, a symbol for a string.
     Constant(f64),
-    /// Of the ADU that is bound to a variable.
+    /// A fact about the ADU that is bound to a variable.
     Adu {
         variable: u8,
         fact: AduFact,
     },
-    /// Of a stream.
+    /// A fact about a stream.
     Stream {
         stream: StreamId,
         fact: StreamFact,
@@ -66,9 +66,9 @@ pub(crate) enum Binary {
 /// A compiled text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The text it was made from.
+    /// The source text.
     pub text: Arc<str>,
-    /// The language it is written in.
+    /// The language level of the text.
     pub level: Level,
     /// In order of place.
     pub objectives: Vec<Objective>,
@@ -76,7 +76,7 @@ pub struct Program {
     pub rates: Vec<RateObjective>,
 }
 
-/// A compiled objective. It stands for itself: it needs no program.
+/// A compiled objective. Self-contained: it does not refer to its program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {
     pub(crate) text: Arc<str>,
@@ -84,14 +84,14 @@ pub struct Objective {
     pub(crate) span: Span,
     pub(crate) level: Level,
     pub(crate) nodes: Box<[Node]>,
-    /// Place where each node stands in the text.
+    /// Place of each node in the text.
     pub(crate) spans: Box<[Span]>,
-    /// As declared.
+    /// Variables, as declared.
     pub(crate) variables: Vec<Variable>,
-    /// Those that stand for ADUs, in order of declaration: indices into `variables`.
+    /// Variables that stand for ADUs, in order of declaration: indices into `variables`.
     pub(crate) adus: Vec<u8>,
     pub(crate) goal: NodeId,
-    /// What each variable (an index into `variables`) gains.
+    /// Gain of each variable (an index into `variables`).
     pub(crate) gains: Vec<(u8, NodeId)>,
     pub(crate) reads: Vec<AduFact>,
 }
@@ -110,51 +110,51 @@ pub(crate) enum Binding {
     Adu {
         /// Streams whose ADUs may pass; all if `None`. Sorted.
         streams: Option<Vec<StreamId>>,
-        /// What the ADU itself decides: each must be true.
+        /// Conditions on the ADU alone: each must be true.
         own: Vec<NodeId>,
-        /// What depends on variables bound before: each must be true.
+        /// Conditions that depend on variables bound before: each must be true.
         joined: Vec<NodeId>,
-        /// What `stream_seq` must equal, computed from variables bound before; part of `joined`, too.
+        /// Required value of `stream_seq`, computed from variables bound before; also part of `joined`.
         sequence: Option<NodeId>,
     },
 }
 
-/// Number of ADUs that an objective is about at a time.
+/// Number of ADUs that an objective concerns at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Shape {
-    /// None: only streams, so that no schedule changes it within a cycle.
+    /// None: only streams, so that no schedule changes its value within a cycle.
     Streams,
-    /// One: what it adds to a schedule is a sum over ADUs, each alone in its slot (separable).
+    /// One: its contribution to a schedule is a sum over ADUs, each alone in its slot (separable).
     Single,
     /// Several at a time.
     Combinatorial,
 }
 
-/// A `rate` item: what a stream needs, to be promised or refused (extension). Checked; units as stated.
+/// A `rate` item: the demand of a stream, to be promised or refused (extension). Checked; units as stated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateObjective {
     /// Its name.
     pub name: Option<String>,
     /// The stream.
     pub stream: StreamId,
-    /// What each window needs; above 0.
+    /// Rate needed in each window; above 0.
     pub rate: Rate,
-    /// How surely.
+    /// Required certainty.
     pub demand: RateDemand,
-    /// The window over which it is stated; 0.1 s to 10 s.
+    /// Scheduling window; 0.1 s to 10 s.
     pub window: Duration,
-    /// Place where it stands in the text.
+    /// Place in the text.
     pub span: Span,
 }
 
-/// How surely a stream needs its rate.
+/// Certainty with which a stream needs its rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RateDemand {
-    /// In this share of all windows; above 0 and below 1.
+    /// Rate reached in this share of all windows; above 0 and below 1.
     Probability(f64),
-    /// Of the packets that the rate makes in a window, this many are late on average.
+    /// Mean number of late packets per window, out of those that make up the rate.
     Late {
-        /// Above 0.
+        /// Number of packets; above 0.
         packets: f64,
         /// Size of a packet in bytes; above 0.
         packet_bytes: u32,
@@ -167,12 +167,12 @@ impl Objective {
         self.name.as_deref()
     }
 
-    /// The text it was made from.
+    /// The source text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Place where it stands in its text.
+    /// Place in the source text.
     pub fn span(&self) -> Span {
         self.span
     }
@@ -182,7 +182,7 @@ impl Objective {
         &self.variables
     }
 
-    /// Number of ADUs that it is about at a time.
+    /// Number of ADUs that it concerns at a time.
     pub fn shape(&self) -> Shape {
         match self.adus.len() {
             0 => Shape::Streams,
@@ -191,39 +191,39 @@ impl Objective {
         }
     }
 
-    /// What its goal and utility ask about ADUs, sorted. If nothing of it [is of the
-    /// slot](AduFact::is_of_slot), the objective adds the same wherever an ADU is sent; slots that answer
-    /// alike to all of it are alike to the objective.
+    /// Facts about ADUs that its goal and utility use, sorted. If none of them [depends on the
+    /// slot](AduFact::is_of_slot), the objective's contribution is the same wherever an ADU is sent; slots with equal
+    /// answers to all of them are equal for the objective.
     pub fn reads(&self) -> &[AduFact] {
         &self.reads
     }
 
-    /// True if its goal or utility asks how losses of two ADUs correlate.
+    /// True if its goal or utility uses the correlated loss of two ADUs.
     pub fn reads_correlation(&self) -> bool {
         self.nodes
             .iter()
             .any(|node| matches!(node, Node::Correlated(..)))
     }
 
-    /// True if it asks what is measured of a stream.
+    /// True if it uses measurements of a stream.
     pub fn reads_streams(&self) -> bool {
         let is_of_stream = |node: &Node| matches!(node, Node::Stream { fact, .. } if *fact != StreamFact::StreamId);
         self.nodes.iter().any(is_of_stream)
     }
 
-    /// True if both are one objective of one text, compiled once. O(1).
+    /// True if both are the same objective of one text, compiled once. O(1).
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.text, &other.text) && self.span == other.span
     }
 
-    /// True if what it asks of numbers is rounded to whole ones: the published language.
+    /// True if the numbers that it uses are rounded to whole ones: the published language.
     pub(crate) fn is_whole(&self) -> bool {
         self.level == Level::Published
     }
 }
 
 impl Variable {
-    /// Whether it stands for an ADU or a stream.
+    /// Kind of the variable: ADU or stream.
     pub fn kind(&self) -> VariableKind {
         match self.binding {
             Binding::Stream(_) => VariableKind::Stream,
@@ -231,7 +231,7 @@ impl Variable {
         }
     }
 
-    /// The streams to which what it is bound to may belong, sorted; `None` if any may.
+    /// Streams to which a bound ADU or stream may belong, sorted; `None` if any may.
     pub fn streams(&self) -> Option<&[StreamId]> {
         match &self.binding {
             Binding::Stream(id) => Some(std::slice::from_ref(id)),

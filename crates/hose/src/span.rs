@@ -1,4 +1,4 @@
-//! Places in a text.
+//! Spans and positions in a text.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use std::fmt;
 pub struct Span {
     /// First byte.
     pub start: u32,
-    /// The byte after the last.
+    /// Byte after the last.
     pub end: u32,
 }
 
-/// Line and column as people count them: both from 1, columns in characters.
+/// Line and column for display: both from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// From 1.
+    /// Line, from 1.
     pub line: u32,
-    /// From 1, in characters.
+    /// Column, from 1, in characters.
     pub column: u32,
 }
 
 impl Span {
-    /// `start..end`. A text is at most [`TEXT_BYTES_MAX`](crate::TEXT_BYTES_MAX) long, so 32 bits do.
+    /// The span `start..end`. A text is at most [`TEXT_BYTES_MAX`](crate::TEXT_BYTES_MAX) long, so 32 bits are enough.
     pub const fn new(start: usize, end: usize) -> Self {
         Self {
             start: start as u32,
@@ -29,7 +29,7 @@ impl Span {
         }
     }
 
-    /// The smallest span that holds both.
+    /// The smallest span that contains both.
     pub fn to(self, other: Self) -> Self {
         Self {
             start: self.start.min(other.start),
@@ -45,13 +45,13 @@ impl Span {
         }
     }
 
-    /// What stands there; empty when the span is not one of `text`.
+    /// Text within the span; empty if the span does not lie in `text`.
     pub fn of(self, text: &str) -> &str {
         text.get(self.start as usize..self.end as usize)
             .unwrap_or_default()
     }
 
-    /// Place where it begins. O(length of the text).
+    /// Position of the start. O(length of the text).
     pub fn position(self, text: &str) -> Position {
         let before = text.get(..self.start as usize).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);

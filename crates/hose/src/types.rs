@@ -2,30 +2,30 @@
 
 use std::fmt;
 
-/// What an expression comes to.
+/// Type of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Type {
     /// A number: whole in the published language, with a fraction in the extended one.
     Numeric,
     /// True or false.
     Boolean,
-    /// Text; only compared for equality.
+    /// Text; can only be compared for equality.
     String,
-    /// A number that is not known yet; `expected` makes it one that is.
+    /// A number that is not known yet; `expected` converts it to a known one.
     NumericDistribution,
-    /// A truth that is not known yet; `prob` makes it a number.
+    /// A truth value that is not known yet; `prob` converts it to a number.
     BooleanDistribution,
 }
 
 impl Type {
-    /// The type that a declaration names.
+    /// The type with that name in a declaration.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Numeric, Self::Boolean, Self::String]
             .into_iter()
             .find(|candidate| candidate.name() == name)
     }
 
-    /// As declarations name it.
+    /// Name in declarations.
     pub fn name(self) -> &'static str {
         match self {
             Self::Numeric => "numeric",

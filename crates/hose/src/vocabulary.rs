@@ -1,9 +1,9 @@
-//! The fields that applications put into their ADUs' headers, and the attributes of channels: names, types,
-//! and the numbers that stand for them during evaluation.
+//! Vocabulary: header fields of the applications' ADUs and attributes of channels, with names, types, and the numbers
+//! that stand for them during evaluation.
 
 use crate::{syntax::NAME_BYTES_MAX, types::Type};
 
-/// Most fields and attributes together.
+/// Largest number of fields and attributes together.
 pub const FIELDS_MAX: usize = 256;
 
 /// A field's number; the same for every text that was compiled with the vocabulary.
@@ -21,33 +21,33 @@ pub struct FieldType {
     pub value: Type,
 }
 
-/// Names, types and numbers of fields. Texts that are in force together share one, so that a field has one
-/// type and one number in all of them. It only grows, up to [`FIELDS_MAX`].
+/// Names, types and numbers of fields. Texts that are in force together share one, so that a field has the same type and
+/// number in all of them. It only grows, up to [`FIELDS_MAX`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vocabulary {
     fields: Vec<FieldType>,
 }
 
-/// Reason why a field cannot be declared.
+/// Error of a declaration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VocabularyError {
     /// It is known with another type.
-    #[error("the field '{name}' is {known} already and cannot be {asked}")]
+    #[error("the field '{name}' is already {known} and cannot be {asked}")]
     Conflict {
         /// The field.
         name: String,
-        /// The known.
+        /// The known type.
         known: Type,
-        /// What it cannot be.
+        /// The type of the rejected declaration.
         asked: Type,
     },
-    /// The name is not one, or the language uses it itself.
+    /// The name is not a valid name, or is reserved by the language.
     #[error(
         "'{0}' cannot name a field; use up to 64 letters, digits and '_', and no reserved word"
     )]
     Name(String),
-    /// A header holds definite values.
+    /// The type is a distribution; a header holds definite values.
     #[error("a field is numeric, boolean or string")]
     Type,
     /// There are [`FIELDS_MAX`] already.
@@ -110,7 +110,7 @@ impl Vocabulary {
         Ok(FieldId((self.fields.len() - 1) as u16))
     }
 
-    /// A field's number and type. O([`FIELDS_MAX`]).
+    /// Number and type of a field. O([`FIELDS_MAX`]).
     pub(crate) fn find(&self, name: &str, of_channel: bool) -> Option<(FieldId, Type)> {
         let at = self
             .fields
@@ -119,17 +119,17 @@ impl Vocabulary {
         Some((FieldId(at as u16), self.fields[at].value))
     }
 
-    /// The number of a field of ADUs.
+    /// Number of a field of ADUs.
     pub fn field(&self, name: &str) -> Option<FieldId> {
         Some(self.find(name, false)?.0)
     }
 
-    /// The number of an attribute of channels.
+    /// Number of an attribute of channels.
     pub fn attribute(&self, name: &str) -> Option<FieldId> {
         Some(self.find(name, true)?.0)
     }
 
-    /// All fields and attributes; [`FieldId`] is the place in this slice.
+    /// All fields and attributes; a [`FieldId`] is an index into this slice.
     pub fn fields(&self) -> &[FieldType] {
         &self.fields
     }
@@ -147,7 +147,7 @@ mod tests {
         let error = vocabulary.declare("frame_type", Type::Numeric).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the field 'frame_type' is string already and cannot be numeric"
+            "the field 'frame_type' is already string and cannot be numeric"
         );
         let attribute = vocabulary.declare_attribute("frame_type", Type::Numeric);
         assert_eq!(attribute, Ok(FieldId(1)));

@@ -1,4 +1,4 @@
-//! Any text is read without panic; what is formatted means the same; evaluation never panics nor allocates.
+//! Any text is read without panic; formatting preserves the meaning; evaluation neither panics nor allocates.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 use std::alloc::System;
@@ -16,7 +16,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Answers with whatever it was given.
+/// Answers with the given values.
 #[derive(Debug)]
 struct Any(Vec<f64>);
 
@@ -171,10 +171,10 @@ fn answers() -> impl Strategy<Value = Any> {
     prop::collection::vec(number, 1..20).prop_map(Any)
 }
 
-/// What a text means, its places and layout aside.
+/// Meaning of a text, apart from its places and layout.
 fn meaning(text: &str) -> String {
     let program = compile(text, &mut Vocabulary::default()).unwrap().program;
-    // The nodes name neither places nor words.
+    // The nodes contain neither places nor words.
     let mut objectives = Objectives::default();
     objectives.inject(text).unwrap();
     let schedule = Any(vec![3.0, 0.5, 7.0, 0.25, 100.0]);
@@ -222,10 +222,10 @@ proptest! {
     }
 }
 
-/// An ADU in 70 slots, of which each has answers of its own.
+/// An ADU in 70 slots, each with different answers.
 struct Many<'a>(&'a Any);
 
-/// The same in one of them.
+/// The same ADU in one of them.
 struct One<'a>(&'a Any, u64);
 
 impl Schedule for One<'_> {
@@ -282,7 +282,7 @@ proptest! {
         sane in prop::collection::vec(prop_oneof![0.0..9.0_f64, -3.0..900.0_f64], 1..100),
         odd in answers(),
     ) {
-        // The second variable falls to the first.
+        // The second variable is replaced by the first.
         let text = text.replace("adu:b { (stream_id != 2) && (mark >= a::length - 5) }", "");
         let text = text.replace("b::", "a::").replace("(a, b)", "(a, a)");
         let mut vocabulary = Vocabulary::default();
@@ -340,7 +340,7 @@ fn evaluation_allocates_nothing() {
         objectives.inject(text).unwrap();
     }
     objectives.begin(&Still);
-    // Other tests of this file allocate at the same time: one quiet evaluation of many proves it.
+    // Other tests of this file allocate at the same time: one evaluation without allocation among many is proof.
     let is_quiet = (0..1000).any(|_| {
         let region = Region::new(ALLOCATOR);
         let utility = objectives.utility(&Still) + objectives.utility_involving(&Still, &[3, 4]);

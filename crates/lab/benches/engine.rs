@@ -97,9 +97,9 @@ fn row(name: &str, unit: &str, [low, median, high]: [f64; 3]) -> Row {
     row
 }
 
-/// Two engines joined by memory: what each spends on full-size packets of one channel, encryption,
-/// acknowledgements and the application's calls included. A turn is a millisecond of virtual time, in
-/// which about 85 packets leave, as on a host under load.
+/// Two engines joined by memory: time that each spends on full-size packets of one channel, including encryption,
+/// acknowledgements and the application's calls. A turn is a millisecond of virtual time, in which about 85 packets leave, as
+/// on a host under load.
 struct Direct {
     engines: [Engine; 2],
     now: Instant,
@@ -141,7 +141,7 @@ impl Direct {
         }
     }
 
-    /// Runs one side for a turn: what it received is in `packets`, and what it sends comes back.
+    /// Runs one side for a turn: handles the packets it received, and returns those it sends.
     fn turn(&mut self, side: usize, packets: Vec<BytesMut>) -> Vec<BytesMut> {
         let received: Vec<Received> = packets
             .into_iter()
@@ -178,7 +178,7 @@ impl Direct {
         sent
     }
 
-    /// Sends `bytes` over so many streams that always have something to send, in ADUs of `adu_bytes`; microseconds per
+    /// Sends `bytes` over `streams` streams that always have data to send, in ADUs of `adu_bytes`; returns microseconds per
     /// data packet at the sender and the receiver.
     fn run(mut self, bytes: usize, streams: usize, adu_bytes: usize) -> [f64; 2] {
         let peer = self.engines[1].node_id();
@@ -199,7 +199,7 @@ impl Direct {
                     .expect("a valid spec")
             })
             .collect();
-        // What is sent in 10 ms, or one ADU.
+        // Data for 10 ms, or one ADU.
         let enough = (1_250_000 / streams.len()).max(1);
         let adu = Bytes::from(vec![7; adu_bytes]);
         let mut incoming = Vec::new();
@@ -258,7 +258,7 @@ fn each_side() -> [Row; 2] {
     ]
 }
 
-/// The same with 1,000 streams that send at once: 1,000 bytes of each at a time.
+/// The same with 1,000 streams sending at once: 1,000 bytes of each at a time.
 fn many_streams() -> Row {
     let runs = (0..RUNS).map(|_| Direct::new().run(10_000_000, 1_000, 1_000)[0]);
     row(
@@ -268,8 +268,7 @@ fn many_streams() -> Row {
     )
 }
 
-/// One channel, full-size packets, both ends and the simulator: an upper bound of what sending and
-/// receiving one packet costs together.
+/// One channel, full-size packets, both ends and the simulator: an upper bound on the cost of sending and receiving one packet.
 fn per_packet() -> Row {
     let mut config = Config::default();
     config.channel.controller = Controller::Fixed(Rate::from_mbps(2000));

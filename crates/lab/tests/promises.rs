@@ -1,10 +1,10 @@
-//! The lab's figures of promises are those of `anabranch_stats`'s own evaluation, where both judge the same.
+//! Comparison of the lab's figures of promises with `anabranch_stats`'s own evaluation, where both judge the same.
 
-#[path = "../../stats/tests/common/mod.rs"]
+#[path = "../../stats/tests/integration/common/mod.rs"]
 mod common;
 
 use anabranch_base::Seed;
-use anabranch_lab::{Experiment, Options, Row, corpus::Corpus};
+use anabranch_lab::{Experiment, Options, Row, kit::corpus::Corpus};
 use anabranch_stats::forecast::Config;
 
 fn run(name: &str, corpus: &Corpus, only: &str) -> Vec<Row> {

@@ -4,33 +4,33 @@ use std::time::Duration;
 
 use crate::{Jitter, Loss, Queue, RateSource};
 
-/// The longest delay, jitter and walk step a config accepts: an hour, enough for Mars.
+/// The longest delay, jitter and walk step that a config accepts: an hour.
 pub const DURATION_MAX: Duration = Duration::from_secs(3_600);
-/// The latest moment a planned outage may end, counted from the epoch.
+/// The latest time at which a planned outage may end, counted from the epoch.
 pub const OUTAGE_MAX: Duration = Duration::from_secs(360_000);
-/// The smallest IP packet limit a config accepts: what every IPv4 link must carry (RFC 791).
+/// The smallest MTU that a config accepts: the minimum of every IPv4 link (RFC 791).
 pub const MTU_MIN_BYTES: usize = 68;
-/// The largest IP packet limit a config accepts: the largest length an IP header can state.
+/// The largest MTU that a config accepts: the largest length that an IP header can state.
 pub const MTU_MAX_BYTES: usize = 65_535;
 
-/// The smallest packet that cross-traffic may send: an IPv4 header without anything.
+/// The smallest packet that cross-traffic may send: a bare IPv4 header.
 pub const PACKET_MIN_BYTES: usize = 20;
 
 /// One direction of a link.
 ///
-/// The default is a wire without limits: unlimited rate, no delay, no loss, packets up to 1500 bytes.
-/// It was chosen so that a test states exactly what it needs.
+/// The default is a wire without limits: unlimited rate, no delay, no loss, packets up to 1500 bytes, so that a test
+/// states exactly what it needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// How fast packets are put on the wire.
+    /// Rate at which packets are put on the wire.
     pub rate: RateSource,
     /// Propagation delay, one way; the time between a packet's last bit leaving and arriving.
     pub delay: Duration,
-    /// What is added to `delay`, packet by packet.
+    /// Delay added to `delay`, packet by packet.
     pub jitter: Jitter,
-    /// Packets lost on the wire. They have used their share of the rate.
+    /// Loss of packets on the wire, after they have used their share of the rate.
     pub loss: Loss,
-    /// How much may wait to be sent, and when to mark instead.
+    /// Limit on the bytes that wait to be sent, and threshold of ECN marking.
     pub queue: Queue,
     /// The largest IP packet the link carries, in bytes; larger ones are dropped.
     pub mtu_bytes: usize,
@@ -41,13 +41,13 @@ pub struct Config {
 /// A planned time during which the link is down, in time since the host's epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outage {
-    /// The first moment without service.
+    /// Beginning of the time without service.
     pub from: Duration,
-    /// The first moment with service again.
+    /// End of the time without service.
     pub to: Duration,
 }
 
-/// Reason why a config is refused.
+/// Error in a config.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -56,7 +56,7 @@ pub enum ConfigError {
     Probability {
         /// The field.
         field: &'static str,
-        /// What was given.
+        /// Value that was given.
         value: f64,
     },
     /// A mean burst length with which the mean loss rate cannot be reached.
@@ -74,7 +74,7 @@ pub enum ConfigError {
         "a rate of {rate_bps} bit/s is below the lowest accepted, {lowest_bps} bit/s; to stop a link, take it down"
     )]
     RateTooLow {
-        /// What was given.
+        /// Value that was given, in bits per second.
         rate_bps: u64,
         /// The lowest accepted.
         lowest_bps: u64,
@@ -82,13 +82,13 @@ pub enum ConfigError {
     /// A walk's spread outside its range.
     #[error("the rate's spread is {value}; give a fraction of the rate from 0 to 1")]
     Spread {
-        /// What was given.
+        /// Value that was given.
         value: f64,
     },
     /// A walk that changes too often.
     #[error("the rate would change every {every:?}; give at least {least:?}")]
     Every {
-        /// What was given.
+        /// Interval that was given.
         every: Duration,
         /// The shortest accepted.
         least: Duration,
@@ -106,17 +106,17 @@ pub enum ConfigError {
     /// A scale outside its range.
     #[error("the trace's scale is {value}; give a number above 0, at most {most}")]
     Scale {
-        /// What was given.
+        /// Value that was given.
         value: f64,
         /// The largest accepted.
         most: f64,
     },
     /// A duration beyond its limit.
-    #[error("{field} is {value:?}; the most accepted is {most:?}")]
+    #[error("{field} is {value:?}; the maximum is {most:?}")]
     TooLong {
         /// The field.
         field: &'static str,
-        /// What was given.
+        /// Value that was given.
         value: Duration,
         /// The longest accepted.
         most: Duration,
@@ -124,13 +124,13 @@ pub enum ConfigError {
     /// A packet limit outside its range.
     #[error("mtu is {value} bytes; give {MTU_MIN_BYTES} to {MTU_MAX_BYTES}")]
     Mtu {
-        /// What was given.
+        /// Value that was given.
         value: usize,
     },
     /// A queue larger than any real one.
-    #[error("the queue holds {value} bytes; the most accepted is {most}")]
+    #[error("the queue holds {value} bytes; the maximum is {most}")]
     QueueTooLarge {
-        /// What was given.
+        /// Value that was given.
         value: u64,
         /// The largest accepted.
         most: u64,
@@ -138,16 +138,16 @@ pub enum ConfigError {
     /// Cross-traffic without a rate.
     #[error("cross-traffic cannot be unlimited; give it a rate, a walk or a trace")]
     TrafficUnlimited,
-    /// A packet that could not exist.
+    /// A packet of an impossible size.
     #[error("packets of {value} bytes; give {PACKET_MIN_BYTES} to {MTU_MAX_BYTES}")]
     PacketBytes {
-        /// What was given.
+        /// Value that was given.
         value: usize,
     },
     /// No on–off source, or too many.
     #[error("{value} on-off sources; give 1 to {}", crate::traffic::ON_OFF_MAX)]
     Sources {
-        /// What was given.
+        /// Value that was given.
         value: u32,
     },
     /// A mean on or off time that is too short.
@@ -155,7 +155,7 @@ pub enum ConfigError {
     Period {
         /// The field.
         field: &'static str,
-        /// What was given.
+        /// Value that was given.
         value: Duration,
         /// The shortest accepted.
         least: Duration,
@@ -166,13 +166,13 @@ pub enum ConfigError {
         crate::traffic::SHAPE_MAX
     )]
     Shape {
-        /// What was given.
+        /// Value that was given.
         value: f64,
     },
     /// A speed outside its range.
     #[error("the recording's speed is {value}; give a number above 0, at most {most}")]
     Speed {
-        /// What was given.
+        /// Value that was given.
         value: f64,
         /// The largest accepted.
         most: f64,
@@ -180,7 +180,7 @@ pub enum ConfigError {
     /// Loss bursts that double beyond their limit.
     #[error("bursts of up to {value} packets; give a power of two from 1 to {most}")]
     BurstMax {
-        /// What was given.
+        /// Value that was given.
         value: u32,
         /// The longest accepted.
         most: u32,
@@ -188,7 +188,7 @@ pub enum ConfigError {
     /// A decay with which the lengths of bursts have no distribution.
     #[error("the decay of burst lengths is {value}; give a number from 0 to 0.5")]
     Decay {
-        /// What was given.
+        /// Value that was given.
         value: f64,
     },
     /// Outages out of order, overlapping, touching or empty.
@@ -221,7 +221,7 @@ impl Config {
     /// Checks every part.
     ///
     /// # Errors
-    /// The first part found outside its range.
+    /// The first value outside its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.rate.validate()?;
         at_most("delay", self.delay, DURATION_MAX)?;
@@ -246,7 +246,7 @@ impl Config {
     }
 }
 
-/// Refuses a duration above `most`.
+/// Rejects a duration above `most`.
 pub(crate) fn at_most(
     field: &'static str,
     value: Duration,
@@ -258,7 +258,7 @@ pub(crate) fn at_most(
     Ok(())
 }
 
-/// Refuses what is not a probability.
+/// Rejects a value that is not a probability.
 pub(crate) fn probability(field: &'static str, value: f64) -> Result<(), ConfigError> {
     if !(0.0..=1.0).contains(&value) {
         return Err(ConfigError::Probability { field, value });

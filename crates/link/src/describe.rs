@@ -1,4 +1,4 @@
-//! A link's config as one line of text, and back.
+//! Text form of a link's config on one line, both read and written.
 //!
 //! `rate=50 Mbit/s, delay=30 ms, loss=1 %, queue=250 kB, jitter=2 ms`
 //!
@@ -13,12 +13,12 @@
 //! | `mtu` | `1400 B` |
 //! | `outage` | `5 s to 7 s`, may be repeated, in order |
 //!
-//! Every key may be left out; [`Config::default`](crate::Config) then holds. The first part may be a
-//! preset's name, with `-up` for its uplink: `lte-up, delay=80 ms`. A trace's name stands in quotation
-//! marks if it holds a space or comma.
+//! Every key may be omitted; [`Config::default`](crate::Config) then applies. The first part may be a preset's name,
+//! with `-up` for its uplink: `lte-up, delay=80 ms`. A trace's name is put in quotation marks if it contains a space or
+//! comma.
 //!
-//! Both directions are written `forward ; backward`. A single part is for both; if it begins with a
-//! preset, forward is its uplink and backward its downlink.
+//! Both directions are written `forward ; backward`. A single part applies to both; if it begins with a preset, forward
+//! is its uplink and backward its downlink.
 //!
 //! [`GilbertElliott`]: crate::loss::GilbertElliott
 //! [`Doubling`]: crate::loss::Doubling
@@ -35,10 +35,10 @@ pub use parse::{KEYS, parse};
 
 use crate::{ConfigError, Trace};
 
-/// Finds a trace by the name in a description, usually by reading a file. The error is shown to the user.
+/// Loads a trace by the name in a description, usually by reading a file. The error is shown to the user.
 pub type LoadTrace<'a> = dyn FnMut(&str) -> Result<Arc<Trace>, String> + 'a;
 
-/// A [`LoadTrace`] for places without files: every trace is refused.
+/// A [`LoadTrace`] for callers without files: every trace is rejected.
 ///
 /// # Errors
 /// Always.
@@ -46,23 +46,23 @@ pub fn no_traces(_name: &str) -> Result<Arc<Trace>, String> {
     Err("traces cannot be read here; state a rate".to_owned())
 }
 
-/// Reason why a text does not describe a link.
+/// Error in the description of a link.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescribeError {
     /// A key that does not exist.
     #[error("a link has no '{key}'; the keys are {}", KEYS.join(", "))]
     UnknownKey {
-        /// What was written.
+        /// Key as written.
         key: String,
     },
     /// A part that is neither a setting nor, at the beginning, a preset.
     #[error(
-        "'{part}' is not of the form key=value; a preset ({}) may stand at the beginning only",
+        "'{part}' is not of the form key=value; a preset ({}) is allowed at the beginning only",
         preset_names()
     )]
     NotASetting {
-        /// What was written.
+        /// Part as written.
         part: String,
     },
     /// A key given twice.
@@ -76,20 +76,20 @@ pub enum DescribeError {
     Value {
         /// The key.
         key: &'static str,
-        /// What was written.
+        /// Value as written.
         value: String,
         /// The accepted form.
         expected: &'static str,
     },
-    /// A trace that could not be had.
+    /// A trace that could not be loaded.
     #[error("rate=trace {name}: {cause}")]
     Trace {
         /// Its name.
         name: String,
-        /// What the loader said.
+        /// Error of the loader.
         cause: String,
     },
-    /// A value in the right form and out of range.
+    /// A value of the right form that is out of range.
     #[error(transparent)]
     Range(#[from] ConfigError),
     /// More than two directions.

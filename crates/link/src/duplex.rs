@@ -33,7 +33,7 @@ impl Configs {
 }
 
 impl Duplex {
-    /// Both directions, up and empty. Each has a seed of its own, derived from `seed`.
+    /// Both directions, up and empty. Each has a separate seed, derived from `seed`.
     ///
     /// # Errors
     /// One of the configs has a value outside its range.
@@ -55,7 +55,7 @@ impl Duplex {
     /// Changes both directions, see [`Link::set_config`].
     ///
     /// # Errors
-    /// One of the configs has a value outside its range; both directions stay as they were.
+    /// One of the configs has a value outside its range; both directions stay unchanged.
     pub fn set_configs(&mut self, now: Instant, configs: &Configs) -> Result<(), ConfigError> {
         configs.backward.validate()?;
         self.forward.set_config(now, &configs.forward)?;

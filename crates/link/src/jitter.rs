@@ -1,4 +1,4 @@
-//! Delay that differs from packet to packet.
+//! Jitter: delay that differs from packet to packet.
 
 use std::time::Duration;
 
@@ -6,31 +6,30 @@ use anabranch_base::{Random, Seed};
 
 use crate::{config, config::ConfigError};
 
-/// What is added to the propagation delay, packet by packet.
+/// Delay added to the propagation delay, packet by packet.
 ///
-/// Never negative: the propagation delay is the least a packet takes.
+/// Never negative: the propagation delay is the minimum for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Jitter {
-    /// Nothing.
+    /// No jitter.
     #[default]
     None,
-    /// Something.
+    /// Random jitter.
     Some {
-        /// How the amount is drawn.
+        /// Distribution of the amount.
         shape: Shape,
-        /// True if a packet may overtake an earlier one. If not, it arrives together with the earlier
-        /// one at the soonest.
+        /// True if a packet may overtake an earlier one. If not, it arrives together with the earlier one at the earliest.
         reorders: bool,
     },
 }
 
-/// How an amount of jitter is drawn.
+/// Distribution of an amount of jitter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Uniformly from zero to this.
     Uniform(Duration),
-    /// The absolute value of a normal deviate with this standard deviation: mostly small, mean 0.8 of
-    /// it, seldom above three times of it.
+    /// The absolute value of a normal deviate with this standard deviation: mostly small, mean 0.8 of it, rarely above
+    /// three times of it.
     Normal(Duration),
     /// A normal deviate with this standard deviation around three times it, so that the delay of a link is
     /// Gaussian; the 0.13 % below zero count as zero.
@@ -90,7 +89,7 @@ impl Jitter {
     }
 }
 
-/// A jitter in progress.
+/// State of a jitter process.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     jitter: Jitter,
@@ -105,7 +104,7 @@ impl Process {
         }
     }
 
-    /// What the next packet gets on top of the propagation delay.
+    /// Delay of the next packet on top of the propagation delay.
     pub(crate) fn next(&mut self) -> Duration {
         match self.jitter {
             Jitter::None => Duration::ZERO,
@@ -119,7 +118,7 @@ impl Process {
                 }
                 Shape::Gaussian(deviation) => {
                     let deviation = deviation.as_nanos() as f64;
-                    // The cast makes zero of what is below it.
+                    // The cast turns negative values into zero.
                     let amount = self.random.normal(3.0 * deviation, deviation) as u64;
                     Duration::from_nanos(amount)
                 }

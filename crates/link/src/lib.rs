@@ -1,8 +1,8 @@
-//! The link model: what happens to a packet between two nodes, as a value without clock or socket.
+//! The link model: computes the delay and loss of each packet between two nodes, without clock or socket.
 //!
-//! A [`Link`] is one direction of a link: a transmitter (constant, walking or recorded rate), a
-//! drop-tail queue in bytes, a loss process, propagation delay with jitter, and a switch. The driver
-//! offers a packet and learns at once when it arrives or why it does not:
+//! A [`Link`] is one direction of a link: a transmitter (constant, walking or recorded rate), a drop-tail queue in
+//! bytes, a loss process, propagation delay with jitter, and a switch. The driver offers a packet and immediately
+//! learns its arrival time or the reason for its loss:
 //!
 //! ```
 //! use anabranch_base::{Instant, Rate, Seed};
@@ -17,15 +17,14 @@
 //! let mut link = Link::new(config, Seed(1))?;
 //! let now = Instant::EPOCH;
 //! let Verdict::Deliver { at, ticket, .. } = link.offer(now, 1500, false) else { panic!() };
-//! assert_eq!(at, Instant::from_millis(31)); // 1 ms to send 1500 bytes, 30 ms on the way
+//! assert_eq!(at, Instant::from_millis(31)); // 1 ms to send 1500 bytes, 30 ms of propagation
 //! // The driver waits until `at`; the link may have been cut in between.
 //! assert!(link.still_delivers(ticket));
 //! # Ok::<(), anabranch_link::ConfigError>(())
 //! ```
 //!
-//! The same value serves three drivers: the simulator (virtual time), the userspace emulator (between
-//! loopback sockets) and the TUN emulator. It is not an active queue manager and not a shared medium:
-//! one queue, first in, first out.
+//! The same value serves three drivers: the simulator (virtual time), the userspace emulator (between loopback sockets)
+//! and the TUN emulator. It models neither active queue management nor a shared medium: one queue, first in, first out.
 //!
 //! | module | holds |
 //! |---|---|
@@ -33,13 +32,13 @@
 //! | [`source`] | [`RateSource`]: constant, walk, trace, unlimited |
 //! | [`queue`], [`loss`], [`jitter`] | the other three parts of a config and their processes |
 //! | [`link`] | [`Link`], [`Verdict`], [`Ticket`] |
-//! | [`stats`] | [`Stats`]: what was offered, delivered, dropped |
+//! | [`stats`] | [`Stats`]: counts of packets offered, delivered, dropped |
 //! | [`duplex`] | [`Duplex`]: both directions together |
 //! | [`trace`] | [`Trace`]: recorded rates, read from CSV or mahimahi text |
 //! | [`recording`] | [`Recording`]: recorded packets, read from Bellcore, mahimahi or CSV text |
-//! | [`traffic`] | [`Traffic`]: what others send: paced, Poisson, Pareto on–off, replayed |
-//! | [`preset`] | links by intent: `wifi`, `lte`, `geo`, … |
-//! | [`describe`] | a config as one line of text, and back |
+//! | [`traffic`] | [`Traffic`]: cross-traffic: paced, Poisson, Pareto on–off, replayed |
+//! | [`preset`] | named presets: `wifi`, `lte`, `geo`, … |
+//! | [`describe`] | text form of a config on one line |
 
 pub mod config;
 pub mod describe;

@@ -11,14 +11,14 @@ use crate::{
     transmitter::Transmitter,
 };
 
-/// Number of times that a link can be cut while one packet is on its way before it forgets the packet, which
-/// then counts as lost.
+/// Number of times that a link can be cut while a packet is in flight before it forgets the packet, which then counts
+/// as lost.
 const CUTS_REMEMBERED: usize = 64;
 
 /// One direction of a link.
 ///
-/// Every call that takes `now` expects it never to decrease; an earlier one counts as the latest seen.
-/// Each packet costs O(1), amortised over the steps of a rate trace.
+/// Every call with a `now` expects it never to decrease; an earlier one counts as the latest seen. Each packet costs
+/// O(1), amortised over the steps of a rate trace.
 #[derive(Debug, Clone)]
 pub struct Link {
     config: Config,
@@ -29,7 +29,7 @@ pub struct Link {
     queue_limit_bytes: u64,
     jitter: jitter::Process,
     loss: loss::Process,
-    /// No packet of a link that keeps order arrives before this.
+    /// Earliest arrival of the next packet on a link that keeps order.
     arrival_min: Instant,
     /// The same, counting only packets that can no longer be cut.
     arrival_min_settled: Instant,
@@ -49,7 +49,7 @@ pub enum Verdict {
     Deliver {
         /// Time at which it arrives at the other end.
         at: Instant,
-        /// To ask at `at` whether it really does, see [`Link::still_delivers`].
+        /// Ticket to query at `at` whether it really arrives, see [`Link::still_delivers`].
         ticket: Ticket,
         /// True if its ECN field is to be set to CE (congestion experienced).
         is_marked: bool,
@@ -58,12 +58,12 @@ pub enum Verdict {
     Drop(DropReason),
 }
 
-/// Reason why a packet does not arrive.
+/// Reason for the loss of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DropReason {
     /// It would not fit into the queue.
     QueueFull,
-    /// The loss process took it after it was sent.
+    /// It was lost by the loss process after it was sent.
     Loss,
     /// The link is down, or a planned outage begins before the packet has left.
     Down,
@@ -71,7 +71,7 @@ pub enum DropReason {
     TooBig,
 }
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     /// The number of cuts before it was offered.
@@ -87,8 +87,8 @@ impl Ticket {
 }
 
 impl Link {
-    /// A link that is up and empty. Its randomness comes from `seed` alone: same config, same seed,
-    /// same offers, same verdicts.
+    /// A link that is up and empty. Its randomness comes from `seed` alone: same config, same seed, same offers, same
+    /// verdicts.
     ///
     /// # Errors
     /// The config has a value outside its range.
@@ -114,9 +114,9 @@ impl Link {
         })
     }
 
-    /// Offers a whole IP packet of `ip_bytes` at `now`; `ect` tells whether it is ECN-capable.
+    /// Offers a whole IP packet of `ip_bytes` at `now`; `ect` is true if it is ECN-capable.
     ///
-    /// A driver keeps the packet until the verdict's `at` and then asks [`Self::still_delivers`].
+    /// A driver keeps the packet until the verdict's `at` and then calls [`Self::still_delivers`].
     pub fn offer(&mut self, now: Instant, ip_bytes: usize, ect: bool) -> Verdict {
         let now = self.advance(now);
         // An empty packet would make the backlog's length unbounded.
@@ -135,16 +135,15 @@ impl Link {
         verdict
     }
 
-    /// True if a packet that was to be delivered has not been cut since. True as well after it was
-    /// delivered.
+    /// True if a packet that was to be delivered has not been cut since. Remains true after its delivery.
     pub fn still_delivers(&self, ticket: Ticket) -> bool {
         self.cuts.spare(ticket)
     }
 
-    /// Switches the link on or off. While off every offered packet is dropped; switching off also loses
-    /// those whose last bit has not left, while those already propagating still arrive.
+    /// Switches the link on or off. While it is off, every offered packet is dropped; switching off also loses those
+    /// whose last bit has not left, while those already propagating still arrive.
     ///
-    /// Planned outages hold on their own: the link is up when it is switched on and no outage lasts.
+    /// Planned outages are independent: the link is up if it is switched on and no outage is in progress.
     pub fn set_up(&mut self, now: Instant, up: bool) {
         let now = self.advance(now);
         if self.is_on && !up {
@@ -162,11 +161,11 @@ impl Link {
         self.is_on && !is_out
     }
 
-    /// Exchanges the rate source. A trace or walk begins at `now`. Packets already accepted leave when
-    /// their verdicts said; the new rate holds for those offered from now on, after them.
+    /// Replaces the rate source. A trace or walk begins at `now`. Packets already accepted leave at the times given by
+    /// their verdicts; the new rate applies to those offered from now on, after them.
     ///
     /// # Errors
-    /// The source has a value outside its range; the link stays as it was.
+    /// The source has a value outside its range; the link stays unchanged.
     pub fn set_rate(&mut self, now: Instant, rate: RateSource) -> Result<(), ConfigError> {
         rate.validate()?;
         let now = self.advance(now);
@@ -176,11 +175,11 @@ impl Link {
         Ok(())
     }
 
-    /// Changes the propagation delay of packets offered from now on. A link that keeps order delivers
-    /// them no earlier than those before.
+    /// Changes the propagation delay of packets offered from now on. A link that keeps order delivers them no earlier
+    /// than those before.
     ///
     /// # Errors
-    /// The delay is too long; the link stays as it was.
+    /// The delay is too long; the link stays unchanged.
     pub fn set_delay(&mut self, delay: Duration) -> Result<(), ConfigError> {
         self.set(|config| config.delay = delay)
     }
@@ -188,7 +187,7 @@ impl Link {
     /// Changes the jitter of packets offered from now on.
     ///
     /// # Errors
-    /// The jitter is too long; the link stays as it was.
+    /// The jitter is too long; the link stays unchanged.
     pub fn set_jitter(&mut self, jitter: Jitter) -> Result<(), ConfigError> {
         self.set(|config| config.jitter = jitter)?;
         self.jitter = jitter::Process::new(jitter, self.seed);
@@ -198,28 +197,28 @@ impl Link {
     /// Changes the loss process for packets offered from now on.
     ///
     /// # Errors
-    /// A probability is outside its range; the link stays as it was.
+    /// A probability is outside its range; the link stays unchanged.
     pub fn set_loss(&mut self, loss: Loss) -> Result<(), ConfigError> {
         self.set(|config| config.loss = loss)?;
         self.loss = loss::Process::new(loss, self.seed);
         Ok(())
     }
 
-    /// Changes the queue. What waits in it stays, even above the new limit.
+    /// Changes the queue. Packets that wait in it stay, even above the new limit.
     ///
     /// # Errors
-    /// The queue is too large; the link stays as it was.
+    /// The queue is too large; the link stays unchanged.
     pub fn set_queue(&mut self, queue: Queue) -> Result<(), ConfigError> {
         self.set(|config| config.queue = queue)?;
         self.size_queue();
         Ok(())
     }
 
-    /// Changes everything but the planned outages, for packets offered from now on: see the setters of the parts. What
-    /// stays the same goes on undisturbed.
+    /// Changes everything except the planned outages, for packets offered from now on: see the setters of the parts.
+    /// Unchanged parts continue undisturbed.
     ///
     /// # Errors
-    /// A value is outside its range; the link stays as it was.
+    /// A value is outside its range; the link stays unchanged.
     pub fn set_config(&mut self, now: Instant, config: &Config) -> Result<(), ConfigError> {
         config.validate()?;
         if config.rate != self.config.rate {
@@ -241,8 +240,8 @@ impl Link {
         &self.config
     }
 
-    /// The rate at `now`, `None` when unlimited. While the link is down it is what it would be. A link
-    /// driven by delivery opportunities states the mean over the second around `now`.
+    /// The rate at `now`, `None` if unlimited. While the link is down, the rate that it would have if it were up. For
+    /// delivery opportunities, the mean over the second around `now`.
     pub fn rate_at(&self, now: Instant) -> Option<Rate> {
         self.transmitter.rate_at(now)
     }
@@ -255,8 +254,8 @@ impl Link {
         self.backlog.bytes_at(now)
     }
 
-    /// Time for which a packet offered at `now` would wait before its first bit leaves. With delivery
-    /// opportunities and in zero-rate spans, until the one before it has left.
+    /// Time for which a packet offered at `now` would wait before its first bit leaves. With delivery opportunities and
+    /// in zero-rate spans, the time until the one before it has left.
     pub fn queue_delay(&self, now: Instant) -> Duration {
         if self.outage_begins() <= now {
             return Duration::ZERO;
@@ -274,7 +273,7 @@ impl Link {
         &self.stats
     }
 
-    /// The verdict on a packet, with every effect on the link but the counts.
+    /// The verdict on a packet, with every effect on the link except the counts.
     fn judge(&mut self, now: Instant, bytes: u64, ect: bool) -> Verdict {
         if bytes > self.config.mtu_bytes as u64 {
             return Verdict::Drop(DropReason::TooBig);
@@ -326,8 +325,8 @@ impl Link {
         self.config.queue.mark_above_bytes
     }
 
-    /// Brings the link to `now`: lets outages begin and packets leave. Returns `now`, or the latest
-    /// moment seen if that is later.
+    /// Advances the link to `now`: lets outages begin and packets leave. Returns `now`, or the latest time seen if
+    /// that is later.
     fn advance(&mut self, now: Instant) -> Instant {
         let now = now.max(self.now);
         self.now = now;
@@ -347,7 +346,7 @@ impl Link {
         }
     }
 
-    /// Loses what has not left at `at`.
+    /// Loses the packets that have not left at `at`.
     fn cut(&mut self, at: Instant) {
         self.depart(at);
         for packet in self.backlog.drain() {
@@ -383,7 +382,7 @@ impl Link {
     }
 }
 
-/// The moments at which the link was switched off.
+/// The times at which the link was switched off.
 #[derive(Debug, Clone, Default)]
 struct Cuts {
     /// Their number.

@@ -1,4 +1,4 @@
-//! Packets lost on the wire: independently, or in bursts.
+//! Packet loss on the wire: independent, or in bursts.
 
 mod doubling;
 
@@ -8,20 +8,20 @@ pub use doubling::{BURST_MAX, Doubling, HORDE_DECAY};
 
 use crate::config::{ConfigError, probability};
 
-/// How packets get lost after they were sent.
+/// Loss of packets after they were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Loss {
-    /// None does.
+    /// No loss.
     #[default]
     None,
-    /// Each with the same probability, independently of the others.
+    /// Each packet with the same probability, independently of the others.
     Random {
         /// The probability that a packet is lost.
         probability: f64,
     },
-    /// In bursts of geometric length.
+    /// Bursts of geometric length.
     GilbertElliott(GilbertElliott),
-    /// In bursts of 1, 2, 4, … packets.
+    /// Bursts of 1, 2, 4, … packets.
     Doubling(Doubling),
 }
 
@@ -32,7 +32,7 @@ pub enum Loss {
 pub struct GilbertElliott {
     /// P(good → bad), per packet.
     pub good_to_bad: f64,
-    /// P(bad → good), per packet. Its inverse is the mean length of a bad spell in packets.
+    /// P(bad → good), per packet. Its inverse is the mean length of a bad period in packets.
     pub bad_to_good: f64,
     /// P(lost) in the good state.
     pub loss_good: f64,
@@ -44,14 +44,14 @@ impl Loss {
     /// Independent losses.
     ///
     /// # Errors
-    /// `probability` is not one.
+    /// `probability` is not a probability.
     pub fn random(probability: f64) -> Result<Self, ConfigError> {
         let loss = Self::Random { probability };
         loss.validate().map(|()| loss)
     }
 
-    /// Bursts, from what is measured: the fraction of packets lost over a long time and the mean number
-    /// of packets lost in a row.
+    /// Bursts, from measured values: the fraction of packets lost over a long time and the mean number of packets lost
+    /// in a row.
     ///
     /// The good state loses nothing and the bad one everything (Gilbert's original model), so with
     /// rate m and burst b: P(bad → good) = 1/b and P(good → bad) = m / (b·(1 − m)).
@@ -62,7 +62,7 @@ impl Loss {
         probability("loss", rate)?;
         let bad_to_good = 1.0 / burst_packets;
         let good_to_bad = rate * bad_to_good / (1.0 - rate);
-        // Written so that NaN is refused too.
+        // Written so that NaN is rejected, too.
         if !(burst_packets >= 1.0 && burst_packets.is_finite() && good_to_bad <= 1.0) {
             return Err(ConfigError::Burst {
                 rate,
@@ -106,7 +106,7 @@ impl Loss {
 }
 
 impl GilbertElliott {
-    /// The share of packets that find the bad state, over a long time; 0 when the state never changes.
+    /// The share of packets that meet the bad state, over a long time; 0 if the state never changes.
     fn bad_share(&self) -> f64 {
         let changes = self.good_to_bad + self.bad_to_good;
         if changes == 0.0 {
@@ -116,7 +116,7 @@ impl GilbertElliott {
     }
 }
 
-/// A loss model in progress.
+/// State of a loss process.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     model: Loss,
@@ -126,7 +126,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts in a state drawn from the model's long-run shares, so there is no settling time.
+    /// Starts in a state drawn from the model's long-run shares, so there is no initial transient.
     pub(crate) fn new(model: Loss, seed: Seed) -> Self {
         let mut random = seed.stream("loss");
         let state = match model {
@@ -191,7 +191,7 @@ mod tests {
     fn independent_losses_have_the_stated_rate() {
         let (rate, run) = observe(Loss::random(0.1).unwrap(), 1);
         assert!((rate - 0.1).abs() < 0.003, "{rate}");
-        // P(a run goes on) = 0.1, so runs have 1/0.9 packets on average.
+        // P(a run continues) = 0.1, so runs have 1/0.9 packets on average.
         assert!((run - 1.0 / 0.9).abs() < 0.02, "{run}");
     }
 
@@ -221,7 +221,7 @@ mod tests {
             loss_good: 0.001,
             loss_bad: 0.5,
         });
-        // A tenth of the packets find the bad state: 0.1 × 0.5 + 0.9 × 0.001.
+        // A tenth of the packets meet the bad state: 0.1 × 0.5 + 0.9 × 0.001.
         assert!((model.rate_mean() - 0.0509).abs() < 1e-12);
         let (rate, _) = observe(model, 3);
         assert!((rate - 0.0509).abs() < 0.003, "{rate}");

@@ -1,12 +1,12 @@
-//! Links by intent: what one may expect of an access network, in both directions.
+//! Presets: typical links of access networks, in both directions.
 //!
-//! Each describes the whole way to a server in the same country: the access network and
-//! [`CORE`] of wired network behind it. Forward is from the subscriber, backward towards. They are for
-//! first experiments; a claim needs a recorded [`Trace`](crate::Trace). [`cdma2000`] is a thesis' channel of 2004;
-//! it has a trace, which no text can name, so it is made in code only.
+//! Each describes the whole path to a server in the same country: the access network and [`CORE`] of wired network
+//! behind it. Forward is from the subscriber, backward is towards the subscriber. They are for first experiments; a
+//! claim needs a recorded [`Trace`](crate::Trace). [`cdma2000`] is the channel of a thesis of 2004; it has a trace,
+//! which a text cannot name, so it is made in code only.
 //!
-//! "Measured" below means: the mean of the recordings named, from published data sets (Zhuge, SatCell,
-//! Norwegian HSDPA, Starlink on the Autobahn, NUWiNS multi-carrier); "assumed" means what it says.
+//! "Measured" below means: the mean of the recordings named, from published data sets (Zhuge, SatCell, Norwegian HSDPA,
+//! Starlink on the Autobahn, NUWiNS multi-carrier); "assumed" has its ordinary meaning.
 
 pub mod cdma2000;
 
@@ -46,8 +46,8 @@ pub fn by_name(name: &str) -> Option<Configs> {
 
 /// Fibre to the home, the usual product: 500 Mbit/s up, 1 Gbit/s down.
 ///
-/// 1 ms of access delay and up to 0.5 ms of jitter (waiting for one's turn upstream) are those of a
-/// passive optical network; shallow queues (20 ms) and no loss are assumed.
+/// 1 ms of access delay and up to 0.5 ms of jitter (waiting for an upstream grant) are those of a passive optical
+/// network; shallow queues (20 ms) and no loss are assumed.
 pub fn fibre() -> Configs {
     let direction = |mbps| Config {
         rate: RateSource::Constant(Rate::from_mbps(mbps)),
@@ -64,8 +64,8 @@ pub fn fibre() -> Configs {
 
 /// VDSL2, the usual product: 10 Mbit/s up, 50 Mbit/s down.
 ///
-/// 8 ms is the interleaver's usual depth; 1 in 10,000 packets lost is what passes the error correction
-/// of a noisy line (assumed). Home routers queue 250 ms upstream, the known bufferbloat.
+/// 8 ms is the interleaver's usual depth; 1 in 10,000 packets lost is what passes the error correction of a noisy line
+/// (assumed). Home routers queue 250 ms upstream, the known bufferbloat.
 pub fn dsl() -> Configs {
     let direction = |mbps, queue_ms| Config {
         rate: RateSource::Constant(Rate::from_mbps(mbps)),
@@ -183,9 +183,8 @@ pub fn leo() -> Configs {
 
 /// A geostationary satellite: 3 Mbit/s up, 25 Mbit/s down, the usual product.
 ///
-/// Up and down again are 2 × 35,786 km at the speed of light, 239 ms at least; framing, scheduling and
-/// the slant of the way make it about 275 ms. Fading loses 0.2 % in bursts of ten (assumed); modems queue
-/// 500 ms (assumed).
+/// Up and down again are 2 × 35,786 km at the speed of light, at least 239 ms; framing, scheduling and the slant range
+/// make it about 275 ms. Fading loses 0.2 % in bursts of ten (assumed); modems queue 500 ms (assumed).
 pub fn geo() -> Configs {
     let direction = |mbps| Config {
         rate: RateSource::Constant(Rate::from_mbps(mbps)),

@@ -6,42 +6,41 @@ use anabranch_base::{Instant, Rate};
 
 use crate::{config, config::ConfigError};
 
-/// The largest queue a config accepts, in bytes. No interface holds 4 GiB; a typing error
-/// does.
+/// The largest queue that a config accepts, in bytes. No interface holds 4 GiB; larger values are typing errors.
 pub const QUEUE_MAX_BYTES: u64 = 1 << 32;
 
-/// How much may wait to be sent.
+/// Limit on the bytes that wait to be sent.
 ///
-/// All bytes accepted and not yet entirely on the wire count, the packet being sent included. An idle
-/// link accepts any packet, so a limit below one packet still lets packets through one at a time.
+/// All bytes accepted and not yet entirely on the wire count, including the packet being sent. An idle link accepts any
+/// packet, so a limit below one packet still lets packets through one at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queue {
     /// The limit beyond which packets are dropped.
     pub limit: Limit,
-    /// ECN-capable packets that find more than this many bytes before them are marked CE (congestion
-    /// experienced); `None` never marks. The limit holds for them as well.
+    /// ECN-capable packets with more than this many bytes before them are marked CE (congestion experienced); `None`
+    /// never marks. The limit applies to them as well.
     pub mark_above_bytes: Option<u64>,
 }
 
 /// The size of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// What the link's mean rate sends in this time, at least two of the largest packets. It follows
-    /// the rate when the rate source is exchanged.
+    /// Bytes that the link sends at its mean rate in this time, at least two of the largest packets. The limit follows
+    /// the rate when the rate source is replaced.
     Time(Duration),
 }
 
 impl Default for Queue {
-    /// 100 ms at the mean rate: the order of what home routers and base stations hold.
+    /// 100 ms at the mean rate: the order of magnitude of the queues of home routers and base stations.
     fn default() -> Self {
         Self::time(Duration::from_millis(100))
     }
 }
 
 impl Queue {
-    /// A queue of so many bytes, without marking.
+    /// A queue of this number of bytes, without marking.
     pub const fn bytes(bytes: u64) -> Self {
         Self {
             limit: Limit::Bytes(bytes),
@@ -49,7 +48,7 @@ impl Queue {
         }
     }
 
-    /// A queue of so much time at the mean rate, without marking.
+    /// A queue of this time at the mean rate, without marking.
     pub const fn time(time: Duration) -> Self {
         Self {
             limit: Limit::Time(time),
@@ -62,7 +61,7 @@ impl Queue {
         Self::bytes(rate.bytes_in(rtt))
     }
 
-    /// The same queue, marking above so many bytes.
+    /// The same queue, marking above this many bytes.
     #[must_use]
     pub const fn marking_above(mut self, bytes: u64) -> Self {
         self.mark_above_bytes = Some(bytes);
@@ -126,7 +125,7 @@ impl Backlog {
         self.waiting.push_back(packet);
     }
 
-    /// Takes out the oldest packet if it has left by `now`.
+    /// Removes the oldest packet if it has left by `now`.
     pub(crate) fn pop_departed(&mut self, now: Instant) -> Option<Waiting> {
         let packet = *self.waiting.front().filter(|p| p.departs <= now)?;
         self.waiting.pop_front();
@@ -134,7 +133,7 @@ impl Backlog {
         Some(packet)
     }
 
-    /// Takes out everything.
+    /// Removes all packets.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Waiting> + '_ {
         self.bytes = 0;
         self.waiting.drain(..)
@@ -145,7 +144,7 @@ impl Backlog {
         self.bytes
     }
 
-    /// The bytes still in it at a later moment, if nothing more is accepted. Linear in the packets
+    /// The bytes still in it at a later time, if nothing more is accepted. Linear in the packets
     /// that leave until then.
     pub(crate) fn bytes_at(&self, now: Instant) -> u64 {
         let leaving = self.waiting.iter().take_while(|p| p.departs <= now);
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_backlog_counts_what_has_not_left() {
+    fn the_backlog_counts_packets_that_have_not_left() {
         let mut backlog = Backlog::default();
         for ms in 1..=3 {
             backlog.push(Waiting {

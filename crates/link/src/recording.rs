@@ -1,14 +1,14 @@
-//! Recorded packets: when each came by and how large it was.
+//! Recorded packets: time and size of each.
 //!
 //! Three forms are read:
 //!
 //! | form | a line | sizes |
 //! |---|---|---|
-//! | Bellcore (`BC-pAug89.TL` and its kin) | seconds, spaces, bytes of the Ethernet frame | the frame's, less the 18 bytes that Ethernet adds |
+//! | Bellcore (`BC-pAug89.TL` and similar) | seconds, spaces, bytes of the Ethernet frame | the frame's, less the 18 bytes that Ethernet adds |
 //! | mahimahi | whole milliseconds | 1500 bytes each |
 //! | CSV | a header `t_s,bytes`, then seconds and bytes of the IP packet | as stated |
 //!
-//! In all of them lines are in order of time, blank lines and those that begin with `#` are skipped.
+//! In all of them, lines are in order of time; blank lines and lines that begin with `#` are skipped.
 
 mod parse;
 
@@ -18,13 +18,13 @@ use anabranch_base::Rate;
 
 use crate::trace::ParseTraceError;
 
-/// The most packets of a recording; 16 bytes of memory each.
+/// The maximum number of packets of a recording; 16 bytes of memory each.
 pub const PACKETS_MAX: usize = 10_000_000;
 
-/// Bytes that an Ethernet frame has beside the IP packet: addresses, type, checksum.
+/// Bytes of an Ethernet frame besides the IP packet: addresses, type, checksum.
 pub const ETHERNET_BYTES: u32 = 18;
 
-/// Packets seen on a wire. It begins with the first packet; its own beginning continues it.
+/// Packets captured on a wire. It begins with the first packet, and repeats from its beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recording {
     name: String,
@@ -36,30 +36,29 @@ pub struct Recording {
 /// One packet of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// When it came by, in nanoseconds since the first.
+    /// Time since the first packet, in nanoseconds.
     pub at_ns: u64,
     /// The size of the IP packet.
     pub bytes: u32,
 }
 
-/// Reason why a file is not a recording.
+/// Error in the file of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {cause}")]
 pub struct ParseRecordingError {
     /// The file, as the caller named it.
     pub name: String,
-    /// The error, and in which line.
+    /// The error, and its line.
     #[source]
     pub cause: ParseTraceError,
 }
 
 impl Recording {
-    /// Reads any of the three forms: CSV if the first line that is neither blank nor a comment has a
-    /// letter, Bellcore if it has two columns, mahimahi otherwise. `name` is for messages, usually a file
-    /// name.
+    /// Parses any of the three forms: CSV if the first line that is neither blank nor a comment has a letter, Bellcore
+    /// if it has two columns, mahimahi otherwise. `name` is for messages, usually a file name.
     ///
     /// # Errors
-    /// The first line and column that is not as expected, or too few or too many packets.
+    /// The first line and column that is invalid, or too few or too many packets.
     pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, ParseRecordingError> {
         let packets = parse::parse(bytes).map_err(|cause| ParseRecordingError {
             name: name.to_owned(),
@@ -68,7 +67,7 @@ impl Recording {
         Ok(Self::of(name, packets))
     }
 
-    /// The packets have been checked: two at least, not all at the same time, in order.
+    /// Makes a recording of packets that have been checked: at least two, not all at the same time, in order.
     fn of(name: &str, packets: Vec<Packet>) -> Self {
         let begin_ns = packets.first().map_or(0, |packet| packet.at_ns);
         let packets: Vec<Packet> = packets
@@ -79,7 +78,7 @@ impl Recording {
             })
             .collect();
         let span_ns = packets.last().map_or(0, |packet| packet.at_ns);
-        // After the last packet, one mean gap until the first comes again.
+        // After the last packet, one mean gap until the first is repeated.
         let gap_ns = span_ns.div_ceil(packets.len() as u64 - 1);
         Self {
             name: name.to_owned(),
@@ -88,22 +87,22 @@ impl Recording {
         }
     }
 
-    /// What it is called.
+    /// Name of the recording.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The packets, in order of time, the first at 0; two at least.
+    /// The packets, in order of time, the first at 0; at least two.
     pub fn packets(&self) -> &[Packet] {
         &self.packets
     }
 
-    /// Time that it lasts before it begins again: from the first packet to the last, and a mean gap.
+    /// Duration before it repeats: from the first packet to the last, and a mean gap.
     pub fn duration(&self) -> Duration {
         self.duration
     }
 
-    /// All its bits over all its time, rounded down.
+    /// Total bits over total time, rounded down.
     pub fn rate_mean(&self) -> Rate {
         let bytes = self.packets.iter().map(|p| u64::from(p.bytes)).sum();
         Rate::from_bytes_per(bytes, self.duration)

@@ -13,16 +13,16 @@ pub const EVERY_MIN: Duration = Duration::from_millis(1);
 /// The largest factor a trace may be multiplied by.
 pub const SCALE_MAX: f64 = 1e6;
 
-/// How fast a link puts packets on the wire.
+/// Rate at which a link puts packets on the wire.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RateSource {
     /// A packet takes no time to send, so nothing ever waits.
     Unlimited,
-    /// Always the same rate.
+    /// A constant rate.
     Constant(Rate),
     /// A rate drawn anew at regular times.
     Walk(Walk),
-    /// A recorded rate, from its beginning again when it ends.
+    /// A recorded rate, repeated from its beginning when it ends.
     Trace(Playback),
 }
 
@@ -39,7 +39,7 @@ pub struct Walk {
     pub every: Duration,
 }
 
-/// A trace as one link plays it.
+/// A trace as played by one link.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Playback {
     /// The recording; many links may share it.

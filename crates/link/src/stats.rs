@@ -16,16 +16,15 @@ pub struct Count {
     pub bytes: u64,
 }
 
-/// Totals of one direction of a link since it was made. Owned and kept by the [`Link`](crate::Link).
+/// Totals of one direction of a link since it was created. Owned and updated by the [`Link`](crate::Link).
 ///
-/// At all times `offered = delivered + dropped_total`. A packet is counted when it is offered, with
-/// its fate as then foreseen; cutting the link moves the packets that had not left yet from
-/// `delivered` to `down`.
+/// At all times `offered = delivered + dropped_total`. A packet is counted when it is offered, with its outcome as
+/// predicted then; cutting the link moves the packets that had not left yet from `delivered` to `down`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Everything the driver offered.
+    /// All packets that the driver offered.
     pub offered: Count,
-    /// What arrives, or is on its way.
+    /// Packets that have arrived or will arrive.
     pub delivered: Count,
     /// Dropped because the queue was full.
     pub queue_full: Count,
@@ -35,16 +34,16 @@ pub struct Stats {
     pub down: Count,
     /// Larger than the link's MTU.
     pub too_big: Count,
-    /// Of the delivered ones, those marked CE (those cut afterwards included).
+    /// Of the delivered ones, those marked CE (including those cut afterwards).
     pub marked: Count,
-    /// The most bytes that ever waited, the packet being sent included.
+    /// The maximum number of bytes waiting, including the packet being sent.
     pub queue_max_bytes: u64,
     /// Time during which there was something to send.
     pub busy: Duration,
 }
 
 impl Stats {
-    /// What was dropped for this reason.
+    /// Packets dropped for this reason.
     pub fn dropped(&self, reason: DropReason) -> Count {
         match reason {
             DropReason::QueueFull => self.queue_full,
@@ -54,7 +53,7 @@ impl Stats {
         }
     }
 
-    /// What was dropped for whatever reason.
+    /// Packets dropped for any reason.
     pub fn dropped_total(&self) -> Count {
         let mut total = Count::default();
         for count in [self.queue_full, self.loss, self.down, self.too_big] {

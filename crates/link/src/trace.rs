@@ -1,4 +1,4 @@
-//! Recorded rates: what a real path could carry, moment by moment.
+//! Recorded rates: the capacity of a real path over time.
 
 mod csv;
 mod mahimahi;
@@ -7,17 +7,17 @@ use std::{fmt, time::Duration};
 
 use anabranch_base::Rate;
 
-/// The bytes one delivery opportunity carries: a full Ethernet packet, by mahimahi's definition.
+/// The bytes that one delivery opportunity carries: a full Ethernet packet, by mahimahi's definition.
 pub const OPPORTUNITY_BYTES: u64 = 1500;
 /// The longest recording accepted, 1,000 hours.
 pub const DURATION_MAX: Duration = Duration::from_secs(3_600_000);
 /// The highest rate accepted, 1,000 Tbit/s; anything above is a wrong unit.
 pub const RATE_MAX: Rate = Rate::from_mbps(1_000_000_000);
 
-/// The most rows of a trace; at most 56 bytes of memory each.
+/// The maximum number of rows of a trace; at most 56 bytes of memory each.
 pub const ROWS_MAX: usize = 10_000_000;
 
-/// A recording of a path's rate. It begins at time zero and is continued by its own beginning.
+/// A recording of a path's rate. It begins at time zero and repeats from its beginning.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     name: String,
@@ -34,15 +34,15 @@ pub enum Shape {
     /// A rate that holds until the next step (bandwidth CSV). The first step is at zero; times strictly
     /// increase.
     Steps(Vec<Step>),
-    /// Moments at which [`OPPORTUNITY_BYTES`] may leave (mahimahi's packet-delivery files). Times never
-    /// decrease. An opportunity that finds nothing waiting is gone.
+    /// Times at which [`OPPORTUNITY_BYTES`] may leave (mahimahi's packet-delivery files). Times never decrease. An
+    /// opportunity at which nothing waits is lost.
     Opportunities(Vec<Duration>),
 }
 
 /// One row of a bandwidth CSV.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// When it begins, from the trace's beginning.
+    /// Time at which it begins, from the trace's beginning.
     pub at: Duration,
     /// The rate until the next step.
     pub rate: Rate,
@@ -52,36 +52,36 @@ pub struct Step {
     pub loss: Option<f64>,
 }
 
-/// Reason why a text is not a trace.
+/// Error in the text of a trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseTraceError {
-    /// A cell or line holds something else than it should.
+    /// A cell or line with unexpected contents.
     #[error("line {line}, column {column}: found '{found}', expected {expected}")]
     Cell {
         /// The line, from 1.
         line: usize,
         /// The comma-separated column, from 1.
         column: usize,
-        /// What is there, at most [`FOUND_MAX_CHARS`] characters of it.
+        /// Contents, at most [`FOUND_MAX_CHARS`] characters of them.
         found: String,
-        /// What should be there.
+        /// Expected contents.
         expected: &'static str,
     },
     /// Nothing usable at all.
     #[error("the trace has no {missing}; expected lines of {expected}")]
     Empty {
-        /// What is missing.
+        /// Missing element.
         missing: &'static str,
         /// The form of a line.
         expected: &'static str,
     },
-    /// More lines than memory should be spent on.
-    #[error("line {line}: more than {most} rows; cut the file into shorter ones")]
+    /// More lines than the memory limit allows.
+    #[error("line {line}: more than {most} rows; split the file into shorter ones")]
     TooMany {
-        /// The first line too many, from 1.
+        /// The first line beyond the limit, from 1.
         line: usize,
-        /// Number that are accepted.
+        /// Number of rows that are accepted.
         most: usize,
     },
     /// The bytes are not text.
@@ -92,7 +92,7 @@ pub enum ParseTraceError {
     },
 }
 
-/// Part of a wrong cell that an error repeats, in characters.
+/// Length of the part of a wrong cell that an error quotes, in characters.
 pub const FOUND_MAX_CHARS: usize = 40;
 
 impl ParseTraceError {
@@ -107,11 +107,11 @@ impl ParseTraceError {
 }
 
 impl Trace {
-    /// Reads either form: a bandwidth CSV if the first line that is neither blank nor a comment names a
-    /// column, a mahimahi file otherwise. `name` is for messages and descriptions, usually a file name.
+    /// Parses either form: a bandwidth CSV if the first line that is neither blank nor a comment names a column, a
+    /// mahimahi file otherwise. `name` is for messages and descriptions, usually a file name.
     ///
     /// # Errors
-    /// The first line and column that is not as expected.
+    /// The first line and column that is invalid.
     pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, ParseTraceError> {
         let text = text_of(bytes)?;
         let is_csv = lines(text)
@@ -124,25 +124,25 @@ impl Trace {
         }
     }
 
-    /// Reads a bandwidth CSV: a header naming `t_s`, `bandwidth_bps` and optionally `rtt_ms` and `loss`,
-    /// then one row per measurement, in order of time.
+    /// Parses a bandwidth CSV: a header naming `t_s`, `bandwidth_bps` and optionally `rtt_ms` and `loss`, then one row
+    /// per measurement, in order of time.
     ///
     /// An empty cell repeats the value above it; empty bandwidth cells before the first measurement take
     /// its value. The last row holds as long as the one before it (a single row: 1 s). Time is counted
     /// from the first row. Blank lines and lines that begin with `#` are skipped.
     ///
     /// # Errors
-    /// The first line and column that is not as expected.
+    /// The first line and column that is invalid.
     pub fn from_csv(name: &str, text: &str) -> Result<Self, ParseTraceError> {
         let (steps, duration) = csv::parse(text)?;
         Ok(Self::of_steps(name, steps, duration))
     }
 
-    /// Reads a mahimahi packet-delivery file: one whole number of milliseconds per line, in order, each
-    /// an opportunity for [`OPPORTUNITY_BYTES`]. The trace lasts until its last line.
+    /// Parses a mahimahi packet-delivery file: one whole number of milliseconds per line, in order, each an opportunity
+    /// for [`OPPORTUNITY_BYTES`]. The trace lasts until its last line.
     ///
     /// # Errors
-    /// The first line that is not as expected.
+    /// The first line that is invalid.
     pub fn from_mahimahi(name: &str, text: &str) -> Result<Self, ParseTraceError> {
         let times = mahimahi::parse(text)?;
         Ok(Self::of_opportunities(name, times))
@@ -199,14 +199,14 @@ impl Trace {
         trace
     }
 
-    /// The fewest and the most opportunities of a whole second; `None` where there is no whole second, and of steps. Linear in
-    /// the number of opportunities, however long the trace lasts.
+    /// The fewest and the most opportunities in a whole second; `None` if there is no whole second, and for steps.
+    /// Linear in the number of opportunities, however long the trace lasts.
     fn opportunities_a_second(&self) -> Option<(u64, u64)> {
         let Shape::Opportunities(times) = &self.shape else {
             return None;
         };
         let seconds = self.duration.as_secs();
-        // What falls on the end of a second belongs to it.
+        // An opportunity at the end of a second belongs to it.
         let second = |time: &Duration| time.saturating_sub(Duration::from_nanos(1)).as_secs();
         let (mut busy, mut least, mut most) = (0, u64::MAX, 0);
         for times in times.chunk_by(|a, b| second(a) == second(b)) {
@@ -219,7 +219,7 @@ impl Trace {
         (seconds > 0).then_some((least, most))
     }
 
-    /// What it is called; never holds a quotation mark or a line break.
+    /// Name of the trace; never contains a quotation mark or a line break.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -229,28 +229,27 @@ impl Trace {
         &self.shape
     }
 
-    /// Time that it lasts before it begins again; above zero.
+    /// Duration before it repeats; above zero.
     pub fn duration(&self) -> Duration {
         self.duration
     }
 
-    /// All its bits over all its time, rounded down.
+    /// Total bits over total time, rounded down.
     pub fn rate_mean(&self) -> Rate {
         self.rate_mean
     }
 
-    /// The lowest rate of a step; of delivery opportunities, of a whole second.
+    /// The lowest rate of a step; for delivery opportunities, of a whole second.
     pub fn rate_min(&self) -> Rate {
         self.rate_min
     }
 
-    /// The highest rate of a step; of delivery opportunities, of a whole second.
+    /// The highest rate of a step; for delivery opportunities, of a whole second.
     pub fn rate_max(&self) -> Rate {
         self.rate_max
     }
 
-    /// The rate at a position, modulo the duration; of delivery opportunities, that of the whole second
-    /// around it.
+    /// The rate at a position, modulo the duration; for delivery opportunities, that of the whole second around it.
     pub fn rate_at(&self, position: Duration) -> Rate {
         let position = modulo(position, self.duration);
         match &self.shape {
@@ -267,7 +266,7 @@ impl Trace {
         }
     }
 
-    /// The row that holds at a position, modulo the duration; `None` for delivery opportunities.
+    /// The row that applies at a position, modulo the duration; `None` for delivery opportunities.
     pub fn step_at(&self, position: Duration) -> Option<&Step> {
         let Shape::Steps(steps) = &self.shape else {
             return None;
@@ -290,8 +289,7 @@ impl Trace {
         lap_bits + self.bits_in_lap(within)
     }
 
-    /// As [`Self::bits`], for a position within the first lap. What falls on zero counts to the lap
-    /// before.
+    /// As [`Self::bits`], for a position within the first lap. An opportunity at zero counts to the lap before.
     fn bits_in_lap(&self, position: Duration) -> f64 {
         match &self.shape {
             Shape::Steps(steps) => {
@@ -315,7 +313,7 @@ impl Trace {
 }
 
 impl fmt::Display for Trace {
-    /// One line for people: name, duration, mean, extremes.
+    /// One line for display: name, duration, mean, extremes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             name,
@@ -332,7 +330,7 @@ impl fmt::Display for Trace {
     }
 }
 
-/// The text that the bytes are.
+/// Decodes the bytes as UTF-8.
 pub(crate) fn text_of(bytes: &[u8]) -> Result<&str, ParseTraceError> {
     std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
@@ -342,7 +340,7 @@ pub(crate) fn text_of(bytes: &[u8]) -> Result<&str, ParseTraceError> {
     })
 }
 
-/// The lines that carry something, with their numbers from 1, trimmed.
+/// The lines that are neither blank nor comments, with their numbers from 1, trimmed.
 pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .zip(1..)
@@ -354,7 +352,7 @@ fn modulo(position: Duration, period: Duration) -> Duration {
     Duration::from_nanos((position.as_nanos() % period.as_nanos()) as u64)
 }
 
-/// A name that can stand in quotation marks on one line.
+/// The name, made fit for quotation marks on one line.
 fn clean(name: &str) -> String {
     let harmless = |c: char| if c == '"' || c.is_control() { '_' } else { c };
     name.chars().map(harmless).collect()

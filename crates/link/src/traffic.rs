@@ -1,7 +1,7 @@
-//! Cross-traffic: what other people send over a link, packet by packet.
+//! Cross-traffic: packets of other users on a link.
 //!
-//! A [`Traffic`] says what kind, a [`Source`] is one in progress: an iterator of [`Arrival`]s in order of
-//! time, without clock and without end. The driver offers each to a [`Link`](crate::Link) at its time:
+//! A [`Traffic`] describes the kind, a [`Source`] is one in progress: an iterator of [`Arrival`]s in order of time,
+//! without clock and without end. The driver offers each to a [`Link`](crate::Link) at its time:
 //!
 //! ```
 //! use anabranch_base::{Instant, Rate, Seed};
@@ -19,8 +19,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! None of these answers to congestion; flows that do are whole sessions in the simulator. All sizes are
-//! those of IP packets.
+//! None of these responds to congestion; flows that do are whole sessions in the simulator. All sizes are those of IP
+//! packets.
 
 mod on_off;
 mod replay;
@@ -38,54 +38,54 @@ use crate::{
     transmitter::Transmitter,
 };
 
-/// What a source offers.
+/// Kind of traffic that a source offers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Traffic {
     /// Packets evenly spaced at a rate: constant, walking or recorded.
     Paced(Paced),
-    /// Packets at random moments, independent of each other, at a rate: constant, walking or recorded.
+    /// Packets at random times, independent of each other, at a rate: constant, walking or recorded.
     Poisson(Poisson),
-    /// Many sources that are silent and busy by turns, for times with a heavy tail.
+    /// Many sources that are alternately silent and busy, for times with a heavy tail.
     ParetoOnOff(ParetoOnOff),
-    /// Packets as they were recorded.
+    /// Recorded packets.
     Replay(Replay),
 }
 
-/// Packets that leave as a saturated transmitter of this rate sends them: the replay of a rate trace.
+/// Packets spaced as a saturated transmitter of this rate sends them: the replay of a rate trace.
 ///
-/// A packet comes when its last bit is due, so the first one comes after its own time to send.
+/// A packet arrives when its last bit is due, so the first one arrives after its own transmission time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Paced {
     /// The rate; not [`RateSource::Unlimited`].
     pub rate: RateSource,
-    /// How large the packets are.
+    /// Distribution of packet sizes.
     pub sizes: Sizes,
 }
 
 /// A Poisson process: the number of packets in any time is Poisson-distributed and independent of those
 /// at any other time.
 ///
-/// Where the rate changes, the process is inhomogeneous; it is drawn by the time-rescaling theorem: in
-/// units of the work that the rate has done, the gaps are exponential.
+/// If the rate changes, the process is inhomogeneous; it is drawn by the time-rescaling theorem: in units of the work
+/// that the rate has done, the gaps are exponential.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Poisson {
     /// The mean rate in bits per second; not [`RateSource::Unlimited`].
     pub rate: RateSource,
-    /// How large the packets are, independent of their moments.
+    /// Distribution of packet sizes, independent of the times.
     pub sizes: Sizes,
 }
 
-/// How large packets are.
+/// Distribution of packet sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sizes {
-    /// All alike, in bytes; 20 to 65,535.
+    /// A constant size in bytes; 20 to 65,535.
     Fixed(usize),
     /// The "simple Internet mix" that router tests use: of twelve packets, seven of 40 bytes, four of 576
     /// and one of 1500, drawn independently. The mean is 340⅓ bytes.
     Imix,
 }
 
-/// A packet that somebody else sends.
+/// A packet of cross-traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// Time at which it is to be offered to the link.
@@ -111,7 +111,7 @@ impl Traffic {
         })
     }
 
-    /// Its rate over a long time.
+    /// Its mean rate over a long time.
     pub fn mean(&self) -> Rate {
         match self {
             Self::Paced(Paced { rate, .. }) | Self::Poisson(Poisson { rate, .. }) => {
@@ -125,7 +125,7 @@ impl Traffic {
     /// Checks every part.
     ///
     /// # Errors
-    /// The first part found outside its range.
+    /// The first value outside its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         match self {
             Self::Paced(Paced { rate, sizes }) | Self::Poisson(Poisson { rate, sizes }) => {
@@ -171,11 +171,10 @@ impl Sizes {
     }
 }
 
-/// A [`Traffic`] in progress: packets in order of time, as an iterator.
+/// State of a [`Traffic`]: packets in order of time, as an iterator.
 ///
-/// Its randomness comes from the seed alone. It ends only where time does
-/// ([`Instant::FAR_FUTURE`]). Each packet costs O(1), amortised over the steps of a trace;
-/// O(log n) with n on–off sources.
+/// Its randomness comes from the seed alone. It ends only at the end of time ([`Instant::FAR_FUTURE`]). Each packet
+/// costs O(1), amortised over the steps of a trace; O(log n) with n on–off sources.
 #[derive(Debug, Clone)]
 pub struct Source {
     kind: Kind,
@@ -242,8 +241,8 @@ impl Iterator for Source {
                 sizes,
                 random,
             } => {
-                // Work, not time, is drawn, so that a gap may span any change of the rate. Rounding to
-                // whole bytes moves a packet by less than one byte's time.
+                // Work, not time, is drawn, so that a gap may span any change of the rate. Rounding to whole bytes
+                // moves a packet by less than one byte's time.
                 let gap_bytes = random.exponential(sizes.mean_bytes()).round() as u64;
                 let at = transmitter.send(Instant::EPOCH, gap_bytes);
                 let bytes = sizes.draw(random);
@@ -256,8 +255,8 @@ impl Iterator for Source {
     }
 }
 
-/// The bytes that arrive in each of `count` windows of `width`, beginning at time zero. What is left of a
-/// link's rate beside them is the bandwidth available to others.
+/// The bytes that arrive in each of `count` windows of `width`, beginning at time zero. The rest of a link's rate is
+/// the bandwidth available to other flows.
 ///
 /// # Panics
 /// When `width` is zero.

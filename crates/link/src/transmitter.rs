@@ -1,8 +1,9 @@
-//! Transmitter: the time at which a packet's last bit leaves, the rate source integrated from where the transmitter stands.
+//! Transmitter: the time at which a packet's last bit leaves, by integration of the rate source from the transmitter's
+//! position.
 //!
-//! Work is counted in bit·nanoseconds per second ("work": a bit is 10⁹ of it, a nanosecond at r bit/s
-//! does r of it), so no rounding error builds up: a packet departs at the first whole nanosecond by
-//! which its work is done, and what that nanosecond does in excess goes to the next packet.
+//! Work is counted in bit·nanoseconds per second ("work": a bit is 10⁹ of it, a nanosecond at r bit/s does r of it), so
+//! no rounding error accumulates: a packet departs at the first whole nanosecond by which its work is done, and the
+//! excess work of that nanosecond goes to the next packet.
 
 use std::time::Duration;
 
@@ -41,20 +42,19 @@ enum Kind {
         playback: Playback,
         period_ns: u64,
         period_work: u128,
-        /// The step last used: where to look first.
+        /// The step used last, where the search begins.
         index: usize,
     },
     Opportunities {
         playback: Playback,
         period_ns: u64,
-        /// The opportunity last used, counted through all laps of the trace, and the bytes it can
-        /// still carry.
+        /// The opportunity used last, counted through all laps of the trace, and the bytes that it can still carry.
         used: Option<(u64, u64)>,
     },
 }
 
 impl Transmitter {
-    /// A transmitter at rest; the source's time begins at `origin`.
+    /// An idle transmitter; the source's time begins at `origin`.
     ///
     /// The source has been validated: some rate of it is above zero.
     pub(crate) fn new(source: &RateSource, origin: Instant, seed: Seed) -> Self {
@@ -93,8 +93,8 @@ impl Transmitter {
         self.free_at
     }
 
-    /// Sends a packet offered at `now` after everything accepted before it; returns when its last bit
-    /// leaves ([`Instant::FAR_FUTURE`] when that is beyond all time).
+    /// Sends a packet offered at `now` after everything accepted before it; returns the time at which its last bit
+    /// leaves ([`Instant::FAR_FUTURE`] if that is beyond all time).
     pub(crate) fn send(&mut self, now: Instant, bytes: u64) -> Instant {
         if now >= self.free_at {
             self.free_at = now;
@@ -108,14 +108,14 @@ impl Transmitter {
         self.free_at
     }
 
-    /// Forgets what was accepted and has not left at `now`.
+    /// Discards the packets that were accepted and have not left at `now`.
     pub(crate) fn cut(&mut self, now: Instant) {
         if self.free_at > now {
             self.rest(now);
         }
     }
 
-    /// Exchanges the source from `now` on; what was accepted leaves as foreseen.
+    /// Replaces the source from `now` on; accepted packets leave as predicted.
     pub(crate) fn exchange(&mut self, source: &RateSource, now: Instant, seed: Seed) {
         let busy_until = self.free_at;
         *self = Self::new(source, now, seed);
@@ -139,12 +139,12 @@ impl Transmitter {
         }
     }
 
-    /// Stands idle at `now`.
+    /// Becomes idle at `now`.
     fn rest(&mut self, now: Instant) {
         self.free_at = now;
         self.credit = 0;
         if let Kind::Opportunities { used, .. } = &mut self.kind {
-            // The next packet seeks the first opportunity from `now` on.
+            // The next packet uses the first opportunity from `now` on.
             *used = None;
         }
     }
@@ -164,7 +164,7 @@ impl Transmitter {
             ..
         } = &self.kind
         {
-            // Whole laps of the trace, from wherever it stands, all do the same work.
+            // Whole laps of the trace do the same work from any position.
             let laps = (work - 1) / period_work;
             work -= laps * period_work;
             at += Duration::from_nanos(
@@ -187,7 +187,7 @@ impl Transmitter {
         Instant::FAR_FUTURE
     }
 
-    /// The rate at `at` in bits per second and the first moment at which it may differ.
+    /// The rate at `at` in bits per second and the first time at which it may differ.
     fn segment(&mut self, at: Instant) -> (u64, Instant) {
         let since_ns = nanos(at.since(self.origin));
         match &mut self.kind {

@@ -1,9 +1,9 @@
-//! Cost of a film: `cargo bench -p anabranch-media`.
+//! Cost of processing a film: `cargo bench -p anabranch-media`.
 //!
-//! Reading, storing and loading an index, for each thousand samples; planning and merging fragments, bytes a second.
-//! The film is the one of the tests, in memory, so that no disk is measured. Prints one JSON object in the lab's
-//! shape. Times are what one thread worked, the median of several runs with the smallest and the largest;
-//! quote ratios, and never across machines.
+//! Reading, storing and loading an index, per thousand samples; planning and merging fragments, in bytes a second. The
+//! film is the one of the tests, in memory, so that no disk is measured. Prints one JSON object in the lab's format.
+//! Times are CPU times of one thread, the median of several runs with the smallest and the largest; quote ratios, and
+//! never across machines.
 
 use std::{
     hint::black_box,
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 const FILM: &[u8] = include_bytes!("../tests/data/bikes.mp4");
 const RUNS: usize = 5;
 
-/// Seconds that this thread has worked, where the system tells (Linux); else seconds that have passed.
+/// CPU time of this thread in seconds, where the system reports it (Linux); otherwise elapsed time.
 #[allow(clippy::disallowed_methods)] // A bench measures real time.
 fn seconds(start: Clock) -> f64 {
     let worked = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
@@ -29,7 +29,7 @@ fn seconds(start: Clock) -> f64 {
     worked.map_or_else(|| start.elapsed().as_secs_f64(), |ns| ns / 1e9)
 }
 
-/// Nanoseconds of one call: median, smallest and largest of `RUNS`, each over as many calls as take a while.
+/// Time of one call in nanoseconds: median, smallest and largest of `RUNS`, each over as many calls as take a while.
 #[allow(clippy::disallowed_methods)] // A bench measures real time.
 fn measure(mut call: impl FnMut()) -> [f64; 3] {
     let clock = Clock::now();
@@ -38,7 +38,7 @@ fn measure(mut call: impl FnMut()) -> [f64; 3] {
         (0..calls).for_each(|_| call());
         seconds(clock) - before
     };
-    // The system counts work by ticks of milliseconds: a run takes many of them.
+    // The system counts CPU time in ticks of milliseconds: a run takes many of them.
     let mut calls = 1u32;
     while run(calls) < 0.05 && calls < 1 << 28 {
         calls *= 4;

@@ -1,10 +1,10 @@
-//! Writes a film as players get it when some of its enhanced frames are missing: a progressive file and HLS.
+//! Writes a film with some of its enhanced frames missing, in the forms that players get: a progressive file and HLS.
 //!
 //! `cargo run -p anabranch-media --example merge -- FILE FOLDER [LOSS_PERCENT [SEED [near|out|on|keep]]]`
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
-    reason = "a program: the room itself has no files"
+    reason = "a program: the crate itself uses no files"
 )]
 
 use std::{env, error::Error, fs, fs::File, os::unix::fs::FileExt, path::Path, time::Duration};

@@ -4,31 +4,32 @@ use std::{ops::Range, time::Duration};
 
 use crate::index::{Index, time};
 
-/// A chunk is cut without a key when it gets this many times as long as it should be.
+/// A chunk is cut without a key frame when it reaches this multiple of the requested length.
 const STRETCH_MAX: u32 = 4;
-/// A chunk is cut when its pictures have this many bytes.
+/// A chunk is cut when its pictures reach this size.
 const CHUNK_BYTES_MAX: u64 = 64 << 20;
 
-/// Longest chunk that can be asked for.
+/// Longest chunk length that can be requested.
 pub const CHUNK_LENGTH_MAX: Duration = Duration::from_secs(60);
 
-/// A part of the film: of every track, samples that follow each other.
+/// A part of the film: for every track, a run of consecutive samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// From 0.
+    /// Number of the chunk, from 0.
     pub number: u32,
-    /// When it begins.
+    /// Start time in the film.
     pub start: Duration,
-    /// Time for which it plays.
+    /// Playing time.
     pub duration: Duration,
-    /// True if decoding can begin here: false only where a film has no key for long.
+    /// True if decoding can begin here; false only where a film has no key frame for a long time.
     pub is_independent: bool,
-    /// Samples of each track of the index, by place; may be empty for all but the first track with pictures.
+    /// Samples of each track of the index, by position; may be empty for all but the first video track.
     pub samples: Vec<Range<usize>>,
 }
 
-/// The chunks of a film, each at least `length` long (but the last; at most [`CHUNK_LENGTH_MAX`] is taken),
-/// beginning with a key. A pure function of the index and `length`: every sample is in one chunk. O(samples).
+/// Divides a film into chunks, each at least `length` long (except the last; `length` is capped at
+/// [`CHUNK_LENGTH_MAX`]) and beginning with a key frame. A pure function of the index and `length`: every sample is in
+/// one chunk. O(samples).
 pub fn chunks(index: &Index, length: Duration) -> Vec<Chunk> {
     let length = length.min(CHUNK_LENGTH_MAX);
     let place = index.video();
@@ -37,7 +38,7 @@ pub fn chunks(index: &Index, length: Duration) -> Vec<Chunk> {
         let units = video.presentation_time(&video.samples[sample]);
         time(units.max(0) as u64, video.timescale)
     };
-    // Where chunks begin in the video track.
+    // Positions in the video track at which chunks begin.
     let mut starts = vec![0];
     let mut bytes = 0;
     let mut begun = Duration::ZERO;
@@ -55,7 +56,7 @@ pub fn chunks(index: &Index, length: Duration) -> Vec<Chunk> {
     }
     let mut begins: Vec<Duration> = starts.iter().map(|&at| shown(at)).collect();
     begins[0] = Duration::ZERO;
-    // What is shown last need not be decoded last.
+    // The sample shown last is not always the one decoded last.
     let ends = index.tracks.iter().flat_map(|track| {
         track.samples.iter().map(|sample| {
             let shown = track.presentation_time(sample).max(0) as u64;

@@ -1,64 +1,67 @@
-//! Dependencies between frames, from the order of decoding and showing alone.
+//! Dependencies between frames, from decode and presentation order alone.
 //!
-//! Whom a frame really refers to stands in every block of it; reading that is decoding. What the index knows
-//! is enough for a rule that errs on the safe side for most, whatever the codec:
+//! The frames that a frame really refers to are coded in every block of it; reading them would mean decoding. The index
+//! suffices for a rule that errs on the safe side for most, whatever the codec:
 //!
-//! | role | which frames | what suffers when it is missing |
+//! | role | frames | affected when it is missing |
 //! |---|---|---|
 //! | [`Role::Key`] | sync samples | everything to the next key |
-//! | [`Role::Anchor`] | referenced, shown after all that was decoded before it (P, and B used as P) | everything to the next key |
-//! | [`Role::Between`] | referenced, shown before something that was decoded before it (B in a pyramid) | what is decoded before the next anchor |
+//! | [`Role::Anchor`] | referenced, shown after everything decoded before it (P, and B used as P) | everything to the
+//! next key |
+//! | [`Role::Between`] | referenced, shown before something decoded before it (B in a pyramid) | everything decoded
+//! before the next anchor |
 //! | [`Role::Disposable`] | not referenced | nothing |
 //!
-//! Frames that are decoded after a key and shown before it (leading pictures of an open group) also need
-//! the group before.
+//! Frames that are decoded after a key and shown before it (leading pictures of an open group) also need the group
+//! before.
 
 use crate::index::Track;
 
-/// What a frame is for others. Ordered by importance.
+/// Role of a frame for others, ordered by importance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Decoding can begin here.
     Key,
-    /// The chain of frames that all later ones hang on.
+    /// Part of the chain of frames on which all later ones depend.
     Anchor,
     /// Referenced between two anchors.
     Between,
-    /// Nobody needs it.
+    /// Not referenced.
     Disposable,
 }
 
-/// Outcome of frames that need others which are missing.
+/// Treatment of frames that depend on missing ones.
 ///
-/// A referenced frame that is missing or left out is replaced by its stand-in ([`StandIns`](crate::StandIns)), so that the
-/// decoder meets no gap. Where it has none (H.265, AV1, H.264 with fields) all is left out to the next key.
+/// A referenced frame that is missing or left out is replaced by its stand-in ([`StandIns`](crate::StandIns)), so that
+/// the decoder meets no gap. Where it has none (H.265, AV1, H.264 with fields), everything is left out up to the next
+/// key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dependents {
-    /// Those that the table of this module names are left out. A lost frame between anchors costs its
-    /// neighbours; an anchor may refer to it, and then shows traces of its loss until the next key.
+    /// The frames in the table of this module are left out. A lost frame between anchors costs its neighbours; an
+    /// anchor may refer to it, and then shows traces of its loss until the next key.
     #[default]
     LeaveOutNear,
-    /// All that could depend on a missing frame are left out: whatever referenced frame is missing, the film
-    /// stands still until the next key. Nothing false is ever shown.
+    /// All frames that could depend on a missing frame are left out: whichever referenced frame is missing, the picture
+    /// freezes until the next key. No wrong picture is ever shown.
     LeaveOut,
-    /// None is left out: the film goes on, with traces of the loss until the next key.
+    /// None is left out: the film continues, with traces of the loss until the next key.
     PassOn,
-    /// None is left out and none replaced: decoders get what arrived, gaps and all. ffmpeg conceals them;
-    /// Chromium's video element ends with a decoding error.
+    /// None is left out and none is replaced: decoders get what arrived, with gaps. ffmpeg conceals them; Chromium's
+    /// video element stops with a decoding error.
     Keep,
 }
 
-/// Follows the samples of one track in decode order and says each one's role.
+/// Follows the samples of one track in decode order and determines the role of each.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Roles {
-    /// Latest time shown since the last key.
+    /// Latest presentation time since the last key.
     shown_max: i64,
-    /// When the last key is shown.
+    /// Presentation time of the last key.
     key: Option<i64>,
 }
 
 impl Roles {
-    /// The role of the next sample, and whether it is a leading picture.
+    /// Returns the role of the next sample, and whether it is a leading picture.
     pub(crate) fn next(&mut self, track: &Track, sample: usize) -> (Role, bool) {
         let sample = &track.samples[sample];
         let shown = track.presentation_time(sample);
@@ -85,7 +88,7 @@ impl Roles {
     }
 }
 
-/// The role of every sample of a track.
+/// Role of every sample of a track.
 pub fn roles(track: &Track) -> Vec<Role> {
     let mut roles = Roles::default();
     (0..track.samples.len())
@@ -93,13 +96,13 @@ pub fn roles(track: &Track) -> Vec<Role> {
         .collect()
 }
 
-/// Number of frames that cannot be shown when one of a track is missing, itself not counted: 0 for those that nobody needs.
-/// Complexity O(samples).
+/// Number of frames that cannot be shown when one of a track is missing, itself not counted; 0 for those that are not
+/// referenced. O(samples).
 pub fn dependents(track: &Track) -> Vec<u32> {
     let roles = roles(track);
     let has_stand_ins = !track.stand_ins.is_empty();
     let mut counts = vec![0; roles.len()];
-    // Where the next key and the next key or anchor stand.
+    // Positions of the next key, and of the next key or anchor.
     let mut key = roles.len();
     let mut anchor = roles.len();
     for (sample, &role) in roles.iter().enumerate().rev() {
@@ -120,18 +123,18 @@ pub fn dependents(track: &Track) -> Vec<u32> {
     counts
 }
 
-/// Outcome of a sample.
+/// Treatment of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is there.
+    /// The sample is written.
     Whole,
-    /// Its stand-in is there.
+    /// Its stand-in is written.
     StandIn,
-    /// Nothing is there.
+    /// Nothing is written.
     Out,
 }
 
-/// Follows the samples of one track in decode order and says what becomes of each, given what arrived.
+/// Follows the samples of one track in decode order and determines the treatment of each, given what arrived.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     dependents: Dependents,
@@ -142,7 +145,7 @@ pub(crate) struct Chain {
     is_torn: bool,
     /// A referenced frame is missing and has no stand-in: the decoder must get nothing until the next key.
     is_broken: bool,
-    /// How the group before the last key ended.
+    /// True if the group before the last key ended with a loss between its anchors.
     was_torn: bool,
     was_broken: bool,
 }
@@ -160,7 +163,7 @@ impl Chain {
         }
     }
 
-    /// Outcome of the next sample, given whether it arrived and has a stand-in that fits.
+    /// Treatment of the next sample, given whether it arrived and has a stand-in that fits.
     pub(crate) fn next(
         &mut self,
         track: &Track,
@@ -207,7 +210,7 @@ impl Chain {
         } else {
             Outcome::Out
         };
-        // The loss of a leading picture ends with the leading pictures.
+        // The loss of a leading picture has no effect beyond the leading pictures.
         let is_lasting = !is_leading;
         self.is_torn = true;
         self.is_frozen |= role == Role::Anchor
@@ -217,7 +220,8 @@ impl Chain {
     }
 }
 
-/// Place where to begin following a track so that all that matters for `sample` is known: the last key but one before it.
+/// Sample at which following a track must begin so that everything relevant to `sample` is known: the last key but one
+/// before it.
 pub(crate) fn chain_start(track: &Track, sample: usize) -> usize {
     let before = &track.samples[..sample.min(track.samples.len())];
     let mut keys = (0..before.len()).rev().filter(|&at| before[at].is_sync);

@@ -1,4 +1,4 @@
-//! Playlists (RFC 8216): CMAF chunks, pictures and sound each in a list of their own.
+//! Playlists (RFC 8216): CMAF chunks, with video and audio in playlists of their own.
 
 use std::{fmt::Write, time::Duration};
 
@@ -10,8 +10,8 @@ use crate::{
     write::{Layout, fragment_bytes},
 };
 
-/// The master playlist. `uri` gives the address of a track's media playlist by the track's place, relative to
-/// this one's.
+/// Writes the master playlist. `uri` gives the address of a track's media playlist by the track's position, relative to
+/// the address of this one.
 pub fn master_playlist(index: &Index, chunks: &[Chunk], uri: &dyn Fn(usize) -> String) -> String {
     let video = index.video();
     let sounds: Vec<usize> = (0..index.tracks.len())
@@ -37,7 +37,7 @@ pub fn master_playlist(index: &Index, chunks: &[Chunk], uri: &dyn Fn(usize) -> S
             uri(place),
         );
     }
-    // A player takes the pictures and one sound.
+    // A player plays the video and one audio track.
     let rate = |place: usize| rates(index, place, chunks);
     let (mut peak, mut mean) = rate(video);
     if let Some((sound_peak, sound_mean)) = sounds.iter().map(|&place| rate(place)).max() {
@@ -72,8 +72,8 @@ pub fn master_playlist(index: &Index, chunks: &[Chunk], uri: &dyn Fn(usize) -> S
     text
 }
 
-/// The media playlist of one track, by place. `init` is the address of its init segment, `uri` gives
-/// that of a chunk's fragment by the chunk's number. Chunks without samples of the track are not listed.
+/// Writes the media playlist of one track, by position. `init` is the address of its init segment; `uri` gives the
+/// address of a chunk's fragment by the chunk's number. Chunks without samples of the track are not listed.
 pub fn media_playlist(
     index: &Index,
     track: usize,
@@ -106,7 +106,7 @@ pub fn media_playlist(
     text
 }
 
-/// Time for which the samples of one track in a chunk play.
+/// Playing time of the samples of one track in a chunk.
 fn playing_time(index: &Index, track: usize, chunk: &Chunk) -> Duration {
     let content = &index.tracks[track];
     let range = &chunk.samples[track];
@@ -114,7 +114,7 @@ fn playing_time(index: &Index, track: usize, chunk: &Chunk) -> Duration {
     time(units, content.timescale)
 }
 
-/// Largest rate of a complete segment, and the mean.
+/// Largest rate of a complete segment, and the mean rate.
 fn rates(index: &Index, track: usize, chunks: &[Chunk]) -> (Rate, Rate) {
     let bytes = |chunk: &Chunk| fragment_bytes(index, &[track], chunk, Layout::Compact);
     let rate = |chunk: &Chunk| {

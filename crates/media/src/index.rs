@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::stand_ins::StandIns;
 
-/// What kind of frame a sample is.
+/// Frame type of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FrameType {
     /// Decodes alone: a sync sample, or an I frame.
@@ -15,9 +15,9 @@ pub enum FrameType {
     Predicted,
     /// Predicted from two directions (B).
     Bidirectional,
-    /// Sound.
+    /// An audio frame.
     Audio,
-    /// A picture of a type that cannot be told without decoding.
+    /// A picture whose type cannot be determined without decoding.
     Other,
 }
 
@@ -31,7 +31,7 @@ impl FrameType {
         Self::Other,
     ];
 
-    /// The letter that people use: I, P, B; A for sound, ? for the rest.
+    /// The usual letter: I, P, B; A for audio, ? for the rest.
     pub const fn letter(self) -> char {
         match self {
             Self::Intra => 'I',
@@ -43,52 +43,52 @@ impl FrameType {
     }
 }
 
-/// One sample: a picture, or a frame of sound. Times are in the track's timescale.
+/// One sample: a picture or an audio frame. Times are in the track's timescale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// Place where its bytes are in the file.
+    /// Offset of its bytes in the file.
     pub offset: u64,
-    /// When it is decoded, from the start of the track's media.
+    /// Decode time, from the start of the track's media.
     pub decode_time: u64,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u32,
     /// Decode time of the next sample minus its own.
     pub duration: u32,
-    /// Composition time minus decode time; zero or more in what [`Index::read`] gives (a file's negative
-    /// offsets are lifted, and its edit list with them).
+    /// Composition time minus decode time; never negative in the result of [`Index::read`] (a file's negative offsets
+    /// are shifted, and its edit list with them).
     pub composition_offset: i32,
-    /// The frame.
+    /// Its frame type.
     pub frame: FrameType,
     /// True if decoding can begin here.
     pub is_sync: bool,
-    /// True if another picture may be predicted from it. `false` is certain: nothing else suffers when
-    /// it is missing. Always `false` for sound.
+    /// True if another picture may be predicted from it. `false` is certain: nothing else is affected when it is
+    /// missing. Always `false` for audio.
     pub is_referenced: bool,
 }
 
 impl Sample {
-    /// Place where its bytes end in the file.
+    /// Offset at which its bytes end in the file.
     pub const fn end(&self) -> u64 {
         self.offset + self.size as u64
     }
 
-    /// True if nothing else suffers when it is missing.
+    /// True if nothing else is affected when it is missing.
     pub const fn is_disposable(&self) -> bool {
         !self.is_referenced
     }
 }
 
-/// What a track shows or sounds.
+/// Medium of a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrackKind {
-    /// Pictures.
+    /// Video.
     Video {
         /// Width as shown, in pixels.
         width: u16,
         /// Height as shown, in pixels.
         height: u16,
     },
-    /// Sound.
+    /// Audio.
     Audio {
         /// Number of channels.
         channels: u16,
@@ -106,38 +106,38 @@ pub struct Track {
     pub timescale: u32,
     /// RFC 6381 name, such as `avc1.64001f`.
     pub codec: String,
-    /// Pictures or sound.
+    /// Video or audio.
     pub kind: TrackKind,
     /// ISO 639-2 code of three letters, `und` if unknown.
     pub language: [u8; 3],
-    /// Time for which the track waits before its first sample is presented (empty edit), in its timescale.
+    /// Delay before the first sample of the track is presented (empty edit), in its timescale.
     pub delay: u64,
-    /// Composition time of what is presented first (edit list), in its timescale.
+    /// Composition time of the first sample presented (edit list), in its timescale.
     pub media_time: u64,
-    /// The sample entry of the file, a whole box: what a decoder needs to begin.
+    /// The sample entry of the file, a whole box: the decoder's configuration.
     pub entry: Bytes,
-    /// In decode order; decode times never fall.
+    /// The samples in decode order; decode times never decrease.
     pub samples: Vec<Sample>,
-    /// What can take the place of frames that are missing.
+    /// Replacements for missing frames.
     pub stand_ins: StandIns,
 }
 
 impl Track {
-    /// True if it holds pictures.
+    /// True for a video track.
     pub const fn is_video(&self) -> bool {
         matches!(self.kind, TrackKind::Video { .. })
     }
 
-    /// Time from the first decode to the end of the last sample.
+    /// Time from the first decode time to the end of the last sample.
     pub fn duration(&self) -> Duration {
         let end = self.decode_end(self.samples.len());
         let start = self.samples.first().map_or(0, |first| first.decode_time);
-        // An index that was not checked yet may say anything.
+        // The values of an index that has not been checked yet may be arbitrary.
         time(end.saturating_sub(start), self.timescale)
     }
 
-    /// When a sample is shown, in the track's timescale from the start of the film; what an edit list cuts off
-    /// comes before zero.
+    /// Presentation time of a sample, in the track's timescale from the start of the film; negative for samples that an
+    /// edit list cuts off.
     pub fn presentation_time(&self, sample: &Sample) -> i64 {
         let time = i128::from(sample.decode_time) + i128::from(sample.composition_offset)
             - i128::from(self.media_time)
@@ -145,8 +145,8 @@ impl Track {
         i64::try_from(time).unwrap_or(i64::MAX)
     }
 
-    /// When decoding of a sample begins, on the clock of [`presentation_time`](Self::presentation_time) but
-    /// never before zero.
+    /// Time at which decoding of a sample begins, on the clock of [`presentation_time`](Self::presentation_time) but
+    /// never negative.
     pub fn decode_start(&self, sample: &Sample) -> Duration {
         let time_units = (sample.decode_time + self.delay).saturating_sub(self.media_time);
         time(time_units, self.timescale)
@@ -162,7 +162,7 @@ impl Track {
         }
     }
 
-    /// Bytes of all samples.
+    /// Total size of the samples in bytes.
     pub fn bytes(&self) -> u64 {
         self.samples
             .iter()
@@ -170,27 +170,26 @@ impl Track {
             .sum()
     }
 
-    /// Samples of one type.
+    /// Number of samples of one type.
     pub fn count(&self, frame: FrameType) -> usize {
         let samples = self.samples.iter();
         samples.filter(|sample| sample.frame == frame).count()
     }
 }
 
-/// What a file holds. Memory: 32 bytes a sample, and about 20 more for a referenced frame of
-/// H.264.
+/// Index of a file. Memory: 32 bytes a sample, and about 20 more for a referenced frame of H.264.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
-    /// Pictures and sound; at least one track has pictures, and every track has samples.
+    /// Video and audio tracks; at least one is video, and every track has samples.
     pub tracks: Vec<Track>,
-    /// The longest track.
+    /// Duration of the longest track.
     pub duration: Duration,
-    /// Size of the file.
+    /// Size of the file in bytes.
     pub file_bytes: u64,
 }
 
 impl Index {
-    /// An index of tracks.
+    /// Makes an index of tracks.
     pub(crate) fn of(tracks: Vec<Track>, file_bytes: u64) -> Self {
         let duration = tracks.iter().map(Track::duration).max();
         Self {
@@ -200,19 +199,19 @@ impl Index {
         }
     }
 
-    /// Place of the track that is divided into groups of pictures: the first with pictures.
+    /// Position of the track that is divided into groups of pictures: the first video track.
     pub fn video(&self) -> usize {
         let place = self.tracks.iter().position(Track::is_video);
         place.expect("an index has a video track")
     }
 
-    /// Bytes of all samples.
+    /// Total size of all samples in bytes.
     pub fn media_bytes(&self) -> u64 {
         self.tracks.iter().map(Track::bytes).sum()
     }
 }
 
-/// `units` of a timescale as a duration.
+/// Converts `units` of a timescale to a duration.
 pub(crate) fn time(units: u64, timescale: u32) -> Duration {
     let scale = u64::from(timescale.max(1));
     let nanos = u128::from(units % scale) * 1_000_000_000 / u128::from(scale);

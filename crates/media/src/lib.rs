@@ -1,27 +1,27 @@
-//! Stored video as frames: what a file holds, which of it is essential, and how a player gets it.
+//! Stored video as frames: index of a file, its division into essential and enhanced parts, and output for players.
 //!
-//! The room reads a real MP4 into an [`Index`] (every sample with its type, place and times), divides the
-//! samples into an essential and an enhanced part ([`Partition`]), and writes what arrived as fragmented MP4
-//! and HLS, so that unmodified players go on when enhanced frames are missing. It holds no data of the
-//! film itself: it reads through the caller's [`ReadAt`] and writes bytes that the caller supplies ([`Frames`]).
-//! It knows no file, socket or clock; and it decodes no picture.
+//! The crate reads an MP4 file into an [`Index`] (every sample with its type, offset and times), divides the samples
+//! into an essential and an enhanced part ([`Partition`]), and writes what arrived as fragmented MP4 and HLS, so that
+//! unmodified players continue when enhanced frames are missing. It stores no data of the film itself: it reads through
+//! the caller's [`ReadAt`] and writes bytes that the caller supplies ([`Frames`]). It uses no file, socket or clock,
+//! and decodes no picture.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
 //! | [`index`] | [`Index`], [`Track`], [`Sample`], [`FrameType`] |
 //! | [`source`] | [`ReadAt`]: bytes at offsets |
 //! | `read` | MP4 boxes to samples, fragmented or not |
 //! | `codec` | frame types of H.264, H.265 and AV1; RFC 6381 names |
-//! | [`depend`] | which frames need which: importance, and what a lost frame takes with it |
-//! | [`StandIns`] | what takes the place of a frame that others need |
+//! | [`depend`] | dependencies between frames: importance, and the effect of a lost frame |
+//! | [`StandIns`] | replacements for referenced frames that are missing |
 //! | [`partition`] | [`Policy`], [`Partition`]: essential and enhanced |
 //! | [`segment`] | segments of equal time, their sizes and rates |
 //! | [`chunk`] | [`Chunk`]: runs of groups of pictures, the unit of fragments |
 //! | [`mod@write`] | init segments, fragments with frames left out, the layout of a progressive file |
 //! | [`hls`] | playlists |
 //!
-//! An origin calls [`Index::read`], then [`Partition::new`]; a proxy gets the index ([`Index::encode`],
-//! [`Index::decode`]), makes [`chunk::chunks`] of it, and calls [`write::fragment`] for each.
+//! An origin calls [`Index::read`], then [`Partition::new`]; a proxy receives the index ([`Index::encode`],
+//! [`Index::decode`]), divides it with [`chunk::chunks`], and calls [`write::fragment`] for each chunk.
 
 pub mod chunk;
 mod codec;

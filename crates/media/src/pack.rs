@@ -1,4 +1,4 @@
-//! The stored form of an index: beside the file, and on the way to a proxy.
+//! Stored form of an index: kept beside the file, and sent to a proxy.
 //!
 //! ```text
 //! "ANBI" | version 1 | body | first 16 bytes of BLAKE3 over all before
@@ -14,8 +14,8 @@
 //!           types (pictures: a byte each; sound: none)
 //!           stand-ins (pictures: 0 or 1; if 1, of each referenced sample that is no key, as bytes)
 //! ```
-//! Numbers are LEB128; signed ones in zigzag; RLE is pairs of count and value; texts and bytes have a length before them.
-//! About 6 bytes a picture, 14 more for one that has a stand-in, and 2 a frame of sound.
+//! Numbers are LEB128; signed ones in zigzag; RLE is pairs of count and value; strings and bytes are preceded by their
+//! length. About 6 bytes a picture, 14 more for one that has a stand-in, and 2 an audio frame.
 
 use bytes::Bytes;
 
@@ -32,7 +32,7 @@ const HASH_BYTES: usize = 16;
 const CODEC_BYTES_MAX: usize = 64;
 
 impl Index {
-    /// The stored form. The same index gives the same bytes. O(samples).
+    /// Encodes the index. The same index gives the same bytes. O(samples).
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer(MAGIC.to_vec());
         w.0.push(VERSION);
@@ -46,17 +46,17 @@ impl Index {
         w.0
     }
 
-    /// Reads the stored form.
+    /// Decodes an index.
     ///
     /// # Errors
-    /// [`IndexError::Stored`] when the bytes are of another version, cut short or changed, or say what no file says; any
-    /// error of [`Index::read`] about limits. Memory is at most 32 times that of the bytes.
+    /// [`IndexError::Stored`] if the bytes are of another version, cut short, changed, or inconsistent; any error of [`Index::read`]
+    /// about limits. Memory is at most 32 times that of the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, IndexError> {
         let stored = |what| IndexError::Stored { what };
         let split = bytes.len().checked_sub(HASH_BYTES);
         let (body, hash) = bytes.split_at(split.ok_or(stored("it is cut short"))?);
         let Some(rest) = body.strip_prefix(&MAGIC) else {
-            return Err(stored("it is none"));
+            return Err(stored("it is not an index"));
         };
         if rest.first() != Some(&VERSION) {
             return Err(stored("it is of another version"));
@@ -65,9 +65,9 @@ impl Index {
             return Err(stored("its bytes were changed or cut short"));
         }
         let mut r = Reader(&rest[1..]);
-        let index = r.index().ok_or(stored("it contradicts itself"))?;
+        let index = r.index().ok_or(stored("it is inconsistent"))?;
         if !r.0.is_empty() {
-            return Err(stored("something follows it"));
+            return Err(stored("it has trailing bytes"));
         }
         read::check(&index)?;
         Ok(index)
@@ -180,7 +180,7 @@ const fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Takes the stored form apart; `None` when it contradicts itself.
+/// Reader of the stored form; it returns `None` where the bytes are inconsistent.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -222,14 +222,14 @@ impl Reader<'_> {
         self.take(length)
     }
 
-    /// Runs over exactly `count` samples; `put` gets each place and value.
+    /// Decodes runs of exactly `count` samples in total; `put` gets the position and value of each.
     fn runs(&mut self, count: usize, mut put: impl FnMut(usize, u64) -> Option<()>) -> Option<()> {
         let mut at = 0;
         let mut before = None;
         while at < count {
             let run = usize::try_from(self.number()?).ok()?;
             let value = self.number()?;
-            // Runs of the same value would be one.
+            // Two runs of the same value would have been written as one.
             if run == 0 || run > count - at || before == Some(value) {
                 return None;
             }
@@ -298,7 +298,7 @@ impl Reader<'_> {
 
     fn samples(&mut self, track: &mut Track, samples_max: usize) -> Option<()> {
         let count = usize::try_from(self.number()?).ok()?;
-        // Each has a byte of size at least.
+        // Each takes at least one byte, for its size.
         if count > samples_max || count > self.0.len() {
             return None;
         }
@@ -315,7 +315,7 @@ impl Reader<'_> {
             is_referenced: false,
         };
         let mut samples = vec![blank; count];
-        // Distances first; places when the sizes are known.
+        // Distances first; offsets once the sizes are known.
         self.runs(count, |at, value| {
             samples[at].offset = value;
             Some(())

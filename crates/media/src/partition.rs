@@ -9,19 +9,18 @@ use crate::{
     index::{FrameType, Index, time},
 };
 
-/// What is essential of a video. Everything else is enhanced.
+/// Rule that selects the essential samples of a video; the rest is enhanced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
     /// I frames: the paper's choice.
     Intra,
-    /// I frames and sound: a gap in the sound is noticed before a still picture is.
+    /// I frames and audio: a gap in the audio is noticed before a still picture is.
     IntraAudio,
-    /// I frames, sound, and the frames that all later ones hang on (P, and B used as P).
+    /// I frames, audio, and the frames on which all later ones depend (P, and B used as P).
     IntraReferenced,
-    /// As much as fits this rate, the most important first: I frames and sound always, then by how many frames
-    /// depend on each. A group of pictures spends what its time allows, less what the groups before
-    /// overspent.
+    /// As much as fits this rate, the most important first: I frames and audio always, then by the number of frames
+    /// that depend on each. A group of pictures spends what its time allows, less what the groups before overspent.
     Budget(Rate),
 }
 
@@ -30,11 +29,11 @@ pub enum Policy {
 pub enum Part {
     /// Delivered reliably, a segment ahead.
     Essential,
-    /// Delivered in real time, as well as it goes.
+    /// Delivered in real time, best effort.
     Enhanced,
 }
 
-/// The part of every sample, and how important it is. Memory: 5 bytes a sample.
+/// Part and importance of every sample. Memory: 5 bytes a sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
     policy: Policy,
@@ -48,7 +47,7 @@ struct Shares {
 }
 
 impl Partition {
-    /// Divides the samples of an index. A pure function of both. O(samples · log(samples of a group)).
+    /// Divides the samples of an index. A pure function of index and policy. O(samples · log(samples of a group)).
     pub fn new(index: &Index, policy: Policy) -> Self {
         let tracks = index.tracks.iter().map(|track| {
             let roles = depend::roles(track);
@@ -75,12 +74,12 @@ impl Partition {
         partition
     }
 
-    /// The policy that it was made by.
+    /// Policy of this partition.
     pub const fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// The part of a sample. Panics when there is no such sample.
+    /// Part of a sample. Panics if there is no such sample.
     pub fn part(&self, track: usize, sample: usize) -> Part {
         if self.tracks[track].is_essential[sample] {
             Part::Essential
@@ -89,13 +88,13 @@ impl Partition {
         }
     }
 
-    /// Number of frames that depend on a sample (itself not counted): what to send first, and to drop last, in the
-    /// enhanced flow. 0 for disposable frames. Panics when there is no such sample.
+    /// Number of frames that depend on a sample (itself not counted): the order in which to send the enhanced flow, and
+    /// the reverse order in which to drop it. 0 for disposable frames. Panics if there is no such sample.
     pub fn importance(&self, track: usize, sample: usize) -> u32 {
         self.tracks[track].dependents[sample]
     }
 
-    /// Bytes of one part of the film.
+    /// Size of one part of the film in bytes.
     pub fn bytes(&self, index: &Index, part: Part) -> u64 {
         let tracks = index.tracks.iter().enumerate();
         tracks
@@ -143,7 +142,7 @@ impl Partition {
                     .collect();
                 order.sort_by_key(|&at| (Reverse(shares.dependents[at]), at));
                 for at in order {
-                    // What comes later in this order may need what does not fit.
+                    // Samples that come later in this order may depend on one that does not fit.
                     let Some(after) = left.checked_sub(u64::from(samples[at].size)) else {
                         break;
                     };

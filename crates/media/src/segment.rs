@@ -1,4 +1,4 @@
-//! Segments of equal time: what the two flows carry in each ([Two-flow §3, §4]).
+//! Segments of equal time: contents of the two flows in each ([Two-flow §3, §4]).
 
 use std::time::Duration;
 
@@ -9,30 +9,30 @@ use crate::{
     partition::{Part, Partition},
 };
 
-/// Longest segment by default: that of the paper's experiments.
+/// Longest default length of a segment: that of the paper's experiments.
 pub const SEGMENT_MAX: Duration = Duration::from_secs(256);
-/// Shortest segment by default.
+/// Shortest default length of a segment.
 pub const SEGMENT_MIN: Duration = Duration::from_secs(4);
-/// A film has about this many segments by default, as the paper's film of 100 minutes has.
+/// Approximate number of segments of a film by default: that of the paper's film of 100 minutes.
 const SEGMENTS: u64 = 24;
 
-/// Length of segments for a film: a 24th of it in whole seconds, from 4 to 256 s.
+/// Default segment length for a film: a 24th of it in whole seconds, from 4 to 256 s.
 pub fn default_length(index: &Index) -> Duration {
     let length = Duration::from_secs(index.duration.as_secs().div_ceil(SEGMENTS));
     length.clamp(SEGMENT_MIN, SEGMENT_MAX)
 }
 
-/// A sample by place: of its track in [`Index::tracks`], and of itself in the track.
+/// A sample by position: of its track in [`Index::tracks`], and of itself in the track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SampleId {
-    /// Place of the track.
+    /// Position of the track.
     pub track: u16,
-    /// Place of the sample.
+    /// Position of the sample.
     pub sample: u32,
 }
 
-/// All samples in the order in which they are needed: by decode time, tracks in order where it is the same.
-/// O(samples · tracks) time, O(tracks) memory.
+/// All samples in the order in which they are needed: by decode time, and by track where it is the same. O(samples ·
+/// tracks) time, O(tracks) memory.
 pub fn in_order(index: &Index) -> impl Iterator<Item = (Duration, SampleId)> + '_ {
     let mut next = vec![0usize; index.tracks.len()];
     std::iter::from_fn(move || {
@@ -49,7 +49,7 @@ pub fn in_order(index: &Index) -> impl Iterator<Item = (Duration, SampleId)> + '
     })
 }
 
-/// What one segment holds.
+/// Contents of one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Segment {
     /// Bytes of the essential part.
@@ -63,7 +63,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Bytes of one part.
+    /// Size of one part in bytes.
     pub const fn bytes(&self, part: Part) -> u64 {
         match part {
             Part::Essential => self.essential_bytes,
@@ -75,14 +75,14 @@ impl Segment {
 /// A film in segments. Segment k has the samples that are decoded in [k·T, (k+1)·T).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segments {
-    /// T.
+    /// Segment length T.
     pub length: Duration,
-    /// In order; the last may be shorter than T.
+    /// Segments in order; the last may be shorter than T.
     pub segments: Vec<Segment>,
     duration: Duration,
 }
 
-/// Segments of one film: more do not help, and a wrong time stamp must not make billions.
+/// Most segments of one film: more do not help, and a wrong timestamp must not make billions.
 const SEGMENTS_MAX: u128 = 1 << 20;
 
 impl Segments {
@@ -118,7 +118,7 @@ impl Segments {
         }
     }
 
-    /// Time that one segment plays: T, or less for the last.
+    /// Playing time of one segment: T, or less for the last.
     pub fn playing_time(&self, number: usize) -> Duration {
         let start = self.length.saturating_mul(number as u32);
         let left = self.duration.saturating_sub(start);
@@ -134,8 +134,8 @@ impl Segments {
         Rate::from_bytes_per(bytes, self.playing_time(number))
     }
 
-    /// The largest rate of one part over all whole segments, which admission reserves ([Two-flow §6]); a
-    /// last segment that is shorter counts as if it took T.
+    /// Peak rate of one part over all whole segments, which admission reserves ([Two-flow §6]); a last segment that is
+    /// shorter counts as if it took T.
     pub fn rate_max(&self, part: Part) -> Rate {
         let bytes = self
             .segments

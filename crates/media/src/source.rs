@@ -1,4 +1,4 @@
-//! Bytes at offsets: how the caller shows a file.
+//! Source of bytes at offsets: the caller's access to a file.
 
 use std::io;
 
@@ -6,8 +6,8 @@ use crate::error::IndexError;
 
 /// A file as bytes at offsets. A closure `FnMut(u64, &mut [u8]) -> io::Result<()>` is one, and so is `&[u8]`.
 pub trait ReadAt {
-    /// Fills `into` with the bytes from `offset` on. The room never asks for bytes beyond the length that it
-    /// was told, nor for more than 64 KiB at once.
+    /// Fills `into` with the bytes from `offset` on. The crate never asks for bytes beyond the given file length, nor
+    /// for more than 64 KiB at once.
     fn read_at(&mut self, offset: u64, into: &mut [u8]) -> io::Result<()>;
 }
 
@@ -31,12 +31,12 @@ impl<F: FnMut(u64, &mut [u8]) -> io::Result<()>> ReadAt for F {
 /// Bytes read ahead while boxes and tables are walked.
 const WINDOW_BYTES: usize = 16 << 10;
 
-/// A file of known length behind a window.
+/// A file of known length, read through a window.
 pub(crate) struct Source<'a> {
     file: &'a mut dyn ReadAt,
     len: u64,
     window: Vec<u8>,
-    /// Place where the window begins in the file.
+    /// Offset of the window in the file.
     window_at: u64,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Source<'a> {
         self.len
     }
 
-    /// Fills `into` from `offset`, past the window.
+    /// Fills `into` from `offset`, bypassing the window.
     pub(crate) fn fill(
         &mut self,
         offset: u64,
@@ -71,7 +71,7 @@ impl<'a> Source<'a> {
             .map_err(|cause| IndexError::Io { offset, cause })
     }
 
-    /// `N` bytes at `offset`, through the window: for boxes and tables, which lie side by side.
+    /// Reads `N` bytes at `offset` through the window: for boxes and tables, which are adjacent.
     pub(crate) fn array<const N: usize>(
         &mut self,
         offset: u64,

@@ -1,15 +1,15 @@
 //! Stand-ins of a track's frames, by sample.
 
-/// Longest stand-in.
+/// Largest size of a stand-in.
 pub(crate) const BYTES_MAX: usize = 255;
 
-/// A few bytes for each referenced frame that can be replaced when it is missing (H.264 only): a repetition of
-/// the picture shown before, which leaves the decoder in the state that the frame would have left it in. Memory: 4 bytes
-/// a sample, and 13 to 20 for each that has one.
+/// A few bytes for each referenced frame that can be replaced when it is missing (H.264 only): a repetition of the
+/// picture shown before, which leaves the decoder in the state in which the frame would have left it. Memory: 4 bytes a
+/// sample, and 13 to 20 for each that has one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StandIns {
     bytes: Vec<u8>,
-    /// Place where those of each sample end; empty if there are none at all.
+    /// End of each sample's stand-in in `bytes`; empty if there are none at all.
     ends: Vec<u32>,
 }
 
@@ -29,7 +29,7 @@ impl StandIns {
         self.bytes.is_empty()
     }
 
-    /// Adds that of the next sample; none if it is empty or too long.
+    /// Adds the stand-in of the next sample; none if it is empty or too long.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if bytes.len() <= BYTES_MAX {
             self.bytes.extend_from_slice(bytes);
@@ -37,7 +37,7 @@ impl StandIns {
         self.ends.push(self.bytes.len() as u32);
     }
 
-    /// Forgets all if there are none.
+    /// Drops the table if there are none.
     pub(crate) fn finish(mut self) -> Self {
         if self.bytes.is_empty() {
             self.ends = Vec::new();

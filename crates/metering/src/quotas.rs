@@ -301,7 +301,7 @@ mod tests {
         assert!(quotas.meter(SocketId(3)).is_none());
     }
 
-    /// What is granted bounds what leaves, but spends nothing of the cap.
+    /// Grants bound the data that leave, but spend nothing of the cap.
     #[test]
     fn nothing_leaves_beyond_what_is_granted() {
         let mut quotas = Quotas::new(1_520);

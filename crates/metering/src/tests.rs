@@ -149,7 +149,7 @@ proptest! {
         prop_assert_eq!(model.cost(used, spent).map(Cost::as_millionths).unwrap_or(0), paid);
     }
 
-    /// What is written can be read.
+    /// A written form can be read.
     #[test]
     fn texts_round_trip(model in any_model()) {
         let text = model.to_string();

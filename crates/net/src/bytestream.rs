@@ -1,7 +1,7 @@
-//! A stream of bytes over a stream of ADUs.
+//! Byte stream over a stream of ADUs.
 //!
-//! Writes are gathered into ADUs; boundaries between them mean nothing. Needs a stream that is reliable
-//! and ordered and has no lifetime.
+//! Writes are gathered into ADUs, whose boundaries have no meaning. The stream must be reliable and
+//! ordered, and have no lifetime.
 
 use std::{
     io,
@@ -15,10 +15,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::{StreamFailure, session::Order, stream::Stream};
 
 /// Bytes gathered into one ADU: small enough that the reader starts early, large enough that the cost
-/// per ADU vanishes.
+/// of an ADU is negligible.
 const ADU_BYTES: usize = 64 << 10;
 
-/// A stream whose spec does not keep bytes whole and in order.
+/// Error: the spec of the stream does not deliver all bytes in order.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "a byte stream needs a stream that is reliable, ordered and without lifetime; open it with StreamSpec::default() or StreamSpec::bulk()"
@@ -34,7 +34,7 @@ pub struct ByteStream {
     stream: Stream,
     reading: Bytes,
     gathered: BytesMut,
-    /// An ADU that waits for room.
+    /// ADU that waits for space in the stream's buffer.
     pending: Option<Bytes>,
     is_shut: bool,
 }
@@ -43,7 +43,7 @@ impl ByteStream {
     /// Wraps a stream.
     ///
     /// # Errors
-    /// Its spec does not keep bytes whole and in order.
+    /// Its spec does not deliver all bytes in order.
     pub fn new(stream: Stream) -> Result<Self, NotBytes> {
         let spec = stream.spec();
         if !spec.reliable || spec.order != Order::Ordered || spec.lifetime.is_some() {
@@ -63,7 +63,7 @@ impl ByteStream {
         &self.stream
     }
 
-    /// Hands what was gathered to the engine; ready when nothing is left here.
+    /// Hands the gathered bytes to the engine; ready when none are left here.
     fn poll_hand_over(&mut self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         loop {
             if self.pending.is_some() {

@@ -1,23 +1,23 @@
-//! The only clock below the node.
+//! Clock of the host, the only one below the node.
 
 use std::time::Duration;
 
 use anabranch_base::Instant;
 
-/// Turns the machine's clock into the engine's instants.
+/// Monotonic clock that converts the machine's time into the engine's instants.
 ///
-/// Wall-clock jumps do not touch it. On Linux it goes on while the machine is suspended (`CLOCK_BOOTTIME`), as time does at
-/// the peers: what was due in the meantime is due at once, and a session that was away for longer than its time-outs is
-/// over, rather than taken for one that was heard a moment ago. Copies share the epoch.
+/// Wall-clock jumps do not affect it. On Linux it continues while the machine is suspended (`CLOCK_BOOTTIME`), as do the
+/// clocks of the peers: timers that expired in the meantime fire at once, and a session suspended for longer than its
+/// time-outs is over, rather than treated as one with a recent packet. Copies share the epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     epoch: std::time::Instant,
-    /// What [`uptime`] said at the epoch.
+    /// Value of [`uptime`] at the epoch.
     started: Duration,
 }
 
 impl Clock {
-    /// A clock whose epoch is this moment.
+    /// Starts a clock whose epoch is the current moment.
     pub fn start() -> Self {
         Self {
             epoch: std::time::Instant::now(),
@@ -30,7 +30,7 @@ impl Clock {
         self.epoch
     }
 
-    /// The current moment; never earlier than an answer given before.
+    /// The current time; never earlier than a value returned before.
     pub fn now(&self) -> Instant {
         Instant::EPOCH + uptime().saturating_sub(self.started)
     }
@@ -46,14 +46,14 @@ fn uptime() -> Duration {
     Duration::new(seconds, nanos)
 }
 
-/// Time since the first call; whether suspensions count is up to the system.
+/// Time since the first call; it depends on the system whether suspensions count.
 #[cfg(not(target_os = "linux"))]
 fn uptime() -> Duration {
     static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     FIRST.get_or_init(std::time::Instant::now).elapsed()
 }
 
-/// Seconds since 1970, by the machine's wall clock. Only for what people date: billing periods.
+/// Seconds since 1970, by the machine's wall clock. Only for billing periods, which follow the calendar.
 #[expect(
     clippy::disallowed_methods,
     reason = "months are of the calendar, and a clock that is set back begins none twice"
@@ -80,11 +80,11 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     #[ignore = "the test `suspensions_count` runs it"]
-    fn says_the_uptime() {
+    fn prints_the_uptime() {
         println!("uptime_s={}", uptime().as_secs());
     }
 
-    /// A suspension moves `CLOCK_BOOTTIME` ahead of the monotonic clock. A time namespace does the same; making one needs
+    /// A suspension moves `CLOCK_BOOTTIME` ahead of the monotonic clock, as does a time namespace; creating one needs
     /// root.
     #[cfg(target_os = "linux")]
     #[test]
@@ -94,7 +94,7 @@ mod tests {
         let mut inside = std::process::Command::new("unshare");
         inside.args(["--time", "--boottime", &AHEAD_S.to_string(), "--fork"]);
         inside.arg(own);
-        inside.args(["clock::tests::says_the_uptime", "--exact", "--ignored"]);
+        inside.args(["clock::tests::prints_the_uptime", "--exact", "--ignored"]);
         let Ok(output) = inside.arg("--nocapture").output() else {
             println!("skipped: there is no unshare");
             return;

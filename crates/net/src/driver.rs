@@ -1,11 +1,11 @@
-//! The thread that carries packets and time between the sockets and the engine.
+//! Driver thread, which passes packets and time between the sockets and the engine.
 //!
-//! It sleeps in one place, in one of two ways. While traffic is thin it *listens*: the first packet,
-//! the engine's next deadline or a command wakes it. While traffic is dense it *gathers*: for a
-//! moment that the engine allows ([`Engine::coalescing_delay`]) it wants to know nothing, and then takes
-//! everything that came together: packets in, pacing quanta out.
+//! It sleeps in one place, in one of two modes. While traffic is light it *listens*: the first packet,
+//! the engine's next deadline or a command wakes it. While traffic is heavy it *gathers*: it ignores
+//! packets for a time that the engine permits ([`Engine::coalescing_delay`]), and then handles
+//! everything together: received packets, and the pacing quanta to send.
 //!
-//! [`Engine::coalescing_delay`]: anabranch_session::Engine::patience
+//! [`Engine::coalescing_delay`]: anabranch_session::Engine::coalescing_delay
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -21,18 +21,18 @@ use crate::{
 
 /// Batches taken from the engine under one hold of the lock.
 const BATCHES_PER_TURN: usize = 16;
-/// Packets in one batch at most; with a full packet of 1472 bytes it stays below the 64 KiB that the
-/// kernel takes at once.
+/// Packets in one batch at most; with full packets of 1472 bytes it stays below the 64 KiB that the
+/// kernel accepts in one call.
 const BATCH_PACKETS_MAX: usize = 40;
-/// Packets taken from one socket before the engine answers.
+/// Packets received from one socket before the engine may send.
 const RECEIVED_PER_TURN: usize = 512;
-/// After this long a host that closes does not wait for its peers any more.
+/// Time for which a closing host waits for its peers.
 const CLOSING_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Driver {
     shared: Arc<Shared>,
-    /// Bounds the engine's patience.
+    /// Upper bound of the engine's coalescing delay.
     coalesce: Duration,
     sockets: Vec<Socket>,
     inbox: Inbox,
@@ -41,7 +41,7 @@ pub(crate) struct Driver {
     timeout: Option<Instant>,
     /// Time for which the engine lets packets gather.
     delay_max: Duration,
-    /// Batch buffers that are free.
+    /// Free batch buffers.
     buffers: Vec<Vec<u8>>,
     outgoing: Vec<(Transmit, Vec<u8>)>,
     closing_until: Option<Instant>,
@@ -63,7 +63,7 @@ impl Driver {
         }
     }
 
-    /// Runs until the host is closed and its peers know, or cannot be told.
+    /// Runs until the host is closed, and its peers have been notified or cannot be.
     pub(crate) fn run(mut self) {
         let mut packets = Vec::new();
         loop {
@@ -87,7 +87,7 @@ impl Driver {
         let is_gathering = !hold_off.is_zero();
         let until = if is_gathering {
             let gathered = now + hold_off;
-            // A pacing quantum that is due a moment later is worth waiting for.
+            // Waits for a pacing quantum that is due soon after.
             Some(due.map_or(gathered, |due| due.clamp(gathered, gathered + hold_off / 4)))
         } else {
             due
@@ -112,7 +112,7 @@ impl Driver {
         self.shared.lock().asleep = Asleep::No;
     }
 
-    /// Takes over sockets that were opened or closed, and what the others received.
+    /// Adopts opened sockets, drops closed ones, and receives from the others.
     fn receive(&mut self, packets: &mut Vec<Received>) -> usize {
         {
             let mut state = self.shared.lock();
@@ -133,7 +133,7 @@ impl Driver {
         packets.len()
     }
 
-    /// One round: packets and time in, packets and events out. The number of packets sent.
+    /// Runs one round: packets and time in, packets and events out. Returns the number of packets sent.
     fn turn(&mut self, packets: &mut Vec<Received>) -> usize {
         let shared = self.shared.clone();
         let mut outgoing = std::mem::take(&mut self.outgoing);
@@ -170,7 +170,7 @@ impl Driver {
         sent
     }
 
-    /// False: there may be more.
+    /// Takes packets from the engine. Returns false if there may be more.
     fn drain_transmits(
         &mut self,
         state: &mut State,
@@ -201,7 +201,7 @@ impl Driver {
     fn send(&mut self, transmit: Transmit, batch: Vec<u8>) {
         let freed = match self.socket(transmit.socket) {
             Some(socket) => socket.send(transmit, batch),
-            // The interface went while the packet was being made.
+            // The interface disappeared while the packet was being built.
             None => Some(batch),
         };
         if let Some(buffer) = freed

@@ -1,4 +1,4 @@
-//! Errors of the host, in the caller's words.
+//! Errors of the host, in terms that the caller knows.
 
 use std::{io, net::SocketAddr};
 
@@ -19,16 +19,16 @@ pub enum StartError {
         "this machine has no usable network address now; bring an interface up or name addresses to bind"
     )]
     NoAddress,
-    /// There is a price for a place that no local address is at.
+    /// There is a tariff for a place without a local address.
     #[error(
-        "there is a price for {0}, but none of the addresses listened on is there, so nothing would be counted; listen on \
-         an address of {0} (0.0.0.0 and [::] are at no place of their own), or take the price away"
+        "there is a tariff for {0}, but the node listens on no address there, so that nothing would be counted; listen on \
+         an address of {0} (0.0.0.0 and [::] belong to no interface), or remove the tariff"
     )]
     Place(Place),
     /// The operating system has no randomness for keys.
     #[error("the operating system gives no random numbers: {0}")]
     Entropy(String),
-    /// The timer or the interface list cannot be had.
+    /// The timer or the list of interfaces is not available.
     #[error("cannot set up the host: {0}")]
     Io(#[from] io::Error),
 }
@@ -43,7 +43,7 @@ pub enum ConnectError {
         list(remotes)
     )]
     NoLink {
-        /// The node to be reached.
+        /// The node to reach.
         peer: NodeId,
         /// Its addresses.
         remotes: Vec<SocketAddr>,
@@ -76,10 +76,10 @@ pub enum StreamFailure {
     /// The session is over.
     #[error(transparent)]
     Closed(#[from] Closed),
-    /// The peer gave the stream up while sending.
+    /// The peer reset the stream, which it was sending.
     #[error("the peer reset the stream (code {0})")]
     Reset(u32),
-    /// The peer wants no more of the stream.
+    /// The peer stopped the stream, which it was receiving.
     #[error("the peer stopped the stream (code {0})")]
     Stopped(u32),
     /// The engine refused the ADU.
@@ -91,7 +91,7 @@ pub enum StreamFailure {
 }
 
 impl StreamFailure {
-    /// Reason why nothing is promised, and what could be promised instead; `None` when something else failed.
+    /// Refusal of the guarantee, with its reason and what could be promised instead; `None` if the error is another one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Stream(StreamError::Refused(refusal)) => Some(refusal),

@@ -1,4 +1,4 @@
-//! The handle to a node's sockets and sessions.
+//! Handle to a node's sockets and sessions.
 
 use std::{
     fmt,
@@ -30,13 +30,13 @@ use crate::{
     watch,
 };
 
-/// Which local addresses a host uses.
+/// Local addresses that a host uses.
 #[derive(Clone, Debug)]
 pub enum Locals {
     /// One socket on each of these, for as long as the host lives.
     Fixed(Vec<Bind>),
-    /// One socket on each address of each interface that is up, loopback and link-local addresses
-    /// excepted; interfaces that come and go are followed (Linux only).
+    /// One socket on each address of each interface that is up, except loopback and link-local addresses;
+    /// changes of the interfaces are followed (Linux only).
     Interfaces {
         /// Port on every address; 0 lets the kernel choose.
         port: u16,
@@ -48,24 +48,24 @@ pub enum Locals {
 /// Settings of a host.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// Who this node is.
+    /// Key of this node, its identity.
     pub key: SecretKey,
-    /// Whom it talks to when called.
+    /// Keys from which it accepts sessions.
     pub allowed: AllowList,
     /// Settings of sessions and channels.
     pub engine: Config,
     /// Local addresses.
     pub locals: Locals,
-    /// Time for which packets in quick succession may gather before they are taken together, at most; the
-    /// engine asks for less on short paths and while something urgent flows. Zero: never. The
+    /// Maximum coalescing delay, for which packets in quick succession may gather before they are handled; the
+    /// engine asks for less on short paths and while latency-sensitive data flows. Zero: never. The
     /// default is 4 ms.
     pub coalesce: Duration,
-    /// Cost of sending, by place; at most one for each.
+    /// Tariffs, at most one for each place.
     pub tariffs: Vec<Tariff>,
 }
 
 impl HostConfig {
-    /// The defaults: all interfaces, a port from the kernel.
+    /// Creates the default settings: all interfaces, a port from the kernel.
     pub fn new(key: SecretKey, allowed: AllowList) -> Self {
         Self {
             key,
@@ -80,7 +80,7 @@ impl HostConfig {
         }
     }
 
-    /// The same on exactly these addresses.
+    /// Restricts the host to exactly these addresses.
     #[must_use]
     pub fn bind(mut self, binds: impl IntoIterator<Item = impl Into<Bind>>) -> Self {
         self.locals = Locals::Fixed(binds.into_iter().map(Into::into).collect());
@@ -93,13 +93,13 @@ impl HostConfig {
 pub struct SocketReport {
     /// Its number.
     pub id: SocketId,
-    /// Its interface, where it is bound to one.
+    /// Its interface, if it is bound to one.
     pub interface: Option<String>,
     /// Its address and port.
     pub local: SocketAddr,
     /// True if its interface and address are there.
     pub is_up: bool,
-    /// What it did so far.
+    /// Its statistics.
     pub stats: SocketStats,
 }
 
@@ -112,7 +112,7 @@ pub struct SessionReport {
     pub channels: Vec<ChannelReport>,
     /// Its open streams.
     pub streams: Vec<StreamStats>,
-    /// The promises of those streams that asked for one.
+    /// The promises of the streams that asked for one.
     pub promises: Vec<Explanation>,
 }
 
@@ -129,7 +129,7 @@ pub(crate) struct HostInner {
 }
 
 impl fmt::Debug for HostInner {
-    /// Who it is; what is inside the engine would fill pages.
+    /// Formats the node ID only; the engine's state would fill pages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node {:?}", self.node_id)
     }
@@ -142,8 +142,8 @@ impl Drop for HostInner {
 }
 
 impl Host {
-    /// Opens the sockets and starts the thread that serves them; needs a tokio runtime with I/O and
-    /// time for following the interfaces.
+    /// Opens the sockets and starts the thread that serves them. To follow the interfaces, it needs a tokio
+    /// runtime with I/O and time.
     ///
     /// # Errors
     /// A socket cannot be opened, or there is no address to open one on.
@@ -164,7 +164,7 @@ impl Host {
         std::thread::Builder::new()
             .name("anabranch".to_owned())
             .spawn(move || driver.run())?;
-        // From here on dropping this ends the thread.
+        // From here on, dropping this ends the thread.
         let inner = Arc::new(HostInner {
             shared: shared.clone(),
             node_id,
@@ -187,12 +187,12 @@ impl Host {
         Ok(Self { inner })
     }
 
-    /// Who this node is.
+    /// The ID of this node.
     pub fn node_id(&self) -> NodeId {
         self.inner.node_id
     }
 
-    /// Its clock: what event times of the engine refer to.
+    /// Its clock, to which all times of the engine refer.
     pub fn clock(&self) -> Clock {
         self.inner.shared.clock
     }
@@ -210,8 +210,8 @@ impl Host {
         state.sockets.iter().map(report).collect()
     }
 
-    /// Addresses at which peers can reach this node; a wildcard socket stands for those of all
-    /// interfaces, loopback only where there is nothing else.
+    /// Addresses at which peers can reach this node. A wildcard socket stands for those of all
+    /// interfaces, with loopback only if there is no other.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let sockets = self.sockets();
         let mut addresses = Vec::new();
@@ -241,7 +241,7 @@ impl Host {
 
     /// Opens a session with `peer`, over every local address that can reach one of `remotes`.
     ///
-    /// Returns once the first channel is up; the others join as they come.
+    /// Returns once the first channel is up; the others join when they are up.
     ///
     /// # Errors
     /// No link is possible, no channel came up within the session time-out, or the peer refused.
@@ -293,7 +293,7 @@ impl Host {
             state.sessions.insert(id, entry);
             Ok(id)
         })?;
-        // From here on dropping the future closes the session.
+        // From here on, dropping the future closes the session.
         let session = Session::new(self.inner.clone(), id, peer);
         poll_fn(|cx| {
             let mut state = self.inner.shared.lock();
@@ -331,7 +331,7 @@ impl Host {
         .await
     }
 
-    /// All sessions with what is measured on their channels and streams.
+    /// All sessions, with the measurements of their channels and streams.
     pub fn sessions(&self) -> Vec<SessionReport> {
         let mut state = self.inner.shared.lock();
         let engine = &mut state.engine;
@@ -362,19 +362,19 @@ impl Host {
         ids.into_iter().filter_map(&mut report).collect()
     }
 
-    /// What was used of the budgets of places that have a tariff.
+    /// The budgets of places with a tariff, and the bytes used of them.
     pub fn budgets(&self) -> Vec<BudgetReport> {
         self.inner.shared.lock().budgets()
     }
 
-    /// Lets `total_bytes` of a period be used at a place in all, whatever its cap; see [`Tariff::is_granted`]. Nothing
-    /// happens when that is not its current period.
+    /// Permits a total of `total_bytes` at a place in a period, whatever its cap; see [`Tariff::is_granted`]. Has no
+    /// effect if that is not the current period of the place.
     pub fn grant(&self, place: &Place, period: Period, total_bytes: u64) {
         self.inner.shared.grant(place, period, total_bytes);
     }
 
-    /// Waits for something that is about no session in particular; `None` once the host shuts down. Each event is told
-    /// once; of those that nobody waits for, the last 256 are kept.
+    /// Waits for an event that concerns no session in particular; `None` once the host shuts down. Each event is reported
+    /// once; the last 256 are kept until they are read.
     pub async fn next_event(&self) -> Option<HostEvent> {
         poll_fn(|cx| {
             let mut state = self.inner.shared.lock();
@@ -390,7 +390,7 @@ impl Host {
         .await
     }
 
-    /// [`Session::admit`] for a session by its number: what a stream with this spec would be promised.
+    /// [`Session::admit`] for a session by its number: returns the promise that a stream with this spec would get.
     ///
     /// # Errors
     /// As [`Session::admit`]; there is no such session.
@@ -442,21 +442,21 @@ impl Host {
             .unwrap_or_default()
     }
 
-    /// Follows changes of the allow-list at once, rather than with the next packet or timer: closes what keys opened that
-    /// are no longer on it.
+    /// Applies changes of the allow-list at once, rather than with the next packet or timer: closes the sessions of keys
+    /// that are no longer on it.
     pub fn follow_allow_list(&self) {
         self.inner
             .shared
             .command(|state, now| state.engine.follow_allow_list(now));
     }
 
-    /// Takes a socket out of use, or back into it, as the loss or return of its interface does.
+    /// Takes a socket out of use, or puts it back into use, as the loss or return of its interface does.
     pub fn set_socket_up(&self, socket: SocketId, up: bool) {
         self.inner.shared.set_socket_up(socket, up);
     }
 
-    /// Closes all sessions, tells the peers, and waits until that is done; at most about a second.
-    /// What must arrive has to be waited for before, see [`crate::Stream::delivered`].
+    /// Closes all sessions, notifies the peers, and waits until that is done; at most about a second.
+    /// Before this call, wait for data that must arrive, see [`crate::Stream::delivered`].
     pub async fn shutdown(&self) {
         close_all(&self.inner.shared, "the node shuts down");
         poll_fn(|cx| {
@@ -490,12 +490,12 @@ impl Shared {
     pub(crate) fn add_socket(&self, bind: Bind) -> Result<SocketId, StartError> {
         let id = SocketId(self.lock().sockets.len() as u64);
         let socket = Socket::bind(id, bind)?;
-        // An unspecified address is on none.
+        // An unspecified address belongs to no interface.
         let interface = socket.bind.interface.clone();
         let interface = interface.or_else(|| watch::interface_of(socket.bind.address.ip()));
         self.command(|state, now| {
             let local = socket.local;
-            // Before anything can leave.
+            // Before any packet can leave.
             state.pay_for(now, id, &socket.bind, interface.as_deref());
             if let Some(name) = &interface {
                 state.engine.set_socket_name(id, name);
@@ -519,7 +519,7 @@ impl Shared {
         Ok(id)
     }
 
-    /// Opens a socket again that had gone, on the port it had if that is free.
+    /// Reopens a socket that was lost, on its previous port if that is free.
     pub(crate) fn reopen_socket(&self, id: SocketId) -> Result<(), StartError> {
         let bind = {
             let state = self.lock();

@@ -1,7 +1,7 @@
-//! Receiving many packets with one call.
+//! Reception of many packets with one call.
 //!
-//! The kernel may hand over a whole train of packets at once, so its buffers are large; each packet is
-//! copied out of them into a block that it shares with its neighbours. That costs less than fresh
+//! The kernel may return a whole train of packets at once, so that its buffers are large; each packet is
+//! copied from them into a block that it shares with its neighbours. That costs less than fresh
 //! zeroed memory for every train, or an allocation for every packet.
 
 use std::io::{self, IoSliceMut};
@@ -12,13 +12,13 @@ use noq_udp::RecvMeta;
 
 use crate::socket::Socket;
 
-/// The largest thing one buffer can receive: a full train of coalesced packets.
+/// Size of a buffer, which holds a full train of coalesced packets.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Buffers filled by one call.
 const BUFFERS: usize = 32;
-/// Memory that neighbouring packets share until the last of them is gone.
+/// Size of a block, which neighbouring packets share until the last of them is dropped.
 const BLOCK_BYTES: usize = 32 << 10;
-/// Smaller packets get memory of their own, so that a byte kept for long never holds a whole block.
+/// Smaller packets get separate memory, so that a few bytes kept for long do not retain a whole block.
 const SHARE_BYTES_MIN: usize = 512;
 
 /// Buffers for receiving, reused from call to call. Belongs to the thread that receives.
@@ -39,7 +39,7 @@ impl Default for Inbox {
 
 impl Inbox {
     /// Takes everything that `socket` has received and appends the packets to `packets`, at most
-    /// about `most` of them. The number of packets taken.
+    /// about `most` of them. Returns the number of packets taken.
     pub(crate) fn receive(
         &mut self,
         socket: &Socket,
@@ -51,7 +51,7 @@ impl Inbox {
         packets.len() - before
     }
 
-    /// One call to the kernel; the number of trains it filled in.
+    /// Makes one call to the kernel. Returns the number of trains received.
     fn receive_once(&mut self, socket: &Socket, packets: &mut Vec<Received>) -> usize {
         let mut metas = [RecvMeta::default(); BUFFERS];
         let filled = {
@@ -66,7 +66,7 @@ impl Inbox {
                 Ok(filled) => filled,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
                 Err(error) => {
-                    // An ICMP answer to something sent earlier; QUIC's timers notice by themselves.
+                    // An ICMP error for an earlier packet; QUIC's timers detect the loss.
                     tracing::trace!(id = %socket.id, %error, "receive");
                     0
                 }
@@ -81,7 +81,7 @@ impl Inbox {
                 packets.push(Received {
                     socket: socket.id,
                     remote: meta.addr,
-                    // A socket bound to one address needs no reminder of it.
+                    // The address is redundant if the socket is bound to one.
                     local_ip: meta.dst_ip.filter(|_| is_wildcard),
                     ecn: meta.ecn.map(|ecn| ecn as u8),
                     data: copy(&mut self.block, datagram),
@@ -92,7 +92,7 @@ impl Inbox {
     }
 }
 
-/// A packet of its own, in `block` if there is room, else in a new one.
+/// Copies a packet into `block` if there is space, else into a new one.
 fn copy(block: &mut BytesMut, datagram: &[u8]) -> BytesMut {
     if datagram.len() < SHARE_BYTES_MIN {
         return BytesMut::from(datagram);

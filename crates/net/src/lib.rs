@@ -1,9 +1,9 @@
 //! The host on real sockets: the engine's clock, sockets, timers and interfaces.
 //!
 //! One thread drives the engine ([`Host`]): it takes packets from all sockets in batches, hands them over
-//! with the time, sends what the engine wants sent, and wakes those who wait for an event. Handles
-//! ([`Host`], [`Session`], [`Stream`]) call the engine under the same lock and wake the thread. This room
-//! decides nothing about streams or paths; it carries out what the engine asks for.
+//! with the time, sends the packets of the engine, and wakes the tasks that wait for an event. Handles
+//! ([`Host`], [`Session`], [`Stream`]) call the engine under the same lock and wake the thread. This crate
+//! makes no decisions about streams or paths; it executes those of the engine.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,16 +23,16 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `clock`, `timer`, `waker` | the only clock below the node, a timer with the kernel's resolution, sleep until something happens |
+//! | `clock`, `timer`, `waker` | the only clock below the node, a timer with the kernel's resolution, a sleep that an event ends |
 //! | `socket`, `inbox` | UDP with segmentation offload and ECN; receiving in batches |
-//! | `moderation` | how long packets may gather before they are taken together |
-//! | `driver`, `state` | the thread, and the engine with everything that waits for it |
+//! | `moderation` | the time for which packets may gather before they are received together |
+//! | `driver`, `state` | the thread, and the engine with the tasks that wait for its events |
 //! | `host`, `session_handle`, `stream` | the handles |
 //! | [`bytestream`] | `AsyncRead` and `AsyncWrite` over ADUs |
-//! | `tariff` | what sending costs at local addresses, and who is told |
-//! | `links`, `watch` | which links a session tries; interfaces that come and go |
+//! | `tariff` | the costs of sending at local addresses, and the events about them |
+//! | `links`, `watch` | the links that a session tries; changes of the interfaces |
 //! | [`log`] | the limit of log lines that peers can cause |
-//! | [`relay`] | forwarding between the ports of circuits
+//! | [`relay`] | forwarding between the ports of circuits |
 //! | [`emulate`] | the link model between loopback sockets and between network namespaces |
 
 pub mod bytestream;

@@ -1,4 +1,4 @@
-//! Links between local sockets and remote addresses.
+//! Choice of a session's links between local sockets and remote addresses.
 
 use std::net::SocketAddr;
 
@@ -7,11 +7,11 @@ use anabranch_session::Link;
 
 use crate::state::SocketEntry;
 
-/// Links of one session; what several interfaces on both sides give at most. Each is a connection of
-/// its own, with its own handshake, so they are not multiplied without need.
+/// Links of one session at most, even with several interfaces on both sides. Each is a separate connection
+/// with its own handshake, so that they are not multiplied without need.
 pub(crate) const LINKS_MAX: usize = 16;
 
-/// All sensible pairs, one per remote address first, so that a full list still covers every address.
+/// All useful pairs, beginning with one per remote address, so that even a truncated list covers every address.
 pub(crate) fn pair(sockets: &[SocketEntry], remotes: &[SocketAddr]) -> Vec<Link> {
     let usable: Vec<_> = sockets.iter().filter(|socket| socket.is_up).collect();
     let mut links = Vec::new();
@@ -29,14 +29,14 @@ pub(crate) fn pair(sockets: &[SocketEntry], remotes: &[SocketAddr]) -> Vec<Link>
     links
 }
 
-/// The links that a socket that has just come adds to a session with these remote addresses.
+/// The links that a new socket adds to a session with these remote addresses.
 pub(crate) fn of_socket(id: SocketId, local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Link> {
     let reachable = remotes.iter().filter(|&&remote| can_reach(local, remote));
     let links = reachable.map(|&remote| Link { socket: id, remote });
     links.take(LINKS_MAX).collect()
 }
 
-/// True if packets from `local` can have a chance of arriving at `remote`.
+/// True if packets from `local` may arrive at `remote`.
 fn can_reach(local: SocketAddr, remote: SocketAddr) -> bool {
     if local.is_ipv4() != remote.is_ipv4() || remote.port() == 0 || remote.ip().is_unspecified() {
         return false;

@@ -1,8 +1,8 @@
 //! Limit of log lines that peers can cause.
 //!
-//! What a peer does may be worth a line, but not a line for each of its packets: a log that a peer can fill hides
+//! An action of a peer may be worth a line, but each of its packets is not: a log that a peer can fill hides
 //! everything else, and fills the disk. [`limited!`](crate::limited) writes the first [`LINES_MAX`] lines of each place in the code
-//! in a window of [`WINDOW`], and with the next line after that says how many were left out.
+//! in a window of [`WINDOW`]; the next line after that reports the number of lines left out.
 
 use std::{
     sync::{Mutex, OnceLock, PoisonError},
@@ -13,12 +13,12 @@ use anabranch_base::Instant;
 
 use crate::Clock;
 
-/// Lines of one kind in a window; more are counted only.
+/// Lines of one kind in a window; further lines are only counted.
 pub const LINES_MAX: u32 = 10;
 /// Length of a window.
 pub const WINDOW: Duration = Duration::from_secs(10);
 
-/// The lines of one kind.
+/// Limit of the lines of one kind.
 #[derive(Debug, Default)]
 pub struct Limit(Mutex<Counted>);
 
@@ -30,7 +30,7 @@ struct Counted {
 }
 
 impl Limit {
-    /// Nothing was written yet.
+    /// Creates a limit; no line has been written yet.
     pub const fn new() -> Self {
         Self(Mutex::new(Counted {
             began: None,
@@ -39,8 +39,8 @@ impl Limit {
         }))
     }
 
-    /// Whether one more line may be written at `now`, which does not run backwards: `None`, it may not, and is
-    /// counted; else how many were left out since the last one that was written.
+    /// Asks to write a line at `now`, which must not run backwards. Returns the number of lines left out since the last
+    /// one written, or `None` if the line must not be written; then it is counted.
     pub fn admit(&self, now: Instant) -> Option<u64> {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counted.began.is_none_or(|began| now.since(began) >= WINDOW) {
@@ -56,15 +56,15 @@ impl Limit {
     }
 }
 
-/// The time that limits of this process go by.
+/// Current time of the clock that all limits of this process use.
 #[doc(hidden)]
 pub fn now() -> Instant {
     static CLOCK: OnceLock<Clock> = OnceLock::new();
     CLOCK.get_or_init(Clock::start).now()
 }
 
-/// Writes a line to the log that a peer caused: `limited!(warn, %peer, "not received")`. The first word is the level
-/// (`info`, `warn`, `error`), the rest is what the `tracing` macro of that name takes.
+/// Writes a log line that a peer caused, unless there are too many: `limited!(warn, %peer, "not received")`. The first word is
+/// the level (`info`, `warn`, `error`), the rest are the arguments of the `tracing` macro of that name.
 #[macro_export]
 macro_rules! limited {
     ($level:ident, $($line:tt)+) => {{
@@ -88,16 +88,16 @@ mod tests {
     #[test]
     fn a_flood_is_ten_lines_in_ten_seconds_and_counted() {
         let limit = Limit::new();
-        let (mut written, mut told) = (0, 0);
+        let (mut written, mut reported) = (0, 0);
         // A million lines in a hundred seconds.
         for step in 0..1_000_000_u64 {
             if let Some(left_out) = limit.admit(Instant::from_nanos(step * 100_000)) {
                 written += 1;
-                told += left_out;
+                reported += left_out;
             }
         }
         assert_eq!(written, 10 * u64::from(LINES_MAX));
-        assert_eq!(told, 9 * (100_000 - u64::from(LINES_MAX)));
+        assert_eq!(reported, 9 * (100_000 - u64::from(LINES_MAX)));
     }
 
     #[test]

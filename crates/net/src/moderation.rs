@@ -1,23 +1,23 @@
 //! Interrupt moderation: the time for which packets gather, so that one wake-up serves many.
 //!
-//! A wake-up costs several microseconds, about as much as ten packets. When packets come in quick
-//! succession the driver lets them gather for a moment; when they come one by one, as in a dialogue,
-//! it takes each at once. Network cards do the same with interrupts.
+//! A wake-up costs several microseconds, about as much as ten packets. When packets arrive in quick
+//! succession, the driver lets them gather for a moment; when they arrive one by one, as in a dialogue,
+//! it receives each at once. Network cards do the same with interrupts.
 
 use std::time::Duration;
 
 use anabranch_base::Instant;
 
-/// Packets worth a wake-up.
+/// Number of packets that justifies a wake-up.
 const PACKETS_PER_WAKE: f64 = 96.0;
-/// Below this many packets in a full hold-off, gathering them saves nothing.
+/// Minimum number of packets in a full hold-off; with fewer, gathering saves nothing.
 const PACKETS_MIN: f64 = 3.0;
-/// Time over which the packet rate is judged.
+/// Time constant of the average packet rate.
 const MEMORY: Duration = Duration::from_millis(8);
-/// Shorter sleeps cost more than they save.
+/// Minimum sleep; shorter ones cost more than they save.
 const HOLD_OFF_MIN: Duration = Duration::from_micros(30);
 
-/// Decides when the sockets are read again.
+/// Moderator, which decides when the sockets are read again.
 #[derive(Debug, Default)]
 pub(crate) struct Moderation {
     served_at: Instant,
@@ -26,8 +26,8 @@ pub(crate) struct Moderation {
 }
 
 impl Moderation {
-    /// `packets` were received and sent at `now`. How long the next ones may gather: at most
-    /// `delay_max`; zero: take the first at once.
+    /// Notes that `packets` were received and sent at `now`. Returns the time for which the next ones may gather, at
+    /// most `delay_max`; zero: receive the first at once.
     pub(crate) fn served(&mut self, now: Instant, packets: usize, delay_max: Duration) -> Duration {
         let gap = now.since(self.served_at).as_secs_f64().max(1e-6);
         self.served_at = now;
@@ -38,7 +38,7 @@ impl Moderation {
         self.hold_off(latest, delay_max)
     }
 
-    /// A rate that rises fills the kernel's buffer before the average knows, so the latest counts, too.
+    /// Time to gather, by the average and the latest rate: a rising rate fills the kernel's buffer before the average follows.
     fn hold_off(&self, latest: f64, delay_max: Duration) -> Duration {
         if self.rate * delay_max.as_secs_f64() < PACKETS_MIN {
             return Duration::ZERO;

@@ -1,4 +1,4 @@
-//! The handle to a session.
+//! Handle to a session.
 
 use std::{
     future::poll_fn,
@@ -46,7 +46,7 @@ impl Drop for SessionInner {
                 state.sessions.remove(&self.id);
             } else {
                 if let Ok(session) = state.engine.session(self.id) {
-                    session.close(now, 0, "the application let go of the session");
+                    session.close(now, 0, "the application dropped the session");
                 }
             }
         });
@@ -72,11 +72,11 @@ impl Session {
 
     /// Opens a stream; nothing is sent before the first ADU.
     ///
-    /// With a guarantee in its spec, the stream opens only when it is promised that, or when the guarantee
-    /// says that it waits (`Guarantee::waiting`); [`Stream::next_promise`] tells how it goes on.
+    /// With a guarantee in its spec, the stream opens only if that is promised, or if the guarantee may
+    /// wait (`Guarantee::waiting`); [`Stream::next_promise`] reports later changes.
     ///
     /// # Errors
-    /// The session is over, the spec is not valid, or what it asks for cannot be promised: then
+    /// The session is over, the spec is not valid, or its guarantee cannot be promised: then
     /// [`StreamFailure::refusal`] has the reason, and what could be promised instead.
     pub fn open_stream(&self, spec: StreamSpec) -> Result<Stream, StreamFailure> {
         let can_receive = spec.duplex;
@@ -97,9 +97,9 @@ impl Session {
         Ok(Stream::new(self.inner.clone(), id, spec, true, can_receive))
     }
 
-    /// What [`Session::open_stream`] would answer to the spec's guarantee now: for how long it would be
-    /// promised, and on which channels. Nothing is opened or reserved. Nothing can be promised before some
-    /// twenty seconds of traffic, because only then is known what the paths hold.
+    /// Decision that [`Session::open_stream`] would make on the spec's guarantee now: the duration of the
+    /// promise, and its channels. Nothing is opened or reserved. Nothing can be promised before about
+    /// twenty seconds of traffic, because the capacity of the paths is not known earlier.
     ///
     /// A refusal costs a few dozen mappings, less than a millisecond each with a hundred promised streams;
     /// do not ask for every packet.
@@ -110,7 +110,7 @@ impl Session {
     /// let wanted = Guarantee::rate("22 Mbit/s".parse().expect("a rate"), 0.95);
     /// let mut spec = StreamSpec::messages("frames").with_guarantee(wanted);
     /// if let Err(error) = session.admit(&spec) {
-    ///     // Take what there is instead, or go on without a promise.
+    ///     // Accept the offer, or continue without a promise.
     ///     let offered = error.refusal().and_then(|refusal| refusal.offer.rate);
     ///     spec.guarantee = offered.map(|rate| Box::new(Guarantee::rate(rate, 0.95)));
     /// }
@@ -119,7 +119,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// As [`Session::open_stream`], and a refusal when the spec has no guarantee, or one that waits and
+    /// As [`Session::open_stream`], and a refusal if the spec has no guarantee, or one that may wait and
     /// would have to.
     pub fn admit(&self, spec: &StreamSpec) -> Result<Grant, StreamFailure> {
         self.inner.host.shared.command(|state, now| {
@@ -130,9 +130,10 @@ impl Session {
         })
     }
 
-    /// Says that the peer has shown its right, by a ticket for example. A session that a stranger opened, at a host that lets
-    /// everyone in ([`AllowList::everyone`](anabranch_session::AllowList::everyone)), is on probation until then: the peer may
-    /// open one stream and say about 2 kB, and the session is closed after 5 s. Nothing changes for other sessions.
+    /// Ends the probation of a session, because the peer has shown its right, by a ticket for example. A session that an unknown
+    /// node opened, at a host that accepts everyone ([`AllowList::everyone`](anabranch_session::AllowList::everyone)), is on
+    /// probation until then: the peer may open one stream and send about 2 kB, and the session is closed after 5 s. Has no effect
+    /// on other sessions.
     ///
     /// # Errors
     /// The session is over.
@@ -145,8 +146,8 @@ impl Session {
         })
     }
 
-    /// Reason why a stream is promised what it is, or not, and how its windows fared; `None` for a stream that
-    /// asked for nothing, or is over. Times are those of `Host::clock`.
+    /// Explanation of a stream's promise or refusal, with counts of its windows; `None` for a stream that asked for no
+    /// promise, or is over. Times are those of `Host::clock`.
     pub fn explain(&self, stream: StreamId) -> Option<Explanation> {
         let mut state = self.inner.host.shared.lock();
         state
@@ -164,8 +165,8 @@ impl Session {
         self.accept_stream_where(|_| true).await
     }
 
-    /// The same for streams that `is_wanted` by their specs, their labels for example; others are left to who wants them. They
-    /// wait until then, so somebody should want each.
+    /// As [`Session::accept_stream`], for streams whose specs `is_wanted` selects, for example by their labels. Others wait for
+    /// another call that selects them, so that each stream should be selected by one.
     ///
     /// # Errors
     /// The session is over.
@@ -191,7 +192,7 @@ impl Session {
         Ok(Stream::new(self.inner.clone(), id, spec, can_send, true))
     }
 
-    /// The next change of the session's channels. At most 1024 are kept; the oldest give way.
+    /// Waits for the next change of the session's channels. At most 1024 are kept; the oldest are dropped.
     ///
     /// # Errors
     /// The session is over and all its events were read.
@@ -214,17 +215,17 @@ impl Session {
             poll_fn(|cx| self.poll(cx, |_| None, |entry, cx| entry.changing.register(cx))).await;
         match closed {
             Err(Closed(reason)) => reason,
-            Ok(()) => unreachable!("only the end of the session ends the waiting"),
+            Ok(()) => unreachable!("only the end of the session ends the wait"),
         }
     }
 
-    /// Reason why the session is over; `None` while it is not.
+    /// Reason for the end of the session; `None` while it is open.
     pub fn close_reason(&self) -> Option<SessionCloseReason> {
         let state = self.inner.host.shared.lock();
         state.sessions.get(&self.inner.id)?.closed.clone()
     }
 
-    /// Closes the session now, with what the peer is to know. Undelivered data is given up.
+    /// Closes the session now, with a code and a reason for the peer. Undelivered data is lost.
     pub fn close(&self, code: u32, reason: &str) {
         self.inner.host.shared.command(|state, now| {
             if let Ok(session) = state.engine.session(self.inner.id) {
@@ -244,7 +245,7 @@ impl Session {
         })
     }
 
-    /// Lets each channel hold this rate from now on, the target of `ctcp` and the rate of `fixed`; see
+    /// Makes each channel hold this rate from now on, the target of `ctcp` and the rate of `fixed`; see
     /// [`SessionMut::set_channel_rate`](anabranch_session::SessionMut::set_channel_rate).
     ///
     /// # Errors
@@ -256,8 +257,8 @@ impl Session {
         })
     }
 
-    /// The same for one channel, until it closes or [`Session::set_channel_rate`] is called; false where the session has no such
-    /// channel.
+    /// As [`Session::set_channel_rate`], for one channel, until it closes or that method is called. Returns false if the session
+    /// has no such channel.
     ///
     /// # Errors
     /// The session is over.
@@ -274,7 +275,7 @@ impl Session {
         })
     }
 
-    /// Lets `callback` decide which ADU of this side takes which slot, until a policy is set. It is called under the
+    /// Makes `callback` assign the ADUs of this side to slots, until a policy is set. It is called under the
     /// host's lock, for every slot: it must be quick, and must not call the host.
     ///
     /// # Errors
@@ -286,12 +287,12 @@ impl Session {
         })
     }
 
-    /// Puts the objectives of a HOSE text into force for what this side sends: all of them, or none when there is
-    /// an error. They count under [`Policy::Assign`] and [`Policy::RandomWalk`]. `rate` items ask for
-    /// promises; [`SessionEvent::ObjectiveRefused`] tells when one is refused.
+    /// Puts the objectives of a HOSE text into force for the data that this side sends: all of them, or none if there is
+    /// an error. They have an effect under [`Policy::Assign`] and [`Policy::RandomWalk`]. `rate` items ask for
+    /// promises; [`SessionEvent::ObjectiveRefused`] reports a refusal.
     ///
     /// # Errors
-    /// The text has errors, with their places, or asks for what cannot be; the session is over.
+    /// The text has errors, which are given with their places, or it asks for the impossible; the session is over.
     pub fn inject_objectives(&self, text: &str) -> Result<Injected, ObjectiveError> {
         self.inner.host.shared.command(|state, now| {
             state
@@ -301,7 +302,7 @@ impl Session {
         })
     }
 
-    /// Takes an objective out of force; false when it is not in force.
+    /// Removes an objective. Returns false if it is not in force.
     ///
     /// # Errors
     /// The session is over.
@@ -324,7 +325,7 @@ impl Session {
             .unwrap_or_default()
     }
 
-    /// Offers one more link; it becomes a channel when it answers.
+    /// Offers a further link; it becomes a channel when the peer answers on it.
     pub fn add_link(&self, link: Link) {
         self.inner.host.shared.command(|state, now| {
             if let Ok(mut session) = state.engine.session(self.inner.id) {
@@ -333,8 +334,8 @@ impl Session {
         });
     }
 
-    /// Offers links to a further address of the peer, from every local address that may reach it; the links. What serves one
-    /// sender only, as a relay's circuit does, becomes a channel from one of them.
+    /// Offers links to a further address of the peer, from every local address that may reach it, and returns them. If the
+    /// address serves one sender only, as that of a relay's circuit does, one of them becomes a channel.
     pub fn add_remote(&self, remote: SocketAddr) -> Vec<Link> {
         self.inner.host.shared.command(|state, now| {
             let links = crate::links::pair(&state.sockets, &[remote]);
@@ -347,7 +348,7 @@ impl Session {
         })
     }
 
-    /// Takes a link out of the session.
+    /// Removes a link from the session.
     pub fn remove_link(&self, link: &Link) {
         self.inner.host.shared.command(|state, now| {
             if let Ok(mut session) = state.engine.session(self.inner.id) {
@@ -356,7 +357,7 @@ impl Session {
         });
     }
 
-    /// Addresses of the peer that new local addresses will dial, too.
+    /// Addresses of the peer to which new local addresses will open links, too.
     pub fn remotes(&self) -> Vec<SocketAddr> {
         let state = self.inner.host.shared.lock();
         let entry = state.sessions.get(&self.inner.id);
@@ -387,7 +388,7 @@ impl Session {
             .unwrap_or_default()
     }
 
-    /// What every stream did so far.
+    /// Statistics of every stream.
     pub fn streams(&self) -> Vec<StreamStats> {
         self.inner
             .host
@@ -399,7 +400,7 @@ impl Session {
             .unwrap_or_default()
     }
 
-    /// Ready with what `take` finds, or with the end of the session.
+    /// Ready with the value that `take` returns, or with the end of the session.
     fn poll<T>(
         &self,
         cx: &Context<'_>,
@@ -422,7 +423,7 @@ impl Session {
     }
 }
 
-/// The entry of a session to which a handle exists.
+/// Entry of a session to which a handle exists.
 pub(crate) fn entry_of(state: &mut State, id: SessionId) -> Result<&mut SessionEntry, Closed> {
     let entry = state.sessions.get_mut(&id);
     Ok(entry.expect("an entry lives as long as a handle to its session"))

@@ -1,4 +1,4 @@
-//! One UDP socket of the host, with segmentation offload, ECN and big buffers.
+//! UDP socket of the host, with segmentation offload, ECN and large buffers.
 
 use std::{
     collections::VecDeque,
@@ -14,18 +14,18 @@ use noq_udp::{EcnCodepoint, UdpSocketState};
 
 use crate::waker::Interest;
 
-/// Kernel buffers asked for; the kernel grants what its limits allow. Enough for 50 ms at 1 Gbit/s.
+/// Size of the kernel buffers requested; the kernel may grant less. Enough for 50 ms at 1 Gbit/s.
 const KERNEL_BUFFER_BYTES: usize = 8 << 20;
-/// Batches kept while the kernel's buffer is full. What comes on top is dropped, as by any full
-/// queue on the way; congestion control sees it as loss.
+/// Batches kept while the kernel's buffer is full. Further ones are dropped, as by any full
+/// queue on the path; congestion control sees that as loss.
 const BLOCKED_BATCHES_MAX: usize = 64;
 
-/// Place where a socket is bound.
+/// Address, and optionally the interface, to which a socket is bound.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bind {
     /// Local address; port 0 lets the kernel choose.
     pub address: SocketAddr,
-    /// Network interface that all packets of the socket use, whatever the routing table says. Linux
+    /// Network interface that all packets of the socket use, regardless of the routing table. Linux
     /// only; ignored elsewhere.
     pub interface: Option<String>,
 }
@@ -70,7 +70,7 @@ impl BindError {
     }
 }
 
-/// What a socket did so far.
+/// Statistics of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketStats {
     /// Batches handed to the kernel.
@@ -158,7 +158,7 @@ impl Socket {
         &self.state
     }
 
-    /// Sends a batch, or keeps it until the kernel has room. Gives the buffer back when it is free.
+    /// Sends a batch, or keeps it until the kernel has space. Returns the buffer if it is free.
     pub(crate) fn send(&mut self, transmit: Transmit, batch: Vec<u8>) -> Option<Vec<u8>> {
         if self.blocked.is_empty() && self.try_send(&transmit, &batch) {
             return Some(batch);
@@ -171,12 +171,12 @@ impl Socket {
         None
     }
 
-    /// True if batches wait for room in the kernel.
+    /// True if batches wait for space in the kernel.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.blocked.is_empty()
     }
 
-    /// Sends what waits, as far as the kernel has room.
+    /// Sends waiting batches, as far as the kernel has space.
     pub(crate) fn flush(&mut self) {
         while let Some((transmit, batch)) = self.blocked.pop_front() {
             if !self.try_send(&transmit, &batch) {
@@ -186,7 +186,7 @@ impl Socket {
         }
     }
 
-    /// What to watch the socket for: room where batches wait for it, and packets if `readable`.
+    /// Events to watch the socket for: space if batches wait for it, and packets if `readable`.
     pub(crate) fn watch(&self, readable: bool) -> (BorrowedFd<'_>, Interest) {
         let interest = Interest {
             readable,
@@ -195,7 +195,7 @@ impl Socket {
         (self.io.as_fd(), interest)
     }
 
-    /// False: the kernel has no room now. Errors of a single packet count as its loss.
+    /// Sends a batch. Returns false if the kernel has no space now. An error of a single packet counts as its loss.
     fn try_send(&mut self, transmit: &Transmit, batch: &[u8]) -> bool {
         let whole = noq_udp::Transmit {
             destination: transmit.remote,
@@ -212,7 +212,7 @@ impl Socket {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             Err(error) => {
                 match transmit.segment_size {
-                    // The device may lack segmentation, or one segment may be too large: one by one.
+                    // The device may lack segmentation, or one segment may be too large: send them one by one.
                     Some(segment) if transmit.size > segment => self.send_apart(&whole, segment),
                     _ => {
                         tracing::trace!(id = %self.id, %error, to = %transmit.remote, "not sent");

@@ -1,4 +1,4 @@
-//! The engine and everything that waits for it, under one lock.
+//! Shared state of the host: the engine and the tasks that wait for its events, under one lock.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,22 +19,22 @@ use crate::{
     waker::Waker,
 };
 
-/// Incoming sessions that wait to be accepted; one more is closed.
+/// Incoming sessions that may wait to be accepted; further ones are closed.
 const INCOMING_SESSIONS_MAX: usize = 256;
-/// Incoming streams of one session that wait to be accepted; one more is stopped, and reset if it is duplex.
+/// Incoming streams of one session that may wait to be accepted; further ones are stopped, and reset if they are duplex.
 const INCOMING_STREAMS_MAX: usize = 1024;
-/// Session events that wait to be read; the oldest gives way.
+/// Session events that may wait to be read; beyond that, the oldest is dropped.
 const SESSION_EVENTS_MAX: usize = 1024;
-/// Events of the host that wait to be read; the oldest gives way.
+/// Events of the host that may wait to be read; beyond that, the oldest is dropped.
 const HOST_EVENTS_MAX: usize = 256;
-/// Stream events that wait to be read; the oldest gives way.
+/// Stream events that may wait to be read; beyond that, the oldest is dropped.
 const STREAM_EVENTS_MAX: usize = 65_536;
-/// Events of a stream's promise that wait to be read; the oldest gives way. There is one a second at most.
+/// Events of a stream's promise that may wait to be read; beyond that, the oldest is dropped. There is one a second at most.
 const PROMISE_EVENTS_MAX: usize = 256;
-/// Application code that tells the peer that a backlog is full.
+/// Application code that reports a full backlog to the peer.
 const CODE_BUSY: u32 = 0x10;
 
-/// What the driver's thread, the handles and the interface watch share.
+/// State that the driver thread, the handles and the interface watch share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
@@ -50,50 +50,50 @@ pub(crate) struct State {
     pub(crate) sessions: HashMap<SessionId, SessionEntry>,
     pub(crate) incoming: VecDeque<SessionId>,
     pub(crate) accepting: Waiters,
-    /// Who pays for the sockets.
+    /// Accounts of the tariffs to which the sockets are charged.
     pub(crate) accounts: Vec<Account>,
-    /// Time at which the calendar is looked at next, for their billing periods; `None`: there are none.
+    /// Time of the next calendar check, for the billing periods; `None`: there are no tariffs.
     pub(crate) calendar_due: Option<Instant>,
     pub(crate) events: VecDeque<HostEvent>,
     pub(crate) observing: Waiters,
-    /// For the driver: sockets to add, or to replace those of the same id.
+    /// For the driver: sockets to add, or to replace those with the same ID.
     pub(crate) sockets_new: Vec<Socket>,
     /// For the driver: sockets to close.
     pub(crate) sockets_dead: Vec<SocketId>,
-    /// Something was asked of the engine since the driver last looked,
+    /// True if there was a command since the driver last checked.
     pub(crate) has_work: bool,
-    /// and it cannot wait until packets have gathered.
+    /// True if such a command cannot wait until packets have gathered.
     pub(crate) is_urgent: bool,
     pub(crate) asleep: Asleep,
-    /// Set once: sessions are closed, and the driver ends when they are gone.
+    /// Set once: sessions are closed, and the driver ends when none is left.
     pub(crate) is_closing: bool,
     /// The driver has ended.
     pub(crate) is_over: bool,
     pub(crate) ending: Waiters,
 }
 
-/// Whether the driver sleeps, and what may wake it.
+/// Sleep state of the driver, which determines the events that wake it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Asleep {
-    /// It will see what there is before it sleeps.
+    /// It is awake, and will see new commands before it sleeps.
     #[default]
     No,
-    /// Anything wakes it.
+    /// Any command wakes it.
     Listening,
-    /// Packets gather for a moment; only what is impatient wakes it.
+    /// Packets are gathering; only urgent commands wake it.
     Gathering,
 }
 
-/// How soon the driver should take up what was asked.
+/// Urgency of a command for the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakePriority {
     /// At once.
     Now,
-    /// With the packets that are gathering, if any are.
+    /// Together with the packets that are gathering, if any.
     Soon,
 }
 
-/// What handles may know about a socket; the socket itself belongs to the driver.
+/// Data of a socket for the handles; the socket itself belongs to the driver.
 #[derive(Clone, Debug)]
 pub(crate) struct SocketEntry {
     pub(crate) id: SocketId,
@@ -112,7 +112,7 @@ pub(crate) struct SessionEntry {
     pub(crate) closed: Option<SessionCloseReason>,
     /// No handle is left.
     pub(crate) is_released: bool,
-    /// Connected, closed.
+    /// Tasks that wait for the session to connect or close.
     pub(crate) changing: Waiters,
     pub(crate) streams: HashMap<StreamId, StreamEntry>,
     pub(crate) incoming: VecDeque<(StreamId, StreamSpec)>,
@@ -121,7 +121,7 @@ pub(crate) struct SessionEntry {
     pub(crate) observing: Waiters,
 }
 
-/// What a handle waits for on one stream.
+/// State of one stream for its handles, with the tasks that wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct StreamEntry {
     pub(crate) reading: Waiters,
@@ -131,7 +131,7 @@ pub(crate) struct StreamEntry {
     pub(crate) events: VecDeque<StreamEvent>,
     pub(crate) promising: Waiters,
     pub(crate) promises: VecDeque<PromiseEvent>,
-    /// What had arrived when the peer closed the session, to be read before its end is told.
+    /// ADUs received before the peer closed the session, to be read before its end is reported.
     pub(crate) remainder: VecDeque<Adu>,
     /// The peer finished, and everything was read, or is in the remainder.
     pub(crate) is_finished: bool,
@@ -170,18 +170,18 @@ impl Shared {
         }
     }
 
-    /// The state, for looking. A panic elsewhere does not make it unusable: the engine's own
+    /// Locks the state, without waking the driver. A panic elsewhere does not make it unusable: the engine's own
     /// invariants hold between calls.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a command on the engine, hands out the events it caused, and wakes the driver.
+    /// Runs a command on the engine, dispatches the events that it caused, and wakes the driver.
     pub(crate) fn command<T>(&self, run: impl FnOnce(&mut State, Instant) -> T) -> T {
         self.command_in(WakePriority::Now, run)
     }
 
-    /// [`Shared::command`] for commands that may be less hasty.
+    /// [`Shared::command`] with a choice of urgency.
     pub(crate) fn command_in<T>(
         &self,
         priority: WakePriority,
@@ -260,7 +260,7 @@ impl StreamEntry {
 }
 
 impl State {
-    /// Notes that something was asked; whether the driver has to be woken for it.
+    /// Notes a command. Returns whether the driver has to be woken for it.
     fn calls_driver(&mut self, priority: WakePriority) -> bool {
         let changes = !self.sockets_new.is_empty() || !self.sockets_dead.is_empty();
         if !changes && !self.is_closing && !self.engine.has_work() {
@@ -279,7 +279,7 @@ impl State {
         wakes
     }
 
-    /// Hands every event of the engine to those who wait for it.
+    /// Dispatches every event of the engine to the tasks that wait for it.
     pub(crate) fn dispatch_events(&mut self, now: Instant) {
         while let Some(event) = self.engine.poll_event() {
             self.dispatch(now, event);
@@ -358,7 +358,7 @@ impl State {
                 entry.stopped = Some(code);
                 entry.wake_all();
             }),
-            _ => tracing::debug!("an event of the engine that this host does not know"),
+            _ => tracing::debug!("unknown event of the engine"),
         }
     }
 
@@ -404,7 +404,7 @@ impl State {
             return;
         };
         if entry.incoming.len() >= INCOMING_STREAMS_MAX {
-            // It may be over already; then there is nothing to stop. Nobody here will ever use its other direction.
+            // It may be over already; then there is nothing to stop. Its other direction will never be used at this node.
             let _ = self
                 .engine
                 .session(session)
@@ -425,7 +425,7 @@ impl State {
     fn session_event(&mut self, session: SessionId, event: SessionEvent) {
         match &event {
             SessionEvent::ObjectiveFault { objective, faults } => {
-                crate::limited!(warn, %session, objective = objective.0, %faults, "an objective");
+                crate::limited!(warn, %session, objective = objective.0, %faults, "an objective has faults");
             }
             SessionEvent::ObjectiveRefused {
                 stream, refusal, ..

@@ -1,4 +1,4 @@
-//! The handle to a stream.
+//! Handle to a stream.
 
 use std::{
     future::poll_fn,
@@ -22,8 +22,8 @@ use crate::{
 /// Application code with which a dropped handle resets and stops its stream.
 pub const CODE_DROPPED: u32 = 0x11;
 
-/// A stream of ADUs. Clones share it; when the last one is dropped, what was neither finished nor read
-/// to its end is given up.
+/// A stream of ADUs. Clones share it; when the last one is dropped, it is reset unless it was finished, and
+/// stopped unless it was read to its end.
 #[derive(Clone, Debug)]
 pub struct Stream {
     inner: Arc<StreamInner>,
@@ -45,7 +45,7 @@ impl Drop for StreamInner {
                 return;
             };
             let entry = session.streams.remove(&self.id).unwrap_or_default();
-            // An error says that this half is over already.
+            // An error means that this direction is over already.
             if self.can_receive && !entry.is_finished {
                 let _ = state
                     .engine
@@ -86,7 +86,7 @@ impl Stream {
         self.inner.id
     }
 
-    /// What its opener declared; changes since ([`Stream::adjust`]) do not show. A guarantee that was changed
+    /// Spec that its opener declared, without later changes ([`Stream::adjust`]). A changed guarantee
     /// is in [`Stream::explain`].
     pub fn spec(&self) -> &StreamSpec {
         &self.inner.spec
@@ -102,7 +102,7 @@ impl Stream {
         self.inner.can_receive
     }
 
-    /// Queues an ADU as soon as the stream's buffer has room; its number. A future dropped before it is
+    /// Queues an ADU as soon as the stream's buffer has space, and returns its number. A future dropped before it is
     /// ready has queued nothing.
     ///
     /// # Errors
@@ -112,16 +112,16 @@ impl Stream {
         poll_fn(|cx| self.poll_send(cx, &mut data)).await
     }
 
-    /// Queues an ADU now or not at all; `SendError::Full` hands it back.
+    /// Queues an ADU now or not at all; `SendError::Full` returns it.
     ///
     /// # Errors
-    /// As [`Stream::send`], or there is no room.
+    /// As [`Stream::send`], or there is no space.
     pub fn try_send(&self, data: Bytes) -> Result<u64, StreamFailure> {
         self.command(|state, now| self.offer(state, now, data, 0))
     }
 
-    /// As [`Stream::try_send`], of this importance: where the stream drops the least important first, those of
-    /// the smallest number go. The other calls give 0. It stays at this node.
+    /// As [`Stream::try_send`], with an importance: a stream that drops the least important ADUs first drops those
+    /// with the smallest number. The other methods set 0. The importance is not sent to the peer.
     ///
     /// # Errors
     /// As [`Stream::try_send`].
@@ -129,11 +129,11 @@ impl Stream {
         self.command(|state, now| self.offer(state, now, data, importance))
     }
 
-    /// As [`Stream::try_send_important`], with header fields for objectives to see. They stay at this node; a field
+    /// As [`Stream::try_send_important`], with header fields that objectives may use. They are not sent to the peer; a field
     /// has one type, that of its declaration in an objectives' text or of its first use.
     ///
     /// # Errors
-    /// As [`Stream::try_send`]; a field's name or type.
+    /// As [`Stream::try_send`], or the name or type of a field is not valid.
     pub fn try_send_with_fields(
         &self,
         data: Bytes,
@@ -143,10 +143,10 @@ impl Stream {
         self.command(|state, now| self.offer_with(state, now, data, importance, fields))
     }
 
-    /// Sets header fields of an ADU that was queued; others stay. False when its fate is known already.
+    /// Sets header fields of a queued ADU; its other fields are kept. Returns false if its outcome is known already.
     ///
     /// # Errors
-    /// A field's name or type; the stream is over or flows the other way.
+    /// The name or type of a field is not valid; the stream is over, or only the peer sends on it.
     pub fn update_fields(
         &self,
         adu: u64,
@@ -163,10 +163,10 @@ impl Stream {
         })
     }
 
-    /// Changes weight, cap or drop order of what this side sends, from the next packet on.
+    /// Changes the weight, cap or drop order of this side's data, from the next packet on.
     ///
     /// # Errors
-    /// A value is out of range, and nothing was changed; the stream is over or flows the other way.
+    /// A value is out of range, and nothing was changed; the stream is over, or only the peer sends on it.
     pub fn adjust(&self, parameters: StreamParameters) -> Result<(), StreamFailure> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
         self.command(|state, _| {
@@ -178,10 +178,10 @@ impl Stream {
         })
     }
 
-    /// [`Stream::send`] for hand-written futures. Takes `data` when it was queued.
+    /// [`Stream::send`] for hand-written futures. Takes `data` once it is queued.
     ///
     /// # Panics
-    /// When `data` is `None`.
+    /// If `data` is `None`.
     pub fn poll_send(
         &self,
         cx: &Context<'_>,
@@ -198,7 +198,7 @@ impl Stream {
         })
     }
 
-    /// Bytes that [`Stream::try_send`] would take now.
+    /// Bytes that [`Stream::try_send`] would accept now.
     pub fn room(&self) -> usize {
         let mut state = self.inner.session.host.shared.lock();
         state
@@ -207,8 +207,8 @@ impl Stream {
             .map_or(0, |session| session.stream(self.inner.id).send_room())
     }
 
-    /// The next ADU; `None` once the peer has finished and everything was read. What had arrived when the
-    /// peer closed the session is still read.
+    /// Waits for the next ADU; `None` once the peer has finished and everything was read. ADUs that arrived before the
+    /// peer closed the session can still be read.
     ///
     /// # Errors
     /// The peer reset the stream, or the session is over.
@@ -248,10 +248,10 @@ impl Stream {
         })
     }
 
-    /// Says that no ADU follows; what was queued is still delivered.
+    /// Finishes the stream: no ADU follows; queued ones are still delivered.
     ///
     /// # Errors
-    /// The stream is over, or flows the other way.
+    /// The stream is over, or only the peer sends on it.
     pub fn finish(&self) -> Result<(), StreamFailure> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
         self.command(|state, _| {
@@ -261,25 +261,25 @@ impl Stream {
         })
     }
 
-    /// Gives the stream up: what the peer has not read is lost.
+    /// Resets the stream: data that the peer has not read is lost.
     ///
     /// # Errors
-    /// The stream is over, or flows the other way.
+    /// The stream is over, or only the peer sends on it.
     pub fn reset(&self, code: u32) -> Result<(), StreamFailure> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
         self.command(|state, _| Ok(state.engine.session(session)?.stream(stream).reset(code)?))
     }
 
-    /// Tells the peer to send no more.
+    /// Stops the stream: asks the peer to send no more.
     ///
     /// # Errors
-    /// The stream is over, or flows the other way.
+    /// The stream is over, or only this side sends on it.
     pub fn stop(&self, code: u32) -> Result<(), StreamFailure> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
         self.command(|state, _| Ok(state.engine.session(session)?.stream(stream).stop(code)?))
     }
 
-    /// After [`Stream::finish`]: waits until the peer's node has everything.
+    /// Waits, after [`Stream::finish`], until the peer's node has received everything.
     ///
     /// # Errors
     /// The peer stopped the stream, or the session is over.
@@ -296,8 +296,8 @@ impl Stream {
         .await
     }
 
-    /// The next event of the stream; see `StreamSpec::notify`. At most 65,536 are kept; the oldest give
-    /// way.
+    /// Waits for the next event of the stream; see `StreamSpec::notify`. At most 65,536 are kept; the oldest are
+    /// dropped.
     ///
     /// # Errors
     /// The stream is over and all its events were read.
@@ -314,8 +314,8 @@ impl Stream {
         .await
     }
 
-    /// The next event of the stream's promise. At most 256 are kept; the oldest give way. A stream that is
-    /// promised at once begins with [`PromiseEvent::Promised`]; renewals go without a word.
+    /// Waits for the next event of the stream's promise. At most 256 are kept; the oldest are dropped. A stream that is
+    /// promised at once begins with [`PromiseEvent::Promised`]; renewals are not reported.
     ///
     /// # Errors
     /// The stream is over and all its events were read.
@@ -332,18 +332,18 @@ impl Stream {
         .await
     }
 
-    /// [`Stream::next_promise`] without waiting; `None` when there is none now.
+    /// [`Stream::next_promise`] without waiting; `None` if there is no event now.
     pub fn try_next_promise(&self) -> Option<PromiseEvent> {
         let mut state = self.inner.session.host.shared.lock();
         self.entry(&mut state).ok()?.promises.pop_front()
     }
 
-    /// Asks for another guarantee for what this side sends; `None` lets go of what is promised. Until the
-    /// next window nothing else changes for the stream: what is queued stays queued.
+    /// Asks for another guarantee for this side's data; `None` releases the promise. Nothing else changes for the
+    /// stream before the next window: queued ADUs stay queued.
     ///
     /// # Errors
     /// The guarantee is not valid; it cannot be promised and does not wait ([`StreamFailure::refusal`] has
-    /// the reason and what could be promised instead); the stream is over or flows the other way. Then the
+    /// the reason and what could be promised instead); the stream is over, or only the peer sends on it. Then the
     /// old promise stays in force.
     pub fn change_guarantee(&self, guarantee: Option<Guarantee>) -> Result<(), StreamFailure> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
@@ -359,9 +359,8 @@ impl Stream {
         })
     }
 
-    /// Reason why the stream is promised what it is, or not, and how its windows fared; `None` when it asked for
-    /// nothing, or everything it sent has arrived after [`Stream::finish`]. Times are those of
-    /// `Host::clock`.
+    /// Explanation of the stream's promise or refusal, with counts of its windows; `None` if it asked for no promise, or
+    /// if all its data has arrived after [`Stream::finish`]. Times are those of `Host::clock`.
     pub fn explain(&self) -> Option<Explanation> {
         let mut state = self.inner.session.host.shared.lock();
         let (session, stream) = (self.inner.session.id, self.inner.id);

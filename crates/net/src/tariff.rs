@@ -1,4 +1,4 @@
-//! Tariffs of local addresses: the account of each socket, and the beginnings of billing periods.
+//! Tariffs of local addresses: the accounts to which sockets are charged, and their billing periods.
 
 use std::{
     fmt,
@@ -20,21 +20,21 @@ use crate::{
     state::{Shared, State},
 };
 
-/// Interval at which the calendar is looked at.
+/// Interval of the calendar checks.
 const CALENDAR_EVERY: Duration = Duration::from_secs(10);
-/// Longest name of an interface: `IFNAMSIZ` of linux/if.h, without its end.
+/// Longest name of an interface: `IFNAMSIZ` of linux/if.h, without the terminating null.
 const INTERFACE_BYTES_MAX: usize = 15;
 
-/// Place where packets leave and are paid for.
+/// Place to which a tariff applies: packets that leave there are charged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// A network interface: all its addresses together, now and later.
     Interface(String),
-    /// A local address, on any port. It goes before its interface.
+    /// A local address, on any port. It takes precedence over its interface.
     Address(IpAddr),
 }
 
-/// A text names no place.
+/// Error: a text does not name a place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "give an interface such as \"wwan0\", or a local address without a port such as \"192.0.2.1\""
@@ -66,35 +66,35 @@ impl fmt::Display for Place {
     }
 }
 
-/// What was used of a place's budget, as it was written down.
+/// Usage of a place's budget, as recorded in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// In which period.
+    /// Billing period.
     pub period: Period,
-    /// How much.
+    /// Bytes used in it.
     pub used_bytes: u64,
 }
 
-/// What sending costs at a place.
+/// Cost of sending at a place.
 #[derive(Clone, Debug)]
 pub struct Tariff {
-    /// Place.
+    /// Place to which the tariff applies.
     pub place: Place,
-    /// The price list.
+    /// Price list.
     pub model: Model,
-    /// When its periods begin.
+    /// Start of its billing periods.
     pub billing: Billing,
-    /// The currency of its prices, for people.
+    /// Currency of its prices, for display only.
     pub currency: Option<String>,
-    /// What was used before; `None`: nothing.
+    /// Usage before the start; `None`: nothing.
     pub counted: Option<Counted>,
-    /// Nothing is sent at first, and then what [`Host::grant`](crate::Host::grant) allows: for an owner that writes down what is
-    /// spent before it is spent.
+    /// True if nothing may be sent until [`Host::grant`](crate::Host::grant) permits it: for an owner that records usage
+    /// before it happens.
     pub is_granted: bool,
 }
 
 impl Tariff {
-    /// Prices at a place, in months from the first, of which nothing was used yet, with nobody who grants.
+    /// Creates a tariff with monthly periods that begin on the first, without previous usage or grants.
     pub fn new(place: Place, model: Model) -> Self {
         Self {
             place,
@@ -107,24 +107,24 @@ impl Tariff {
     }
 }
 
-/// How it stands with the budget of a place.
+/// State of a place's budget.
 #[derive(Clone, Debug)]
 pub struct BudgetReport {
-    /// Place.
+    /// Place of the budget.
     pub place: Place,
-    /// The currency of its prices.
+    /// Currency of its prices.
     pub currency: Option<String>,
-    /// When its periods begin.
+    /// Start of its billing periods.
     pub billing: Billing,
-    /// Its price list, and what was used in this period.
+    /// Its price list, and the usage in this period.
     pub meter: Meter,
-    /// It must not be used any more in this period.
+    /// True if the place must not be used any more in this period.
     pub is_spent: bool,
     /// Its local addresses so far.
     pub locals: Vec<SocketAddr>,
 }
 
-/// Something happened that is about no session in particular.
+/// Event that concerns no session in particular.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostEvent {
@@ -135,7 +135,7 @@ pub enum HostEvent {
         /// Bytes that are left.
         left_bytes: u64,
     },
-    /// What may be sent at a place in this period is spent: its channels are closed, and data takes other paths.
+    /// The budget of a place is spent for this period: its channels are closed, and data takes other paths.
     BudgetSpent {
         /// The place.
         place: Place,
@@ -167,13 +167,13 @@ impl fmt::Display for HostEvent {
     }
 }
 
-/// A tariff at work. Key: place.
+/// Account of a tariff: its sockets and its meter.
 #[derive(Debug)]
 pub(crate) struct Account {
     tariff: Tariff,
-    /// The sockets it pays for; the engine keeps the meter at the first.
+    /// Sockets charged to it; the engine keeps the meter at the first.
     sockets: Vec<SocketId>,
-    /// As long as there is no socket.
+    /// Meter while there is no socket.
     idle: Meter,
 }
 
@@ -202,7 +202,7 @@ impl Account {
 }
 
 impl Shared {
-    /// Takes the tariffs of a new host.
+    /// Sets the tariffs of a new host.
     pub(crate) fn set_tariffs(&self, tariffs: Vec<Tariff>) {
         if tariffs.is_empty() {
             return;
@@ -216,20 +216,20 @@ impl Shared {
         state.calendar_due = Some(self.clock.now() + CALENDAR_EVERY);
     }
 
-    /// Refuses a tariff that can never matter, for it would be thought to protect.
+    /// Refuses a tariff that can never apply, because the user would rely on its cap.
     pub(crate) fn check_tariffs(&self, is_fixed: bool) -> Result<(), StartError> {
         for account in &self.lock().accounts {
             let place = &account.tariff.place;
             match account.sockets.is_empty() {
                 true if is_fixed => return Err(StartError::Place(place.clone())),
-                true => tracing::warn!("{place}, for which there is a price, has no address now"),
+                true => tracing::warn!("{place}, for which there is a tariff, has no address now"),
                 false => {}
             }
         }
         Ok(())
     }
 
-    /// Bytes of a period that may be used at a place in all; see [`Tariff::is_granted`].
+    /// Permits a total of `total_bytes` at a place in a period; see [`Tariff::is_granted`].
     pub(crate) fn grant(&self, place: &Place, period: Period, total_bytes: u64) {
         self.command(|state, _| {
             let mut accounts = state.accounts.iter();
@@ -242,7 +242,7 @@ impl Shared {
 }
 
 impl State {
-    /// Has a new socket paid for, if there is a tariff. `interface`: where its address is.
+    /// Charges a new socket to its tariff, if there is one. `interface` is that of its address.
     pub(crate) fn pay_for(
         &mut self,
         now: Instant,
@@ -274,7 +274,7 @@ impl State {
         account.sockets.push(socket);
     }
 
-    /// Looks at the calendar when that is due.
+    /// Checks the calendar when that is due.
     pub(crate) fn follow_calendar(&mut self, now: Instant) {
         if self.calendar_due.is_some_and(|due| due <= now) {
             self.calendar_due = Some(now + CALENDAR_EVERY);
@@ -309,7 +309,7 @@ impl State {
         self.accounts.iter().map(report).collect()
     }
 
-    /// What the engine says of a socket's budget, in words of places.
+    /// Translates an event of a socket's budget into one of its place.
     pub(crate) fn budget_event(&mut self, socket: SocketId, event: fn(Place) -> HostEvent) {
         if let Some(account) = self.account_of(socket) {
             let event = event(account.tariff.place.clone());
@@ -324,7 +324,7 @@ impl State {
         }
     }
 
-    /// The engine would use all sockets of a renewed budget; some may have no address now.
+    /// Takes a socket out of use again after its budget was renewed, if it has no address now: the engine would use all.
     pub(crate) fn keep_down(&mut self, now: Instant, socket: SocketId) {
         let account = self.accounts.iter();
         let mut account = account.filter(|account| account.sockets.contains(&socket));

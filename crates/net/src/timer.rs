@@ -1,7 +1,7 @@
-//! One timer with the kernel's resolution.
+//! Timer with the kernel's resolution.
 //!
 //! The runtime's own timers tick in milliseconds, which is eight full packets at 100 Mbit/s and half
-//! of a short path's round trip. On Linux this is a `timerfd`; elsewhere the runtime's timer.
+//! the RTT of a short path. On Linux this is a `timerfd`; elsewhere the runtime's timer.
 
 use std::{
     io,
@@ -12,17 +12,17 @@ use anabranch_base::Instant;
 
 use crate::clock::Clock;
 
-/// Wakes the task that polls it, once, at or shortly after the moment it is armed for.
+/// Timer that wakes the task that polls it, once, at or shortly after the time for which it is armed.
 #[derive(Debug)]
 pub struct Timer {
     clock: Clock,
-    /// What the kernel is set to; [`None`]: disarmed.
+    /// Time to which the kernel's timer is set; [`None`]: disarmed.
     armed: Option<Instant>,
     inner: inner::Timer,
 }
 
 impl Timer {
-    /// A disarmed timer. Needs a tokio runtime with its I/O and time drivers.
+    /// Creates a disarmed timer. Needs a tokio runtime with its I/O and time drivers.
     ///
     /// # Errors
     /// The process has no file descriptor left.
@@ -34,10 +34,10 @@ impl Timer {
         })
     }
 
-    /// Sets the moment, or disarms with `None`. Setting the same moment again costs nothing.
+    /// Sets the time, or disarms with `None`. Setting the same time again costs nothing.
     ///
     /// # Errors
-    /// The kernel refuses; it has no reason to.
+    /// The kernel refuses, for which it has no reason.
     pub fn arm(&mut self, at: Option<Instant>) -> io::Result<()> {
         if at == self.armed {
             return Ok(());
@@ -46,7 +46,7 @@ impl Timer {
         self.inner.set(at.map(|at| at.since(self.clock.now())))
     }
 
-    /// Ready once the moment has come; then the timer is disarmed.
+    /// Ready once the time has come; then the timer is disarmed.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.armed else {
             return Poll::Pending;
@@ -58,7 +58,7 @@ impl Timer {
             }
             match self.inner.poll(cx) {
                 Poll::Pending => return Poll::Pending,
-                // The kernel rounds down at most by its resolution; look at the clock again.
+                // The kernel may round down by its resolution; check the clock again.
                 Poll::Ready(()) => {
                     let left = at.since(self.clock.now());
                     if !left.is_zero() && self.inner.set(Some(left)).is_err() {
@@ -69,7 +69,7 @@ impl Timer {
         }
     }
 
-    /// Waits for the moment; for ever while disarmed.
+    /// Waits for the time; forever while disarmed.
     pub async fn wait(&mut self) {
         std::future::poll_fn(|cx| self.poll(cx)).await;
     }
@@ -96,7 +96,7 @@ mod inner {
     impl Timer {
         pub(super) fn new() -> io::Result<Self> {
             let fd = timerfd_create(
-                // As the clock's: a moment that passed while the machine was suspended wakes at once.
+                // The clock's time base: a time that passed while the machine was suspended wakes at once.
                 TimerfdClockId::Boottime,
                 TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
             )?;
@@ -108,7 +108,7 @@ mod inner {
         }
 
         pub(super) fn set(&self, after: Option<Duration>) -> io::Result<()> {
-            // Zero would disarm, so a moment that has passed becomes the next nanosecond.
+            // Zero would disarm, so that a past time becomes the next nanosecond.
             let after = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
             let zero = Timespec {
                 tv_sec: 0,

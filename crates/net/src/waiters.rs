@@ -1,9 +1,9 @@
-//! Tasks that wait for a change of the state they share under the host's lock.
+//! Waiting tasks: wakers of the tasks that wait for a change of the state under the host's lock.
 
 use std::task::{Context, Waker};
 
-/// Wakers of the tasks waiting for one thing. Registering and waking happen under the lock that
-/// guards the thing itself, so that no change is missed.
+/// Wakers of the tasks that wait for one condition. Registering and waking happen under the lock that
+/// guards the condition itself, so that no change is missed.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters(Vec<Waker>);
 
@@ -15,7 +15,7 @@ impl Waiters {
         }
     }
 
-    /// Wakes everyone who waits.
+    /// Wakes all waiting tasks.
     pub(crate) fn wake(&mut self) {
         for waker in self.0.drain(..) {
             waker.wake();

@@ -1,8 +1,8 @@
-//! Sleeping until something happens, on a thread without a reactor.
+//! Sleep of a thread without a reactor, until an event or a deadline.
 //!
-//! A reactor asks the kernel to be told of every packet, sets a timer and reads it back, and wakes a
+//! A reactor subscribes to every packet in the kernel, sets a timer and reads it back, and wakes a
 //! task: half a dozen system calls a turn. A thread that serves only a few sockets needs one, which
-//! says what it waits for and how long, to the nanosecond.
+//! specifies the events and the time-out, to the nanosecond.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use rustix::{
     io::Errno,
 };
 
-/// Sleeps from here on are worth a system call more, see [`alarm`].
+/// Minimum duration of a sleep that justifies a further system call, see [`alarm`].
 const LONG_SLEEP: Duration = Duration::from_millis(100);
 
 /// Wakes a thread that sleeps in [`Waker::sleep`]. Any thread may ring.
@@ -29,19 +29,19 @@ pub(crate) struct Waker {
     alarm: alarm::Alarm,
 }
 
-/// What a socket is watched for.
+/// Events for which a socket is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
 }
 
-/// What ended a sleep.
+/// Reasons for the end of a sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Woken {
-    /// A watched socket has something to read, or room again, or an error to collect.
+    /// A watched socket has something to read, space again, or an error to collect.
     pub(crate) is_ready: bool,
-    /// Somebody rang.
+    /// [`Waker::ring`] was called.
     pub(crate) has_rung: bool,
 }
 
@@ -62,11 +62,11 @@ impl Waker {
 
     /// Ends the current sleep, or the next one at its start.
     pub(crate) fn ring(&self) {
-        // A full buffer means that it rings already.
+        // A full buffer means that a ring is pending already.
         let _ = self.button.send(&[0]);
     }
 
-    /// Sleeps until a socket is ready, somebody rings, or `most` is over; `None`: as long as it takes.
+    /// Sleeps until a socket is ready, [`Waker::ring`] is called, or `most` has passed; `None`: without a limit.
     pub(crate) fn sleep<'a>(
         &'a self,
         sockets: impl Iterator<Item = (BorrowedFd<'a>, Interest)>,
@@ -92,7 +92,7 @@ impl Waker {
             Ok(_) => {}
             Err(error) => {
                 crate::limited!(error, %error, "cannot wait for packets");
-                // Without this a lasting error would become a busy loop.
+                // Without this, a persistent error would cause a busy loop.
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
@@ -112,7 +112,7 @@ impl Waker {
     }
 }
 
-/// Has a long sleep ended by the alarm; the number of descriptors to watch for it.
+/// Sets the alarm that ends a long sleep. Returns the number of descriptors to watch for it.
 fn watch_alarm<'a>(
     watched: &mut Vec<PollFd<'a>>,
     alarm: &'a alarm::Alarm,
@@ -124,8 +124,8 @@ fn watch_alarm<'a>(
     usize::from(set.is_some())
 }
 
-/// The end of a long sleep. What [`poll`] counts down stands still while the machine is suspended; this goes on, so that a
-/// thread wakes with the machine when its time has passed.
+/// Alarm that ends a long sleep. The time-out of [`poll`] stands still while the machine is suspended; the alarm continues, so
+/// that a thread whose time has passed wakes with the machine.
 #[cfg(target_os = "linux")]
 mod alarm {
     use std::{
@@ -148,7 +148,7 @@ mod alarm {
             Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
         }
 
-        /// What becomes readable after so long; setting it again forgets what was set before.
+        /// Sets the alarm and returns the descriptor that becomes readable then; a later call replaces the time.
         pub(super) fn set(&self, after: Duration) -> Option<BorrowedFd<'_>> {
             let zero = Timespec {
                 tv_sec: 0,
@@ -218,7 +218,7 @@ mod tests {
         let short = Some(LONG_SLEEP / 2);
         assert_eq!(watch_alarm(&mut watched, &bell.alarm, short), 0);
         assert_eq!(watch_alarm(&mut watched, &bell.alarm, None), 0);
-        // Its own end, not the one of the poll, ends this sleep.
+        // The alarm, not the time-out of the poll, ends this sleep.
         assert_eq!(watch_alarm(&mut watched, &bell.alarm, Some(LONG_SLEEP)), 1);
         assert_eq!(poll(&mut watched, None).unwrap(), 1);
     }

@@ -1,7 +1,7 @@
-//! Interfaces and addresses that come and go.
+//! Watch for changes of interfaces and addresses.
 //!
-//! The kernel says over netlink that something changed; what there is now is then read afresh and
-//! compared, so a missed or repeated message does no harm. Systems other than Linux are not watched.
+//! The kernel reports over netlink that something changed; the present addresses are then read again and
+//! compared, so that a missed or repeated message does no harm. Systems other than Linux are not watched.
 
 use std::{io, sync::Arc};
 
@@ -12,8 +12,8 @@ use crate::{
     state::{Shared, SocketEntry},
 };
 
-/// The usable addresses of this machine: of interfaces that are up (only those named, if any are), not
-/// loopback, not link-local.
+/// Usable addresses of this machine: those of interfaces that are up (only the named ones, if any are), neither
+/// loopback nor link-local.
 pub(crate) fn list(port: u16, only: &[String]) -> io::Result<Vec<Bind>> {
     let mut binds = Vec::new();
     for interface in if_addrs::get_if_addrs()? {
@@ -35,7 +35,7 @@ pub(crate) fn list(port: u16, only: &[String]) -> io::Result<Vec<Bind>> {
     Ok(binds)
 }
 
-/// The interface that has this address now.
+/// Interface that has this address now.
 pub(crate) fn interface_of(address: std::net::IpAddr) -> Option<String> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let mut interfaces = interfaces.into_iter();
@@ -43,10 +43,10 @@ pub(crate) fn interface_of(address: std::net::IpAddr) -> Option<String> {
     Some(found.name)
 }
 
-/// What changed between the sockets there are and the addresses there are now.
+/// Differences between the sockets and the present addresses.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Changes {
-    /// Sockets whose address has gone.
+    /// Sockets whose address has disappeared.
     gone: Vec<anabranch_base::SocketId>,
     /// Sockets whose address is back.
     back: Vec<anabranch_base::SocketId>,
@@ -77,7 +77,7 @@ impl Shared {
         let binds = list(port, only)?;
         let changes = compare(&self.lock().sockets, binds);
         for id in changes.gone {
-            tracing::info!(%id, "address gone");
+            tracing::info!(%id, "address lost");
             self.set_socket_up(id, false);
             self.command(|state, _| state.sockets_dead.push(id));
         }
@@ -113,7 +113,7 @@ pub(crate) fn start(shared: &Arc<Shared>, port: u16, only: Vec<String>) -> io::R
             }
             let followed = changed.and_then(|()| shared.follow_interfaces(port, &only));
             if let Err(error) = followed {
-                tracing::warn!(%error, "interfaces cannot be followed");
+                tracing::warn!(%error, "changes of the interfaces cannot be followed");
                 return;
             }
         }
@@ -121,7 +121,7 @@ pub(crate) fn start(shared: &Arc<Shared>, port: u16, only: Vec<String>) -> io::R
     Ok(())
 }
 
-/// Other systems: addresses are read once, at the start.
+/// Does nothing on other systems: addresses are read once, at the start.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn start(_shared: &Arc<Shared>, _port: u16, _only: Vec<String>) -> io::Result<()> {
     tracing::info!("interface changes are followed on Linux only");
@@ -138,9 +138,9 @@ mod netlink {
 
     /// `RTNLGRP_LINK`, `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR` of linux/rtnetlink.h, as bits.
     const GROUPS: u32 = (1 << 0) | (1 << 4) | (1 << 8);
-    /// Changes come in bursts (link, then addresses); they are dealt with together.
+    /// Gap that ends a burst of changes (link, then addresses), which are handled together.
     const SETTLE: Duration = Duration::from_millis(20);
-    /// Longest burst waited for.
+    /// Longest burst before it is handled.
     const SETTLE_MAX: Duration = Duration::from_millis(200);
 
     pub(super) fn open() -> io::Result<TokioSocket> {

@@ -1,7 +1,7 @@
 //! The configuration of a node: flags over environment over file over defaults.
 //!
-//! Every source is read into a [`Layer`], layers are laid over each other, and [`Layer::resolve`] checks
-//! the values; whatever is refused is named with its key, its value and what would be accepted.
+//! Every source is read into a [`Layer`], the layers are overlaid, and [`Layer::resolve`] checks the values; an error names the
+//! key, the value and what would be accepted.
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -20,7 +20,7 @@ pub use costs::{CostLayer, Costs, default_ledger};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
 
-/// One source of configuration; what it does not mention is `None`.
+/// One source of configuration; a key that it does not contain is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Layer {
@@ -28,25 +28,25 @@ pub struct Layer {
     pub key: Option<PathBuf>,
     /// Addresses to listen on, `IP:PORT`.
     pub listen: Option<Vec<String>>,
-    /// Interfaces to use when `listen` is absent; empty: all.
+    /// Interfaces to use if `listen` is absent; empty: all.
     pub interfaces: Option<Vec<String>>,
-    /// Port on every interface when `listen` is absent; 0: any.
+    /// Port on every interface if `listen` is absent; 0: any.
     pub port: Option<u16>,
-    /// Not a key any more.
+    /// Key that is no longer supported.
     pub allow: Retired,
     /// Control socket.
     pub control: Option<PathBuf>,
-    /// Directory for the files of nodes that may send some.
+    /// Directory for files from nodes that may send files.
     pub receive: Option<PathBuf>,
     /// Cost of sending.
     pub cost: Option<Vec<CostLayer>>,
-    /// The currency of prices.
+    /// Currency of prices.
     pub currency: Option<String>,
-    /// File that keeps what was used.
+    /// Usage ledger file.
     pub ledger: Option<PathBuf>,
-    /// Other nodes, and what they may do here.
+    /// Other nodes, and their rights here.
     pub peer: Option<Vec<PeerLayer>>,
-    /// The overlay it takes part in.
+    /// The overlay that the node takes part in.
     pub overlay: OverlayLayer,
     /// Settings of sessions.
     pub session: SessionLayer,
@@ -60,7 +60,7 @@ pub struct Layer {
 pub struct SessionLayer {
     /// Scheduling policy.
     pub policy: Option<String>,
-    /// File of objectives that every session has from its beginning.
+    /// File of objectives that every session has from its start.
     pub objectives: Option<PathBuf>,
     /// Time for which a session survives without any path.
     pub timeout: Option<String>,
@@ -72,9 +72,9 @@ pub struct SessionLayer {
     pub session_window: Option<String>,
     /// Bytes of one stream that may wait to be sent.
     pub send_buffer: Option<String>,
-    /// Copies, as a share of the bytes sent.
+    /// Limit on copies, as a share of the bytes sent.
     pub copies_max: Option<String>,
-    /// Which paths are coupled.
+    /// Detection of shared bottlenecks: selects the paths that are coupled.
     pub coupling: Option<String>,
 }
 
@@ -86,7 +86,7 @@ pub struct ChannelLayer {
     pub controller: Option<String>,
     /// Largest UDP payload.
     pub mtu_max: Option<String>,
-    /// Close a silent connection after this time.
+    /// Time after which a silent connection is closed.
     pub idle_timeout: Option<String>,
     /// Queueing delay that `auto` aims for.
     pub queue_target: Option<String>,
@@ -96,7 +96,7 @@ pub struct ChannelLayer {
     pub ack_every: Option<String>,
     /// First congestion window.
     pub initial_window: Option<String>,
-    /// What channels are expected to do, for policies that plan.
+    /// Traffic model of channels, for policies that plan.
     pub model: Option<String>,
 }
 
@@ -107,19 +107,19 @@ pub struct NodeConfig {
     pub key: PathBuf,
     /// Local addresses.
     pub locals: Locals,
-    /// What each node may do here.
+    /// Rights of each node here.
     pub rights: Table,
-    /// What nodes are called.
+    /// Names of nodes.
     pub names: BTreeMap<NodeId, String>,
     /// Control socket.
     pub control: PathBuf,
-    /// Directory for files of nodes that may send some.
+    /// Directory for files from nodes that may send files.
     pub receive: Option<PathBuf>,
     /// Cost of sending.
     pub costs: Costs,
     /// Nodes to keep a session with.
     pub peers: Vec<Peer>,
-    /// The overlay it takes part in.
+    /// The overlay that the node takes part in.
     pub overlay: Option<OverlayConfig>,
     /// File of objectives for every session.
     pub objectives: Option<PathBuf>,
@@ -137,25 +137,25 @@ pub enum ConfigError {
     /// A value is refused.
     #[error("{key} = \"{value}\": {reason}")]
     Value {
-        /// Its key.
+        /// Key of the value.
         key: String,
-        /// What was given.
+        /// The value given.
         value: String,
-        /// The error, and what would be right.
+        /// The error, and what would be accepted.
         reason: String,
     },
-    /// A value is missing, or goes with another that is.
+    /// A value is missing, or requires another one that is missing.
     #[error("{key}: {reason}")]
     Missing {
-        /// The key that it is about.
+        /// The key concerned.
         key: String,
-        /// What is missing.
+        /// Explanation of the error.
         reason: String,
     },
 }
 
 impl Layer {
-    /// Reads a file's text.
+    /// Parses the text of a file.
     ///
     /// # Errors
     /// It is not TOML, has an unknown key or a value of the wrong type; the message shows the line.
@@ -168,8 +168,7 @@ impl Layer {
     /// `_OBJECTIVES`, `_CONTROLLER` and `_MODEL`.
     ///
     /// # Errors
-    /// A port is not a number, or a cost is not in the short form; `ANABRANCH_ALLOW`, which is no variable any more, is
-    /// set.
+    /// A port is not a number, a cost is not in the short form, or `ANABRANCH_ALLOW`, which is no longer a variable, is set.
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
@@ -225,7 +224,7 @@ impl Layer {
         })
     }
 
-    /// This layer, with what it does not mention taken from `below`.
+    /// This layer, with keys that it does not contain taken from `below`.
     #[must_use]
     pub fn over(self, below: Self) -> Self {
         Self {
@@ -268,8 +267,8 @@ impl Layer {
         }
     }
 
-    /// Checks every value and fills in the defaults. `variable` looks up the environment for default
-    /// places (`HOME`, `XDG_CONFIG_HOME`, `XDG_RUNTIME_DIR`, `XDG_STATE_HOME`).
+    /// Checks every value and fills in the defaults. `variable` looks up the environment for default locations (`HOME`,
+    /// `XDG_CONFIG_HOME`, `XDG_RUNTIME_DIR`, `XDG_STATE_HOME`).
     ///
     /// # Errors
     /// The first value that is refused.
@@ -421,13 +420,13 @@ impl Layer {
     }
 }
 
-/// Reason why there is no control socket.
-pub const NO_CONTROL: &str = "there is no folder of this user for it (XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME); name the socket \
+/// Error message for a missing control socket.
+pub const NO_CONTROL: &str = "this user has no folder for it (XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME); name the socket \
      with --control, ANABRANCH_CONTROL or `control =`, in a folder that only this user can write to";
 
-/// Place where the control socket is unless something else is said: in `$XDG_RUNTIME_DIR`, else in a folder of its own below
-/// `$XDG_STATE_HOME/anabranch` or `~/.local/state/anabranch`; `None` where none of these is set. Never in the folder for
-/// temporary files, in which everybody can put a socket of that name. `variable` looks up an environment variable.
+/// Default location of the control socket: in `$XDG_RUNTIME_DIR`, else in a folder of its own below `$XDG_STATE_HOME/anabranch`
+/// or `~/.local/state/anabranch`; `None` if none of these is set. Never in the folder for temporary files, where any user can
+/// create a socket of that name. `variable` looks up an environment variable.
 pub fn default_control(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let get = |name: &str| variable(name).filter(|value| !value.is_empty());
     if let Some(runtime) = get("XDG_RUNTIME_DIR") {
@@ -453,7 +452,7 @@ pub(crate) fn missing(key: &str, reason: impl Into<String>) -> ConfigError {
     }
 }
 
-/// Replaces `target` if a text is given that `read` accepts.
+/// Replaces `target` if a text is given and `read` accepts it.
 pub(crate) fn set<T>(
     target: &mut T,
     key: &str,

@@ -13,11 +13,11 @@ use anabranch_session::SecretKey;
 #[non_exhaustive]
 pub enum KeyError {
     /// It cannot be read.
-    #[error("cannot read key file {}: {source}; make one with `anabranch keygen --key {}`", path.display(), path.display())]
+    #[error("cannot read key file {}: {source}; create one with `anabranch keygen --key {}`", path.display(), path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// It cannot be written.
@@ -25,22 +25,22 @@ pub enum KeyError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// It exists already.
+    /// The file exists already.
     #[error("key file {} exists already; it is the node's identity, so it is not overwritten; remove it or name another file", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
     /// Its content is not a key.
-    #[error("key file {} holds no key; a key is one line of 52 letters a-z and digits 2-7, made by `anabranch keygen`", path.display())]
+    #[error("key file {} contains no key; a key is one line of 52 letters a-z and digits 2-7, created by `anabranch keygen`", path.display())]
     Content {
         /// The file.
         path: PathBuf,
     },
-    /// Others can read it.
+    /// Other users can read it.
     #[error("key file {} can be read by other users (mode {mode:o}); run `chmod 600 {}`", path.display(), path.display())]
     Exposed {
         /// The file.
@@ -48,7 +48,7 @@ pub enum KeyError {
         /// Its permission bits.
         mode: u32,
     },
-    /// The operating system has no randomness.
+    /// The operating system provides no random numbers.
     #[error("the operating system gives no random numbers: {0}")]
     Entropy(String),
 }
@@ -56,14 +56,14 @@ pub enum KeyError {
 /// A new key from the operating system's generator.
 ///
 /// # Errors
-/// There is no randomness.
+/// The operating system provides no random numbers.
 pub fn generate() -> Result<SecretKey, KeyError> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| KeyError::Entropy(error.to_string()))?;
     Ok(SecretKey::from_seed(seed))
 }
 
-/// Makes a key and writes it to a new file that only the owner can read.
+/// Creates a key and writes it to a new file that only the owner can read.
 ///
 /// # Errors
 /// The file exists or cannot be written.
@@ -124,7 +124,7 @@ pub fn load(path: &Path) -> Result<SecretKey, KeyError> {
     })
 }
 
-/// Reads the key file, or makes it if there is none.
+/// Reads the key file, or creates it if there is none.
 ///
 /// # Errors
 /// As [`load`] and [`create`].
@@ -141,8 +141,8 @@ pub fn load_or_create(path: &Path) -> Result<SecretKey, KeyError> {
     }
 }
 
-/// Place where the key is kept unless something else is said: `$XDG_CONFIG_HOME/anabranch/key`, or
-/// `~/.config/anabranch/key`. `variable` looks up an environment variable.
+/// Default location of the key: `$XDG_CONFIG_HOME/anabranch/key`, or `~/.config/anabranch/key`. `variable` looks up an
+/// environment variable.
 pub fn default_path(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
     let config = variable("XDG_CONFIG_HOME")
         .filter(|value| !value.is_empty())

@@ -1,9 +1,8 @@
 //! Anabranch: an application's data streams over several unreliable paths at once.
 //!
-//! This is the library to build on. [`Host`] is a running node: it opens [`Session`]s to other nodes over
-//! every path there is, and sessions carry [`Stream`]s, each with a [`StreamSpec`] that says what it needs.
-//! Around that are the things most applications want: a configuration file, keys, tickets, transfers of
-//! files, and a control socket.
+//! This is the library to build on. [`Host`] is a running node: it opens [`Session`]s to other nodes over every available path,
+//! and sessions carry [`Stream`]s, each with a [`StreamSpec`] that specifies its requirements. Around these are the things that
+//! most applications need: a configuration file, keys, tickets, file transfers and a control socket.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,8 +16,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A stream may ask to be promised what it needs. It is admitted or refused, and a refusal says what could be
-//! promised instead; later events tell when a promise cannot be kept any more (`docs/guarantees.md`).
+//! A stream may ask for a guarantee. It is admitted or refused, and a refusal states what could be promised instead; later
+//! events report that a promise can no longer be kept (`docs/guarantees.md`).
 //!
 //! ```no_run
 //! # async fn example(session: anabranch::Session) -> Result<(), anabranch::StreamFailure> {
@@ -30,20 +29,20 @@
 //! loop {
 //!     match stream.next_promise().await? {
 //!         PromiseEvent::Promised(grant) => println!("promised, {grant}"),
-//!         // In force still, but not for long: ask for what there will be.
+//!         // Still in force, but not for long: ask for what will be available.
 //!         PromiseEvent::Warned(refusal) => {
 //!             if let Some(rate) = refusal.offer.rate {
 //!                 stream.change_guarantee(Some(Guarantee::rate(rate, 0.95).waiting()))?;
 //!             }
 //!         }
-//!         PromiseEvent::Withdrawn(refusal) => println!("not promised any more: {refusal}"),
+//!         PromiseEvent::Withdrawn(refusal) => println!("no longer promised: {refusal}"),
 //!         _ => {}
 //!     }
 //! }
 //! # }
 //! ```
 //!
-//! What service is worth can be said in objectives (`docs/hose.md`), while everything runs:
+//! The utility of a service can be stated in objectives (`docs/hose.md`), even while everything runs:
 //!
 //! ```no_run
 //! # fn example(session: anabranch::Session, stream: anabranch::Stream) -> Result<(), Box<dyn std::error::Error>> {
@@ -67,14 +66,14 @@
 //! |---|---|
 //! | [`config`] | the configuration of a node: flags, environment, file, defaults |
 //! | [`keys`] | the file with a node's secret key |
-//! | [`objectives`] | files of objectives that sessions have from their beginning |
-//! | [`spec`] | what a stream asks for, as people write it |
-//! | [`ledger`] | what was sent where sending costs something, kept over restarts |
+//! | [`objectives`] | files of objectives that apply to sessions from their start |
+//! | [`spec`] | stream specifications in text form |
+//! | [`ledger`] | usage ledger: what was sent where sending costs something, kept over restarts |
 //! | [`ticket`] | one line of text that lets one sender reach a receiver |
 //! | [`transfer`] | files and directories over a session |
 //! | [`rights`] | what each node may do here |
 //! | [`daemon`] | a node that runs by its configuration |
-//! | [`control`] | the local socket over which a running node tells what it does |
+//! | [`control`] | the local socket through which a running node reports its state |
 //! | [`net`] | the host: sockets, sessions, streams, emulators |
 
 pub mod config;

@@ -1,4 +1,4 @@
-//! Files of objectives that sessions have from their beginning.
+//! Files of objectives that apply to sessions from their start.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ pub enum ObjectivesFileError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// It has errors.
@@ -27,25 +27,25 @@ pub enum ObjectivesFileError {
     Text {
         /// The file.
         path: PathBuf,
-        /// Which, and where.
+        /// Errors, with their positions.
         report: Box<Report>,
     },
 }
 
-/// What a configuration's files of objectives say.
+/// Contents of the objective files of a configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Objectives {
     /// For every session.
     pub all: Option<Arc<str>>,
-    /// For sessions with each peer, in their order.
+    /// For sessions with each peer, in the order of the peers.
     pub peers: Vec<Option<Arc<str>>>,
 }
 
 impl Objectives {
-    /// Reads and checks the files that the configuration names. Fields have one type in all of them.
+    /// Reads and checks the files that the configuration names. A field has the same type in all of them.
     ///
     /// # Errors
-    /// The first file that cannot be read, or has errors.
+    /// The first file that cannot be read or has errors.
     pub fn read(config: &NodeConfig) -> Result<Self, ObjectivesFileError> {
         let mut vocabulary = Vocabulary::default();
         let mut read = |path: &Option<PathBuf>| {

@@ -1,4 +1,4 @@
-//! Stream specifications, as people write them: in a TOML file, in flags, in a question to a node.
+//! Stream specifications in text form: in a TOML file, in flags, in a control request.
 //!
 //! ```
 //! use anabranch::spec::SpecText;
@@ -28,38 +28,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{ConfigError, missing, parsed, percent, refused, set, time};
 
-/// A [`StreamSpec`] as texts with units; what is not mentioned has its default.
+/// A [`StreamSpec`] as texts with units; a key that is absent has its default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SpecText {
-    /// Words for people and for the accepting application, at most 128 bytes.
+    /// Label for people and for the accepting application, at most 128 bytes.
     pub label: Option<String>,
-    /// Lost data is sent again, until its lifetime is over if there is one.
+    /// Lost data is retransmitted, until its lifetime is over if it has one.
     pub reliable: Option<bool>,
     /// `ordered` or `unordered`.
     pub order: Option<String>,
-    /// After this time, 1 ms to 1 h, a message is of no use.
+    /// Time after which a message is of no use, 1 ms to 1 h.
     pub lifetime: Option<String>,
     /// `scavenger`, `bulk`, `normal`, `urgent`, or a number from 0 to 255.
     pub priority: Option<String>,
     /// Share among streams of equal priority; 1 to 10,000.
     pub weight: Option<u32>,
-    /// It sends no faster than this, such as `4 Mbit/s`.
+    /// Rate limit of the stream, such as `4 Mbit/s`.
     pub cap: Option<String>,
-    /// What an unreliable stream gives up when it has more than its share: `oldest`, `newest`,
-    /// `least_important` or `none`.
+    /// Choice of the messages that an unreliable stream drops when it exceeds its share: `oldest`, `newest`, `least_important`
+    /// or `none`.
     pub drop: Option<String>,
     /// A guaranteed stream may be spread over several paths.
     pub may_split: Option<bool>,
     /// The accepting node may send on the stream, too.
     pub duplex: Option<bool>,
-    /// Of a message of which some was lost, an unreliable stream delivers the rest.
+    /// An unreliable stream delivers the rest of a message of which a part was lost.
     pub partial: Option<bool>,
-    /// Every message's fate is reported.
+    /// The outcome of every message is reported.
     pub notify: Option<bool>,
-    /// So is every fragment's.
+    /// The outcome of every fragment is reported.
     pub notify_fragments: Option<bool>,
-    /// What is to be promised.
+    /// The guarantee requested.
     pub guarantee: Option<GuaranteeText>,
 }
 
@@ -68,11 +68,11 @@ pub struct SpecText {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuaranteeText {
-    /// Such as `22 Mbit/s`.
+    /// Rate, such as `22 Mbit/s`.
     pub rate: Option<String>,
-    /// The share of windows, such as `95 %`.
+    /// Share of the windows, such as `95 %`.
     pub probability: Option<String>,
-    /// To be served of so many packets, such as `80/100`.
+    /// Packets to be served of so many, such as `80/100`.
     pub packets: Option<String>,
     /// Size of a packet, in bytes.
     pub packet_bytes: Option<u32>,
@@ -80,16 +80,16 @@ pub struct GuaranteeText {
     pub late_packets: Option<f64>,
     /// The window, 1 s to 10 s, in whole seconds.
     pub window: Option<String>,
-    /// A renewable promise's term, from one window to 10 s.
+    /// Term of a renewable promise, from one window to 10 s.
     pub term: Option<String>,
     /// `best`, `durable` or `renewable`.
     pub grade: Option<String>,
-    /// When it cannot be promised yet, the stream opens all the same.
+    /// The stream opens even if the guarantee cannot be promised yet.
     pub waits: Option<bool>,
 }
 
 impl SpecText {
-    /// Reads a file's text.
+    /// Parses the text of a file.
     ///
     /// # Errors
     /// It is not TOML, has an unknown key or a value of the wrong type; the message shows the line.
@@ -100,7 +100,7 @@ impl SpecText {
     /// Checks every value and fills in the defaults.
     ///
     /// # Errors
-    /// The first value that is refused, with its key and what would be accepted.
+    /// The first value that is refused, with its key and the values that would be accepted.
     pub fn resolve(&self) -> Result<StreamSpec, ConfigError> {
         let mut spec = StreamSpec::default();
         set(&mut spec.order, "order", &self.order, order)?;
@@ -146,12 +146,10 @@ impl SpecText {
 }
 
 impl GuaranteeText {
-    /// Checks every value and fills in the defaults. `name` turns a key into what the user knows it by, such
-    /// as a flag.
+    /// Checks every value and fills in the defaults. `name` translates a key to the name that the user knows, such as a flag.
     ///
     /// # Errors
-    /// The first value that is refused, with its key and what would be accepted; the keys make no demand,
-    /// or two.
+    /// The first value that is refused, with its key and the values that would be accepted; the keys make no demand, or two.
     pub fn resolve(&self, name: impl Fn(&str) -> String) -> Result<Guarantee, ConfigError> {
         let mut guarantee = Guarantee::new(self.demand(&name)?);
         set(&mut guarantee.window, &name("window"), &self.window, time)?;
@@ -184,11 +182,14 @@ impl GuaranteeText {
 
     fn demand(&self, name: &impl Fn(&str) -> String) -> Result<Demand, ConfigError> {
         let with = |key: &str, other: &str| {
-            let reason = format!("goes with {}, which is missing", name(other));
+            let reason = format!("requires {}, which is missing", name(other));
             missing(&name(key), reason)
         };
         let without = |key: &str, value: &str, other: &str| {
-            let reason = format!("does not go with {}; leave one of them out", name(other));
+            let reason = format!(
+                "cannot be combined with {}; leave one of them out",
+                name(other)
+            );
             refused(&name(key), value, reason)
         };
         let probability = |beside: &str| {
@@ -217,7 +218,7 @@ impl GuaranteeText {
         }
         let Some(text) = &self.rate else {
             let reason = format!(
-                "nothing is asked for; give {} with {}, or {} with {} and {}, or {} with {} and {}",
+                "no guarantee is requested; give {} with {}, or {} with {} and {}, or {} with {} and {}",
                 name("rate"),
                 name("probability"),
                 name("packets"),
@@ -233,7 +234,7 @@ impl GuaranteeText {
         let Some(late_packets) = self.late_packets else {
             if let Some(bytes) = self.packet_bytes {
                 let bytes = bytes.to_string();
-                let reason = format!("goes with {} or {}", name("packets"), name("late_packets"));
+                let reason = format!("requires {} or {}", name("packets"), name("late_packets"));
                 return Err(refused(&name("packet_bytes"), &bytes, reason));
             }
             return Ok(Demand::Rate {

@@ -9,12 +9,12 @@ use anabranch_base::{
 
 /// Bytes of a ticket's secret.
 pub const SECRET_BYTES: usize = 16;
-/// Addresses in a ticket at most.
+/// Limit on the addresses in a ticket.
 pub const ADDRESSES_MAX: usize = 16;
-/// What every ticket begins with; the digit is the version of the form.
+/// Prefix of every ticket; the digit is the version of the format.
 const PREFIX: &str = "anabranch1";
 
-/// A one-time secret that tells the receiver that the sender holds the ticket. `Debug` hides it.
+/// A one-time secret: proves to the receiver that the sender holds the ticket. `Debug` hides it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub [u8; SECRET_BYTES]);
 
@@ -24,26 +24,24 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Everything a sender needs to reach a receiver: its identity, its addresses, and a secret that is good
-/// for one sender.
+/// Everything that a sender needs to reach a receiver: its identity, its addresses, and a secret that is valid for one sender.
 ///
 /// As text: `anabranch1:NODE:SECRET:ADDRESS,ADDRESS`, without spaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// The receiver.
     pub node: NodeId,
-    /// Shown to the receiver, which remembers whose it is from then on; `None` where the receiver knows
-    /// the sender by its key.
+    /// Shown to the receiver, which binds it to the sender from then on; `None` if the receiver knows the sender by its key.
     pub secret: Option<Secret>,
-    /// Where the receiver can be reached; at least one, at most [`ADDRESSES_MAX`].
+    /// Addresses at which the receiver can be reached; at least one, at most [`ADDRESSES_MAX`].
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Reason why a text is not a ticket.
+/// Error in the text of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseTicketError {
-    /// It does not begin like one.
+    /// It does not begin with the prefix of a ticket.
     #[error(
         "a ticket begins with '{PREFIX}:'; copy the whole line that `anabranch recv`, or `anabranch video origin`, printed"
     )]
@@ -91,7 +89,7 @@ impl FromStr for Ticket {
             .strip_prefix(PREFIX)
             .ok_or(ParseTicketError::Prefix)?;
         let rest = rest.strip_prefix(':').ok_or(ParseTicketError::Prefix)?;
-        // Addresses hold colons themselves, so only the first two count.
+        // Addresses contain colons themselves, so only the first two separate parts.
         let parts: Vec<_> = rest.splitn(3, ':').collect();
         let [node, secret, addresses] = parts[..] else {
             return Err(ParseTicketError::Parts(parts.len() + 1));
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_fault() {
         let text = ticket().to_string();
         let error = |text: &str| text.parse::<Ticket>().unwrap_err();
         assert_eq!(error("hello"), ParseTicketError::Prefix);

@@ -9,12 +9,12 @@ use crate::wire::record::ADDRESSES_MAX;
 /// Largest overlay.
 pub const MEMBERS_MAX: usize = 4_096;
 
-/// One entry of the configured list. Nobody else ever enters.
+/// One entry of the configured list. No other node is ever admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// The node.
     pub node: NodeId,
-    /// Where the list says it can be reached; dialled before what the node publishes of itself.
+    /// Addresses from the list; dialled before those that the node publishes itself.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -23,31 +23,31 @@ pub struct Member {
 pub struct Config {
     /// Members asked first when no member is known to live; any when empty.
     pub seeds: Vec<NodeId>,
-    /// Where this node can be reached, if the lists of others may be wrong; at most four.
+    /// Addresses of this node, if the lists of others may be wrong; at most four.
     pub addresses: Vec<SocketAddr>,
-    /// First version of this node's record. Seconds since some fixed day are good, 0 works: the node
-    /// learns from others what it said in an earlier life.
+    /// First version of this node's record. Seconds since a fixed date are suitable; 0 works, too, because the node
+    /// learns its last version from others.
     pub version: u64,
-    /// Interval at which a node shows its monitors that it lives. 0.1 to 60 s.
+    /// Interval at which a node sends heartbeats to its monitors. 0.1 to 60 s.
     pub heartbeat: Duration,
     /// Silence after which a monitor accuses; at least two heartbeats.
     pub suspect_after: Duration,
     /// Time in which an accused node can answer before it counts as down.
     pub down_after: Duration,
-    /// Interval at which a node publishes its record without a change, in overlays of up to fifty nodes; in
-    /// larger ones less often in proportion, so that the traffic per node stays.
+    /// Interval at which a node publishes its record without a change, in overlays of up to fifty nodes; in larger ones
+    /// it is longer in proportion, so that the traffic per node stays constant.
     pub refresh: Duration,
     /// Estimates older than this are not used, in overlays of up to fifty nodes.
     pub age_max: Duration,
-    /// Relative change of a link's estimate that is worth a new record.
+    /// Relative change of a link's estimate that causes a new record.
     pub change: f64,
     /// Measuring.
     pub probing: Probing,
-    /// Choosing ways.
+    /// Choosing paths.
     pub routing: Routing,
 }
 
-/// How links are measured.
+/// Measurement of links.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Probing {
     /// Most links measured at a time, 1 to 32.
@@ -60,26 +60,26 @@ pub struct Probing {
     pub bytes_min: u64,
     /// See `bytes_min`.
     pub bytes_max: u64,
-    /// Interval at which the allocation of the budget is planned anew.
+    /// Interval at which a new allocation of the budget is planned.
     pub plan: Duration,
     /// Messages behind an estimate, 5 to 512.
     pub memory: usize,
 }
 
-/// How ways are chosen.
+/// Choice of paths.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routing {
-    /// Most ways of one message beside the direct link, 1 to 8.
+    /// Most paths of one message beside the direct link, 1 to 8.
     pub paths: usize,
-    /// Most links of a way, 1 to 8.
+    /// Most links of a path, 1 to 8.
     pub hops: usize,
-    /// Share by which a new set of ways must be quicker than the one in use.
+    /// Fraction by which a new set of paths must be quicker than the one in use.
     pub gain: f64,
-    /// Time for which it must have been so.
+    /// Time for which it must have been quicker.
     pub hold: Duration,
-    /// The rate that this node relays for others; `None`: it does not.
+    /// The rate that this node relays for others; `None`: it does not relay.
     pub relays: Option<Rate>,
-    /// Time for which a way or link that failed is left out, at first; doubles with every failure.
+    /// Time for which a path or link that failed is left out, at first; doubles with every failure.
     pub penalty: Duration,
 }
 
@@ -128,7 +128,7 @@ impl Default for Routing {
     }
 }
 
-/// Reason why an agent cannot be made.
+/// Invalid configuration of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -139,10 +139,10 @@ pub enum ConfigError {
         field: &'static str,
         /// The value.
         value: String,
-        /// What it may be.
+        /// Its valid range.
         range: &'static str,
     },
-    /// Two members begin alike.
+    /// The keys of two members have the same first six bytes.
     #[error("members {0} and {1} have the same first six bytes; one of them needs a new key")]
     Alike(Box<NodeId>, Box<NodeId>),
 }

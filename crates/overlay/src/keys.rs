@@ -1,14 +1,14 @@
-//! Signatures, which the host makes and checks.
+//! Signatures, which the host creates and verifies.
 
 use anabranch_base::NodeId;
 
 /// Length of an Ed25519 signature, in bytes (RFC 8032 §5.1.6).
 pub const SIGNATURE_BYTES: usize = 64;
 
-/// A node's key, as far as the overlay needs it: records travel through third parties, so that the
-/// session's authentication of the neighbour is not enough.
+/// A node's key, as far as the overlay needs it: records travel through third parties, so authentication of the
+/// neighbour by the session is not enough.
 ///
-/// What is signed begins with the name of what it is, so that no signature serves for anything else.
+/// Every signed message begins with the name of its type, so that a signature is valid for no other type.
 pub trait Keys: Send {
     /// This node's signature of `message`.
     fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES];
@@ -17,8 +17,8 @@ pub trait Keys: Send {
     fn verify(&self, node: &NodeId, message: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool;
 }
 
-/// Signatures that anybody could make: a hash of key and message. For simulations and tests, where
-/// thousands of nodes sign and nobody forges unless the test does.
+/// Signatures that anyone could make: a hash of key and message. For simulations and tests, where thousands of nodes
+/// sign and only the test itself forges.
 #[derive(Debug, Clone, Copy)]
 pub struct FakeKeys(pub NodeId);
 

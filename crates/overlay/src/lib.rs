@@ -1,19 +1,19 @@
 //! The overlay: a small set of nodes that know each other by key, measure the links between them and
 //! carry each other's packets [Daemons §2].
 //!
-//! Sans-IO: what arrives goes in with the time, what should be done comes out. An [`Agent`] is one node's part
-//! of the overlay; it speaks to other members through sessions that its host keeps, and never sees an
-//! address except as data. It is no router: it says which ways are good, and the host opens circuits.
+//! Sans-IO: inputs go in with the time, and requests to the host come out. An [`Agent`] is one node's part of the
+//! overlay; it exchanges messages with other members through sessions that its host keeps, and handles addresses only
+//! as data. It is not a router: it chooses paths, and the host opens circuits.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`agent`] | [`Agent`]: inputs, outputs, views |
-//! | [`members`] | the table of members and the ring that says who watches whom |
+//! | [`members`] | the member table, and the ring that assigns monitors to members |
 //! | [`wire`] | messages: records, claims, digests (`spec/overlay.md`) |
-//! | [`measure`] | what this node's own links can do: test messages, regression, budget |
-//! | [`relay`] | a relay's book of circuits, and the requests for them (`spec/relay.md`) |
-//! | [`paths`] | which ways a message should take: the graph, trust, hysteresis |
-//! | [`keys`] | [`Keys`]: signatures, which the host makes and checks |
+//! | [`measure`] | measurement of this node's own links: test messages, regression, budget |
+//! | [`relay`] | the circuit table of a relay, and the requests for circuits (`spec/relay.md`) |
+//! | [`paths`] | the choice of paths for a message: the graph, trust, hysteresis |
+//! | [`keys`] | [`Keys`]: signatures, which the host creates and verifies |
 //! | [`config`] | [`Config`] |
 
 pub mod agent;

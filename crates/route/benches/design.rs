@@ -1,8 +1,8 @@
 //! Cost of planning probes: `cargo bench -p anabranch-route --bench design`.
 //!
-//! All links among 3, 8, 20 and 50 nodes, of 1 to 1,000 Mbit/s and noise of 0.2 to 20 ms, five sizes each; a budget
-//! of one mean probe for each candidate. Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the
-//! median of several runs with the least and the most.
+//! All links among 3, 8, 20 and 50 nodes, of 1 to 1,000 Mbit/s and with noise of 0.2 to 20 ms, five sizes each; the
+//! budget is one mean probe per candidate. Prints one JSON object in the lab's format. Times are wall-clock times of one
+//! thread: the median, minimum and maximum of several runs.
 
 #[path = "../../sched/benches/common/mod.rs"]
 mod common;

@@ -1,10 +1,10 @@
 //! Cost of computing routes: `cargo bench -p anabranch-route --bench routes`.
 //!
-//! Random overlays, links between random nodes: bandwidths over three decades without ties, delays of 1 to 200 ms.
-//! `quickest` beside the published algorithm (one shortest path per distinct bandwidth), several paths, the quickest flow,
-//! and the division of a message. Prints one JSON object in the lab's shape. Times are wall-clock times of one thread: of the
-//! median, the least and the most of several runs, each the mean over source–sink pairs and sizes; and of the slowest
-//! single call.
+//! Random overlays with links between random nodes: bandwidths over three decades without ties, delays of 1 to 200 ms.
+//! Compares `quickest` with the published algorithm (one shortest path per distinct bandwidth), and times the search for
+//! several paths, the quickest flow, and the division of a message. Prints one JSON object in the lab's format. Times are
+//! wall-clock times of one thread: the median, minimum and maximum of several runs, each the mean over source–sink pairs
+//! and sizes; and the slowest single call.
 
 #[path = "../../sched/benches/common/mod.rs"]
 mod common;
@@ -24,7 +24,7 @@ use anabranch_route::{
 use serde_json::{Value, json};
 
 const SIZES: [u64; 4] = [1_000, 100_000, 10_000_000, 1_000_000_000];
-/// Nodes and links.
+/// Numbers of nodes and links.
 const OVERLAYS: [(u64, u64); 3] = [(20, 380), (100, 2_000), (1_000, 10_000)];
 
 fn overlay(nodes: u64, links: u64) -> Graph {
@@ -60,7 +60,7 @@ fn queries(nodes: u64, count: u64) -> Vec<Query<'static>> {
         .collect()
 }
 
-/// Calls `work` for every query in several runs; a row.
+/// Times `work` on every query in several runs and returns a row.
 #[allow(clippy::disallowed_methods)] // A bench measures real time.
 fn row(
     name: &str,

@@ -1,25 +1,25 @@
-//! Decline of a link, told from the noise of its estimates.
+//! Detection of a link's decline, distinguished from the noise of its estimates.
 
 use std::time::Duration;
 
 use anabranch_base::Instant;
 
-/// When a link counts as degraded.
+/// Conditions under which a link counts as degraded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
-    /// Factor over the usual time that a message must take; above 1.
+    /// Factor by which a message must exceed its usual time; above 1.
     pub factor: f64,
-    /// Estimates in sequence that must say so; at least 1.
+    /// Consecutive estimates that must exceed it; at least 1.
     pub estimates: u32,
-    /// What is usual is averaged over about this time.
+    /// Time over which the usual time is averaged, approximately.
     pub memory: Duration,
-    /// A link that has been degraded for so long is no longer so: it has become usual.
+    /// Time after which a degraded state has become the usual one and no longer counts as degraded.
     pub hold: Duration,
 }
 
 impl Default for Config {
-    /// For estimates every 0.5 to 1 s with errors of up to 20 %, at which a message takes at most
-    /// 1.25 times as long: degraded from 1.6 times on, twice in sequence.
+    /// For estimates every 0.5 to 1 s with errors of up to 20 %, at which a message takes at most 1.25 times as long:
+    /// degraded from a factor of 1.6 on, twice in sequence.
     fn default() -> Self {
         Self {
             factor: 1.6,
@@ -30,22 +30,22 @@ impl Default for Config {
     }
 }
 
-/// Watches one link, or one path. What is usual is the mean of the logarithm of the times while it is not
-/// degraded. `observe`: O(1).
+/// Detector for one link or one path. The usual time is the mean of the logarithm of the times while it is not degraded.
+/// `observe`: O(1).
 #[derive(Debug, Clone)]
 pub struct Decline {
     config: Config,
-    /// Logarithm of the usual time in seconds, and when it was last averaged.
+    /// Logarithm of the usual time in seconds, and the time of its last update.
     usual: Option<(f64, Instant)>,
-    /// Estimates in sequence that said that it takes too long, and when the first came.
+    /// Number of consecutive estimates that were too slow, and the time of the first.
     slow: Option<(u32, Instant)>,
 }
 
-/// Shorter times are not told apart: 1 µs.
+/// Resolution: shorter times count as 1 µs.
 const TIME_MIN_S: f64 = 1e-6;
 
 impl Decline {
-    /// Nothing is known yet.
+    /// Creates a detector without any estimate.
     pub const fn new(config: Config) -> Self {
         Self {
             config,
@@ -54,7 +54,7 @@ impl Decline {
         }
     }
 
-    /// Takes a new estimate: how long a typical message takes. Whether the link is degraded.
+    /// Takes a new estimate, the time that a typical message takes. Returns true if the link is degraded.
     pub fn observe(&mut self, now: Instant, time: Duration) -> bool {
         let log = time.as_secs_f64().max(TIME_MIN_S).ln();
         let Some((usual, since)) = &mut self.usual else {
@@ -77,7 +77,7 @@ impl Decline {
         false
     }
 
-    /// True if the last estimates said so.
+    /// True if the link was degraded after the last estimate.
     pub fn is_degraded(&self) -> bool {
         self.slow
             .is_some_and(|(count, _)| count >= self.config.estimates)

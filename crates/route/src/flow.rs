@@ -1,7 +1,7 @@
 //! Bounds on every set of paths: the maximum flow, and the quickest flow.
 //!
-//! Both are references for the greedy choice of [`crate::multiple`]: they may take back part of an earlier path
-//! where that lets two others through.
+//! Both are references for the greedy choice of [`crate::multiple`]: they may take back part of an earlier path if that
+//! lets two others through.
 
 mod residual;
 
@@ -15,8 +15,8 @@ use crate::{
 };
 use residual::Residual;
 
-/// The most that all paths together carry from source to sink, relays' headroom kept (`query.bytes` and
-/// `hops_max` are not looked at): by augmenting paths of least delay, O(paths · links · log nodes).
+/// Maximum rate of all paths together from source to sink, within the relays' headroom (`query.bytes` and `hops_max` are
+/// ignored): by augmenting paths of least delay, O(paths · links · log nodes).
 ///
 /// # Panics
 /// As [`crate::quickest::Finder::quickest`].
@@ -30,21 +30,21 @@ pub fn maximum(graph: &Graph, query: &Query<'_>) -> Rate {
     Rate::from_bps(total)
 }
 
-/// The earliest end of a message over any number of paths, and paths that reach it.
+/// Quickest flow: the earliest completion of a message over any number of paths, and paths that reach it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QuickestFlow {
-    /// When the message is complete.
+    /// Time at which the message is complete.
     pub finish: Duration,
     /// Paths that can be used together, the shortest first.
     pub paths: Vec<Path>,
 }
 
-/// The earliest end of a message that any division over any paths reaches, when each carries at a steady rate: the
-/// quickest flow [Burkard, Dlaska, Klinz 1993; Ford and Fulkerson 1958]. `None` where there is no way.
+/// Earliest completion of a message by any division over any paths, when each carries at a steady rate: the quickest flow
+/// [Burkard, Dlaska, Klinz 1993; Ford and Fulkerson 1958]. `None` if there is no path.
 ///
-/// Paths are added in the order of delay, in the residual network of the flow (which may take back part of an
-/// earlier one), while that makes the message earlier: T(f) = (r + Σ bᵢ·dᵢ)/Σ bᵢ falls exactly while the next delay
-/// is below it. Relays' headroom is kept, `hops_max` is not looked at. O(paths · links · log nodes).
+/// Paths are added in the order of delay, in the residual network of the flow (which may take back part of an earlier
+/// one), while that makes the message earlier: T(f) = (r + Σ bᵢ·dᵢ)/Σ bᵢ falls exactly while the next delay is below it.
+/// Relays' headroom is respected, `hops_max` is ignored. O(paths · links · log nodes).
 ///
 /// # Panics
 /// As [`crate::quickest::Finder::quickest`].

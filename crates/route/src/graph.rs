@@ -1,4 +1,4 @@
-//! The overlay: nodes, and the measured links between them.
+//! Graph of the overlay: nodes, and the measured links between them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,14 +13,14 @@ pub struct NodeIndex(pub u32);
 pub struct LinkIndex(pub u32);
 
 impl NodeIndex {
-    /// As an index of a slice with one entry per node.
+    /// The index, for a slice with one entry per node.
     pub const fn at(self) -> usize {
         self.0 as usize
     }
 }
 
 impl LinkIndex {
-    /// As an index of a slice with one entry per link.
+    /// The index, for a slice with one entry per link.
     pub const fn at(self) -> usize {
         self.0 as usize
     }
@@ -31,33 +31,33 @@ impl LinkIndex {
 pub struct Estimate {
     /// EBW; zero for a link that cannot be used now.
     pub bandwidth: Rate,
-    /// d_min. More than [`DELAY_MAX`] counts as that.
+    /// d_min, capped at [`DELAY_MAX`].
     pub delay_min: Duration,
-    /// Standard error of `bandwidth` relative to it, at least 0; 0 where nothing is known of it. No
-    /// computation of paths looks at it; it says how far to trust them.
+    /// Standard error of `bandwidth` relative to it, at least 0; 0 where it is unknown. No computation of paths uses it;
+    /// it shows how reliable their results are.
     pub error: f64,
 }
 
 /// A link of the overlay, in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// Place where it begins.
+    /// Node at which the link begins.
     pub from: NodeIndex,
-    /// Place where it ends.
+    /// Node at which the link ends.
     pub to: NodeIndex,
-    /// State of it.
+    /// Measured state of the link.
     pub estimate: Estimate,
 }
 
 /// Longest delay of a link, about 13 days: no sum over a path overflows.
 pub const DELAY_MAX: Duration = Duration::from_nanos(1 << 50);
-/// Largest bandwidth of a link in bit/s that is told from larger ones.
+/// Cap on a link's bandwidth in bit/s; larger ones count as this.
 const BANDWIDTH_MAX_BPS: u64 = 1 << 60;
 
-/// What a search reads of a link, packed.
+/// A link as searches read it, packed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arc {
-    /// The other end.
+    /// The node at the other end.
     pub(crate) node: u32,
     pub(crate) link: u32,
     pub(crate) delay_ns: u64,
@@ -65,13 +65,13 @@ pub(crate) struct Arc {
 
 /// A directed graph of measured links; several links from one node to another are allowed.
 ///
-/// Links are ordered by their ends, then by the order in which they were added, so that the same links give the
-/// same graph and the same paths everywhere. Two copies of what searches read, by both ends: 100 bytes a
-/// link.
+/// Links are ordered by their ends, then by the order in which they were added, so that the same links give the same
+/// graph and the same paths everywhere. The data that searches read is stored twice, by either end: 100 bytes per link.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     links: Vec<Link>,
-    /// Of node v: `leaving[first_leaving[v]..first_leaving[v + 1]]`, whose link is its own position.
+    /// Offsets: node v has `leaving[first_leaving[v]..first_leaving[v + 1]]`; an entry's position is the index of its
+    /// link.
     first_leaving: Vec<u32>,
     leaving: Vec<Arc>,
     first_entering: Vec<u32>,
@@ -137,7 +137,7 @@ impl Graph {
         &self.links[link.at()]
     }
 
-    /// The links that leave `node`, in order.
+    /// Links that leave `node`, in order.
     pub fn links_from(&self, node: NodeIndex) -> impl Iterator<Item = LinkIndex> {
         (self.first_leaving[node.at()]..self.first_leaving[node.at() + 1]).map(LinkIndex)
     }
@@ -149,7 +149,7 @@ impl Graph {
         (arcs.get(place)?.node == to.0).then(|| LinkIndex(arcs[place].link))
     }
 
-    /// Replaces what is known of a link. O(links that enter its end).
+    /// Replaces the estimate of a link. O(links that enter its end).
     pub fn set(&mut self, link: LinkIndex, estimate: Estimate) {
         let entry = &mut self.links[link.at()];
         entry.estimate = estimate;
@@ -185,7 +185,7 @@ impl Graph {
         &self.entering[self.first_entering[node] as usize..self.first_entering[node + 1] as usize]
     }
 
-    /// The path over the given links, with the bandwidth of its narrowest [Daemons Eq. (3)].
+    /// Path over the given links, with the bandwidth of the narrowest [Daemons Eq. (3)].
     ///
     /// # Panics
     /// No links, or two in sequence that do not meet.
@@ -207,7 +207,7 @@ impl Graph {
     }
 }
 
-/// Positions of each node's first link, by a count of `ends`.
+/// Positions of each node's first link, by counting `ends`.
 fn firsts(nodes: usize, ends: impl Iterator<Item = NodeIndex>) -> Vec<u32> {
     let mut first = vec![0; nodes + 1];
     for end in ends {
@@ -227,9 +227,9 @@ fn delay_ns(delay: Duration) -> u64 {
 /// A loop-free sequence of links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
-    /// Its links, from the source on; at least one.
+    /// Links of the path, from the source on; at least one.
     pub links: Vec<LinkIndex>,
-    /// What it carries: at most what its narrowest link does [Daemons Eq. (3)], less where links are shared with
+    /// Bandwidth of the path: at most that of its narrowest link [Daemons Eq. (3)], less where links are shared with
     /// other paths.
     pub bandwidth: Rate,
     /// Sum of the links' least delays.
@@ -244,8 +244,8 @@ impl Path {
             .saturating_add(self.delay_min)
     }
 
-    /// Delay of a message that every relay receives whole before it sends it on: Σ(r/EBW + d_min)
-    /// [Daemons Eq. (4)]. For messages within one packet; larger ones are pipelined, which [`Path::time`] is for.
+    /// Delay of a message that every relay receives whole before it forwards it: Σ(r/EBW + d_min) [Daemons Eq. (4)]. For
+    /// messages within one packet; larger ones are pipelined, see [`Path::time`].
     pub fn time_stored(&self, graph: &Graph, bytes: u64) -> Duration {
         let delays = self.links.iter().map(|&link| {
             let estimate = &graph.link(link).estimate;
@@ -255,14 +255,14 @@ impl Path {
         delays.fold(Duration::ZERO, Duration::saturating_add)
     }
 
-    /// The nodes it visits, source and sink included.
+    /// Nodes of the path, source and sink included.
     pub fn nodes<'a>(&'a self, graph: &'a Graph) -> impl Iterator<Item = NodeIndex> + 'a {
         let source = self.links.first().map(|&link| graph.link(link).from);
         let rest = self.links.iter().map(|&link| graph.link(link).to);
         source.into_iter().chain(rest)
     }
 
-    /// The nodes between source and sink.
+    /// Nodes between source and sink.
     pub fn relays<'a>(&'a self, graph: &'a Graph) -> impl Iterator<Item = NodeIndex> + 'a {
         self.links.iter().skip(1).map(|&link| graph.link(link).from)
     }
@@ -275,7 +275,7 @@ impl Path {
     }
 }
 
-/// Builds a graph over nodes with names of any ordered type, such as keys.
+/// Builder of a graph whose nodes have names of any ordered type, such as keys.
 #[derive(Debug, Clone)]
 pub struct Builder<K> {
     names: BTreeMap<K, ()>,
@@ -283,7 +283,7 @@ pub struct Builder<K> {
 }
 
 impl<K: Ord + Clone> Builder<K> {
-    /// No nodes, no links.
+    /// Creates a builder without nodes or links.
     pub const fn new() -> Self {
         Self {
             names: BTreeMap::new(),
@@ -291,12 +291,12 @@ impl<K: Ord + Clone> Builder<K> {
         }
     }
 
-    /// Adds a node, if it is not there.
+    /// Adds a node unless it is present.
     pub fn node(&mut self, name: K) {
         self.names.insert(name, ());
     }
 
-    /// Adds a link, and its ends. A link from a node to itself is ignored: no path has use for it.
+    /// Adds a link, and its ends. A link from a node to itself is ignored: no path can use it.
     pub fn link(&mut self, from: K, to: K, estimate: Estimate) {
         if from != to {
             self.node(from.clone());
@@ -305,7 +305,7 @@ impl<K: Ord + Clone> Builder<K> {
         }
     }
 
-    /// The graph; nodes are numbered in the order of their names.
+    /// Builds the graph; nodes are numbered in the order of their names.
     pub fn build(self) -> (Graph, Names<K>) {
         let names = Names(self.names.into_keys().collect());
         let links = self.links.iter().filter_map(|(from, to, estimate)| {
@@ -325,12 +325,12 @@ impl<K: Ord + Clone> Default for Builder<K> {
     }
 }
 
-/// What the nodes of a graph are called.
+/// Names of the nodes of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names<K>(Vec<K>);
 
 impl<K: Ord> Names<K> {
-    /// The node called `name`. O(log nodes).
+    /// The node named `name`. O(log nodes).
     pub fn find(&self, name: &K) -> Option<NodeIndex> {
         self.0
             .binary_search(name)
@@ -338,7 +338,7 @@ impl<K: Ord> Names<K> {
             .map(|at| NodeIndex(at as u32))
     }
 
-    /// What a node is called.
+    /// Name of a node.
     ///
     /// # Panics
     /// A node of another, larger graph.

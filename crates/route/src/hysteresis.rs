@@ -1,17 +1,17 @@
 //! Hysteresis of routes: changes to better ones without flapping.
 //!
-//! Estimates are noisy, and the best of many noisy candidates looks better than it is. So a change for the better
-//! needs a gain that lasts: candidates are followed one by one, each starts with no gain at all, its gain (the logarithm of
-//! the ratio of times) is averaged, and must stay above a threshold for some time. The threshold is higher where the estimates
-//! say that they know little, and the time longer after recent changes. Failures and marked declines
-//! ([`crate::decline`]) do not wait. Nor do paths that join those in use ([`Keeper::widen`]): none is given up for them, so
-//! they cannot flap.
+//! Estimates are noisy, and the best of many noisy candidates looks better than it is. A change for the better therefore
+//! needs a gain that lasts: candidates are followed one by one, each starts with no gain at all, its gain (the logarithm
+//! of the ratio of times) is averaged, and must stay above a threshold for some time. The threshold is higher where the
+//! estimates report large errors, and the time longer after recent changes. Failures and marked declines
+//! ([`crate::decline`]) do not wait. Neither do paths that join those in use ([`Keeper::widen`]): no path is given up for
+//! them, so they cannot flap.
 
 use std::time::Duration;
 
 use anabranch_base::Instant;
 
-/// What is expected of routes now.
+/// Expected performance of routes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
     /// Time that a typical message takes.
@@ -20,61 +20,61 @@ pub struct Cost {
     pub error: f64,
 }
 
-/// How the routes in use are.
+/// Health of the routes in use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Health {
     /// As usual.
     Fine,
-    /// One of their links has markedly declined.
+    /// One of their links has declined markedly.
     Degraded {
-        /// Factor by which a path must be quicker than the one that has declined and that it would take its place, each with a message of its
-        /// own; 1
-        /// where that is not known. Of several paths in use, one that is a tenth of itself hardly shows in all of them together.
+        /// Factor by which a path must be quicker than the declined one that it would replace, each with a message of its
+        /// own; 1 where that is not known. Among several paths in use, the decline of one to a tenth hardly shows in all
+        /// of them together.
         part: f64,
     },
     /// One of their links or relays has failed.
     Failed,
 }
 
-/// Reason why routes change.
+/// Reason for a change of routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// There were none.
+    /// There were none before.
     First,
-    /// Those in use have failed.
+    /// Those in use failed.
     Failed,
-    /// Those in use have declined, and the others are better now.
+    /// Those in use declined, and the others are better now.
     Degraded,
     /// The others have been better for long enough.
     Better,
-    /// More have joined those in use.
+    /// More paths joined those in use.
     Wider,
 }
 
-/// Time to change.
+/// Thresholds and times that govern changes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
-    /// Gain for which a change is worth it: 0.15 is a message in 1/1.15 of the time.
+    /// Least gain for a change: 0.15 is a message in 1/1.15 of the time.
     pub gain_min: f64,
-    /// Standard errors of the estimates by which the gain must exceed that.
+    /// Number of the estimates' standard errors by which the gain must exceed `gain_min`.
     pub errors: f64,
-    /// A gain is averaged over about this time.
+    /// Time over which a gain is averaged, approximately.
     pub smoothing: Duration,
-    /// Time that the averaged gain must last.
+    /// Time for which the averaged gain must last.
     pub hold: Duration,
     /// Least time between a change and the next one for the better. Doubles, as `hold` does, with each change for the
-    /// better, up to eightfold, and halves again with every `calm` without one.
+    /// better, up to eightfold, and is halved again by every `calm` without one.
     pub pause: Duration,
-    /// See `pause`.
+    /// Time without a change after which `pause` and `hold` are halved.
     pub calm: Duration,
-    /// Gain for which routes that have declined are left, by the same measure as `gain_min`.
+    /// Least gain for leaving routes that have declined, by the same measure as `gain_min`.
     pub urgent_gain_min: f64,
-    /// Gain of the path that has declined alone for which it is replaced, if all together do not lose by it: 0.7 stands for a path
-    /// that is 1.7 times as quick.
+    /// Least gain over the declined path alone for replacing it, if all paths together do not lose by it: 0.7 means a
+    /// path that is 1.7 times as quick.
     pub urgent_part_min: f64,
     /// Least time between a change and the next one because of a decline, or to more paths.
     pub urgent_pause: Duration,
-    /// Time for which more paths must promise a gain of `gain_min` until they are taken.
+    /// Time for which more paths must promise a gain of `gain_min` before they are taken.
     pub wider_hold: Duration,
 }
 
@@ -96,38 +96,38 @@ impl Default for Config {
     }
 }
 
-/// Candidates followed at a time; the one of least gain makes room for a new one.
+/// Candidates followed at a time; the one of least gain is replaced by a new one.
 pub const CANDIDATES_MAX: usize = 4;
-/// Longest that `hold` and `pause` grow to, in doublings.
+/// Limit on the growth of `hold` and `pause`, in doublings.
 const DOUBLINGS_MAX: u32 = 3;
 
-/// A candidate, and how it has fared.
+/// A candidate and its gain so far.
 #[derive(Debug, Clone)]
 struct Candidate<R> {
     routes: R,
     /// Averaged ln(time of those in use / its time).
     gain: f64,
     seen: Instant,
-    /// Since when the gain has been high enough.
+    /// Time since which the gain has been high enough.
     since: Option<Instant>,
 }
 
-/// Keeps routes of type `R` (the paths of one destination, say) in use until others are worth the change.
+/// Keeps routes of type `R` (the paths of one destination, for example) in use until others are worth the change.
 #[derive(Debug, Clone)]
 pub struct Keeper<R> {
     config: Config,
     current: Option<R>,
     candidates: Vec<Candidate<R>>,
-    /// The last change of any kind.
+    /// Time of the last change of any kind.
     changed: Instant,
-    /// The last change for the better, and how many doublings were in force after it.
+    /// Time of the last change for the better, and the number of doublings in force after it.
     settled: Option<(Instant, u32)>,
-    /// Since when more paths promise a gain.
+    /// Time since which more paths have promised a gain.
     wider_since: Option<Instant>,
 }
 
 impl<R: Clone + PartialEq> Keeper<R> {
-    /// No routes yet.
+    /// Creates a keeper without routes.
     pub const fn new(config: Config) -> Self {
         Self {
             config,
@@ -144,10 +144,10 @@ impl<R: Clone + PartialEq> Keeper<R> {
         self.current.as_ref()
     }
 
-    /// Looks again, after new estimates; `best` are the best routes by these, and `cost` says what any routes
-    /// cost by these (`None`: they cannot be used). Returns why routes have changed to `best`, or to one that was
-    /// best before. To be called with every round of estimates: what is averaged is what is seen here. Calls `cost` up to
-    /// [`CANDIDATES_MAX`] + 2 times.
+    /// Reconsiders the routes after new estimates; `best` are the best routes by these, and `cost` returns the cost of
+    /// any routes by these (`None`: they cannot be used). Returns the reason if routes have changed to `best`, or to an
+    /// earlier best one. To be called with every round of estimates, because the averages cover only the estimates seen
+    /// here. Calls `cost` up to [`CANDIDATES_MAX`] + 2 times.
     pub fn consider(
         &mut self,
         now: Instant,
@@ -161,7 +161,7 @@ impl<R: Clone + PartialEq> Keeper<R> {
         };
         let used = cost(&current);
         let Some(used) = used.filter(|_| health != Health::Failed) else {
-            // Failed, and nothing else to be had: estimates are late, and what fails is retried elsewhere.
+            // Failed, and no alternative: estimates are late, and failed paths are retried elsewhere.
             return (current != *best).then(|| self.change(now, best.clone(), Reason::Failed));
         };
         if let Health::Degraded { part } = health
@@ -202,10 +202,10 @@ impl<R: Clone + PartialEq> Keeper<R> {
         Some(self.change(now, routes, Reason::Better))
     }
 
-    /// Takes `wider`, which is all that is in use and more, if it has promised enough for long enough; to be called after
-    /// each [`Self::consider`] that changed nothing, with `None` where nothing can join. Which paths join may differ from call to
-    /// call; those of this one are taken. The caller bounds how many paths there can be, and with that how often this
-    /// happens. Calls `cost` up to twice.
+    /// Takes `wider`, which contains everything in use and more, if it has promised enough for long enough; to be called
+    /// after each [`Self::consider`] that changed nothing, with `None` where nothing can join. The joining paths may
+    /// differ from call to call; those of this call are taken. The caller bounds the number of paths, and with it how
+    /// often this happens. Calls `cost` up to twice.
     pub fn widen(
         &mut self,
         now: Instant,
@@ -261,7 +261,7 @@ impl<R: Clone + PartialEq> Keeper<R> {
         });
     }
 
-    /// Doublings in force.
+    /// Number of doublings in force.
     fn doublings(&self, now: Instant) -> u32 {
         self.settled.map_or(0, |(at, doublings)| {
             let calm = self.config.calm.as_secs_f64().max(1e-3);
@@ -286,7 +286,7 @@ impl<R> Candidate<R> {
     }
 }
 
-/// ln(time in use / time offered): above 0 where the offer is better.
+/// ln(time in use / time offered): above 0 if the offer is better.
 fn gain(used: &Cost, offered: &Cost) -> f64 {
     let seconds = |cost: &Cost| cost.time.as_secs_f64().max(1e-9);
     (seconds(used) / seconds(offered)).ln()

@@ -1,19 +1,19 @@
-//! The overlay as a graph: which ways a message should take, and how it is divided among them
-//! [Daemons §4, §5]. One algorithm a file; no clock, no sockets, no state but what the caller hands in.
+//! Path computation on the overlay graph: choice of paths for a message, and its division among them [Daemons §4, §5].
+//! One algorithm per file; no clock, no sockets, and no state but what the caller passes in.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
 //! | [`graph`] | nodes, measured links, paths |
 //! | [`mod@quickest`] | the path on which a message of a given size arrives first |
 //! | [`multiple`] | several paths on the residual graph |
-//! | [`mod@partition`] | how much of a message goes over each path, so that all finish together |
-//! | [`start`] | what a fresh channel loses while it finds the rate of its path |
-//! | [`flow`] | what no set of paths can exceed: the maximum flow, and the quickest flow |
-//! | [`decline`] | whether a link has become markedly worse |
-//! | [`hysteresis`] | when to change routes |
-//! | [`design`] | which links to probe how often, and with messages of which sizes |
+//! | [`mod@partition`] | division of a message over paths, so that all finish together |
+//! | [`start`] | start-up losses of a fresh channel while it finds the rate of its path |
+//! | [`flow`] | bounds on every set of paths: the maximum flow, and the quickest flow |
+//! | [`decline`] | detection of links that have become markedly worse |
+//! | [`hysteresis`] | decision when to change routes |
+//! | [`design`] | choice of links to probe, with rates and message sizes |
 //!
-//! A [`quickest::Finder`] is kept between calls: it holds the memory that searches work in.
+//! A [`quickest::Finder`] is kept between calls: it holds the working memory of searches.
 
 pub mod decline;
 pub mod design;

@@ -1,12 +1,12 @@
 //! Several paths for one message [Daemons §4, Figure 4, MQP].
 //!
-//! As published: find the quickest path, take its bandwidth from its links, and look again in what is left. Added are a
-//! limit on the number of paths, what relays have left for others, what is known of shared bottlenecks, and
+//! As published: find the quickest path, subtract its bandwidth from its links, and search again in the residual graph.
+//! Additions are a limit on the number of paths, the relays' remaining headroom, known shared bottlenecks, and
 //! disjointness.
 //!
-//! [`Choice::Published`] asks at each step for the path on which the *whole* message would be quickest, although it is to carry a
-//! part only. [`Choice::Joint`] asks for the path that makes the whole earliest together with those chosen
-//! before; the first one is the same. It leaves out what does not help.
+//! [`Choice::Published`] searches at each step for the path on which the *whole* message would be quickest, although it
+//! is to carry only a part. [`Choice::Joint`] searches for the path that makes the whole earliest together with those
+//! chosen before; the first one is the same. It leaves out paths that do not help.
 
 use std::collections::BTreeSet;
 
@@ -17,20 +17,20 @@ use crate::{
     quickest::{Finder, Query, Target},
 };
 
-/// What the next path is to be best at.
+/// Criterion by which the next path is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Choice {
     /// Carrying the whole message alone [Daemons Figure 4].
     Published,
-    /// Ending early together with the paths before; stops when no path helps any more.
+    /// Earliest completion together with the paths before; stops when no path helps any more.
     #[default]
     Joint,
 }
 
-/// What paths may not have in common.
+/// Elements that paths may not have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Disjoint {
-    /// They may share links and relays, as long as both have something left.
+    /// None: they may share links and relays, as long as both have capacity left.
     #[default]
     No,
     /// Links.
@@ -39,36 +39,36 @@ pub enum Disjoint {
     Relays,
 }
 
-/// Links that are known to share a bottleneck: together they carry no more than it.
+/// Links that are known to share a bottleneck: together they carry no more than its bandwidth.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     /// The links; each counts once for every path over it.
     pub links: Vec<LinkIndex>,
-    /// What they carry together.
+    /// Bandwidth of all of them together.
     pub bandwidth: Rate,
 }
 
-/// Which paths are wanted.
+/// Requirements on the paths.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Paths that are used in any case: they come first, and take their part before others are looked for.
+    /// Paths that are used in any case: they come first, and take their bandwidth before others are searched for.
     pub given: &'a [Path],
-    /// Most paths beside them.
+    /// Largest number of further paths.
     pub paths_max: usize,
-    /// How the next path is chosen.
+    /// Criterion by which the next path is chosen.
     pub choice: Choice,
-    /// What paths may not have in common.
+    /// Elements that paths may not have in common.
     pub disjoint: Disjoint,
-    /// True to stop when there is no disjoint path left; otherwise, shared ones follow.
+    /// True to stop when no disjoint path is left; otherwise, shared ones follow.
     pub is_disjoint_only: bool,
     /// Links that share bottlenecks; a link may be in several.
     pub groups: &'a [Group],
-    /// Paths of less are not worth a channel, and the search ends with the first one.
+    /// Least bandwidth of a path that is worth a channel; the search ends with the first one below it.
     pub bandwidth_min: Rate,
 }
 
 impl Default for Wanted<'_> {
-    /// Four paths, chosen together; any but those below 1 kbit/s.
+    /// Four paths, chosen together, each of at least 1 kbit/s.
     fn default() -> Self {
         Self {
             given: &[],
@@ -82,12 +82,12 @@ impl Default for Wanted<'_> {
     }
 }
 
-/// Several paths for one message, those given first, then the quickest first. Each has the bandwidth that it takes from its
-/// links: they can be used together, with the whole of it each.
+/// Several paths for one message: the given ones, then the quickest first. Each has the bandwidth that it takes from its
+/// links: all of them can be used together at their full bandwidths.
 ///
-/// As many searches by [`Finder::quickest`] as there are paths, and one more; a relay's headroom counts once for
-/// each path over it. A path with several links of one group gets its part of the group only, and may
-/// then not be the best choice; one that would get nothing is tried again without the later of these links.
+/// Runs one search by [`Finder::quickest`] more than there are paths; a relay's headroom counts once for each path over
+/// it. A path with several links of one group gets only its share of the group, and may then not be the best choice; one
+/// that would get nothing is searched for again without the later of these links.
 ///
 /// # Panics
 /// As [`Finder::quickest`]; a group with a link, or a given path, that is not in the graph.
@@ -131,8 +131,8 @@ pub fn paths(
         let is_worth = part >= wanted.bandwidth_min.max(Rate::from_bps(1))
             && goal.time_with(part.as_bps(), nanos(&path)) < goal.time();
         if !is_worth {
-            // A group that the path crosses twice leaves less of it than was searched for.
-            if part < path.bandwidth && residual.part_ways(&path) {
+            // A group that the path crosses twice leaves it less than the search assumed.
+            if part < path.bandwidth && residual.drop_repeated(&path) {
                 continue;
             }
             break;
@@ -148,8 +148,8 @@ pub fn paths(
     paths
 }
 
-/// The same paths by other estimates: each with what the graph leaves to it after those before, and its delay; rate
-/// zero for one that cannot be used. For judging routes in use beside new ones.
+/// The same paths by other estimates: each with the bandwidth that the graph leaves to it after those before, and its
+/// delay; rate zero for one that cannot be used. For comparing routes in use with new ones.
 ///
 /// # Panics
 /// As [`paths`]; a path that is not of this graph.
@@ -171,16 +171,16 @@ fn nanos(path: &Path) -> u64 {
     u64::try_from(path.delay_min.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What is left of links, groups and relays.
+/// Residual capacity of links, groups and relays.
 struct Residual {
     links: Vec<u64>,
     /// By group.
     groups: Vec<u64>,
-    /// By node; none when relays are not limited.
+    /// By node; empty when relays are not limited.
     headroom: Vec<u64>,
-    /// Place where each link leads, if that is a relay.
+    /// Relay to which each link leads, if it is one.
     relay: Vec<Option<NodeIndex>>,
-    /// Pairs of a link and a group that it is in.
+    /// Pairs of a link and a group that contains it.
     members: Vec<(LinkIndex, usize)>,
     used_links: BTreeSet<LinkIndex>,
     used_relays: BTreeSet<NodeIndex>,
@@ -200,7 +200,7 @@ impl Residual {
             .iter()
             .map(|link| (link.to != query.to).then_some(link.to));
         let links = search.usable.iter().zip(0..).map(|(&usable, link)| {
-            // Headroom is kept apart; a link that may not be used at all stays so.
+            // Headroom is kept separately; a link that may not be used at all stays so.
             if usable == 0 {
                 0
             } else {
@@ -221,7 +221,7 @@ impl Residual {
         }
     }
 
-    /// Tells the finder what is left.
+    /// Passes the residual capacity to the finder.
     fn offer(&self, finder: &mut Finder, disjoint: Disjoint) {
         let usable = &mut finder.search().usable;
         usable.clone_from(&self.links);
@@ -244,7 +244,7 @@ impl Residual {
         }
     }
 
-    /// The path with what is left to it, which it takes.
+    /// The path with its residual bandwidth, which it takes.
     fn judge(&mut self, finder: &mut Finder, graph: &Graph, path: &Path) -> Path {
         self.offer(finder, Disjoint::No);
         let usable = &finder.search().usable;
@@ -258,7 +258,7 @@ impl Residual {
         path
     }
 
-    /// What is left to a path, groups that it crosses more than once included.
+    /// Residual bandwidth of a path, including groups that it crosses more than once.
     fn part(&self, path: &Path) -> Rate {
         let parts = self.groups.iter().zip(0..).map(|(&left, group)| {
             let crossings = self.crossings(path, group).max(1);
@@ -272,8 +272,8 @@ impl Residual {
         path.bandwidth.min(Rate::from_bps(least))
     }
 
-    /// Takes away the later links of groups that a path crosses more than once; whether there were any.
-    fn part_ways(&mut self, path: &Path) -> bool {
+    /// Removes the later links of groups that a path crosses more than once. Returns true if there were any.
+    fn drop_repeated(&mut self, path: &Path) -> bool {
         let mut is_parted = false;
         for group in 0..self.groups.len() {
             let is_member = |link: &&LinkIndex| self.members.contains(&(**link, group));
@@ -300,7 +300,7 @@ impl Residual {
             .count() as u64
     }
 
-    /// A path takes its bandwidth [Daemons Figure 4].
+    /// Subtracts the path's bandwidth [Daemons Figure 4].
     fn take(&mut self, graph: &Graph, path: &Path) {
         let bps = path.bandwidth.as_bps();
         for link in &path.links {

@@ -2,7 +2,7 @@
 //!
 //! With bandwidths bᵢ and delays dᵢ, all paths whose delay is below the common finishing time T take part, and
 //! T = (r + Σ bᵢ·dᵢ) / Σ bᵢ over them; path i gets rᵢ = bᵢ·(T − dᵢ). That is Eq. (11) solved for any number
-//! of paths; Eq. (13) is the case of two. A path with dᵢ ≥ T would get a negative share, and is left out.
+//! of paths; Eq. (13) is the case of two. A path with dᵢ ≥ T would get a negative share and is left out.
 //!
 //! Here T is the least whole nanosecond by which the paths can carry r whole bytes, found by bisection in integers: the shares
 //! sum to r exactly, none ends after T, and no other division, over these paths or some of them, ends before.
@@ -13,12 +13,12 @@ use anabranch_base::Rate;
 
 use crate::graph::{DELAY_MAX, Path};
 
-/// What of a path counts for the division.
+/// A path's properties that count for the division.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leg {
     /// EBW; a path of rate zero gets nothing.
     pub bandwidth: Rate,
-    /// d_min, counted as [`DELAY_MAX`] for each of 1,000 links at most.
+    /// d_min, capped at [`DELAY_MAX`] for each of 1,000 links.
     pub delay_min: Duration,
 }
 
@@ -34,21 +34,21 @@ impl From<&Path> for Leg {
 /// A message divided among paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// Bytes of each path, in the order given; zero for one that is left out. They sum to the message.
+    /// Bytes of each path, in the order given; zero for one that is left out. They add up to the message.
     pub bytes: Vec<u64>,
-    /// When the last byte arrives, after the start.
+    /// Time from the start to the arrival of the last byte.
     pub finish: Duration,
 }
 
-/// Longest time that is computed, about 142 years: slower paths than that carry nothing.
+/// Longest time that is computed, about 142 years: paths slower than that carry nothing.
 const FINISH_MAX_NS: u64 = 1 << 62;
 
 /// Divides `bytes` among paths so that the message is complete as early as possible. `None` when no path carries
 /// anything in a hundred years. An empty message is complete at once. O(paths · 62).
 pub fn partition(legs: &[Leg], bytes: u64) -> Option<Partition> {
     let finish_ns = finish_ns(legs, bytes)?;
-    // One nanosecond earlier it would not be complete: what is missing then goes to the paths that carry
-    // more by T, the first ones first.
+    // One nanosecond earlier it would not be complete: the missing bytes then go to the paths that carry more by T, the
+    // first ones first.
     let before_ns = finish_ns.saturating_sub(1);
     let mut shares: Vec<u64> = legs
         .iter()
@@ -70,17 +70,17 @@ pub fn partition(legs: &[Leg], bytes: u64) -> Option<Partition> {
     })
 }
 
-/// When a message of `bytes` is complete if it is divided well among the paths; as [`partition`], without the
-/// shares, and without allocation.
+/// Completion time of a message of `bytes` divided well among the paths; as [`partition`], without the shares, and
+/// without allocation.
 pub fn finish(legs: &[Leg], bytes: u64) -> Option<Duration> {
     finish_ns(legs, bytes).map(Duration::from_nanos)
 }
 
-/// When a message is complete that is divided as given: the latest part. Paths with a share of zero do not count.
-/// [`Duration::MAX`] for a share on a path of rate zero.
+/// Completion time of a message that is divided as given: that of the latest part. Paths with a share of zero do not
+/// count. [`Duration::MAX`] for a share on a path of rate zero.
 ///
 /// # Panics
-/// Not as many shares as paths.
+/// The number of shares differs from the number of paths.
 pub fn finish_of(legs: &[Leg], bytes: &[u64]) -> Duration {
     assert_eq!(legs.len(), bytes.len(), "a share for each path");
     let used = legs.iter().zip(bytes).filter(|(_, bytes)| **bytes > 0);
@@ -115,7 +115,7 @@ fn finish_ns(legs: &[Leg], bytes: u64) -> Option<u64> {
     Some(enough)
 }
 
-/// Whole bytes that a path carries by a time.
+/// Whole bytes that a path carries within a time.
 fn carried(leg: &Leg, time_ns: u64) -> u128 {
     let delay_ns = leg.delay_min.min(DELAY_MAX * 1000).as_nanos();
     let sending_ns = u128::from(time_ns).saturating_sub(delay_ns);

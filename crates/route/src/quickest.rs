@@ -6,12 +6,12 @@
 //!
 //! [`Finder::quickest`] is exact, too, and computes few of them:
 //!
-//! 1. *Only what is not dominated.* The shortest path over links of at least b has a narrowest link of b' ≥ b. All
-//!    bandwidths from b to b' give that path again, and none that is narrower is shorter.
-//! 2. *Only what can win.* With T the least time found so far and d a delay that wider paths cannot go below,
-//!    the next must have r/b + d < T, so b > r/(T − d). T comes early, from the widest path.
-//! 3. *Only towards the sink.* Delays to the sink over all links, computed once, bound each search from below (A*); what
-//!    cannot be in time even at the bandwidth of the widest path is not looked at.
+//! 1. *Only bandwidths that are not dominated.* The shortest path over links of at least b has a narrowest link of b' ≥ b. All
+//!    bandwidths from b to b' give that path again, and no narrower one is shorter.
+//! 2. *Only paths that can win.* With T the least time found so far and d a delay that wider paths cannot go below,
+//!    the next must have r/b + d < T, so b > r/(T − d). T is found early, from the widest path.
+//! 3. *Only towards the sink.* Delays to the sink over all links, computed once, bound each search from below (A*); nodes that
+//!    cannot be in time even at the bandwidth of the widest path are not visited.
 //!
 //! Times are whole nanoseconds, so that comparisons are exact and equal everywhere.
 
@@ -26,7 +26,7 @@ use crate::graph::{Graph, LinkIndex, NodeIndex, Path};
 use search::Search;
 pub(crate) use target::Target;
 
-/// A message to be sent, and what a path may use.
+/// A message to be sent, and the limits on its path.
 #[derive(Debug, Clone, Copy)]
 pub struct Query<'a> {
     /// The source.
@@ -35,44 +35,44 @@ pub struct Query<'a> {
     pub to: NodeIndex,
     /// Size of the message.
     pub bytes: u64,
-    /// What a path may use.
+    /// Limits on the path.
     pub limits: Limits<'a>,
 }
 
-/// What a path may use; by default everything.
+/// Limits on a path; by default none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits<'a> {
-    /// Most links of a path; `None`: any number. Searches take that many times as long at worst.
+    /// Largest number of links of a path; `None`: any number. Searches take up to that many times as long.
     pub hops_max: Option<u32>,
-    /// What each node can relay for others, by [`NodeIndex`]; zero for one that is no relay. `None`: what its
-    /// links carry. Source and sink of a path are not limited by it.
+    /// Rate that each node can relay for others, by [`NodeIndex`]; zero for one that is no relay. `None`: limited by its
+    /// links only. Source and sink of a path are not limited by it.
     pub headroom: Option<&'a [Rate]>,
 }
 
-/// What a search did, for those who want to know what it costs.
+/// Work done by a search, as a measure of its cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Effort {
     /// Shortest-path searches.
     pub searches: u64,
-    /// Nodes they settled, in all.
+    /// Total number of nodes that they settled.
     pub settled: u64,
 }
 
-/// Finds quickest paths; holds the memory that it works in, which grows to about 60 bytes for each node and 30 for
-/// each link of the largest graph, and is then used again.
+/// Finder of quickest paths. Holds the working memory, which grows to about 60 bytes for each node and 30 for each link
+/// of the largest graph, and is reused.
 #[derive(Debug, Clone, Default)]
 pub struct Finder {
     search: Search,
 }
 
 impl Finder {
-    /// A finder without memory yet.
+    /// Creates a finder without memory.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The path on which the message arrives first, if there is any. Of several that take equally long, one with
-    /// the least delay among the narrowest found first; the same for the same graph.
+    /// The path on which the message arrives first, if there is any. Of several that take equally long, one with the
+    /// least delay among the narrowest found first; the same for the same graph.
     ///
     /// O(k·(links + nodes)·log nodes) for k paths that no other beats in both bandwidth and delay and that could
     /// have been quickest (5 searches on average on random overlays, at most 14; `cargo bench --bench routes`). Allocates
@@ -98,7 +98,7 @@ impl Finder {
         &mut self.search
     }
 
-    /// The path that was found last.
+    /// The path found last.
     pub(crate) fn path(&self) -> Path {
         let found = &self.search.found;
         Path {
@@ -109,9 +109,9 @@ impl Finder {
     }
 }
 
-/// The quickest path of a message within one packet, that every relay receives whole before it sends it on
-/// [Daemons Eq. (4)]: shortest by Σ(r/EBW + d_min), one search by Dijkstra's algorithm. `limits.headroom` excludes
-/// relays where it is zero, and narrows those links that enter others.
+/// The quickest path of a message within one packet, which every relay receives whole before it forwards it [Daemons Eq.
+/// (4)]: shortest by Σ(r/EBW + d_min), one search by Dijkstra's algorithm. `limits.headroom` excludes relays where it is
+/// zero, and narrows the links that enter others.
 ///
 /// # Panics
 /// As [`Finder::quickest`].

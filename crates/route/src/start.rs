@@ -1,27 +1,28 @@
 //! Start-up losses of a fresh channel while it finds the rate of its path.
 //!
-//! Its window grows by a factor in every round trip until it holds bandwidth × round trip, so that the start takes
-//! log(b·RTT)/log(growth) + c round trips. Timed on fresh channels over a *link*, messages have it in their least delay:
-//! d_min exceeds the delay of a message of one packet by it. A *path* of several links has a longer round trip and more to
-//! find, so that the sum of its links' least delays [Daemons §4] is too early: on random overlays, a third of the short
-//! transfers were more than 10 % later (`docs/routes.md`). For channels that have carried something before, the sum is right.
+//! Its window grows by a factor in every round trip until it holds bandwidth × round trip, so the start takes
+//! log(b·RTT)/log(growth) + c round trips. Messages timed on fresh channels over a *link* include it in their least
+//! delay: d_min exceeds the delay of a one-packet message by it. A *path* of several links has a longer round trip and
+//! more to find, so the sum of its links' least delays [Daemons §4] is too early: on random overlays, a third of the
+//! short transfers were more than 10 % later (`docs/routes.md`). For channels that have carried data before, the sum is
+//! right.
 
 use std::time::Duration;
 
 use anabranch_base::Rate;
 
-/// A link as fresh channels see it.
+/// A link as measured on fresh channels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
     /// EBW.
     pub bandwidth: Rate,
     /// d_min of the line through messages on fresh channels.
     pub delay_min: Duration,
-    /// Delay of a message of one packet.
+    /// Delay of a one-packet message.
     pub delay_small: Duration,
 }
 
-/// Time that starts take, learnt from links.
+/// Model of start-up times, learnt from links.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Start {
     growth: f64,
@@ -30,11 +31,12 @@ pub struct Start {
 }
 
 impl Start {
-    /// Takes the median over links. `growth` is the factor by which the transport's window grows in a round trip, above 1: 4 for
-    /// `auto`, 2 for CUBIC and NewReno. `None` without a link of positive bandwidth and delay. O(links · log links).
+    /// Takes the median over links. `growth` is the factor by which the transport's window grows per round trip, above 1:
+    /// 4 for `auto`, 2 for CUBIC and NewReno. `None` without a link of positive bandwidth and delay. O(links · log
+    /// links).
     ///
     /// # Panics
-    /// `growth` not above 1.
+    /// `growth` is not above 1.
     pub fn learn(growth: f64, links: &[Sample]) -> Option<Self> {
         assert!(growth > 1.0, "windows grow");
         let rounds = links.iter().map(|link| {
@@ -48,7 +50,7 @@ impl Start {
         Some(Self { growth, rounds })
     }
 
-    /// The least delay of a path for its first message: that of a message of one packet (the sum over its links), and its
+    /// Least delay of a path for its first message: that of a one-packet message (the sum over its links), plus the
     /// start.
     pub fn delay_min(&self, bandwidth: Rate, delay_small: Duration) -> Duration {
         let small_s = delay_small.as_secs_f64();
@@ -69,7 +71,7 @@ fn to_find(growth: f64, bandwidth: Rate, delay_small_s: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A transport whose window is 15,000 bytes at first and fourfold in each round trip.
+    /// A transport whose window is 15,000 bytes at first and quadruples in each round trip.
     fn sample(mbps: u64, small_ms: u64) -> Sample {
         let delay_small = Duration::from_millis(small_ms);
         let bandwidth = Rate::from_mbps(mbps);
@@ -94,7 +96,7 @@ mod tests {
         let whole = start.delay_min(Rate::from_mbps(10), Duration::from_millis(100));
         let parts: Duration = links.iter().map(|link| link.delay_min).sum();
         assert!(whole > parts, "{whole:?} {parts:?}");
-        // What the first window holds needs no start.
+        // A message that fits the first window needs no start.
         let slow = start.delay_min(Rate::from_kbps(100), Duration::from_millis(10));
         assert_eq!(slow, Duration::from_millis(10));
     }

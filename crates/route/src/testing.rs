@@ -6,7 +6,7 @@ use anabranch_base::{Random, Rate, Seed};
 
 use crate::graph::{Estimate, Graph, Link, LinkIndex, NodeIndex};
 
-/// A random overlay; few distinct values, so that there are ties.
+/// A random overlay with few distinct values, so that there are ties.
 pub(crate) fn overlay(seed: u64, nodes: u64, links: u64) -> Graph {
     let mut random = Seed(seed).stream("overlay");
     let links: Vec<Link> = (0..links).map(|_| link(&mut random, nodes)).collect();
@@ -27,7 +27,7 @@ fn link(random: &mut Random, nodes: u64) -> Link {
     }
 }
 
-/// All simple paths of at most `hops` links that carry anything.
+/// All simple paths of at most `hops` links with bandwidth above zero.
 pub(crate) fn paths(
     graph: &Graph,
     from: NodeIndex,

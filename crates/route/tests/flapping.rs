@@ -1,5 +1,5 @@
-//! Routes over whole overlays whose links are estimated with errors, in virtual time: they do not flap, and leave a link that
-//! declines.
+//! Routes over whole overlays whose links are estimated with errors, in virtual time: they do not flap, and leave a link
+//! that declines.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use anabranch_route::{
 };
 
 const NODES: u32 = 8;
-/// Most paths in use.
+/// Largest number of paths in use.
 const PATHS: usize = 2;
-/// What a typical message has.
+/// Size of a typical message.
 const MESSAGE: u64 = 4_000_000;
 
-/// An overlay, what is believed of it, and routes from node 0 to node 1.
+/// An overlay, the estimates of it, and routes from node 0 to node 1.
 struct Bed {
     truth: Vec<Link>,
     graph: Graph,
@@ -60,7 +60,7 @@ impl Bed {
         }
     }
 
-    /// New estimates of all links, off by up to a fifth, after 0.5 to 1 s; and routes by them.
+    /// Takes new estimates of all links, off by up to a fifth, after 0.5 to 1 s, and updates the routes.
     fn step(&mut self) -> Option<Reason> {
         self.now += Duration::from_secs_f64(self.random.uniform(0.5, 1.0));
         for (truth, at) in self.truth.iter().zip(0..) {
@@ -102,7 +102,7 @@ impl Bed {
             let paths = multiple::again(finder, graph, &query, &wanted, &paths);
             let legs: Vec<Leg> = paths.iter().map(Leg::from).collect();
             let time = finish(&legs, MESSAGE)?;
-            // Two paths with errors of their own.
+            // Two paths with independent errors.
             let error = 0.115 / (paths.len() as f64).sqrt();
             Some(Cost { time, error })
         };
@@ -134,7 +134,7 @@ impl Bed {
     }
 }
 
-/// The first choice is made on noise, and corrected in the first minutes; then routes stay.
+/// The first choice is made on noise and corrected in the first minutes; after that, routes stay.
 #[test]
 fn routes_stay_under_noise() {
     let (mut settling, mut later) = (0, 0);
@@ -176,7 +176,7 @@ fn a_declined_link_is_left_within_three_seconds() {
         assert!(is_left(&bed), "{seed}: {changes:?}");
         assert!(changes.len() <= 2, "{seed}: {changes:?}");
     }
-    // Now and then a new estimate of the others is so bad that they are no gain yet.
+    // Occasionally a new estimate of the others is so bad that they are no gain yet.
     let late = left
         .iter()
         .filter(|&&after| after > Duration::from_secs(3))

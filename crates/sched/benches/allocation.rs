@@ -9,10 +9,8 @@ mod common;
 
 use std::{hint::black_box, time::Instant as Clock};
 
-use anabranch_sched::{
-    Priority,
-    allocation::{Allocator, Ask, Reserve},
-};
+use anabranch_sched::allocation::{Allocator, Ask, Reserve};
+use anabranch_spec::Priority;
 use serde_json::{Value, json};
 
 /// Streams looked at in one run.

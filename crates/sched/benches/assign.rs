@@ -17,10 +17,11 @@ use std::{
 use anabranch_base::{ChannelId, Instant, Random, Seed, StreamId};
 use anabranch_hose::{Limits, Objectives, Vocabulary};
 use anabranch_sched::{
-    Changes, ChannelView, Decision, Policy, Priority, StreamView, View,
+    Changes, ChannelView, Decision, Policy, Scheduler, StreamView, View,
     assign::Matching,
-    objective::{Adu, Assign, Correlation, Cycle, Fields, Planner, RandomWalk, Schedule, Slot},
+    objective::{Adu, Assign, Cycle, Fields, Planner, RandomWalk, Schedule},
 };
+use anabranch_spec::{Correlation, Priority, Slot};
 use serde_json::{Value, json};
 
 const CHANNELS: u32 = 6;

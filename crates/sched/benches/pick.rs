@@ -13,7 +13,8 @@ use std::{
 };
 
 use anabranch_base::{ChannelId, Instant, Seed, StreamId};
-use anabranch_sched::{Changes, ChannelView, Decision, Policy, Priority, StreamView, View};
+use anabranch_sched::{Changes, ChannelView, Decision, Policy, Scheduler, StreamView, View};
+use anabranch_spec::Priority;
 use serde_json::{Value, json};
 
 /// Streams looked at in one run, over all its decisions.

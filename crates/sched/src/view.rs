@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-
-use crate::spec::Priority;
+use anabranch_spec::{Claim, Priority};
 
 /// One channel that can carry data now or soon. Suspected and closing channels are not shown.
 #[derive(Clone, Debug)]
@@ -47,20 +46,8 @@ pub struct StreamView {
     /// The only channel it may use, as an index into [`View::channels`]; `Some(None)` when that
     /// channel is not there.
     pub pinned: Option<Option<usize>>,
-    /// What it was promised; `None` for elastic streams, and while no promise is in force.
+    /// Its promise; `None` for elastic streams, and while no promise is in force.
     pub claim: Option<Claim>,
-}
-
-/// What a promised stream may count on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Claim {
-    /// The rate that each window needs, in bytes per second.
-    pub bytes_per_s: f64,
-    /// The window.
-    pub window: Duration,
-    /// Place in the order of precedence, 0 first: by probability, then bound on late packets, then window
-    /// constraint [IQ-Paths §V-B.2].
-    pub rank: u32,
 }
 
 impl StreamView {
@@ -89,7 +76,7 @@ pub struct View<'a> {
     pub streams: &'a [StreamView],
 }
 
-/// Which streams' views may differ from what they were when the last run of decisions began; those that are not in the
+/// Streams whose views may differ from what they were when the last run of decisions began; those that are not in the
 /// view do not wait.
 #[derive(Clone, Copy, Debug)]
 pub enum Changes<'a> {
@@ -97,45 +84,4 @@ pub enum Changes<'a> {
     Any,
     /// None but these; some may be listed twice.
     Only(&'a [StreamId]),
-}
-
-/// A set of channels, by index into [`View::channels`]; at most 64 channels are ever shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct ChannelMask(u64);
-
-impl ChannelMask {
-    /// No channel.
-    pub const NONE: Self = Self(0);
-
-    /// Just this channel.
-    pub const fn only(index: usize) -> Self {
-        Self(1 << index)
-    }
-
-    /// Adds a channel.
-    pub const fn with(self, index: usize) -> Self {
-        Self(self.0 | 1 << index)
-    }
-
-    /// True if the channel is in the set.
-    pub const fn contains(self, index: usize) -> bool {
-        self.0 >> index & 1 == 1
-    }
-
-    /// True if the set is empty.
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The channels of the set, in ascending order.
-    pub fn iter(self) -> impl Iterator<Item = usize> {
-        let mut rest = self.0;
-        std::iter::from_fn(move || {
-            (rest != 0).then(|| {
-                let index = rest.trailing_zeros() as usize;
-                rest &= rest - 1;
-                index
-            })
-        })
-    }
 }

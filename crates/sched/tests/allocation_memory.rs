@@ -5,10 +5,8 @@
 
 use std::alloc::System;
 
-use anabranch_sched::{
-    Priority,
-    allocation::{Allocator, Ask, Reserve},
-};
+use anabranch_sched::allocation::{Allocator, Ask, Reserve};
+use anabranch_spec::Priority;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]

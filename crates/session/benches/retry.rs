@@ -1,8 +1,8 @@
-//! Cost of a first packet that is answered with Retry, beside an honest packet of data, in one run:
+//! Cost of a first packet that is answered with Retry, relative to an ordinary packet of data, in one run:
 //! `cargo bench -p anabranch-session --bench retry`.
 //!
-//! Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of several runs with the
-//! smallest and the largest; quote the ratio, and never across machines. The aim is a ratio of 10 at most.
+//! Prints one JSON object in the lab's format. Times are wall-clock times of one thread, the median of several runs with the
+//! smallest and the largest; quote the ratio, and never across machines. The target is a ratio of 10 at most.
 
 use std::{
     net::SocketAddr,
@@ -18,9 +18,9 @@ use bytes::{Bytes, BytesMut};
 const RUNS: usize = 7;
 /// First packets in a run.
 const INITIALS: usize = 2_000;
-/// Steps of half a round trip in a run of honest packets.
+/// Steps of half a round trip in a run of data packets.
 const STEPS: usize = 200;
-/// Of 16 KiB each.
+/// ADUs of 16 KiB in each step.
 const ADUS_PER_STEP: usize = 16;
 const SOCKET: SocketId = SocketId(0);
 const BATCH: NonZeroUsize = NonZeroUsize::new(40).expect("not zero");
@@ -69,7 +69,7 @@ fn initials(epoch: Clock, engine: &Engine, now: Instant) -> Vec<Vec<u8>> {
     (0..INITIALS + gate::UNPROVED_MAX).map(&mut first).collect()
 }
 
-/// Nanoseconds for each first packet, the answer included.
+/// Nanoseconds for each first packet, the response included.
 fn retries(epoch: Clock) -> Vec<f64> {
     let now = Instant::from_secs(1);
     let mut victim = engine(epoch, 1);
@@ -176,7 +176,7 @@ impl Pair {
     }
 }
 
-/// Nanoseconds for each honest packet of data.
+/// Nanoseconds for each packet of data.
 fn honest(epoch: Clock) -> Vec<f64> {
     let mut pair = Pair::new(epoch);
     for _ in 0..10 {

@@ -3,7 +3,9 @@
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use anabranch_channel as channel;
-use anabranch_sched::{Policy, model::Choice, spec::ADU_BYTES_MAX};
+use anabranch_estimate::model::Choice;
+use anabranch_sched::Policy;
+use anabranch_spec::ADU_BYTES_MAX;
 
 use crate::send::ADU_OVERHEAD_BYTES;
 
@@ -47,7 +49,7 @@ pub enum Coupling {
 
 /// The text names no coupling.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a way to couple channels; choose auto, all or off")]
+#[error("'{0}' is not a coupling mode; choose auto, all or off")]
 pub struct ParseCouplingError(String);
 
 impl FromStr for Coupling {

@@ -5,7 +5,7 @@ use std::{ops::Range, time::Duration};
 use anabranch_base::{NodeId, SessionId, SocketId, StreamId, text};
 use anabranch_channel::CloseReason;
 use anabranch_hose::VocabularyError;
-use anabranch_sched::{SpecError, StreamSpec};
+use anabranch_spec::{SpecError, StreamSpec};
 use bytes::Bytes;
 
 mod session;
@@ -15,7 +15,7 @@ pub use self::{
     session::SessionEvent,
     stream::{PromiseEvent, StreamEvent},
 };
-use crate::promise::Refusal;
+use anabranch_admission::Refusal;
 
 /// An application data unit: whole, unless its stream delivers parts ([`StreamSpec::partial`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,16 +202,16 @@ pub enum SessionCloseReason {
     Unreachable(CloseReason),
     /// The peer did not know whether its first frames had arrived, and established the session again on
     /// another path.
-    #[error("the peer began the session anew on another path")]
+    #[error("the peer established the session again on another path")]
     Superseded,
     /// The peer does not know the session any more; it was restarted.
     #[error("the peer does not know this session any more; it was restarted")]
     Forgotten,
     /// The peer uses another version.
-    #[error("the peer speaks wire version {0}, this node speaks version 1; upgrade the older one")]
+    #[error("the peer uses wire version {0}, this node uses version 1; upgrade the older one")]
     Version(u64),
-    /// The peer broke the protocol.
-    #[error("the peer broke the protocol: {}", text::printable(.0, text::REASON_CHARS))]
+    /// The peer violated the protocol.
+    #[error("the peer violated the protocol: {}", text::printable(.0, text::REASON_CHARS))]
     Protocol(String),
     /// The node that opened it was not known to the other one, and did not show in time that it has a right to it.
     #[error(
@@ -233,7 +233,7 @@ pub enum StreamError {
     #[error("{0} does not exist or is over")]
     UnknownSession(SessionId),
     /// There is no such stream, it is over, or this side may not use the command on it.
-    #[error("{0} does not exist, is over, or flows the other way")]
+    #[error("{0} does not exist, is over, or flows in the other direction")]
     UnknownStream(StreamId),
     /// The spec is out of range.
     #[error(transparent)]
@@ -242,7 +242,7 @@ pub enum StreamError {
     #[error("not promised: {0}")]
     Refused(Box<Refusal>),
     /// Too many streams.
-    #[error("the session has {0} streams open, as many as it may; close some first")]
+    #[error("the session has {0} open streams, which is the maximum; close some first")]
     TooMany(usize),
 }
 
@@ -258,7 +258,7 @@ pub enum SendError {
     Empty,
     /// ADUs have at most 16 MiB.
     #[error(
-        "an ADU has at most 16777216 bytes, this one has {bytes}; cut it up or use a byte stream"
+        "an ADU has at most 16777216 bytes, this one has {bytes}; split it or use a byte stream"
     )]
     TooLarge {
         /// Its size.

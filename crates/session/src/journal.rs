@@ -95,3 +95,74 @@ impl Journal {
         std::mem::take(&mut self.entries)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::wire::frame::Place;
+
+    fn fragment(sequence: u64, is_copy: bool) -> Item {
+        let place = Place {
+            stream: StreamId(3),
+            sequence,
+            offset: 40,
+        };
+        Item::Fragment {
+            place,
+            length: 900,
+            is_copy,
+        }
+    }
+
+    #[test]
+    fn each_fragment_of_a_container_has_an_entry() {
+        let channel = ChannelView {
+            id: ChannelId(2),
+            slots: 0,
+            packet_bytes: 1_200,
+            rtt_smoothed: Duration::from_millis(60),
+            rtt_min: Duration::from_millis(60),
+            rtt_variation: Duration::ZERO,
+            rate_bytes_per_s: 1e6,
+            window_bytes: 60_000,
+            in_flight_bytes: 0,
+            loss: 0.0,
+        };
+        let mut packet = Packet::new(Instant::from_secs(4));
+        packet.push(fragment(7, false));
+        packet.push(fragment(8, true));
+        let mut journal = Journal::default();
+        journal.note_sent(&channel, 11, &packet);
+        let entries = journal.take();
+        let sent = |sequence, is_copy| Entry {
+            at: Instant::from_secs(4),
+            channel: ChannelId(2),
+            container: 11,
+            what: What::Sent {
+                stream: StreamId(3),
+                sequence,
+                offset: 40,
+                bytes: 900,
+                is_copy,
+                expected: Duration::from_millis(30),
+            },
+        };
+        assert_eq!(entries, [sent(7, false), sent(8, true)]);
+        assert_eq!(journal.take(), []);
+    }
+
+    #[test]
+    fn entries_are_bounded() {
+        let entry = Entry {
+            at: Instant::EPOCH,
+            channel: ChannelId(0),
+            container: 0,
+            what: What::Lost,
+        };
+        let mut journal = Journal::default();
+        (0..ENTRIES_MAX + 3).for_each(|_| journal.note(entry));
+        assert_eq!(journal.take().len(), ENTRIES_MAX);
+    }
+}

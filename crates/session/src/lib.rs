@@ -24,7 +24,6 @@
 //! | `parameters` | [`StreamParameters`]: the parameters of an open stream that may be changed |
 //! | `links` | the links to keep open, and the times to dial them again |
 //! | [`objective`] | objectives as applications inject them, header fields |
-//! | [`promise`] | promises to streams: their evidence, and whether they were kept |
 //! | `report` | measurements of the receiver for the sender |
 //! | `token` | the proof that a further channel belongs to a session |
 //! | [`wire`] | the format inside QUIC packets |
@@ -36,10 +35,8 @@ pub mod event;
 mod flight;
 pub mod journal;
 mod links;
-mod measure;
 pub mod objective;
 mod parameters;
-pub mod promise;
 pub mod ranges;
 mod recv;
 mod report;
@@ -49,17 +46,19 @@ pub mod stats;
 mod token;
 pub mod wire;
 
+pub use anabranch_admission::{
+    Explanation, Grant, Offer, Reason, Reduction, Refusal, Term, promise,
+};
 pub use anabranch_channel::{
     AllowList, CloseReason, Config as ChannelConfig, ConnectError, Controller, Ctcp, Liveness,
     Received, SecretKey, Stats, Transmit, faults, is_contained, is_signed,
 };
+pub use anabranch_estimate::{PathReport, Promise, model};
 pub use anabranch_hose as hose;
 pub use anabranch_metering::{self as metering, Marginal};
-pub use anabranch_sched::{
-    Callback, Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Policy, Priority,
-    SpecError, StreamSpec, Walk,
-    mapping::{Offer, Reduction, Term},
-    model,
+pub use anabranch_sched::{Callback, Policy, Walk};
+pub use anabranch_spec::{
+    Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec,
 };
 pub use config::{Config, Coupling};
 pub use engine::{Engine, SessionMut, StreamMut};
@@ -70,7 +69,4 @@ pub use event::{
 pub use links::Link;
 pub use objective::{FieldValue, ObjectiveError, ObjectiveId};
 pub use parameters::StreamParameters;
-pub use promise::{Explanation, Grant, Reason, Refusal};
-pub use stats::{
-    ChannelReport, ChannelStatus, LatencyMode, PathReport, Promise, SessionStats, StreamStats,
-};
+pub use stats::{ChannelReport, ChannelStatus, LatencyMode, SessionStats, StreamStats};

@@ -1,11 +1,12 @@
 //! Objectives as applications inject them into a session.
 
 use anabranch_hose::{Position, Report, Type, VocabularyError, evaluate::InjectError};
-use anabranch_sched::GuaranteeError;
+use anabranch_spec::GuaranteeError;
 
 pub use anabranch_hose::{Faults, ObjectiveId};
 /// Arguments of a [`Callback`](crate::Callback).
-pub use anabranch_sched::objective::{Adu, Slot};
+pub use anabranch_sched::objective::Adu;
+pub use anabranch_spec::Slot;
 
 use crate::event::StreamError;
 

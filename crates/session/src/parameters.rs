@@ -1,7 +1,7 @@
 //! Parameters of an open stream that may be changed.
 
 use anabranch_base::Rate;
-use anabranch_sched::{DropOrder, StreamSpec};
+use anabranch_spec::{DropOrder, StreamSpec};
 
 /// Changes to the parameters by which one side sends on an open stream; those that are `None` stay as they are. The
 /// guarantee has a command of its own: [`StreamMut::change_guarantee`](crate::StreamMut::change_guarantee).

@@ -10,7 +10,7 @@ pub struct Ranges {
     last: Range<u64>,
     /// All others, end by start: disjoint, and none touches another or the last.
     earlier: BTreeMap<u64, u64>,
-    /// Entries that were looked at, moved or removed.
+    /// Number of entries that were examined, moved or removed.
     #[cfg(test)]
     work: std::cell::Cell<u64>,
 }
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// 100,000 insertions that never meet the fast path look at a few entries each: in descending order, every second one
+    /// 100,000 insertions that never take the fast path examine a few entries each: in descending order, every second one
     /// first, and from both ends to the middle.
     #[test]
     fn no_order_of_insertion_is_quadratic() {

@@ -12,7 +12,7 @@ use crate::wire::{Control, container::relative_delay_us};
 pub(crate) const REPORT_PERIOD: Duration = Duration::from_millis(100);
 /// Time between two timestamps on a channel.
 pub(crate) const TIMESTAMP_PERIOD: Duration = Duration::from_millis(5);
-/// The smallest delay is forgotten after one to two of these, so that clock drift does not add up.
+/// The smallest delay is discarded after one to two of these, so that clock drift does not add up.
 const BASE_PERIOD: Duration = Duration::from_secs(60);
 
 /// Key: channel, at the receiver.

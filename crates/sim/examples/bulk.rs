@@ -1,5 +1,5 @@
 //! One bulk transfer in virtual time, for counting instructions (`tools/instructions`): `bulk [MB]`, 20 unless given.
-//! Two paths, no loss, one seed: the same packets every time. Prints how many arrived.
+//! Two paths, no loss, one seed: the same packets every time. Prints the number that arrived.
 
 #![allow(
     clippy::print_stdout,

@@ -1,13 +1,13 @@
 //! Runs many storms, as many at a time as there are cores, each in a process of its own so that its memory can be
-//! counted.
+//! measured.
 //!
 //! ```text
 //! storm [--seeds N] [--from N] [--rows FILE] [--jobs N]
 //! storm --seed N [--log]
 //! ```
 //!
-//! With `--rows`, every result is added to a file, and seeds that stand in it are not run again: a long run goes
-//! on where it was interrupted.
+//! With `--rows`, every result is appended to a file, and seeds that are in it already are not run again: a long run
+//! continues where it was interrupted.
 
 #![allow(
     clippy::print_stdout,
@@ -49,7 +49,7 @@ struct Arguments {
     with_log: bool,
     rows: Option<PathBuf>,
     jobs: u64,
-    /// In a child: seeds come on standard input, rows go to standard output.
+    /// True in a child process: it reads seeds from standard input and writes rows to standard output.
     is_worker: bool,
 }
 
@@ -83,7 +83,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Arguments, Strin
     Ok(parsed)
 }
 
-/// A line of the rows: seed, packets, virtual time, and `ok` or what is broken.
+/// Row of a storm: seed, packets, virtual time, and `ok` or the broken invariants.
 fn row(report: &storm::Report) -> String {
     let broken: Vec<String> = report.broken.iter().map(ToString::to_string).collect();
     let verdict = if broken.is_empty() {
@@ -105,7 +105,7 @@ fn options() -> Options {
     }
 }
 
-/// Runs the seeds that come on standard input.
+/// Runs the seeds read from standard input.
 fn work() -> ExitCode {
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let Ok(seed) = line.trim().parse() else {
@@ -116,7 +116,7 @@ fn work() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// One seed, with everything there is to know about it.
+/// Runs one seed and prints a full report.
 fn show(seed: u64, with_log: bool) -> ExitCode {
     let report = storm::run(
         seed,
@@ -136,7 +136,7 @@ fn show(seed: u64, with_log: bool) -> ExitCode {
     ExitCode::from(u8::from(!report.broken.is_empty()))
 }
 
-/// Seeds that are still to be run, and what came of those that were.
+/// Seeds that are still to be run, and results of the others.
 struct Queue {
     waiting: std::vec::IntoIter<u64>,
     rows: Option<File>,
@@ -165,7 +165,7 @@ impl Queue {
     }
 }
 
-/// Feeds a worker one seed at a time; a new one when it dies.
+/// Sends a worker one seed at a time, and replaces it when it dies.
 fn supervise(queue: &Mutex<Queue>) -> std::io::Result<()> {
     let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
     let next = || lock().waiting.next();
@@ -198,12 +198,12 @@ fn supervise(queue: &Mutex<Queue>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Seeds that stand in the rows already, and how many of them failed.
+/// Reads the seeds that are in the rows already, and the number of those that failed.
 fn read_rows(path: &PathBuf) -> (BTreeSet<u64>, u64) {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let mut seeds = BTreeSet::new();
     let mut failed = 0;
-    // An interrupted last line counts for nothing.
+    // An interrupted last line is ignored.
     for line in text
         .split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))

@@ -4,22 +4,21 @@ use anabranch_base::{Instant, NodeId, SessionId, StreamId};
 use anabranch_session::{Adu, Engine, Event, Link, SendError, StreamError, StreamSpec};
 use bytes::Bytes;
 
-/// An application in a simulated node. All of its state is its own; whatever it wants done it asks of
-/// the [`Context`].
+/// An application in a simulated node. All of its state is its own; it acts through the [`Context`].
 pub trait App {
-    /// Something happened.
+    /// Handles an event.
     fn on_event(&mut self, context: &mut Context<'_>, event: Event);
 
-    /// The time it asked for with [`App::next_wake`] has come.
+    /// Called at the time returned by [`App::next_wake`].
     fn on_wake(&mut self, _context: &mut Context<'_>) {}
 
-    /// Time to call [`App::on_wake`]; asked after every call.
+    /// Time at which to call [`App::on_wake`]; asked after every call.
     fn next_wake(&self) -> Option<Instant> {
         None
     }
 }
 
-/// What an application may do: the engine's commands, at the current time.
+/// Interface of an application to its node: the engine's commands, at the current time.
 pub struct Context<'a> {
     pub(crate) now: Instant,
     pub(crate) engine: &'a mut Engine,
@@ -27,12 +26,12 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The time.
+    /// The current time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Time at which the packet was sent whose arrival caused this call; `None`: no packet did.
+    /// Time at which the packet that caused this call was sent; `None` if no packet did.
     pub fn departed(&self) -> Option<Instant> {
         self.departed
     }
@@ -45,7 +44,7 @@ impl Context<'_> {
     /// Opens a session; see [`Engine::connect`].
     ///
     /// # Panics
-    /// When an address cannot be dialled: a mistake of the scenario.
+    /// If an address cannot be dialled: a mistake of the scenario.
     pub fn connect(&mut self, peer: NodeId, links: Vec<Link>) -> SessionId {
         self.engine
             .connect(self.now, peer, links)
@@ -55,7 +54,7 @@ impl Context<'_> {
     /// Opens a stream; see [`SessionMut::open_stream`](anabranch_session::SessionMut::open_stream).
     ///
     /// # Errors
-    /// As the engine.
+    /// Those of the engine.
     pub fn open(&mut self, session: SessionId, spec: StreamSpec) -> Result<StreamId, StreamError> {
         self.engine.session(session)?.open_stream(self.now, spec)
     }
@@ -63,7 +62,7 @@ impl Context<'_> {
     /// Sends an ADU; see [`StreamMut::send`](anabranch_session::StreamMut::send).
     ///
     /// # Errors
-    /// As the engine.
+    /// Those of the engine.
     pub fn send(
         &mut self,
         session: SessionId,
@@ -84,7 +83,8 @@ impl Context<'_> {
             .and_then(|session| session.stream(stream).receive())
     }
 
-    /// Ends a stream; see [`StreamMut::finish`](anabranch_session::StreamMut::finish). A stream that is over already is left alone.
+    /// Finishes a stream; see [`StreamMut::finish`](anabranch_session::StreamMut::finish). A stream that is over
+    /// already is ignored.
     pub fn finish(&mut self, session: SessionId, stream: StreamId) {
         let _ = self
             .engine

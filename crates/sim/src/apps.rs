@@ -8,23 +8,23 @@ use bytes::Bytes;
 
 use crate::app::{App, Context};
 
-/// What a [`Sender`] puts on one stream.
+/// Load of a [`Sender`] on one stream.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// What it asks of the stream. Its label names it in the receiver's books.
+    /// Specification of the stream. Its label names it in the receiver's records.
     pub spec: StreamSpec,
-    /// Bytes of one ADU.
+    /// Size of one ADU in bytes.
     pub adu_bytes: usize,
-    /// Time between two ADUs; `None`: as fast as the stream takes them.
+    /// Time between two ADUs; `None`: as fast as the stream accepts them.
     pub every: Option<Duration>,
-    /// ADUs in all; then the stream is finished.
+    /// Number of ADUs; then the stream is finished.
     pub adus: u64,
-    /// Time to begin.
+    /// Time at which to begin.
     pub start: Instant,
 }
 
 impl Load {
-    /// `bytes` in ADUs of 64 KiB, as fast as they go.
+    /// `bytes` in ADUs of 64 KiB, as fast as possible.
     pub fn bulk(bytes: u64) -> Self {
         let adu_bytes = 64 << 10;
         Self {
@@ -36,7 +36,7 @@ impl Load {
         }
     }
 
-    /// Reliable urgent messages of `adu_bytes`, one every `every`, `adus` of them.
+    /// Reliable urgent messages: `adus` of them, `adu_bytes` each, one every `every`.
     pub fn messages(adu_bytes: usize, every: Duration, adus: u64) -> Self {
         Self {
             spec: StreamSpec::messages("messages"),
@@ -52,7 +52,7 @@ impl Load {
 struct Running {
     load: Load,
     stream: Option<StreamId>,
-    /// The stream's buffer was full when it was tried last.
+    /// True if the stream's buffer was full at the last attempt.
     is_blocked: bool,
     sent: u64,
     delivered: bool,
@@ -61,22 +61,22 @@ struct Running {
     acked: u64,
 }
 
-/// Opens a session and sends its loads. ADUs begin with the virtual time at which they were handed
-/// over and their number, so that a [`Receiver`] can check and measure them.
+/// Application that opens a session and sends its loads. ADUs begin with the virtual time at which they were sent and
+/// their number, so that a [`Receiver`] can check and measure them.
 #[derive(Debug)]
 pub struct Sender {
     peer: NodeId,
     links: Vec<Link>,
     session: Option<SessionId>,
-    /// The newest session that has connected.
+    /// The last session that connected.
     newest: Option<SessionId>,
     running: Vec<Running>,
-    /// Reason why the session ended, if it has.
+    /// Close reason of the session, if it has ended.
     pub closed: Option<SessionCloseReason>,
     connect_at: Option<Instant>,
 }
 
-/// Bytes of the head of every ADU of a [`Sender`]: time and number.
+/// Size of the head of every ADU of a [`Sender`]: time and number.
 pub const HEAD_BYTES: usize = 16;
 
 impl Sender {
@@ -221,7 +221,7 @@ fn pattern(number: u64) -> u8 {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// What [`make_adu`] put into an ADU: time and number; `None` if its bytes are not what was sent.
+/// Reads time and number from an ADU made by [`make_adu`]; `None` if its bytes were changed.
 pub fn read_adu(data: &[u8]) -> Option<(Instant, u64)> {
     let nanos = u64::from_le_bytes(data.get(..8)?.try_into().ok()?);
     let number = u64::from_le_bytes(data.get(8..16)?.try_into().ok()?);
@@ -310,7 +310,7 @@ impl App for Sender {
     }
 }
 
-/// What a [`Receiver`] knows of one stream.
+/// Receiver's record of one stream.
 #[derive(Debug, Clone, Default)]
 pub struct StreamRecord {
     /// ADUs read, in order of arrival.
@@ -323,20 +323,20 @@ pub struct StreamRecord {
     pub first_at: Option<Instant>,
     /// See `first_at`.
     pub last_at: Option<Instant>,
-    /// Longest time between two ADUs, and when it ended.
+    /// Longest time between two ADUs.
     pub gap_max: Duration,
     /// Time at which the longest gap ended.
     pub gap_at: Option<Instant>,
-    /// ADUs whose bytes were not what was sent.
+    /// ADUs whose bytes were changed.
     pub corrupt: u64,
-    /// The peer finished the stream and all of it was read.
+    /// True if the peer finished the stream and all of it was read.
     pub finished: bool,
     /// Bytes read per 100 ms of virtual time.
     pub per_100ms: Vec<u64>,
 }
 
 impl StreamRecord {
-    /// The delay that the fraction `q` of ADUs did not exceed; zero if there are none.
+    /// Delay that the fraction `q` of the ADUs did not exceed; zero if there are none.
     pub fn delay_quantile(&self, q: f64) -> Duration {
         let mut delays = self.delays.clone();
         delays.sort_unstable();
@@ -345,7 +345,7 @@ impl StreamRecord {
     }
 }
 
-/// Accepts sessions and reads everything, keeping a [`StreamRecord`] per label.
+/// Application that accepts sessions and reads everything, keeping a [`StreamRecord`] per label.
 #[derive(Debug, Default)]
 pub struct Receiver {
     /// Streams by label.
@@ -353,19 +353,19 @@ pub struct Receiver {
     labels: BTreeMap<(SessionId, StreamId), String>,
     /// Sessions that the peer opened.
     pub sessions: u64,
-    /// Reason why sessions ended.
+    /// Close reasons of the sessions that ended.
     pub closed: Vec<SessionCloseReason>,
-    /// Read nothing: for tests of flow control.
+    /// True to read nothing: for tests of flow control.
     pub deaf: bool,
 }
 
 impl Receiver {
-    /// A receiver that reads everything at once.
+    /// A receiver that reads everything immediately.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The book of a label; empty if no such stream came.
+    /// The record of a label; empty if no such stream arrived.
     pub fn record(&self, label: &str) -> StreamRecord {
         self.records.get(label).cloned().unwrap_or_default()
     }
@@ -414,7 +414,7 @@ impl App for Receiver {
                 stream,
                 spec,
             } => {
-                // A session that replaces another sends everything again: its books begin anew.
+                // A session that replaces another sends everything again: its records begin anew.
                 let replaced =
                     |of: &SessionId, label: &String| *of != session && *label == spec.label;
                 let before = self.labels.len();

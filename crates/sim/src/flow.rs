@@ -1,8 +1,8 @@
-//! Greedy flows: bulk transfers of the same engine that compete for what a network has.
+//! Greedy flows: bulk transfers of the same engine that compete for the capacity of a network.
 //!
-//! A flow is a session between two nodes of its own over one route, with a congestion controller of the
-//! usual kinds. Unlike [cross-traffic](crate::World::add_cross_traffic) it answers to losses and
-//! queues, so it yields and takes as other people's downloads do.
+//! A flow is a session between two nodes of its own over one route, with one of the usual congestion controllers.
+//! Unlike [cross-traffic](crate::World::add_cross_traffic) it reacts to losses and queues, so it competes as other
+//! users' downloads do.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     world::{NodeIndex, World},
 };
 
-/// The label of a flow's stream in its receiver's books.
+/// Label of a flow's stream in its receiver's records.
 pub const LABEL: &str = "bulk";
 
 /// A flow in a world.
@@ -29,14 +29,14 @@ pub struct Flow {
     pub route: RouteIndex,
 }
 
-/// What a flow does.
+/// Plan of a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FlowPlan {
-    /// How it shares.
+    /// Congestion controller.
     pub controller: Controller,
     /// Time at which it dials.
     pub start: Instant,
-    /// Amount that it carries; `None`: without end.
+    /// Bytes to transfer; `None`: without end.
     pub bytes: Option<u64>,
 }
 
@@ -52,10 +52,10 @@ impl FlowPlan {
 }
 
 impl Flow {
-    /// The application's rate between two moments, in bits per second; they count in steps of 100 ms.
+    /// Goodput of the application between two times, in bits per second; they are rounded to steps of 100 ms.
     ///
     /// # Panics
-    /// When the flow is not of this world, or the moments are less than 100 ms apart.
+    /// If the flow is not of this world, or the times are less than 100 ms apart.
     pub fn goodput_bps(&self, world: &mut World, from: Instant, to: Instant) -> f64 {
         let slot = |at: Instant| (at.as_nanos() / 100_000_000) as usize;
         let (first, end) = (slot(from), slot(to));
@@ -71,11 +71,11 @@ impl Flow {
 }
 
 impl World {
-    /// Adds a flow over these hops, which acknowledgements take in reverse. It adds two nodes, so a
-    /// scenario that names nodes by their index adds its own first.
+    /// Adds a flow over these hops; acknowledgements take them in reverse. Adds two nodes, so a scenario that names nodes by
+    /// their index adds its own first.
     ///
     /// # Panics
-    /// When there are no hops or a hop's wire does not exist: a mistake of the scenario.
+    /// If there are no hops or a hop's wire does not exist: a mistake of the scenario.
     pub fn add_flow(&mut self, hops: &[Hop], plan: &FlowPlan) -> Flow {
         let mut config = Config::default();
         config.channel.controller = plan.controller;

@@ -1,27 +1,26 @@
-//! Host 1: the engine in virtual time.
+//! Simulator: a host that runs the engine in virtual time.
 //!
-//! A [`World`] holds nodes (each a whole [`Engine`](anabranch_session::Engine) with an [`App`] on
-//! top) and the network between them: in the simplest case wires, each a
-//! [`Duplex`](anabranch_link::Duplex) link between one socket of each of two nodes; else routes of several
-//! hops, which may share wires with each other and with cross-traffic. Time jumps from event to event; a
-//! run is a pure function of its seed.
+//! A [`World`] holds nodes (each a whole [`Engine`](anabranch_session::Engine) with an [`App`] on top) and the network
+//! between them. In the simplest case the network consists of wires, each a [`Duplex`](anabranch_link::Duplex) link
+//! between one socket of each of two nodes; otherwise of routes of several hops, which may share wires with each other
+//! and with cross-traffic. Time jumps from event to event; a run is a pure function of its seed.
 //!
-//! What is simulated is the network and the clock only: encryption, handshakes, congestion control,
-//! scheduling are the code that runs on sockets.
+//! Only the network and the clock are simulated: encryption, handshakes, congestion control and scheduling are the code
+//! that runs on sockets.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
 //! | [`world`] | [`World`]: event queue, nodes |
-//! | [`network`] | wires, routes, cross-traffic, packets under way |
-//! | [`app`] | [`App`]: what runs on a node, and [`Context`], what it may do |
+//! | [`network`] | wires, routes, cross-traffic, packets in transit |
+//! | [`app`] | [`App`]: the application of a node, and [`Context`], its interface to the node |
 //! | [`machine`] | [`Raw`]: a node without an engine |
 //! | [`apps`] | ready-made applications: bulk transfer, message stream, receiver |
 //! | [`flow`] | greedy flows of the same engine, as competition |
 //! | [`topology`] | networks by name, and the papers' testbeds |
-//! | [`log`] | the packet log, for people and for comparing runs |
-//! | [`epoch`] | the one place that reads a clock, for QUIC's sake |
-//! | [`overlay`] | overlay agents by the thousand, messages between them without the engine |
-//! | [`storm`] | random worlds with faults, and the checkers of what must hold in all of them |
+//! | [`log`] | the packet log, readable, and comparable between runs |
+//! | [`epoch`] | the only code that reads a clock, which QUIC needs |
+//! | [`overlay`] | overlay agents by the thousand, with messages between them without the engine |
+//! | [`storm`] | random worlds with faults, and checkers of the invariants that hold in all of them |
 
 pub mod app;
 pub mod apps;

@@ -1,4 +1,4 @@
-//! The packet log: one line per packet, for people, and for comparing two runs byte by byte.
+//! Packet log: one readable line per packet; two runs can be compared byte by byte.
 
 use std::fmt::Write;
 
@@ -7,15 +7,14 @@ use anabranch_link::Verdict;
 
 use crate::network::{CrossIndex, Hop};
 
-/// Lines like
-/// `     1203.500 ms  wire 0 →  1500 B  arrives 1213.620 ms` or `… lost (queue full)`.
+/// Log of lines like `     1203.500 ms  wire 0 →  1500 B  arrives 1213.620 ms` or `… lost (queue full)`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct PacketLog {
     text: String,
 }
 
 impl PacketLog {
-    /// What a hop did with a packet; `cross` names the cross-traffic it is of.
+    /// Logs the verdict of a hop on a packet; `cross` is the source of cross-traffic, if the packet belongs to one.
     pub(crate) fn verdict(
         &mut self,
         now: Instant,
@@ -40,7 +39,7 @@ impl PacketLog {
         }
     }
 
-    /// Something that concerns no node.
+    /// Logs an event that concerns no node.
     pub(crate) fn event(&mut self, now: Instant, words: std::fmt::Arguments<'_>) {
         let ms = now.as_millis_f64();
         self.write(format_args!("{ms:13.3} ms  {words}\n"));

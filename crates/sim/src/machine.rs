@@ -1,4 +1,4 @@
-//! Machine of a node: an engine with an application on top, or something else that speaks packets.
+//! Machine of a node: an engine with an application on top, or another packet handler.
 
 use std::{any::Any, num::NonZeroUsize};
 
@@ -11,16 +11,16 @@ use crate::{
     world::NodeIndex,
 };
 
-/// A node without an engine: a peer that speaks as it likes, a box on a path. The world calls it as a host
-/// calls an engine.
+/// A node without an engine: a non-conforming peer, or a middlebox on a path. The world calls it as a host calls an
+/// engine.
 pub trait Raw {
-    /// A packet arrived.
+    /// Handles a packet that arrived.
     fn handle_packet(&mut self, now: Instant, packet: Received);
 
-    /// The time of [`Raw::poll_timeout`] has come.
+    /// Called at the time returned by [`Raw::poll_timeout`].
     fn handle_timeout(&mut self, now: Instant);
 
-    /// Time to call [`Raw::handle_timeout`]; asked after every call.
+    /// Time at which to call [`Raw::handle_timeout`]; asked after every call.
     fn poll_timeout(&mut self) -> Option<Instant>;
 
     /// Writes the next batch of packets into `buffer`; `None` when there is nothing to send now.
@@ -32,7 +32,7 @@ pub trait Raw {
     ) -> Option<Transmit>;
 }
 
-/// An [`App`] that can be looked at after the run.
+/// An [`App`] that can be inspected after the run.
 pub(crate) trait AnyApp: App {
     fn as_any(&mut self) -> &mut dyn Any;
     fn as_app(&mut self) -> &mut dyn App;
@@ -47,7 +47,7 @@ impl<T: App + Any> AnyApp for T {
     }
 }
 
-/// A [`Raw`] that can be looked at after the run.
+/// A [`Raw`] that can be inspected after the run.
 pub(crate) trait AnyRaw: Raw {
     fn as_any(&mut self) -> &mut dyn Any;
     fn as_raw(&mut self) -> &mut dyn Raw;
@@ -74,7 +74,7 @@ impl Machine {
     /// The engine and the application.
     ///
     /// # Panics
-    /// The node has none: a mistake of the scenario.
+    /// If the node has none: a mistake of the scenario.
     pub(crate) fn host(&mut self) -> (&mut Engine, &mut dyn AnyApp) {
         match self {
             Self::Host { engine, app } => (engine, &mut **app),
@@ -89,7 +89,7 @@ impl Machine {
         }
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub(crate) fn wake(&mut self, now: Instant) {
         match self {
             Self::Host { engine, app } => {
@@ -109,7 +109,7 @@ impl Machine {
         }
     }
 
-    /// Time at which something is due next.
+    /// Time at which the next timer is due.
     pub(crate) fn next_wake(&mut self) -> Option<Instant> {
         match self {
             Self::Host { engine, app } => [engine.poll_timeout(), app.next_wake()]
@@ -132,8 +132,8 @@ impl Machine {
         }
     }
 
-    /// Hands the application every event; whether there was one. `departed` says when the packet that caused
-    /// them was sent.
+    /// Hands every event to the application; true if there was one. `departed` is the time at which the packet that
+    /// caused them was sent.
     pub(crate) fn dispatch(
         &mut self,
         now: Instant,

@@ -1,8 +1,8 @@
-//! Network between the nodes: wires, routes over them, cross-traffic, packets under way.
+//! Network between the nodes: wires, routes over them, cross-traffic, packets in transit.
 //!
-//! A *wire* is a [`Duplex`] link between two points. A *hop* is one direction of a wire, a *route* joins a
-//! socket of each of two nodes by hops there and hops back. Routes and cross-traffic that take the same
-//! hop share its queue and its rate, which is what makes a bottleneck shared.
+//! A *wire* is a [`Duplex`] link between two points. A *hop* is one direction of a wire; a *route* joins a socket of
+//! each of two nodes by hops there and hops back. Routes and cross-traffic that take the same hop share its queue and
+//! its rate, which makes a bottleneck shared.
 
 use std::{
     collections::BTreeMap,
@@ -35,17 +35,17 @@ pub type CrossIndex = usize;
 pub struct Wire {
     /// The link model; change it while the world runs to simulate faults.
     pub duplex: Duplex,
-    /// The route that has this wire as its only hop, if the wire joins two nodes.
+    /// The route of which this wire is the only hop, if the wire joins two nodes.
     pub(crate) route: Option<RouteIndex>,
-    /// What came out of it, forward and backward.
+    /// Counters of the output, forward and backward.
     meters: [Meter; 2],
 }
 
-/// What came out of one direction of a wire.
+/// Counters of the output of one direction of a wire.
 #[derive(Debug, Default, Clone, Copy)]
 struct Meter {
     arrived: Count,
-    /// The number of the latest packet that arrived, of those that may not be overtaken.
+    /// Number of the latest packet that arrived, of those that may not be overtaken.
     latest: u64,
     /// Packets that arrived after one that was offered later, although the link keeps order.
     overtaken: u64,
@@ -56,24 +56,24 @@ struct Meter {
 pub struct Hop {
     /// The wire.
     pub wire: WireIndex,
-    /// From its first end to its second.
+    /// True for the direction from its first end to its second.
     pub forward: bool,
 }
 
 impl Hop {
-    /// From the wire's first end to its second.
+    /// Direction from the wire's first end to its second.
     pub const fn forward(wire: WireIndex) -> Self {
         let forward = true;
         Self { wire, forward }
     }
 
-    /// From the wire's second end to its first.
+    /// Direction from the wire's second end to its first.
     pub const fn backward(wire: WireIndex) -> Self {
         let forward = false;
         Self { wire, forward }
     }
 
-    /// The same way back.
+    /// The reverse direction of the same wire.
     #[must_use]
     pub fn reversed(hops: &[Self]) -> Vec<Self> {
         let turned = |hop: &Self| Self {
@@ -97,7 +97,7 @@ impl Wire {
         }
     }
 
-    /// The link of one direction.
+    /// Link model of one direction.
     pub fn one_way(&self, forward: bool) -> &OneWay {
         if forward {
             &self.duplex.forward
@@ -114,7 +114,7 @@ impl Wire {
         }
     }
 
-    /// What has arrived at the end of one direction, of nodes and cross-traffic together.
+    /// Count of arrivals at the end of one direction, of nodes and cross-traffic together.
     pub fn arrived(&self, forward: bool) -> Count {
         self.meters[usize::from(!forward)].arrived
     }
@@ -123,7 +123,7 @@ impl Wire {
 /// A socket of a node.
 type End = (NodeIndex, SocketId, SocketAddr);
 
-/// Two sockets, and the hops there and back.
+/// Two sockets, and the hops in both directions.
 #[derive(Debug)]
 struct Route {
     ends: [End; 2],
@@ -139,7 +139,7 @@ struct Cross {
     arrived: Count,
 }
 
-/// Place where a packet goes and how far it has come.
+/// Destination of a packet, and its progress.
 #[derive(Debug, Clone, Copy)]
 struct Course {
     path: Path,
@@ -153,7 +153,7 @@ enum Path {
     Cross(CrossIndex),
 }
 
-/// What a packet carries: of cross-traffic, only its size.
+/// Content of a packet: for cross-traffic, only its size.
 #[derive(Debug)]
 struct Cargo {
     /// Time at which it was offered to its first hop.
@@ -163,24 +163,24 @@ struct Cargo {
     data: BytesMut,
 }
 
-/// A packet under way on a hop.
+/// A packet in transit on a hop.
 #[derive(Debug)]
 struct Flight {
     course: Course,
     cargo: Cargo,
     ticket: Ticket,
-    /// Counted per direction of a wire, in order of offering.
+    /// Sequence number per direction of a wire, in order of offering.
     number: u64,
     keeps_order: bool,
 }
 
-/// Place where a packet arrived.
+/// Result of a packet's arrival at the end of a hop.
 pub(crate) enum Landed {
-    /// Nowhere, or at its end as cross-traffic does.
+    /// It was lost, or was cross-traffic at its end.
     Gone,
-    /// At the end of a hop; it arrives at that of the next as stated.
+    /// It goes on to the next hop and arrives at the end of that as stated.
     Onward { at: Instant, flight: usize },
-    /// At a node.
+    /// It arrived at a node.
     At {
         node: NodeIndex,
         departed: Instant,
@@ -199,8 +199,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Adds a route between a socket of each of two nodes. The addresses are those of subnetwork
-    /// `number`; wires and other routes have numbers and ports of their own.
+    /// Adds a route between a socket of each of two nodes. The addresses are those of subnetwork `number`; wires and
+    /// other routes have numbers and ports of their own.
     pub(crate) fn add_route(
         &mut self,
         sockets: [(NodeIndex, SocketId); 2],
@@ -248,7 +248,7 @@ impl Network {
         Some(self.routes[route].ends[0].0)
     }
 
-    /// The route that leads from a socket to an address, and whether there or back.
+    /// Finds the route that leads from a socket to an address; true for its backward direction.
     pub(crate) fn find(
         &self,
         node: NodeIndex,
@@ -258,7 +258,7 @@ impl Network {
         self.addresses.get(&(node, socket, remote)).copied()
     }
 
-    /// Adds a source of cross-traffic; returns when it sends first.
+    /// Adds a source of cross-traffic; returns the time of its first packet.
     pub(crate) fn add_cross(
         &mut self,
         hops: Vec<Hop>,
@@ -279,13 +279,13 @@ impl Network {
         self.cross[cross].next = None;
     }
 
-    /// What of a source's packets has come to the end of its hops.
+    /// Packets of a source that have reached the end of their hops.
     pub(crate) fn cross_arrived(&self, cross: CrossIndex) -> Count {
         self.cross[cross].arrived
     }
 
-    /// Sends the next packet of a source of cross-traffic. Returns when and as which flight it arrives,
-    /// and when the source sends again.
+    /// Sends the next packet of a source of cross-traffic. Returns the time and flight of its arrival, and the time at
+    /// which the source sends again.
     pub(crate) fn send_cross(
         &mut self,
         now: Instant,
@@ -311,14 +311,13 @@ impl Network {
         (self.offer(now, course, cargo, log), again)
     }
 
-    /// Bytes of packets under way.
+    /// Bytes of packets in transit.
     pub(crate) fn bytes_under_way(&self) -> u64 {
         let flights = self.flights.iter().flatten();
         flights.map(|flight| flight.cargo.ip_bytes as u64).sum()
     }
 
-    /// Sends a node's payload along a route. Returns when and as which flight it arrives at the end of
-    /// the first hop.
+    /// Sends a node's payload along a route. Returns the time and flight of its arrival at the end of the first hop.
     pub(crate) fn send(
         &mut self,
         now: Instant,
@@ -346,7 +345,7 @@ impl Network {
         }
     }
 
-    /// Offers a packet to the hop it has come to.
+    /// Offers a packet to its current hop.
     fn offer(
         &mut self,
         now: Instant,
@@ -398,7 +397,7 @@ impl Network {
         Some((at, index))
     }
 
-    /// A flight has come to the end of its hop.
+    /// Handles a flight at the end of its hop.
     pub(crate) fn land(
         &mut self,
         now: Instant,
@@ -450,9 +449,9 @@ impl Network {
         }
     }
 
-    /// Checks every direction of every wire: what was offered was delivered or dropped; what was delivered
-    /// has arrived or is under way; nothing was overtaken where order is kept. Returns what is wrong, in
-    /// words. Linear in the packets under way.
+    /// Checks every direction of every wire: each packet offered was delivered or dropped; each packet delivered has
+    /// arrived or is in transit; none was overtaken where order is kept. Returns the violations as text. Linear in the
+    /// packets in transit.
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut under_way: BTreeMap<Hop, Count> = BTreeMap::new();
         for flight in self.flights.iter().flatten() {

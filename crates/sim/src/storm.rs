@@ -1,23 +1,23 @@
-//! Random worlds with faults, and the checks of what must hold in all of them.
+//! Random worlds with faults, and checks of the invariants that hold in all of them.
 //!
-//! A seed decides everything: paths (one wire, or two with a relay between them), streams in both directions and
-//! both ways, windows, policy, controller, caps and budgets, neighbours who send over the same wires, a weather of
-//! faults (cuts, rate drops, loss, longer delays), readers that stand still, streams that are reset or stopped, a
-//! node that is restarted or suspended, and a hostile third node that says any legal and illegal frame to the
-//! responder. Then the sky clears, and every [`Invariant`] is checked, ADU by ADU.
+//! A seed decides everything: paths (one wire, or two with a relay between them), streams in both directions and opened
+//! by both nodes, windows, policy, controller, caps and budgets, other senders on the same wires, a series of faults
+//! (cuts, rate drops, loss, longer delays), readers that pause, streams that are reset or stopped, a node that is
+//! restarted or suspended, and a hostile third node that sends any legal and illegal frame to the responder. Then all
+//! faults are repaired, and every [`Invariant`] is checked, ADU by ADU.
 //!
-//! That each check can fail is shown by [`Tamper`]: a deliberate fault for each of them.
+//! [`Tamper`] shows that each check can fail: a deliberate fault for each of them.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
 //! | `plan` | everything that a seed decides |
 //! | `weather` | faults of wires, and neighbours |
 //! | `actor` | the application of both nodes |
-//! | `adu` | what ADUs contain |
+//! | `adu` | contents of ADUs |
 //! | `ledger` | every ADU by its identity, from both ends |
 //! | `checks` | the invariants |
 //! | `hostile` | the hostile peer |
-//! | `memory` | what the process may hold |
+//! | `memory` | memory that the process may hold |
 //! | `tamper` | deliberate faults |
 //!
 //! `make storm SEEDS=2000` runs many; a failing seed is printed and runs again with `--seed N --log`.
@@ -57,12 +57,12 @@ use crate::{
     world::{NodeIndex, World},
 };
 
-/// Time given to finish after the sky has cleared.
+/// Time allowed to finish after the faults have been repaired.
 const CLEARING: Duration = Duration::from_secs(300);
 /// The index of the hostile peer.
 const HOSTILE: NodeIndex = 2;
 
-/// How a storm is run.
+/// Options of a storm.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     /// Keep a packet log.
@@ -73,7 +73,7 @@ pub struct Options {
     pub allocated: Option<fn() -> u64>,
 }
 
-/// What a storm came to.
+/// Result of a storm.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The seed.
@@ -86,30 +86,30 @@ pub struct Report {
     pub virtual_time: Duration,
     /// Packets delivered.
     pub packets: u64,
-    /// What the seed decided, for people.
+    /// Description of what the seed decided.
     pub plan: String,
     /// The packet log, if asked for.
     pub log: Option<String>,
 }
 
-/// The largest share of each bound that was used at any time, by either node.
+/// Largest share of each bound that was used at any time, by either node.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reach {
-    /// Of the bytes that may be held for sending.
+    /// Share of the bytes that may be held for sending.
     pub send_buffer: f64,
-    /// Of the session's window.
+    /// Share of the session's window.
     pub session_window: f64,
-    /// Of a stream's window.
+    /// Share of a stream's window.
     pub stream_window: f64,
-    /// Of what may be copied.
+    /// Share of the copy budget.
     pub copies: f64,
-    /// Of a stream's cap.
+    /// Share of a stream's cap.
     pub cap: f64,
-    /// Of a path's budget.
+    /// Share of a path's budget.
     pub budget: f64,
-    /// Of the memory that the process may hold.
+    /// Share of the memory that the process may hold.
     pub memory: f64,
-    /// Containers that a hostile peer sent.
+    /// Number of containers that a hostile peer sent.
     pub hostile_containers: u32,
 }
 
@@ -169,7 +169,7 @@ pub fn run(seed: u64, options: Options) -> Report {
         let now = world.now();
         let _ = world.wire(0).duplex.forward.offer(now, 1000, false);
     }
-    // What ends last, such as the news that an ADU expired, is still under way.
+    // The last events, such as the expiry of an ADU, are still in transit.
     world.run_for(Duration::from_secs(5));
     let faults = anabranch_channel::faults() - faults;
     assert_eq!(faults, 0, "the QUIC library panicked");
@@ -198,7 +198,7 @@ fn allowed(side: usize) -> AllowList {
     }
 }
 
-/// Lays the paths between the two nodes; how the initiator reaches the responder.
+/// Lays the paths between the two nodes; returns the links by which the initiator reaches the responder.
 fn lay(world: &mut World, plan: &Plan, shared: &Shared, tamper: Option<Tamper>) -> Vec<Link> {
     for side in [0, 1] {
         let app = actor(side, shared, tamper);
@@ -247,7 +247,7 @@ fn schedule_upset(world: &mut World, shared: &Shared, upset: Upset, links: &[Lin
         Upset::Restart { side, at } => {
             let (shared, links) = (shared.clone(), links.to_vec());
             world.schedule(at, move |world| {
-                // A session that had not reached the node yet begins after the restart, as if nothing had been.
+                // A session that has not reached the node yet begins after the restart, as if there had been none.
                 let is_known = world.app::<Actor>(side).session().is_some();
                 for node in [side, 1 - side] {
                     let life = world.app::<Actor>(node).life();
@@ -266,7 +266,7 @@ fn schedule_upset(world: &mut World, shared: &Shared, upset: Upset, links: &[Lin
     }
 }
 
-/// The hostile peer, on a wire of its own to the responder.
+/// Adds the hostile peer, on a wire of its own to the responder.
 fn add_hostile(world: &mut World, seed: Seed) {
     let key = World::node_key(HOSTILE);
     let victim = World::node_id(1);

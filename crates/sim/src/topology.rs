@@ -1,7 +1,7 @@
-//! Networks by name: points, wires between them, who sends over them, and the routes under study.
+//! Networks by name: points, wires between them, traffic over them, and the routes under study.
 //!
-//! A [`Topology`] is a plan, plain data that can be looked at and changed; [`Topology::lay`] puts it into a
-//! [`World`]. Paths are written as the points they visit:
+//! A [`Topology`] is a plan: plain data that can be inspected and changed; [`Topology::lay`] puts it into a [`World`]. Paths
+//! are written as the points they visit:
 //!
 //! ```
 //! use anabranch_base::Seed;
@@ -23,7 +23,7 @@
 //! | [`figure8`], [`figure8_with`] | two paths with cross-traffic [IQ-Paths Figure 8] |
 //! | [`three_sites`] | a direct path and one through a third site [Daemons Figure 5] |
 //! | [`horde_six`] | six radio channels [Horde Figure 7-5] |
-//! | [`random`] | two to four routes that share bottlenecks or do not, with the truth about it |
+//! | [`random`] | two to four routes with or without shared bottlenecks, and the ground truth |
 
 mod figure8;
 mod horde_six;
@@ -56,15 +56,15 @@ use crate::{
 pub struct Topology {
     /// The wires; at most one between two points.
     pub wires: Vec<WirePlan>,
-    /// What others send without answering to congestion.
+    /// Traffic of others that does not react to congestion.
     pub cross_traffic: Vec<CrossPlan>,
-    /// What others send with congestion control.
+    /// Traffic of others with congestion control.
     pub flows: Vec<(Via, FlowPlan)>,
     /// The routes under study, from the source to the sink.
     pub routes: Vec<RoutePlan>,
 }
 
-/// The points that a way visits, first to last.
+/// Points that a path visits, first to last.
 pub type Via = Vec<String>;
 
 /// A wire between two points.
@@ -76,46 +76,46 @@ pub struct WirePlan {
     pub configs: Configs,
 }
 
-/// Cross-traffic along a way.
+/// Cross-traffic along a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrossPlan {
     /// The points it visits.
     pub via: Via,
-    /// What is sent.
+    /// The traffic.
     pub traffic: Traffic,
 }
 
-/// A route under study. Packets return by the same way.
+/// A route under study. Packets return along the same path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoutePlan {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The points it visits.
     pub via: Via,
 }
 
-/// Reason why a plan cannot be laid.
+/// Reason for which a plan cannot be laid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
     /// Two wires between the same points.
-    #[error("there are two wires between {} and {}; a way could not say which it takes", between[0], between[1])]
+    #[error("there are two wires between {} and {}; a path would be ambiguous", between[0], between[1])]
     Twice {
         /// The points.
         between: [String; 2],
     },
-    /// A way along which there is no wire.
-    #[error("a way goes from {from} to {to}, between which there is no wire")]
+    /// A path with two consecutive points that no wire joins.
+    #[error("a path goes from {from} to {to}, between which there is no wire")]
     NoWire {
-        /// The point it comes from.
+        /// The point before the gap.
         from: String,
-        /// The point it goes to.
+        /// The point after the gap.
         to: String,
     },
-    /// A way that goes nowhere.
-    #[error("a way visits {points} points; it takes two at least")]
+    /// A path with fewer than two points.
+    #[error("a path visits {points} points; it needs at least two")]
     TooShort {
-        /// Number of nodes that it visits.
+        /// Number of points that it visits.
         points: usize,
     },
     /// A wire or source with a value out of range.
@@ -123,7 +123,7 @@ pub enum TopologyError {
     Range(#[from] ConfigError),
 }
 
-/// A topology that lies in a world: where everything is.
+/// A topology laid in a world: the indices of its parts.
 #[derive(Debug, Clone)]
 pub struct Laid {
     hops: BTreeMap<(String, String), Hop>,
@@ -200,23 +200,22 @@ impl Topology {
         })
     }
 
-    /// The rate of all cross-traffic that goes from one point to the next, in bits per second over a long
-    /// time.
+    /// The mean rate of all cross-traffic that goes from one point to the next, in bits per second.
     pub fn load_bps(&self, from: &str, to: &str) -> u64 {
         let passes = |plan: &&CrossPlan| plan.via.windows(2).any(|hop| hop == [from, to]);
         let through = self.cross_traffic.iter().filter(passes);
         through.map(|plan| plan.traffic.mean().as_bps()).sum()
     }
 
-    /// What cross-traffic leaves of the rate from one point to the next in each of `count` windows of
-    /// `width`, in bits per second; `None` without a wire of constant or mean rate between them.
+    /// Rate that cross-traffic leaves from one point to the next in each of `count` windows of `width`, in bits per second;
+    /// `None` without a wire of constant or mean rate between them.
     ///
-    /// It is that of a world with this seed into which the plan is laid at time zero, before any other
-    /// cross-traffic: the truth that an oracle may know in advance. Packets count when they are
-    /// sent, not when they reach the wire; flows do not count. Below zero, more is sent than fits.
+    /// The result holds for a world with this seed into which the plan is laid at time zero, before any other cross-traffic: the
+    /// ground truth for an oracle. Packets count at the time they are sent, not when they reach the wire; flows do not count.
+    /// Negative where more is sent than fits.
     ///
     /// # Errors
-    /// Cross-traffic with a value out of range.
+    /// If cross-traffic has a value out of range.
     pub fn available_bps(
         &self,
         seed: Seed,
@@ -243,11 +242,11 @@ impl Topology {
         Ok(Some(sent_bytes.into_iter().map(left).collect()))
     }
 
-    /// Puts the network into a world: wires, cross-traffic from now on, and flows. The world's seed
-    /// decides all randomness. Flows add nodes, so a scenario's own nodes come first.
+    /// Puts the network into a world: wires, cross-traffic from now on, and flows. The world's seed decides all randomness.
+    /// Flows add nodes, so a scenario's own nodes come first.
     ///
     /// # Errors
-    /// The plan contradicts itself or has a value out of range. The world may hold a part of it then.
+    /// If the plan contradicts itself or has a value out of range. The world may hold a part of it then.
     pub fn lay(&self, world: &mut World) -> Result<Laid, TopologyError> {
         let mut laid = Laid {
             hops: BTreeMap::new(),
@@ -282,10 +281,10 @@ impl Topology {
 }
 
 impl Laid {
-    /// The hops of a way that visits these points.
+    /// The hops of a path that visits these points.
     ///
     /// # Errors
-    /// There are fewer than two points, or no wire between two that follow each other.
+    /// If there are fewer than two points, or no wire between two consecutive ones.
     pub fn path<S: AsRef<str>>(&self, via: &[S]) -> Result<Vec<Hop>, TopologyError> {
         if via.len() < 2 {
             let points = via.len();
@@ -372,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_foreseen() {
+    fn available_bandwidth_is_predicted() {
         let mut topology = Topology::default();
         let wide = "rate=50 Mbit/s, delay=1 ms".parse().unwrap();
         topology
@@ -422,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_know_their_direction() {
+    fn paths_have_a_direction() {
         let mut topology = Topology::default();
         topology
             .wire("a", "b", Configs::default())

@@ -16,14 +16,14 @@ use crate::{
     network::{CrossIndex, Hop, Landed, Network, RouteIndex, Wire, WireIndex},
 };
 
-/// The port of sockets of wires, which have subnetworks by the wire's index.
+/// Port of the sockets of wires, which have subnetworks by the wire's index.
 const WIRE_PORT: u16 = 4433;
-/// The port of sockets of routes over several hops, which have subnetworks by the route's index.
+/// Port of the sockets of routes over several hops, which have subnetworks by the route's index.
 const ROUTE_PORT: u16 = 4434;
-/// Packets of one batch; what GSO carries at most.
+/// Most packets of one batch, the limit of GSO.
 const BATCH_MAX: NonZeroUsize = NonZeroUsize::new(40).expect("not zero");
 
-/// Packets that wait for a suspended node, as in its kernel's buffer; more are lost.
+/// Most packets that wait for a suspended node, as in its kernel's buffer; more are lost.
 const HELD_PACKETS_MAX: usize = 5000;
 
 /// A node of the world.
@@ -33,7 +33,7 @@ struct Node {
     machine: Machine,
     sockets: u64,
     wake_at: Option<Instant>,
-    /// While the node is suspended: the packets that wait for it, with their departures.
+    /// Packets that wait for the node while it is suspended, with their departures.
     held: Option<Vec<(Instant, Received)>>,
     restarts: u64,
 }
@@ -78,13 +78,13 @@ pub struct World {
     queue: BinaryHeap<Reverse<Entry>>,
     next_number: u64,
     scripts: Vec<Option<Script>>,
-    /// Sources of cross-traffic so far; each has a seed of its own.
+    /// Number of sources of cross-traffic so far; each has a seed of its own.
     cross_count: usize,
     log: Option<PacketLog>,
     buffer: Vec<u8>,
-    /// Time at which the packet was sent that a node is looking at.
+    /// Time at which the packet that a node is handling was sent.
     departed: Option<Instant>,
-    /// Packets delivered to nodes so far.
+    /// Number of packets delivered to nodes so far.
     pub packets_delivered: u64,
 }
 
@@ -117,7 +117,7 @@ impl World {
         self.log.as_ref()
     }
 
-    /// The time.
+    /// The current virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -127,7 +127,7 @@ impl World {
         node_key(index).node_id()
     }
 
-    /// Adds a node that talks to the nodes on `allowed`.
+    /// Adds a node that accepts sessions with the nodes on `allowed`.
     pub fn add_node(
         &mut self,
         config: Config,
@@ -160,8 +160,8 @@ impl World {
         self.nodes.len()
     }
 
-    /// Starts a node again under its identity and on its sockets, as after a crash: what it knew is
-    /// gone, and its peers are not told.
+    /// Starts a node again with its identity and its sockets, as after a crash: its state is lost, and its peers are
+    /// not notified.
     pub fn restart(
         &mut self,
         node: NodeIndex,
@@ -182,13 +182,13 @@ impl World {
         self.settle(node);
     }
 
-    /// Stops a node as the suspension of its machine does: time goes on, but it hears nothing and none
-    /// of its timers fires.
+    /// Suspends a node as its machine would be: time goes on, but it receives nothing and none of its timers fires.
     pub fn suspend(&mut self, node: NodeIndex) {
         self.nodes[node].held.get_or_insert_default();
     }
 
-    /// Lets a suspended node go on: packets that waited for it, then every timer that is due, at once.
+    /// Resumes a suspended node: it receives the packets that waited for it, then every timer that is due fires, at
+    /// once.
     pub fn resume(&mut self, node: NodeIndex) {
         for (departed, received) in self.nodes[node].held.take().into_iter().flatten() {
             self.deliver(node, departed, received);
@@ -201,7 +201,7 @@ impl World {
     /// Joins two nodes by a wire; each gets a socket of its own for it.
     ///
     /// # Errors
-    /// The link's configuration is out of range.
+    /// If the link's configuration is out of range.
     pub fn add_wire(
         &mut self,
         a: NodeIndex,
@@ -216,11 +216,10 @@ impl World {
         Ok(wire)
     }
 
-    /// Adds a wire between two points of the network at which no node needs to be. Routes and
-    /// cross-traffic may take it.
+    /// Adds a wire between two points of the network at which no node needs to be. Routes and cross-traffic may take it.
     ///
     /// # Errors
-    /// The link's configuration is out of range.
+    /// If the link's configuration is out of range.
     pub fn add_trunk(&mut self, configs: Configs) -> Result<WireIndex, ConfigError> {
         let index = self.network.wires.len();
         let duplex = Duplex::new(configs, self.seed.child(&format!("wire {index}")))?;
@@ -228,11 +227,11 @@ impl World {
         Ok(index)
     }
 
-    /// Joins two nodes by hops from `a` to `b` and hops back; each gets a socket of its own for it. The
-    /// hops may be shared with other routes and with cross-traffic.
+    /// Joins two nodes by hops from `a` to `b` and hops back; each gets a socket of its own for it. The hops may be shared with
+    /// other routes and with cross-traffic.
     ///
     /// # Panics
-    /// When there are no hops or a hop's wire does not exist: a mistake of the scenario.
+    /// If there are no hops or a hop's wire does not exist: a mistake of the scenario.
     pub fn add_route(&mut self, [a, b]: [NodeIndex; 2], there: &[Hop], back: &[Hop]) -> RouteIndex {
         self.check_hops(there);
         self.check_hops(back);
@@ -242,16 +241,15 @@ impl World {
         self.network.add_route(sockets, paths, (number, ROUTE_PORT))
     }
 
-    /// Lets others send over these hops from now on; their packets vanish at the end.
+    /// Adds cross-traffic over these hops from now on; its packets vanish at the end.
     ///
-    /// A world with cross-traffic always has something left to happen: give
-    /// [`Self::run_until`] a moment at which to end.
+    /// A world with cross-traffic never runs out of events: give [`Self::run_until`] a time at which to end.
     ///
     /// # Errors
-    /// The traffic has a value outside its range.
+    /// If the traffic has a value outside its range.
     ///
     /// # Panics
-    /// When there are no hops or a hop's wire does not exist: a mistake of the scenario.
+    /// If there are no hops or a hop's wire does not exist: a mistake of the scenario.
     pub fn add_cross_traffic(
         &mut self,
         hops: &[Hop],
@@ -273,19 +271,19 @@ impl World {
         world.child(&format!("cross {index}"))
     }
 
-    /// Ends a source of cross-traffic. What it has sent goes its way.
+    /// Stops a source of cross-traffic. Packets already sent continue.
     pub fn stop_cross_traffic(&mut self, cross: CrossIndex) {
         self.network.stop_cross(cross);
     }
 
-    /// What of this cross-traffic has come to the end of its hops.
+    /// Packets of this cross-traffic that have reached the end of their hops.
     pub fn cross_arrived(&self, cross: CrossIndex) -> Count {
         self.network.cross_arrived(cross)
     }
 
     fn check_hops(&self, hops: &[Hop]) {
         let wires = self.network.wires.len();
-        assert!(!hops.is_empty(), "a way without hops");
+        assert!(!hops.is_empty(), "a path without hops");
         assert!(
             hops.iter().all(|hop| hop.wire < wires),
             "a hop over a wire that does not exist"
@@ -301,7 +299,7 @@ impl World {
     /// The link by which `node` reaches the other end of `wire`.
     ///
     /// # Panics
-    /// When the node is at neither end.
+    /// If the node is at neither end.
     pub fn link(&self, node: NodeIndex, wire: WireIndex) -> Link {
         let route = self.network.wires[wire].route;
         self.route_link(node, route.expect("the wire joins two nodes"))
@@ -310,23 +308,23 @@ impl World {
     /// The link by which `node` reaches the other end of `route`.
     ///
     /// # Panics
-    /// When the node is at neither end.
+    /// If the node is at neither end.
     pub fn route_link(&self, node: NodeIndex, route: RouteIndex) -> Link {
         self.network.link(node, route)
     }
 
-    /// A wire, to look at or to change.
+    /// A wire, to inspect or to change.
     pub fn wire(&mut self, wire: WireIndex) -> &mut Wire {
         &mut self.network.wires[wire]
     }
 
-    /// What must hold of every network at any time, and does not, in words: packets are neither lost nor
-    /// made without an account, and none is overtaken where order is kept.
+    /// Violations, as text, of the rules that hold in every network at any time: packets are neither lost nor made
+    /// without an account, and none is overtaken where order is kept.
     pub fn audit(&self) -> Vec<String> {
         self.network.audit()
     }
 
-    /// Cuts a wire or mends it.
+    /// Cuts or restores a wire.
     pub fn set_wire_up(&mut self, wire: WireIndex, up: bool) {
         let now = self.now;
         self.network.wires[wire].duplex.set_up(now, up);
@@ -343,7 +341,7 @@ impl World {
     /// The engine of a node.
     ///
     /// # Panics
-    /// When it has none.
+    /// If it has none.
     pub fn engine(&mut self, node: NodeIndex) -> &mut Engine {
         self.nodes[node].machine.host().0
     }
@@ -351,7 +349,7 @@ impl World {
     /// The application of a node.
     ///
     /// # Panics
-    /// When it is not a `T`.
+    /// If it is not a `T`.
     pub fn app<T: 'static>(&mut self, node: NodeIndex) -> &mut T {
         let app = match &mut self.nodes[node].machine {
             Machine::Host { app, .. } => (**app).as_any(),
@@ -373,10 +371,10 @@ impl World {
         result
     }
 
-    /// The same, with the application itself at hand.
+    /// The same, with access to the application itself.
     ///
     /// # Panics
-    /// When it is not a `T`.
+    /// If it is not a `T`.
     pub fn with_app<T: 'static, R>(
         &mut self,
         node: NodeIndex,
@@ -397,17 +395,17 @@ impl World {
         result
     }
 
-    /// Asks a node anew what it has to send, and when it wants to be woken; for what a scenario changed in it.
+    /// Polls a node for packets and its next timer again, after a scenario has changed it.
     pub fn nudge(&mut self, node: NodeIndex) {
         self.settle(node);
     }
 
-    /// Bytes of packets under way, on all wires.
+    /// Bytes of packets in transit, on all wires.
     pub fn bytes_under_way(&self) -> u64 {
         self.network.bytes_under_way()
     }
 
-    /// Changes the world `after` from now.
+    /// Schedules a change of the world, `after` from now.
     pub fn schedule(&mut self, after: Duration, script: impl FnOnce(&mut Self) + 'static) {
         let number = self.scripts.len();
         self.scripts.push(Some(Box::new(script)));
@@ -420,7 +418,7 @@ impl World {
         self.queue.push(Reverse(Entry { at, number, what }));
     }
 
-    /// Runs until `until`, or until nothing is left to happen.
+    /// Runs until `until`, or until no event is left.
     pub fn run_until(&mut self, until: Instant) {
         self.run_while(until, |_| true);
     }
@@ -430,7 +428,7 @@ impl World {
         self.run_until(self.now + duration);
     }
 
-    /// Runs until `until`, or until `goes_on` says no; asked after every event.
+    /// Runs until `until`, or until `goes_on` returns false; asked after every event.
     pub fn run_while(&mut self, until: Instant, mut goes_on: impl FnMut(&mut Self) -> bool) {
         while let Some(Reverse(entry)) = self.queue.peek() {
             if entry.at > until {
@@ -506,7 +504,7 @@ impl World {
         self.settle(node);
     }
 
-    /// Lets a node say everything it has to say, then arms its timer.
+    /// Sends everything that a node has to send, then arms its timer.
     fn settle(&mut self, node: NodeIndex) {
         loop {
             self.transmit(node);

@@ -12,7 +12,7 @@ use anabranch_sim::{
     apps::{Load, Receiver, Sender, StreamRecord},
 };
 
-/// A [`Sender`] that notes what it is told.
+/// A [`Sender`] that records the events of its streams.
 #[derive(Debug)]
 struct Observer {
     sender: Sender,
@@ -54,15 +54,15 @@ impl App for Observer {
 }
 
 impl Observer {
-    /// The last rate that the stream was told.
-    fn told_mbps(&self, stream: u64) -> f64 {
-        let of = |told: &&(Instant, StreamId, Rate)| told.1 == StreamId(stream);
+    /// Last rate reported for the stream.
+    fn reported_mbps(&self, stream: u64) -> f64 {
+        let of = |throttle: &&(Instant, StreamId, Rate)| throttle.1 == StreamId(stream);
         let last = self.throttles.iter().rev().find(of);
-        last.expect("the stream was told").2.as_bps() as f64 / 1e6
+        last.expect("the stream was notified").2.as_bps() as f64 / 1e6
     }
 }
 
-/// Streams on one path of so many Mbit/s with a queue of 100 ms; the n-th load is stream 2 · n.
+/// Streams on one path of `mbps` Mbit/s with a queue of 100 ms; the n-th load is stream 2 · n.
 fn world(mbps: u64, loads: Vec<Load>) -> World {
     let mut world = World::new(Seed(1));
     let observer = Observer {
@@ -93,7 +93,7 @@ fn bulk(label: &str, change: impl FnOnce(&mut StreamSpec)) -> Load {
     }
 }
 
-/// `kbps` in ADUs of 1000 bytes at even distances, for 20 s.
+/// `kbps` in ADUs of 1000 bytes at equal intervals, for 20 s.
 fn live(label: &str, kbps: u64, change: impl FnOnce(&mut StreamSpec)) -> Load {
     let mut spec = StreamSpec {
         reliable: false,
@@ -139,7 +139,7 @@ fn adjust(world: &mut World, stream: u64, parameters: StreamParameters) {
     });
 }
 
-/// A cap holds while there is room and while there is none; cap and weight change while the stream runs.
+/// A cap holds with and without spare capacity; cap and weight can change while the stream runs.
 #[test]
 fn caps_and_weights_hold_and_may_change() {
     let capped = bulk("capped", |spec| spec.cap = Some(Rate::from_mbps(2)));
@@ -164,7 +164,7 @@ fn caps_and_weights_hold_and_may_change() {
     );
     world.run_until(Instant::from_secs(30));
     let (capped, free) = (record(&mut world, "capped"), record(&mut world, "free"));
-    // In every second: the cap, what 50 ms of it are, and ADUs of 64 KiB that are read whole.
+    // In every second: the cap, its 50 ms of burst, and ADUs of 64 KiB, which are read whole.
     let adu_mbit = 65_536.0 * 8.0 / 1e6;
     for from in 10..90 {
         let got = mbps(&capped, from, from + 10);
@@ -180,7 +180,7 @@ fn caps_and_weights_hold_and_may_change() {
     }
 }
 
-/// Streams are told what max–min gives: the light one what it could have, the heavy ones what it leaves,
+/// Streams are notified of their max–min rates: the light one of what it could have, the heavy ones of what it leaves,
 /// by weight.
 #[test]
 fn throttle_events_tell_the_shares() {
@@ -190,15 +190,15 @@ fn throttle_events_tell_the_shares() {
     let mut world = world(10, vec![light, heavy, other]);
     world.run_until(Instant::from_secs(15));
     let observer = world.app::<Observer>(0);
-    let [light, heavy, other] = [0, 2, 4].map(|stream| observer.told_mbps(stream));
-    // It is more important: it could have all.
+    let [light, heavy, other] = [0, 2, 4].map(|stream| observer.reported_mbps(stream));
+    // It has priority: it could have all.
     assert!((8.0..11.0).contains(&light), "{light}");
     // An event comes with a change of a quarter.
     assert!((2.2..4.6).contains(&(heavy / other)), "{heavy}, {other}");
     assert!((6.5..11.0).contains(&(heavy + other)), "{heavy}, {other}");
     let count = observer.throttles.len();
     assert!(count < 60, "{count} events in 15 s");
-    // One of the two ends: the other is told.
+    // One of the two ends: the other is notified.
     let id = session(&mut world);
     world.with_node(0, |context| {
         let reset = context
@@ -208,16 +208,16 @@ fn throttle_events_tell_the_shares() {
         reset.expect("it is open");
     });
     world.run_until(Instant::from_secs(18));
-    let alone = world.app::<Observer>(0).told_mbps(4);
+    let alone = world.app::<Observer>(0).reported_mbps(4);
     assert!((6.5..11.0).contains(&alone), "{alone}");
 }
 
-/// Three times of what the path carries: what is beyond goes in the stream's order, each ADU has one fate,
-/// the application is not held back, and what arrives of a stream that drops the oldest is young.
+/// With three times the capacity of the path, the excess is dropped in the stream's order, each ADU has one outcome,
+/// the application is not blocked, and the data that arrives of a stream that drops the oldest is recent.
 #[test]
 fn beyond_its_share_a_stream_drops_in_its_order() {
-    // What waits is half a second at 4 Mbit/s. Those that leave it at its old end are as old as it takes to
-    // fill it, at 12 Mbit/s; those that are let in wait for all of it.
+    // The backlog is half a second at 4 Mbit/s. Where the oldest are dropped, an ADU leaves it after the time to fill it, at
+    // 12 Mbit/s; where the newest are dropped, those accepted wait for all of it.
     for (order, wait_ms) in [(DropOrder::Oldest, 167), (DropOrder::Newest, 500)] {
         let load = live("live", 12_000, |spec| spec.drop = Some(order));
         let mut world = world(4, vec![load]);
@@ -226,9 +226,13 @@ fn beyond_its_share_a_stream_drops_in_its_order() {
         let observer = world.app::<Observer>(0);
         let dropped = observer.dropped.remove(&StreamId(0)).unwrap_or_default();
         let (sent, acked, lost, expired) = observer.sender.outcomes("live").expect("it ran");
-        assert_eq!(observer.writable, 0, "never held back");
+        assert_eq!(observer.writable, 0, "never blocked");
         assert_eq!((sent, expired), (30_000, 0));
-        assert_eq!(sent, acked + lost + dropped.len() as u64, "one fate each");
+        assert_eq!(
+            sent,
+            acked + lost + dropped.len() as u64,
+            "one outcome each"
+        );
         assert!(dropped.iter().all(|adu| !record.numbers.contains(adu)));
         let share = acked as f64 / sent as f64;
         assert!((0.28..0.36).contains(&share), "{share} of a third");
@@ -241,7 +245,7 @@ fn beyond_its_share_a_stream_drops_in_its_order() {
     }
 }
 
-/// Beside others it is the share that counts, not what the path holds; a light stream loses nothing.
+/// Beside other streams the share counts, not the capacity of the path; a light stream loses nothing.
 #[test]
 fn a_stream_within_its_share_loses_nothing() {
     let drop = |spec: &mut StreamSpec| {
@@ -261,10 +265,10 @@ fn a_stream_within_its_share_loses_nothing() {
     assert!((heavy - file).abs() < 0.3, "{heavy} and {file} Mbit/s");
 }
 
-/// Without a drop order the application is held back, and nothing is dropped.
+/// Without a drop order the application is blocked, and nothing is dropped.
 #[test]
 fn without_a_drop_order_there_is_back_pressure() {
-    // 20 s at 12 Mbit/s are 30 MB, the buffer holds 8.
+    // 20 s at 12 Mbit/s are 30 MB; the buffer holds 8.
     let load = live("live", 12_000, |_| ());
     let mut world = world(4, vec![load]);
     world.run_until(Instant::from_secs(40));

@@ -1,7 +1,7 @@
 //! Cost of an open stream that has nothing to send: 100,000 of them, counted by the allocator.
 //!
-//! Every stream carries one message first, so that both ends know it and have done with it. This file
-//! is one test alone: the allocator counts for the whole process.
+//! Every stream carries one message first, so that both ends know it and are done with it. This file has a single test,
+//! because the allocator counts for the whole process.
 
 use std::{alloc::System, num::NonZeroUsize, time::Duration};
 
@@ -15,20 +15,20 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Streams of each kind in a run of all tests. [`a_hundred_thousand`] takes minutes without optimisation.
+/// Number of streams of each kind in a run of all tests. [`a_hundred_thousand`] takes minutes without optimisation.
 const STREAMS: usize = 10_000;
-/// The aim.
+/// Target.
 const MOST_BYTES: f64 = 1024.0;
 const BATCH: NonZeroUsize = NonZeroUsize::new(40).expect("not zero");
 
 /// Bytes allocated and not freed.
 fn held() -> i64 {
     let stats = ALLOCATOR.stats();
-    // What blocks grow and shrink by in place is in both.
+    // Bytes by which blocks grow and shrink in place are in both.
     stats.bytes_allocated as i64 - stats.bytes_deallocated as i64
 }
 
-/// An engine and the bytes it holds: what is allocated and freed while it is at work.
+/// An engine and the bytes it holds, by allocations and frees during its calls.
 struct End {
     engine: Engine,
     held: i64,
@@ -53,7 +53,7 @@ impl End {
         result
     }
 
-    /// Reads everything there is to read.
+    /// Reads all data available.
     fn read_all(&mut self) {
         while let Some(event) = self.engine.poll_event() {
             if let Event::Readable { session, stream } = event {
@@ -96,12 +96,12 @@ impl Pair {
         }
     }
 
-    /// One millisecond: packets, timers, the application.
+    /// Advances by one millisecond: packets, timers, the application.
     fn step(&mut self) {
         self.now += Duration::from_millis(1);
         let now = self.now;
         let mut packets = Vec::new();
-        // Large enough that it never grows in an engine's account.
+        // Large enough never to grow in an engine's account.
         let mut buffer = Vec::with_capacity(1 << 20);
         for (from, end) in self.ends.iter_mut().enumerate() {
             end.charged(|end| {
@@ -151,7 +151,7 @@ fn per_stream(spec: &StreamSpec, streams: usize) -> [f64; 2] {
     for _ in 0..200 {
         pair.step();
     }
-    // The first thousand warm up what does not depend on the number of streams.
+    // The first thousand allocate what does not depend on the number of streams.
     const WARM_UP: usize = 1000;
     let mut opened: Vec<StreamId> = Vec::with_capacity(streams + WARM_UP);
     let mut base = [0; 2];

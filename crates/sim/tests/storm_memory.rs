@@ -1,5 +1,5 @@
-//! Memory of the process during storms, counted by the allocator. This file is one test alone: the allocator counts
-//! for the whole process.
+//! Memory of the process during storms, counted by the allocator. This file has a single test, because the allocator
+//! counts for the whole process.
 
 use std::alloc::System;
 
@@ -31,7 +31,7 @@ fn memory_keeps_to_what_the_windows_allow() {
         assert_eq!(report.broken, [], "seed {seed}");
         reach = reach.max(report.reach);
     }
-    // A bound that nothing comes near says nothing.
+    // A bound that is never approached proves nothing.
     assert!(reach.memory > 0.4, "{reach:?}");
     let leaking = Options {
         tamper: Some(Tamper::Leak),

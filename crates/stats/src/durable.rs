@@ -14,8 +14,8 @@
 //! quarter**, whatever its distribution. Half the failure rate alone does not do that: where the rates of a path
 //! lie close together, a fall of a few percent breaks the promise.
 //!
-//! Whether a path *will* drift, its history hardly says: neither the drift between its parts, nor their
-//! Kolmogorov–Smirnov distance, nor how promises made of one part fared in another (`docs/statistics.md`). So
+//! The history of a path hardly shows whether it *will* drift: neither the drift between its parts, nor their
+//! Kolmogorov–Smirnov distance, nor the performance of promises made of one part in another (`docs/statistics.md`). So
 //! the drift is to be watched while the promise stands: [`Durable::drift_to`] with the samples since.
 
 use crate::{
@@ -51,14 +51,14 @@ pub fn drift(before: f64, after: f64) -> f64 {
     }
 }
 
-/// What can be promised for as long as a path drifts less than a quarter.
+/// Rate that can be promised for as long as a path drifts less than a quarter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Durable {
     /// The probability promised.
     pub p: f64,
     /// The rate promised, in the unit of the samples; 0 when nothing can be.
     pub rate: f64,
-    /// What the share `p` of the history reached.
+    /// Rate that the share `p` of the history reached.
     pub kept_rate: f64,
     /// The largest [`drift`] from the whole history to one of its halves or quarters.
     pub drift: f64,

@@ -1,6 +1,6 @@
 //! Errors of estimators that give no number.
 //!
-//! An estimator that knows too little says how much it has and how much it needs; it does not return
+//! An estimator that knows too little reports how much it has and how much it needs; it does not return
 //! zero, NaN or a guess. Input that is no measurement (NaN, infinities, a negative rate) is refused where
 //! it enters, so that one bad sample never spoils a window.
 
@@ -37,15 +37,15 @@ pub enum EstimateError {
     OutOfRange {
         /// The sample or parameter.
         name: &'static str,
-        /// What was given.
+        /// The value given.
         value: f64,
-        /// What is accepted.
+        /// The values accepted.
         range: &'static str,
     },
     /// Two things that belong together have different lengths.
     #[error("{name} has {have} entries, expected {need}")]
     Length {
-        /// What was given.
+        /// The value given.
         name: &'static str,
         /// Its length.
         have: usize,

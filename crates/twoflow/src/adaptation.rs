@@ -1,82 +1,86 @@
 //! Adaptation: the rate of the enhanced flow while the pipe is narrower than both flows [Two-flow §6, Figure 14].
 //!
-//! When the pipe shrinks the enhanced flow yields first. It gives up as much as did not fit: the share of it that was lost, and what
-//! the essential flow lacked. Then it feels its way back: a step upwards that costs packets is taken back at once, and the next is
-//! tried later. Loss that goes on however far the flow yields is the path's own, and is no reason to yield.
+//! If the pipe shrinks, the enhanced flow yields first. It gives up as much as did not fit: the share of it that was
+//! lost, and what the essential flow lacked. Then it probes upwards: a step that costs packets is taken back at once,
+//! and the next is tried later. Loss that continues however far the flow yields is the path's own and no reason to
+//! yield.
 
 use anabranch_base::Rate;
 
-/// Smoothed share of enhanced packets lost, beyond the path's own, that is taken for a pipe that is too narrow.
+/// Smoothed share of enhanced packets lost, beyond the path's own loss, above which the pipe is taken to be too narrow.
 const LOSS_MAX: f64 = 0.02;
-/// The same for the mean over [`LONG`] intervals at one rate, which chance moves less.
+/// The same for the mean over [`LONG`] intervals at one rate, which varies less by chance.
 const LOSS_LONG: f64 = 0.003;
 const LONG: u32 = 8;
-/// Essential rate over its target below which, in two intervals on end, the pipe is too narrow: a flow that has just begun or ended
-/// had less in one.
+/// Share of its target rate below which, in two consecutive intervals, the essential flow shows that the pipe is too
+/// narrow. A flow that has just begun or ended falls short in one.
 const NEAR: f64 = 0.95;
-/// Weight of an interval in losses: a packet that is lost by chance, or counted an interval later, is no sign.
+/// Weight of an interval in the smoothed loss: a packet lost by chance, or counted an interval later, is no sign.
 const WEIGHT: f64 = 0.3;
-/// Of the rate at which there was a sign last, what is near to it. Below, steps need no patience.
+/// Share of the rate at the last sign of congestion that counts as near to it. Below this, steps are not delayed.
 const WALL: f64 = 0.95;
-/// Share of packets, mean of the first interval and of the first two after a step, that tells that it was one too many.
+/// Loss that shows that a step was one too many: share of packets, in the first interval and as the mean of the first
+/// two after the step.
 const TRIAL: [f64; 2] = [0.03, 0.015];
-/// Of the rate, what one sign leaves at least.
+/// Least share of the rate that one sign leaves.
 const KEPT: f64 = 0.3;
-/// Given up beyond what did not fit, as a share of the rate: the rest empties the queue.
+/// Share of the rate given up beyond what did not fit: it empties the queue.
 const MARGIN: f64 = 0.01;
-/// A step, as a share of the rate: the first ones upwards, and the largest after several that held. A rate below this share of
-/// the full one counts as that.
+/// Size of a step, as a share of the rate: the first ones upwards, and the largest after several that held. A rate
+/// below this share of the full one counts as that share.
 const STEP: [f64; 2] = [0.02, 0.08];
 const LOW: f64 = 0.1;
-/// Steps in a row that must hold before they grow, and come sooner.
+/// Number of consecutive steps that must hold before steps grow and come sooner.
 const HELD: u32 = 3;
-/// Intervals without a sign before a step upwards: at first, and at most, as steps fail.
+/// Intervals without a sign before a step upwards: initially, and at most, as steps fail.
 const BACKOFF: [u32; 2] = [2, 64];
-/// Loss may be called the path's own up to here; beyond, nothing is known.
+/// Upper limit of the loss that is attributed to the path itself; beyond it nothing is known.
 const OWN_MAX: f64 = 0.1;
-/// Weight of [`LONG`] intervals in it, that lost less, and more.
+/// Weights of [`LONG`] intervals in the estimate of the path's own loss: where they lost less than the estimate, and
+/// more.
 const OWN_WEIGHT: [f64; 2] = [0.25, 0.1];
-/// Yielding has changed nothing: what it has cut, as a share, beyond twice the loss, and how much of the loss is still there.
+/// Criterion for yielding in vain: the share that was cut, beyond twice the loss, and the share of the loss that
+/// remains.
 const IN_VAIN: (f64, f64) = (0.05, 0.5);
-/// Intervals for which the room of an essential flow that has nothing to send is kept: segments end a little early.
+/// Intervals for which the rate of an essential flow with nothing to send stays reserved: segments end a little early.
 const RESERVED: u32 = 16;
 
-/// What was seen of both flows in an interval of about a second or more.
+/// Measurements of both flows over an interval of about a second or more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
-    /// What the essential flow is to have; zero while it has nothing to send.
+    /// Target rate of the essential flow; zero while it has nothing to send.
     pub essential_target: Rate,
-    /// What of it arrived.
+    /// Rate at which it arrived.
     pub essential: Rate,
-    /// What of the enhanced flow arrived.
+    /// Rate at which the enhanced flow arrived.
     pub enhanced: Rate,
     /// Share of the enhanced packets that were lost, 0 to 1.
     pub enhanced_loss: f64,
 }
 
-/// The rate of one enhanced flow, or of all those of a pipe together.
+/// Rate control of one enhanced flow, or of all those of a pipe together.
 #[derive(Clone, Debug)]
 pub struct Yielding {
     full: f64,
-    /// What the pipe leaves to the enhanced flow; infinite before anything tells otherwise.
+    /// Rate that the pipe leaves to the enhanced flow; infinite until a measurement limits it.
     allowed: f64,
-    /// Essential target beside which that is, and intervals for which there was none.
+    /// Essential target that `allowed` was measured beside, and number of intervals without one.
     reserve: f64,
     idle: u32,
     /// Smoothed share of enhanced packets lost.
     loss: f64,
-    /// What the essential flow lacked in the last interval, in bits per second.
+    /// Shortfall of the essential flow in the last interval, in bits per second.
     lacked: f64,
-    /// The path's own loss.
+    /// Estimate of the path's own loss.
     own: f64,
-    /// What was allowed when there was a sign last; infinite before.
+    /// Rate allowed at the last sign of congestion; infinite before the first.
     wall: f64,
     level: Level,
-    /// The running series of cuts: the rate before it and the loss that began it.
+    /// Current series of cuts: the rate before it and the loss that began it.
     cuts: Option<(f64, f64)>,
-    /// What was allowed before the step that is being tried.
+    /// Rate allowed before the step that is being tried.
     tried: Option<f64>,
-    /// Number of intervals without a sign that the next step takes.
+    /// Number of intervals without a sign before the next step.
     backoff: u32,
     step: f64,
     held: u32,
@@ -96,7 +100,7 @@ impl Level {
 }
 
 impl Yielding {
-    /// At its full rate.
+    /// Starts at the full rate.
     pub fn new(full: Rate) -> Self {
         Self {
             full: full.as_bps() as f64,
@@ -116,16 +120,16 @@ impl Yielding {
         }
     }
 
-    /// Another full rate, of another segment. What the pipe leaves does not change with it.
+    /// Sets another full rate, that of another segment. What the pipe leaves does not change with it.
     pub fn set_full(&mut self, full: Rate) {
         self.full = full.as_bps() as f64;
     }
 
-    /// An interval is over; the rate from now on. O(1).
+    /// Processes the measurements of an interval that is over; returns the rate from now on. O(1).
     pub fn observe(&mut self, seen: Seen) -> Rate {
         let target = seen.essential_target.as_bps() as f64;
-        if self.make_room(target) {
-            // What was lost, was lost to what is known now.
+        if self.make_space(target) {
+            // The loss was relative to the rate that is known now.
             self.set(self.allowed);
             return self.rate();
         }
@@ -154,7 +158,8 @@ impl Yielding {
         } else if is_long && mean - self.own > LOSS_LONG + self.own / 4.0 {
             self.yield_to(mean);
         } else if is_long && self.level.intervals.is_multiple_of(LONG) {
-            // Upwards slowly, and only where yielding was in vain: else it would grow with what the flow itself loses.
+            // Upwards slowly, and only where yielding was in vain: otherwise the estimate would grow with the loss that
+            // the flow itself causes.
             let is_known = self.own > LOSS_LONG;
             let weight = OWN_WEIGHT[usize::from(mean > self.own)];
             if is_known || mean < self.own {
@@ -176,8 +181,9 @@ impl Yielding {
         self.rate()
     }
 
-    /// Keeps what the pipe carries of both flows together as the essential flow's target changes; true if the rate fell by it.
-    fn make_room(&mut self, target: f64) -> bool {
+    /// Keeps the sum that the pipe carries of both flows as the essential flow's target changes; true if that lowered
+    /// the rate.
+    fn make_space(&mut self, target: f64) -> bool {
         self.idle = if target > 0.0 { 0 } else { self.idle + 1 };
         if target == 0.0 && self.idle <= RESERVED {
             return false;
@@ -189,13 +195,13 @@ impl Yielding {
         self.now() < before - STEP[0] * self.unit()
     }
 
-    /// Losses are a sign, unless they were there whatever the flow did.
+    /// Takes losses as a sign, unless they occurred whatever the flow did.
     fn yield_to(&mut self, loss: f64) {
         if let Some((rate, first)) = self.cuts {
             let (beyond, left) = IN_VAIN;
             let is_far = self.now() < rate * (1.0 - beyond - 2.0 * first);
             if self.level.mean() < self.own + left * first {
-                // It was not: what is lost now is another matter.
+                // It was not: loss from now on is another matter.
                 self.cuts = None;
             } else if is_far && first < OWN_MAX && self.level.intervals >= LONG / 2 {
                 self.own = self.level.mean().min(OWN_MAX);
@@ -223,7 +229,7 @@ impl Yielding {
         self.step = STEP[0];
     }
 
-    /// The step was one too many.
+    /// Takes back a step that was one too many.
     fn take_back(&mut self, before: f64) {
         self.wall = self.allowed;
         self.set(before);
@@ -232,7 +238,7 @@ impl Yielding {
         self.step = STEP[0];
     }
 
-    /// The step held.
+    /// Keeps a step that held.
     fn keep(&mut self) {
         self.tried = None;
         self.held += 1;
@@ -249,7 +255,7 @@ impl Yielding {
         (self.loss, self.lacked) = (self.own, 0.0);
     }
 
-    /// What steps are shares of.
+    /// Rate that steps are shares of.
     fn unit(&self) -> f64 {
         self.now().max(LOW * self.full)
     }
@@ -258,12 +264,12 @@ impl Yielding {
         self.allowed.min(self.full)
     }
 
-    /// The rate now.
+    /// Current rate.
     pub fn rate(&self) -> Rate {
         Rate::from_bps(self.now() as u64)
     }
 
-    /// Of the full rate, 0 to 1.
+    /// Current rate as a share of the full rate, 0 to 1.
     pub fn part(&self) -> f64 {
         if self.full > 0.0 {
             (self.now() / self.full).clamp(0.0, 1.0)
@@ -280,7 +286,7 @@ mod tests {
 
     use super::*;
 
-    /// A pipe that gives the essential flow what it asks for, and drops what is too much.
+    /// A pipe that gives the essential flow what it asks for and drops the excess.
     fn pipe(capacity: f64, target: f64, enhanced: f64) -> Seen {
         let essential = target.min(capacity);
         let arrived = enhanced.min(capacity - essential);
@@ -296,7 +302,7 @@ mod tests {
         }
     }
 
-    /// The same with some 100 packets an interval, each of which is lost by chance with the share `own`, too.
+    /// The same with some 100 packets an interval, each of which is also lost by chance with probability `own`.
     fn noisy(capacity: f64, target: f64, enhanced: f64, (own, random): (f64, &mut Random)) -> Seen {
         let seen = pipe(capacity, target, enhanced);
         let lost = (0..100)
@@ -330,7 +336,7 @@ mod tests {
         assert!(lost < 0.005 * sent, "{}", lost / sent);
     }
 
-    /// Targets of segments differ: what both flows have together stays.
+    /// The sum of both flows stays while the targets of segments differ.
     #[test]
     fn what_the_essential_flow_takes_more_the_enhanced_one_takes_less() {
         let mut yielding = Yielding::new(Rate::from_kbps(400));
@@ -344,12 +350,12 @@ mod tests {
             (worst, yielding.rate().as_bps() as f64)
         };
         run(20, 100e3);
-        // One interval finds the new target, no more.
+        // One interval suffices to find the new target.
         let (_, rate) = run(1, 150e3);
         assert!((225e3..256e3).contains(&rate), "{rate}");
         let (worst, _) = run(40, 150e3);
         assert!(worst < 0.06, "{worst}");
-        // A segment has arrived early: its room is kept for the next.
+        // A segment has arrived early: its rate stays reserved for the next.
         let (_, rate) = run(RESERVED, 0.0);
         assert!(rate < 256e3, "{rate}");
         // There is no next.
@@ -376,9 +382,10 @@ mod tests {
         assert_eq!(yielding.rate(), Rate::from_kbps(100));
     }
 
-    /// On a wide pipe that loses 3 % whatever is sent, yielding would be in vain; and what such a pipe really lacks is still seen.
+    /// On a wide pipe that loses 3 % whatever is sent, yielding would be in vain; a real lack of capacity is still
+    /// detected there.
     #[test]
-    fn losses_of_the_path_itself_are_borne() {
+    fn losses_of_the_path_itself_are_tolerated() {
         for seed in 0..20 {
             let mut random = Seed(seed).stream("losses");
             let mut yielding = Yielding::new(Rate::from_kbps(361));
@@ -401,7 +408,7 @@ mod tests {
     }
 
     proptest! {
-        /// On any pipe: never above the full rate, and in the end both flows fit.
+        /// On any pipe, the rate never exceeds the full rate, and in the end both flows fit.
         #[test]
         fn both_flows_fit_in_the_end(capacity in 150e3..900e3f64, target in 0.0..150e3f64) {
             let mut yielding = Yielding::new(Rate::from_kbps(500));

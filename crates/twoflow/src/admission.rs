@@ -1,35 +1,35 @@
 //! Admission to a pipe [Two-flow §6].
 //!
-//! Where the pipe's capacity is known, by contract, a video is admitted if the most that both of its flows ever take is no more than
-//! what those admitted leave. Where it is not, the flows that run are asked: all of them near their targets, and losing clearly
-//! less than is tolerated; and each that joins must have been measured before the next may.
+//! If the pipe's capacity is known by contract, a video is admitted if the peak rate of both its flows is no more
+//! than what the admitted videos leave. Where it is not known, the running flows decide: all of them must be near their
+//! targets and lose clearly less than is tolerated, and each that joins must have been measured before the next may.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use anabranch_base::{Instant, Rate};
 
-/// Time to ask again, unless it is known when room will be.
+/// Delay before asking again, unless it is known when capacity will be free.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// State of a pipe.
+/// Capacity of a pipe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Capacity {
-    /// It carries so much.
+    /// It is known.
     Known(Rate),
-    /// Nothing; what flows through it tells.
+    /// It is unknown; measurements of the flows decide.
     Measured(Thresholds),
 }
 
-/// What flows must be like for another to join them.
+/// Conditions that the running flows must meet for another to join them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// Measured over target rate, at least.
+    /// Least ratio of the measured rate to the target rate.
     pub near: f64,
-    /// Share of packets that flows may lose.
+    /// Share of packets that a flow may lose.
     pub loss: f64,
-    /// Measured loss over [`Thresholds::loss`] that is significantly below it.
+    /// Ratio of the measured loss to [`Thresholds::loss`] that counts as significantly less.
     pub clearly: f64,
-    /// Time for which a flow must have run to be judged: an adjustment interval.
+    /// Time for which a flow must have run before it is judged: an adjustment interval.
     pub settled: Duration,
 }
 
@@ -48,43 +48,43 @@ impl Default for Thresholds {
 /// A flow as it was measured over the last interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// What it is to have.
+    /// Its target rate.
     pub target: Rate,
-    /// What it had.
+    /// Its measured rate.
     pub rate: Rate,
     /// Share of its packets that were lost or sent again.
     pub loss: f64,
 }
 
-/// Reason why a video may not join.
+/// Reason for refusing a video.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It needs more than those admitted leave.
+    /// It needs more than the admitted videos leave.
     Full {
-        /// What it needs.
+        /// Rate that it needs.
         needed: Rate,
-        /// What is left.
+        /// Rate that is left.
         residual: Rate,
     },
     /// It needs more than the whole pipe carries: it will never fit.
     TooLarge {
-        /// What it needs.
+        /// Rate that it needs.
         needed: Rate,
-        /// What the pipe carries.
+        /// Rate that the pipe carries.
         capacity: Rate,
     },
     /// A flow has less than its target.
     BelowTarget {
-        /// Measured over target.
+        /// Ratio of its measured rate to its target.
         part: f64,
     },
     /// A flow loses too much.
     Losses {
-        /// The share that it loses.
+        /// Share of its packets that it loses.
         loss: f64,
     },
-    /// The last one that was admitted has not been measured yet.
+    /// The video admitted last has not been measured yet.
     Settling,
 }
 
@@ -124,15 +124,15 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A refusal that says what to do.
+/// Refusal of a video, with what would fit and when to ask again.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("the pipe has no room for this video: {reason}")]
+#[error("the pipe has no capacity for this video: {reason}")]
 pub struct Refusal {
     /// Reason.
     pub reason: Reason,
     /// The largest rate that would be admitted now; `None` where it is not known.
     pub fits: Option<Rate>,
-    /// Time to ask again; `None`: it will not fit, whenever that is.
+    /// Delay before asking again; `None` if the video will never fit.
     pub retry: Option<Duration>,
 }
 
@@ -143,7 +143,7 @@ struct Admitted {
     ends: Option<Instant>,
 }
 
-/// Keeps account of one pipe.
+/// Admission control of one pipe.
 #[derive(Clone, Debug)]
 pub struct Gate {
     capacity: Capacity,
@@ -161,18 +161,18 @@ impl Gate {
         }
     }
 
-    /// Another contract, or another rule. Who is in stays.
+    /// Sets another contract or another rule. Admitted videos stay.
     pub fn set_capacity(&mut self, capacity: Capacity) {
         self.capacity = capacity;
     }
 
-    /// The most that those admitted take together.
+    /// Sum of the peak rates of the admitted videos.
     pub fn taken(&self) -> Rate {
         let rates = self.admitted.values().map(|one| one.rate.as_bps());
         Rate::from_bps(rates.fold(0, u64::saturating_add))
     }
 
-    /// What they leave of a known capacity.
+    /// Rate that they leave of a known capacity.
     pub fn residual(&self) -> Option<Rate> {
         match self.capacity {
             Capacity::Known(capacity) => Some(Rate::from_bps(
@@ -182,21 +182,21 @@ impl Gate {
         }
     }
 
-    /// Their number.
+    /// Number of admitted videos.
     pub fn len(&self) -> usize {
         self.admitted.len()
     }
 
-    /// True if nobody is in.
+    /// True if no video is admitted.
     pub fn is_empty(&self) -> bool {
         self.admitted.is_empty()
     }
 
-    /// Whether a video that takes up to `rate` may join now, beside `flows` as they were measured; these count only where the
-    /// capacity is not known. Nothing changes. O(admitted + flows).
+    /// Checks whether a video with a peak rate of `rate` may join now, beside `flows` as they were measured; these count only where
+    /// the capacity is not known. Changes nothing. O(admitted + flows).
     ///
     /// # Errors
-    /// It may not, with the reason, what would fit and when to ask again.
+    /// If it may not: the reason, what would fit and when to ask again.
     pub fn ask(&self, now: Instant, rate: Rate, flows: &[Measured]) -> Result<(), Refusal> {
         match self.capacity {
             Capacity::Known(capacity) => self.ask_known(now, rate, capacity),
@@ -219,12 +219,13 @@ impl Gate {
         Err(Refusal {
             reason: Reason::Full { needed, residual },
             fits: Some(residual),
-            retry: Some(self.room_in(now, needed, residual).unwrap_or(RETRY)),
+            retry: Some(self.time_to_fit(now, needed, residual).unwrap_or(RETRY)),
         })
     }
 
-    /// Time for which until so many have ended, as far as that is known, that the rest leave room.
-    fn room_in(&self, now: Instant, needed: Rate, residual: Rate) -> Option<Duration> {
+    /// Time until enough of the admitted videos have ended, as far as that is known, for the rest to leave enough
+    /// capacity.
+    fn time_to_fit(&self, now: Instant, needed: Rate, residual: Rate) -> Option<Duration> {
         let known = self
             .admitted
             .values()
@@ -277,10 +278,10 @@ impl Gate {
         Ok(())
     }
 
-    /// Lets `id` in with up to `rate`, until about `ends`, if that is known. One that is in already changes its rate.
+    /// Admits `id` with up to `rate`, until about `ends`, if that is known. A video that was admitted before changes its rate.
     ///
     /// # Errors
-    /// As [`Gate::ask`]; nothing changes then.
+    /// Those of [`Gate::ask`]; nothing changes then.
     pub fn admit(
         &mut self,
         now: Instant,
@@ -300,7 +301,7 @@ impl Gate {
         Ok(())
     }
 
-    /// `id` has left; false if it was not in.
+    /// Removes `id`; false if it was not admitted.
     pub fn release(&mut self, id: u64) -> bool {
         self.admitted.remove(&id).is_some()
     }
@@ -327,10 +328,10 @@ mod tests {
         assert_eq!(refusal.retry, Some(Duration::from_secs(90)));
         assert_eq!(
             refusal.to_string(),
-            "the pipe has no room for this video: it takes up to 600 kbit/s, and the pipe has 500 kbit/s left"
+            "the pipe has no capacity for this video: it takes up to 600 kbit/s, and the pipe has 500 kbit/s left"
         );
         assert_eq!(gate.admit(now, 2, (kbps(500), None), &[]), Ok(()));
-        // It may change within what is left, and keeps what it had where that is refused.
+        // Its rate may change within what is left, and stays as it was where a change is refused.
         assert!(gate.admit(now, 2, (kbps(501), None), &[]).is_err());
         assert_eq!(gate.taken(), kbps(2_000));
         let never = gate.ask(now, kbps(2_001), &[]).unwrap_err();
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measured_pipe_asks_its_flows() {
+    fn a_measured_pipe_depends_on_its_flows() {
         let mut gate = Gate::new(Capacity::Measured(Thresholds::default()));
         let flow = |rate, loss| Measured {
             target: kbps(1_000),
@@ -370,8 +371,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever comes and goes: those who are in never take more than a known pipe carries, and what is said to fit
-        /// does.
+        /// In any sequence of arrivals and departures, the admitted videos never take more than a known pipe carries,
+        /// and a rate reported to fit is admitted.
         #[test]
         fn a_known_pipe_is_never_overbooked(
             steps in prop::collection::vec((0u64..20, 1u64..900, any::<bool>()), 1..100),

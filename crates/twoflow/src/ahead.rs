@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::Rate;
 
-/// What is left unused of a residual, so that whoever joins finds room.
+/// Share of a residual that is left unused, so that a video that joins finds capacity.
 const MARGIN: f64 = 0.05;
 
 /// An enhanced flow that could be sent ahead.
@@ -12,14 +12,14 @@ const MARGIN: f64 = 0.05;
 pub struct Lead {
     /// Its own rate.
     pub rate: Rate,
-    /// Time of the film that the proxy has beyond what plays.
+    /// Playing time that the proxy holds beyond the current position.
     pub lead: Duration,
-    /// Amount that the proxy wants at most; its memory bounds it.
+    /// Most that the proxy wants; its memory bounds it.
     pub lead_max: Duration,
 }
 
-/// Divides what `capacity` leaves beside `taken` among the flows whose lead is not full: the same amount of film for all, each at most
-/// its own rate once more. Rates beyond their own, in the order of `flows`. O(n).
+/// Divides what `capacity` leaves beside `taken` among the flows whose lead is not full: the same playing time for all,
+/// each at most its own rate once more. Returns the rates beyond their own, in the order of `flows`. O(n).
 pub fn divide(capacity: Rate, taken: Rate, flows: &[Lead]) -> Vec<Rate> {
     let residual = capacity.as_bps() as f64 * (1.0 - MARGIN) - taken.as_bps() as f64;
     let wanting = |flow: &Lead| flow.lead < flow.lead_max;

@@ -1,17 +1,17 @@
-//! Arrivals of a flow, and what is missing, from the sequence numbers of [`Header`](crate::Header)s (RFC 3550 §A.1).
+//! Arrivals of a flow and its missing packets, from the sequence numbers of [`Header`](crate::Header)s (RFC 3550 §A.1).
 
-/// Distance at which an old number is still told from a repeated one, in packets.
+/// Distance, in packets, up to which an old number can be distinguished from a repeated one.
 const MEMORY: u64 = 1_024;
-/// A number this far ahead of the newest is taken for a sender that began anew; it is not counted as a loss.
+/// Distance ahead of the newest number beyond which the sender is taken to have restarted; it is not counted as loss.
 const JUMP_MAX: u64 = 3_000;
 
-/// Counts packets by 16-bit sequence numbers that go around.
+/// Packet counter over 16-bit sequence numbers that wrap around.
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
     /// The largest number so far, extended; `None` before the first.
     newest: Option<u64>,
     first: u64,
-    /// Of the last [`MEMORY`] numbers, which came: bit n of word n / 64, by number modulo.
+    /// Bitmap of the arrivals among the last [`MEMORY`] numbers: bit n of word n / 64, by number modulo.
     seen: [u64; (MEMORY / 64) as usize],
     arrived: u64,
     repeated: u64,
@@ -20,22 +20,22 @@ pub struct Arrivals {
     before: u64,
 }
 
-/// Outcome of a number.
+/// Classification of a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// It is new; extended beyond 16 bits, so that numbers keep growing.
     New(u64),
-    /// It came before, or is too old to tell.
+    /// It arrived before, or is too old to decide.
     Repeated,
 }
 
 impl Arrivals {
-    /// Nothing has come yet.
+    /// Starts with no arrivals.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A packet with this number came. O(packets missed since the last).
+    /// Counts a packet with this number. O(packets missed since the last).
     pub fn on_packet(&mut self, sequence: u16) -> Arrival {
         let Some(newest) = self.newest else {
             return self.restart(u64::from(sequence));
@@ -96,22 +96,22 @@ impl Arrivals {
         self.seen[place / 64] & (1 << (place % 64)) != 0
     }
 
-    /// Packets that came, each once.
+    /// Packets that arrived, each counted once.
     pub fn arrived(&self) -> u64 {
         self.arrived
     }
 
-    /// Packets that came again.
+    /// Packets that arrived again.
     pub fn repeated(&self) -> u64 {
         self.repeated
     }
 
-    /// Number of times that the sender began anew.
+    /// Number of times that the sender restarted.
     pub fn restarts(&self) -> u64 {
         self.restarts
     }
 
-    /// Packets up to the newest that have not come (RFC 3550 §A.3).
+    /// Packets up to the newest that have not arrived (RFC 3550 §A.3).
     pub fn missing(&self) -> u64 {
         let expected = self.newest.map_or(0, |newest| newest - self.first + 1);
         (self.before + expected).saturating_sub(self.arrived)
@@ -134,7 +134,7 @@ mod tests {
             );
         }
         assert_eq!((arrivals.arrived(), arrivals.missing()), (16, 0));
-        // Three are missing; one of them comes late, and then again.
+        // Three are missing; one of them arrives late, and then again.
         arrivals.on_packet(13);
         assert_eq!(arrivals.missing(), 3);
         assert_eq!(arrivals.on_packet(11), Arrival::New(65_547));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_begins_anew_has_lost_nothing() {
+    fn a_sender_that_restarts_has_lost_nothing() {
         let mut arrivals = Arrivals::new();
         arrivals.on_packet(1);
         arrivals.on_packet(3);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     proptest! {
-        /// Packets that are lost, swapped with near ones or repeated are counted as such.
+        /// Packets that are lost, repeated, or swapped with near ones are counted as such.
         #[test]
         fn losses_are_counted(
             start in any::<u16>(),

@@ -1,21 +1,21 @@
-//! Frames as this room sees them.
+//! Frames as the two-flow algorithms see them.
 
 use std::time::Duration;
 
-/// Which flow a frame travels in.
+/// Flow in which a frame travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// In real time and unreliably; of two, the one with the smaller rank is given up first.
+    /// Sent in real time and unreliably; of two frames, the one with the smaller rank is dropped first.
     Enhanced {
         /// Its importance.
         rank: u8,
     },
-    /// Reliably, ahead of time.
+    /// Sent reliably, ahead of time.
     Essential,
 }
 
 impl Class {
-    /// True if it travels reliably.
+    /// True if the frame is sent reliably.
     pub const fn is_essential(self) -> bool {
         matches!(self, Self::Essential)
     }
@@ -24,10 +24,10 @@ impl Class {
 /// A frame, or a run of audio samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its coded bytes.
+    /// Its coded size in bytes.
     pub bytes: u32,
-    /// When it is needed, from the beginning of the film: its decoding time.
+    /// Time at which it is needed, from the beginning of the film: its decoding time.
     pub at: Duration,
-    /// Which flow it travels in.
+    /// Flow in which it travels.
     pub class: Class,
 }

@@ -1,4 +1,5 @@
-//! Header of each part of an enhanced frame: RTP's fixed header (RFC 3550 §5.1), and where in which frame the part belongs.
+//! Header of each part of an enhanced frame: RTP's fixed header (RFC 3550 §5.1), the frame's number and the part's
+//! offset in it.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -18,7 +19,7 @@
 //!
 //! Numbers are in network byte order. L, RTP's marker, is set on the last part of a frame.
 
-/// Its length in bytes.
+/// Length of the header in bytes.
 pub const HEADER_BYTES: usize = 20;
 /// Version 2, no padding, no extension, no contributing sources.
 const FIRST: u8 = 0x80;
@@ -26,10 +27,11 @@ const FIRST: u8 = 0x80;
 const PAYLOAD_TYPE: u8 = 96;
 const MARKER: u8 = 0x80;
 
-/// The head of a part of a frame.
+/// Header of a part of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Counts the parts of the flow, from anywhere and around; [`Arrivals`](crate::Arrivals) reads it.
+    /// Sequence number of the part in the flow, from an arbitrary start, wrapping around; [`Arrivals`](crate::Arrivals)
+    /// uses it.
     pub sequence: u16,
     /// Decoding time of the frame in the units of the medium (90,000 a second for video), modulo 2³².
     pub timestamp: u32,
@@ -43,14 +45,14 @@ pub struct Header {
     pub is_last: bool,
 }
 
-/// Bytes that begin with no such head.
+/// Error of bytes that do not begin with a valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// Too few of them.
-    #[error("a part of a frame of {0} bytes; its head alone has 20")]
+    /// Fewer bytes than a header.
+    #[error("a part of a frame has {0} bytes; its header alone has 20")]
     Short(usize),
-    /// Not RTP as it is used here.
+    /// Not the form of RTP used here.
     #[error("a part of a frame begins with {0:#04x}, not with 0x80: RTP version 2 without options")]
     First(u8),
     /// Another payload type.
@@ -59,7 +61,7 @@ pub enum HeaderError {
 }
 
 impl Header {
-    /// Its bytes.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = FIRST;
@@ -72,10 +74,10 @@ impl Header {
         bytes
     }
 
-    /// Reads a head, and what follows it.
+    /// Decodes a header; returns it with the bytes that follow.
     ///
     /// # Errors
-    /// The bytes begin with none.
+    /// If the bytes do not begin with a valid header.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), HeaderError> {
         let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Err(HeaderError::Short(bytes.len()));
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_head_is_refused() {
+    fn an_invalid_header_is_refused() {
         let header = Header {
             sequence: 7,
             timestamp: 9_000,
@@ -130,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn heads_round_trip(
+        fn headers_round_trip(
             sequence in any::<u16>(),
             words in any::<[u32; 4]>(),
             is_last in any::<bool>(),
@@ -143,7 +145,7 @@ mod tests {
             prop_assert_eq!(Header::decode(&bytes), Ok((header, &rest[..])));
         }
 
-        /// What is read is what was written: no two byte strings have the same head.
+        /// Encoding and decoding are inverse: no two byte strings have the same header.
         #[test]
         fn any_bytes_are_refused_or_round_trip(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             if let Ok((header, rest)) = Header::decode(&bytes) {

@@ -1,30 +1,30 @@
-//! Prefetch: spare capacity of a pipe goes to the essential flows that play is nearest to, so that little of them must lie at the
-//! proxy beforehand [Two-flow §5.2, Figure 10].
+//! Prefetch: spare capacity of a pipe goes to the essential flows with the smallest lead over play, so that only a
+//! small prefix must be at the proxy beforehand [Two-flow §5.2, Figure 10].
 //!
-//! A flow at its target S/(T(1 − p̂)) keeps up with play on average over a segment, not at its beginning. The prefix covers
-//! what it falls behind. Each flow alone has a small part of what a pipe leaves; but flows begin one after the other, and one that is
-//! ahead of play needs nothing more. So whoever has just begun has what all of them leave.
+//! A flow at its target S/(T(1 − p̂)) keeps up with play on average over a segment, not at its beginning; the prefix
+//! covers the shortfall. Each flow alone has a small part of the spare capacity; but flows begin one after the other,
+//! and one that is ahead of play needs nothing more. So a flow that has just begun gets the spare capacity of all.
 
 use anabranch_base::Rate;
 
-/// Within so many seconds flows that are behind are to be level with the others.
+/// Time, in seconds, within which flows that are behind should reach the level of the others.
 const HORIZON_S: f64 = 8.0;
 
 /// An essential flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lead {
-    /// Its own rate: what a second of film takes on average; above zero.
+    /// Its own rate: the average size of a second of film; above zero.
     pub rate: Rate,
     /// Film that has arrived beyond what has been played, in seconds; below zero while play would have to wait.
     pub lead_s: f64,
-    /// Part of it that is wanted at most, in seconds.
+    /// Largest lead that is wanted, in seconds.
     pub lead_max_s: f64,
 }
 
-/// Divides `spare`: rates beyond their own, in the order of `flows`, with which the least leads rise to one level within the next
-/// seconds. No more than `spare` together; less where all have what they want. O(n log n).
+/// Divides `spare` so that the smallest leads rise to one level within the next seconds. Returns the rates beyond the
+/// flows' own, in the order of `flows`. Their sum is at most `spare`; less where all have what they want. O(n log n).
 pub fn divide(spare: Rate, flows: &[Lead]) -> Vec<Rate> {
-    // What a level costs: flows below it get (level − lead) · rate / horizon.
+    // Cost of a level: flows below it get (level − lead) · rate / horizon.
     let cost = |level: f64| -> f64 {
         let of = |flow: &Lead| (level.min(flow.lead_max_s) - flow.lead_s).max(0.0) * own(flow);
         flows.iter().map(of).sum::<f64>() / HORIZON_S
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_least_ahead_has_all_until_it_is_level() {
+    fn the_smallest_lead_gets_all_until_it_is_level() {
         let flows = [lead(100, 10.0), lead(100, 0.0), lead(200, 2.0)];
         let kbps = |spare| -> Vec<u64> {
             let divided = divide(Rate::from_kbps(spare), &flows);
@@ -94,8 +94,8 @@ mod tests {
     }
 
     proptest! {
-        /// No more than there is, all of it unless everybody is content, and nothing to one that is ahead of another that gets less
-        /// than it wants.
+        /// The sum is at most `spare`, and all of it unless every flow has what it wants; no flow gets anything that is
+        /// ahead of another that gets less than it wants.
         #[test]
         fn spare_goes_to_the_least_leads(
             spare in 0u64..5_000,

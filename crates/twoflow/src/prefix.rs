@@ -6,15 +6,15 @@ use anabranch_base::Rate;
 
 /// Round trips from the request to the first byte.
 const STARTS_AFTER: f64 = 1.5;
-/// Round trips until a lost packet has been missed and sent again.
+/// Round trips until the loss of a packet has been detected and repaired.
 const REPAIR: f64 = 1.25;
 /// Share of packets for which the repair may itself be lost too often.
 const UNREPAIRED: f64 = 1e-4;
 
-/// What the essential flow gets of the pipe.
+/// Rate, delay and loss of the essential flow on the pipe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Supply {
-    /// Its rate, bytes of the application that are sent again included.
+    /// Its rate, including the application bytes that are sent again.
     pub rate: Rate,
     /// The path's round trip.
     pub rtt: Duration,
@@ -23,7 +23,7 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// Until the bytes of a moment are there in order: the request's way, and repairs of repairs.
+    /// Delay until the bytes of a moment are there in order: the request, and repairs of repairs.
     fn delay(&self) -> Duration {
         let loss = self.loss.clamp(0.0, 0.9);
         let repairs = if loss > UNREPAIRED {
@@ -34,23 +34,23 @@ impl Supply {
         self.rtt.mul_f64(STARTS_AFTER + REPAIR * repairs.max(0.0))
     }
 
-    /// Bytes that are there, in order, so long after the flow was asked for.
+    /// Bytes that are there, in order, at `time` after the request.
     fn delivered(&self, time: Duration) -> f64 {
         let seconds = time.saturating_sub(self.delay()).as_secs_f64();
         self.rate.as_bytes_per_s() * (1.0 - self.loss.clamp(0.0, 1.0)) * seconds
     }
 }
 
-/// Bytes of the prefix with which everything is in time: `wanted` are the essential frames' bytes with the moment, from
-/// the beginning, at which each is needed, in order of time. The flow is asked for at the beginning and sends what follows the
-/// prefix. O(n).
+/// Size of the prefix, in bytes, with which everything is in time. `wanted` are the bytes of the essential frames with
+/// the time from the beginning at which each is needed, in order of time. The flow is requested at the beginning and
+/// carries what follows the prefix. O(n).
 pub fn needed(wanted: impl IntoIterator<Item = (Duration, u64)>, supply: &Supply) -> u64 {
     let (mut sum, mut prefix) = (0_u64, 0.0_f64);
     for (at, bytes) in wanted {
         sum += bytes;
         prefix = prefix.max(sum as f64 - supply.delivered(at));
     }
-    // The flow never carries more than there is.
+    // The flow never carries more than exists.
     (prefix.ceil() as u64).min(sum)
 }
 
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_prefix_covers_the_start_and_what_the_rate_lacks() {
-        // At its own rate: the first frame, and what is needed while the first bytes are on their way.
+        // At its own rate: the first frame, and what is needed before the first bytes arrive.
         assert!((6_200..6_202).contains(&needed(film(), &supply(80, 0.0))));
         assert_eq!(needed(film(), &supply(8_000, 0.0)), 5_000);
         // At half of it, nearly half of the film.
@@ -85,7 +85,7 @@ mod tests {
     }
 
     proptest! {
-        /// The faster, nearer and cleaner, the less; and the prefix suffices.
+        /// The faster, nearer and less lossy the flow, the smaller the prefix; and the prefix suffices.
         #[test]
         fn more_supply_needs_less(kbps in 1u64..500, loss in 0.0..0.3f64, rtt_ms in 1u64..500) {
             let supply = Supply { rtt: Duration::from_millis(rtt_ms), ..supply(kbps, loss) };

@@ -1,8 +1,8 @@
-//! A leaky bucket for each flow, and one timer for all of them [Two-flow §4.2, §5.2].
+//! Leaky buckets, one for each flow, driven by one timer [Two-flow §4.2, §5.2].
 //!
-//! Items leave their flow one by one, each as long after the one before as that one takes at the flow's rate. Flows with a
-//! timer of their own each were seen to wait for one another and then to send in bursts, which overflow a queue
-//! that knows how many flows there are [Two-flow §5.2]; here whatever is due at a tick leaves at that tick, in order of the moment
+//! Items leave their flow one by one, each after the time that the one before takes at the flow's rate. Flows with a
+//! timer of their own each were seen to wait for one another and then to send in bursts, which overflow a queue sized
+//! for the number of flows [Two-flow §5.2]. Here, whatever is due at a tick leaves at that tick, in order of the time
 //! at which it was due, and optionally no faster than the pipe carries it.
 
 use std::{
@@ -12,21 +12,21 @@ use std::{
 
 use anabranch_base::{Instant, Rate};
 
-/// How late a timer may be without the flow losing anything by it; later than this and the flow goes on from then.
+/// Timer delay that costs a flow nothing; after a longer one the flow continues from the current time.
 const LATE_MAX: Duration = Duration::from_millis(20);
 
 /// A flow of a pump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u64);
 
-/// What a pump lets go.
+/// An item that a pump releases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release<T> {
-    /// Of which flow.
+    /// Its flow.
     pub flow: FlowId,
-    /// Its bytes, as it was pushed.
+    /// Its size in bytes, as given when it was pushed.
     pub bytes: u32,
-    /// What was pushed.
+    /// The item that was pushed.
     pub item: T,
     /// Time at which it was due; at most now.
     pub due: Instant,
@@ -46,21 +46,21 @@ struct Flow<T> {
     due: Instant,
 }
 
-/// All flows of a pipe. Pushing and releasing cost O(log flows).
+/// Pump for all flows of a pipe. Pushing and releasing cost O(log flows).
 #[derive(Debug)]
 pub struct Pump<T> {
     flows: BTreeMap<FlowId, Flow<T>>,
     /// Flows with something to send and a rate above zero.
     due: BTreeSet<(Instant, FlowId)>,
     tick: Duration,
-    /// The rate of the pipe, if it is to be kept, and when it is free again.
+    /// Rate of the pipe, if it is to be kept, and the time at which it is free again.
     pipe: Option<f64>,
     free_at: Instant,
 }
 
 impl<T> Pump<T> {
-    /// A pump whose timer fires at multiples of `tick` only; zero: whenever something is due. The coarser, the fewer wake-ups
-    /// and the larger the bursts.
+    /// A pump whose timer fires at multiples of `tick` only; if zero, whenever something is due. The coarser the tick,
+    /// the fewer wake-ups and the larger the bursts.
     pub fn new(tick: Duration) -> Self {
         Self {
             flows: BTreeMap::new(),
@@ -71,13 +71,13 @@ impl<T> Pump<T> {
         }
     }
 
-    /// Together flows leave at this rate at most; `None`: as fast as they are due. What waits longer for that than a late timer
-    /// excuses is not made up for.
+    /// Limits the rate of all flows together; `None`: items leave as soon as they are due. Delay that this limit causes
+    /// beyond the tolerated lateness of a timer is not made up for.
     pub fn set_pipe_rate(&mut self, rate: Option<Rate>) {
         self.pipe = rate.map(|rate| rate.as_bytes_per_s().max(1.0));
     }
 
-    /// Adds a flow, or gives a known one another rate and buffer. At rate zero nothing leaves.
+    /// Adds a flow, or changes the rate and buffer of a known one. At rate zero nothing leaves.
     pub fn add(&mut self, now: Instant, flow: FlowId, rate: Rate, queue_max_bytes: u64) {
         if let Some(known) = self.flows.get_mut(&flow) {
             known.queue_max_bytes = queue_max_bytes;
@@ -94,8 +94,8 @@ impl<T> Pump<T> {
         self.flows.insert(flow, fresh);
     }
 
-    /// Changes the rate of a flow from now on: what its head still has to wait is stretched or shortened. Unknown flows are
-    /// left alone.
+    /// Changes the rate of a flow from now on: the remaining delay of its head is stretched or shortened. Unknown flows
+    /// are ignored.
     pub fn set_rate(&mut self, now: Instant, id: FlowId, rate: Rate) {
         let Some(flow) = self.flows.get_mut(&id) else {
             return;
@@ -113,7 +113,7 @@ impl<T> Pump<T> {
         }
     }
 
-    /// Takes a flow out; what it had left is handed back, in order.
+    /// Removes a flow; its remaining items are handed back, in order.
     pub fn remove(&mut self, id: FlowId) -> Vec<T> {
         let Some(flow) = self.flows.remove(&id) else {
             return Vec::new();
@@ -122,8 +122,9 @@ impl<T> Pump<T> {
         flow.queue.into_iter().map(|(_, item)| item).collect()
     }
 
-    /// Gives back what was released and could not be sent: it is the first to leave when the flow may send again, at the next
-    /// tick after `now` at the earliest. False: the flow has gone meanwhile, and the item with it.
+    /// Puts back an item that was released and could not be sent: it is the first to leave when the flow may send
+    /// again, at the next tick after `now` at the earliest. False if the flow has been removed meanwhile; the item is
+    /// dropped then.
     pub fn put_back(&mut self, now: Instant, release: Release<T>) -> bool {
         let Some(flow) = self.flows.get_mut(&release.flow) else {
             return false;
@@ -157,7 +158,7 @@ impl<T> Pump<T> {
             return Err(Refused(item));
         }
         if flow.queue.is_empty() {
-            // An idle flow saves nothing up.
+            // An idle flow accumulates no credit.
             flow.due = flow.due.max(now);
             if flow.bytes_per_s > 0.0 {
                 self.due.insert((flow.due, id));
@@ -168,7 +169,7 @@ impl<T> Pump<T> {
         Ok(())
     }
 
-    /// The next item that may leave now, of all flows the one that has been due longest; `None` until
+    /// Returns the next item that may leave now, of all flows the one that has been due longest; `None` until
     /// [`Pump::poll_timeout`].
     pub fn poll(&mut self, now: Instant) -> Option<Release<T>> {
         let &(due, id) = self.due.first()?;
@@ -194,7 +195,7 @@ impl<T> Pump<T> {
         })
     }
 
-    /// Time at which something may leave, at a multiple of the tick; `None` while nothing waits.
+    /// Next time at which something may leave, at a multiple of the tick; `None` while nothing waits.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let &(due, _) = self.due.first()?;
         let at = match self.pipe {
@@ -208,12 +209,12 @@ impl<T> Pump<T> {
         Some(Instant::from_nanos(at.as_nanos().div_ceil(tick) * tick))
     }
 
-    /// True if nothing of a flow waits; true for one that is unknown.
+    /// True if nothing of a flow waits, or the flow is unknown.
     pub fn is_idle(&self, id: FlowId) -> bool {
         self.flows.get(&id).is_none_or(|flow| flow.queue.is_empty())
     }
 
-    /// Bytes of a flow that wait; 0 for one that is unknown.
+    /// Bytes of a flow that wait; 0 for an unknown one.
     pub fn queued_bytes(&self, id: FlowId) -> u64 {
         self.flows.get(&id).map_or(0, |flow| flow.queued_bytes)
     }
@@ -224,7 +225,7 @@ impl<T> Pump<T> {
     }
 }
 
-/// Time at which the next may follow what was due at `due` and leaves now.
+/// Earliest time for the item after one that was due at `due` and leaves now.
 fn after(due: Instant, now: Instant, bytes: u32, bytes_per_s: f64) -> Instant {
     let began = if now.since(due) > LATE_MAX { now } else { due };
     let seconds = (f64::from(bytes) / bytes_per_s.max(1e-3)).min(3_600.0);
@@ -248,7 +249,7 @@ mod tests {
         Pump::new(Duration::from_millis(tick_ms))
     }
 
-    /// Everything that leaves until `end`, with its moment.
+    /// Releases everything until `end`, with the times.
     fn run(pump: &mut Pump<u32>, end: Instant) -> Vec<(Instant, Release<u32>)> {
         let mut out = Vec::new();
         while let Some(at) = pump.poll_timeout().filter(|&at| at <= end) {
@@ -271,7 +272,7 @@ mod tests {
             .map(|(at, _)| at.as_nanos() / 1_000_000)
             .collect();
         assert_eq!(times, [0, 10, 20, 30]);
-        // Nothing is saved up while there is nothing to send.
+        // No credit accumulates while there is nothing to send.
         for item in 0..2 {
             pump.push(ms(500), A, 1_000, item).unwrap();
         }
@@ -341,9 +342,9 @@ mod tests {
         assert_eq!(pump.remove(A), [0u32; 0]);
     }
 
-    /// What there was no room for leaves first, in order, and no sooner than at the next tick.
+    /// Items that could not be sent leave first, in order, and no sooner than at the next tick.
     #[test]
-    fn what_could_not_be_sent_is_put_back() {
+    fn an_unsent_item_is_put_back() {
         let mut pump = pump(5);
         pump.add(ms(0), A, Rate::from_kbps(800), 10_000);
         for item in 0..3 {
@@ -369,7 +370,7 @@ mod tests {
     fn a_full_buffer_hands_back() {
         let mut pump = pump(0);
         pump.add(ms(0), A, Rate::from_kbps(80), 1_500);
-        // One item is always taken.
+        // One item is always accepted.
         assert_eq!(pump.push(ms(0), A, 9_000, 1), Ok(()));
         assert_eq!(pump.push(ms(0), A, 1, 2), Err(Refused(2)));
         assert_eq!(pump.push(ms(0), B, 1, 3), Err(Refused(3)));
@@ -378,8 +379,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is pushed when, polled when: everything leaves once and in order, and no flow exceeds its rate by more than
-        /// an item and what a late timer excuses, over any time.
+        /// With any sequence of pushes and polls, everything leaves once and in order, and no flow exceeds its rate,
+        /// over any time, by more than an item and the tolerated lateness of a timer.
         #[test]
         fn budgets_hold_and_nothing_is_lost(
             pushes in prop::collection::vec((0u64..30, 0u64..3, 1u32..1_500), 1..200),
@@ -430,7 +431,7 @@ mod tests {
                 for first in 0..of.len() {
                     let mut bytes = 0.0;
                     for last in first..of.len() {
-                        // The last item's own time is still to come.
+                        // The last item's own transmission time is still to come.
                         if last > first {
                             bytes += f64::from(of[last - 1].1.bytes);
                         }

@@ -7,8 +7,8 @@ use anabranch_base::Rate;
 /// p̂: the share of packets that may have to be sent again [Two-flow §4.1].
 pub const RETRANSMITTED: f64 = 0.05;
 
-/// S/(T(1 − p̂)) [Two-flow §4.1]: the rate at which `bytes` arrive within `time` although the share `retransmitted` (below 1) of
-/// them is sent twice. Rounded up to a bit per second; zero for no bytes.
+/// S/(T(1 − p̂)) [Two-flow §4.1]: the rate at which `bytes` arrive within `time` although the share `retransmitted`
+/// (below 1) of them is sent twice. Rounded up to a bit per second; zero for no bytes.
 pub fn target(bytes: u64, time: Duration, retransmitted: f64) -> Rate {
     let seconds = time.as_secs_f64() * (1.0 - retransmitted.clamp(0.0, 0.99));
     if bytes == 0 {
@@ -17,17 +17,17 @@ pub fn target(bytes: u64, time: Duration, retransmitted: f64) -> Rate {
     Rate::from_bps((bytes as f64 * 8.0 / seconds.max(1e-9)).ceil() as u64)
 }
 
-/// What heads of packets add.
+/// Overhead of packet headers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Overhead {
     /// Bytes of a packet as they are counted.
     pub packet_bytes: f64,
-    /// Bytes of these that the application sees; above 0.
+    /// Bytes of these that belong to the application; above 0.
     pub payload_bytes: f64,
 }
 
 impl Overhead {
-    /// The rate of packets that carry this rate of the application.
+    /// Rate of the packets that carry this rate of the application.
     pub fn on_top_of(&self, rate: Rate) -> Rate {
         let factor = (self.packet_bytes / self.payload_bytes).max(1.0);
         Rate::from_bps((rate.as_bps() as f64 * factor).ceil() as u64)
@@ -40,7 +40,7 @@ mod tests {
 
     /// 4.3 MB in 256 s: 134375 bit/s, and 5 % on top of what arrives.
     #[test]
-    fn the_target_has_room_for_what_is_sent_again() {
+    fn the_target_includes_retransmissions() {
         let time = Duration::from_secs(256);
         assert_eq!(target(4_300_000, time, 0.0), Rate::from_bps(134_375));
         assert_eq!(
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_come_on_top() {
+    fn header_overhead_is_added() {
         let overhead = Overhead {
             packet_bytes: 1_500.0,
             payload_bytes: 1_200.0,

@@ -13,14 +13,14 @@ use anabranch_base::Rate;
 
 use crate::{rate, segments::Segments};
 
-/// What travels while a segment plays.
+/// Transmissions while one segment plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The segment that plays, and whose enhanced part travels.
+    /// The segment that plays, and whose enhanced part is sent.
     pub segment: usize,
-    /// From when, since the beginning of the film.
+    /// Start of the step, from the beginning of the film.
     pub from: Duration,
-    /// Until when: the deadline of the essential part.
+    /// End of the step: the deadline of the essential part.
     pub until: Duration,
     /// Bytes of the next segment's essential part; 0 during the last segment.
     pub essential_bytes: u64,
@@ -33,13 +33,13 @@ pub struct Step {
 }
 
 impl Step {
-    /// Both flows.
+    /// Rate of both flows.
     pub fn rate(&self) -> Rate {
         Rate::from_bps(self.essential_rate.as_bps() + self.enhanced_rate.as_bps())
     }
 }
 
-/// The steps of a film.
+/// All steps of a film.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     steps: Vec<Step>,
@@ -48,8 +48,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The staggered schedule, with room for the share `retransmitted` of essential packets to be sent again
-    /// ([`rate::RETRANSMITTED`]). O(segments).
+    /// Computes the staggered schedule, with capacity for the share `retransmitted` of essential packets to be sent
+    /// again ([`rate::RETRANSMITTED`]). O(segments).
     pub fn new(segments: &Segments, retransmitted: f64) -> Self {
         let all = segments.all().iter();
         let bytes: Vec<[u64; 2]> = all
@@ -58,11 +58,11 @@ impl Schedule {
         Self::of_bytes(&bytes, segments.length(), segments.film(), retransmitted)
     }
 
-    /// The same where both parts' bytes of every segment are known already, essential and enhanced. All segments have the same
-    /// `length`; the last is what `film` leaves, but no longer than the others, and a millisecond at least.
+    /// The same from the known sizes of both parts of every segment, essential and enhanced. All segments have the same `length`; the
+    /// last is what `film` leaves, but no longer than the others, and a millisecond at least.
     ///
     /// # Panics
-    /// Where `length` is zero.
+    /// If `length` is zero.
     pub fn of_bytes(
         segments: &[[u64; 2]],
         length: Duration,
@@ -102,31 +102,31 @@ impl Schedule {
         &self.steps
     }
 
-    /// The step of this moment of the film; `None` after its end. O(1).
+    /// The step at this time of the film; `None` after its end. O(1).
     pub fn at(&self, time: Duration) -> Option<&Step> {
         let index = usize::try_from(time.as_nanos() / self.length.as_nanos()).ok()?;
         self.steps.get(index).filter(|step| time < step.until)
     }
 
-    /// Bytes of the first segment's essential part, which nothing brings in time: they must be at the proxy when the
+    /// Bytes of the first segment's essential part, which no step sends in time: they must be at the proxy when the
     /// film begins.
     pub fn prefix_bytes(&self) -> u64 {
         self.prefix_bytes
     }
 
-    /// The most that both flows together take in any step: what admission reckons with.
+    /// Peak rate of both flows together over all steps; admission reserves it.
     pub fn rate_max(&self) -> Rate {
         let rates = self.steps.iter().map(Step::rate);
         rates.max().unwrap_or_default()
     }
 
-    /// The same of the essential flow alone.
+    /// Peak rate of the essential flow alone.
     pub fn essential_rate_max(&self) -> Rate {
         let rates = self.steps.iter().map(|step| step.essential_rate);
         rates.max().unwrap_or_default()
     }
 
-    /// And of the enhanced one.
+    /// Peak rate of the enhanced flow alone.
     pub fn enhanced_rate_max(&self) -> Rate {
         let rates = self.steps.iter().map(|step| step.enhanced_rate);
         rates.max().unwrap_or_default()

@@ -1,45 +1,45 @@
-//! The film in pieces of equal time [Two-flow §3].
+//! Segmentation of a film: pieces of equal time [Two-flow §3].
 
 use std::{ops::Range, time::Duration};
 
 use crate::frame::Frame;
 
-/// Most pieces of a film.
+/// Largest number of segments of a film.
 pub const SEGMENTS_MAX: usize = 100_000;
-/// Longest piece unless another length is asked for: that of the paper's experiments.
+/// Longest default length of a segment: that of the paper's experiments.
 const LENGTH_MAX: Duration = Duration::from_secs(256);
-/// Shortest.
+/// Shortest default length.
 const LENGTH_MIN: Duration = Duration::from_secs(4);
-/// Pieces of a film of middling length: as many as the paper's of 100 minutes has.
+/// Default number of segments of a film of medium length: as many as the paper's of 100 minutes has.
 const PIECES: u32 = 24;
 
-/// A piece of a film.
+/// A segment of a film.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// When it begins, from the beginning of the film.
+    /// Start of the segment, from the beginning of the film.
     pub start: Duration,
-    /// Time that it plays; all but the last are equal.
+    /// Playing time; equal for all but the last.
     pub length: Duration,
-    /// Its frames, as indices of the list that the film was given as.
+    /// Its frames, as indices of the list from which the film was made.
     pub frames: Range<usize>,
-    /// Bytes of these that are essential.
+    /// Bytes of its essential frames.
     pub essential_bytes: u64,
-    /// Bytes of the others.
+    /// Bytes of its enhanced frames.
     pub enhanced_bytes: u64,
 }
 
 impl Segment {
-    /// When the next begins.
+    /// End of the segment, where the next begins.
     pub fn end(&self) -> Duration {
         self.start + self.length
     }
 }
 
-/// A list of frames that is no film.
+/// Error of a list of frames that cannot be segmented.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SegmentsError {
-    /// There are none.
+    /// There are no frames.
     #[error("a film without frames; give one frame at least")]
     Empty,
     /// Frames are not in order of time.
@@ -48,19 +48,19 @@ pub enum SegmentsError {
         /// The first that is out of order.
         index: usize,
     },
-    /// A length that divides the film into nothing, or into too much.
+    /// A length that gives no segments, or too many.
     #[error(
         "segments of {length:?} for {film:?} of film; give a length above zero that makes at most 100000 segments"
     )]
     Length {
-        /// What was asked for.
+        /// The length asked for.
         length: Duration,
-        /// The film's.
+        /// The playing time of the film.
         film: Duration,
     },
 }
 
-/// All pieces of a film.
+/// All segments of a film.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segments {
     all: Vec<Segment>,
@@ -68,8 +68,8 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Divides `frames`, in order of time, of a film that plays for `film`. The last piece is shorter where `length` does not
-    /// divide it; frames beyond the end count for the last. O(n).
+    /// Divides `frames`, in order of time, of a film that plays for `film`. The last segment is shorter where `length` does not divide
+    /// it; frames beyond the end belong to the last. O(n).
     ///
     /// # Errors
     /// No frames, frames out of order, or a length that makes no sense.
@@ -79,7 +79,7 @@ impl Segments {
         if let Some(before) = disorder {
             return Err(SegmentsError::Order { index: before + 1 });
         }
-        // A film that is said to end before its last frame ends with it.
+        // A film whose given end precedes its last frame ends with that frame.
         let film = film.max(last.at + Duration::from_nanos(1));
         let nanos = length.as_nanos();
         let count = if nanos == 0 {
@@ -112,30 +112,30 @@ impl Segments {
         Ok(Self { all, length })
     }
 
-    /// A length that suits a film: a 24th of it in whole seconds, 4 s at least, 256 s at most.
+    /// Default length for a film: a 24th of it in whole seconds, 4 s at least, 256 s at most.
     pub fn default_length(film: Duration) -> Duration {
         let seconds = (film / PIECES).as_secs();
         Duration::from_secs(seconds).clamp(LENGTH_MIN, LENGTH_MAX)
     }
 
-    /// The pieces, in order; there is one at least.
+    /// The segments, in order; there is one at least.
     pub fn all(&self) -> &[Segment] {
         &self.all
     }
 
-    /// What all but the last last.
+    /// Playing time of all segments but the last.
     pub fn length(&self) -> Duration {
         self.length
     }
 
-    /// The piece that plays so long after the beginning of the film; `None` after its end. O(1).
+    /// The segment that plays at this time of the film; `None` after its end. O(1).
     pub fn at(&self, time: Duration) -> Option<usize> {
         let index = usize::try_from(time.as_nanos() / self.length.as_nanos()).ok()?;
         let segment = self.all.get(index)?;
         (time < segment.end()).then_some(index)
     }
 
-    /// When the film ends.
+    /// End of the film.
     pub fn film(&self) -> Duration {
         self.all.last().map_or(Duration::ZERO, Segment::end)
     }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_film_is_refused() {
+    fn an_invalid_film_is_refused() {
         let second = Duration::from_secs(1);
         let of = |frames: &[Frame], length| Segments::new(frames, second, length);
         assert_eq!(of(&[], second), Err(SegmentsError::Empty));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every frame is in one piece, and every byte counted once.
+        /// Every frame is in one segment, and every byte is counted once.
         #[test]
         fn nothing_is_lost_and_nothing_twice(
             sizes in prop::collection::vec((0u32..10_000, 0u64..200, any::<bool>()), 1..200),

@@ -5,12 +5,12 @@
 pub struct Candidate {
     /// Its bytes.
     pub bytes: u32,
-    /// As [`Class::Enhanced`](crate::Class::Enhanced): the greater, the more important.
+    /// Rank as in [`Class::Enhanced`](crate::Class::Enhanced): the greater, the more important.
     pub rank: u8,
 }
 
-/// Spends a rate on groups of frames, one group after the other. What a group leaves is there for the next, up to the
-/// budget of one.
+/// Spends a rate on groups of frames, one group after the other. What a group leaves unspent is carried over to the
+/// next, up to the budget of one.
 #[derive(Clone, Debug, Default)]
 pub struct Thinning {
     saved_bytes: u64,
@@ -18,14 +18,15 @@ pub struct Thinning {
 }
 
 impl Thinning {
-    /// Nothing saved.
+    /// Starts with nothing saved.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Chooses of a group (the frames between two I frames, say) those on which `budget_bytes`, and what is saved, are spent: by
-    /// rank, of equals the earlier; one that does not fit is left out, and those after it are tried. `keep` is overwritten, true
-    /// for each frame to be sent. Bytes left out are returned. O(n log n), without allocation after the first groups.
+    /// Chooses the frames of a group (between two I frames, for example) on which `budget_bytes` and the savings are
+    /// spent: by rank, and among equals the earlier; a frame that does not fit is left out, and those after it are
+    /// tried. `keep` is overwritten, true for each frame to be sent. Returns the bytes left out. O(n log n), without
+    /// allocation after the first groups.
     pub fn choose(&mut self, group: &[Candidate], budget_bytes: u64, keep: &mut Vec<bool>) -> u64 {
         keep.clear();
         keep.resize(group.len(), false);
@@ -73,8 +74,8 @@ mod tests {
     }
 
     proptest! {
-        /// Over any run of groups no more is spent than was given, and whatever is left out is no more important than what
-        /// would have had to make room for it.
+        /// Over any run of groups no more is spent than was given, and a frame left out is no more important than those
+        /// that would have had to be left out for it.
         #[test]
         fn budgets_hold(
             groups in prop::collection::vec(

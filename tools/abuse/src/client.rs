@@ -1,7 +1,7 @@
-//! A channel to the victim that may say anything.
+//! A channel to the victim that may carry arbitrary frames.
 //!
-//! Written from `spec/wire.md` §6: it derives the session's token itself. It sends from any loopback address, so that it
-//! can pass for many hosts.
+//! Written from `spec/wire.md` §6: it derives the session's token itself. It sends from any loopback address, so that it can
+//! pose as many hosts.
 
 use std::{
     io,
@@ -25,10 +25,10 @@ const SOCKET: SocketId = SocketId(0);
 const BATCH: NonZeroUsize = NonZeroUsize::new(8).expect("not zero");
 /// First half byte of a Retry: long header, type 3 (RFC 9000 §17.2.5).
 const RETRY: u8 = 0xf0;
-/// Windows that the client grants: it reads nothing, so they mean nothing.
+/// Windows that the client grants: it reads nothing, so their size does not matter.
 const WINDOW_BYTES: u64 = 32 << 20;
 
-/// Loopback address number `n`, as long as there are any: 127.1.0.0 to 127.255.255.255.
+/// Loopback address number `n`, while there are any: 127.1.0.0 to 127.255.255.255.
 pub(crate) fn host(n: u32) -> Ipv4Addr {
     let n = n % (254 << 16);
     Ipv4Addr::from(0x7f01_0001_u32.wrapping_add(n))
@@ -36,7 +36,7 @@ pub(crate) fn host(n: u32) -> Ipv4Addr {
 
 /// First number that this process counts from, so that two runs do not repeat each other's connection IDs.
 static FIRST: LazyLock<u64> = LazyLock::new(|| u64::from(std::process::id()) << 32);
-/// Clients so far.
+/// Number of clients so far.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 fn seed(number: u64) -> [u8; 32] {
@@ -64,7 +64,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Begins a handshake, from `host` and with the key that `key` stands for.
+    /// Begins a handshake, from `host` and with the key of number `key`.
     pub(crate) fn new(
         (node, target): (NodeId, SocketAddr),
         host: IpAddr,
@@ -74,7 +74,7 @@ impl Client {
         let socket = UdpSocket::bind((host, 0))?;
         socket.set_nonblocking(true)?;
         let epoch = Clock::now();
-        // Two clients with one key are two clients: other connection IDs, other secrets.
+        // Two clients with one key differ in connection IDs and secrets.
         let entropy = seed(*FIRST + NEXT.fetch_add(1, Ordering::Relaxed));
         let mut endpoint = Endpoint::new(
             epoch,
@@ -102,22 +102,22 @@ impl Client {
         Instant::EPOCH + self.epoch.elapsed()
     }
 
-    /// True if the victim, or a time-out, has ended it.
+    /// True if the victim, or a time-out, has ended the connection.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// True if it has said JOIN.
+    /// True if the client has sent JOIN.
     pub(crate) fn has_joined(&self) -> bool {
         self.has_joined
     }
 
-    /// True if the handshake is complete and nobody has closed the channel.
+    /// True if the handshake is complete and neither end has closed the channel.
     pub(crate) fn is_connected(&mut self) -> bool {
         self.channel().is_some_and(|channel| channel.is_connected())
     }
 
-    /// The first packets of the handshake, instead of sending them.
+    /// First packets of the handshake, returned instead of sent.
     pub(crate) fn first_packets(&mut self) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         let now = self.now();
@@ -130,7 +130,7 @@ impl Client {
         packets
     }
 
-    /// As [`Client::exchange`], but of what the victim says only a Retry is heard: the address is proven, and the
+    /// Like [`Client::exchange`], but of the victim's packets only a Retry is processed: the address is proven, and the
     /// handshake goes no further.
     pub(crate) fn exchange_until_proven(&mut self, tally: &mut Tally) -> Result<(), Failure> {
         let mut first = [0];
@@ -147,7 +147,7 @@ impl Client {
         }
     }
 
-    /// Carries packets both ways, as far as there are any.
+    /// Carries packets in both directions, as long as there are any.
     pub(crate) fn exchange(&mut self, tally: &mut Tally) -> Result<(), Failure> {
         let mut packet = [0; 2048];
         let mut response = Vec::new();
@@ -196,7 +196,7 @@ impl Client {
         self.flush(tally)
     }
 
-    /// Sends what the channel has to send.
+    /// Sends the packets that the channel has ready.
     fn flush(&mut self, tally: &mut Tally) -> Result<(), Failure> {
         let now = self.now();
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -219,8 +219,8 @@ impl Client {
         self.endpoint.channel(self.channel)
     }
 
-    /// Puts frames on the channel behind an empty head; false when they do not fit or the channel is over.
-    pub(crate) fn say(&mut self, frames: &[u8]) -> bool {
+    /// Puts frames on the channel behind an empty head; false if they do not fit or the channel is over.
+    pub(crate) fn send_frames(&mut self, frames: &[u8]) -> bool {
         let Some(channel) = self.channel() else {
             return false;
         };
@@ -236,7 +236,7 @@ impl Client {
         fits
     }
 
-    /// JOIN and HELLO: founds a session on this channel.
+    /// Sends JOIN and HELLO: establishes a session on this channel.
     pub(crate) fn join(&mut self) -> bool {
         let Some(channel) = self.channel() else {
             return false;
@@ -265,7 +265,7 @@ impl Client {
             session_window_bytes: WINDOW_BYTES,
         }
         .write(&mut frames);
-        self.has_joined = self.say(&frames);
+        self.has_joined = self.send_frames(&frames);
         self.has_joined
     }
 }

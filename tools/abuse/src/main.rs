@@ -7,8 +7,8 @@
 //! abuse --ticket FILE --pid PID --listed 7 tiny      with a key that the victim lists: `abuse --id 7` prints its id
 //! abuse --http 127.0.0.1:8080 --pid PID half-requests
 //! ```
-//! Each kind prints one line of JSON: what it sent, what the victim did, what the victim paid. The last line holds the
-//! victim's memory and CPU time over the whole run, and the verdict; the exit code is 1 when a bound was exceeded.
+//! Each kind prints one line of JSON: what it sent, how the victim reacted, and the cost to the victim. The last line holds the
+//! victim's memory and CPU time over the whole run, and the verdict; the exit code is 1 if a bound was exceeded.
 //! Only loopback addresses are accepted, and every kind is bounded in rate, in sockets and in time.
 
 mod client;
@@ -34,11 +34,11 @@ use crate::{
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Longest run, in seconds.
+/// Limit on the run, in seconds.
 const SECONDS_MAX: u64 = 3600;
-/// Most connection attempts a second of one kind.
+/// Limit on the connection attempts a second of one kind.
 const ATTEMPTS_MAX: u32 = 20_000;
-/// Most bits a second of one kind.
+/// Limit on the megabits a second of one kind.
 const MEGABITS_MAX: u32 = 200;
 
 /// Abuses one's own node on the loopback interface, in bounded amounts, and prints what it cost.
@@ -47,26 +47,26 @@ const MEGABITS_MAX: u32 = 200;
 struct Arguments {
     /// Kinds of abuse, all at once; `all`: every kind that the target allows.
     kinds: Vec<String>,
-    /// List the kinds and end.
+    /// List the kinds and exit.
     #[arg(long)]
     list: bool,
-    /// Print the node id of this key of ours and end, for the victim to list it.
+    /// Print the node id of this one of our keys and exit, so that the victim can list it.
     #[arg(long, value_name = "NUMBER")]
     id: Option<u64>,
-    /// The key of ours that the victim lists: the kinds that send frames use it for every session.
+    /// Number of our key that the victim lists: the kinds that send frames use it for every session.
     #[arg(long, value_name = "NUMBER")]
     listed: Option<u64>,
     /// File with a ticket of the victim: its key and its addresses (`recv`, `video origin`, or `anabranch1:ID::ADDRESS:PORT` of
     /// a node). The secret is not used.
     #[arg(long, value_name = "FILE")]
     ticket: Option<PathBuf>,
-    /// Address of a victim that speaks HTTP (`video proxy`).
+    /// Address of a victim that serves HTTP (`video proxy`).
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<std::net::SocketAddr>,
     /// Process to watch: its memory and CPU time.
     #[arg(long, required_unless_present_any = ["list", "id"])]
     pid: Option<u32>,
-    /// Seconds that it lasts.
+    /// Duration of the run in seconds.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// Connection attempts a second, of the kinds that connect.
@@ -75,7 +75,7 @@ struct Arguments {
     /// Megabits a second of frames, of each kind that sends frames.
     #[arg(long, default_value_t = 5)]
     megabits: u32,
-    /// Bound of the victim's resident memory above what it has at the start, in MiB.
+    /// Limit on the victim's resident memory above that at the start, in MiB.
     #[arg(long, default_value_t = 64)]
     memory: u64,
 }

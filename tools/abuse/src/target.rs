@@ -1,4 +1,4 @@
-//! Victim's doors: addresses on the loopback interface, and its key.
+//! Entry points of the victim: addresses on the loopback interface, and its key.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -7,7 +7,7 @@ use anabranch_base::NodeId;
 
 use crate::Outcome;
 
-/// Protocol that a kind of abuse speaks.
+/// Protocol that a kind of abuse uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     /// Channels of a node.
@@ -17,7 +17,7 @@ pub(crate) enum Door {
 }
 
 impl Door {
-    /// Option without which a kind for this door cannot run.
+    /// Option without which a kind for this protocol cannot run.
     pub(crate) fn needs(self) -> &'static str {
         match self {
             Self::Quic => "--ticket",
@@ -26,12 +26,12 @@ impl Door {
     }
 }
 
-/// Addresses to abuse.
+/// Addresses to attack.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// A node and its address.
     pub(crate) quic: Option<(NodeId, SocketAddr)>,
-    /// Key that the kinds that send frames use, because the victim lists it; `None`: another key for each session.
+    /// Key for the kinds that send frames, which the victim lists; `None`: another key for each session.
     pub(crate) listed: Option<u64>,
     /// A proxy's address.
     pub(crate) http: Option<SocketAddr>,

@@ -7,12 +7,12 @@ use crate::Outcome;
 /// Clock ticks a second in `/proc/PID/stat`; a constant of Linux's interface.
 const TICKS_PER_S: f64 = 100.0;
 
-/// A process that is watched.
+/// A process under observation.
 #[derive(Debug)]
 pub(crate) struct Victim {
     pid: u32,
     began: Instant,
-    /// Resident bytes at the start, the most seen, the latest.
+    /// Resident bytes: at the start, the maximum so far, the latest.
     pub(crate) rss_before: u64,
     pub(crate) rss_max: u64,
     pub(crate) rss_last: u64,
@@ -36,7 +36,7 @@ impl Victim {
         })
     }
 
-    /// Looks once; false when the process is gone.
+    /// Takes one sample; false if the process is gone.
     pub(crate) fn sample(&mut self) -> bool {
         match read(self.pid) {
             Some((rss, cpu)) => {
@@ -59,7 +59,7 @@ impl Victim {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// True if it lives and never took more than `bytes` above the start.
+    /// True if the process is alive and never took more than `bytes` above the start.
     pub(crate) fn holds(&self, bytes: u64) -> bool {
         self.is_alive && self.rss_max.saturating_sub(self.rss_before) <= bytes
     }
@@ -71,7 +71,7 @@ fn read(pid: u32) -> Option<(u64, f64)> {
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; user and system time are the 12th and 13th words behind it.
+    // The name in parentheses may contain anything; user and system time are the 12th and 13th words behind it.
     let mut words = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || words.next().and_then(|word| word.parse::<f64>().ok());
     let cpu_s = (ticks()? + ticks()?) / TICKS_PER_S;

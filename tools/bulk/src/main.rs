@@ -5,10 +5,9 @@
 //! bulk noq  receive ADDRESS FILE        bulk noq  send ADDRESS FILE BYTES
 //! bulk ours receive ADDRESS FILE        bulk ours send ADDRESS FILE BYTES
 //! ```
-//! The receiver writes what the sender needs to reach it (a certificate, or a ticket) to FILE, takes one
-//! transfer and ends. The sender prints one line of JSON: bytes, seconds from the opening of the stream
-//! until the receiver has all of it, CPU seconds, and the largest resident set; the receiver prints the
-//! last two.
+//! The receiver writes the address data that the sender needs (a certificate, or a ticket) to FILE, takes one transfer and
+//! exits. The sender prints one line of JSON: bytes, seconds from the opening of the stream until the receiver has all of it,
+//! CPU seconds, and the largest resident set; the receiver prints the last two.
 
 mod noq_bulk;
 mod ours;

@@ -20,7 +20,7 @@ use rustls::{
 
 use crate::{Arguments, CHUNK, Outcome};
 
-/// The name in the certificate.
+/// Name in the certificate.
 const NAME: &str = "bulk";
 
 fn transport() -> Arc<TransportConfig> {
@@ -42,7 +42,7 @@ pub async fn receive(arguments: &Arguments) -> Outcome<()> {
     let address = endpoint.local_addr()?;
     let mut text = format!("{address}\n").into_bytes();
     text.extend_from_slice(&certificate);
-    // In one step: the sender waits for the file.
+    // Renamed in one step, because the sender waits for the file.
     let draft = arguments.file.with_extension("new");
     std::fs::write(&draft, text)?;
     std::fs::rename(draft, &arguments.file)?;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::{Arguments, CHUNK, Outcome};
 
-/// The receiver's last word.
+/// Reason with which the receiver closes the session.
 const ALL_READ: &str = "all was read";
 
 pub async fn receive(arguments: &Arguments) -> Outcome<()> {
@@ -25,7 +25,7 @@ pub async fn receive(arguments: &Arguments) -> Outcome<()> {
     while let Some(adu) = stream.recv().await? {
         bytes += adu.data.len() as u64;
     }
-    // The sender waits for it: what is delivered but not read ends with the session.
+    // The sender waits for it: data that is delivered but not read is lost when the session ends.
     session.close(0, ALL_READ);
     host.shutdown().await;
     if bytes == 0 {
@@ -52,7 +52,7 @@ pub async fn send(arguments: &Arguments) -> Outcome<Duration> {
     let delivered = stream.delivered().await;
     let elapsed = start.elapsed();
     let reason = session.closed().await.to_string();
-    // The receiver may end before its last acknowledgement is here.
+    // The receiver may exit before its last acknowledgement arrives.
     if !reason.contains(ALL_READ) {
         delivered?;
         return Err(reason.into());

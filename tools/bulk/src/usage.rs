@@ -12,7 +12,7 @@ pub fn json() -> String {
 /// User and system time; fields 14 and 15 of proc_pid_stat(5), in hundredths of a second.
 fn cpu_s() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name before may hold spaces; it ends with the last parenthesis.
+    // The name before may contain spaces; it ends with the last parenthesis.
     let mut fields = text[text.rfind(')')? + 2..].split(' ').skip(11);
     let user: f64 = fields.next()?.parse().ok()?;
     let system: f64 = fields.next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! A film of a rate, made by ffmpeg: H.264 with B frames, and sound.
+//! A film of a given rate, made by ffmpeg: H.264 with B frames, and sound.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,7 +7,7 @@ use std::{
 
 use super::Outcome;
 
-/// Bits of the sound, a thousand a second.
+/// Rate of the sound, in kbit/s.
 const SOUND_KBPS: u32 = 96;
 
 pub(crate) fn make(folder: &Path, seconds: u32, rate_kbps: u32) -> Outcome<PathBuf> {

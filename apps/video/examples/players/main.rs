@@ -1,22 +1,21 @@
-//! Many players of different films at a time, through one proxy: how many frames are late, and what it costs.
+//! Load test: many players of different films at a time, through one proxy; counts late frames, and measures the cost.
 //!
 //! ```console
 //! $ cargo run --release -p anabranch-video --example players -- --players 200 --seconds 60
 //! ```
 //!
-//! Origin and proxy are processes of their own, so that their memory and time can be told apart; the players are tasks of
-//! this one. Every film is another one for the proxy (the same file under many names), so no flow is shared. A player
-//! asks for the progressive file on plain HTTP and reads as players do: no more than `--ahead` beyond what it shows. A frame
-//! is late when its chunk is not there at the moment at which it is to be shown, with play begun as soon as
-//! the first chunk is there.
+//! Origin and proxy are separate processes, so that their memory and time can be measured separately; the players are tasks of
+//! this one. Every film is another one for the proxy (the same file under many names), so no flow is shared. A player requests
+//! the progressive file over plain HTTP and reads as players do: no more than `--ahead` beyond what it shows. A frame is late
+//! when its chunk is not there at the time at which it is to be shown, if playback begins as soon as the first chunk is there.
 //!
 //! | flag | default | |
 //! |---|---|---|
 //! | `--players` | 20 | players, and films |
-//! | `--seconds` | 30 | how long each of them plays |
+//! | `--seconds` | 30 | seconds for which each of them plays |
 //! | `--stagger` | 10 | seconds over which they begin |
 //! | `--ahead` | 10 | seconds that a player reads ahead |
-//! | `--prefix` | 4 | seconds of every film that are fetched before the first player comes |
+//! | `--prefix` | 4 | seconds of every film that are prefetched before the first player comes |
 //! | `--rate-kbps` | 1500 | rate of the films |
 //! | `--film` | made by ffmpeg | an MP4 file that is longer than `--seconds` |
 //! | `--pipe` | none | a link between origin and proxy, such as `rate=400 Mbit/s, delay=10 ms, queue=200 ms` |
@@ -72,7 +71,7 @@ impl Flags {
         let Some(text) = self.0.get(name) else {
             return Ok(default);
         };
-        let wrong = |_| format!("--{name} {text} is no number");
+        let wrong = |_| format!("--{name} {text} is not a number");
         Ok(text.parse().map_err(wrong)?)
     }
 }
@@ -135,7 +134,7 @@ async fn run(flags: &Flags) -> Outcome {
     let idle_origin = origin.usage();
     let own = process::own();
     println!(
-        "playing; the proxy takes {:.1} MB without players",
+        "playing; the proxy uses {:.1} MB without players",
         idle.resident_mb
     );
     let begun = tokio::time::Instant::now();
@@ -183,7 +182,7 @@ fn name(number: u32) -> String {
     format!("film-{number:04}")
 }
 
-/// Every film has a name of its own; on the disk they are one.
+/// Fills the library: every film has a name of its own; on the disk they are one file.
 fn fill(library: &Path, film: &Path, players: u32) -> Outcome {
     std::fs::create_dir(library)?;
     let first = library.join(format!("{}.mp4", name(0)));
@@ -194,7 +193,7 @@ fn fill(library: &Path, film: &Path, players: u32) -> Outcome {
     Ok(())
 }
 
-/// Waits until the proxy has the beginnings of all films; the places of chunks in the film.
+/// Waits until the proxy has the prefixes of all films. Returns the start times of the film's chunks.
 async fn prepared(http: SocketAddr, players: u32) -> Outcome<Vec<Duration>> {
     let mut before = None;
     loop {
@@ -209,7 +208,7 @@ async fn prepared(http: SocketAddr, players: u32) -> Outcome<Vec<Duration>> {
     }
 }
 
-/// What a process took for the players.
+/// Resources that a process used for the players.
 struct Spent {
     resident_mb: f64,
     cpu_s: f64,

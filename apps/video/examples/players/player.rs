@@ -1,4 +1,4 @@
-//! A player that looks at when things come, and at no picture.
+//! A player that records the arrival of data, and decodes no picture.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,12 +11,12 @@ use tokio::{
 
 use super::Outcome;
 
-/// Pictures a second of the films that are made here.
+/// Pictures per second of the films that are made here.
 const PICTURES_PER_S: f64 = 25.0;
-/// What is read at a time.
+/// Size of one read.
 const PORTION_BYTES: usize = 32 << 10;
 
-/// What a player is to do.
+/// Task of a player.
 pub(crate) struct Watching {
     pub(crate) http: SocketAddr,
     pub(crate) name: String,
@@ -24,24 +24,24 @@ pub(crate) struct Watching {
     pub(crate) lasts: Duration,
     /// Lead of reading over what it shows.
     pub(crate) ahead: Duration,
-    /// When each chunk of the film begins, and the end.
+    /// Start of each chunk of the film, and the end.
     pub(crate) chunks: Vec<Duration>,
 }
 
-/// What it saw.
+/// Results of a player.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) first_byte: Duration,
-    /// Until the first chunk was there, and play began.
+    /// Time until the first chunk was there, and playback began.
     pub(crate) begun: Duration,
     pub(crate) frames: u64,
     pub(crate) late_frames: u64,
-    /// Chunks that were late, by number, and by how much.
+    /// Late chunks by number, with their delays.
     pub(crate) late: Vec<(usize, Duration)>,
     pub(crate) bytes: u64,
 }
 
-/// One request; the answer's head, what of its body was read with it, and the connection.
+/// Sends one request. Returns the head of the response, the part of its body that was read with it, and the connection.
 async fn ask(http: SocketAddr, path: &str, agent: &str) -> Outcome<(String, Vec<u8>, TcpStream)> {
     let mut connection = TcpStream::connect(http).await?;
     let request = format!(
@@ -75,7 +75,7 @@ pub(crate) async fn json(http: SocketAddr, path: &str) -> Outcome<Value> {
     Ok(serde_json::from_str(&text(http, path).await?)?)
 }
 
-/// When the chunks of a film begin, and the end, as its playlist says.
+/// Start of each chunk of a film, and the end, from its playlist.
 pub(crate) async fn chunks(http: SocketAddr, name: &str) -> Outcome<Vec<Duration>> {
     let list = text(http, &format!("/v/{name}/0/index.m3u8")).await?;
     let mut at = 0.0;
@@ -133,7 +133,7 @@ impl Watching {
                 if there >= self.lasts {
                     return Ok(seen);
                 }
-                // Full enough: reads on when some of it was shown.
+                // The buffer is full: reads on when some of it was shown.
                 tokio::time::sleep_until(play + there.saturating_sub(self.ahead)).await;
             }
             portion.resize(PORTION_BYTES, 0);
@@ -146,7 +146,7 @@ impl Watching {
     }
 }
 
-/// Follows the boxes of a fragmented MP4 file.
+/// Parser of the boxes of a fragmented MP4 file.
 #[derive(Default)]
 struct Boxes {
     header: Vec<u8>,
@@ -156,7 +156,7 @@ struct Boxes {
 }
 
 impl Boxes {
-    /// Takes further bytes of the file; how many fragments have ended in them.
+    /// Takes further bytes of the file. Returns the number of fragments that ended in them.
     fn take(&mut self, mut bytes: &[u8]) -> usize {
         let mut ended = 0;
         loop {

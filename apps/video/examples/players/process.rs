@@ -1,4 +1,4 @@
-//! Other processes, and what they take.
+//! Other processes, and their use of resources.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use super::Outcome;
 
-/// Clock ticks a second in `/proc` (`USER_HZ`, the same on all that Linux runs on).
+/// Clock ticks per second in `/proc` (`USER_HZ`, the same on all architectures of Linux).
 const TICKS: f64 = 100.0;
 
 /// A process with a role; it ends when this is dropped.
@@ -17,12 +17,12 @@ pub(crate) struct Role {
     lines: BufReader<ChildStdout>,
 }
 
-/// What a process takes.
+/// Resources used by a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     /// Resident memory.
     pub(crate) resident_mb: f64,
-    /// Time on processors since it began.
+    /// Processor time since it began.
     pub(crate) cpu_s: f64,
 }
 
@@ -40,11 +40,11 @@ impl Role {
         Ok(Self { child, lines })
     }
 
-    /// The next line that it prints.
+    /// Reads its next line of output.
     pub(crate) fn line(&mut self) -> Outcome<String> {
         let mut line = String::new();
         if self.lines.read_line(&mut line)? == 0 {
-            return Err("a process ended before its time".into());
+            return Err("a process ended early".into());
         }
         Ok(line.trim().to_owned())
     }
@@ -56,7 +56,7 @@ impl Role {
 
 impl Drop for Role {
     fn drop(&mut self) {
-        // It ends by itself, too, when its standard input does.
+        // It also ends by itself when its standard input does.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -67,13 +67,13 @@ pub(crate) fn own() -> f64 {
     usage("self").cpu_s
 }
 
-/// How busy the machine is.
+/// Load of the machine.
 pub(crate) fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.trim().to_owned()
 }
 
-/// Nothing where there is no `/proc`.
+/// Usage of a process; zero where there is no `/proc`.
 fn usage(process: &str) -> Usage {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let resident = status.lines().find_map(|line| {
@@ -81,7 +81,7 @@ fn usage(process: &str) -> Usage {
         kilobytes.parse::<f64>().ok()
     });
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name, in parentheses, may hold anything.
+    // The name, in parentheses, may contain anything.
     let fields: Vec<&str> = stat
         .rsplit(')')
         .next()

@@ -15,11 +15,11 @@ fn next(arguments: &mut impl Iterator<Item = String>) -> Outcome<String> {
     Ok(arguments.next().ok_or("an argument is missing")?)
 }
 
-/// Ready when the other process is gone.
-async fn until_told() {
+/// Ready when the parent process is gone.
+async fn parent_is_gone() {
     let waiting = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
-        // However it ends.
+        // However the input ends.
         let _ = std::io::stdin().read_line(&mut line);
     });
     let _ = waiting.await;
@@ -36,7 +36,7 @@ pub(crate) async fn origin(mut arguments: impl Iterator<Item = String>) -> Outco
     println!("{}", origin.ticket(&host));
     tokio::select! {
         () = origin.serve(&host) => {}
-        () = until_told() => {}
+        () = parent_is_gone() => {}
     }
     host.shutdown().await;
     Ok(())
@@ -60,7 +60,7 @@ pub(crate) async fn proxy(mut arguments: impl Iterator<Item = String>) -> Outcom
     };
     let proxy = Proxy::open(config, ([127, 0, 0, 1], 0).into(), &ticket).await?;
     println!("{}", proxy.address());
-    proxy.run(&host, &ticket, until_told()).await;
+    proxy.run(&host, &ticket, parent_is_gone()).await;
     host.shutdown().await;
     Ok(())
 }

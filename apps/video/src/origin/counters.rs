@@ -1,4 +1,4 @@
-//! Statistics of a session's flows since the last look, from the session's counters.
+//! Statistics of a session's flows over an interval, from the session's counters.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,21 +12,21 @@ use crate::wire::{FETCH_LABEL, Flow};
 /// All plays together, over an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct FlowStats {
-    /// What of the essential flows has left.
+    /// Rate at which essential data has left.
     pub(super) essential: Rate,
-    /// What of the enhanced flows has arrived.
+    /// Rate at which enhanced data has arrived.
     pub(super) enhanced: Rate,
-    /// Of enhanced ADUs whose fate became known, the share that was not sent for want of room, or came too late.
+    /// Share of the enhanced ADUs with a known outcome that was not sent for lack of capacity, or came too late.
     pub(super) dropped: f64,
-    /// The share that was lost on the way.
+    /// Share that was lost in the network.
     pub(super) lost: f64,
     /// Number of ADUs that these are shares of.
     pub(super) outcomes: u64,
-    /// Bytes of essential flows that wait.
+    /// Bytes of essential flows that wait to be sent.
     pub(super) backlog_bytes: u64,
 }
 
-/// What was counted of a stream at the last look.
+/// Counters of a stream at the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
     sent_bytes: u64,
@@ -36,18 +36,18 @@ struct Counted {
     dropped: u64,
 }
 
-/// Keeps what was counted.
+/// The counters of all streams at the last look.
 #[derive(Debug, Default)]
 pub(super) struct FlowCounters {
     before: BTreeMap<StreamId, Counted>,
-    /// Bytes of plays that wait.
+    /// Bytes of plays that wait to be sent.
     pub(super) backlog_bytes: u64,
-    /// Bytes that are fetched and wait.
+    /// Bytes of fetched data that wait to be sent.
     pub(super) fetched_backlog_bytes: u64,
 }
 
 impl FlowCounters {
-    /// Looks again, `passed` after the last time. O(streams).
+    /// Takes the statistics of the interval `passed` since the last look. O(streams).
     pub(super) fn look(&mut self, streams: &[StreamStats], passed: Duration) -> FlowStats {
         let mut now = BTreeMap::new();
         let mut essential_bytes = 0;
@@ -144,7 +144,7 @@ mod tests {
             (counters.backlog_bytes, counters.fetched_backlog_bytes),
             (11_000, 500)
         );
-        // What waited has left, nothing is new.
+        // What waited has left, and nothing is new.
         essential.backlog_bytes = 0;
         enhanced.backlog_bytes = 0;
         enhanced.acked_adus += 5;
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(flow_stats.essential, Rate::from_kbps(80));
         assert_eq!((flow_stats.dropped, flow_stats.lost), (0.0, 0.0));
         assert_eq!(counters.fetched_backlog_bytes, 0);
-        // A stream that has gone takes its counts along.
+        // A stream that has gone takes its counters along.
         assert_eq!(counters.look(&[essential], second), FlowStats::default());
     }
 }

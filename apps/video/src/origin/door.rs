@@ -1,7 +1,7 @@
-//! Places of sessions: few for those who have shown no ticket yet, and others for those who have.
+//! Places of sessions: few for those that have shown no ticket yet, and others for those that have.
 //!
-//! A new stranger makes the stranger leave that has been there for the longest, so that an honest proxy, which greets within
-//! a round trip, gets in however many come. Knows no session and no clock.
+//! A new stranger replaces the stranger that has been there for the longest, so that an honest proxy, which greets within a
+//! round trip, gets in however many come. Knows no session and no clock.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -13,24 +13,24 @@ use std::{
 use anabranch::base::NodeId;
 use tokio::sync::Notify;
 
-/// Sessions that have shown nothing yet, in all and from one address.
+/// Maximum number of sessions that have shown no ticket yet, in all and from one address.
 const STRANGERS_MAX: usize = 32;
 /// See [`STRANGERS_MAX`].
 const STRANGERS_OF_ADDRESS_MAX: usize = 8;
 /// Places before the greeting for nodes that have shown a ticket before.
 const RETURNING_MAX: usize = 16;
-/// Nodes of which that is known.
+/// Maximum number of such nodes that are remembered.
 const KNOWN_MAX: usize = 1_024;
-/// Sessions that have shown a ticket, in all and with one ticket.
+/// Maximum number of sessions that have shown a ticket, in all and with one ticket.
 const PROXIES_MAX: usize = 256;
 /// See [`PROXIES_MAX`].
 const PROXIES_OF_TICKET_MAX: usize = 64;
-/// Wrong tickets that an address may show in [`ATTEMPTS_PERIOD`]; then none of its is looked at until that is over. The same one again is
-/// no guess: a proxy whose ticket was revoked goes on calling, perhaps from the address of others.
+/// Wrong tickets that an address may show in [`ATTEMPTS_PERIOD`]; then none of its tickets is checked until that is over. The
+/// same ticket again is no guess: a proxy whose ticket was revoked goes on calling, perhaps from an address that it shares.
 const ATTEMPTS_MAX: u32 = 8;
 /// See [`ATTEMPTS_MAX`].
 const ATTEMPTS_PERIOD: Duration = Duration::from_secs(60);
-/// Addresses of which attempts are counted; beyond, those are forgotten that began to be counted first.
+/// Maximum number of addresses whose attempts are counted; beyond it, the oldest counts are dropped.
 const COUNTED_MAX: usize = 1_024;
 
 /// Origin of a session: its address and its node.
@@ -50,7 +50,7 @@ pub(super) struct Door {
 struct State {
     next: u64,
     waiting: BTreeMap<u64, Waiting>,
-    /// The last that came, last.
+    /// Nodes that have shown a ticket, the most recent last.
     known: VecDeque<NodeId>,
     proxies: BTreeMap<u64, String>,
     attempts: HashMap<IpAddr, Attempts>,
@@ -64,7 +64,7 @@ struct Attempts {
     last: blake3::Hash,
 }
 
-/// A session before its greeting; those that came first have the smaller numbers.
+/// A session before its greeting; earlier ones have smaller numbers.
 #[derive(Debug)]
 struct Waiting {
     address: Option<IpAddr>,
@@ -72,7 +72,7 @@ struct Waiting {
     leave: Arc<Notify>,
 }
 
-/// A place before the greeting, or after it; free again when dropped.
+/// A place before the greeting, or after it; released when dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     door: Arc<Door>,
@@ -81,7 +81,7 @@ pub(super) struct Place {
 }
 
 impl Door {
-    /// A place for a session that has just come.
+    /// Takes a place for a new session.
     pub(super) fn enter(self: &Arc<Self>, from: From) -> Place {
         let address = from.address.map(network);
         let mut state = self.lock();
@@ -112,7 +112,7 @@ impl Door {
         }
     }
 
-    /// True if a ticket from this address is looked at.
+    /// True if a ticket from this address may be checked.
     pub(super) fn may_try(&self, now: Instant, address: Option<IpAddr>) -> bool {
         let Some(address) = address.map(network) else {
             return true;
@@ -125,7 +125,7 @@ impl Door {
         })
     }
 
-    /// A wrong ticket was shown from this address.
+    /// Counts a wrong ticket from this address.
     pub(super) fn failed(&self, now: Instant, address: Option<IpAddr>, secret: &str) {
         let Some(address) = address.map(network) else {
             return;
@@ -167,7 +167,7 @@ impl State {
             .count()
     }
 
-    /// Has the one leave that came first of those that are meant.
+    /// Takes the place of the earliest session that matches.
     fn send_away(&mut self, is_meant: impl Fn(&Waiting) -> bool) {
         let mut all = self.waiting.iter();
         let first = all.find(|(_, other)| is_meant(other)).map(|(&n, _)| n);
@@ -178,10 +178,10 @@ impl State {
 }
 
 impl Place {
-    /// Its session has shown the ticket `name`: it has one of the proxies' places from now on.
+    /// Gives a session that has shown the ticket `name` one of the proxies' places from now on.
     ///
     /// # Errors
-    /// All of them are taken; for people.
+    /// All of them are taken; the text is for people.
     pub(super) fn admit(&self, node: NodeId, name: &str) -> Result<(), &'static str> {
         let mut state = self.door.lock();
         let with_ticket = state.proxies.values().filter(|other| *other == name);
@@ -191,7 +191,7 @@ impl Place {
             );
         }
         if state.proxies.len() >= PROXIES_MAX {
-            return Err("this origin serves as many proxies as it can");
+            return Err("this origin serves the maximum number of proxies");
         }
         state.waiting.remove(&self.number);
         state.proxies.insert(self.number, name.to_owned());
@@ -203,7 +203,7 @@ impl Place {
         Ok(())
     }
 
-    /// Ready when another has the place.
+    /// Ready when the place was given to another session.
     pub(super) async fn taken(&self) {
         self.leave.notified().await;
     }
@@ -217,7 +217,7 @@ impl Drop for Place {
     }
 }
 
-/// All of IPv4, the network of an IPv6 address: one host has all addresses of it.
+/// The address itself for IPv4, its network for IPv6: one host has all addresses of it.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX)).into(),
@@ -242,7 +242,7 @@ mod tests {
         taken.as_mut().poll(&mut cx).is_ready()
     }
 
-    /// As many as want to from one address, and from many: who came last has a place, and proxies lose none.
+    /// Strangers from one address or from many: the latest has a place, and proxies lose none.
     #[test]
     fn strangers_take_no_proxys_place() {
         let door = Arc::new(Door::default());
@@ -258,7 +258,7 @@ mod tests {
         let honest = door.enter(from(4, 4));
         assert!(!is_taken(&honest) && !is_taken(&proxy));
         honest.admit(from(4, 4).node, "two").unwrap();
-        // One that was here before waits in no stranger's place.
+        // A node that was here before waits in no stranger's place.
         drop(honest);
         let back = door.enter(from(4, 4));
         places.extend((0..200).map(|n| door.enter(from(2, n))));

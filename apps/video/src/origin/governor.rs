@@ -1,9 +1,8 @@
-//! Rate of the pipe, and its division between plays [Two-flow §4, §6]. Pure: time and what was seen are
-//! arguments.
+//! Rate of the pipe, and its division between plays [Two-flow §4, §6]. Pure: time and observations are arguments.
 //!
-//! The pipe's channels are held to the sum of the target rates of those who play, with heads and acknowledgements; what is fetched
-//! besides has room while it is fetched. Where the pipe shows signs of being too narrow the enhanced flows yield; where it
-//! is known to have room they get ahead.
+//! The pipe's channels are held to the sum of the target rates of the active plays, with headers and acknowledgements; there is
+//! capacity for fetched data while it is fetched. Where the pipe shows signs of being too narrow the enhanced flows yield;
+//! where it is known to have spare capacity they get ahead.
 
 use std::time::Duration;
 
@@ -16,50 +15,50 @@ use anabranch_twoflow::{
 use super::{counters::FlowStats, play::Need};
 use crate::load;
 
-/// What is asked for besides plays is sent no faster, so that it does not push what plays out of queues on the way.
+/// Maximum rate of data fetched besides plays, so that it does not displace the plays in queues along the path.
 pub(super) const FETCH_RATE_MAX: Rate = Rate::from_mbps(12);
-/// Of a pipe's rate, what packets may take without the headers of IP and UDP, and what leaves beside them.
+/// Share of a pipe's rate that packets may take, without the headers of IP and UDP and without other traffic.
 const HELD: f64 = 0.96;
-/// Beyond the sum of what plays take: timers are late now and then, and what waits for one leaves after it.
+/// Margin over the sum of the plays' rates: timers are late now and then, and data that waits for one leaves after it.
 const SLACK: f64 = 1.04;
-/// What waits to be sent is to leave within this time.
+/// Time within which the backlog is to leave.
 const BACKLOG_TIME: Duration = Duration::from_secs(1);
-/// Share of packets that may be lost on the way without a sign of want of room: it is repaired. What the pipe has no room for is not
-/// sent at all, and counts whole [Two-flow §6 tolerates 5 %].
+/// Share of packets that may be lost in the network without a sign of congestion: it is repaired. Data for which the pipe has
+/// no capacity is not sent at all, and counts in full [Two-flow §6 tolerates 5 %].
 const LOSS_REPAIRED: f64 = 0.05;
-/// Of few packets the share that is lost varies much from look to look: beyond [`LOSS_REPAIRED`] it must be so many standard deviations
-/// of a pipe that loses that much.
+/// Of few packets the share that is lost varies much between intervals: the excess over [`LOSS_REPAIRED`] must be so many
+/// standard deviations of a pipe that loses that much.
 const LOSS_CERTAIN: f64 = 3.0;
-/// The least that a session is held to: what is left of a film that has ended, and is sent again, is not to wait.
+/// Least rate that a session is held to: the rest of a film that has ended, or is sent again, is not to wait.
 const HELD_MIN: Rate = Rate::from_kbps(256);
 /// Essential data that wait longer than this at their target rate are behind.
 const BEHIND: Duration = Duration::from_millis(250);
-/// After signs of want of room nobody gets ahead for so long: an adjustment interval.
+/// Pause in prefetching after signs of congestion: an adjustment interval.
 const PREFETCH_PAUSE: Duration = Duration::from_secs(8);
-/// What everybody may get ahead by after that, in paces of the film; doubled each second without another sign, so that not all of them
-/// at a time try a pipe of which nothing is known.
+/// Lead that every play may gain after that, in paces of the film; doubled each second without another sign, so that not all
+/// plays at once probe a pipe of which nothing is known.
 const PREFETCH_MIN: f64 = 1.0 / 16.0;
-/// For so long after haste had to end what was sent in haste is still waiting, and no sign of the pipe.
+/// Time after a prefetch was cut short in which its data still waits, and is no sign of the pipe's state.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// Of one session.
+/// The governor of one session.
 #[derive(Debug)]
 pub(super) struct Governor {
-    /// What each path carries at most, where that is known.
+    /// Capacity of each path, where it is known.
     capacity: Option<Rate>,
     yielding: Yielding,
-    /// Before this nobody gets ahead.
+    /// Time before which no play prefetches.
     prefetch_from: Instant,
-    /// What everybody may get ahead by, in paces of the film.
+    /// Lead that every play may gain, in paces of the film.
     prefetch: f64,
-    /// Until then what is seen says more of our own haste than of the pipe.
+    /// Time until which observations reflect the governor's own prefetching more than the pipe.
     settled_at: Instant,
 }
 
-/// What is on its way besides what plays.
+/// Traffic of a session besides its plays.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Besides {
-    /// Something is fetched.
+    /// True if something is fetched.
     pub(super) is_fetching: bool,
     /// Bytes of plays that wait to be sent.
     pub(super) backlog_bytes: u64,
@@ -67,19 +66,19 @@ pub(super) struct Besides {
     pub(super) paths: usize,
 }
 
-/// The rate that a path is configured to hold before anything is known: as fast as things are fetched.
+/// The rate that a path is configured to hold before anything is known: the rate of fetches.
 pub(super) fn first_rate(capacity: Option<Rate>) -> Rate {
     let fetching = load::reliable(FETCH_RATE_MAX);
     most_of_path(capacity).map_or(fetching, |most| most.min(fetching))
 }
 
-/// The most that a path is held to.
+/// Maximum rate that a path is held to.
 pub(super) fn most_of_path(capacity: Option<Rate>) -> Option<Rate> {
     capacity.map(|rate| rate * HELD)
 }
 
 impl Governor {
-    /// Of a session whose paths carry `capacity` each.
+    /// A governor of a session whose paths carry `capacity` each.
     pub(super) fn new(capacity: Option<Rate>) -> Self {
         Self {
             capacity,
@@ -90,12 +89,12 @@ impl Governor {
         }
     }
 
-    /// The share of enhanced data that is sent.
+    /// Share of enhanced data that is sent.
     pub(super) fn part(&self) -> f64 {
         self.yielding.part()
     }
 
-    /// What the session is held to, UDP payload of all paths together.
+    /// Rate that the session is held to, as UDP payload of all paths together.
     pub(super) fn hold(&self, needs: &[Need], besides: Besides) -> Rate {
         let mut sum = self.taken(needs, |need| need.pace).max(HELD_MIN);
         if besides.is_fetching || needs.is_empty() {
@@ -108,8 +107,8 @@ impl Governor {
         }
     }
 
-    /// How much faster than its film each play may go, in paces of the film: of what is left, or as it comes where nothing is known of
-    /// the pipe; nothing while it is narrow.
+    /// Extra speed of each play over its film, in paces of the film: its share of the spare capacity, or as it comes where
+    /// nothing is known of the pipe; zero while the pipe is narrow.
     pub(super) fn extras(&self, now: Instant, needs: &[Need], paths: usize) -> Vec<f64> {
         if self.part() < 1.0 || now < self.prefetch_from {
             return vec![0.0; needs.len()];
@@ -132,7 +131,7 @@ impl Governor {
             .collect()
     }
 
-    /// How plays fared in an interval of about a second; `flow_stats` of all of them together.
+    /// Takes the statistics of an interval of about a second; `flow_stats` covers all plays together.
     pub(super) fn observe(&mut self, now: Instant, needs: &[Need], flow_stats: &FlowStats) {
         let target: Rate = needs.iter().map(|need| need.essential).sum();
         let full: Rate = needs.iter().map(|need| need.enhanced).sum();
@@ -140,7 +139,7 @@ impl Governor {
         let essential_target = if flow_stats.backlog_bytes > waits {
             target.max(flow_stats.essential)
         } else {
-            // It had all that was due.
+            // All that was due was sent.
             flow_stats.essential
         };
         let lost = (flow_stats.lost - LOSS_REPAIRED - loss_noise(flow_stats.outcomes)).max(0.0);
@@ -153,7 +152,7 @@ impl Governor {
         let is_hasty = needs.iter().any(|need| need.pace > 1.05);
         let is_sign = seen.enhanced_loss > 0.0 || essential_target > seen.essential;
         if is_hasty && is_sign {
-            // It is our own haste.
+            // The governor's own prefetching caused it.
             self.prefetch_from = now + PREFETCH_PAUSE;
             self.prefetch = PREFETCH_MIN;
             self.settled_at = now + SETTLING;
@@ -169,7 +168,7 @@ impl Governor {
         self.yielding.observe(seen);
     }
 
-    /// What each path carries, of all of them.
+    /// Capacity of all paths together.
     fn whole(&self, paths: usize) -> Option<Rate> {
         let each = most_of_path(self.capacity)?;
         Some(each * (paths.max(1) as f64))
@@ -184,7 +183,8 @@ impl Governor {
     }
 }
 
-/// Amount by which the share of `count` packets that are lost exceeds [`LOSS_REPAIRED`] by chance; nothing where they were not counted.
+/// Amount by which the share of `count` packets that are lost exceeds [`LOSS_REPAIRED`] by chance; zero where they were not
+/// counted.
 fn loss_noise(count: u64) -> f64 {
     match count {
         0 => 0.0,
@@ -252,7 +252,7 @@ mod tests {
         assert!(hold(&[need(200, 800)], fetching) > 12_000.0);
         assert!(
             hold(&[], ONE) > 12_000.0,
-            "nothing is held up while nobody plays"
+            "nothing is held up without plays"
         );
     }
 
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(governor.extras(at(10), &[need(200, 800)], 1), [0.0]);
     }
 
-    /// An essential flow that does not get its rate is a sign, although nothing is lost.
+    /// An essential flow that does not get its rate is a sign of congestion, although nothing is lost.
     #[test]
     fn essential_data_that_wait_are_a_sign() {
         let mut governor = Governor::new(None);
@@ -349,10 +349,10 @@ mod tests {
         assert_eq!(governor.extras(at(3), &[hasty], 1), [1.0]);
         governor.observe(at(3), &[hasty], &flow_stats(1_200, 0.2, 0.0));
         assert_eq!(governor.extras(at(4), &[hasty], 1), [0.0]);
-        // What waits from then.
+        // Backlog from that time.
         governor.observe(at(4), &[need(200, 800)], &flow_stats(600, 0.2, 0.0));
         assert_eq!(governor.part(), 1.0);
-        // Little by little.
+        // Gradually.
         assert_eq!(governor.extras(at(12), &[hasty], 1), [PREFETCH_MIN]);
         governor.observe(at(12), &[hasty], &flow_stats(850, 0.0, 0.0));
         assert_eq!(governor.extras(at(12), &[hasty], 1), [2.0 * PREFETCH_MIN]);
@@ -360,7 +360,7 @@ mod tests {
             governor.observe(at(second), &[hasty], &flow_stats(900, 0.0, 0.0));
         }
         assert_eq!(governor.extras(at(20), &[hasty], 1), [1.0]);
-        // What is not our own haste is a sign.
+        // A backlog that the governor's own prefetching did not cause is a sign.
         governor.observe(at(20), &[need(200, 800)], &flow_stats(600, 0.2, 0.0));
         assert!(governor.part() < 1.0);
     }
@@ -382,7 +382,7 @@ mod tests {
         };
         assert_eq!([of(3, 50), of(5, 50)], [1.0, 1.0]);
         assert!(of(15, 50) < 1.0);
-        // Of many packets the same share is none.
+        // Of many packets the same share is no noise.
         assert!(of(1_500, 15_000) < 1.0);
         assert_eq!(of(300, 15_000), 1.0);
     }

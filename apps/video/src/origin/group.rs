@@ -1,5 +1,5 @@
-//! A chunk's enhanced frames in groups, each from one key frame to the next, and what of a group is sent where there is no room
-//! for all of it.
+//! A chunk's enhanced frames in groups, each from one key frame to the next, and the selection of frames where there is no
+//! capacity for all.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -15,30 +15,30 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) id: FrameId,
-    /// Place where it begins in the chunk's enhanced data.
+    /// Offset at which it begins in the chunk's enhanced data.
     pub(super) place: usize,
     pub(super) size: usize,
-    /// Number of frames that need it; the most for sound, of which nothing replaces what is missing.
+    /// Number of frames that need it; the maximum for sound, of which nothing replaces what is missing.
     pub(super) importance: u32,
 }
 
-/// Frames between two key frames, in the order of decoding.
+/// Frames between two key frames, in decoding order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
-    /// When the next group begins, in the film.
+    /// Time at which the next group begins, in the film.
     pub(super) end: Duration,
     pub(super) members: VecDeque<Member>,
 }
 
 impl Group {
-    /// What it takes on the way, as UDP payload.
+    /// Size on the wire, as UDP payload.
     pub(super) fn wire_bytes(&self) -> u64 {
         let members = self.members.iter();
         members.map(|member| enhanced_bytes(member.size)).sum()
     }
 
-    /// Leaves out what does not fit the share `part` of it, the least needed frames first, and with a frame those that are useless
-    /// without it; how many.
+    /// Leaves out what does not fit the share `part` of the group, the least needed frames first, and with a frame those that
+    /// depend on it. Returns the number of frames left out.
     pub(super) fn thin(&mut self, part: f64, thinning: &mut Thinning) -> u32 {
         if part >= 1.0 {
             return 0;
@@ -54,7 +54,7 @@ impl Group {
         let budget = self.wire_bytes() as f64 * part.max(0.0);
         let mut keep = Vec::new();
         thinning.choose(&candidates, budget as u64, &mut keep);
-        // A frame that all pictures after it need takes them with it.
+        // A frame that all later pictures need takes them with it.
         let count = self.members.len();
         let mut is_cut = false;
         for (at, member) in self.members.iter().enumerate() {
@@ -73,7 +73,7 @@ impl Group {
     }
 }
 
-/// The groups of a chunk; one at least.
+/// The groups of a chunk, at least one.
 ///
 /// # Panics
 /// There is no such chunk.
@@ -110,7 +110,7 @@ pub(super) fn groups(video: &Video, chunk: u32) -> VecDeque<Group> {
     members.sort_by_key(|(at, member)| (*at, member.place));
     let mut members = members.into_iter().peekable();
     let ends = starts.into_iter().map(|at| (at, at));
-    // What is decoded beyond the end belongs to the last.
+    // Frames decoded beyond the end belong to the last group.
     let ends = ends.chain([(end, Duration::MAX)]);
     ends.map(|(end, until)| {
         let of_group = std::iter::from_fn(|| members.next_if(|(at, _)| *at < until));
@@ -138,7 +138,7 @@ mod tests {
             .iter()
             .map(|group| group.members.iter().map(|member| member.size).collect())
             .collect();
-        // P, B, B, P, B, B, … after each key frame: the order of decoding.
+        // P, B, B, P, B, B, … after each key frame: decoding order.
         assert_eq!(sizes[0][..6], [3_000, 500, 500, 3_000, 500, 500]);
         assert_eq!(sizes[0], sizes[1]);
         let places: Vec<usize> = all
@@ -168,13 +168,13 @@ mod tests {
             let members = group.members.iter();
             members.map(|member| member.size).collect::<Vec<_>>()
         };
-        // MemoryShare for the P frames and some of the others.
+        // There is space for the P frames and some of the others.
         let some = sizes(0.85);
         let count = |sizes: &[usize], size| sizes.iter().filter(|&&s| s == size).count();
         let predicted = count(&sizes(1.0), 3_000);
         assert_eq!(count(&some, 3_000), predicted);
         assert!((1..all - predicted).contains(&count(&some, 500)));
-        // Not even for these: the first of them stay, and nothing that hangs on one that is gone.
+        // Not even for these: the first of them stay, and nothing that depends on one that is gone.
         let few = sizes(0.4);
         assert!((1..predicted).contains(&count(&few, 3_000)));
         let last = few.iter().rposition(|&size| size == 3_000).expect("one");

@@ -1,5 +1,5 @@
-//! Memory of data that was read for proxies and has not left yet: bounded for each ticket, so that one that reads nothing, or asks for all at once,
-//! costs so much and no more, and no other.
+//! Memory of data that was read for proxies and has not left yet: bounded for each ticket, so that a proxy that reads nothing,
+//! or asks for everything at once, takes a limited amount, at no expense of other tickets.
 
 use std::{
     collections::HashMap,
@@ -9,21 +9,21 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Most bytes of videos for the proxies of one ticket, in KiB: what waits for its turn, or to be acknowledged. Some 200 plays of
-/// 1.5 Mbit/s take half of it.
+/// Maximum video data in memory for the proxies of one ticket, in KiB: data that waits for its turn, or to be acknowledged.
+/// Some 200 plays of 1.5 Mbit/s take half of it.
 const KIB_MAX: u32 = 512 << 10;
 
-/// The rooms of all tickets.
+/// The memory shares of all tickets.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     memory_shares: Mutex<HashMap<String, MemoryShare>>,
 }
 
-/// The room of one ticket.
+/// The memory share of one ticket.
 #[derive(Clone, Debug)]
 pub(super) struct MemoryShare(Arc<Semaphore>);
 
-/// Bytes that take room until they are dropped.
+/// Bytes that take memory of a share until they are dropped.
 struct Held {
     data: Bytes,
     _permit: Option<OwnedSemaphorePermit>,
@@ -36,13 +36,13 @@ impl AsRef<[u8]> for Held {
 }
 
 impl Memory {
-    /// The room of the ticket `name`; all of its sessions share it.
+    /// The memory share of the ticket `name`; all of its sessions use the same one.
     pub(super) fn memory_share(&self, name: &str) -> MemoryShare {
         let mut memory_shares = self
             .memory_shares
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // Those that nobody uses.
+        // Drops shares that are not in use.
         memory_shares.retain(|_, memory_share| Arc::strong_count(&memory_share.0) > 1);
         memory_shares
             .entry(name.to_owned())
@@ -56,7 +56,7 @@ impl MemoryShare {
         Self(Arc::new(Semaphore::new(KIB_MAX as usize)))
     }
 
-    /// Waits for room for so many bytes; what is larger than the room takes all of it.
+    /// Waits until so many bytes are free; a request larger than the share takes all of it.
     pub(super) async fn take(&self, bytes: u64) -> Taken {
         let kib = u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
         // Never closed.
@@ -70,11 +70,11 @@ impl MemoryShare {
     }
 }
 
-/// MemoryShare that was taken.
+/// Memory taken from a share.
 pub(super) struct Taken(Option<OwnedSemaphorePermit>);
 
 impl Taken {
-    /// For these bytes, and whatever is cut from them.
+    /// Holds the memory for these bytes, and for whatever is cut from them.
     pub(super) fn hold(self, data: Bytes) -> Bytes {
         Bytes::from_owner(Held {
             data,
@@ -107,7 +107,7 @@ mod tests {
         let huge = memory_share.take(u64::MAX).await;
         let more = memory_share.take(1);
         let waiting = tokio::time::timeout(std::time::Duration::ZERO, more).await;
-        assert!(waiting.is_err(), "there is no room");
+        assert!(waiting.is_err(), "there is no space");
         drop(huge);
         assert_eq!(memory_share.free_kib(), all);
     }

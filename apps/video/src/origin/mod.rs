@@ -2,15 +2,15 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `library/` | what there is in a directory or an object store: indexes, bytes of chunks |
-//! | `door`, `tickets` | places of sessions, before and after they have shown a ticket; the tickets that are good |
+//! | `library/` | the videos of a directory or an object store: indexes, bytes of chunks |
+//! | `door`, `tickets` | places of sessions, before and after they have shown a ticket; the valid tickets |
 //! | `serve` | one proxy's session: requests and answers |
-//! | `memory` | what is read for one ticket's proxies, at most |
-//! | `pump` | the task that sends what is due, and holds the pipe to what plays take |
-//! | `plays`, `play` | all plays of a session behind one timer; one of them: what is due when |
-//! | `walk`, `group` | where its enhanced flow is; frames between key frames, and which are left out |
-//! | `governor`, `counters`, `paths` | what the pipe is held to and who yields; how plays fared; what each path is held to |
-//! | `promise` | what essential flows ask of several paths |
+//! | `memory` | bound on the memory that data read for one ticket's proxies may take |
+//! | `pump` | the task that sends what is due, and holds the pipe to the rate that the plays need |
+//! | `plays`, `play` | all plays of a session behind one timer; the schedule of one play |
+//! | `walk`, `group` | position of the enhanced flow; frames between key frames, and which are left out |
+//! | `governor`, `counters`, `paths` | rate of the pipe and its division; statistics of the plays; rate of each path |
+//! | `promise` | guarantees that essential flows request over several paths |
 
 mod counters;
 mod door;
@@ -55,16 +55,16 @@ pub use self::{
     tickets::TicketsError,
 };
 
-/// Bytes of a stream that wait to be sent or acknowledged.
+/// Send buffer of a stream: bytes that wait to be sent or acknowledged.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
-/// Interval between looks whether tickets were made or revoked.
+/// Interval between checks for tickets that were made or revoked.
 const TICKETS_LOOK: Duration = Duration::from_secs(1);
 /// File of the tickets in an origin's state folder.
 const TICKETS_FILE: &str = "tickets.json";
-/// File there that says how the origin is reached.
+/// File in the state folder that records how the origin is reached.
 const REACH_FILE: &str = "origin";
 
-/// An origin: serves a library to those who hold its ticket.
+/// An origin: serves a library to the holders of its tickets.
 #[derive(Debug)]
 pub struct Origin {
     library: Arc<Library>,
@@ -73,7 +73,7 @@ pub struct Origin {
     capacity: Option<Rate>,
 }
 
-/// What every session uses.
+/// State shared by all sessions.
 #[derive(Debug)]
 pub(crate) struct Shared {
     library: Arc<Library>,
@@ -84,8 +84,8 @@ pub(crate) struct Shared {
 }
 
 impl Origin {
-    /// The origin of a library, run by the node with this key. Its first ticket stays the same for as long as the key does, so that
-    /// proxies find an origin again that was restarted. It is the only one without [`Origin::with_tickets`].
+    /// The origin of a library, run by the node with this key. Its first ticket stays the same for as long as the key does, so
+    /// that proxies find the origin again after a restart. Without [`Origin::with_tickets`] it is the only ticket.
     pub fn new(library: Library, key: &SecretKey) -> Self {
         let context = "anabranch 2026-11 video origin ticket";
         let derived = blake3::derive_key(context, key.to_text().as_bytes());
@@ -100,8 +100,8 @@ impl Origin {
         }
     }
 
-    /// The same with the tickets in the state folder `state`; they may change while it serves. Where there is no such folder, it is
-    /// made, with the first ticket in it.
+    /// The same with the tickets in the state folder `state`; they may change while the origin serves. A folder that does not
+    /// exist is created, with the first ticket in it.
     ///
     /// # Errors
     /// The folder cannot be used.
@@ -113,7 +113,7 @@ impl Origin {
         })
     }
 
-    /// The state folder of an origin whose key lies in the folder `beside`, where nobody chose another: each library has its own.
+    /// Default state folder of an origin whose key is in the folder `beside`: each library has its own.
     pub fn state(beside: &Path, key: &SecretKey, library: &Library) -> PathBuf {
         let mut hasher = blake3::Hasher::new_derive_key("anabranch 2026-11 video origin state");
         hasher.update(key.node_id().public_key());
@@ -122,7 +122,7 @@ impl Origin {
         beside.join(format!("video-origin-{}", &hash[..12]))
     }
 
-    /// Notes in the state folder how this origin is reached, for tickets that are made later.
+    /// Records in the state folder how this origin is reached, for tickets that are made later.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -134,14 +134,14 @@ impl Origin {
         tickets::replace(&state.join(REACH_FILE), reach.to_string().as_bytes())
     }
 
-    /// The same where it is known what each path of the pipe to a proxy carries: none is ever asked for more. `None`: it is found out.
+    /// The same where the capacity of each path to a proxy is known: no path is ever held to more. `None`: it is measured.
     #[must_use]
     pub fn over(self, capacity: Option<Rate>) -> Self {
         Self { capacity, ..self }
     }
 
-    /// The port at which to listen where nobody chose one: the same for the same key and library, so that a ticket
-    /// leads to an origin that was restarted, too. In the range for private use (RFC 6335 §6).
+    /// Default port: the same for the same key and library, so that a ticket also leads to an origin that was restarted. In the
+    /// range for private use (RFC 6335 §6).
     pub fn port(key: &SecretKey, library: &Library) -> u16 {
         const FIRST: u16 = 49_152;
         let mut hasher = blake3::Hasher::new_derive_key("anabranch 2026-11 video origin port");
@@ -151,9 +151,9 @@ impl Origin {
         FIRST | (u16::from_be_bytes([high, low]) & !FIRST)
     }
 
-    /// `config` as an origin wants it: little waits to be sent, because what waits is late; and every path is held to a rate, so that
-    /// what the origin sends does not fill the queue before the pipe [Two-flow §4.1]. It follows what plays take, and never exceeds
-    /// `capacity`, the same as in [`Origin::over`].
+    /// `config` as an origin needs it: little data waits to be sent, because data that waits is late; and every path is held to
+    /// a rate, so that the origin does not fill the queue before the bottleneck [Two-flow §4.1]. That rate follows the needs of
+    /// the plays, and never exceeds `capacity`, the same as in [`Origin::over`].
     pub fn host_config(mut config: HostConfig, capacity: Option<Rate>) -> HostConfig {
         config.engine.send_buffer_bytes = SEND_BUFFER_BYTES;
         let rate = governor::first_rate(capacity);
@@ -166,12 +166,12 @@ impl Origin {
         &self.library
     }
 
-    /// True if its first ticket was not revoked.
+    /// True if the first ticket was not revoked.
     pub fn has_first_ticket(&self) -> bool {
         self.tickets.has_first(&self.secret)
     }
 
-    /// What a proxy needs to reach this origin at `host`, with the first ticket.
+    /// The ticket with which a proxy reaches this origin at `host`: the first one.
     pub fn ticket(&self, host: &Host) -> Ticket {
         let mut addresses = host.addresses();
         addresses.truncate(ADDRESSES_MAX);
@@ -182,7 +182,7 @@ impl Origin {
         }
     }
 
-    /// Serves every proxy that calls and shows a ticket, until the host shuts down or this is dropped.
+    /// Serves every proxy that connects and shows a ticket, until the host shuts down or this is dropped.
     pub async fn serve(&self, host: &Host) {
         let shared = Arc::new(Shared {
             library: self.library.clone(),
@@ -218,7 +218,7 @@ pub fn tickets_file(state: &Path) -> PathBuf {
     state.join(TICKETS_FILE)
 }
 
-/// How the origin with this state folder was reached when it last ran, as a ticket without a secret.
+/// Address at which the origin with this state folder was last reached, as a ticket without a secret.
 ///
 /// # Errors
 /// It has not run yet, or the folder cannot be read.
@@ -232,6 +232,6 @@ async fn look_at_tickets(tickets: &Arc<Tickets>) {
     let looked = tokio::task::spawn_blocking(move || tickets.refresh()).await;
     if let Ok(Err(error)) = looked {
         let error = printable(&error.to_string(), REASON_CHARS);
-        limited!(warn, %error, "the tickets stay as they were");
+        limited!(warn, %error, "the file of the tickets cannot be read; the tickets remain as before");
     }
 }

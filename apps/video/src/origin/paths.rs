@@ -2,13 +2,13 @@
 
 use anabranch::base::Rate;
 
-/// Beyond its share, so that what one path turns out not to carry finds room on the others.
+/// Rate of a path over its share, so that what another path turns out not to carry fits.
 const ROOM: f64 = 1.1;
-/// Of an equal share, what a path has at least: one that is thought to carry nothing must be able to show that it does.
+/// Least rate of a path, in equal shares: one that is thought to carry nothing must be able to show that it does.
 const LEAST: f64 = 0.25;
 
-/// Divides `total` among paths by what each was measured to carry (`None`: nothing is known, it is taken for one like the others),
-/// none above `most`. With one path it is simply the total. O(n²).
+/// Divides `total` among paths in proportion to their measured rates (`None`: nothing is known, and the path is taken to be
+/// like the others), none above `most`. With one path it is simply the total. O(n²).
 pub(super) fn divide(total: Rate, carry: &[Option<Rate>], most: Option<Rate>) -> Vec<Rate> {
     let most = most.map_or(f64::INFINITY, |rate| rate.as_bps() as f64);
     let total = total.as_bps() as f64;
@@ -31,7 +31,7 @@ pub(super) fn divide(total: Rate, carry: &[Option<Rate>], most: Option<Rate>) ->
         .collect();
     let mut shares = vec![0.0; count];
     let mut left = total * ROOM;
-    // What a path that is full cannot take goes to the others.
+    // The excess of a path that is full goes to the others.
     for _ in 0..count {
         let open = |at: &usize| shares[*at] < most;
         let places: Vec<usize> = (0..count).filter(open).collect();

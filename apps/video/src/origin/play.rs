@@ -1,9 +1,9 @@
-//! One play: what of the two flows is due when. Knows no clock and no stream: time is an argument, and what is due goes into the
+//! One play: the schedule of its two flows. Knows no clock and no stream: time is an argument, and what is due goes into the
 //! pump that all plays of a session share.
 //!
-//! The enhanced flow leaves at the pace of the film, group by group, within a group evenly as from a leaky bucket of that
-//! rate [Two-flow §4.2]; `walk` says where it is. The essential flow has its target rate [Two-flow §4.1], and a deadline for every
-//! chunk: the moment at which the enhanced flow is through with it.
+//! The enhanced flow leaves at the pace of the film, group by group, within a group evenly as from a leaky bucket of that rate
+//! [Two-flow §4.2]; `walk` keeps its position. The essential flow has its target rate [Two-flow §4.1], and a deadline for every
+//! chunk: the time at which the enhanced flow has finished the chunk.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -28,22 +28,22 @@ use crate::{
     wire::{Enhanced, Essential, From, PIECE_BYTES_MAX},
 };
 
-/// Essential data is to be sent this long before it is needed.
+/// Time by which essential data is sent before it is needed.
 const MARGIN: Duration = Duration::from_millis(500);
-/// Chunks that are in memory of either part.
+/// Number of chunks of either part in memory.
 const LOADED: usize = 2;
-/// Pieces of the essential flow are of so much time at its rate, so that they leave evenly, but no smaller than
+/// Duration of a piece of the essential flow at its rate, so that pieces leave evenly; none is smaller than
 /// [`PIECE_BYTES_MIN`].
 const PIECE_TIME: Duration = Duration::from_millis(20);
-/// Smallest piece, in bytes, but for the last of a chunk: most of a packet.
+/// Smallest piece, in bytes, except for the last of a chunk: most of a packet.
 const PIECE_BYTES_MIN: usize = 1_000;
-/// Part of each flow that waits in the pump, in time at its rate, and two pieces at least: less would leave it idle between two
-/// looks.
+/// Part of each flow that waits in the pump, in time at its rate, and at least two pieces: less would leave it idle between two
+/// ticks.
 const QUEUED: Duration = Duration::from_millis(60);
-/// The slowest that a flow of the pump goes: what is little leaves soon all the same.
+/// Minimum rate of a flow of the pump: a small amount of data leaves soon all the same.
 const RATE_MIN: Rate = Rate::from_kbps(8);
 
-/// What the pump lets go.
+/// Items that the pump releases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// A record of the essential flow.
@@ -52,20 +52,20 @@ pub(super) enum Due {
     Enhanced(Enhanced, u32),
 }
 
-/// What a play takes of the pipe now.
+/// Current rates that a play needs of the pipe.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Need {
     /// The essential flow's target rate, in bytes of the video.
     pub(super) essential: Rate,
-    /// What its schedule has for it at most, and what it is promised where promises are asked for.
+    /// Highest rate that its schedule has for the essential flow, and the rate requested where guarantees are requested.
     pub(super) essential_usual: Rate,
     /// The enhanced flow at the pace of the film, as UDP payload, nothing left out.
     pub(super) enhanced: Rate,
-    /// Of it, what is sent.
+    /// Share of it that is sent.
     pub(super) kept: f64,
-    /// How fast that goes, in paces of the film.
+    /// Speed of the enhanced flow, in paces of the film.
     pub(super) pace: f64,
-    /// Lead over the film, and the most that it may be.
+    /// Lead over the film, and the maximum lead.
     pub(super) ahead: Duration,
     pub(super) ahead_max: Duration,
 }
@@ -77,29 +77,29 @@ pub(super) struct Play {
     lead: Duration,
     ahead: Duration,
     essential: FlowCursor,
-    /// The essential flow's target rate, and the chunk for which it was found.
+    /// The essential flow's target rate, and the chunk for which it was computed.
     target: Rate,
     target_of: Option<u32>,
     enhanced: FlowCursor,
-    /// Of the enhanced data, the share that is sent, and how much faster than the film where it has no lead yet.
+    /// Share of the enhanced data that is sent, and extra speed over the film where there is no lead yet.
     part: f64,
     extra: f64,
     thinning: Thinning,
-    /// Groups of the chunk that the enhanced flow is in; the first is on its way.
+    /// Groups of the chunk that the enhanced flow is in; the first is being sent.
     groups: VecDeque<Group>,
-    /// What the first of them took whole, and takes now, as UDP payload, and how long it lasts in the film.
+    /// Size of the first group in full, and of the part sent now, as UDP payload, and its duration in the film.
     group_bytes: [u64; 2],
     group_lasts: Duration,
-    /// What of its first frame has been handed over.
+    /// Bytes of its first frame that were handed over.
     sent_of_frame: usize,
-    /// What was handed over of the chunk, and left out, and whether the proxy is told so.
+    /// ADUs of the chunk that were handed over, frames left out, and whether this was reported to the proxy.
     sent_adus: u32,
     left_out: u32,
     is_told: bool,
     sequence: u32,
-    /// What it takes of the pipe is not what it was.
+    /// True if the needs have changed.
     has_changed: bool,
-    /// Counts seeks, so that data that was asked for before is not taken for what is needed now.
+    /// Number of seeks, so that data requested before a seek is not taken for what is needed now.
     pub(super) epoch: u32,
 }
 
@@ -110,10 +110,10 @@ struct Flows {
     enhanced: FlowId,
 }
 
-/// Where one flow is, and the data that are there for it.
+/// Position of one flow, and the data loaded for it.
 struct FlowCursor {
     chunk: u32,
-    /// Bytes handed over of the chunk.
+    /// Bytes of the chunk that were handed over.
     offset: usize,
     loaded: BTreeMap<u32, Bytes>,
     loading: BTreeSet<u32>,
@@ -129,12 +129,12 @@ impl FlowCursor {
         }
     }
 
-    /// True if everything near is there, or comes.
+    /// True if everything near is loaded or requested.
     fn is_served(&self) -> bool {
         self.loaded.len() + self.loading.len() >= LOADED
     }
 
-    /// Chunks before `until` that should be fetched from the disk now.
+    /// The next chunk before `until` that should be fetched from the disk now.
     fn wanted(&mut self, until: u32) -> Option<u32> {
         let near = self.chunk..until.min(self.chunk.saturating_add(LOADED as u32));
         let missing =
@@ -151,13 +151,13 @@ impl FlowCursor {
     }
 }
 
-/// The play's number and flow of something that the pump let go.
+/// The number of the play that a flow in the pump belongs to.
 pub(super) fn play_of(flow: FlowId) -> u32 {
     u32::try_from(flow.0 / 2).unwrap_or(u32::MAX)
 }
 
 impl Play {
-    /// A play whose flows are in `pump` from now on.
+    /// A play with its flows in `pump`.
     pub(super) fn new(
         now: Instant,
         (number, video): (u32, Arc<Video>),
@@ -196,7 +196,7 @@ impl Play {
         play
     }
 
-    /// Goes on elsewhere; what waits in the pump is given up.
+    /// Continues at another position; what waits in the pump is given up.
     pub(super) fn seek(&mut self, now: Instant, from: From, pump: &mut Pump<Due>) {
         let enhanced = from.enhanced.min(self.video.count());
         self.lead = Duration::from_millis(from.lead_ms.into());
@@ -215,7 +215,7 @@ impl Play {
         self.aim(now, pump);
     }
 
-    /// Takes its flows out of the pump.
+    /// Removes its flows from the pump.
     pub(super) fn leave(&self, pump: &mut Pump<Due>) {
         pump.remove(self.flows.essential);
         pump.remove(self.flows.enhanced);
@@ -228,7 +228,7 @@ impl Play {
         self.essential.chunk >= count && self.enhanced.chunk >= count
     }
 
-    /// What should be read from the disk now: at most one request a call.
+    /// The next part that should be read from the disk now: at most one request a call.
     pub(super) fn wanted(&mut self, now: Instant) -> Option<(u32, Part)> {
         // What is needed first comes first.
         if !self.enhanced.is_served()
@@ -243,7 +243,7 @@ impl Play {
         Some((self.essential.wanted(until)?, Part::Essential))
     }
 
-    /// Takes what was read.
+    /// Takes data that was read.
     pub(super) fn loaded(&mut self, chunk: u32, part: Part, data: Bytes) {
         let cursor = match part {
             Part::Essential => &mut self.essential,
@@ -254,7 +254,8 @@ impl Play {
         }
     }
 
-    /// Of the enhanced data the share `part` is sent from the next group on, and up to `extra` paces faster than the film from now on.
+    /// Sets the share `part` of the enhanced data that is sent, from the next group on, and the extra speed `extra` over the
+    /// film, in paces, from now on.
     pub(super) fn set_room(&mut self, now: Instant, part: f64, extra: f64, pump: &mut Pump<Due>) {
         self.part = part;
         self.extra = extra;
@@ -264,7 +265,7 @@ impl Play {
         self.aim(now, pump);
     }
 
-    /// What it takes of the pipe.
+    /// Rates that the play needs of the pipe.
     pub(super) fn need(&self, now: Instant) -> Need {
         let lasts = self.group_lasts.as_secs_f64().max(1e-3);
         let [whole, kept] = self.group_bytes.map(|bytes| bytes as f64);
@@ -283,14 +284,14 @@ impl Play {
         }
     }
 
-    /// Fills the pump with what comes next; whether what it takes of the pipe has changed since the last time.
+    /// Fills the pump with what comes next. Returns whether the needs of the play have changed since the last time.
     pub(super) fn advance(&mut self, now: Instant, pump: &mut Pump<Due>) -> bool {
         self.advance_enhanced(now, pump);
         self.advance_essential(now, pump);
         std::mem::take(&mut self.has_changed)
     }
 
-    /// Time at which there is something to do that neither the pump nor the disk brings about; `None`: never.
+    /// Time of the next event that neither the pump nor the disk brings about; `None`: never.
     pub(super) fn poll_timeout(&self, now: Instant, pump: &Pump<Due>) -> Option<Instant> {
         let group = self.groups.front()?;
         let is_handed_over = group.members.is_empty() && pump.is_idle(self.flows.enhanced);
@@ -311,7 +312,7 @@ impl Play {
         until.min(u32::try_from(near).unwrap_or(u32::MAX))
     }
 
-    /// Finds the essential flow's target rate.
+    /// Computes the essential flow's target rate.
     fn aim(&mut self, now: Instant, pump: &mut Pump<Due>) {
         let video = &self.video;
         let position = self.walk.position(now);
@@ -321,7 +322,7 @@ impl Play {
             if chunk == self.essential.chunk {
                 bytes = bytes.saturating_sub(self.essential.offset as u64);
             }
-            // A chunk is of use when its enhanced part is there, too.
+            // A chunk is of use once its enhanced part is there, too.
             let within = self.walk.until(now, video.start(chunk + 1));
             let within = within.saturating_sub(MARGIN);
             pieces.push(Piece { bytes, within });
@@ -338,7 +339,7 @@ impl Play {
         self.has_changed |= target != self.target;
         self.target = target;
         self.target_of = chunk;
-        // What is in the pump already leaves as it was to.
+        // What is in the pump already leaves as scheduled.
         if self.target > Rate::ZERO {
             pump.set_rate(now, self.flows.essential, self.target.max(RATE_MIN));
         }
@@ -347,7 +348,7 @@ impl Play {
     fn advance_essential(&mut self, now: Instant, pump: &mut Pump<Due>) {
         let flow = self.flows.essential;
         loop {
-            // What is looked at at every tick is cheap.
+            // Cheap, as it runs at every tick.
             let piece = self.target.bytes_in(PIECE_TIME) as usize;
             let piece = piece.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
             let queue = self.target.bytes_in(QUEUED).max(2 * piece as u64);
@@ -403,7 +404,7 @@ impl Play {
         }
     }
 
-    /// Divides the chunk that the enhanced flow has come to; false when it is not there yet, or there is none.
+    /// Divides the chunk that the enhanced flow has reached into groups; false if it is not loaded yet, or there is none.
     fn begin_chunk(&mut self, now: Instant, pump: &mut Pump<Due>) -> bool {
         let chunk = self.enhanced.chunk;
         if chunk >= self.video.count() || !self.enhanced.loaded.contains_key(&chunk) {
@@ -432,7 +433,7 @@ impl Play {
         self.aim(now, pump);
     }
 
-    /// The rate at which the rest of the group has left when the group ends.
+    /// Sets the rate at which the rest of the group has left when the group ends.
     fn set_enhanced_rate(&mut self, now: Instant, pump: &mut Pump<Due>) {
         let flow = self.flows.enhanced;
         let whole = self.groups.front().map_or(0, Group::wire_bytes);
@@ -443,7 +444,7 @@ impl Play {
         pump.set_rate(now, flow, rate.max(RATE_MIN));
     }
 
-    /// Puts parts of the group's frames into the pump; whether all of them are.
+    /// Puts parts of the group's frames into the pump; true if all of them are in it.
     fn hand_over(&mut self, now: Instant, pump: &mut Pump<Due>) -> bool {
         let flow = self.flows.enhanced;
         let is_last = self.groups.len() == 1;
@@ -467,7 +468,7 @@ impl Play {
                 .get(from..from + bytes)
                 .map(|part| data.slice_ref(part))
             else {
-                // Another version of the file; who reads it next is told.
+                // Another version of the file; the next reader gets the error.
                 group.members.clear();
                 break;
             };

@@ -11,12 +11,12 @@ use bytes::Bytes;
 use super::play::{Due, Need, Play, play_of};
 use crate::{video::Video, wire::From};
 
-/// The timer of the pump.
+/// Timer resolution of the pump.
 const TICK: Duration = Duration::from_millis(5);
-/// Plays of one session.
+/// Maximum number of plays of one session.
 pub(super) const PLAYS_MAX: usize = 1_024;
 
-/// Something that is to be read from the disk.
+/// A part that is to be read from the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// The play.
@@ -45,21 +45,21 @@ impl Plays {
         self.plays.len()
     }
 
-    /// Begins a play; one of the same number ends.
+    /// Begins a play; an existing one of the same number ends.
     pub(super) fn start(&mut self, now: Instant, number: u32, video: Arc<Video>, from: From) {
         self.stop(number);
         let play = Play::new(now, (number, video), from, &mut self.pump);
         self.plays.insert(number, play);
     }
 
-    /// Goes on elsewhere; unknown plays are left alone.
+    /// Continues a play at another position; ignores unknown plays.
     pub(super) fn seek(&mut self, now: Instant, number: u32, from: From) {
         if let Some(play) = self.plays.get_mut(&number) {
             play.seek(now, from, &mut self.pump);
         }
     }
 
-    /// Ends a play; false: there is none.
+    /// Ends a play; false if there is none.
     pub(super) fn stop(&mut self, number: u32) -> bool {
         let play = self.plays.remove(&number);
         if let Some(play) = &play {
@@ -68,7 +68,7 @@ impl Plays {
         play.is_some()
     }
 
-    /// What should be read now, `most` parts at most; every part once. Who was not served for want of room is when there is some.
+    /// Parts that should be read now, at most `most`; every part once. Plays that did not fit are served in a later call.
     pub(super) fn wanted(&mut self, now: Instant, most: usize) -> Vec<Wanted> {
         let mut all = Vec::new();
         for (&number, play) in &mut self.plays {
@@ -86,13 +86,13 @@ impl Plays {
         all
     }
 
-    /// True if what was read for this is wanted still: the play runs, and has not sought since.
+    /// True if what was read for this is still wanted: the play runs, and has not sought since.
     pub(super) fn wants(&self, wanted: &Wanted) -> bool {
         let play = self.plays.get(&wanted.play);
         play.is_some_and(|play| play.epoch == wanted.epoch)
     }
 
-    /// Takes what was read.
+    /// Takes data that was read.
     pub(super) fn loaded(&mut self, wanted: &Wanted, data: Bytes) {
         if self.wants(wanted)
             && let Some(play) = self.plays.get_mut(&wanted.play)
@@ -101,8 +101,8 @@ impl Plays {
         }
     }
 
-    /// Prepares what is due, and what will be soon. To be called before [`Plays::poll`] whenever time has passed or something has
-    /// changed. True: what plays take of the pipe is not what it was. O(plays).
+    /// Prepares what is due, and what will be soon. To be called before [`Plays::poll`] whenever time has passed or something
+    /// has changed. True if the needs of the plays have changed. O(plays).
     pub(super) fn advance(&mut self, now: Instant) -> bool {
         let mut has_changed = false;
         for play in self.plays.values_mut() {
@@ -111,26 +111,26 @@ impl Plays {
         has_changed
     }
 
-    /// The next thing that is due, and the play that it is of.
+    /// The next item that is due, and the play that it belongs to.
     pub(super) fn poll(&mut self, now: Instant) -> Option<(u32, Release<Due>)> {
         let release = self.pump.poll(now)?;
         Some((play_of(release.flow), release))
     }
 
-    /// There was no room for it: it is due again at the next tick, before what follows in its flow.
+    /// Takes back an item for which there was no capacity: it is due again at the next tick, before what follows in its flow.
     pub(super) fn put_back(&mut self, now: Instant, release: Release<Due>) {
-        // Nobody wants what a play that has ended leaves.
+        // Items of a play that has ended are dropped.
         let _ = self.pump.put_back(now, release);
     }
 
-    /// Time to call [`Plays::advance`] and [`Plays::poll`] again, unless something happens before; `None`: then only.
+    /// Time at which to call [`Plays::advance`] and [`Plays::poll`] again, unless something happens before; `None`: only then.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let plays = self.plays.values();
         let own = plays.filter_map(|play| play.poll_timeout(now, &self.pump));
         own.chain(self.pump.poll_timeout()).min()
     }
 
-    /// What each play takes of the pipe.
+    /// Rates that each play needs of the pipe.
     pub(super) fn needs(&self, now: Instant) -> Vec<(u32, Need)> {
         let plays = self.plays.iter();
         plays
@@ -138,7 +138,7 @@ impl Plays {
             .collect()
     }
 
-    /// Of their enhanced data all send the share `part`; each may go so much faster than its film, in the order of
+    /// Sets the share `part` of enhanced data that all plays send, and the extra speed of each over its film, in the order of
     /// [`Plays::needs`].
     pub(super) fn set_room(&mut self, now: Instant, part: f64, extras: &[f64]) {
         for (play, &extra) in self.plays.values_mut().zip(extras) {

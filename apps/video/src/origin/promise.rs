@@ -1,23 +1,23 @@
-//! Over several paths an essential flow asks to be promised its rate. While nobody can promise it, it takes its chance, and the
-//! session tries again by itself.
+//! Requests for guarantees: over several paths an essential flow asks for a guarantee of its rate. Until it is granted the flow
+//! is sent without one, and the session repeats the request by itself.
 
 use anabranch::{Guarantee, PromiseEvent, Stream, base::Rate};
 
-/// In this share of seconds the rate is to be there.
+/// Share of seconds in which the rate is to be reached.
 const PROBABILITY: f64 = 0.95;
-/// Asked for beyond the target: heads of records.
+/// Request relative to the target: includes headers of records.
 const HEADS: f64 = 1.03;
-/// A target that has changed by less, in parts of what was asked for, is not asked for anew. One that has fallen may rise again with
-/// the next segment, and who asks anew has no promise until it is granted.
+/// Range of the target, relative to the request, in which no new request is made. A target that has fallen may rise again with
+/// the next segment, and a flow has no promise from a new request until it is granted.
 const KEPT: std::ops::RangeInclusive<f64> = 0.4..=1.1;
 
-/// What an essential flow has asked for.
+/// The guarantee that an essential flow has requested.
 #[derive(Debug, Default)]
 pub(super) struct Promised {
     asked: Option<Rate>,
 }
 
-/// What to ask for now, if anything has changed: a rate where there are several paths, nothing where there is one.
+/// The new request, if anything has changed: a rate where there are several paths, nothing where there is one.
 fn change(asked: Option<Rate>, target: Rate, paths: usize) -> Option<Option<Rate>> {
     let wanted = (paths > 1 && target > Rate::ZERO).then(|| target * HEADS);
     match (asked, wanted) {
@@ -26,20 +26,22 @@ fn change(asked: Option<Rate>, target: Rate, paths: usize) -> Option<Option<Rate
             let ratio = wanted.as_bps() as f64 / asked.as_bps() as f64;
             (!KEPT.contains(&ratio)).then_some(Some(wanted))
         }
-        // Between two segments that have something to send it is kept.
+        // Between two segments with data the promise is kept.
         (Some(_), None) if paths > 1 => None,
         _ => Some(wanted),
     }
 }
 
 impl Promised {
-    /// Asks for what the flow needs over so many paths, and writes down what became of it.
+    /// Requests what the flow needs over so many paths, and records the answer.
     pub(super) fn look(&mut self, stream: &Stream, target: Rate, paths: usize) {
         while let Some(event) = stream.try_next_promise() {
             let flow = &stream.spec().label;
             match event {
-                PromiseEvent::Promised(_) => tracing::info!(flow, %event, "an essential flow"),
-                _ => tracing::warn!(flow, %event, "an essential flow"),
+                PromiseEvent::Promised(_) => {
+                    tracing::info!(flow, %event, "guarantee of an essential flow");
+                }
+                _ => tracing::warn!(flow, %event, "guarantee of an essential flow"),
             }
         }
         let Some(wanted) = change(self.asked, target, paths) else {
@@ -50,16 +52,16 @@ impl Promised {
             Ok(()) => {
                 let flow = &stream.spec().label;
                 match wanted {
-                    Some(rate) => tracing::info!(flow, %rate, "a promise is asked for"),
-                    None => tracing::info!(flow, "one path: nothing is promised"),
+                    Some(rate) => tracing::info!(flow, %rate, "a guarantee is requested"),
+                    None => tracing::info!(flow, "only one path: no guarantee is requested"),
                 }
             }
             Err(error) => {
                 let flow = &stream.spec().label;
-                tracing::info!(flow, %error, "no promise; the flow takes its chance");
+                tracing::info!(flow, %error, "no guarantee; the flow is sent without one");
             }
         }
-        // What was refused is asked for again when it has changed, or with the next segment.
+        // A refused request is repeated when the rate has changed, or with the next segment.
         self.asked = wanted;
     }
 }

@@ -1,5 +1,5 @@
-//! The task that sends what the plays of a session have due, and holds the pipe to what they take. All decisions are elsewhere:
-//! `plays` says what is due when, `governor` what there is room for.
+//! The task that sends what the plays of a session have due, and holds the pipe to the rate that they need. All decisions are
+//! elsewhere: `plays` schedules, `governor` divides the capacity.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -32,17 +32,19 @@ use crate::{
     wire::{Flow, From, Refusal, RefusalKind, Reply},
 };
 
-/// Interval between looks at how plays fare.
+/// Interval between looks at the statistics of plays.
 const LOOK: Duration = Duration::from_secs(1);
-/// Channels that are held within this of what they should be are left alone.
+/// Tolerance within which the rate of a channel is left as it is.
 const NEAR: f64 = 0.01;
-/// Parts of chunks that are being read at a time, also for plays that have ended or sought since; what else is wanted waits.
+/// Maximum number of concurrent reads of parts of chunks, including those for plays that have ended or sought since; other
+/// reads wait.
 const READS_MAX: usize = 64;
-/// What was not sent, or did not arrive, after this long is given up. Streams whose ADUs live for a second or less have a channel
-/// keep its queue at two milliseconds; from there one that is held to a rate does not find out that its path carries more.
+/// Time after which data that was not sent, or did not arrive, is given up. Streams whose ADUs live for a second or less have a
+/// channel keep its queue at two milliseconds; then a channel that is held to a rate does not find out that its path carries
+/// more.
 const LIFETIME: Duration = Duration::from_millis(1_200);
 
-/// What a proxy wants of the pump.
+/// Request of a proxy to the pump.
 pub(super) enum Command {
     Play {
         id: u32,
@@ -67,13 +69,13 @@ struct Running {
     promised: Promised,
 }
 
-/// Something was read for a play.
+/// Data that was read for a play.
 struct Loaded {
     wanted: Wanted,
     result: Result<Bytes, Refusal>,
 }
 
-/// Of one session.
+/// The pump of one session.
 pub(super) struct Pump<'a> {
     session: &'a Session,
     control: &'a Stream,
@@ -86,16 +88,16 @@ pub(super) struct Pump<'a> {
     governor: Governor,
     counters: FlowCounters,
     looked: Instant,
-    /// What the pipe is held to, and each channel.
+    /// Rate that the pipe is held to, and of each channel.
     total: Rate,
     held: BTreeMap<ChannelId, Rate>,
-    /// Number of requests for data besides plays that are worked on; and whether their data may still wait.
+    /// Number of requests for data besides plays that are in progress; and whether their data may still wait.
     fetching: watch::Receiver<usize>,
     is_fetching: bool,
 }
 
 impl<'a> Pump<'a> {
-    /// `capacity`: what each path carries, where that is known.
+    /// `capacity`: rate that each path carries, where it is known.
     pub(super) fn new(
         session: &'a Session,
         control: &'a Stream,
@@ -149,13 +151,13 @@ impl<'a> Pump<'a> {
                 }
                 () = until(due) => {}
                 _ = look.tick(), if !self.running.is_empty() => self.look(),
-                // Paths that come and go.
+                // Paths come and go.
                 event = session.next_event() => {
                     event?;
                     self.govern();
                 }
                 changed = fetching.changed() => {
-                    // The desk lives as long as the session.
+                    // The request handler lives as long as the session.
                     if changed.is_err() {
                         return Ok(());
                     }
@@ -207,7 +209,7 @@ impl<'a> Pump<'a> {
             };
             match sent {
                 Ok(_) => {}
-                // Full: later. Stopped: the proxy has let go of the play, and says so soon.
+                // Full: later. Stopped: the proxy has let go of the play, and its request to stop it follows.
                 Err(StreamFailure::Send(_) | StreamFailure::Stopped(_)) => {
                     self.plays.put_back(now, release);
                 }
@@ -266,7 +268,7 @@ impl<'a> Pump<'a> {
         match loaded.result {
             Ok(data) => self.plays.loaded(&loaded.wanted, data),
             Err(refusal) => {
-                limited!(warn, error = %printable(&refusal.to_string(), REASON_CHARS), "a play ends");
+                limited!(warn, error = %printable(&refusal.to_string(), REASON_CHARS), "a play ends early");
                 self.plays.stop(play);
                 self.running.remove(&play);
                 let ended = Reply::Ended { play, refusal };
@@ -277,25 +279,25 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    /// An interval is over.
+    /// Evaluates an interval that is over.
     fn look(&mut self) {
         let now = self.now();
         let passed = self.looked.elapsed();
         self.looked = Instant::now();
         let flow_stats = self.counters.look(&self.session.streams(), passed);
-        // What was read for a request may wait long after it was answered.
+        // Data that was read for a request may wait long after it was answered.
         self.is_fetching = self.counters.fetched_backlog_bytes > 0;
         let needs = self.plays.needs(now);
         let before = self.governor.part();
         let plain: Vec<Need> = needs.iter().map(|(_, need)| *need).collect();
         self.governor.observe(now, &plain, &flow_stats);
         let part = self.governor.part();
-        tracing::debug!(part, ?flow_stats, "plays fared");
+        tracing::debug!(part, ?flow_stats, "play statistics");
         if (part < 1.0) != (before < 1.0) {
             tracing::info!(
                 part,
                 ?flow_stats,
-                "what may be lost yields, or does not any more"
+                "enhanced flows began to yield, or stopped yielding"
             );
         }
         self.govern();
@@ -308,14 +310,14 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Divides the pipe between those who play now, and holds it to what they take.
+    /// Divides the pipe between the active plays, and holds it to the rate that they need.
     fn govern(&mut self) {
         let now = self.now();
         self.is_fetching |= *self.fetching.borrow() > 0;
         let needs: Vec<Need> = self.needs(now);
         let mut extras = self.governor.extras(now, &needs, self.held.len());
         if self.is_fetching && self.capacity.is_some() {
-            // What is left is for what somebody waits for.
+            // The spare capacity is for requests, for which viewers wait.
             extras.fill(0.0);
         }
         self.plays.advance(now);
@@ -329,7 +331,7 @@ impl<'a> Pump<'a> {
         needs.map(|(_, need)| need).collect()
     }
 
-    /// Holds the pipe to what plays take.
+    /// Holds the pipe to the rate that the plays need.
     fn hold(&mut self, now: base::Instant) {
         let mut besides = Besides {
             is_fetching: self.is_fetching,
@@ -355,11 +357,11 @@ impl<'a> Pump<'a> {
                 held.insert(channel, share);
             }
         }
-        tracing::debug!(%total, ?held, ?needs, "the pipe is held");
+        tracing::debug!(%total, ?held, ?needs, "the rate of the pipe was set");
         self.held = held;
     }
 
-    /// The paths that carry data, and what each was measured to carry.
+    /// The paths that carry data, and the rate measured on each.
     fn paths(&self) -> Vec<(ChannelId, Option<Rate>)> {
         let reports = self.session.channels().into_iter();
         let active = reports.filter(|report| report.state == ChannelStatus::Active);
@@ -403,7 +405,7 @@ impl Running {
     }
 }
 
-/// What the enhanced flow asks of the session: no repair, nothing late, the least important frames dropped first.
+/// Stream specification of the enhanced flow: no repair, nothing late, the least important frames dropped first.
 pub(super) fn enhanced_spec() -> StreamSpec {
     StreamSpec {
         weight: priority::ENHANCED_WEIGHT,

@@ -32,14 +32,14 @@ use crate::{
     },
 };
 
-/// A session that has not shown a ticket so long after it came is sent away.
+/// Time after which a session that has not shown a ticket is closed.
 const HELLO_MAX: Duration = Duration::from_secs(5);
-/// Requests of one session that are worked on at a time; others wait.
+/// Requests of one session that are processed at a time; others wait.
 const REQUESTS_MAX: usize = 8;
-/// Requests that wait, too; more end the session.
+/// Maximum number of waiting requests; more end the session.
 const WAITING_MAX: usize = 1_024;
 
-/// Reason why a session ended.
+/// Reason for which a session ended.
 #[derive(Debug, thiserror::Error)]
 enum End {
     #[error(transparent)]
@@ -56,16 +56,17 @@ impl std::convert::From<LibraryError> for Refusal {
             LibraryError::NotFound(_) => RefusalKind::NotFound,
             LibraryError::Changed(_) => RefusalKind::Changed,
             LibraryError::Unusable { .. } => RefusalKind::Unusable,
-            // What the system or a store says is for the log here: it names addresses and folders.
+            // Messages of the system or a store are only logged here: they name addresses and folders.
             LibraryError::Read { name, .. } => {
                 note(&error);
-                let words =
-                    format!("the video '{name}' cannot be read at the origin; its log says why");
+                let words = format!(
+                    "the video '{name}' cannot be read at the origin; the reason is in its log"
+                );
                 return Self::new(RefusalKind::Failed, words);
             }
             _ => {
                 note(&error);
-                let words = "the origin cannot read its library; its log says why";
+                let words = "the origin cannot read its library; the reason is in its log";
                 return Self::new(RefusalKind::Failed, words);
             }
         };
@@ -83,7 +84,7 @@ pub(super) async fn serve(session: Session, from: From, place: Place, shared: Ar
     let greeting = tokio::time::timeout(HELLO_MAX, greeted(&session, from, &place, &shared));
     let greeted = tokio::select! {
         greeted = greeting => greeted.unwrap_or(Err(End::Words("no greeting"))),
-        () = place.taken() => Err(End::Words("others came that have not greeted yet")),
+        () = place.taken() => Err(End::Words("newer sessions without a greeting took its place")),
     };
     let proxy = match greeted {
         Ok(proxy) => proxy,
@@ -93,7 +94,7 @@ pub(super) async fn serve(session: Session, from: From, place: Place, shared: Ar
             return;
         }
     };
-    tracing::info!(%peer, ticket = proxy.ticket.name, "a proxy is here");
+    tracing::info!(%peer, ticket = proxy.ticket.name, "a proxy has connected");
     let conversing = converse(&session, &proxy, &shared);
     let revoked = shared.tickets.revoked(&proxy.ticket);
     let ended = tokio::select! {
@@ -101,13 +102,13 @@ pub(super) async fn serve(session: Session, from: From, place: Place, shared: Ar
         () = revoked => Err(End::Words("the ticket was revoked; ask for another at the origin")),
     };
     match ended {
-        Ok(()) => limited!(info, %peer, "the proxy has left"),
+        Ok(()) => limited!(info, %peer, "the proxy has disconnected"),
         Err(End::Stream(error)) => {
-            limited!(info, %peer, error = %printable(&error.to_string(), REASON_CHARS), "the proxy is gone");
+            limited!(info, %peer, error = %printable(&error.to_string(), REASON_CHARS), "the session with the proxy failed");
         }
         Err(error) => {
             let error = printable(&error.to_string(), REASON_CHARS);
-            limited!(warn, %peer, error, "the proxy is sent away");
+            limited!(warn, %peer, error, "the session with the proxy was closed");
             session.close(1, &error);
         }
     }
@@ -120,7 +121,7 @@ struct Proxy {
     memory_share: MemoryShare,
 }
 
-/// Waits for the greeting. Whoever shows no ticket gets nothing else.
+/// Waits for the greeting. A peer that shows no ticket gets nothing else.
 async fn greeted(
     session: &Session,
     from: From,
@@ -139,7 +140,7 @@ async fn greeted(
     } else if let Some(ticket) = shared.tickets.find(&secret) {
         match place.admit(from.node, &ticket.name) {
             Ok(()) => {
-                // The session has shown a right; the limits of strangers' sessions end here.
+                // The session has shown a right; its probation ends here.
                 session.end_probation()?;
                 control.send(Reply::Welcome.encode()).await?;
                 let memory_share = shared.memory.memory_share(&ticket.name);
@@ -160,9 +161,9 @@ async fn greeted(
         .send(Reply::Refused { id: 0, refusal }.encode())
         .await?;
     control.finish()?;
-    // Its end of the stream says that it has heard.
+    // The proxy confirms receipt by closing its end of the stream.
     let _ = control.recv().await;
-    Err(End::Words("the ticket is not good"))
+    Err(End::Words("the ticket is not valid"))
 }
 
 async fn converse(session: &Session, proxy: &Proxy, shared: &Shared) -> Result<(), End> {
@@ -198,7 +199,7 @@ async fn converse(session: &Session, proxy: &Proxy, shared: &Shared) -> Result<(
     }
 }
 
-/// Hears requests, and has each answered by a task of its own.
+/// Receives requests, and has each answered by a task of its own.
 struct RequestHandler {
     library: Arc<Library>,
     memory_share: MemoryShare,
@@ -221,13 +222,13 @@ impl RequestHandler {
                 }
                 message = self.control.recv() => {
                     let Some(message) = message? else { return Ok(()) };
-                    self.hear(Request::decode(&message.data)?)?;
+                    self.handle(Request::decode(&message.data)?)?;
                 }
             }
         }
     }
 
-    fn hear(&mut self, request: Request) -> Result<(), End> {
+    fn handle(&mut self, request: Request) -> Result<(), End> {
         if self.running.len() >= WAITING_MAX {
             return Err(End::Words("too many requests at a time"));
         }
@@ -247,8 +248,8 @@ impl RequestHandler {
                 if let Request::Repair { id, .. } = request
                     && turns.available_permits() == 0
                 {
-                    // It is of use for a second or two, and makes others wait who want a video.
-                    let words = "what was lost would come too late";
+                    // It is of use for a second or two, and delays viewers who wait for a video.
+                    let words = "lost frames would come too late";
                     let refusal = Refusal::new(RefusalKind::Full, words);
                     self.running
                         .spawn(async move { clerk.refuse(id, refusal).await });
@@ -271,7 +272,7 @@ impl RequestHandler {
     }
 }
 
-/// While it is there, data are fetched besides plays.
+/// A fetch in progress: while this exists, data is fetched besides plays.
 struct Fetching(watch::Sender<usize>);
 
 impl Fetching {
@@ -293,7 +294,7 @@ impl Drop for Fetching {
     }
 }
 
-/// Answers one request.
+/// Handler of one request.
 struct Clerk {
     library: Arc<Library>,
     memory_share: MemoryShare,
@@ -315,7 +316,7 @@ impl Clerk {
                     is_last: end == all.len(),
                     videos: all[begin..end].to_vec(),
                 };
-                self.say(&reply).await
+                self.reply(&reply).await
             }
             Request::Open { id, name } => match self.open(name).await {
                 Ok(opened) => {
@@ -328,7 +329,7 @@ impl Clerk {
                         segment_ms: millis(opened.video.segments.length),
                         index_bytes: opened.index.len() as u64,
                     };
-                    self.say(&reply).await?;
+                    self.reply(&reply).await?;
                     self.send_pieces(id, &opened.index).await
                 }
                 Err(refusal) => self.refuse(id, refusal).await,
@@ -390,7 +391,7 @@ impl Clerk {
                 }
                 Err(refusal) => self.refuse(id, refusal).await,
             },
-            // The desk answers these itself.
+            // The request handler answers these itself.
             Request::Hello { .. } | Request::Seek { .. } | Request::Stop { .. } => Ok(()),
         }
     }
@@ -428,10 +429,10 @@ impl Clerk {
     }
 
     async fn refuse(&self, id: u32, refusal: Refusal) -> Result<(), StreamFailure> {
-        self.say(&Reply::Refused { id, refusal }).await
+        self.reply(&Reply::Refused { id, refusal }).await
     }
 
-    async fn say(&self, reply: &Reply) -> Result<(), StreamFailure> {
+    async fn reply(&self, reply: &Reply) -> Result<(), StreamFailure> {
         self.control.send(reply.encode()).await?;
         Ok(())
     }
@@ -484,7 +485,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime shuts down, and this task with it.
+            // The runtime is shutting down, and this task with it.
             Err(_) => std::future::pending().await,
         },
     }

@@ -1,6 +1,6 @@
 //! Tickets of an origin: one for each proxy, kept in a file, which may change while the origin runs.
 //!
-//! The file holds digests: who reads it cannot use a ticket.
+//! The file holds digests: a reader of the file cannot use the tickets.
 
 use std::{
     fs,
@@ -18,18 +18,18 @@ use anabranch::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-/// Name of the ticket that an origin makes itself.
+/// Name of the ticket that an origin makes by itself.
 pub const FIRST: &str = "default";
-/// Most tickets of an origin.
+/// Maximum number of tickets of an origin.
 pub const TICKETS_MAX: usize = 1_000;
-/// Longest name of a ticket.
+/// Maximum length of a ticket's name.
 pub const NAME_BYTES_MAX: usize = 64;
-/// A larger file is not ours.
+/// Maximum size of the file; a larger one is not an origin's.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of a digest.
+/// Size of a digest.
 const DIGEST_BYTES: usize = 32;
 
-/// Reason why tickets cannot be had or changed.
+/// Reason for which tickets cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TicketsError {
@@ -38,36 +38,36 @@ pub enum TicketsError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The file holds something else.
     #[error(
-        "{} does not hold tickets ({why}); restore it, or remove it to begin anew with the first ticket only", path.display()
+        "{} is not a valid file of tickets ({why}); restore it, or remove it to begin anew with the first ticket only", path.display()
     )]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// The error.
+        /// Reason.
         why: String,
     },
-    /// The name cannot be one.
+    /// The name is not valid.
     #[error(
-        "'{}' cannot be the name of a ticket; use 1 to {NAME_BYTES_MAX} letters, digits, '.', '-' and '_'", printable(.0, REASON_CHARS)
+        "'{}' is not a valid name of a ticket; use 1 to {NAME_BYTES_MAX} letters, digits, '.', '-' and '_'", printable(.0, REASON_CHARS)
     )]
     Name(String),
-    /// There is a ticket of this name.
+    /// A ticket of this name exists.
     #[error("there is a ticket '{0}' already; revoke it first, or choose another name")]
     Taken(String),
-    /// There is none.
+    /// There is no such ticket.
     #[error("there is no ticket '{0}'; `anabranch video ticket ls` lists them")]
     Unknown(String),
-    /// There are too many.
-    #[error("there are {TICKETS_MAX} tickets, which is the most; revoke some that are not used")]
+    /// There are too many tickets.
+    #[error("there are {TICKETS_MAX} tickets, which is the maximum; revoke some that are not used")]
     Full,
 }
 
-/// What is kept of a ticket.
+/// Record of a ticket in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     name: String,
@@ -82,26 +82,26 @@ struct File {
     tickets: Vec<Kept>,
 }
 
-/// A ticket that is good: its name, and what is known of its secret.
+/// A valid ticket: its name, and the digest of its secret.
 #[derive(Clone, Debug)]
 pub(super) struct Good {
     pub(super) name: String,
     digest: blake3::Hash,
 }
 
-/// The tickets that are good now.
+/// The valid tickets.
 #[derive(Debug)]
 pub struct Tickets {
     path: Option<PathBuf>,
     state: Mutex<State>,
-    /// Counts changes.
+    /// Number of changes.
     changed: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
 struct State {
     tickets: Vec<Good>,
-    /// What the file was when it was read.
+    /// Length and time of the file when it was last read.
     seen: Option<(u64, SystemTime)>,
 }
 
@@ -110,7 +110,7 @@ fn digest(secret: &str) -> blake3::Hash {
     blake3::derive_key(context, secret.as_bytes()).into()
 }
 
-/// As it is shown in the greeting.
+/// The secret as it is shown in the greeting.
 fn text(secret: &Secret) -> String {
     encode_base32(&secret.0)
 }
@@ -124,7 +124,7 @@ fn check_name(name: &str) -> Result<(), TicketsError> {
 }
 
 impl Tickets {
-    /// One ticket, in memory.
+    /// A single ticket, in memory.
     pub(super) fn only(secret: &Secret) -> Self {
         let first = Good {
             name: FIRST.to_owned(),
@@ -133,10 +133,10 @@ impl Tickets {
         Self::of(None, vec![first], None)
     }
 
-    /// Those of a file. Where there is none, one is written with the ticket [`FIRST`].
+    /// The tickets of a file. A file that does not exist is written, with the ticket [`FIRST`].
     ///
     /// # Errors
-    /// It cannot be read or written, or holds something else.
+    /// The file cannot be read or written, or holds something else.
     pub(super) fn open(path: PathBuf, secret: &Secret) -> Result<Self, TicketsError> {
         if read(&path)?.is_none() {
             let first = Kept {
@@ -158,7 +158,7 @@ impl Tickets {
         }
     }
 
-    /// The ticket with this secret, if there is one. Takes as long for any other.
+    /// The ticket with this secret, if there is one. Takes as long for any other secret.
     pub(super) fn find(&self, secret: &str) -> Option<Good> {
         let shown = digest(secret);
         let state = self.lock();
@@ -172,7 +172,7 @@ impl Tickets {
         found
     }
 
-    /// Ready when a ticket is good no longer.
+    /// Ready when a ticket is no longer valid.
     pub(super) async fn revoked(&self, ticket: &Good) {
         let mut changes = self.changed.subscribe();
         loop {
@@ -181,20 +181,21 @@ impl Tickets {
             if !self.lock().tickets.iter().any(is_good) {
                 return;
             }
-            // The sender is here.
+            // The sender is a field of this struct.
             let _ = changes.changed().await;
         }
     }
 
-    /// True if the first ticket is good still.
+    /// True if the first ticket is still valid.
     pub(super) fn has_first(&self, secret: &Secret) -> bool {
         self.find(&text(secret)).is_some()
     }
 
-    /// Looks whether the file has changed. A file that cannot be read changes nothing; one that is gone takes all tickets with it.
+    /// Reads the file again if it has changed. A file that cannot be read changes nothing; one that is gone takes all tickets
+    /// with it.
     ///
     /// # Errors
-    /// It cannot be read, or holds something else.
+    /// The file cannot be read, or holds something else.
     pub(super) fn refresh(&self) -> Result<(), TicketsError> {
         let Some(path) = &self.path else {
             return Ok(());
@@ -217,10 +218,10 @@ impl Tickets {
     }
 }
 
-/// Makes a ticket in the file of an origin, which takes notice within a second if it runs.
+/// Adds a ticket to the file of an origin, which takes notice within a second if it runs.
 ///
 /// # Errors
-/// The name cannot be one or is taken, there are too many, or the file cannot be used.
+/// The name is not valid or is taken, there are too many tickets, or the file cannot be used.
 pub fn issue(path: &Path, name: &str, secret: &Secret) -> Result<(), TicketsError> {
     check_name(name)?;
     let mut all = kept(path)?;
@@ -237,7 +238,7 @@ pub fn issue(path: &Path, name: &str, secret: &Secret) -> Result<(), TicketsErro
     write(path, all)
 }
 
-/// Takes a ticket out of the file. An origin that runs ends the sessions of those who showed it, within a second or two.
+/// Removes a ticket from the file. An origin that runs ends the sessions that have shown it, within a second or two.
 ///
 /// # Errors
 /// There is no such ticket, or the file cannot be used.
@@ -260,7 +261,7 @@ pub fn names(path: &Path) -> Result<Vec<String>, TicketsError> {
     Ok(kept(path)?.into_iter().map(|known| known.name).collect())
 }
 
-/// A secret for a ticket.
+/// A new secret for a ticket.
 ///
 /// # Errors
 /// The system has no randomness.
@@ -287,7 +288,7 @@ fn kept(path: &Path) -> Result<Vec<Kept>, TicketsError> {
     parse(path, &fs::read(path).map_err(failed)?)
 }
 
-/// `None`: there is no file.
+/// Reads the file; `None`: there is none.
 fn read(path: &Path) -> Result<Option<Vec<Good>>, TicketsError> {
     let failed = |source| TicketsError::File {
         path: path.to_owned(),
@@ -298,7 +299,7 @@ fn read(path: &Path) -> Result<Option<Vec<Good>>, TicketsError> {
         why: why.to_owned(),
     };
     match fs::metadata(path) {
-        Ok(found) if found.len() > FILE_BYTES_MAX => return Err(damaged("it is too long")),
+        Ok(found) if found.len() > FILE_BYTES_MAX => return Err(damaged("it is too large")),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
@@ -312,7 +313,8 @@ fn read(path: &Path) -> Result<Option<Vec<Good>>, TicketsError> {
         })
     });
     let good: Option<Vec<_>> = good.collect();
-    good.ok_or_else(|| damaged("a digest is none")).map(Some)
+    good.ok_or_else(|| damaged("a digest is not valid"))
+        .map(Some)
 }
 
 fn parse(path: &Path, text: &[u8]) -> Result<Vec<Kept>, TicketsError> {
@@ -321,7 +323,7 @@ fn parse(path: &Path, text: &[u8]) -> Result<Vec<Kept>, TicketsError> {
         why,
     };
     if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(damaged("it is too long".to_owned()));
+        return Err(damaged("it is too large".to_owned()));
     }
     let file: File = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
     if file.version != 1 {
@@ -330,12 +332,12 @@ fn parse(path: &Path, text: &[u8]) -> Result<Vec<Kept>, TicketsError> {
     let is_odd =
         |kept: &Kept| check_name(&kept.name).is_err() || kept.digest.len() != 2 * DIGEST_BYTES;
     if file.tickets.len() > TICKETS_MAX || file.tickets.iter().any(is_odd) {
-        return Err(damaged("an entry makes no sense".to_owned()));
+        return Err(damaged("an entry is not valid".to_owned()));
     }
     Ok(file.tickets)
 }
 
-/// Replaces the file as a whole; only its owner may read it.
+/// Replaces the file as a whole; it is readable only by its owner.
 fn write(path: &Path, tickets: Vec<Kept>) -> Result<(), TicketsError> {
     let failed = |source| TicketsError::File {
         path: path.to_owned(),
@@ -349,7 +351,7 @@ fn write(path: &Path, tickets: Vec<Kept>) -> Result<(), TicketsError> {
     replace(path, &text).map_err(failed)
 }
 
-/// Writes a file that only its owner may read, whole or not at all.
+/// Writes a file readable only by its owner, whole or not at all.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder)?;
@@ -365,7 +367,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::rename(&temporary, path)
     })();
     if written.is_err() {
-        // It may not be there.
+        // It may not exist.
         let _ = fs::remove_file(&temporary);
     }
     written
@@ -406,14 +408,14 @@ mod tests {
         tickets.refresh().unwrap();
         assert!(tickets.find(&text(&secret(1))).is_none());
         assert!(is_revoked(&tickets, &first) && !is_revoked(&tickets, &near));
-        // It does not come back with the next start.
+        // A restart does not bring it back.
         let again = Tickets::open(path.clone(), &secret(1)).unwrap();
         assert!(!again.has_first(&secret(1)) && again.has_first(&secret(2)));
         assert!(matches!(
             revoke(&path, FIRST),
             Err(TicketsError::Unknown(_))
         ));
-        // A second ticket of the name is another one.
+        // A second ticket of the same name is another one.
         revoke(&path, "near").unwrap();
         issue(&path, "near", &secret(4)).unwrap();
         tickets.refresh().unwrap();
@@ -443,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_lets_nobody_in_and_nobody_out() {
+    fn a_damaged_file_admits_and_removes_no_proxy() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tickets.json");
         let tickets = Tickets::open(path.clone(), &secret(1)).unwrap();

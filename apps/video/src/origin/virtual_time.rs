@@ -1,5 +1,5 @@
-//! For tests in virtual time: the origin's side of one session over a simulated engine. Does what `pump` does with a session of sockets,
-//! with the same plays, governor, fares, streams and rates.
+//! Origin in virtual time, for tests: its side of one session over a simulated engine. Does what `pump` does with a session of
+//! sockets, with the same plays, governor, statistics, streams and rates.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -28,10 +28,10 @@ use crate::{
 
 /// As in `pump`.
 const LOOK: Duration = Duration::from_secs(1);
-/// A full stream is tried again this much later.
+/// Delay until a full stream is tried again.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// The bytes of a frame: others for each, so that none can be taken for another.
+/// The bytes of a frame: different for each, so that none can be taken for another.
 pub(crate) fn frame_bytes(video: &Video, frame: FrameId) -> Vec<u8> {
     let mut noise = (frame.track as u32) << 24 ^ (frame.sample as u32).wrapping_mul(0x9e37_79b9);
     let byte = |_| {
@@ -63,7 +63,7 @@ pub(crate) struct Origin {
     held: BTreeMap<ChannelId, Rate>,
     total: Rate,
     wake: Option<Instant>,
-    /// ADUs that were never sent: there was no room for them, or they were too late.
+    /// ADUs that were never sent: there was no capacity for them, or they were too late.
     pub(crate) dropped: u64,
 }
 
@@ -167,7 +167,7 @@ impl Origin {
         }
     }
 
-    /// Sends what is due; whether some of it found no room.
+    /// Sends what is due. Returns whether some of it did not fit.
     fn send(&mut self, context: &mut Context<'_>, session: SessionId) -> bool {
         let now = context.now();
         let mut has_changed = self.plays.advance(now);

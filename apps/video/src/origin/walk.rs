@@ -1,31 +1,32 @@
-//! Walk of the enhanced flow through the film: at its pace, and faster where there is capacity until it has its lead.
+//! Position of the enhanced flow in the film: it advances at the film's pace, and faster where there is capacity until it has
+//! its lead.
 //!
-//! The film's own clock begins with the play and never waits. The flow walks stretch by stretch, each at one pace. One that has
-//! fallen behind the clock, because a timer was late or the disk was, catches up a little; it makes no bursts of it.
+//! The film's own clock begins with the play and never waits. The flow advances stretch by stretch, each at one pace. A flow
+//! that has fallen behind the clock, because a timer or the disk was late, catches up a little; it sends no bursts.
 
 use std::time::Duration;
 
 use anabranch::base::Instant;
 
-/// The fastest at which a flow makes up for what it is behind the film's clock, in paces of the film.
+/// Maximum speed of a flow that is behind the film's clock, in paces of the film.
 const CATCHING_UP: f64 = 1.25;
 
-/// Place where a flow is.
+/// Position of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
-    /// Time at which the film's clock began, and where in the film.
+    /// Time at which the film's clock began, and the position in the film.
     begun: (Instant, Duration),
-    /// Lead ahead of the clock the flow may be.
+    /// Maximum lead over the clock.
     lead: Duration,
-    /// Time at which the running stretch began, or was given another pace, and where in the film.
+    /// Time at which the current stretch began, or its pace was changed, and the position in the film.
     since: (Instant, Duration),
-    /// Place where it ends.
+    /// Position at which it ends.
     end: Duration,
     pace: f64,
 }
 
 impl Walk {
-    /// Begins at `from`, without a stretch.
+    /// A flow that begins at `from`, without a stretch.
     pub(super) fn new(now: Instant, from: Duration, lead: Duration) -> Self {
         Self {
             begun: (now, from),
@@ -36,14 +37,14 @@ impl Walk {
         }
     }
 
-    /// The next stretch, from the end of the last one to `end`; at most `extra` paces faster than the film.
+    /// Begins the next stretch, from the end of the last one to `end`; at most `extra` paces faster than the film.
     pub(super) fn go_on(&mut self, now: Instant, end: Duration, extra: f64) {
         self.since = (now, self.end);
         self.end = end.max(self.end);
         self.pace = self.suitable(now, extra);
     }
 
-    /// Another pace for what is left of the stretch; whether it changes anything.
+    /// Sets another pace for the rest of the stretch. Returns whether that changes anything.
     pub(super) fn set_extra(&mut self, now: Instant, extra: f64) -> bool {
         if self.left(now).is_zero() {
             // It waits for the next stretch.
@@ -58,13 +59,13 @@ impl Walk {
         changes
     }
 
-    /// Place where it is.
+    /// Current position.
     pub(super) fn position(&self, now: Instant) -> Duration {
         let (at, film) = self.since;
         (film + now.since(at).mul_f64(self.pace)).min(self.end)
     }
 
-    /// What is left of the stretch, as time.
+    /// Remaining duration of the stretch.
     pub(super) fn left(&self, now: Instant) -> Duration {
         let film = self.end.saturating_sub(self.position(now));
         film.div_f64(self.pace)
@@ -76,7 +77,7 @@ impl Walk {
         at + self.end.saturating_sub(film).div_f64(self.pace)
     }
 
-    /// In paces of the film.
+    /// Current pace, in paces of the film.
     pub(super) fn pace(&self) -> f64 {
         self.pace
     }
@@ -86,7 +87,7 @@ impl Walk {
         self.position(now).saturating_sub(self.clock(now))
     }
 
-    /// Time for which until it is at `film`, at least: it goes on at this pace until it has its lead, and then at the film's.
+    /// Time until it reaches `film`, at least: it continues at this pace until it has its lead, and then at the film's.
     pub(super) fn until(&self, now: Instant, film: Duration) -> Duration {
         let position = self.position(now);
         let span = film.saturating_sub(position);
@@ -107,7 +108,7 @@ impl Walk {
         film + now.since(at)
     }
 
-    /// The pace for the rest of the stretch, at most `extra` above the film's where it is not behind the clock.
+    /// Pace for the rest of the stretch, at most `extra` above the film's where it is not behind the clock.
     fn suitable(&self, now: Instant, extra: f64) -> f64 {
         let position = self.position(now);
         let left = self.end.saturating_sub(position).as_secs_f64();
@@ -117,7 +118,7 @@ impl Walk {
         let clock = self.clock(now);
         let behind = clock.saturating_sub(position).as_secs_f64();
         let missing = (clock + self.lead).saturating_sub(position).as_secs_f64();
-        // So that it has caught up, or has its lead, at the end of the stretch.
+        // It has caught up, or has its lead, at the end of the stretch.
         let catching_up = (1.0 + behind / left).min(CATCHING_UP);
         let leading = (1.0 + missing / left).min(1.0 + extra.max(0.0));
         catching_up.max(leading)
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_it_goes_at_the_pace_of_the_film() {
+    fn without_spare_capacity_it_keeps_the_pace_of_the_film() {
         let mut walk = Walk::new(at(100), secs(40), secs(8));
         walk.go_on(at(100), secs(44), 0.0);
         assert_eq!(walk.position(at(103)), secs(43));
@@ -156,7 +157,7 @@ mod tests {
     fn with_room_it_gets_its_lead_and_no_more() {
         let mut walk = Walk::new(at(0), secs(0), secs(3));
         walk.go_on(at(0), secs(4), 1.0);
-        // 4 s of film in 16/7 s: then the clock is there and the lead not full.
+        // 4 s of film in 16/7 s: then the clock has caught up, and the lead is not complete.
         assert_eq!(walk.pace(), 1.75);
         walk.go_on(walk.ends(), secs(8), 1.0);
         let lead = walk.ahead(walk.ends());
@@ -190,8 +191,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever room it is given when: it never goes back, its lead stays bounded, and it is where it said it would be at the
-        /// earliest.
+        /// Whatever extra speed it is given: it never goes back, its lead stays bounded, and it reaches a position no earlier
+        /// than predicted.
         #[test]
         fn it_goes_forward(
             steps in prop::collection::vec((0u64..4_000, 0.0..1.0f64), 1..60),

@@ -1,4 +1,4 @@
-//! A video that somebody watches: its chunks from memory, from the disk, or from a flow that viewers share.
+//! A video that is being watched: its chunks from memory, from the disk, or from a flow that viewers share.
 
 use std::{
     collections::VecDeque,
@@ -20,9 +20,9 @@ use crate::{
     wire::{Refusal, RefusalKind},
 };
 
-/// Chunks that stay in memory, at most; of those that are on disk only the one that was used last.
+/// Maximum number of chunks in memory; of those that are on disk only the most recently used.
 const RECENT: usize = 3;
-/// Time for which a viewer's request waits for a chunk.
+/// Timeout of a viewer's request for a chunk.
 const TIMEOUT: Duration = Duration::from_secs(45);
 
 /// A video at the proxy.
@@ -31,10 +31,10 @@ pub(crate) struct CachedVideo {
     pub(crate) video: Arc<Video>,
     pub(crate) key: VideoKey,
     pub(crate) shared: Arc<Shared>,
-    /// Chunks of its beginning that are kept ready.
+    /// Chunks of its prefix.
     pub(super) prefix: u32,
     state: Mutex<State>,
-    /// Counts what may end somebody's waiting.
+    /// Number of changes that may end a wait.
     changed: watch::Sender<u64>,
 }
 
@@ -43,7 +43,7 @@ struct State {
     recent: VecDeque<Arc<Content>>,
     flows: Flows,
     refused: Option<(Instant, Refusal)>,
-    /// The origin has another version of it now.
+    /// Set when the origin has another version of the video.
     is_over: Option<Refusal>,
 }
 
@@ -59,11 +59,10 @@ impl CachedVideo {
         })
     }
 
-    /// A chunk for a viewer: as soon as it is there, or when it must be. `viewer` tells viewers apart as well as it can
-    /// be told.
+    /// A chunk for a viewer: as soon as it is there, or at its deadline. `viewer` identifies the viewer as well as possible.
     ///
     /// # Errors
-    /// It cannot be had: the origin refuses, or is away for too long.
+    /// The chunk is not available: the origin refuses, or is away for too long.
     ///
     /// # Panics
     /// There is no such chunk.
@@ -85,7 +84,7 @@ impl CachedVideo {
                 if let Some(refusal) = &state.is_over {
                     return Err(refusal.clone());
                 }
-                // What the origin is away for may pass; the rest will not.
+                // An absence of the origin may pass; other refusals do not.
                 if let Some((at, refusal)) = &state.refused
                     && *at >= asked
                     && (refusal.kind != RefusalKind::Failed || asked.elapsed() > TIMEOUT)
@@ -137,7 +136,7 @@ impl CachedVideo {
             if state.is_over.is_some() {
                 return;
             }
-            // Beginning again and again helps nobody while the origin refuses.
+            // Repeated starts do not help while the origin refuses.
             let pause = Duration::from_secs(2);
             if state
                 .refused
@@ -161,7 +160,7 @@ impl CachedVideo {
             && store.holds(self.key, Part::Enhanced(chunk))
     }
 
-    /// Keeps a chunk in memory, in place of others.
+    /// Keeps a chunk in memory, and drops others.
     fn remember(&self, state: &mut State, content: Arc<Content>) {
         let recent = &mut state.recent;
         recent.retain(|known| known.chunk != content.chunk && !self.is_on_disk(known.chunk));
@@ -171,7 +170,7 @@ impl CachedVideo {
         recent.push_back(content);
     }
 
-    /// The flow that brings `chunk`, begun if there is none. `playing`: the chunk that the viewer has.
+    /// The flow that brings `chunk`; starts one if there is none. `playing`: the chunk that the viewer has.
     fn flow_for(
         self: &Arc<Self>,
         state: &mut State,
@@ -195,7 +194,7 @@ impl CachedVideo {
         number
     }
 
-    /// A flow has finished a chunk.
+    /// Takes a chunk that a flow has finished.
     pub(super) fn finished(&self, number: u64, content: Content) {
         let now = Instant::now();
         let mut state = self.lock();
@@ -204,10 +203,10 @@ impl CachedVideo {
         state.flows.finished(now, number, chunk, start);
         self.remember(&mut state, Arc::new(content));
         drop(state);
-        self.tell();
+        self.notify();
     }
 
-    /// A flow is over; `refusal`: because of that.
+    /// Removes a flow that is over; `refusal`: the reason, if it was refused.
     pub(super) fn ended(&self, number: u64, refusal: Option<Refusal>) {
         let mut state = self.lock();
         state.flows.ended(number);
@@ -218,10 +217,10 @@ impl CachedVideo {
             state.refused = Some((Instant::now(), refusal));
         }
         drop(state);
-        self.tell();
+        self.notify();
     }
 
-    /// What a flow's viewers want of it.
+    /// Demand of a flow's viewers.
     pub(super) fn demand(&self, number: u64, chunk: u32) -> Demand {
         let start = self.video.start(chunk);
         let delay = self.shared.config.start_delay;
@@ -230,26 +229,26 @@ impl CachedVideo {
         flows.demand(Instant::now(), number, (chunk, start), delay)
     }
 
-    /// True if nobody uses it now.
+    /// True if no request and no flow uses it.
     pub(crate) fn is_idle(&self) -> bool {
         self.lock().flows.len() == 0
     }
 
-    /// The flows that run.
+    /// Number of running flows.
     pub(crate) fn flows(&self) -> usize {
         self.lock().flows.len()
     }
 
-    /// The origin has another version.
+    /// Notes that the origin has another version.
     pub(crate) fn replaced(&self, refusal: Refusal) {
         let mut state = self.lock();
         state.is_over = Some(refusal);
         state.flows.end_all();
         drop(state);
-        self.tell();
+        self.notify();
     }
 
-    /// Whether a part belongs to the prefix.
+    /// Storage class of a chunk: whether it belongs to the prefix.
     pub(crate) fn class(&self, chunk: u32) -> Class {
         if chunk < self.prefix {
             Class::Prefix
@@ -258,7 +257,7 @@ impl CachedVideo {
         }
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
 

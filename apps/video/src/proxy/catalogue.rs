@@ -1,4 +1,4 @@
-//! Catalogue of the origin, and the beginnings of its videos.
+//! Catalogue of the origin, and prefetch of its videos' prefixes.
 
 use std::{
     collections::BTreeMap,
@@ -23,17 +23,17 @@ use crate::{
     wire::{Entry, Refusal, RefusalKind},
 };
 
-/// The catalogue is asked for this often.
+/// Interval between requests for the catalogue.
 const EVERY: Duration = Duration::from_secs(10);
-/// Not more often than this, however many ask for a video that is not in it.
+/// Minimum interval between requests, however many viewers ask for a video that is not in it.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Its copy in the cache folder, for when the origin is away.
+/// File of its copy in the cache folder, for use while the origin is away.
 const FILE: &str = "catalogue.json";
-/// A larger copy is not ours.
+/// Maximum size of the copy; a larger file is not valid.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// While somebody watches, it is looked this often whether prefixes can be fetched.
+/// Interval of checks whether prefixes can be fetched while a viewer watches.
 const BUSY: Duration = Duration::from_millis(500);
-/// Prefixes may fill this share of the cache.
+/// Divisor of the cache size: prefixes may fill this share of it.
 const PREFIX_SHARE: u64 = 2;
 
 /// The videos by name.
@@ -58,7 +58,7 @@ struct Copy {
 }
 
 impl Catalogue {
-    /// What an earlier run knew of the same origin.
+    /// Restores the copy that an earlier run kept of the same origin's catalogue.
     pub(super) fn restore(folder: &Path, origin: NodeId) -> Self {
         let path = folder.join(FILE);
         let is_small = fs::metadata(&path).is_ok_and(|found| found.len() <= FILE_BYTES_MAX);
@@ -79,7 +79,7 @@ impl Catalogue {
         Some(self.lock().videos.get(name)?.version.clone())
     }
 
-    /// The first `most` of them by name, and how many there are.
+    /// The first `most` of them by name, and their total number.
     pub(super) fn first(&self, most: usize) -> (Vec<Entry>, usize) {
         let state = self.lock();
         let first = state.videos.values().take(most).cloned().collect();
@@ -90,14 +90,15 @@ impl Catalogue {
         self.lock().videos.values().cloned().collect()
     }
 
-    /// A video was opened, and has this version.
+    /// Records the version of a video that was opened.
     pub(super) fn note(&self, name: &str, version: &str) {
         if let Some(entry) = self.lock().videos.get_mut(name) {
             entry.version = version.to_owned();
         }
     }
 
-    /// Asks the origin, unless that was done a moment ago or it is away. Videos that have changed or gone are forgotten.
+    /// Requests the catalogue, unless that was done a moment ago or the origin is away. Videos that have changed or gone are
+    /// forgotten.
     pub(super) async fn refresh(&self, shared: &Arc<Shared>) {
         let _asking = self.asking.lock().await;
         if self.lock().asked.is_some_and(|at| at.elapsed() < PAUSE) {
@@ -110,7 +111,7 @@ impl Catalogue {
             Ok(videos) => videos,
             Err(error) => {
                 let error = printable(&error.to_string(), REASON_CHARS);
-                tracing::info!(%error, "the catalogue is not known");
+                tracing::info!(%error, "the catalogue cannot be requested");
                 return;
             }
         };
@@ -143,7 +144,7 @@ impl Catalogue {
             fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, &path))
         });
         if let Ok(Err(error)) = written.await {
-            tracing::warn!(%error, "the catalogue is not kept");
+            tracing::warn!(%error, "the catalogue cannot be stored");
         }
     }
 
@@ -172,7 +173,7 @@ impl Shared {
     }
 }
 
-/// Reads the copy of a catalogue; `None`: it is none, or another origin's.
+/// Parses the copy of a catalogue; `None`: it is invalid, or another origin's.
 pub(super) fn parse_copy(text: &[u8], origin: &str) -> Option<BTreeMap<String, Entry>> {
     let copy: Copy = serde_json::from_slice(text).ok()?;
     let videos = copy.videos.into_iter();
@@ -180,7 +181,7 @@ pub(super) fn parse_copy(text: &[u8], origin: &str) -> Option<BTreeMap<String, E
     (copy.origin == origin).then(|| named.collect())
 }
 
-/// Keeps the catalogue and the prefixes up to date; does not end.
+/// Keeps the catalogue and the prefixes up to date; does not return.
 pub(super) async fn keep(shared: &Arc<Shared>) {
     let mut lines = shared.pipe.watch();
     let mut prefixes = Prefixes::default();
@@ -201,7 +202,7 @@ pub(super) async fn keep(shared: &Arc<Shared>) {
                     Ok(Some(chunks)) => prefixes.note(&entry, Some(chunks)),
                     Ok(None) => {}
                     Err(error) => {
-                        tracing::debug!(video = entry.name, %error, "no prefix");
+                        tracing::debug!(video = entry.name, %error, "the prefix cannot be fetched");
                         if error.kind == RefusalKind::Unusable {
                             prefixes.note(&entry, None);
                         }
@@ -219,8 +220,8 @@ pub(super) async fn keep(shared: &Arc<Shared>) {
     }
 }
 
-/// Fetches what is missing of the first seconds of a video, so that it begins at once when somebody wants it. How many chunks
-/// they are; `None`: there is no room for them.
+/// Fetches what is missing of a video's prefix, so that it begins at once when a viewer requests it. Returns the number of
+/// chunks of the prefix; `None`: there is no space for them.
 async fn fetch_prefix(shared: &Arc<Shared>, name: &str) -> Result<Option<u32>, Refusal> {
     let stats = shared.store.stats();
     if stats.prefix_bytes > stats.limit_bytes / PREFIX_SHARE || !shared.is_disk_usable() {
@@ -267,7 +268,7 @@ async fn fetch_chunk(
     Ok(())
 }
 
-/// Before an index in the store: how the video is divided, in JSON, and the length of that.
+/// Header of an index in the store: the video's division, in JSON, after its length.
 #[derive(Serialize, Deserialize)]
 struct Head {
     policy: String,

@@ -1,4 +1,4 @@
-//! Content of one chunk, as it comes together.
+//! Content of one chunk, and its assembly.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use crate::{
     wire::Enhanced,
 };
 
-/// A chunk as it is served: all essential frames, and those enhanced ones that came in time.
+/// A chunk as it is served: all essential frames, and the enhanced frames that came in time.
 #[derive(Debug)]
 pub(crate) struct Content {
     video: Arc<Video>,
     pub(crate) chunk: u32,
     essential: Bytes,
     enhanced: Bytes,
-    /// Every frame of the chunk in the order of its place, and where its bytes are.
+    /// Every frame of the chunk in the order of its position, and the offset of its bytes.
     places: Vec<(FrameId, Option<(Part, usize)>)>,
-    /// Enhanced frames that are not there.
+    /// Enhanced frames that are missing.
     pub(crate) missing: Counts,
 }
 
 impl Content {
-    /// `enhanced` holds the bytes of the frames for which `is_there` says so, in the order of [`Video::frames`].
+    /// `enhanced` holds the bytes of the frames for which `is_there` is true, in the order of [`Video::frames`].
     fn new(
         video: Arc<Video>,
         chunk: u32,
@@ -60,8 +60,8 @@ impl Content {
         }
     }
 
-    /// From a complete essential part and an enhanced part as [`Content::stored`] wrote it; `None` when it is of another
-    /// chunk.
+    /// A chunk from a complete essential part and an enhanced part in the format of [`Content::stored`]; `None` when it is of
+    /// another chunk.
     pub(crate) fn restore(
         video: Arc<Video>,
         chunk: u32,
@@ -85,7 +85,7 @@ impl Content {
         Some(Self::new(video, chunk, essential, data, is_there))
     }
 
-    /// From both parts, complete.
+    /// A chunk from both parts, complete.
     pub(crate) fn complete(
         video: Arc<Video>,
         chunk: u32,
@@ -97,7 +97,7 @@ impl Content {
         is_whole.then(|| Self::new(video, chunk, essential, enhanced, |_| true))
     }
 
-    /// The enhanced part as it is kept: a bit for each frame, then the bytes of those that are there.
+    /// The enhanced part in the format of the store: a bit for each frame, then the bytes of the frames that are there.
     pub(crate) fn stored(&self) -> Bytes {
         let frames: Vec<_> = self.video.frames(self.chunk, Part::Enhanced).collect();
         let mut map = vec![0_u8; frames.len().div_ceil(8)];
@@ -149,7 +149,7 @@ pub(crate) struct Assembly {
     video: Arc<Video>,
     chunk: u32,
     essential: BytesMut,
-    /// AdmissionController for all enhanced data; nothing until the first has come.
+    /// Buffer for all enhanced data; empty until the first has come.
     enhanced: Vec<u8>,
     frames: Vec<Arriving>,
     adus: u32,
@@ -160,7 +160,7 @@ struct Arriving {
     id: FrameId,
     at: usize,
     size: usize,
-    /// Place where parts begin that have come, and how long they are.
+    /// Offsets and lengths of the parts that have come.
     parts: Vec<(u32, u32)>,
 }
 
@@ -205,7 +205,7 @@ impl Assembly {
         is_next
     }
 
-    /// Takes a part of an enhanced frame; false when the index knows no such frame, or it has come before.
+    /// Takes a part of an enhanced frame; false when the index has no such frame, or the part has come before.
     pub(crate) fn put_enhanced(&mut self, adu: &Enhanced) -> bool {
         let key = (usize::from(adu.track), adu.sample as usize);
         let found = self
@@ -229,8 +229,8 @@ impl Assembly {
         true
     }
 
-    /// Enhanced frames that are not whole, by number, with their bytes and how many others need each; the most needed
-    /// first.
+    /// Enhanced frames that are incomplete, by number, with their bytes, in descending order of the number of frames that need
+    /// each.
     pub(crate) fn missing(&self) -> Vec<(u32, u64)> {
         let numbered = (0..).zip(&self.frames);
         let missing = numbered.filter(|(_, frame)| !frame.is_whole());
@@ -246,7 +246,7 @@ impl Assembly {
         plain.map(|(_, number, size)| (number, size)).collect()
     }
 
-    /// Takes whole frames, by number and one after the other; false when the bytes are not theirs.
+    /// Takes whole frames, by number and one after the other; false when the bytes do not match.
     pub(crate) fn put_frames(&mut self, numbers: &[u32], data: &[u8]) -> bool {
         let sizes = numbers
             .iter()
@@ -286,17 +286,17 @@ impl Assembly {
         is_whole.then_some(&self.essential[..])
     }
 
-    /// Lets go of the essential part, which is kept elsewhere.
+    /// Drops the essential part, which is stored elsewhere.
     pub(crate) fn drop_essential(&mut self) {
         self.essential = BytesMut::new();
     }
 
-    /// Bytes that it holds.
+    /// Memory that it takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.essential.len() + self.enhanced.len()
     }
 
-    /// What there is, without what has not come; `essential` in place of its own, if that was let go of.
+    /// The content that has come; `essential` replaces the part that was dropped.
     pub(crate) fn finish(self, essential: Option<Bytes>) -> Option<Content> {
         let essential = essential.unwrap_or_else(|| self.essential.freeze());
         if essential.len() as u64 != self.video.bytes(self.chunk, Part::Essential) {
@@ -309,7 +309,7 @@ impl Assembly {
             let mut kept = BytesMut::with_capacity(self.enhanced.len());
             for frame in self.frames.iter().filter(|frame| frame.is_whole()) {
                 let end = frame.at + frame.size;
-                // Of an empty frame nothing needs to come.
+                // An empty frame is always complete.
                 kept.extend_from_slice(self.enhanced.get(frame.at..end).unwrap_or_default());
             }
             kept.freeze()

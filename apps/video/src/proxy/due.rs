@@ -4,44 +4,45 @@ use std::time::{Duration, Instant};
 
 use crate::wire::REPAIRED_MAX;
 
-/// After the last of a chunk's enhanced data was sent, what has not come by then is lost: the time that it may live, and
-/// some for the way.
+/// Time after the last of a chunk's enhanced data was sent at which missing data is lost: its lifetime, and some time on the
+/// path.
 pub(super) const GRACE: Duration = Duration::from_millis(800);
-/// Lost frames are asked for again up to this part of a chunk's enhanced data.
+/// Divisor of a chunk's enhanced data: lost frames are requested again up to this share of it.
 const REPAIRED_SHARE: u64 = 5;
 
-/// What the origin said of a chunk's enhanced data.
+/// Report of the origin on a chunk's enhanced data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
-    /// Handed over.
+    /// ADUs that were handed over.
     pub(super) adus: u32,
-    /// Frames that it left out, because the pipe has no room for them.
+    /// Frames that were left out, because the pipe has no capacity for them.
     pub(super) left_out: u32,
-    /// Time at which it said so.
-    pub(super) heard: Instant,
+    /// Time at which the report arrived.
+    pub(super) reported_at: Instant,
 }
 
-/// A chunk that arrives.
+/// State of an arriving chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct State {
     /// Its essential part is there, or on disk.
     pub(super) has_essential: bool,
-    /// ADUs that have come of its enhanced part.
+    /// ADUs of its enhanced part that have come.
     pub(super) adus: u32,
     pub(super) sent: Option<Sent>,
-    /// Time at which something of a later chunk's enhanced part came first.
+    /// Time at which enhanced data of a later chunk first came.
     pub(super) passed: Option<Instant>,
-    /// Somebody waits for it, and has it by then, complete or not.
+    /// Time by which a waiting viewer gets it, complete or not.
     pub(super) deadline: Option<Instant>,
 }
 
 impl State {
-    /// True if it is to be finished now: nothing more will come of it, or it cannot be waited for. Never without its essential part.
+    /// True if it is to be finished now: nothing more will come of it, or it cannot be waited for. Never without its essential
+    /// part.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let is_late = |at: Instant| now.saturating_duration_since(at) >= GRACE;
         let is_all_there = self
             .sent
-            .is_some_and(|sent| self.adus >= sent.adus || is_late(sent.heard));
+            .is_some_and(|sent| self.adus >= sent.adus || is_late(sent.reported_at));
         self.has_essential
             && (is_all_there
                 || self.passed.is_some_and(is_late)
@@ -49,14 +50,14 @@ impl State {
     }
 }
 
-/// Which of the frames that are `missing` (number and bytes, the most needed first) are asked for again, ascending; of a chunk with so
-/// many bytes of enhanced data, `left_out` frames of which were not sent for want of room.
+/// The `missing` frames (number and bytes, the most needed first) to request again, in ascending order; of a chunk with so many
+/// bytes of enhanced data, `left_out` frames of which were not sent for lack of capacity.
 pub(super) fn to_repair(missing: &[(u32, u64)], enhanced_bytes: u64, left_out: u32) -> Vec<u32> {
     if left_out > 0 {
-        // Which are missing for want of room is not known, and there is none for them now either.
+        // It is not known which of them are missing for lack of capacity, and there is none for them now either.
         return Vec::new();
     }
-    // A pipe that loses much has no room for more.
+    // A pipe that loses much has no capacity for more.
     let mut left = enhanced_bytes / REPAIRED_SHARE;
     let fits = missing.iter().take_while(|(_, bytes)| {
         let rest = left.checked_sub(*bytes);
@@ -80,7 +81,7 @@ mod tests {
         let sent = Sent {
             adus: 5,
             left_out: 0,
-            heard: ms(1_000),
+            reported_at: ms(1_000),
         };
         let arriving = State {
             has_essential: true,
@@ -89,15 +90,18 @@ mod tests {
         };
         assert!(
             !arriving.is_due(ms(100_000)),
-            "nobody said that it was all sent"
+            "it is not known that everything was sent"
         );
-        let told = State {
+        let sent_all = State {
             sent: Some(sent),
             ..arriving
         };
-        assert!(!told.is_due(ms(1_700)));
-        assert!(told.is_due(ms(1_800)), "the fifth is lost");
-        let whole = State { adus: 5, ..told };
+        assert!(!sent_all.is_due(ms(1_700)));
+        assert!(sent_all.is_due(ms(1_800)), "the fifth is lost");
+        let whole = State {
+            adus: 5,
+            ..sent_all
+        };
         assert!(whole.is_due(ms(1_000)));
         let without = State {
             has_essential: false,
@@ -121,7 +125,7 @@ mod tests {
 
     #[test]
     fn repairs_have_a_budget() {
-        // The most needed first: of 10 kB two.
+        // The most needed first: two of 10 kB.
         let missing = [(7, 900), (3, 1_000), (5, 200), (1, 50)];
         assert_eq!(to_repair(&missing, 10_000, 0), [3, 7]);
         assert_eq!(to_repair(&missing, 100_000, 0), [1, 3, 5, 7]);

@@ -1,4 +1,4 @@
-//! One play of a video at the origin, as it arrives: two streams become chunks.
+//! One play of a video at the origin, as it arrives: assembly of chunks from its two streams.
 
 use std::{
     collections::BTreeMap,
@@ -27,15 +27,15 @@ use crate::{
     wire::{Enhanced, Essential, Flow, From, Refusal, RefusalKind},
 };
 
-/// Waiting is looked at this often.
+/// Interval between checks of deadlines.
 const LOOK: Duration = Duration::from_millis(50);
-/// A flow ends when the store holds so many chunks that follow.
+/// Number of following chunks in the store at which a flow ends.
 const HELD_ENOUGH: u32 = 8;
-/// Bytes of arriving chunks in memory; beyond, the reliable stream waits.
+/// Maximum bytes of arriving chunks in memory; beyond, the reliable stream waits.
 const MEMORY_BYTES_MAX: usize = 3 << 20;
-/// Lead ahead essential data is taken while nothing can be kept on disk.
+/// Maximum lead of essential data while nothing can be stored on disk.
 const AHEAD_WITHOUT_DISK: Duration = Duration::from_secs(8);
-/// Time that lost frames that were asked for again may take.
+/// Time limit of a repair of lost frames.
 const REPAIR_MAX: Duration = Duration::from_secs(2);
 /// Time for which the origin may be away before a flow gives up.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -85,7 +85,7 @@ async fn flow(cached_video: &Arc<CachedVideo>, number: u64, chunk: u32) -> Resul
     collector.run(play).await
 }
 
-/// Lead ahead the essential flow may be.
+/// Maximum lead of the essential flow.
 fn ahead(cached_video: &CachedVideo) -> Duration {
     if cached_video.shared.is_disk_usable() {
         Duration::from_millis(u32::MAX.into())
@@ -98,32 +98,32 @@ fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// Puts chunks together.
+/// Assembles chunks.
 struct Collector {
     cached_video: Arc<CachedVideo>,
     number: u64,
     place: Place,
-    /// The first chunk that is not finished.
+    /// The first unfinished chunk.
     next: u32,
     /// The chunk whose essential part comes next.
     essential_next: u32,
     arriving: BTreeMap<u32, Assembly>,
-    /// Chunks whose enhanced data was sent.
+    /// Reports on chunks whose enhanced data was sent.
     sent: BTreeMap<u32, Sent>,
-    /// Time at which enhanced data of a chunk after `next` came first.
+    /// Time at which enhanced data of a chunk after `next` first came.
     passed: Option<Instant>,
-    /// What of the chunk `next` was asked for again.
+    /// Repair of the chunk `next`.
     repair: Repair,
     is_disk_used: bool,
 }
 
-/// How it is with the lost frames of a chunk.
+/// State of the repair of a chunk.
 enum Repair {
-    /// Nothing was asked for.
+    /// Nothing was requested.
     Open,
-    /// These were, and have not come yet.
+    /// These frames were requested, and have not come yet.
     Asked(Vec<u32>, oneshot::Receiver<Bytes>),
-    /// They came, or will not.
+    /// The frames came, or will not come.
     Done,
 }
 
@@ -173,7 +173,7 @@ impl Collector {
             }
             let is_disk_usable = self.cached_video.shared.is_disk_usable();
             if std::mem::replace(&mut self.is_disk_used, is_disk_usable) && !is_disk_usable {
-                // From here on less is taken ahead.
+                // From here on the lead is smaller.
                 let from = From {
                     essential: self.next,
                     enhanced: self.next,
@@ -208,11 +208,11 @@ impl Collector {
                 left_out,
             } => {
                 if chunk >= self.next && chunk < self.cached_video.video.count() {
-                    let heard = Instant::now();
+                    let reported_at = Instant::now();
                     let sent = Sent {
                         adus,
                         left_out,
-                        heard,
+                        reported_at,
                     };
                     self.sent.insert(chunk, sent);
                 }
@@ -225,7 +225,7 @@ impl Collector {
                 data,
             } => {
                 if chunk != self.essential_next || chunk >= self.cached_video.video.count() {
-                    // Of before a seek.
+                    // Data from before a seek.
                     return Ok(());
                 }
                 self.cached_video
@@ -247,7 +247,7 @@ impl Collector {
         }
     }
 
-    /// Keeps a chunk's essential part on disk; from memory it goes unless it is needed soon.
+    /// Stores a chunk's essential part on disk, and drops it from memory unless it is needed soon.
     async fn keep_essential(&mut self, chunk: u32, whole: Bytes) {
         let cached_video = &self.cached_video;
         let class = cached_video.class(chunk);
@@ -301,7 +301,7 @@ impl Collector {
         state.is_due(Instant::now())
     }
 
-    /// True if lost frames of the chunk are on their way again; asks for them when they can be had.
+    /// True if lost frames of the chunk are being sent again; requests them when that is possible.
     fn repairs(&mut self) -> bool {
         match &self.repair {
             Repair::Asked(..) => return true,
@@ -328,7 +328,7 @@ impl Collector {
         tokio::spawn(async move {
             let asking = line.repair(&video, chunk, wanted);
             if let Ok(Ok(data)) = tokio::time::timeout(REPAIR_MAX, asking).await {
-                // Nobody may wait for it any more.
+                // The waiting task may be gone.
                 let _ = done.send(data);
             }
         });
@@ -347,7 +347,7 @@ impl Collector {
         }
     }
 
-    /// Finishes the chunk; false when its essential part is nowhere, and was asked for again.
+    /// Finishes the chunk; false when its essential part is not available, and was requested again.
     async fn finish(&mut self) -> Result<bool, Refusal> {
         let chunk = self.next;
         let cached_video = self.cached_video.clone();
@@ -361,7 +361,7 @@ impl Collector {
         } else {
             match shared.load(cached_video.key, Part::Essential(chunk)).await {
                 Some(essential) => Some(essential),
-                // Given up or damaged in between.
+                // Evicted or damaged in the meantime.
                 None => {
                     let line = shared.pipe.line(TIMEOUT).await?;
                     let essential = media::Part::Essential;
@@ -381,7 +381,7 @@ impl Collector {
                 .finished(&cached_video, chunk, packets, sent.left_out);
         }
         let Some(content) = assembly.finish(essential) else {
-            return Err(broken("the origin sent another chunk than was asked for"));
+            return Err(broken("the origin sent another chunk than requested"));
         };
         let frames = &shared.stats.frames;
         for part in [media::Part::Essential, media::Part::Enhanced] {
@@ -408,7 +408,7 @@ impl Collector {
         Ok(true)
     }
 
-    /// True if what follows is there already, or nothing follows.
+    /// True if the following chunks are stored already, or there are none.
     fn is_enough(&self) -> bool {
         let count = self.cached_video.video.count();
         let following = self.next..count.min(self.next.saturating_add(HELD_ENOUGH));
@@ -424,7 +424,7 @@ fn broken(error: impl ToString) -> Refusal {
     }
 }
 
-/// What was asked for again, when it comes; `None`: it will not.
+/// The answer to a repair request, when it comes; `None`: it will not.
 async fn answer(repair: &mut Repair) -> Option<Bytes> {
     match repair {
         Repair::Asked(_, coming) => coming.await.ok(),
@@ -432,7 +432,7 @@ async fn answer(repair: &mut Repair) -> Option<Bytes> {
     }
 }
 
-/// The next ADU of a stream that may not be there yet.
+/// The next ADU of a stream that may not exist yet.
 async fn next(stream: Option<&Stream>) -> Result<Option<Bytes>, StreamFailure> {
     match stream {
         Some(stream) => Ok(stream.recv().await?.map(|adu| adu.data)),

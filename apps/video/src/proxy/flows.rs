@@ -1,16 +1,16 @@
-//! Flows that viewers share: the one that brings a chunk, and the time for which each is wanted. Pure: time is an argument.
+//! Flows that viewers share: assignment of viewers to flows, and the deadlines of chunks. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
 use crate::video::Video;
 
-/// Flows of one video at a time: viewers at different places.
+/// Maximum number of flows of one video at a time: viewers at different positions.
 const FLOWS_MAX: usize = 8;
-/// A viewer that asked for nothing for this long is gone, or has paused.
+/// Time without a request after which a viewer is gone, or has paused.
 const INTEREST: Duration = Duration::from_secs(20);
-/// Lead ahead of where a flow is a viewer waits for it, rather than for another.
+/// Maximum distance ahead of a flow at which a viewer waits for it, rather than for another flow.
 pub(super) const REACH: Duration = Duration::from_secs(12);
-/// Of very many viewers at one place the last are enough.
+/// Maximum number of viewers remembered at one position: the most recent are enough.
 const VIEWERS_MAX: usize = 64;
 
 /// The flows of a video.
@@ -20,44 +20,44 @@ pub(super) struct Flows {
     next: u64,
 }
 
-/// What viewers see of a flow.
+/// State of a flow, for its viewers.
 #[derive(Debug)]
 struct Flow {
     number: u64,
     /// The chunk that it works on.
     next: u32,
-    /// Requests that wait for it.
+    /// Chunks for which requests wait.
     waiting: Vec<u32>,
-    /// Who asked for something near it, and when.
+    /// Viewers that requested a chunk near it, with the times of their last requests.
     viewers: Vec<(u64, Instant)>,
-    /// Time at which something of the video was handed to the viewer for whom it began, and when in the video that is: from then on he
-    /// plays.
+    /// Time at which data was first handed to the viewer for whom the flow began, and its position in the video: the viewer
+    /// plays from then on.
     clock: Option<(Instant, Duration)>,
     is_to_end: bool,
 }
 
-/// What a flow is to know of its viewers.
+/// Demand of viewers on a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Demand {
-    /// Nobody wants it any more.
+    /// True if no viewer wants it any more.
     pub(super) is_to_end: bool,
-    /// Somebody waits for the chunk that it works on, and has it by then, complete or not.
+    /// Time by which a waiting viewer gets the chunk that it works on, complete or not.
     pub(super) deadline: Option<Instant>,
 }
 
-/// What a viewer asks for.
+/// Request of a viewer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     /// The chunk.
     pub(super) chunk: u32,
-    /// Tells viewers apart as well as it can be told.
+    /// Identifies the viewer as well as possible.
     pub(super) viewer: u64,
-    /// The chunk that he has already, and plays.
+    /// The chunk that the viewer has already, and plays.
     pub(super) playing: Option<u32>,
 }
 
 impl Flows {
-    /// The flow that brings the chunk, and whether it is a new one, which is to be begun there.
+    /// The flow that brings the chunk, and true if it is a new one, to be begun there.
     pub(super) fn join(&mut self, now: Instant, video: &Video, asked: Asked) -> (u64, bool) {
         let Asked {
             chunk,
@@ -74,7 +74,7 @@ impl Flows {
             flow.note(viewer, now);
             return (flow.number, false);
         }
-        // He has left the flow that only he watched.
+        // The viewer has left the flow that only this viewer watched.
         for flow in &mut self.all {
             let others = flow.viewers.iter().filter(|(other, _)| *other != viewer);
             let mut recent = others.filter(|(_, at)| now.duration_since(*at) < INTEREST);
@@ -104,14 +104,14 @@ impl Flows {
         (number, true)
     }
 
-    /// A request waits for a chunk of a flow.
+    /// Adds a request that waits for a chunk of a flow.
     pub(super) fn wait(&mut self, number: u64, chunk: u32) {
         if let Some(flow) = self.of(number) {
             flow.waiting.push(chunk);
         }
     }
 
-    /// It does not any more.
+    /// Removes a request that waited.
     pub(super) fn leave(&mut self, number: u64, chunk: u32) {
         if let Some(flow) = self.of(number)
             && let Some(at) = flow.waiting.iter().position(|&waiting| waiting == chunk)
@@ -120,28 +120,28 @@ impl Flows {
         }
     }
 
-    /// A flow has finished a chunk, which begins at `start`.
+    /// Notes that a flow has finished a chunk, which begins at `start`.
     pub(super) fn finished(&mut self, now: Instant, number: u64, chunk: u32, start: Duration) {
         if let Some(flow) = self.of(number) {
             flow.next = chunk + 1;
-            // Whoever waited for the first chunk plays from now on.
+            // The viewer that waited for the first chunk plays from now on.
             flow.clock.get_or_insert((now, start));
         }
     }
 
-    /// A flow is over.
+    /// Removes a flow that is over.
     pub(super) fn ended(&mut self, number: u64) {
         self.all.retain(|flow| flow.number != number);
     }
 
-    /// All flows are to end.
+    /// Ends all flows.
     pub(super) fn end_all(&mut self) {
         for flow in &mut self.all {
             flow.is_to_end = true;
         }
     }
 
-    /// What a flow's viewers want of it while it works on `chunk`, which begins at `start`: a player is held up for `delay` at most.
+    /// Demand of a flow's viewers while it works on `chunk`, which begins at `start`: a player is held up for `delay` at most.
     pub(super) fn demand(
         &self,
         now: Instant,
@@ -233,37 +233,37 @@ mod tests {
     fn viewers_at_one_place_share_a_flow() {
         let mut world = World::new();
         assert_eq!(world.join(0, 1, 10), (0, true));
-        // Up to 12 s ahead of where it is.
+        // Up to 12 s ahead of its position.
         assert_eq!(world.join(1, 2, 16), (0, false));
         assert_eq!(world.join(1, 3, 17), (1, true));
-        assert_eq!(world.join(1, 4, 9), (2, true), "it does not go back");
+        assert_eq!(world.join(1, 4, 9), (2, true), "a flow does not go back");
         assert_eq!(world.flows.len(), 3);
-        // Viewers of other flows are no reason to end one.
+        // Viewers of other flows do not end a flow.
         assert!((0..3).all(|number| !world.demand(1, number, 10).is_to_end));
         world.flows.ended(1);
         assert_eq!(world.join(2, 3, 17), (3, true));
     }
 
     #[test]
-    fn who_seeks_leaves_a_flow_that_nobody_else_watches() {
+    fn a_viewer_that_seeks_leaves_a_flow_without_viewers() {
         let mut world = World::new();
         world.join(0, 1, 0);
         let (there, is_new) = world.join(1, 1, 40);
         assert!(is_new && world.demand(1, 0, 0).is_to_end);
-        // With company it goes on.
+        // With a second viewer it continues.
         world.join(2, 2, 40);
         world.join(3, 1, 10);
         assert!(!world.demand(3, there, 40).is_to_end);
     }
 
     #[test]
-    fn a_flow_ends_when_nobody_asks_any_more() {
+    fn a_flow_ends_without_requests() {
         let mut world = World::new();
         let (number, _) = world.join(0, 1, 0);
         assert!(!world.demand(19, number, 0).is_to_end);
         assert!(world.demand(20, number, 0).is_to_end);
         world.flows.wait(number, 3);
-        assert!(!world.demand(500, number, 0).is_to_end, "somebody waits");
+        assert!(!world.demand(500, number, 0).is_to_end, "a request waits");
         world.flows.leave(number, 3);
         assert!(world.demand(500, number, 0).is_to_end);
         assert!(world.demand(0, 99, 0).is_to_end, "there is no such flow");
@@ -282,14 +282,18 @@ mod tests {
         let start = world.video.start(0);
         world.flows.finished(world.at(4), number, 0, start);
         world.flows.leave(number, 0);
-        assert_eq!(world.demand(4, number, 1).deadline, None, "nobody waits");
+        assert_eq!(
+            world.demand(4, number, 1).deadline,
+            None,
+            "no request waits"
+        );
         world.flows.wait(number, 1);
         world.flows.wait(number, 1);
-        // He plays from the fourth second on: the second chunk two seconds later, and two more at most.
+        // The viewer plays from the fourth second on: the second chunk two seconds later, and two more at most.
         assert_eq!(world.demand(5, number, 1).deadline, Some(world.at(8)));
         world.flows.leave(number, 1);
         assert_eq!(world.demand(5, number, 1).deadline, Some(world.at(8)));
-        // One that plays already when the flow begins.
+        // A viewer that plays already when the flow begins.
         let asked = Asked {
             chunk: 40,
             viewer: 2,
@@ -316,7 +320,7 @@ mod tests {
         assert_eq!(
             ending,
             [3],
-            "of those that nobody waits for, the one that was asked last longest ago"
+            "of the flows without waiting requests, the least recently requested"
         );
         world.flows.end_all();
         assert!((0..9).all(|number| world.demand(9, number, 0).is_to_end));

@@ -1,20 +1,20 @@
-//! The proxy: near the viewers, with a cache, on plain HTTP.
+//! The proxy: near the viewers, with a cache, over plain HTTP.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `pipe` | the session with the origin, called again when it ends |
+//! | `pipe` | the session with the origin, established again when it ends |
 //! | `pieces` | an answer that comes in pieces |
-//! | `cached_video` | a video that is watched: who waits for which chunk |
-//! | `flows` | which flow brings it, and for how long |
-//! | `flow` | one play at the origin: two streams become chunks |
-//! | `due` | when a chunk is finished; which lost frames are asked for again |
+//! | `cached_video` | a video that is being watched, and the requests that wait for its chunks |
+//! | `flows` | assignment of viewers to flows; deadlines of chunks |
+//! | `flow` | one play at the origin: chunks from two streams |
+//! | `due` | completion of a chunk; the lost frames to request again |
 //! | `content` | a chunk that arrives, and a chunk that is served |
-//! | `catalogue` | what the origin has; beginnings of all videos are fetched ahead |
-//! | `prefix` | how much of each that is |
-//! | `prefixes` | which beginnings are there already |
-//! | `http` | what players and people see |
-//! | `room` | who may play: room in the pipe |
-//! | `stats` | counters |
+//! | `catalogue` | the origin's catalogue; prefetch of all videos' prefixes |
+//! | `prefix` | length of a video's prefix |
+//! | `prefixes` | prefixes that are stored already |
+//! | `http` | the interface for players and people |
+//! | `room` | admission of plays by the capacity of the pipe |
+//! | `stats` | statistics |
 
 mod cached_video;
 mod catalogue;
@@ -56,12 +56,12 @@ use crate::{
     wire::{Entry, Refusal, RefusalKind},
 };
 
-/// Videos whose index is in memory, unless more are watched.
+/// Maximum number of videos whose index is in memory, unless more are watched.
 const TITLES_MAX: usize = 64;
-/// After the disk was found full it is tried again this much later.
+/// Pause before the disk is tried again after it was full.
 const DISK_PAUSE: Duration = Duration::from_secs(30);
 
-/// Time for which a proxy waits for the cache of one that ends.
+/// Time for which a proxy waits for the cache of another that is ending.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Settings of a proxy.
@@ -69,19 +69,19 @@ const FAREWELL: Duration = Duration::from_secs(3);
 pub struct Config {
     /// Folder of the disk store.
     pub cache: PathBuf,
-    /// Most bytes in it.
+    /// Maximum bytes in it.
     pub cache_bytes: u64,
-    /// The longest that a viewer's player is held up before a chunk is served without the frames that have not come.
+    /// Maximum time for which a player is held up before a chunk is served without the frames that have not come.
     pub start_delay: Duration,
     /// Lead of the enhanced flow over the viewer.
     pub lead: Duration,
-    /// How much of the beginning of every video is kept ready.
+    /// Part of the beginning of every video that is prefetched.
     pub prefix: Prefix,
-    /// Frames that were lost are asked for again while there is time for it.
+    /// True if lost frames are requested again while there is time for it.
     pub repairs: bool,
-    /// Plays that are refused for want of capacity in the pipe.
+    /// Policy by which plays are refused for lack of capacity in the pipe.
     pub admission: Admission,
-    /// Clients that are answered over HTTP.
+    /// Settings of the HTTP side.
     pub http: Http,
 }
 
@@ -101,30 +101,30 @@ impl Config {
     }
 }
 
-/// The proxy cannot start.
+/// Reason for which the proxy cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyError {
     /// The cache cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The address for HTTP cannot be listened on.
+    /// The HTTP address cannot be bound.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The origin does not answer.
     #[error("{0}")]
     Unreachable(Refusal),
-    /// The origin answers with no.
+    /// The origin refuses.
     #[error("{0}")]
     Refused(Refusal),
 }
 
-/// A proxy that listens.
+/// A proxy that is listening.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -132,7 +132,7 @@ pub struct Proxy {
     address: SocketAddr,
 }
 
-/// What all parts of a proxy use.
+/// State shared by all parts of a proxy.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
@@ -143,11 +143,11 @@ pub(crate) struct Shared {
     pub(crate) catalogue: Catalogue,
     cached_videos: Mutex<HashMap<String, (Instant, Arc<CachedVideo>)>>,
     room: AdmissionController,
-    /// Until when nothing is written to the disk, because it was full.
+    /// Time until which nothing is written to the disk, because it was full.
     disk_full_until: Mutex<Option<Instant>>,
 }
 
-/// Opens the cache; one that runs there still may be about to end.
+/// Opens the cache; a proxy that still uses it may be about to end.
 async fn open_store(config: &Config) -> Result<Store, StoreError> {
     let begun = Instant::now();
     loop {
@@ -163,7 +163,7 @@ async fn open_store(config: &Config) -> Result<Store, StoreError> {
 /// The videos of an origin.
 ///
 /// # Errors
-/// It does not answer, or refuses.
+/// The origin does not answer, or refuses.
 pub async fn list(host: &Host, ticket: &Ticket) -> Result<Vec<Entry>, ProxyError> {
     let timeout = Duration::from_secs(10);
     let pipe = Pipe::new();
@@ -212,13 +212,12 @@ impl Proxy {
         })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop` is ready; then lets responses that are under way go on for a moment, and writes down what is to be
-    /// kept.
+    /// Serves until `stop` is ready; then lets responses in progress continue for a moment, and saves its state.
     pub async fn run(
         self,
         host: &Host,
@@ -234,7 +233,7 @@ impl Proxy {
         let store = shared.store.clone();
         let saved = tokio::task::spawn_blocking(move || store.save()).await;
         if let Ok(Err(error)) = saved {
-            tracing::warn!(%error, "what is popular is not kept");
+            tracing::warn!(%error, "the popularity of videos cannot be saved");
         }
         // Flows may hold the store for a while.
         shared.store.release();
@@ -272,7 +271,7 @@ impl Shared {
         }
         let cached_video = self.open_video(name, &version).await?;
         let mut cached_videos = self.cached_videos();
-        // Somebody else may have been quicker.
+        // Another request may have been quicker.
         if let Some((_, known)) = cached_videos.get(name)
             && known.video.version == cached_video.video.version
         {
@@ -341,7 +340,7 @@ impl Shared {
         Ok(CachedVideo::new(video, key, prefix, self.clone()))
     }
 
-    /// State of the pipe now.
+    /// Current state of the pipe.
     fn known_pipe(&self) -> prefix::Pipe {
         let unknown = prefix::Pipe::default();
         let Some(line) = self.pipe.line_now() else {
@@ -357,7 +356,7 @@ impl Shared {
         }
     }
 
-    /// A video has another version now.
+    /// Forgets a video of which there is another version now.
     pub(crate) fn forget(&self, cached_video: &CachedVideo) {
         let words = format!(
             "the video '{}' has changed; load it again",
@@ -373,7 +372,7 @@ impl Shared {
         !self.room.is_empty()
     }
 
-    /// Reads from the store; `None` when it is not there, or the disk fails.
+    /// Reads from the store; `None` when the part is not there, or the disk fails.
     pub(crate) async fn load(&self, key: VideoKey, part: Part) -> Option<Bytes> {
         if !self.store.holds(key, part) {
             return None;
@@ -390,7 +389,7 @@ impl Shared {
         }
     }
 
-    /// Writes to the store; false when it is not kept, whatever the reason: playing goes on.
+    /// Writes to the store; false when the part is not stored, for whatever reason: playback continues.
     pub(crate) async fn keep(&self, key: VideoKey, part: Part, class: Class, data: Bytes) -> bool {
         if !self.is_disk_usable() {
             return false;
@@ -408,7 +407,7 @@ impl Shared {
         }
     }
 
-    /// True if the disk takes anything now.
+    /// True if the disk accepts data now.
     pub(crate) fn is_disk_usable(&self) -> bool {
         self.disk_full().is_none_or(|until| Instant::now() >= until)
     }
@@ -452,7 +451,7 @@ pub(crate) fn fuzz_index(stored: &Bytes) -> Option<(Division, Bytes)> {
     catalogue::unpack_index(stored)
 }
 
-/// A chunk of which some enhanced frames are there: those that `noise` has a bit for.
+/// A chunk with some of its enhanced frames: those for which `noise` has a bit.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz_content(
     video: &Arc<crate::video::Video>,
@@ -476,5 +475,5 @@ pub(crate) fn fuzz_content(
     let stored = [&map[..], &vec![1; bytes as usize]].concat();
     let essential = vec![2; essential as usize].into();
     let restored = content::Content::restore(video.clone(), chunk, essential, &stored.into());
-    Some(restored.expect("what was put together fits"))
+    Some(restored.expect("the assembled content fits"))
 }

@@ -1,32 +1,32 @@
-//! An answer that comes in pieces, and what is said about it on another stream: in any order.
+//! Assembly of an answer that comes in pieces, and of its announcement on another stream, in any order.
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::oneshot;
 
 use crate::wire::{Piece, Refusal, Reply, WireError};
 
-/// Longest index that is taken: a film of a thousand hours has less.
+/// Maximum size of an index: a film of a thousand hours has less.
 pub(super) const INDEX_BYTES_MAX: u64 = 256 << 20;
 
-/// What came: the answer to a request to open a video, and the bytes.
+/// Complete answer: the reply to a request to open a video, and the bytes.
 pub(super) type Whole = (Option<Reply>, Bytes);
 
-/// What somebody waits for.
+/// An answer that is awaited.
 #[derive(Debug)]
 pub(super) struct Pieces {
-    /// The answer on the control stream has to come as well; it tells the length.
+    /// True if a reply on the control stream is needed as well; it contains the length.
     is_opening: bool,
-    /// More are not taken.
+    /// Maximum size of the answer.
     bytes_max: u64,
     opened: Option<Reply>,
     data: BytesMut,
-    /// As the last piece said it.
+    /// Size according to the last piece.
     total: Option<u64>,
     done: oneshot::Sender<Result<Whole, Refusal>>,
 }
 
 impl Pieces {
-    /// `bytes_max`: what is known of how long the answer may be.
+    /// `bytes_max`: known limit on the size of the answer.
     pub(super) fn new(
         is_opening: bool,
         bytes_max: u64,
@@ -42,7 +42,7 @@ impl Pieces {
         }
     }
 
-    /// Takes what the control stream says.
+    /// Takes the reply of the control stream.
     pub(super) fn opened(&mut self, reply: Reply) {
         self.opened = Some(reply);
     }
@@ -50,7 +50,7 @@ impl Pieces {
     /// Takes a piece.
     ///
     /// # Errors
-    /// It does not follow the one before, or belongs to too many.
+    /// It does not follow the one before, or exceeds the size.
     pub(super) fn take(&mut self, piece: &Piece) -> Result<(), WireError> {
         if piece.total > self.bytes_max || piece.end() > self.bytes_max {
             return Err(WireError(format!("{} bytes at once", piece.total)));
@@ -73,15 +73,15 @@ impl Pieces {
         total.is_some_and(|total| self.data.len() as u64 >= total)
     }
 
-    /// Hands over what came.
+    /// Hands over the answer.
     pub(super) fn finish(self) {
-        // Nobody may wait for it any more.
+        // The waiting task may be gone.
         let _ = self.done.send(Ok((self.opened, self.data.freeze())));
     }
 
-    /// It will not come.
+    /// Hands over a refusal in place of the answer.
     pub(super) fn refuse(self, refusal: Refusal) {
-        // Nobody may wait for it any more.
+        // The waiting task may be gone.
         let _ = self.done.send(Err(refusal));
     }
 }
@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    /// The streams know nothing of each other: a short index may be there before the word that announces it.
+    /// The streams are independent of each other: a short index may arrive before the reply that announces it.
     #[test]
     fn an_index_waits_for_its_announcement_and_the_other_way_round() {
         for is_announced_first in [true, false] {
@@ -124,7 +124,7 @@ mod tests {
             assert!(!pieces.is_whole());
             pieces.take(&piece(3, b"def")).unwrap();
             if !is_announced_first {
-                assert!(!pieces.is_whole(), "nobody said which version it is");
+                assert!(!pieces.is_whole(), "the version is not known");
                 pieces.opened(opened());
             }
             assert!(pieces.is_whole());
@@ -146,7 +146,7 @@ mod tests {
         assert!(pieces.is_whole());
         pieces.finish();
         assert_eq!(answer.try_recv().unwrap().unwrap().1, "abcdef");
-        // Of a frame without bytes.
+        // A frame without bytes.
         let (done, _answer) = oneshot::channel();
         let mut empty = Pieces::new(false, 6, done);
         let nothing = Piece {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sends_more_than_there_is_room_for() {
+    fn an_answer_has_a_maximum_size() {
         let (done, _answer) = oneshot::channel();
         let mut pieces = Pieces::new(false, 6, done);
         let huge = Piece {

@@ -1,4 +1,4 @@
-//! The session with the origin: it is called again for as long as it takes.
+//! The session with the origin: established again whenever it ends.
 
 use std::{
     collections::HashMap,
@@ -28,31 +28,31 @@ use crate::{
     },
 };
 
-/// First pause before the origin is called again, doubled up to [`PAUSE_MAX`].
+/// First pause before a new connection attempt, doubled up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Longest pause after the origin has refused: it was the ticket, most often.
+/// Longest pause after a refusal of the origin: most often the ticket is the reason.
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Time that one call may take; QUIC's handshakes back off, a fresh one finds an origin that is back sooner.
+/// Timeout of one connection attempt; QUIC's handshakes back off, and a fresh one finds an origin that is back sooner.
 const CALL_MAX: Duration = Duration::from_secs(5);
-/// Time that an answer may take.
+/// Timeout of an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// An origin that is silent on all paths for this long is called anew: it may have been restarted.
+/// Time after which a new connection is made to an origin that is silent on all paths: it may have been restarted.
 const SILENCE_MAX: Duration = Duration::from_secs(4);
-/// Videos of a catalogue.
+/// Maximum number of videos in a catalogue.
 const CATALOGUE_MAX: usize = 100_000;
 
-/// The way to the origin.
+/// The connection to the origin, over all of its sessions.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     line: watch::Sender<Option<Arc<Line>>>,
-    /// Reason why there is no line, in words that tell viewers nothing of where the origin is.
+    /// Reason for which there is no session, in words that do not reveal the origin's address to viewers.
     trouble: Mutex<&'static str>,
     connected: AtomicU64,
 }
 
-/// A session that is up.
+/// A session with the origin.
 #[derive(Debug)]
 pub(crate) struct Line {
     session: Session,
@@ -68,10 +68,10 @@ enum Waiting {
     Pieces(Pieces),
 }
 
-/// What a play hears of.
+/// Event of a play.
 #[derive(Debug)]
 pub(crate) enum PlayEvent {
-    /// One of its streams has come.
+    /// One of its streams has opened.
     Stream(Flow, Stream),
     /// The origin ended it.
     Ended(Refusal),
@@ -93,7 +93,7 @@ pub(crate) struct Opened {
     pub(crate) index: Bytes,
 }
 
-/// Reason why a session ended.
+/// Reason for which a session ended.
 #[derive(Debug, thiserror::Error)]
 enum End {
     #[error(transparent)]
@@ -107,15 +107,15 @@ enum End {
 }
 
 impl End {
-    /// The same for viewers: players and pages are not told addresses, nor what else the system says.
+    /// The same for viewers: players and pages see no addresses, and no messages of the system.
     fn for_everybody(&self) -> &'static str {
         match self {
             Self::Refused(refusal) if refusal.kind == RefusalKind::Ticket => {
                 "the origin does not know the ticket of this proxy"
             }
             Self::Refused(_) => "the origin refuses this proxy",
-            Self::Wire(_) => "the origin speaks another language",
-            Self::Stream(_) | Self::Words(_) => "the origin does not answer; it is called again",
+            Self::Wire(_) => "the origin uses another protocol",
+            Self::Stream(_) | Self::Words(_) => "the origin does not answer; the proxy reconnects",
         }
     }
 }
@@ -136,7 +136,7 @@ impl Pipe {
         })
     }
 
-    /// Keeps a session with the origin up; does not end.
+    /// Keeps a session with the origin up; does not return.
     pub(crate) async fn keep(&self, host: &Host, ticket: &Ticket) {
         let mut pause = PAUSE_MIN;
         loop {
@@ -155,9 +155,9 @@ impl Pipe {
             let before = self.line.send_replace(None);
             let reason = printable(&end.to_string(), REASON_CHARS);
             if before.is_some() {
-                tracing::warn!(error = %reason, "the origin is gone; it is called again");
+                tracing::warn!(error = %reason, "the session with the origin has ended; reconnecting");
             } else {
-                tracing::info!(error = %reason, "no origin");
+                tracing::info!(error = %reason, "no session with the origin; retrying");
             }
             let words = end.for_everybody();
             if let Some(line) = before {
@@ -165,7 +165,7 @@ impl Pipe {
             }
             *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = words;
             let longest = match &end {
-                // Asking often does not make a ticket good.
+                // Repeated attempts do not make a ticket valid.
                 End::Refused(_) => REFUSED_PAUSE_MAX,
                 _ => PAUSE_MAX,
             };
@@ -182,7 +182,7 @@ impl Pipe {
         self.connected.fetch_add(1, Ordering::Relaxed);
         self.line.send_replace(Some(line.clone()));
         let result = tokio::select! {
-            result = line.hear() => result,
+            result = line.receive() => result,
             result = line.take_streams() => result,
             () = silence(&line.session) => Err(End::Words("no path to the origin answers".to_owned())),
         };
@@ -214,9 +214,9 @@ impl Pipe {
         self.line.borrow().clone()
     }
 
-    /// Waits until the session with the origin is another one.
+    /// Waits until the session with the origin changes.
     pub(crate) async fn changed(&self, watcher: &mut watch::Receiver<Option<Arc<Line>>>) {
-        // The sender is here.
+        // The sender is a field of this struct.
         let _ = watcher.changed().await;
     }
 
@@ -224,7 +224,7 @@ impl Pipe {
         self.line.subscribe()
     }
 
-    /// Reason why there is no session; `None`: there is one.
+    /// Reason for which there is no session; `None`: there is one.
     pub(crate) fn trouble(&self) -> Option<&'static str> {
         if self.line.borrow().is_some() {
             return None;
@@ -233,13 +233,13 @@ impl Pipe {
         Some(*trouble)
     }
 
-    /// Sessions so far.
+    /// Number of sessions so far.
     pub(crate) fn connected(&self) -> u64 {
         self.connected.load(Ordering::Relaxed)
     }
 }
 
-/// Ends when no path has answered for a while.
+/// Returns when no path has answered for a while.
 async fn silence(session: &Session) {
     const LOOK: Duration = Duration::from_millis(250);
     let mut silent = Duration::ZERO;
@@ -268,7 +268,8 @@ async fn greet(session: Session, ticket: &Ticket) -> Result<Line, End> {
     control.send(hello.encode()).await?;
     let answer = tokio::time::timeout(ANSWER_MAX, control.recv()).await;
     let answer = answer.map_err(|_| End::Words("the origin does not answer".to_owned()))??;
-    let answer = answer.ok_or_else(|| End::Words("the origin has hung up".to_owned()))?;
+    let answer =
+        answer.ok_or_else(|| End::Words("the origin has closed the control stream".to_owned()))?;
     match Reply::decode(&answer.data)? {
         Reply::Welcome => Ok(Line {
             session,
@@ -279,18 +280,18 @@ async fn greet(session: Session, ticket: &Ticket) -> Result<Line, End> {
         }),
         Reply::Refused { refusal, .. } => Err(End::Refused(refusal)),
         _ => Err(End::Words(
-            "the origin said something else than welcome".to_owned(),
+            "the origin sent an unexpected reply to the greeting".to_owned(),
         )),
     }
 }
 
 impl Line {
-    /// Measurements of the session.
+    /// The session, for its measurements.
     pub(crate) fn session(&self) -> &Session {
         &self.session
     }
 
-    async fn hear(&self) -> Result<(), End> {
+    async fn receive(&self) -> Result<(), End> {
         while let Some(message) = self.control.recv().await? {
             let reply = Reply::decode(&message.data)?;
             match reply {
@@ -344,7 +345,7 @@ impl Line {
                     } else if let Some((flow, play)) = Flow::of_label(label)
                         && let Some(events) = self.plays().get(&play)
                     {
-                        // What nobody wants any more is stopped by being dropped.
+                        // A stream that is no longer wanted is stopped by being dropped.
                         let _ = events.send(PlayEvent::Stream(flow, stream));
                     }
                 }
@@ -360,7 +361,7 @@ impl Line {
     }
 
     fn take_piece(&self, piece: &Piece) -> Result<(), End> {
-        // Nobody may wait for it any more.
+        // The waiting task may be gone.
         if let Some(Waiting::Pieces(pieces)) = self.waiting().get_mut(&piece.id) {
             pieces.take(piece)?;
         }
@@ -368,7 +369,7 @@ impl Line {
         Ok(())
     }
 
-    /// Hands over what was asked for, if all of it is there.
+    /// Hands over an answer that is complete.
     fn complete(&self, id: u32) {
         let mut waiting = self.waiting();
         let is_whole =
@@ -380,7 +381,7 @@ impl Line {
         }
     }
 
-    /// Nobody will be answered any more.
+    /// Fails all requests that wait.
     fn give_up(&self, refusal: &Refusal) {
         for (_, waiting) in self.waiting().drain() {
             match waiting {
@@ -432,7 +433,7 @@ impl Line {
                 videos, is_last, ..
             } = reply
             else {
-                return Err(away("the origin answered something else"));
+                return Err(away("the origin sent an unexpected reply"));
             };
             let is_stuck = videos.is_empty() && !is_last;
             all.extend(videos);
@@ -466,7 +467,7 @@ impl Line {
                 },
                 index,
             }),
-            _ => Err(away("the origin answered something else")),
+            _ => Err(away("the origin sent an unexpected reply")),
         }
     }
 
@@ -530,13 +531,13 @@ impl Line {
             version: version.to_owned(),
             from,
         };
-        // A session that ended before it was known here will not tell it.
+        // A session that had ended before the play was registered does not notify it.
         if self.session.close_reason().is_some() {
             return Err(away("the origin is gone"));
         }
         match self.ask(id, request).await? {
             Reply::Playing { .. } => Ok(play),
-            _ => Err(away("the origin answered something else")),
+            _ => Err(away("the origin sent an unexpected reply")),
         }
     }
 
@@ -549,7 +550,7 @@ impl Line {
     }
 }
 
-/// Takes a request off the list when nobody waits for it any more.
+/// Removes a request that is no longer waited for.
 struct Forget<'a> {
     line: &'a Line,
     id: u32,
@@ -570,7 +571,7 @@ async fn answered<T>(answer: oneshot::Receiver<Result<T, Refusal>>) -> Result<T,
 }
 
 impl Play {
-    /// Goes on elsewhere.
+    /// Continues at another position.
     pub(crate) async fn seek(&self, from: From) -> Result<(), Refusal> {
         let play = self.number;
         let request = Request::Seek { play, from };
@@ -583,7 +584,7 @@ impl Drop for Play {
     fn drop(&mut self) {
         self.line.plays().remove(&self.number);
         let stop = Request::Stop { play: self.number };
-        // Where there is no room or no session, its streams are stopped by being dropped.
+        // Where the queue is full or there is no session, its streams are stopped by being dropped.
         let _ = self.line.control.try_send(stop.encode());
     }
 }

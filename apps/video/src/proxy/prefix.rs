@@ -11,17 +11,17 @@ use crate::video::Video;
 /// Round trips from a request to the first data.
 const STARTS_AFTER: f64 = 1.5;
 
-/// How much of the beginning of every video is kept ready.
+/// Part of the beginning of every video that is prefetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefix {
-    /// What it takes by the video's rates, and the pipe's round trip and losses.
+    /// Computed from the video's rates, and the pipe's round trip and losses.
     #[default]
     Auto,
-    /// So much; zero: nothing is fetched ahead.
+    /// A fixed duration; zero: nothing is prefetched.
     Fixed(Duration),
 }
 
-/// State of the pipe.
+/// Measurements of the pipe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pipe {
     pub(super) rtt: Duration,
@@ -30,7 +30,7 @@ pub(super) struct Pipe {
 }
 
 impl Default for Pipe {
-    /// A long way without losses, where nothing is known.
+    /// A long path without losses, where nothing is known.
     fn default() -> Self {
         Self {
             rtt: Duration::from_millis(100),
@@ -40,12 +40,12 @@ impl Default for Pipe {
 }
 
 impl Prefix {
-    /// True if anything is fetched ahead.
+    /// True if anything is prefetched.
     pub(super) fn is_any(self) -> bool {
         self != Self::Fixed(Duration::ZERO)
     }
 
-    /// The chunks of a video that belong to it; one at least. O(chunks).
+    /// Number of chunks of a video that belong to it, at least one. O(chunks).
     pub(super) fn chunks(self, video: &Video, pipe: Pipe) -> u32 {
         match self {
             Self::Fixed(time) => video.prefix(time),
@@ -54,8 +54,8 @@ impl Prefix {
     }
 }
 
-/// With so many chunks at the proxy a viewer who begins has every later one in time, although both flows begin only with
-/// him.
+/// Number of chunks at the proxy with which a viewer who begins has every later chunk in time, although both flows begin only
+/// then.
 fn planned(video: &Video, pipe: Pipe) -> u32 {
     let all = 0..video.count();
     let essential = all.clone().map(|chunk| {
@@ -75,7 +75,7 @@ fn planned(video: &Video, pipe: Pipe) -> u32 {
         is_short
     });
     let by_rate = u32::try_from(covers.count()).unwrap_or(u32::MAX);
-    // The enhanced part of the first that is missing comes at the pace of the film, and is waited for a little.
+    // The enhanced part of the first missing chunk comes at the pace of the film, and is waited for a little.
     let span = pipe.rtt.mul_f64(STARTS_AFTER) + GRACE;
     let mut later = all.filter(|&chunk| {
         let lasts = video.start(chunk + 1).saturating_sub(video.start(chunk));
@@ -100,11 +100,12 @@ mod tests {
 
     #[test]
     fn the_prefix_follows_the_pipe() {
-        // Chunks of 2 s: the second is there when it has come at its pace and its losses were waited for, in 2.8 s and the way.
+        // Chunks of 2 s: the second is there when it has come at its pace and its losses were waited for, in 2.8 s and the
+        // round trip.
         assert_eq!(planned_for(20, 0.0), 2);
         assert_eq!(planned_for(700, 0.0), 2);
         assert_eq!(planned_for(900, 0.0), 3);
-        // Repairs of repairs take time in which nothing is delivered in order.
+        // Repeated repairs take time in which nothing is delivered in order.
         assert!(planned_for(900, 0.3) > 3);
         assert_eq!(
             Prefix::Auto.chunks(&film(2), Pipe::default()),

@@ -1,22 +1,23 @@
-//! Prefixes of videos that the proxy holds already. Without it every look at the catalogue would open every video of it.
+//! Prefixes of videos that the proxy holds already. Without this record every refresh of the catalogue would open all of its
+//! videos.
 
 use std::collections::BTreeMap;
 
 use crate::wire::Entry;
 
-/// State of the beginnings of videos.
+/// State of the videos' prefixes.
 #[derive(Debug, Default)]
 pub(super) struct Prefixes(BTreeMap<String, Known>);
 
 #[derive(Debug)]
 struct Known {
     version: String,
-    /// Chunks of the beginning; `None`: this version cannot be served.
+    /// Chunks of the prefix; `None`: this version cannot be served.
     chunks: Option<u32>,
 }
 
 impl Prefixes {
-    /// True if there is something to be fetched of a video, or nobody knows. `holds`: whether a chunk is there.
+    /// True if a part of a video's prefix is missing, or nothing is known of it. `holds`: true for a chunk that is stored.
     pub(super) fn is_wanted(&self, entry: &Entry, holds: impl Fn(u32) -> bool) -> bool {
         match self.0.get(&entry.name) {
             Some(known) if known.version == entry.version => {
@@ -26,13 +27,13 @@ impl Prefixes {
         }
     }
 
-    /// Notes how many chunks the beginning of a video has; `None`: the video cannot be served.
+    /// Records the number of chunks of a video's prefix; `None`: the video cannot be served.
     pub(super) fn note(&mut self, entry: &Entry, chunks: Option<u32>) {
         let version = entry.version.clone();
         self.0.insert(entry.name.clone(), Known { version, chunks });
     }
 
-    /// Forgets videos that are not in the catalogue any more.
+    /// Forgets videos that are no longer in the catalogue.
     pub(super) fn retain(&mut self, catalogue: &[Entry]) {
         if self.0.len() > catalogue.len() {
             let names: std::collections::BTreeSet<&str> =
@@ -58,7 +59,7 @@ mod tests {
     fn what_is_there_is_not_opened_again() {
         let mut prefixes = Prefixes::default();
         let film = entry("film", "1");
-        assert!(prefixes.is_wanted(&film, |_| true), "nobody knows");
+        assert!(prefixes.is_wanted(&film, |_| true), "nothing is known");
         prefixes.note(&film, Some(2));
         assert!(!prefixes.is_wanted(&film, |_| true));
         assert!(prefixes.is_wanted(&film, |chunk| chunk < 1), "given up");
@@ -66,9 +67,9 @@ mod tests {
         assert!(prefixes.is_wanted(&entry("other", "1"), |_| true));
     }
 
-    /// Its file is not read again and again for nothing.
+    /// Its file is not read over and over again in vain.
     #[test]
-    fn what_cannot_be_served_is_not_asked_for_until_it_changes() {
+    fn an_unusable_video_is_not_requested_until_it_changes() {
         let mut prefixes = Prefixes::default();
         prefixes.note(&entry("text", "1"), None);
         assert!(!prefixes.is_wanted(&entry("text", "1"), |_| false));

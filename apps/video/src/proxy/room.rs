@@ -1,4 +1,4 @@
-//! AdmissionController in the pipe: who may play, by what it is known to carry, or by how the plays in it fare [Two-flow §6].
+//! Admission of plays to the pipe: by its known capacity, or by the performance of the plays in it [Two-flow §6].
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,21 +17,22 @@ use crate::{
     wire::{Refusal, RefusalKind},
 };
 
-/// Nobody is told to come back later than this: viewers leave before their films end.
+/// Maximum retry time in a refusal: viewers leave before their films end.
 const RETRY_MAX_S: u32 = 60;
-/// A play is judged by its last chunks, so many.
+/// Number of last chunks by which a play is judged.
 const CHUNKS: usize = 2;
 
-/// Plays that are refused for want of capacity.
+/// Policy by which plays are refused for lack of capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
-    /// Nobody.
+    /// No play is refused.
     #[default]
     Open,
-    /// Whoever takes more than others leave of this, at the most that each of them ever takes.
+    /// A play is refused if it needs more than the others leave of this capacity, at the maximum rate that each of them ever
+    /// takes.
     Known(Rate),
-    /// Everybody while any play falls short of its target rate or loses half of what is tolerated, and for 8 s after somebody
-    /// has joined, who is not measured yet.
+    /// Plays are refused while any play falls short of its target rate or loses half of what is tolerated, and for 8 s after a
+    /// play has joined, which is not measured yet.
     Measured,
 }
 
@@ -57,7 +58,7 @@ impl Admission {
     }
 }
 
-/// Keeps account of the pipe.
+/// Keeps account of the capacity of the pipe.
 #[derive(Debug)]
 pub(super) struct AdmissionController {
     inside: Mutex<Inside>,
@@ -67,7 +68,7 @@ pub(super) struct AdmissionController {
 #[derive(Debug)]
 struct Inside {
     gate: Gate,
-    /// Plays as they were measured last.
+    /// Last measurements of the plays.
     measured: BTreeMap<u64, Measured>,
     next: u64,
 }
@@ -95,7 +96,7 @@ impl AdmissionController {
     }
 }
 
-/// A place in the pipe; given back when it is dropped.
+/// A place in the pipe; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     shared: Arc<Shared>,
@@ -104,10 +105,10 @@ pub(crate) struct Place {
 }
 
 impl Shared {
-    /// AdmissionController for one more play from `chunk` on.
+    /// Admits one more play from `chunk` on.
     ///
     /// # Errors
-    /// There is none; with the reason, and when to ask again.
+    /// There is no capacity; with the reason, and the time to retry.
     pub(crate) fn admit(
         self: &Arc<Self>,
         cached_video: &CachedVideo,
@@ -143,8 +144,8 @@ impl Shared {
 }
 
 impl Place {
-    /// A chunk of the play is finished: `sent` packets of its enhanced part were sent, `arrived` came; of its frames so many were left
-    /// out, because the pipe has no room for them.
+    /// Notes that a chunk of the play is finished: `sent` packets of its enhanced part were sent, `arrived` came; `left_out` of
+    /// its frames were left out, because the pipe has no capacity for them.
     pub(super) fn finished(
         &mut self,
         cached_video: &CachedVideo,
@@ -174,7 +175,7 @@ impl Drop for Place {
     }
 }
 
-/// How a play fares: its last chunks.
+/// Statistics of a play: its last chunks.
 #[derive(Debug, Default)]
 struct FlowCounters {
     finished_at: Option<Instant>,
@@ -192,7 +193,7 @@ struct Finished {
 
 impl FlowCounters {
     fn add(&mut self, now: Instant, lasts: Duration, bytes: u64, (sent, arrived): (u32, u32)) {
-        // How long the first one took is not known: it was asked for with whatever was there before.
+        // The duration of the first chunk is not known: it was requested with whatever was there before.
         let Some(before) = self.finished_at.replace(now) else {
             return;
         };
@@ -208,7 +209,7 @@ impl FlowCounters {
         });
     }
 
-    /// The play over its last chunks: its target is what they hold in the time that they last; it falls short when they take
+    /// Measurement of the play over its last chunks: its target is their data in their duration; it falls short when they take
     /// longer to come, or do not come whole.
     fn measured(&self) -> Option<Measured> {
         if self.chunks.len() < CHUNKS {

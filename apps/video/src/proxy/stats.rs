@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anabranch_media::{FrameType, write::Counts};
 use serde_json::{Value, json};
 
-/// A number that only grows.
+/// A monotonic counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -38,7 +38,7 @@ impl FrameCounters {
         }
     }
 
-    /// A lost frame came after all, when its chunk had been finished without it.
+    /// Counts a lost frame that came after its chunk had been finished without it.
     pub(crate) fn late(&self, frame: FrameType) {
         self.late[frame as usize].add(1);
     }
@@ -72,11 +72,11 @@ pub(crate) struct Stats {
     pub(crate) late_adus: Counter,
     /// Frames of chunks that came from the origin.
     pub(crate) frames: FrameCounters,
-    /// Frames that the origin left out, because the pipe had no room for them; they count as lost, too.
+    /// Frames that the origin left out, because the pipe had no capacity for them; they count as lost, too.
     pub(crate) thinned: Counter,
-    /// Frames that were lost and came in time when they were asked for again.
+    /// Frames that were lost and came in time after a repeated request.
     pub(crate) repaired: Counter,
-    /// Frames that were not in what viewers got, whether lost or useless without a lost one.
+    /// Frames that viewers did not get, whether lost or useless without a lost one.
     pub(crate) left_out: Counter,
     pub(crate) responses: Counter,
     pub(crate) response_bytes: Counter,

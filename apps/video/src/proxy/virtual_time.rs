@@ -1,5 +1,5 @@
-//! For tests in virtual time: the proxy's side of one play over a simulated engine. Does what `flow` does with streams of sockets, with
-//! the same assemblies, and the same word on when a chunk is finished and what is asked for again.
+//! Proxy in virtual time, for tests: its side of one play over a simulated engine. Does what `flow` does with streams of
+//! sockets, with the same assemblies, and the same rules for the completion of chunks and for repair.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,19 +49,19 @@ pub(crate) struct Proxy {
     arriving: BTreeMap<u32, Assembly>,
     sent: BTreeMap<u32, Sent>,
     passed: Option<std::time::Instant>,
-    /// Frames of the next chunk that were asked for again, and what has come of them.
+    /// Frames of the next chunk that were requested again, and the data received of them.
     asked: Option<(Vec<u32>, Vec<u8>)>,
     was_asked: BTreeSet<u32>,
-    /// Virtual time zero, as the proxy's own parts know time.
+    /// Virtual time zero, in the proxy's own representation.
     begun: std::time::Instant,
     /// Time at which the viewer began to play.
     plays_from: Option<Instant>,
-    /// Chunks as they were finished, and when.
+    /// Finished chunks, with the times of completion.
     pub(crate) finished: Vec<(Content, Instant)>,
-    /// Frames that came when they were asked for again; ADUs that came after their chunk was finished.
+    /// Frames that came after a repeated request; ADUs that came after their chunk was finished.
     pub(crate) repaired: u64,
     pub(crate) late: u64,
-    /// Frames that the origin left out for want of room.
+    /// Frames that the origin left out for lack of capacity.
     pub(crate) left_out: u64,
 }
 
@@ -93,7 +93,7 @@ impl Proxy {
         }
     }
 
-    /// Calls the origin over `links` as soon as time runs.
+    /// Calls the origin over `links` when time begins.
     pub(crate) fn call(&mut self, links: Vec<Link>) {
         self.links = links;
     }
@@ -174,7 +174,7 @@ impl Proxy {
                 let sent = Sent {
                     adus,
                     left_out,
-                    heard: now,
+                    reported_at: now,
                 };
                 self.left_out += u64::from(left_out);
                 self.sent.insert(chunk, sent);
@@ -208,7 +208,7 @@ impl Proxy {
 
     fn take_piece(&mut self, piece: &Piece) {
         let is_whole = piece.end() == piece.total;
-        // What comes too late belongs to no chunk any more.
+        // Late data belongs to no chunk any more.
         if piece.id != self.next + 2 {
             return;
         }
@@ -249,7 +249,7 @@ impl Proxy {
         }
     }
 
-    /// True if lost frames of the chunk are on their way again; asks for them when they can be had.
+    /// True if lost frames of the chunk are being sent again; requests them when that is possible.
     fn repair(&mut self, context: &mut Context<'_>) -> bool {
         if self.asked.is_some() {
             return true;
@@ -329,7 +329,7 @@ impl App for Proxy {
     }
 }
 
-/// A frame as the viewer has it; `None`: it is left out.
+/// A frame as the viewer gets it; `None`: it is left out.
 pub(crate) fn frame(content: &Content, track: usize, sample: usize) -> Option<Bytes> {
     anabranch_media::Frames::get(content, track, sample)
 }

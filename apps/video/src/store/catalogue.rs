@@ -1,17 +1,17 @@
 //! Catalogue of the store, and the order of eviction.
 //!
-//! A video's popularity is the number of its plays, each counting half as much after [`HALF_LIFE_PLAYS`] plays of
-//! anything; so it needs no clock, and a proxy that nobody used over night forgets nothing. When there is no room,
-//! bodies go before prefixes, then unpopular videos before popular ones, then enhanced before essential data, then
-//! the end of a video before its beginning.
+//! A video's popularity is the number of its plays, each counting half as much after [`HALF_LIFE_PLAYS`] plays of any video; so
+//! it needs no clock, and a proxy that is idle overnight forgets nothing. When there is no space, bodies go before prefixes,
+//! then unpopular videos before popular ones, then enhanced before essential data, then the end of a video before its
+//! beginning.
 
 use std::collections::BTreeMap;
 
 use super::{Class, Part, StoreStats, VideoKey};
 
-/// Plays after which an earlier one counts half.
+/// Half-life of a play: number of plays after which it counts half.
 const HALF_LIFE_PLAYS: f64 = 500.0;
-/// Weights are brought down before they grow out of what a number holds.
+/// Bound on weights: they are scaled down before they overflow.
 const WEIGHT_MAX: f64 = 1e100;
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Catalogue {
     videos: BTreeMap<VideoKey, Video>,
     bytes: u64,
     limit_bytes: u64,
-    /// What a play counts now; it grows, which is the same as that earlier ones fade.
+    /// Current weight of a play; it grows, which is equivalent to a decay of earlier plays.
     weight: f64,
 }
 
@@ -33,11 +33,11 @@ struct Video {
 struct Item {
     class: Class,
     bytes: u64,
-    /// Its file is there; otherwise it is being written, and is not given up.
+    /// True if its file exists; otherwise it is being written, and is not evicted.
     is_settled: bool,
 }
 
-/// What goes first: the smallest.
+/// Order of eviction: the smallest goes first.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) struct Worth {
     class: Class,
@@ -88,7 +88,7 @@ impl Catalogue {
         self.videos.entry(key).or_default().score += weight;
     }
 
-    /// Room for a part that will be written; what has to go for it, or `None` when that would be worth more.
+    /// Reserves space for a part that will be written. Returns the parts to evict for it, or `None` when they are worth more.
     pub(super) fn reserve(
         &mut self,
         key: VideoKey,
@@ -113,7 +113,7 @@ impl Catalogue {
         Some(excess)
     }
 
-    /// The part was written, or could not be.
+    /// Notes that the part was written, or could not be.
     pub(super) fn settle(&mut self, key: VideoKey, part: Part, is_there: bool) {
         if !is_there {
             self.forget(key, part);
@@ -126,9 +126,9 @@ impl Catalogue {
         }
     }
 
-    /// Gives up parts until `bytes` more fit; those of the same part as `newcomer` are not counted, and nothing worth
-    /// more than it goes. `None`: then they do not fit, and nothing is given up. Costs a look at every part while there
-    /// is no room; a few give way at once, so that this is rare.
+    /// Evicts parts until `bytes` more fit; parts that `newcomer` replaces are not counted, and nothing worth more than it
+    /// goes. `None`: they do not fit, and nothing is evicted. Looks at every part while there is no space; a few are evicted at
+    /// once, so that this is rare.
     pub(super) fn make_room(
         &mut self,
         bytes: u64,
@@ -183,7 +183,7 @@ impl Catalogue {
         parts.map(|(part, item)| (key, part, item.class)).collect()
     }
 
-    /// A part that an earlier run left; false when it is known already, then as part of the prefix from now on.
+    /// Adds a part of an earlier run; false when it is known already, and then it belongs to the prefix from now on.
     pub(super) fn restore(&mut self, key: VideoKey, part: Part, class: Class, bytes: u64) -> bool {
         let parts = &mut self.videos.entry(key).or_default().parts;
         let item = Item {
@@ -200,16 +200,16 @@ impl Catalogue {
         replaced.is_none()
     }
 
-    /// As JSON: folder → plays.
+    /// Popularity as JSON: folder → plays.
     pub(super) fn popularity(&self) -> String {
         let scores = self.videos.iter().filter(|(_, video)| video.score > 0.0);
         let scores = scores.map(|(key, video)| (key.folder(), video.score / self.weight));
         let scores: BTreeMap<_, _> = scores.collect();
-        // Numbers and names of digits can always be written.
+        // Numbers and names of digits always serialize.
         serde_json::to_string(&scores).unwrap_or_default()
     }
 
-    /// Takes over what [`Catalogue::popularity`] wrote, as far as it makes sense and anything of the video is left.
+    /// Restores the output of [`Catalogue::popularity`], as far as it is valid and parts of the video are left.
     pub(super) fn restore_popularity(&mut self, text: &str) {
         let scores: BTreeMap<String, f64> = serde_json::from_str(text).unwrap_or_default();
         for (folder, score) in scores {

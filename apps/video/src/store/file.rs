@@ -1,4 +1,4 @@
-//! One file of the store.
+//! File format of the store: one part per file.
 //!
 //! ```text
 //!  0      8         24       28        36                 68
@@ -19,12 +19,12 @@ use bytes::Bytes;
 
 use super::{Part, VideoKey};
 
-/// Bytes before the data.
+/// Size of the header.
 pub(super) const HEADER_BYTES: u64 = 68;
-/// What names of files begin with that are being written.
+/// Prefix of the names of files that are being written.
 pub(super) const TEMPORARY: &str = "tmp-";
 const NAME: &[u8; 8] = b"anabrV1\n";
-/// Longest data; a chunk of 10 s at 1.6 Gbit/s.
+/// Maximum size of the data; a chunk of 10 s at 1.6 Gbit/s.
 const DATA_BYTES_MAX: u64 = 2 << 30;
 
 pub(super) fn header(key: VideoKey, part: Part, data: &[u8]) -> [u8; HEADER_BYTES as usize] {
@@ -54,14 +54,14 @@ fn number(part: Part) -> u32 {
     }
 }
 
-/// Reads and checks a file; `InvalidData` when it is not what was written for this part.
+/// Reads and checks a file; `InvalidData` when it is not the file written for this part.
 pub(super) fn read(path: &Path, key: VideoKey, part: Part) -> io::Result<Bytes> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
     parse(file, length, key, part)
 }
 
-/// The data of a file of `length` bytes, if it is this part and whole.
+/// The data of a file of `length` bytes, if the file is of this part and complete.
 ///
 /// # Errors
 /// It cannot be read, or is something else.
@@ -86,7 +86,7 @@ pub(super) fn parse(
     Ok(data.into())
 }
 
-/// Puts `parts`, one after the other, where `path` says, whole or not at all; `is_durable`: for good when this returns.
+/// Writes `parts`, one after the other, to the file `path`, whole or not at all; `is_durable`: on disk when this returns.
 pub(super) fn replace_with(
     path: &Path,
     temporary: &Path,
@@ -104,7 +104,7 @@ pub(super) fn replace_with(
         drop(file);
         fs::rename(temporary, path)?;
         if is_durable && let Some(folder) = path.parent() {
-            // The name, too; where folders cannot be opened, the system does it.
+            // Syncs the name, too; where folders cannot be opened, the system does it.
             match File::open(folder) {
                 Ok(folder) => folder.sync_all()?,
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}

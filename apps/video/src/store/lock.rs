@@ -1,4 +1,4 @@
-//! One store a folder: two would each keep to the limit by themselves, and remove what the other is writing.
+//! Lock of a store's folder: two stores would each apply the limit by themselves, and remove files that the other is writing.
 
 use std::{
     fs::{File, OpenOptions},
@@ -6,14 +6,14 @@ use std::{
     path::Path,
 };
 
-/// The file that is locked; what is in it says nothing.
+/// The locked file; its content has no meaning.
 const NAME: &str = "lock";
 
-/// Takes the folder until the file is closed, as it is when the process ends, however it does. `None`: another has it. Where the
-/// file system or the system knows no locks, everybody gets it.
+/// Locks the folder until the file is closed, as it is when the process ends in any manner. `None`: it is locked. Where the
+/// file system or the system has no locks, every process gets it.
 ///
 /// # Errors
-/// The file cannot be made.
+/// The file cannot be created.
 pub(super) fn take(folder: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new()
         .create(true)

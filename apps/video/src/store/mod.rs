@@ -2,14 +2,14 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `catalogue` | what is there, how popular it is, what goes first; nothing touches the disk |
-//! | `file` | one file: header, checksum, how it is written |
-//! | `scan` | what an earlier run left |
+//! | `catalogue` | parts in the store, their popularity, and the order of eviction; does not touch the disk |
+//! | `file` | file format: header and checksum; writing |
+//! | `scan` | scan for the data of an earlier run |
 //!
-//! It is a cache: everything in it can be fetched again. So what is read is checked and never wrong, and what is
-//! damaged or torn is dropped without a word to viewers. Indexes and prefixes are on the disk for good when
-//! [`Store::put`] returns (`fsync` of the file and of its folder); chunks of the body are written without waiting for
-//! the disk, and a power cut may cost the last of them.
+//! It is a cache: everything in it can be fetched again. So data is checked when it is read and never wrong, and damaged or
+//! torn files are dropped without notice to viewers. Indexes and prefixes are durable when [`Store::put`] returns (`fsync` of
+//! the file and of its folder); chunks of the body are written without waiting for the disk, and a power cut may cost the last
+//! of them.
 
 mod catalogue;
 mod file;
@@ -32,7 +32,7 @@ use bytes::Bytes;
 
 use self::catalogue::Catalogue;
 
-/// Which version of which video of which origin.
+/// Identifies a version of a video of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VideoKey(pub [u8; 16]);
 
@@ -65,27 +65,27 @@ impl VideoKey {
     }
 }
 
-/// A part of a video that is kept by itself.
+/// A part of a video that is stored by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// What a player or the proxy must know before anything else.
+    /// The index, which a player or the proxy needs before anything else.
     Index,
     /// The essential data of a chunk.
     Essential(u32),
-    /// What has arrived of the enhanced data of a chunk.
+    /// The enhanced data of a chunk that has arrived.
     Enhanced(u32),
 }
 
-/// How hard a part is to replace.
+/// Class of a part, by the cost of replacing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Fetched again when somebody watches.
+    /// Fetched again when a viewer needs it.
     Body,
-    /// Play starts with it; given up only when nothing else is left.
+    /// Playback starts with it; evicted only when nothing else is left.
     Prefix,
 }
 
-/// Reason why nothing was stored or read.
+/// Reason for which nothing was stored or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -94,12 +94,12 @@ pub enum StoreError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// Another proxy uses the folder.
     #[error(
-        "the cache folder {} is used by another proxy that runs; choose another --cache for this one",
+        "the cache folder {} is in use by another proxy; choose another --cache for this one",
         path.display()
     )]
     InUse {
@@ -108,8 +108,8 @@ pub enum StoreError {
     },
     /// No space is left on the device, or of a quota.
     #[error(
-        "the disk of the cache folder {} is full, short of its own limit; videos play on without being cached; make \
-         room, or choose a smaller --cache-size",
+        "the disk of the cache folder {} is full before its limit is reached; videos play on without being cached; \
+         free some space, or choose a smaller --cache-size",
         path.display()
     )]
     Full {
@@ -121,15 +121,15 @@ pub enum StoreError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// What the store holds, and what it did so far.
+/// Statistics of the store: its content, and events so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Videos of which anything is there.
+    /// Videos with at least one part.
     pub videos: u64,
     /// Bytes of all files.
     pub bytes: u64,
@@ -137,17 +137,17 @@ pub struct StoreStats {
     pub prefix_bytes: u64,
     /// The limit.
     pub limit_bytes: u64,
-    /// Parts found when they were asked for.
+    /// Requested parts that were in the store.
     pub hits: u64,
-    /// Parts not found.
+    /// Requested parts that were not.
     pub misses: u64,
-    /// Parts given up for others.
+    /// Parts evicted for others.
     pub evicted: u64,
     /// Parts that were damaged, and dropped.
     pub damaged: u64,
 }
 
-/// The disk store. Its calls read and write files: not for an asynchronous task.
+/// The disk store. Its calls read and write files: do not call them from an asynchronous task.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
@@ -156,18 +156,18 @@ pub struct Store {
     misses: AtomicU64,
     evicted: AtomicU64,
     damaged: AtomicU64,
-    /// Names of files that are being written.
+    /// Number for the name of the next file to be written.
     next: AtomicU64,
-    /// Held for as long as the folder is ours.
+    /// Held for as long as this store owns the folder.
     lock: Mutex<Option<fs::File>>,
 }
 
 impl Store {
-    /// Opens the store in `folder`, which is made if missing, for at most `limit_bytes` in files. What an earlier run
-    /// left is there again; what it left half-written is removed. Costs one listing of the folder.
+    /// Opens the store in `folder`, which is created if missing, for at most `limit_bytes` in files. The data of an earlier run
+    /// is available again; half-written files are removed. Lists the folder once.
     ///
     /// # Errors
-    /// The folder cannot be made, read or written, or is in use.
+    /// The folder cannot be created, read or written, or is in use.
     pub fn open(folder: &Path, limit_bytes: u64) -> Result<Self, StoreError> {
         let failed = |source| StoreError::Folder {
             path: folder.to_owned(),
@@ -192,14 +192,14 @@ impl Store {
             next: AtomicU64::new(0),
             lock: Mutex::new(Some(lock)),
         };
-        // The limit may be smaller than it was.
+        // The limit may be lower than before.
         let excess = store.lock().make_room(0, None);
         store.remove(excess.unwrap_or_default());
         Ok(store)
     }
 
-    /// Keeps `data`, in place of what was kept of this part. False when it is worth less than everything that would
-    /// have to go for it; then nothing changes.
+    /// Stores `data`, in place of earlier data of this part. False when it is worth less than everything that would have to be
+    /// evicted for it; then nothing changes.
     ///
     /// # Errors
     /// The disk is full or fails.
@@ -220,11 +220,11 @@ impl Store {
         let written = self.write(key, part, class, data);
         self.lock().settle(key, part, written.is_ok());
         if written.is_err() {
-            // What was there of this part is not counted any more.
+            // The earlier data of this part no longer counts.
             let _ = fs::remove_file(self.path(key, part, class));
         }
         written?;
-        // Under its other class it would be found again after a restart.
+        // Under its other class it would reappear after a restart.
         let other = match class {
             Class::Body => Class::Prefix,
             Class::Prefix => Class::Body,
@@ -233,10 +233,10 @@ impl Store {
         Ok(true)
     }
 
-    /// What is kept of this part.
+    /// Reads a part.
     ///
     /// # Errors
-    /// The disk fails. What is damaged is dropped, and `None`.
+    /// The disk fails. Damaged data is dropped, and the result is `None`.
     pub fn get(&self, key: VideoKey, part: Part) -> Result<Option<Bytes>, StoreError> {
         let class = self.lock().class_of(key, part);
         let found = match class {
@@ -251,7 +251,7 @@ impl Store {
                         let _ = fs::remove_file(&path);
                         None
                     }
-                    // Given up in between, or removed by somebody else.
+                    // Evicted in the meantime, or removed by another process.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
                         self.lock().forget(key, part);
                         None
@@ -270,23 +270,23 @@ impl Store {
         Ok(found)
     }
 
-    /// True if something is kept of this part; the disk is not asked.
+    /// True if the part is stored; does not access the disk.
     pub fn holds(&self, key: VideoKey, part: Part) -> bool {
         self.lock().class_of(key, part).is_some()
     }
 
-    /// Somebody plays this video.
+    /// Counts a play of this video.
     pub fn touch(&self, key: VideoKey) {
         self.lock().touch(key);
     }
 
-    /// Gives up everything of a video, because it has changed.
+    /// Drops everything of a video, because it has changed.
     pub fn forget(&self, key: VideoKey) {
         let parts = self.lock().forget_video(key);
         self.remove(parts);
     }
 
-    /// Writes down how popular the videos are, for the next run. Losing it costs nothing but good choices.
+    /// Saves the popularity of videos for the next run. Its loss only makes eviction less accurate.
     ///
     /// # Errors
     /// The disk is full or fails.
@@ -297,12 +297,13 @@ impl Store {
             .map_err(|source| self.failed(path, source))
     }
 
-    /// Lets another store have the folder, although somebody may still hold this one; for when nothing more is to be kept.
+    /// Releases the folder for another store, although this one may still be referenced; to be called when nothing more is to
+    /// be stored.
     pub fn release(&self) {
         *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// What is there now.
+    /// Current statistics.
     pub fn stats(&self) -> StoreStats {
         let mut stats = self.lock().stats();
         stats.hits = self.hits.load(Ordering::Relaxed);
@@ -352,9 +353,9 @@ impl Store {
 
     fn remove(&self, parts: Vec<(VideoKey, Part, Class)>) {
         for (key, part, class) in parts {
-            // It may be gone already.
+            // It may not exist.
             let _ = fs::remove_file(self.path(key, part, class));
-            // Fails while anything is in it.
+            // Fails while the folder contains anything.
             let _ = fs::remove_dir(self.folder.join(key.folder()));
         }
     }
@@ -373,8 +374,11 @@ pub(crate) fn fuzz_file(bytes: &[u8], key: VideoKey, part: Part) {
         assert_eq!([&file::header(key, part, &data)[..], &data].concat(), bytes);
     }
     let whole = [&file::header(key, part, bytes)[..], bytes].concat();
-    assert_eq!(parse(&whole).expect("it is what was put"), bytes);
-    // One changed bit, somewhere.
+    assert_eq!(
+        parse(&whole).expect("it is the data that was written"),
+        bytes
+    );
+    // One changed bit, at a position derived from the input.
     let mut damaged = whole;
     let at = bytes.iter().map(|&byte| usize::from(byte)).sum::<usize>() % damaged.len();
     damaged[at] ^= 1;

@@ -4,12 +4,12 @@ use std::{fs, io, path::Path};
 
 use super::{Class, Part, VideoKey, catalogue::Catalogue, file};
 
-/// How popular the videos are, by the name of their folder.
+/// File with the popularity of the videos, by the name of their folder.
 pub(super) const POPULARITY: &str = "popularity.json";
-/// A larger file of popularity is not ours.
+/// Maximum size of the file of popularity; a larger one is not valid.
 const POPULARITY_BYTES_MAX: u64 = 16 << 20;
 
-/// The file in which a part is kept; its class is in the name, so that a start need not open every file.
+/// Name of the file of a part; it contains the class, so that a start need not open every file.
 pub(super) fn file_name(part: Part, class: Class) -> String {
     let class = match class {
         Class::Body => "",
@@ -36,7 +36,7 @@ pub(super) fn part_of(name: &str) -> Option<(Part, Class)> {
     (file_name(part, class) == name).then_some((part, class))
 }
 
-/// The catalogue of what is there. Files that were being written are removed, others that are not ours left alone.
+/// Lists the parts in the folder. Files that were being written are removed; files of others are left alone.
 pub(super) fn scan(folder: &Path, limit_bytes: u64) -> io::Result<Catalogue> {
     let mut catalogue = Catalogue::new(limit_bytes);
     for entry in fs::read_dir(folder)? {
@@ -73,7 +73,7 @@ fn scan_video(folder: &Path, key: VideoKey, catalogue: &mut Catalogue) -> io::Re
             let _ = fs::remove_file(folder.join(file_name(part, Class::Body)));
         }
     }
-    // Fails while anything is in it.
+    // Fails while the folder contains anything.
     let _ = fs::remove_dir(folder);
     Ok(())
 }

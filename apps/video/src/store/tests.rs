@@ -61,7 +61,7 @@ fn what_is_damaged_is_dropped() {
     assert_eq!(store.stats().bytes, 0);
 }
 
-/// A file of another video under this one's name is not taken for it.
+/// A file of another video under this one's name is not accepted.
 #[test]
 fn files_cannot_be_exchanged() {
     let folder = folder();
@@ -89,7 +89,7 @@ fn unpopular_bodies_go_first_and_prefixes_last() {
     assert!(put(1, Part::Essential(1), Class::Body));
     assert!(put(1, Part::Enhanced(1), Class::Body));
     assert!(put(2, Part::Essential(1), Class::Body));
-    // Nobody ever played it: it is worth less than all that is there.
+    // It was never played: it is worth less than everything in the store.
     assert!(!put(3, Part::Essential(1), Class::Body));
     // Its prefix is worth more than any body.
     assert!(put(3, Part::Essential(0), Class::Prefix));
@@ -142,10 +142,10 @@ fn a_folder_has_one_store_at_a_time() {
     assert!(store.holds(key(1), Part::Index));
 }
 
-/// `/dev/full` takes nothing: the error of a full disk is told as one.
+/// `/dev/full` takes nothing: the error of a full disk is reported as such.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let folder = folder();
     let store = Store::open(folder.path(), LIMIT).unwrap();
     std::os::unix::fs::symlink("/dev/full", folder.path().join("tmp-0")).unwrap();
@@ -154,7 +154,7 @@ fn a_full_disk_is_told() {
     assert!(matches!(error, StoreError::Full { .. }), "{error}");
     assert!(error.to_string().contains("--cache-size"));
     assert_eq!(store.stats().bytes, 0);
-    assert!(put(Part::Index).unwrap(), "with room again it goes on");
+    assert!(put(Part::Index).unwrap(), "with free space it continues");
 }
 
 #[derive(Clone, Debug)]
@@ -190,7 +190,7 @@ fn part(chunk: u8, is_essential: bool) -> Part {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Against a model: the limit holds, what is read is what was put last, and what `put` took is given up only for
+    /// Against a model: the limit holds, data that is read is the data last written, and stored parts are evicted only for
     /// something that is worth more.
     #[test]
     fn it_does_what_a_map_does_within_its_limit(operations in prop::collection::vec(operation(), 1..60)) {

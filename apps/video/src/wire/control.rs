@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::WireError;
 
-/// Longest message of the control stream.
+/// Maximum length of a message of the control stream.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 10;
-/// Longest request: a `Repair` of the most frames. A proxy may have a thousand of them waiting.
+/// Maximum length of a request: a `Repair` of the most frames. A proxy may have a thousand of them waiting.
 const REQUEST_BYTES_MAX: usize = 32 << 10;
-/// Longest version of a video, and longest secret.
+/// Maximum length of a video's version, and of a secret.
 const WORD_BYTES_MAX: usize = 128;
-/// Longest name of a video.
+/// Maximum length of a video's name.
 pub const NAME_BYTES_MAX: usize = 512;
-/// Most videos in one `Catalogue`; with the longest names it stays below [`MESSAGE_BYTES_MAX`].
+/// Maximum number of videos in one `Catalogue`; with the longest names it stays below [`MESSAGE_BYTES_MAX`].
 pub(crate) const ENTRIES_MAX: usize = 100;
 
-/// Most frames in one `Repair`.
+/// Maximum number of frames in one `Repair`.
 pub(crate) const REPAIRED_MAX: usize = 1_000;
 
 /// A video of the catalogue.
@@ -30,39 +30,39 @@ pub struct Entry {
     pub bytes: u64,
 }
 
-/// Reason why something is refused.
+/// Kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalKind {
-    /// The ticket is not good.
+    /// The ticket is not valid.
     Ticket,
     /// There is no video of this name.
     NotFound,
     /// The file cannot be served as video.
     Unusable,
-    /// The file is not what it was when it was opened.
+    /// The file has changed since it was opened.
     Changed,
-    /// There is no room for another play now.
+    /// There is no capacity for another play now.
     Full,
     /// Something else.
     Failed,
 }
 
-/// Reason why something is refused, for programs and for people.
+/// Refusal of a request, for programs and for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {
     /// The kind.
     pub kind: RefusalKind,
-    /// In words.
+    /// Explanation.
     pub reason: String,
-    /// When asking again makes sense, in seconds from now; `None`: when something has changed.
+    /// Time after which a retry makes sense, in seconds from now; `None`: when something has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_s: Option<u32>,
 }
 
 impl Refusal {
-    /// Without a time.
+    /// A refusal without a retry time.
     #[expect(clippy::needless_pass_by_value, reason = "fits `map_err` as it is")]
     pub fn new(kind: RefusalKind, reason: impl ToString) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl Refusal {
     }
 }
 
-/// From the proxy. `id` comes back in the answer.
+/// Requests of the proxy. The answer repeats the `id`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Request {
@@ -82,23 +82,23 @@ pub enum Request {
         /// The ticket's secret in base 32.
         secret: String,
     },
-    /// What there is, from the first name after `after` on.
+    /// List the videos, from the first name after `after` on.
     List {
-        /// Of the request.
+        /// Identifier of the request.
         id: u32,
         /// The last name known.
         after: String,
     },
     /// The index of a video.
     Open {
-        /// Of the request.
+        /// Identifier of the request.
         id: u32,
         /// The video.
         name: String,
     },
     /// Send a video in two flows.
     Play {
-        /// Of the request.
+        /// Identifier of the request.
         id: u32,
         /// Number of the play in this session; the proxy chooses it.
         play: u32,
@@ -106,15 +106,15 @@ pub enum Request {
         name: String,
         /// Its version, as opened.
         version: String,
-        /// Place where to begin.
+        /// Position at which to begin.
         #[serde(flatten)]
         from: From,
     },
-    /// Go on with a play elsewhere.
+    /// Continue a play at another position.
     Seek {
         /// The play.
         play: u32,
-        /// Place.
+        /// Position.
         #[serde(flatten)]
         from: From,
     },
@@ -125,7 +125,7 @@ pub enum Request {
     },
     /// All of one chunk's data, reliably: the essential or the enhanced part.
     Fetch {
-        /// Of the request; its pieces carry it.
+        /// Identifier of the request; its pieces carry it.
         id: u32,
         /// The video.
         name: String,
@@ -136,9 +136,9 @@ pub enum Request {
         /// The enhanced part rather than the essential one.
         is_enhanced: bool,
     },
-    /// Single enhanced frames of a chunk, reliably, one after the other: what was lost, where there is time.
+    /// Single enhanced frames of a chunk, reliably, one after the other: lost frames for which there is time.
     Repair {
-        /// Of the request; its pieces carry it.
+        /// Identifier of the request; its pieces carry it.
         id: u32,
         /// The video.
         name: String,
@@ -151,29 +151,29 @@ pub enum Request {
     },
 }
 
-/// Place where a play begins, and what the proxy has already.
+/// Position at which a play begins, and the chunks that the proxy has already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct From {
     /// The first chunk whose essential part is to be sent.
     pub essential: u32,
     /// The first chunk whose enhanced part is to be sent.
     pub enhanced: u32,
-    /// Largest lead of the enhanced flow over real time, in milliseconds; it is sent faster until it is.
+    /// Maximum lead of the enhanced flow over real time, in milliseconds; it is sent faster until it has that lead.
     pub lead_ms: u32,
-    /// Largest lead of the essential flow over the enhanced one, in milliseconds; the origin goes no further than the
-    /// end of the next segment anyway.
+    /// Maximum lead of the essential flow over the enhanced one, in milliseconds; the origin never goes further than the end of
+    /// the next segment.
     pub ahead_ms: u32,
 }
 
-/// From the origin.
+/// Replies of the origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Reply {
-    /// To a good `Hello`.
+    /// Answer to a valid `Hello`.
     Welcome,
-    /// No, and why. `id` 0 answers the `Hello`.
+    /// Refusal, with the reason. `id` 0 answers the `Hello`.
     Refused {
-        /// Of the request.
+        /// Identifier of the request.
         id: u32,
         /// Reason.
         #[serde(flatten)]
@@ -181,22 +181,22 @@ pub enum Reply {
     },
     /// Videos in the order of their names.
     Catalogue {
-        /// Of the request.
+        /// Identifier of the request.
         id: u32,
         /// At most 100.
         videos: Vec<Entry>,
-        /// No name follows.
+        /// True if no name follows.
         is_last: bool,
     },
     /// The video's index follows in pieces under the request's id.
     Opened {
-        /// Of the request.
+        /// Identifier of the request.
         id: u32,
         /// The video's version.
         version: String,
-        /// What is essential, as `Policy` is written.
+        /// Selection of essential data, in the notation of `Policy`.
         policy: String,
-        /// Length of chunks that was aimed at, in milliseconds.
+        /// Target length of chunks, in milliseconds.
         chunk_ms: u32,
         /// Length of segments, in milliseconds.
         segment_ms: u32,
@@ -205,7 +205,7 @@ pub enum Reply {
     },
     /// The play begins.
     Playing {
-        /// Of the request.
+        /// Identifier of the request.
         id: u32,
     },
     /// A play ended before the video did.
@@ -251,7 +251,7 @@ fn check_word(word: &str) -> Result<(), WireError> {
 }
 
 impl Request {
-    /// True if data are sent in answer, besides those of plays.
+    /// True if the answer carries data besides those of plays.
     pub(crate) fn is_fetch(&self) -> bool {
         matches!(
             self,
@@ -259,15 +259,15 @@ impl Request {
         )
     }
 
-    /// As sent.
+    /// Encodes the request.
     pub fn encode(&self) -> Bytes {
         encode(self)
     }
 
-    /// As received.
+    /// Decodes a request.
     ///
     /// # Errors
-    /// It is too long, or no request.
+    /// It is too long, or not a request.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let request = decode(bytes, REQUEST_BYTES_MAX)?;
         match &request {
@@ -291,15 +291,15 @@ impl Request {
 }
 
 impl Reply {
-    /// As sent.
+    /// Encodes the reply.
     pub fn encode(&self) -> Bytes {
         encode(self)
     }
 
-    /// As received.
+    /// Decodes a reply.
     ///
     /// # Errors
-    /// It is too long, or no reply.
+    /// It is too long, or not a reply.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let reply = decode(bytes, MESSAGE_BYTES_MAX)?;
         if let Self::Opened { version, .. } = &reply {

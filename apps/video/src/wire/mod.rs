@@ -3,7 +3,7 @@
 //! | stream | opened by | kind | ADUs |
 //! |---|---|---|---|
 //! | [`CONTROL_LABEL`] | proxy, both ways | reliable, ordered | [`Request`]s and [`Reply`]s, JSON |
-//! | [`FETCH_LABEL`] | origin | reliable, ordered | [`Piece`]s of indexes and of chunks that were asked for |
+//! | [`FETCH_LABEL`] | origin | reliable, ordered | [`Piece`]s of indexes and of chunks that were requested |
 //! | [`Flow::Essential`] | origin, one for each play | reliable, ordered | [`Essential`] |
 //! | [`Flow::Enhanced`] | origin, one for each play | unreliable, with a deadline | [`Enhanced`] |
 //!
@@ -21,7 +21,7 @@
 //!   Seek, Stop ────────────────────►
 //! ```
 //!
-//! The digit in a label is the version. Every message has a bound; what is longer or makes no sense ends the session.
+//! The digit in a label is the version. Every message has a maximum length; a longer or invalid one ends the session.
 
 mod control;
 mod record;
@@ -36,22 +36,22 @@ pub use record::{
 
 /// Label of the control stream.
 pub const CONTROL_LABEL: &str = "anabranch-video/1";
-/// Label of the stream with pieces that were asked for.
+/// Label of the stream with requested pieces.
 pub const FETCH_LABEL: &str = "anabranch-video-fetch/1";
 const ESSENTIAL_LABEL: &str = "anabranch-video-essential/1 ";
 const ENHANCED_LABEL: &str = "anabranch-video-enhanced/1 ";
 
-/// A message that makes no sense.
+/// An invalid message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the peer sent what is not a message of this protocol: {0}")]
+#[error("the peer sent an invalid message: {0}")]
 pub struct WireError(pub String);
 
 /// One of the two flows of a play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// What must arrive.
+    /// Data that must arrive.
     Essential,
-    /// What may be lost.
+    /// Data that may be lost.
     Enhanced,
 }
 
@@ -64,7 +64,7 @@ impl Flow {
         }
     }
 
-    /// Which flow of which play a stream with this label carries; `None`: neither.
+    /// The flow and the play of the stream with this label; `None`: the label is of neither flow.
     pub fn of_label(label: &str) -> Option<(Self, u32)> {
         let found = label
             .strip_prefix(ESSENTIAL_LABEL)

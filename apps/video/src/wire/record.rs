@@ -4,15 +4,15 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::WireError;
 
-/// Most data in one record of a reliable stream.
+/// Maximum size of the data in one record of a reliable stream.
 pub const PIECE_BYTES_MAX: usize = 16 << 10;
-/// Longest ADU of the enhanced flow: with the session's and QUIC's headers it fits the smallest packet that QUIC
+/// Maximum size of an ADU of the enhanced flow: with the session's and QUIC's headers it fits the smallest packet that QUIC
 /// uses, 1,200 bytes, so that one lost packet costs one part of one frame.
 pub const ADU_BYTES_MAX: usize = 1_100;
-/// Bytes before the data in an ADU of the enhanced flow.
+/// Size of the header of an ADU of the enhanced flow.
 pub const ENHANCED_HEADER_BYTES: usize = 21;
 
-/// On the fetch stream.
+/// Record of the fetch stream.
 ///
 /// ```text
 ///  0        4            12           20
@@ -22,23 +22,23 @@ pub const ENHANCED_HEADER_BYTES: usize = 21;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Of the request.
+    /// Identifier of the request.
     pub id: u32,
-    /// Offset in what was asked for.
+    /// Offset in the requested data.
     pub offset: u64,
-    /// Bytes of what was asked for.
+    /// Size of the requested data.
     pub total: u64,
     /// The bytes.
     pub data: Bytes,
 }
 
 impl Piece {
-    /// Place where it ends in what was asked for.
+    /// Its end in the requested data.
     pub(crate) fn end(&self) -> u64 {
         self.offset.saturating_add(self.data.len() as u64)
     }
 
-    /// As sent.
+    /// Encodes the piece.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(20 + self.data.len());
         out.put_u32(self.id);
@@ -48,10 +48,10 @@ impl Piece {
         out.freeze()
     }
 
-    /// As received.
+    /// Decodes a piece.
     ///
     /// # Errors
-    /// It is no piece.
+    /// It is not a piece.
     pub fn decode(mut bytes: Bytes) -> Result<Self, WireError> {
         if bytes.len() < 20 {
             return Err(WireError("a piece without header".to_owned()));
@@ -70,7 +70,7 @@ impl Piece {
     }
 }
 
-/// On the stream of the essential flow.
+/// Record of the essential flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Essential {
     /// `0 | chunk u32 | offset u32 | total u32 | bytes`: part of a chunk's essential data.
@@ -91,13 +91,13 @@ pub enum Essential {
         chunk: u32,
         /// ADUs sent of it.
         adus: u32,
-        /// Frames that were left out because the pipe had no room for them.
+        /// Frames that were left out because the pipe had no capacity for them.
         left_out: u32,
     },
 }
 
 impl Essential {
-    /// As sent.
+    /// Encodes the record.
     pub fn encode(&self) -> Bytes {
         match self {
             Self::Data {
@@ -129,10 +129,10 @@ impl Essential {
         }
     }
 
-    /// As received.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// It is no such record.
+    /// It is not such a record.
     pub fn decode(mut bytes: Bytes) -> Result<Self, WireError> {
         if bytes.len() < 13 {
             return Err(WireError("a record without header".to_owned()));
@@ -157,7 +157,7 @@ impl Essential {
     }
 }
 
-/// On the stream of the enhanced flow: a part of one frame that fits one packet.
+/// ADU of the enhanced flow: a part of one frame that fits one packet.
 ///
 /// ```text
 ///  0          4           8       12      13       17       21
@@ -169,15 +169,15 @@ impl Essential {
 /// frame is decoded, in 90 kHz, both modulo 2³².
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enhanced {
-    /// Counts ADUs of the play.
+    /// Number of the ADU in the play.
     pub sequence: u32,
     /// Time of the frame in the video, 90 kHz.
     pub timestamp: u32,
     /// The chunk.
     pub chunk: u32,
-    /// Place of the track in the index.
+    /// Position of the track in the index.
     pub track: u8,
-    /// Place of the frame in the track.
+    /// Position of the frame in the track.
     pub sample: u32,
     /// Position in the frame.
     pub offset: u32,
@@ -186,7 +186,7 @@ pub struct Enhanced {
 }
 
 impl Enhanced {
-    /// As sent.
+    /// Encodes the ADU.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(ENHANCED_HEADER_BYTES + self.data.len());
         out.put_u32(self.sequence);
@@ -199,10 +199,10 @@ impl Enhanced {
         out.freeze()
     }
 
-    /// As received.
+    /// Decodes an ADU.
     ///
     /// # Errors
-    /// It is no such ADU.
+    /// It is not such an ADU.
     pub fn decode(mut bytes: Bytes) -> Result<Self, WireError> {
         if bytes.len() <= ENHANCED_HEADER_BYTES {
             return Err(WireError("a part of a frame without data".to_owned()));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_the_end_is_refused() {
+    fn data_beyond_the_end_is_refused() {
         let data = Bytes::from_static(b"data");
         let piece = |offset, total| Piece {
             id: 1,

@@ -1,4 +1,4 @@
-//! A browser plays: the plain video element, and hls.js.
+//! Playback in a browser: the plain video element, and hls.js.
 
 use std::{net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
 
@@ -56,7 +56,7 @@ async fn request(connection: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     }
 }
 
-/// Serves the page from another place than the proxy's, as real sites do, until it has told what it saw.
+/// Serves the page from another site than the proxy's, as real sites do, until the page has reported its results.
 async fn serve_page(listener: TcpListener) -> Value {
     loop {
         let (mut connection, _) = listener.accept().await.unwrap();
@@ -82,7 +82,7 @@ async fn serve_page(listener: TcpListener) -> Value {
     }
 }
 
-/// Has a browser do what the page does when it is asked like this; what the page tells at its end.
+/// Has a browser load the page with this query. Returns the results that the page reports at its end.
 async fn browse(program: &str, proxy: &RunningProxy, query: &str) -> Value {
     let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
     let listener = TcpListener::bind(loopback).await.unwrap();
@@ -112,12 +112,12 @@ async fn browse(program: &str, proxy: &RunningProxy, query: &str) -> Value {
     let results = tokio::time::timeout(TIMEOUT, serve_page(listener)).await;
     let stats = proxy.stats().await;
     let _ = browser.kill().await;
-    let results = results.unwrap_or_else(|_| panic!("the browser says nothing; {stats}"));
+    let results = results.unwrap_or_else(|_| panic!("the browser reports nothing; {stats}"));
     println!("{results}; {stats}");
     results
 }
 
-/// A browser and a film of so many seconds, where both can be had.
+/// A browser and a film of so many seconds, where both are available.
 fn can_browse(seconds: u32) -> Option<(&'static str, PathBuf)> {
     let Some(program) = chromium() else {
         println!("skipped: chromium is not installed");
@@ -159,8 +159,8 @@ async fn a_browser_plays_and_seeks() {
     proxy.stop().await;
 }
 
-/// In the middle of the film the pipe falls below its rate: play goes on to the end, every key frame and all sound come,
-/// and what does not is left out in such a way that the decoder does not mind.
+/// In the middle of the film the pipe's capacity falls below the film's rate: playback continues to the end, every key frame
+/// and all sound arrive, and missing frames are left out in such a manner that the decoder does not fail.
 async fn plays_through_a_halved_pipe(kind: &str) {
     let Some((program, film)) = can_browse(30) else {
         return;
@@ -187,7 +187,7 @@ async fn plays_through_a_halved_pipe(kind: &str) {
         assert_eq!(frames[letter]["lost"], 0, "{stats}");
         assert!(frames[letter]["sent"].as_u64() > Some(0), "{stats}");
     }
-    // What the pipe cannot carry is missing somewhere: the test is one.
+    // The data that the pipe cannot carry must be missing somewhere: otherwise nothing was tested.
     let lost = |letter: &str| frames[letter]["lost"].as_u64().unwrap();
     assert!(lost("P") + lost("B") > 0, "the pipe is too wide; {stats}");
     proxy.stop().await;

@@ -14,7 +14,7 @@ use super::{
     setting::{GOOD, RunningOrigin, RunningProxy, Setting, TIMEOUT, get, ready, until},
 };
 
-/// An origin that dies while somebody watches and returns is called again, and the viewer gets the rest of his film.
+/// An origin that dies while a viewer watches, and returns, is called again, and the viewer gets the rest of the film.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn viewers_go_on_when_the_origin_returns() {
     let mut setting = Setting::new(&film(20), GOOD);
@@ -50,11 +50,11 @@ async fn viewers_go_on_when_the_origin_returns() {
     proxy.stop().await;
 }
 
-/// What was watched plays on from the cache of a proxy that was restarted, without any origin.
+/// A film that was watched plays from the cache of a restarted proxy, without any origin.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_proxy_has_its_cache() {
     let mut setting = Setting::new(&film(20), GOOD);
-    // What came is kept as it came; a beginning would be fetched once more where frames of it were lost.
+    // Chunks are stored as they came; a prefix would be fetched once more where frames of it were lost.
     let config = || {
         let mut config = setting.config();
         config.prefix = Prefix::Fixed(Duration::ZERO);
@@ -76,9 +76,9 @@ async fn a_restarted_proxy_has_its_cache() {
     proxy.stop().await;
 }
 
-/// A file that changes while it is served ends in a clear answer, and its new version can be watched.
+/// A file that changes while it is served ends in a clear response, and its new version can be watched.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_file_is_told() {
+async fn a_changed_file_is_reported() {
     let setting = Setting::new(&film(20), GOOD);
     let mut config = setting.config();
     config.prefix = Prefix::Fixed(Duration::ZERO);
@@ -108,7 +108,7 @@ async fn a_changed_file_is_told() {
     proxy.stop().await;
 }
 
-/// Files that are no video are refused in words; others are served beside them.
+/// Files that are not videos are refused with a reason; others are served beside them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damaged_files_are_refused() {
     let setting = Setting::new(&film(20), GOOD);
@@ -131,15 +131,15 @@ async fn damaged_files_are_refused() {
     proxy.stop().await;
 }
 
-/// When the disk takes nothing, films play all the same.
+/// Films play even when the disk accepts no data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_stops_nobody() {
+async fn a_full_disk_stops_no_player() {
     let setting = Setting::new(&film(20), GOOD);
     let mut config = setting.config();
     config.prefix = Prefix::Fixed(Duration::ZERO);
     let cache = config.cache.clone();
     let proxy = RunningProxy::start(config, &setting.ticket).await;
-    // Whatever is written ends where nothing fits.
+    // Writes end where nothing more fits.
     for n in 0..500 {
         let _ = std::os::unix::fs::symlink("/dev/full", cache.join(format!("tmp-{n}")));
     }
@@ -180,7 +180,7 @@ async fn players_that_stop_leave_nothing_running() {
             .all(|video| video["flows"].as_u64() == Some(0))
     })
     .await;
-    // One that reads on gets the rest.
+    // A player that continues gets the rest.
     let mut last = held.remove(0);
     let mut rest = vec![0; 100_000];
     tokio::time::timeout(TIMEOUT, last.read_exact(&mut rest))
@@ -191,7 +191,7 @@ async fn players_that_stop_leave_nothing_running() {
     proxy.stop().await;
 }
 
-/// A wrong ticket is told in words.
+/// A wrong ticket is reported clearly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_ticket_is_refused() {
     let setting = Setting::new(&film(20), GOOD);
@@ -213,6 +213,6 @@ async fn a_wrong_ticket_is_refused() {
     };
     tokio::time::timeout(TIMEOUT, asking)
         .await
-        .expect("the reason is told");
+        .expect("the reason is reported");
     proxy.stop().await;
 }

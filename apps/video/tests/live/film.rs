@@ -1,4 +1,4 @@
-//! A film: made by ffmpeg with B frames and sound, or the one that the repository has.
+//! A film: made by ffmpeg with B frames and sound, or the one in the repository.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ pub(crate) fn has(program: &str) -> bool {
     run.is_ok_and(|status| status.success())
 }
 
-/// The film that ffmpeg makes, of so many seconds; that of the repository where there is no ffmpeg.
+/// A film of so many seconds made by ffmpeg; the repository's film where there is no ffmpeg.
 pub(crate) fn film(seconds: u32) -> PathBuf {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     static MAKING: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -67,7 +67,7 @@ pub(crate) fn film(seconds: u32) -> PathBuf {
     path
 }
 
-/// What ffprobe counts: frames by type in decoding order of the first video stream, and its packets of sound.
+/// Counts of ffprobe: frames by type in decoding order of the first video stream, and its packets of sound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) intra: usize,

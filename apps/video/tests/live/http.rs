@@ -32,8 +32,8 @@ async fn answers_are_those_that_players_expect() {
     for (from, to) in [(0, 99), (50_000, 70_000), (total - 5, total - 1)] {
         let part = get(at, "/v/film.mp4", &format!("Range: bytes={from}-{to}\r\n")).await;
         assert_eq!(part.status, 206);
-        let said = format!("bytes {from}-{to}/{total}");
-        assert_eq!(part.header("content-range"), Some(said.as_str()));
+        let value = format!("bytes {from}-{to}/{total}");
+        assert_eq!(part.header("content-range"), Some(value.as_str()));
         assert!(part.body == whole.body[from..=to], "bytes {from} to {to}");
     }
     let beyond = get(at, "/v/film.mp4", &format!("Range: bytes={total}-\r\n")).await;
@@ -56,8 +56,8 @@ async fn answers_are_those_that_players_expect() {
     let segment = get(at, "/v/film/0/0.m4s", "").await;
     assert_eq!(segment.header("content-type"), Some("video/mp4"));
     assert_eq!(&segment.body[4..8], b"moof");
-    let said = segment.header("cmsd-dynamic").unwrap();
-    assert!(said.contains("org.anabranch-left-out=0"), "{said}");
+    let value = segment.header("cmsd-dynamic").unwrap();
+    assert!(value.contains("org.anabranch-left-out=0"), "{value}");
     assert!(segment.header("cmsd-static").unwrap().starts_with("ot=v,"));
     let part = get(at, "/v/film/0/0.m4s", "Range: bytes=4-7\r\n").await;
     assert_eq!((part.status, &part.body[..]), (206, &b"moof"[..]));
@@ -67,7 +67,7 @@ async fn answers_are_those_that_players_expect() {
     proxy.stop().await;
 }
 
-/// Nothing but the catalogue's videos can be reached, and nothing is read for what is not there.
+/// Only the catalogue's videos can be reached, and nothing is read for addresses that do not exist.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_addresses_lead_nowhere() {
     let setting = Setting::new(&film(20), GOOD);
@@ -104,7 +104,8 @@ async fn hostile_addresses_lead_nowhere() {
     proxy.stop().await;
 }
 
-/// Requests under a name that was made to lead here, and pages of other sites, get nothing; no page learns where the origin is.
+/// Requests under a name that was made to resolve here, and pages of other sites, get nothing; no page learns the origin's
+/// address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_sites_learn_nothing() {
     let setting = Setting::whole(&film(20));
@@ -136,12 +137,12 @@ async fn other_sites_learn_nothing() {
     }
     let place = setting.ticket.addresses[0];
     let node = setting.ticket.node.to_string();
-    let told = async || {
+    let public_text = async || {
         let stats = get(proxy.address, "/stats.json", "").await.body;
         let missing = get(proxy.address, "/v/film/0/3.m4s", "").await.body;
         String::from_utf8_lossy(&[stats, missing].concat()).into_owned()
     };
-    let with_origin = told().await;
+    let with_origin = public_text().await;
     assert!(
         with_origin.contains("\"is_connected\":true"),
         "{with_origin}"
@@ -151,20 +152,20 @@ async fn other_sites_learn_nothing() {
         stats["origin"]["trouble"].is_string()
     })
     .await;
-    for told in [with_origin, told().await] {
+    for public_text in [with_origin, public_text().await] {
         for secret in [
             place.to_string(),
             place.port().to_string(),
             node.clone(),
             setting.folder.path().display().to_string(),
         ] {
-            assert!(!told.contains(&secret), "{secret}");
+            assert!(!public_text.contains(&secret), "{secret}");
         }
     }
     proxy.stop().await;
 }
 
-/// A viewer for whom there is no room is told so, and when to come back.
+/// A viewer for whom there is no capacity is refused clearly, with a retry time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_pipe_is_a_clear_answer() {
     let film = film(60);
@@ -188,7 +189,7 @@ async fn a_full_pipe_is_a_clear_answer() {
     if film.ends_with("bikes.mp4") {
         return;
     }
-    // Room for one viewer, not for another one elsewhere in the film.
+    // Capacity for one viewer, not for another one elsewhere in the film.
     let proxy = start(Admission::Known(Rate::from_kbps(1_600))).await;
     let one = get(proxy.address, "/v/film/0/1.m4s", "User-Agent: one\r\n").await;
     assert_eq!(one.status, 200);
@@ -198,14 +199,14 @@ async fn a_full_pipe_is_a_clear_answer() {
         let words = String::from_utf8_lossy(&answer.body).into_owned();
         assert_eq!(answer.status, 503, "{path}: {words}");
         assert!(answer.header("retry-after").is_some(), "{answer:?}");
-        assert!(words.contains("no room"), "{words}");
+        assert!(words.contains("no capacity"), "{words}");
     }
-    // A second viewer at the same place shares the flow.
+    // A second viewer at the same position shares the flow.
     let same = get(proxy.address, "/v/film/0/2.m4s", "User-Agent: three\r\n").await;
     assert_eq!(same.status, 200);
     proxy.stop().await;
 
-    // Nothing is known of the pipe: who joins is measured before another may.
+    // Nothing is known of the pipe: a play that joins is measured before another may.
     let proxy = start(Admission::Measured).await;
     let one = get(proxy.address, "/v/film/0/1.m4s", "User-Agent: one\r\n").await;
     assert_eq!(one.status, 200);

@@ -1,4 +1,4 @@
-//! Players play.
+//! Playback by real players.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -11,19 +11,19 @@ use super::{
     setting::{GOOD, RunningProxy, Setting, TIMEOUT, get, ready, until},
 };
 
-/// A film that was played through everything.
+/// A film that was played through the whole system.
 struct Played {
     setting: Setting,
     proxy: RunningProxy,
-    /// What the film holds, and what the player saw.
+    /// Frames in the film, and frames that the player saw.
     expected: Seen,
     seen: Seen,
     stats: Value,
 }
 
 impl Played {
-    /// Plays the whole film as one file; nothing of it was fetched beforehand. `change` has the last word on the settings, `meanwhile`
-    /// runs beside the player.
+    /// Plays the whole film as one file; nothing of it was prefetched. `change` adjusts the settings last, `meanwhile` runs
+    /// beside the player.
     async fn play(
         film: &Path,
         setting: Setting,
@@ -49,7 +49,7 @@ impl Played {
         }
     }
 
-    /// All that must arrive did.
+    /// Checks that all essential frames were played.
     fn check_essential(&self) {
         let (seen, expected, stats) = (&self.seen, &self.expected, &self.stats);
         assert_eq!(seen.intra, expected.intra, "every I frame; {stats}");
@@ -59,13 +59,13 @@ impl Played {
         }
     }
 
-    /// And more than that.
+    /// Checks that more than those were played.
     fn check_more(&self) {
         let more = self.seen.pictures() > self.expected.intra;
         assert!(more, "more than key frames; {}", self.stats);
     }
 
-    /// A counter of the proxy; of `frames` those of a type that were lost.
+    /// A counter of the proxy; of `frames` the number of those of a type that were lost.
     fn count(&self, name: &str, letter: &str) -> u64 {
         let counter = &self.stats["counters"][name];
         let found = match letter {
@@ -90,7 +90,7 @@ fn can_probe() -> bool {
     can
 }
 
-/// Everything is played of what must arrive, both ways of playing.
+/// All essential frames are played, as one file and over HLS.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ffmpeg_plays_every_frame() {
     if !can_probe() {
@@ -104,7 +104,7 @@ async fn ffmpeg_plays_every_frame() {
     assert!(expected.intra > 0 && expected.bidirectional > 0);
     for path in ["/v/film.mp4", "/v/film/master.m3u8"] {
         let seen = probe(&proxy.url(path)).await;
-        // The frame of sound that only prepares the decoder is shown where no edit list says how long to cut.
+        // The frame of sound that only prepares the decoder is shown where no edit list specifies the cut.
         let sound = seen.sound.min(expected.sound);
         let stats = proxy.stats().await;
         assert_eq!(Seen { sound, ..seen }, expected, "{path}; {stats}");
@@ -113,7 +113,7 @@ async fn ffmpeg_plays_every_frame() {
     proxy.stop().await;
 }
 
-/// Of what may be lost nothing is missing that was not left out; which is nothing on a machine that has little else to do.
+/// Of the enhanced frames only those that were left out are missing; on an otherwise idle machine there are none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ffmpeg_plays_what_comes() {
     if !can_probe() {
@@ -129,8 +129,8 @@ async fn ffmpeg_plays_what_comes() {
     played.stop().await;
 }
 
-/// An origin that knows what a narrow pipe carries fills no queue, not even one of a few packets: nothing is dropped, although the
-/// beginning is fetched, which alone would take all that there is, and essential data and enhanced data share the pipe.
+/// An origin that knows the capacity of a narrow pipe fills no queue, not even one of a few packets: nothing is dropped,
+/// although the prefix is fetched, which alone would take the whole capacity, and essential and enhanced data share the pipe.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_known_pipe_drops_nothing() {
     if !can_probe() {
@@ -171,7 +171,7 @@ async fn two_percent_of_loss_cost_no_key_frame() {
     played.stop().await;
 }
 
-/// The pipe carries less than the film from the middle on: what may be lost is, what must arrive does.
+/// The pipe carries less than the film from the middle on: enhanced frames are lost, essential ones arrive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_halved_pipe_costs_no_key_frame() {
     if !can_probe() {
@@ -188,7 +188,7 @@ async fn a_halved_pipe_costs_no_key_frame() {
     played.stop().await;
 }
 
-/// A film over two paths, of which one is cut for good while it plays.
+/// A film over two paths, one of which is cut for good while it plays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_path_that_is_cut_costs_no_key_frame() {
     if !can_probe() {
@@ -201,7 +201,7 @@ async fn a_path_that_is_cut_costs_no_key_frame() {
     ];
     let setting = Setting::over(&film, &pipes);
     let cut = async |setting: &Setting, proxy: &RunningProxy| {
-        until(proxy, "half of the film has come", |stats| {
+        until(proxy, "half of the film has arrived", |stats| {
             stats["counters"]["frames"]["I"]["sent"].as_u64() >= Some(6)
         })
         .await;
@@ -218,7 +218,7 @@ async fn a_path_that_is_cut_costs_no_key_frame() {
     played.stop().await;
 }
 
-/// Plays from a time on; when the first frames there are shown, in seconds.
+/// Plays from a time on. Returns the times at which the first frames there are shown, in seconds.
 async fn seek(input: &str, to: u32) -> Vec<f64> {
     let run = tokio::process::Command::new("ffprobe")
         .args(["-hide_banner", "-loglevel", "error", "-select_streams", "v"])

@@ -32,10 +32,11 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Longest that anything may take; nothing is asserted about how long it takes within it.
+/// Timeout of every operation; no test asserts a duration within it.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Of any film everything must arrive: for tests of what comes, which is then the same however much else the machine has to do.
+/// A division in which everything is essential: for tests of the content, which is then the same whatever the load of the
+/// machine.
 pub(crate) const WHOLE: Division = Division {
     policy: Policy::Budget(Rate::from_mbps(100)),
     chunk: CHUNK_LENGTH,
@@ -50,7 +51,7 @@ const HALVED: &str = "t_s,bandwidth_bps\n0,2000000\n6,600000\n600,600000\n";
 /// After 14 s, when a browser has begun to play: the trace `halved later`.
 const HALVED_LATER: &str = "t_s,bandwidth_bps\n0,2000000\n14,600000\n600,600000\n";
 
-/// An origin that runs.
+/// A running origin.
 pub(crate) struct RunningOrigin {
     pub(crate) host: Host,
     pub(crate) ticket: Ticket,
@@ -63,7 +64,7 @@ impl RunningOrigin {
         Self::serve(library, key, bind, None)
     }
 
-    /// One with any library, on any port.
+    /// An origin with any library, on any port.
     pub(crate) fn of(library: Library, key: &anabranch::SecretKey) -> Self {
         Self::serve(library, key, ([127, 0, 0, 1], 0).into(), None)
     }
@@ -80,7 +81,7 @@ impl RunningOrigin {
         Self::run(host, Origin::new(library, key).over(pipe))
     }
 
-    /// One whose tickets lie in the folder `state`.
+    /// An origin whose tickets are in the folder `state`.
     pub(crate) fn with_tickets(library: &Path, key: &anabranch::SecretKey, state: &Path) -> Self {
         let library = Library::open(library, None, WHOLE).unwrap();
         let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
@@ -104,7 +105,7 @@ impl RunningOrigin {
     }
 }
 
-/// A proxy that runs.
+/// A running proxy.
 pub(crate) struct RunningProxy {
     pub(crate) address: SocketAddr,
     stop: oneshot::Sender<()>,
@@ -152,7 +153,7 @@ impl RunningProxy {
     }
 }
 
-/// Everything, with one pipe.
+/// The whole setting, with one pipe.
 pub(crate) struct Setting {
     pub(crate) folder: TempDir,
     pub(crate) key: anabranch::SecretKey,
@@ -172,7 +173,7 @@ impl Setting {
         Self::start(film, WHOLE, &[GOOD], None)
     }
 
-    /// With an origin that knows what the pipe carries.
+    /// With an origin that knows the capacity of the pipe.
     pub(crate) fn held(film: &Path, pipe: &str, rate: Rate) -> Self {
         Self::start(film, Division::default(), &[pipe], Some(rate))
     }
@@ -224,7 +225,7 @@ impl Setting {
     pub(crate) fn config(&self) -> Config {
         Config {
             cache_bytes: 1 << 30,
-            // The browsers' page is one of another site.
+            // The browsers' page belongs to another site.
             http: Http {
                 cors: vec!["*".to_owned()],
                 ..Http::default()
@@ -246,7 +247,7 @@ pub(crate) struct Answer {
 }
 
 impl fmt::Debug for Answer {
-    /// Without the body, which may be a film.
+    /// Omits the body, which may be a film.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} and {} bytes", self.head, self.body.len())
     }
@@ -274,7 +275,7 @@ pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str, headers: 
         );
         connection.write_all(request.as_bytes()).await.unwrap();
         let mut all = Vec::new();
-        // A response that is cut off is what it is.
+        // A response that is cut off is returned as it is.
         let _ = connection.read_to_end(&mut all).await;
         let end = all.windows(4).position(|four| four == b"\r\n\r\n");
         let end = end.expect("a head");
@@ -290,7 +291,7 @@ pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str, headers: 
         .expect("an answer")
 }
 
-/// Waits until the proxy's statistics say so; `what` is for people.
+/// Waits until the proxy's statistics satisfy `is_so`; `what` is for people.
 pub(crate) async fn until(proxy: &RunningProxy, what: &str, is_so: impl Fn(&Value) -> bool) {
     let waiting = async {
         while !is_so(&proxy.stats().await) {
@@ -303,7 +304,7 @@ pub(crate) async fn until(proxy: &RunningProxy, what: &str, is_so: impl Fn(&Valu
     }
 }
 
-/// Waits until the proxy knows the film.
+/// Waits until the proxy has the film in its catalogue.
 pub(crate) async fn ready(proxy: &RunningProxy) {
     let waiting = async {
         loop {

@@ -1,4 +1,4 @@
-//! Sessions at an origin that show no ticket, or one that is good no longer.
+//! Sessions at an origin that show no ticket, or one that is no longer valid.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl World {
     }
 }
 
-/// However many come and say nothing, few have a place, none for long, and a proxy gets in while they come.
+/// However many silent sessions come, few have a place, none for long, and a proxy gets in meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_sessions_keep_no_proxy_out() {
     let world = World::new();
@@ -75,7 +75,7 @@ async fn silent_sessions_keep_no_proxy_out() {
     world.origin.stop().await;
 }
 
-/// Who has no ticket gets no answer to anything else, and a guess is told no more than that it is wrong.
+/// A peer without a ticket gets no answer to anything else, and a guess is only answered as wrong.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_ticket_nothing_is_answered() {
     let world = World::new();
@@ -109,13 +109,13 @@ async fn without_a_ticket_nothing_is_answered() {
         assert_eq!(answers.len(), usize::from(is_answered), "{answers:?}");
         assert!(answers.iter().all(|answer| answer.contains("\"ticket\"")));
         let closed = tokio::time::timeout(TIMEOUT, session.closed()).await;
-        assert!(closed.is_ok(), "it is sent away");
+        assert!(closed.is_ok(), "it is disconnected");
     }
     stranger.shutdown().await;
     world.origin.stop().await;
 }
 
-/// A ticket that is made while the origin runs is good, and ends with the sessions that use it; others go on.
+/// A ticket that is made while the origin runs is valid, and its revocation ends the sessions that use it; others continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_ticket_ends_its_sessions() {
     let world = World::new();
@@ -133,7 +133,7 @@ async fn a_revoked_ticket_ends_its_sessions() {
     ready(&other).await;
     let sessions = other.stats().await["origin"]["sessions"].clone();
     tickets::revoke(&file, "near").unwrap();
-    until(&one, "the ticket is good no longer", |stats| {
+    until(&one, "the ticket is no longer valid", |stats| {
         let trouble = stats["origin"]["trouble"].as_str();
         trouble.is_some_and(|words| words.contains("ticket"))
     })

@@ -1,4 +1,4 @@
-//! Channels with peers of another kind: one that takes small containers only, one that acknowledges nothing.
+//! Channels with unusual peers: one that accepts small containers only, one that acknowledges nothing.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -11,10 +11,10 @@ use noq_proto::{
 use super::*;
 use crate::{AllowList, Endpoint, Handled, Outcome, Received, SecretKey};
 
-/// What [`Instant::EPOCH`] stands for; its value influences nothing.
+/// Clock time of [`Instant::EPOCH`]; its value influences nothing.
 #[expect(
     clippy::disallowed_methods,
-    reason = "one reading, of which nothing depends"
+    reason = "one clock reading, on which nothing depends"
 )]
 fn epoch() -> std::time::Instant {
     std::time::Instant::now()
@@ -25,7 +25,7 @@ const REMOTE: SocketAddr = SocketAddr::new(
     4433,
 );
 
-/// A bare QUIC client, and a node that it talks to without a network in between.
+/// A bare QUIC client, and a node that it exchanges packets with directly.
 struct Pair {
     epoch: std::time::Instant,
     now: Instant,
@@ -37,7 +37,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Connects a client that takes DATAGRAM frames up to this size.
+    /// Connects a client that accepts DATAGRAM frames up to this size.
     fn connect(datagram_bytes: usize) -> Self {
         let epoch = epoch();
         let node = Endpoint::new(
@@ -133,7 +133,7 @@ impl Pair {
     }
 }
 
-/// Frames would not fit, and who fills containers would try for ever.
+/// Frames would not fit, and code that fills containers would retry for ever.
 #[test]
 fn a_peer_that_takes_small_containers_is_sent_none() {
     let mut pair = Pair::connect(100);
@@ -147,7 +147,7 @@ fn a_peer_that_takes_small_containers_is_sent_none() {
     );
 }
 
-/// A peer that makes a node answer and acknowledges nothing gets a window of answers and a little more.
+/// A peer that elicits answers and acknowledges nothing gets a window of answers and a little more.
 #[test]
 fn without_acknowledgements_there_is_room_for_little() {
     let mut pair = Pair::connect(1 << 16);
@@ -156,7 +156,7 @@ fn without_acknowledgements_there_is_room_for_little() {
     let mut buffer = Vec::new();
     let mut sent = 0;
     while channel.has_room() {
-        assert!(sent < 1000, "no end of room");
+        assert!(sent < 1000, "unlimited space");
         channel.send(vec![0; 1000]);
         sent += 1;
         let one = std::num::NonZeroUsize::MIN;
@@ -165,7 +165,7 @@ fn without_acknowledgements_there_is_room_for_little() {
     assert!(sent > 60, "{sent}");
 }
 
-/// What exceeds every bound is lost like anything else; it used to abort the node.
+/// A container that exceeds every bound is reported lost like any other; it used to abort the node.
 #[test]
 fn what_finds_no_room_is_lost() {
     let mut pair = Pair::connect(1 << 16);
@@ -211,7 +211,8 @@ fn probes_leave_one_by_one() {
     assert!(probes > 4, "{probes}");
 }
 
-/// Polled for one packet at a time, the library closed a handshake without end: in the first space, of which it still had keys.
+/// The library, polled for one packet at a time, closed a handshake without end: in the first space, of which it still
+/// had keys.
 #[test]
 fn a_handshake_is_closed_in_a_few_packets() {
     let (epoch, now, one) = (epoch(), Instant::EPOCH, NonZeroUsize::MIN);

@@ -4,24 +4,24 @@ use std::fmt;
 
 use super::ParseControllerError;
 
-/// Additive increase by `increase` packets a round trip, multiplicative decrease by the fraction
-/// `decrease` on loss: TCP's 1 and 0.5 unless told otherwise.
+/// Additive increase by `increase` packets per round trip, multiplicative decrease by the fraction `decrease` on loss:
+/// TCP's 1 and 0.5 by default.
 ///
-/// Others that share fairly with TCP have `increase` = 3 `decrease` / (2 − `decrease`) [Floyd, Handley and
-/// Padhye 2000]; `aimd:0.2,0.125` is such a pair.
+/// Other pairs that share fairly with TCP have `increase` = 3 `decrease` / (2 − `decrease`)
+/// [Floyd, Handley and Padhye 2000]; `aimd:0.2,0.125` is such a pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aimd {
-    /// a: packets a round trip, above 0, at most 1000.
+    /// a: packets per round trip, above 0, at most 1000.
     pub increase: f64,
     /// b: fraction of the window, above 0 and below 1.
     pub decrease: f64,
 }
 
-/// On every round trip without loss the window W, in packets, grows by α/Wᵏ; on loss it shrinks by β·Wˡ
-/// [Bansal and Balakrishnan, Equation 2].
+/// Parameters of binomial control: on every round trip without loss the window W, in packets, grows by α/Wᵏ; on loss it
+/// shrinks by β·Wˡ [Bansal and Balakrishnan, Equation 2].
 ///
-/// With k + l = 1 it shares fairly with TCP in the long run. AIMD is k = 0, l = 1. The smaller l, the less the
-/// rate swings.
+/// With k + l = 1 it shares fairly with TCP in the long run. AIMD is k = 0, l = 1. The smaller l, the less the rate
+/// oscillates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Binomial {
     /// Exponent of the increase, 0 to 2.
@@ -52,7 +52,7 @@ impl Aimd {
         let [increase, decrease] = numbers(text).ok_or_else(|| ParseControllerError::Parameters {
             name: NAME,
             text: text.to_owned(),
-            expected: "write aimd:a,b with a packets gained each round trip and the fraction b of the window lost on loss, such as aimd:1,0.5",
+            expected: "write aimd:a,b with a packets gained per round trip and the fraction b of the window lost on loss, such as aimd:1,0.5",
         })?;
         packets(NAME, "increase", increase)?;
         if !(decrease > 0.0 && decrease < 1.0) {
@@ -106,7 +106,7 @@ impl Binomial {
             return Err(range(NAME, "l", l, "a number from 0 to 1"));
         }
         if k + l < 1.0 {
-            let words = "1 at least; below, it would take more than TCP";
+            let words = "at least 1; below that, it would take more than TCP";
             return Err(range(NAME, "k + l", k + l, words));
         }
         packets(NAME, "α", increase)?;
@@ -123,7 +123,7 @@ impl Binomial {
     }
 }
 
-/// As many numbers as there are to be, separated by commas.
+/// Parses exactly `N` numbers, separated by commas.
 fn numbers<const N: usize>(text: &str) -> Option<[f64; N]> {
     let mut numbers = [0.0; N];
     let mut parts = text.split(',');

@@ -8,19 +8,19 @@ use super::{Aimd, Binomial, Ctcp, Verb};
 
 /// A congestion controller, by name.
 ///
-/// As text: the name; where it has parameters, a colon and these, as in `aimd:1,0.5`, `binomial:sqrt`,
-/// `verb:lte`, `ctcp:1.5 Mbit/s`, `fixed:10 Mbit/s` (or `fixed 10 Mbit/s`). What it prints, it reads.
+/// As text: the name, followed by a colon and the parameters if it has any, as in `aimd:1,0.5`, `binomial:sqrt`,
+/// `verb:lte`, `ctcp:1.5 Mbit/s`, `fixed:10 Mbit/s` (or `fixed 10 Mbit/s`). The printed form can be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub enum Controller {
-    /// Ours: holds the bottleneck's queue short and tolerates random loss; yields to flows that fill
-    /// the queue. See `docs/congestion.md`.
+    /// Anabranch's own: keeps the bottleneck's queue short and tolerates random loss; yields to flows that fill the
+    /// queue. See `docs/congestion.md`.
     #[default]
     Auto,
-    /// CUBIC (RFC 9438), as most of the Internet.
+    /// CUBIC (RFC 9438), as in most of the Internet.
     Cubic,
     /// NewReno (RFC 9002 §7).
     NewReno,
-    /// BBR version 3 (draft-ietf-ccwg-bbr), ours; where it differs from the draft stands in
+    /// BBR version 3 (draft-ietf-ccwg-bbr), own implementation; its differences from the draft are listed in
     /// `spec/deviations.toml`.
     Bbr3,
     /// Additive increase, multiplicative decrease.
@@ -29,14 +29,13 @@ pub enum Controller {
     Binomial(Binomial),
     /// A rate on plateaus, backing off when round trips grow [Horde §7.4.1].
     Verb(Verb),
-    /// A window that a target rate caps [Two-flow §4.1].
+    /// A window with a ceiling that follows from a target rate [Two-flow §4.1].
     Ctcp(Ctcp),
-    /// A constant rate without any response to congestion; only for a pipe that is provisioned for
-    /// it [Two-flow §4.2].
+    /// A constant rate without any response to congestion; only for a path that is provisioned for it [Two-flow §4.2].
     Fixed(Rate),
 }
 
-/// The text names no controller, or parameters that it cannot have.
+/// Error: the text names no controller, or its parameters are invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseControllerError {
@@ -52,7 +51,7 @@ pub enum ParseControllerError {
     NoParameters {
         /// The controller.
         name: &'static str,
-        /// What was given.
+        /// Text that was given.
         text: String,
     },
     /// Parameters of the wrong number or kind.
@@ -60,9 +59,9 @@ pub enum ParseControllerError {
     Parameters {
         /// The controller.
         name: &'static str,
-        /// What was given.
+        /// Text that was given.
         text: String,
-        /// What would be right.
+        /// Description of valid parameters.
         expected: &'static str,
     },
     /// A parameter outside its range.
@@ -70,11 +69,11 @@ pub enum ParseControllerError {
     Range {
         /// The controller.
         name: &'static str,
-        /// Which parameter.
+        /// Name of the parameter.
         parameter: &'static str,
-        /// What was given.
+        /// Value that was given.
         value: String,
-        /// What would be right.
+        /// Range of valid values.
         range: &'static str,
     },
     /// `fixed` with a rate that cannot be read.
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_would_be_right() {
+    fn a_refusal_states_valid_values() {
         for (text, words) in [
             ("vegas", ["vegas", "binomial:sqrt"]),
             ("auto:3", ["auto", "'3'"]),
@@ -206,11 +205,11 @@ mod tests {
             ("binomial:cubic", ["'cubic'", "sqrt"]),
             ("binomial:0,1.5,1,0.5", ["l is 1.5", "0 to 1"]),
             ("binomial:-1,0,1,0.5", ["k is -1", "0 to 2"]),
-            ("binomial:0,0,1,0.5", ["k + l is 0", "1 at least"]),
+            ("binomial:0,0,1,0.5", ["k + l is 0", "at least 1"]),
             ("verb:wimax", ["'wimax'", "cdma2000"]),
             ("verb:lte,top=3", ["'top=3'", "first, last"]),
             ("verb:lte,last=1 bit/s", ["last", "first"]),
-            ("verb:lte,step=x1", ["step", "above 1"]),
+            ("verb:lte,step=x1", ["step", "at least 1.01"]),
             ("verb:lte,period=1 ms", ["period", "50 ms"]),
             ("verb:lte,rise=soon", ["'rise=soon'", "150 ms"]),
         ] {

@@ -9,19 +9,19 @@ use super::ParseControllerError;
 /// Shortest and longest adjustment interval.
 const INTERVAL: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(600)];
 
-/// A window that a target rate caps [Two-flow §4.1].
+/// Parameters of a window with a ceiling that follows from a target rate [Two-flow §4.1].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ctcp {
-    /// What the channel sends at most, and holds while the inner controller allows it: UDP payload, above zero.
+    /// Rate that the channel does not exceed, and holds while the inner controller allows it: UDP payload, above zero.
     /// It can be changed while the channel runs: [`Channel::set_rate`](crate::Channel::set_rate).
     pub target: Rate,
-    /// The controller below the cap.
+    /// The inner controller.
     pub inner: Inner,
     /// Interval at which the target window is computed anew from round trips and losses, 100 ms to 10 min.
     pub interval: Duration,
 }
 
-/// The controller below the cap: it alone answers to congestion.
+/// The inner controller, which alone responds to congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Inner {
     /// Tolerates random loss.
@@ -35,7 +35,7 @@ impl Ctcp {
     /// The published interval.
     pub const INTERVAL: Duration = Duration::from_secs(8);
 
-    /// At this rate, otherwise as usual.
+    /// This target rate, with the defaults otherwise.
     pub const fn at(target: Rate) -> Self {
         Self {
             target,
@@ -48,7 +48,7 @@ impl Ctcp {
         let bad = |part: &str| ParseControllerError::Parameters {
             name: "ctcp",
             text: part.to_owned(),
-            expected: "write ctcp with the target rate and, where they should not be auto and 8 s, the controller below (auto or newreno) and the adjustment interval, as in ctcp:1.5 Mbit/s,newreno,8 s",
+            expected: "write ctcp with the target rate and, unless auto and 8 s are wanted, the inner controller (auto or newreno) and the adjustment interval, as in ctcp:1.5 Mbit/s,newreno,8 s",
         };
         let mut parts = text.split(',').map(str::trim);
         let first = parts.next().unwrap_or_default();

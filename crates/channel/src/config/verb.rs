@@ -8,40 +8,40 @@ use super::ParseControllerError;
 
 /// Parameters of the rate-based controller with plateaus [Horde §7.4.1].
 ///
-/// A preset, `cdma2000` unless another is named; where a network differs, some of its parameters can be
-/// exchanged: `verb:lte,last=40 Mbit/s,rise=80 ms`.
+/// A preset, `cdma2000` by default; for a network that differs, individual parameters can be replaced:
+/// `verb:lte,last=40 Mbit/s,rise=80 ms`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verb {
-    /// Rates that it tries to settle at.
+    /// Rates at which it tries to settle.
     pub plateaus: Plateaus,
-    /// Place where it starts; it doubles from here until it meets the channel's rate.
+    /// Initial rate; doubled until it reaches the channel's rate.
     pub start: Rate,
-    /// The coarse timer: goodput is measured over this time (two round trips at least), and the rate reset to it.
+    /// The coarse timer: goodput is measured over this time (at least two round trips), and the rate is reset to it.
     pub period: Duration,
-    /// Growth of the round trip over the shortest of late at which it backs off. Must exceed what the
-    /// technology itself adds and takes away, or it backs off without need.
+    /// Growth of the round trip, over the shortest recent one, at which it backs off. Must exceed the variation of the
+    /// technology itself, or it backs off without need.
     pub rise: Duration,
-    /// Fraction lost that is not taken for congestion, 0 to 0.5.
+    /// Fraction of packets whose loss is not taken for congestion, 0 to 0.5.
     pub loss: f64,
 }
 
 /// Rates from `first` to `last`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plateaus {
-    /// The lowest; the controller never sends more slowly.
+    /// The lowest rate; the controller never sends more slowly.
     pub first: Rate,
-    /// What the technology carries at most: probing beyond is pointless.
+    /// Highest rate of the technology: probing beyond it is pointless.
     pub last: Rate,
-    /// How they are spaced.
+    /// Spacing of the plateaus.
     pub step: Step,
 }
 
 /// Distance from one plateau to the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
-    /// So much.
+    /// Fixed difference.
     By(Rate),
-    /// So many times the lower one; above 1.
+    /// Fixed factor, above 1.
     Times(f64),
 }
 
@@ -54,9 +54,9 @@ const PRESETS: [(&str, Verb); 4] = [
 ];
 
 impl Verb {
-    /// CDMA2000 1xRTT, as published: plateaus 5 kbit/s apart from 5 to 133 [Horde §7.4.1, note 18]. The thesis
-    /// gives no other constant; round trips there swing by σ = 221 ms around 850 ms (Figure A-10a) and about 1 % of
-    /// packets are lost in bursts (§A.3.7).
+    /// CDMA2000 1xRTT, as published: plateaus 5 kbit/s apart from 5 to 133 [Horde §7.4.1, note 18]. The thesis gives no
+    /// other constant; round trips there vary by σ = 221 ms around 850 ms (Figure A-10a) and about 1 % of packets are
+    /// lost in bursts (§A.3.7).
     pub const CDMA2000: Self = Self {
         plateaus: Plateaus {
             first: Rate::from_kbps(5),
@@ -90,7 +90,7 @@ impl Verb {
         start: Rate::from_mbps(4),
         ..Self::LTE
     };
-    /// Satellites in low orbit; see `docs/congestion.md`.
+    /// Satellites in low Earth orbit; see `docs/congestion.md`.
     pub const SATELLITE: Self = Self {
         plateaus: Plateaus {
             first: Rate::from_kbps(200),
@@ -159,7 +159,7 @@ impl Verb {
         };
         let Plateaus { first, last, step } = self.plateaus;
         if first < Rate::from_bps(1_000) {
-            return range("first", first.to_string(), "1 kbit/s at least");
+            return range("first", first.to_string(), "at least 1 kbit/s");
         }
         if last < first || last > Rate::from_mbps(100_000) {
             return range("last", last.to_string(), "a rate from first to 100 Gbit/s");
@@ -168,12 +168,12 @@ impl Verb {
             Step::By(rate) => last.as_bps() as f64 / rate.as_bps() as f64,
             Step::Times(factor) if factor.is_finite() && factor >= 1.01 => 0.0,
             Step::Times(factor) => {
-                let words = "a factor above 1, 1.01 at least";
+                let words = "a factor of at least 1.01";
                 return range("step", format!("x{factor}"), words);
             }
         };
         if steps > 10_000.0 {
-            let words = "a rate that leads from first to last in at most 10000 steps";
+            let words = "a rate that gives at most 10000 steps from first to last";
             return range("step", self.plateaus.to_step(), words);
         }
         for (name, time) in [("period", self.period), ("rise", self.rise)] {
@@ -188,13 +188,13 @@ impl Verb {
 }
 
 impl Plateaus {
-    /// The plateau at `bps` or the next below it; `first` where there is none. Both in bits per second. O(1).
+    /// The plateau at `bps` or the next one below; `first` if there is none. Both in bits per second. O(1).
     pub fn at(&self, bps: f64) -> f64 {
         let (first, last) = (self.first.as_bps() as f64, self.last.as_bps() as f64);
         if bps <= first {
             return first;
         }
-        // Rates computed from plateaus must fall on them.
+        // Rates computed from plateaus must match them.
         const SLACK: f64 = 1e-9;
         let plateau = match self.step {
             Step::By(step) => {
@@ -208,7 +208,7 @@ impl Plateaus {
         plateau.min(last)
     }
 
-    /// The next plateau above `bps`; `last` where there is none. O(1).
+    /// The next plateau above `bps`; `last` if there is none. O(1).
     pub fn above(&self, bps: f64) -> f64 {
         let (first, last) = (self.first.as_bps() as f64, self.last.as_bps() as f64);
         if bps < first {
@@ -236,7 +236,7 @@ impl Default for Verb {
 }
 
 impl fmt::Display for Verb {
-    /// The preset it differs least from, and where.
+    /// Prints the closest preset and the differences from it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let differences = |preset: &Self| {
             let rate = |name: &str, rate: Rate| format!("{name}={} bit/s", rate.as_bps());
@@ -282,7 +282,7 @@ mod tests {
     }
 
     proptest! {
-        /// From plateau to plateau every step leads upwards, and ends at the last.
+        /// Every step from plateau to plateau leads upwards, and the steps end at the last.
         #[test]
         fn plateaus_lead_from_first_to_last(preset in 0usize..PRESETS.len(), bps in 1.0f64..1e11) {
             let plateaus = PRESETS[preset].1.plateaus;

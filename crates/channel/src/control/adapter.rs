@@ -9,14 +9,14 @@ use super::{Ack, Congestion, Control, Lost, paced};
 /// Fewest bytes in flight: four small packets.
 const WINDOW_MIN_BYTES: u64 = 4 * 1_200;
 
-/// A share w is one of 1/w parts of a single flow. The controller believes in the whole flow: its window is 1/w of ours, an
-/// acknowledgement counts for 1/w of them, and the parts decrease together
-/// ([`Control::on_partner_congestion`]). So 1/w channels grow and shrink as one flow does.
+/// A share w is one of 1/w parts of a single flow. The controller behaves as the whole flow: its window is 1/w of ours,
+/// an acknowledgement counts as 1/w of them, and the parts decrease together ([`Control::on_partner_congestion`]). So
+/// 1/w channels grow and shrink as one flow does.
 #[derive(Debug)]
 struct Adapter {
     inner: Box<dyn Controller>,
     share: f64,
-    /// Acknowledgements that the other parts would have brought and that were not counted yet; below 1.
+    /// Acknowledgements that the other parts would have caused and that have not been counted yet; below 1.
     credit: f64,
 }
 

@@ -1,5 +1,5 @@
-//! Additive increase, multiplicative decrease: what Horde's channel managers use unless they know better
-//! [Horde §7.4.1], and with a = 1, b = ½ TCP's way.
+//! Additive increase, multiplicative decrease: the default of Horde's channel managers [Horde §7.4.1], and TCP's
+//! algorithm with a = 1, b = ½.
 //!
 //! It is the binomial controller with k = 0 and l = 1.
 

@@ -1,51 +1,48 @@
 //! The default controller: a model of the path (rate, shortest round trip) decides the window.
 //!
-//! What is in flight is held at `rate × (rtt_min + queue)`, where `queue` is a goal the session sets:
-//! short when something urgent shares the channel, longer when only throughput counts. Three parts:
+//! The data in flight is held at `rate × (rtt_min + queue)`, where `queue` is a goal that the session sets: short if
+//! latency-sensitive data shares the channel, longer if only throughput counts. Three parts:
 //!
-//! - **Start**: the window grows up to fourfold every round trip, as far as the flight before came
-//!   through (`train.rs`). When a flight arrives slower than it left, the rate of the path is known and
-//!   the window goes straight to the model's. The start also ends when round trips show a queue (as
-//!   HyStart++, RFC 9406, sees it), the rate stops growing, or many packets are lost.
-//! - **Steady**: the window follows the model. The rate is the largest of the last [`RATE_LIFE_S`], the
-//!   shortest round trip that of the last [`RTT_MIN_LIFE`], refreshed by draining for one round,
-//!   below the model's product, because the rate may be less by then.
-//! - **Loss**: losses below [`LOSS_TOLERATED`], judged over at least [`LOSS_SAMPLE`] packets, are taken
-//!   for noise of the path (radio), as BBR does with its 2 %; above it, or on an ECN mark, the window
-//!   backs off by [`BACKOFF`] and the queue goal shrinks, because the queue is evidently shorter than
-//!   assumed.
+//! - **Start**: the window grows up to fourfold every round trip, as far as the previous flight came through
+//!   (`train.rs`). When a flight arrives more slowly than it left, the rate of the path is known and the window is set
+//!   to the model's. The start also ends when round trips show a queue (as HyStart++, RFC 9406, detects it), the rate
+//!   stops growing, or many packets are lost.
+//! - **Steady**: the window follows the model. The rate is the largest of the last [`RATE_LIFE_S`], the shortest round
+//!   trip that of the last [`RTT_MIN_LIFE`], refreshed by draining for one round, below the model's product, because
+//!   the rate may be less by then.
+//! - **Loss**: losses below [`LOSS_TOLERATED`], judged over at least [`LOSS_SAMPLE`] packets, are taken for noise of
+//!   the path (radio), as BBR does with its 2 %; above it, or on an ECN mark, the window is reduced by [`BACKOFF`] and
+//!   the queue goal shrinks, because the queue is evidently shorter than assumed.
 //!
-//! It yields to flows that fill the queue (CUBIC beside it takes the larger share); `cubic` is the
-//! choice where that matters.
+//! It yields to flows that fill the queue (CUBIC takes the larger share beside it); choose `cubic` where that matters.
 
 use std::time::{Duration, Instant};
 
 use super::{Ack, Congestion, Control, Lost, QueueGoal, filter::MaxFilter, train::Train};
 use crate::config::Config;
 
-/// Time over which the rate is the largest sample, in seconds: a rate that fell may return, and a
-/// window that followed it down at once would leave the path idle then. A rate that fell for good
-/// shows in losses, which shorten the memory.
+/// Time over which the rate is the largest sample, in seconds: a rate that fell may return, and a window that followed
+/// it down at once would leave the path idle then. A permanent drop shows in losses, which shorten the memory.
 const RATE_LIFE_S: f64 = 3.0;
 /// Fewest and most rounds of that memory.
 const RATE_ROUNDS: (f64, f64) = (5.0, 20.0);
-/// Queue goal of [`QueueGoal::Steady`] in seconds, beyond what late timers and batches of acknowledgements
-/// leave of a short one.
+/// Queue goal of [`QueueGoal::Steady`] in seconds, beyond what late timers and batches of acknowledgements leave of a
+/// short one.
 const STEADY_QUEUE_S: f64 = 0.004;
-/// And in packets.
+/// The same in packets.
 const STEADY_QUEUE_PACKETS: f64 = 6.0;
 /// Lifetime of a shortest-round-trip sample.
 const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
-/// Window of the round in which the path drains, as a share of the product of rate and shortest round trip: the rate
-/// is the largest of late, and may be more than the path has now. Where the queue is to be short, the product itself:
-/// the window is hardly larger at any time, and a path that idles is measured to be slower.
+/// Window of the round in which the path drains, as a share of the product of rate and shortest round trip: the rate is
+/// the largest recent sample, and may exceed the path's rate now. If the goal is a short queue, the product itself: the
+/// window is hardly larger at any time, and a path that idles is measured to be slower.
 const DRAIN: f64 = 0.75;
 /// Loss that is taken for noise, as a fraction of packets.
 const LOSS_TOLERATED: f64 = 0.06;
 /// Packets over which loss is judged.
 const LOSS_SAMPLE: f64 = 200.0;
-/// Window during the start, in products of rate and shortest round trip; about the 2 that a
-/// queue of one such product would hold.
+/// Window during the start, in products of rate and shortest round trip; about the 2 that a queue of one such product
+/// would hold.
 const START_GAIN: f64 = 2.3;
 /// Pacing during the start, in windows per round trip: a fresh window leaves within a quarter of one.
 const START_PACING_GAIN: f64 = 6.0;
@@ -53,7 +50,7 @@ const START_PACING_GAIN: f64 = 6.0;
 const START_GROWTH_MAX: f64 = 3.0;
 /// Lost packets of one round that end the start, whatever their share.
 const START_LOST_MAX: f64 = 16.0;
-/// Round trips sampled before a round's smallest is believed (RFC 9406 §4.3).
+/// Round trips sampled before a round's smallest is used (RFC 9406 §4.3).
 const ROUND_SAMPLES: u32 = 8;
 /// Factor on the window after losses that are not noise.
 const BACKOFF: f64 = 0.9;
@@ -68,11 +65,11 @@ pub(super) struct Auto {
     window: f64,
     start: Start,
     goal: QueueGoal,
-    /// Of what one flow would take, and so of its queue.
+    /// Share of what one flow would take, and of its queue.
     share: f64,
     /// Queue goal of [`QueueGoal::Short`] in seconds.
     target_short_s: f64,
-    /// What acknowledgement batches add to the bytes in flight: packets, and seconds.
+    /// Allowance for acknowledgement batches in the bytes in flight: packets, and seconds.
     ack_packets: f64,
     ack_delay_s: f64,
 
@@ -80,8 +77,8 @@ pub(super) struct Auto {
     rtt_min_s: f64,
     rtt_min_at: Option<Instant>,
     round: Round,
-    /// Rounds that were not held back by the application: the age of rates. What a path carries is not
-    /// forgotten while little is sent over it.
+    /// Rounds that were not held back by the application: the age of rates. The path's rate is not forgotten while
+    /// little is sent over it.
     full_rounds: u64,
     draining: bool,
 
@@ -104,7 +101,7 @@ struct Start {
     stalled: u32,
     /// The running flight, for the rate of the path during the start.
     train: Train,
-    /// The start found the rate of the path; the window has not reached the model's yet.
+    /// The start has measured the rate of the path; the window has not reached the model's yet.
     is_filling: bool,
 }
 
@@ -117,7 +114,7 @@ struct Round {
     last_rtt_s: f64,
     /// The `delivered` mark that ends the running round.
     ends_at: u64,
-    /// Something of the running round was sent while there was more to send.
+    /// Data of the running round was sent while there was more to send.
     is_loaded: bool,
     /// Packets lost in it.
     lost: f64,
@@ -171,8 +168,8 @@ impl Auto {
         }
     }
 
-    /// Queue goal of [`QueueGoal::Steady`] in seconds: a few packets at least. A slow path whose queue holds
-    /// less than one idles, is measured to be slower, and gets less still.
+    /// Queue goal of [`QueueGoal::Steady`] in seconds: at least a few packets. A slow path whose queue holds less than
+    /// one becomes idle, is measured to be slower, and gets even less.
     fn steady_s(&self) -> f64 {
         let rate = self.rate.get();
         let packets_s = if rate > 0.0 {
@@ -183,7 +180,7 @@ impl Auto {
         packets_s.max(STEADY_QUEUE_S).max(self.target_short_s)
     }
 
-    /// `rate × (rtt_min + queue)`, plus what sits at the receiver waiting to be acknowledged.
+    /// `rate × (rtt_min + queue)`, plus the data at the receiver that waits to be acknowledged.
     fn model_window(&self) -> f64 {
         let rate = self.rate.get();
         if self.draining && self.goal != QueueGoal::Short {
@@ -207,7 +204,7 @@ impl Auto {
         let was_loaded = std::mem::take(&mut self.round.is_loaded);
         self.full_rounds += u64::from(was_loaded);
         if self.start.is_running {
-            // Rounds in which nothing but control frames was sent say nothing of the path: a channel that idles
+            // Rounds in which only control frames were sent give no information about the path: a channel that idles
             // after its handshake would end its start at the rate of these.
             if was_loaded {
                 self.check_start_is_over();
@@ -238,7 +235,7 @@ impl Auto {
         }
     }
 
-    /// Rounds that the largest rate is remembered for.
+    /// Rounds for which the largest rate is remembered.
     fn rate_rounds(&self) -> u64 {
         let rtt_s = if self.round.last_rtt_s.is_finite() {
             self.round.last_rtt_s
@@ -247,13 +244,13 @@ impl Auto {
         };
         let (least, most) = RATE_ROUNDS;
         if self.goal == QueueGoal::Steady {
-            // A rate that the path no longer has is a queue.
+            // A rate that the path no longer has builds a queue.
             return least as u64;
         }
         (RATE_LIFE_S / rtt_s).clamp(least, most) as u64
     }
 
-    /// The start ends when a flight came through slower than it left: its rate is that of the path.
+    /// Ends the start if a flight came through more slowly than it left: its rate is that of the path.
     fn look_at_train(&mut self, ack: &Ack<'_>) {
         let Some(passage) = self.start.train.on_ack(ack, self.mtu, self.ack_delay_s) else {
             return;
@@ -266,7 +263,7 @@ impl Auto {
         }
     }
 
-    /// The smallest round trip of the running round shows a queue (RFC 9406 §4.2).
+    /// True if the smallest round trip of the running round shows a queue (RFC 9406 §4.2).
     fn queue_shows(&self) -> bool {
         let threshold_s = (self.rtt_min_s / 8.0).clamp(0.004, 0.016);
         self.round.samples >= ROUND_SAMPLES && self.round.rtt_s > self.rtt_min_s + threshold_s
@@ -317,8 +314,8 @@ impl Control for Auto {
         }
         if self.start.is_running {
             if !ack.app_limited {
-                // What the last flight and a queue of one product need, but not more: beyond the
-                // path's capacity the window stops growing by itself.
+                // Enough for the last flight and a queue of one product, but not more: beyond the path's capacity the
+                // window stops growing by itself.
                 let limit = START_GAIN * self.rate.get() * self.rtt_min_s;
                 let grown = self.window + START_GROWTH_MAX * ack.bytes as f64;
                 self.window = grown.min(limit).max(self.window);
@@ -330,7 +327,7 @@ impl Control for Auto {
                 self.window = model;
                 self.start.is_filling = false;
             } else if !recovering && !ack.app_limited {
-                // Up to one doubling per round trip towards the model; more at the end of the start.
+                // At most one doubling per round trip towards the model; more at the end of the start.
                 let growth = if self.start.is_filling {
                     START_GROWTH_MAX
                 } else {

@@ -1,10 +1,10 @@
 //! Binomial congestion control: increase by α/Wᵏ a round trip, decrease by β·Wˡ on loss [Bansal and
 //! Balakrishnan, "Binomial congestion control algorithms", INFOCOM 2001].
 //!
-//! The window W is in full packets. Below the slow-start threshold it doubles every round trip, and a loss
-//! there halves it, whatever k and l are: the paper's algorithms begin after slow start. The rest is that of
-//! RFC 9002 §7: one decrease a round trip, nothing gained while the application is the limit, the smallest
-//! window on persistent congestion.
+//! The window W is in full packets. Below the slow-start threshold it doubles every round trip, and a loss there halves
+//! it, whatever k and l are: the paper's algorithms begin after slow start. The rest is that of RFC 9002 §7: one
+//! decrease per round trip, no increase while the application is the limit, the smallest window on persistent
+//! congestion.
 //!
 //! A share w is one of 1/w parts of a single flow with the window W/w: the parts decrease together
 //! ([`Control::on_partner_congestion`]), and each does w of what that flow does, so that α' = α·w^(k+1) and
@@ -15,7 +15,7 @@ use std::time::Instant;
 use super::{Ack, Congestion, Control, paced};
 use crate::config;
 
-/// Fewest packets in flight (RFC 9002 §7.2 has 2; ours carry acknowledgements of up to 8 at a time).
+/// Fewest packets in flight (RFC 9002 §7.2 has 2; our acknowledgements cover up to 8 packets at a time).
 const WINDOW_MIN_PACKETS: f64 = 4.0;
 /// Most packets in flight, 1.5 GB: keeps powers of it finite.
 const WINDOW_MAX_PACKETS: f64 = 1e6;
@@ -25,12 +25,12 @@ pub(super) struct Binomial {
     parameters: config::Binomial,
     /// Bytes of a full packet.
     mtu: f64,
-    /// In packets, as is everything here.
+    /// In packets, as is everything below.
     window: f64,
     threshold: f64,
     share: f64,
     recovery_since: Option<Instant>,
-    /// Window and threshold before the last decrease, in case it was a mistake.
+    /// Window and threshold before the last decrease, in case it was spurious.
     before: Option<(f64, f64)>,
 }
 
@@ -81,7 +81,7 @@ impl Control for Binomial {
         }
         self.recovery_since = Some(event.now);
         if event.is_persistent && self.window <= WINDOW_MIN_PACKETS {
-            // Silence that goes on says nothing new: the threshold stays (RFC 5681 §3.1).
+            // Continued silence gives no new information: the threshold stays (RFC 5681 §3.1).
             return;
         }
         self.before = Some((self.window, self.threshold));
@@ -114,7 +114,7 @@ impl Control for Binomial {
 
     fn on_mtu(&mut self, mtu: u16) {
         let mtu = f64::from(mtu.max(1));
-        // What is in flight stays, in packets of the new size.
+        // The data in flight is unchanged, counted in packets of the new size.
         self.window = bounded(self.window * self.mtu / mtu);
         self.mtu = mtu;
     }
@@ -173,7 +173,7 @@ mod tests {
         });
     }
 
-    /// After slow start at 200 packets: W after a loss, what a round trip adds, and what the next loss takes.
+    /// After slow start at 200 packets: W after a loss, the increase in a round trip, and the decrease at the next loss.
     fn steps(parameters: config::Binomial) -> [f64; 3] {
         let epoch = test_epoch();
         let mut control = Binomial::new(parameters, 200_000, 1_000);

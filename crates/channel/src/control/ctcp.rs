@@ -1,19 +1,20 @@
-//! A window that a target rate caps [Two-flow §4.1, Figure 3].
+//! A window with a ceiling that follows from a target rate [Two-flow §4.1, Figure 3].
 //!
-//! A segment of a stored video needs to arrive by its deadline and gains nothing by arriving earlier; so its flow
-//! takes the rate that this needs and leaves the rest of the pipe alone. W = min(W_inner, W_target), where W_inner is that
-//! of a controller that answers to congestion, and W_target is computed every adjustment interval from the target rate T, the
-//! round trip and whether packets were lost: T·RTT without losses, T·RTT/0.75 with some, as a window that is
-//! halved now and then is three quarters of its peak on average.
+//! A segment of a stored video needs to arrive by its deadline and gains nothing by arriving earlier; so its flow takes
+//! the rate that this needs and leaves the rest of the capacity alone. W = min(W_inner, W_target), where W_inner is
+//! that of a controller that responds to congestion, and W_target is computed every adjustment interval from the target
+//! rate T, the round trip and whether packets were lost: T·RTT without losses, T·RTT/0.75 with some, as a window that
+//! is halved now and then is three quarters of its peak on average.
 //!
-//! Three things are ours (`spec/deviations.toml`, `ctcp-…`):
-//! - **The pacer holds the target**, packet by packet, and W_target is only a ceiling. A window alone sends a round trip's packets
-//!   as a burst whenever acknowledgements come in bunches, and bursts of several flows together overflow the queue of a
-//!   pipe that all of them just fill. It also makes the initial rate the target: there is no slow start to skip.
-//! - **The ceiling stands above the shortest round trip**, not above one that our own queue has made longer; else a target
-//!   beyond the pipe's capacity would feed a standing queue.
-//! - **What the inner window held back is made up for**, over [`REPAY_S`] and at [`REPAY_MAX`] times the target at most, so that
-//!   the mean over an interval is the target as long as the path has room.
+//! Three things are additions of this project (`spec/deviations.toml`, `ctcp-…`):
+//! - **The pacer holds the target**, packet by packet, and W_target is only a ceiling. A window alone sends a round
+//!   trip's packets as a burst whenever acknowledgements arrive in batches, and bursts of several flows together
+//!   overflow the queue of a bottleneck that all of them just fill. It also makes the target the initial rate: there is
+//!   no slow start to skip.
+//! - **The ceiling is computed from the shortest round trip**, not from one that our own queue has made longer;
+//!   otherwise a target beyond the path's capacity would feed a standing queue.
+//! - **What the inner window held back is made up for**, over [`REPAY_S`] and at [`REPAY_MAX`] times the target at
+//!   most, so that the mean over an interval is the target as long as the path has capacity.
 
 use std::time::{Duration, Instant};
 
@@ -24,26 +25,27 @@ use crate::config::{self, Config, Controller, Inner};
 
 /// Mean of a window that is halved on loss, as a part of its peak [Two-flow §4.1].
 const MEAN_OF_SAWTOOTH: f64 = 0.75;
-/// Queue, in seconds, that may build up within an interval without holding the rate back: others' bursts are not ours.
+/// Queue, in seconds, that may build up within an interval without holding the rate back: bursts of other flows are not
+/// ours.
 const QUEUE_S: f64 = 0.05;
-/// Round trip that the ceiling allows for beyond the shortest, in shortest round trips and in seconds, whichever is more.
+/// Round trip that the ceiling allows beyond the shortest, in shortest round trips and in seconds, whichever is more.
 const ROOM: (f64, f64) = (1.0, 0.1);
-/// Packets that the ceiling has beyond the product, because windows are whole packets.
+/// Packets that the ceiling allows beyond the product, because windows are whole packets.
 const ROOM_PACKETS: f64 = 2.0;
-/// Intervals that the shortest round trip is remembered for.
+/// Intervals for which the shortest round trip is remembered.
 const BASE_INTERVALS: usize = 8;
-/// Seconds over which what is owed is made up for.
+/// Seconds over which a deficit is made up for.
 const REPAY_S: f64 = 2.0;
-/// Highest rate of doing so, in target rates. A pipe that all targets together just fill has no more, and what is sent
-/// faster there is lost again, and owed again.
+/// Highest rate while making up for a deficit, in target rates. A path that all targets together just fill has no more,
+/// and whatever is sent faster there is lost again, and added to the deficit again.
 const REPAY_MAX: f64 = 1.05;
-/// What is owed or was sent too early by no more than these packets is the pacer's rounding.
+/// Deficit or surplus, in packets, up to which it is the pacer's rounding.
 const ROUNDING_PACKETS: f64 = 2.0;
-/// Queue that the inner window has room for at least. The pacer keeps the queue short where the target fits; and a window for a
-/// short queue over a short round trip is spent while wake-ups of either host are late by a few milliseconds: it would
-/// take that for the rate of the path.
+/// Smallest queue that the inner window allows for. The pacer keeps the queue short if the target fits; and a window
+/// for a short queue over a short round trip is used up while wake-ups of either host are late by a few milliseconds:
+/// the inner controller would take that for the rate of the path.
 const INNER_QUEUE: Duration = Duration::from_millis(10);
-/// What the inner window may hold beyond the ceiling: one halving does not cost the target.
+/// Size that the inner window may reach, in ceilings: one halving does not cost the target.
 const RESERVE: f64 = 2.0;
 
 #[derive(Debug)]
@@ -52,21 +54,21 @@ pub(super) struct Ctcp {
     target: f64,
     interval: Duration,
     mtu: f64,
-    /// What sits at the receiver waiting to be acknowledged, at most: packets, and seconds.
+    /// Largest amount at the receiver waiting to be acknowledged: packets, and seconds.
     ack_packets: f64,
     ack_delay_s: f64,
     /// W_target in bytes; `None` before the first round trip is known.
     ceiling: Option<f64>,
     interval_ends: Option<Instant>,
-    /// Losses in the running interval, and in the last.
+    /// True if there were losses in the running interval, and in the last.
     is_lossy: bool,
     was_lossy: bool,
     rtt: Rtt,
-    /// Bytes that the target would have sent and something held back; slightly negative after a packet that left early.
+    /// Bytes by which sending is behind the target; slightly negative after a packet that left early.
     owed: f64,
     last_sent: Option<Instant>,
     is_backlogged: bool,
-    /// There has been something to send ever since the last packet left.
+    /// There has been data to send ever since the last packet left.
     gap_counts: bool,
 }
 
@@ -101,8 +103,8 @@ impl Rtt {
         self.shortest.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// Forgets the oldest interval. Not while the window was the limit: then the queue may be our own, and the
-    /// path's own round trip is not to be seen.
+    /// Forgets the oldest interval. Not called while the window was the limit: then the queue may be our own, and the
+    /// path's own round trip cannot be seen.
     fn end_interval(&mut self) {
         if self.shortest[self.intervals % BASE_INTERVALS].is_finite() {
             self.intervals += 1;
@@ -110,7 +112,7 @@ impl Rtt {
         }
     }
 
-    /// What nearly all round trips stay below, if only others make them longer.
+    /// Upper bound on nearly all round trips, if only other flows make them longer.
     fn allowed(&self) -> Option<f64> {
         let smoothed = self.smoothed?;
         let (times, seconds) = ROOM;
@@ -154,7 +156,7 @@ impl Ctcp {
         }
     }
 
-    /// W_target from what is known now.
+    /// Computes W_target from the current measurements.
     fn adjust(&mut self) {
         let Some(rtt_s) = self.rtt.allowed() else {
             return;
@@ -184,13 +186,13 @@ impl Ctcp {
         self.adjust();
     }
 
-    /// The target limits this flow, not the network: the inner controller is not to take it for room that it found.
+    /// True if the target limits this flow, not the network: the inner controller must not take it for free capacity.
     fn is_held(&self) -> bool {
         let ceiling = self.ceiling.unwrap_or(0.0);
         self.inner.window() as f64 >= RESERVE * ceiling
     }
 
-    /// The rate that makes up for what is owed.
+    /// The rate that makes up for the deficit.
     fn wanted(&self) -> f64 {
         let owed = (self.owed - ROUNDING_PACKETS * self.mtu).max(0.0);
         (self.target + owed / REPAY_S).min(REPAY_MAX * self.target)
@@ -281,7 +283,7 @@ impl Control for Ctcp {
 
     fn set_rate(&mut self, rate: Rate) -> bool {
         self.target = rate.as_bytes_per_s().max(1.0);
-        // What a faster or slower target left undone is no debt of this one.
+        // A deficit against a faster or slower target does not count against this one.
         self.owed = 0.0;
         self.adjust();
         true
@@ -358,8 +360,8 @@ mod tests {
         now
     }
 
-    /// Both forms of the throughput model: 5 Mbit/s over 80 ms, and 50 ms for others' queues, are 81250 bytes; three
-    /// quarters of a window that is larger by a third.
+    /// Both forms of the throughput model: 5 Mbit/s over 80 ms, and 50 ms for other flows' queues, are 81250 bytes;
+    /// three quarters of a window that is larger by a third.
     #[test]
     fn the_target_window_has_both_forms_of_the_model() {
         let (mut ctcp, now) = new(Rate::from_mbps(5));
@@ -376,7 +378,7 @@ mod tests {
         assert_eq!(ctcp.ceiling, Some(bytes(81_250.0 + acks)));
     }
 
-    /// Round trips that grow with the queue raise the ceiling so far and no farther.
+    /// Round trips that grow with the queue raise the ceiling up to a limit and no further.
     #[test]
     fn the_ceiling_stands_above_the_shortest_round_trip() {
         let (mut ctcp, mut now) = new(Rate::from_mbps(5));

@@ -1,4 +1,4 @@
-//! The largest or smallest of the recent samples, without keeping them all.
+//! The largest or smallest of the recent samples, without storing all of them.
 //!
 //! Kathleen Nichols' windowed filter: the best, second best and third best sample of three parts of
 //! the window, so that a better sample takes effect at once and an old one is forgotten in time.

@@ -1,4 +1,4 @@
-//! A constant rate, whatever the network says [Two-flow §4.2].
+//! A constant rate, whatever the network state [Two-flow §4.2].
 
 use std::time::Instant;
 

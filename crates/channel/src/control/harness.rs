@@ -1,8 +1,8 @@
-//! One sender, one link, virtual time: what a controller does, without QUIC.
+//! Test harness for controllers: one sender, one link, virtual time, no QUIC.
 //!
-//! The sender always has data. Packets leave when the window has room and the pacing rate allows, wait
-//! in a drop-tail queue, are lost at random, and are acknowledged one by one. A packet is lost when one
-//! sent three later is acknowledged, or when nothing is acknowledged for three round trips.
+//! The sender always has data. Packets leave when the window has space and the pacing rate allows, wait in a drop-tail
+//! queue, are lost at random, and are acknowledged one by one. A packet is lost when one sent three later is
+//! acknowledged, or when nothing is acknowledged for three round trips.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ use crate::config::{Config, Controller};
 
 const PACKET: u64 = 1_500;
 
-/// A link and what travels over it.
+/// A link and its traffic.
 pub(super) struct Path {
     /// Rate over time, in bytes per second.
     pub rate: fn(f64) -> f64,
@@ -30,9 +30,9 @@ pub(super) struct Path {
     /// Between the first two times the application sends at the third, in bytes per second, at most.
     pub limited: (f64, f64, f64),
     pub goal: QueueGoal,
-    /// From this time on the rate to hold is this, for controllers that hold one.
+    /// Time from which the controller is to hold this rate, for controllers that hold one.
     pub change: Option<(f64, Rate)>,
-    /// Below 1, the other parts of the flow send as much for each packet and lose at random as much of it.
+    /// Share of the flow; below 1, the other parts send as much for each packet and lose at random as much of it.
     pub share: f64,
 }
 
@@ -54,7 +54,7 @@ impl Path {
     }
 }
 
-/// Result of it.
+/// Result of a run.
 #[derive(Debug, PartialEq)]
 pub(super) struct Outcome {
     /// Bytes acknowledged in each tenth of a second.
@@ -83,7 +83,7 @@ struct Sent {
     first_sent_s: f64,
     in_flight: u64,
     lost: u64,
-    /// When its acknowledgement arrives; `None` when the link dropped it.
+    /// Arrival time of its acknowledgement; `None` if the link dropped it.
     ack_s: Option<f64>,
     app_limited: bool,
 }

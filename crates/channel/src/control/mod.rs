@@ -1,7 +1,7 @@
 //! Congestion controllers behind one trait.
 //!
-//! The tap calls them; they see bytes, packet numbers and time, never streams or fragments. One
-//! controller a file or folder; those of noq-proto come in through [`adapter`].
+//! The tap calls them; they handle bytes, packet numbers and time, never streams or fragments. There is one controller
+//! per file or folder; those of noq-proto are wrapped by [`adapter`].
 
 mod adapter;
 mod aimd;
@@ -29,19 +29,19 @@ use noq_proto::RttEstimator;
 
 use crate::config::{Config, Controller};
 
-/// Time for which the queue at the bottleneck may be, on the session's word.
+/// Length of queue to aim for at the bottleneck, as the session chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum QueueGoal {
-    /// Keep enough in flight that changes of rate do not run the pipe dry.
+    /// Keep enough in flight that changes of rate do not leave the path idle.
     #[default]
     Full,
-    /// Keep delay low and even, but lose no rate: something promised shares this channel.
+    /// Keep delay low and even, but lose no rate: a promised stream shares this channel.
     Steady,
-    /// Keep delay low: something urgent shares this channel.
+    /// Keep delay low: latency-sensitive data shares this channel.
     Short,
 }
 
-/// One packet was acknowledged.
+/// An acknowledged packet.
 pub(crate) struct Ack<'a> {
     pub now: Instant,
     pub sent: Instant,
@@ -51,8 +51,8 @@ pub(crate) struct Ack<'a> {
     pub app_limited: bool,
     /// Bytes per second at which the path delivered around this packet; `None` when unknown.
     pub rate_sample: Option<f64>,
-    /// All bytes acknowledged so far when this packet was sent: a round ends when a packet sent
-    /// after its beginning is acknowledged.
+    /// All bytes acknowledged so far when this packet was sent: a round ends when a packet sent after its beginning is
+    /// acknowledged.
     pub delivered_at_sent: u64,
     /// All bytes acknowledged so far.
     pub delivered: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Ack<'a> {
     pub rtt: Option<&'a RttEstimator>,
 }
 
-/// One packet was declared lost.
+/// A packet declared lost.
 pub(crate) struct Lost {
     pub now: Instant,
     pub bytes: u64,
@@ -74,11 +74,11 @@ pub(crate) struct Lost {
     pub in_flight_at_sent: u64,
     /// As in [`Ack`], this packet included.
     pub lost_since_sent: u64,
-    /// The path was silent and is back: the loss says nothing about congestion.
+    /// The path was silent and is back: the loss does not indicate congestion.
     pub is_forgiven: bool,
 }
 
-/// Packets were declared lost or marked.
+/// A congestion event: packets were declared lost or marked.
 pub(crate) struct Congestion {
     pub now: Instant,
     pub sent: Instant,
@@ -88,7 +88,7 @@ pub(crate) struct Congestion {
     pub lost_packet_max: u64,
 }
 
-/// A congestion controller: how much may be in flight, and how fast it may leave.
+/// A congestion controller: determines the bytes in flight and the rate at which they leave.
 pub(crate) trait Control: Send + Sync + Debug {
     /// An ack-eliciting packet left.
     fn on_sent(&mut self, now: Instant, bytes: u16, packet: u64);
@@ -107,20 +107,20 @@ pub(crate) trait Control: Send + Sync + Debug {
     fn on_lost(&mut self, _lost: &Lost) {}
     /// A batch of losses, or an ECN mark, is a congestion event.
     fn on_congestion(&mut self, event: &Congestion);
-    /// A channel that is coupled with this one had a congestion event. Controllers that answer to losses decrease as
-    /// one; those that measure rates or delays see for themselves.
+    /// A channel that is coupled with this one had a congestion event. Controllers that respond to losses decrease as
+    /// one; those that measure rates or delays detect it themselves.
     fn on_partner_congestion(&mut self, _event: &Congestion) {}
-    /// The last congestion event was a mistake.
+    /// The last congestion event was spurious.
     fn on_spurious(&mut self) {}
-    /// The sender had data but no room in the window.
+    /// The sender had data but no space in the window.
     fn on_window_limited(&mut self) {}
-    /// True if the sender has more to send than it had slots for; told after every run of the pump.
+    /// Called after every run of the pump: true if the sender has more to send than it had slots for.
     fn on_backlog(&mut self, _is_backlogged: bool) {}
-    /// The round trip of the handshake, before the first of a packet.
+    /// The round trip of the handshake, before the first sample of a packet.
     fn seed_rtt(&mut self, _rtt: Duration) {}
     /// The size of a full packet changed.
     fn on_mtu(&mut self, mtu: u16);
-    /// Time for which the queue may be from now on.
+    /// Sets the length of queue to aim for from now on.
     fn set_queue_goal(&mut self, _goal: QueueGoal) {}
     /// From now on, take this share of what one flow would take: 1 for a flow of its own, 1/n for each of
     /// n that share a bottleneck. Above 0, at most 1.
@@ -141,7 +141,7 @@ pub(crate) trait Control: Send + Sync + Debug {
     fn is_starting(&self) -> bool;
 }
 
-/// Builds the controller that `config` names. `seed` decides whatever it draws.
+/// Builds the controller that `config` names. `seed` determines its random draws.
 pub(crate) fn build(config: &Config, seed: Seed, now: Instant, mtu: u16) -> Box<dyn Control> {
     let window = u64::from(config.initial_window_packets) * u64::from(mtu);
     match config.controller {
@@ -170,7 +170,7 @@ const GAIN_STARTING: f64 = 2.0;
 /// Pacing gain otherwise (RFC 9002 §7.7 recommends 1.25).
 const GAIN_STEADY: f64 = 1.25;
 
-/// Bytes per second at which a window that is not a rate leaves.
+/// Pacing rate, in bytes per second, for a window that is not computed from a rate.
 fn paced(window: f64, rtt_smoothed_s: f64, is_starting: bool) -> f64 {
     let gain = if is_starting {
         GAIN_STARTING

@@ -1,4 +1,4 @@
-//! Duties of every controller that models the path, on one link in virtual time.
+//! Requirements on every controller that models the path, on one link in virtual time.
 
 mod rated;
 mod target;
@@ -40,8 +40,8 @@ fn auto_fills_a_long_pipe_in_six_round_trips() {
     assert!(out.rate(1.8, 3.0) > 0.9 * 12.5e6, "{}", out.rate(1.8, 3.0));
 }
 
-/// A channel that has said little since its handshake, a packet in a tenth of a second, is as quick to fill its path as
-/// a fresh one.
+/// A channel that has sent little since its handshake, a packet in a tenth of a second, fills its path as quickly as a
+/// fresh one.
 #[test]
 fn auto_does_not_take_idleness_for_a_slow_path() {
     let idle = Path {
@@ -53,7 +53,7 @@ fn auto_does_not_take_idleness_for_a_slow_path() {
     assert!(out.rate(3.6, 5.0) > 0.9 * 5e6, "{}", out.rate(3.6, 5.0));
 }
 
-/// A path that the first flight fills already: no overshoot that costs packets.
+/// A path that the first flight already fills: no overshoot that costs packets.
 #[test]
 fn auto_does_not_overshoot_a_slow_path() {
     let slow = Path {
@@ -100,8 +100,8 @@ fn follows_a_rate_that_falls_and_rises() {
     }
 }
 
-/// The largest rate of late is more than such a path has most of the time. A window that drains only as far as that
-/// rate says leaves a queue, takes it for the path's own round trip, and makes the next one longer.
+/// The largest recent rate exceeds what such a path has most of the time. A window that drains only as far as that rate
+/// suggests leaves a queue, takes it for the path's own round trip, and makes the next one longer.
 #[test]
 fn the_shortest_round_trip_is_found_again_on_a_path_whose_rate_changes() {
     let changing = Path {
@@ -144,7 +144,7 @@ fn the_same_seed_gives_the_same_run() {
     }
 }
 
-/// Bbr3 draws when to probe; the seed, and nothing else, decides it.
+/// Bbr3 draws the times of its probes; only the seed determines them.
 #[test]
 fn another_seed_probes_at_another_time() {
     let of = |seed| run(Controller::Bbr3, &path(), 12.0, seed).tenths;

@@ -1,30 +1,30 @@
 //! Packet trains: the rate of the path from the spacing of a flight's acknowledgements.
 //!
-//! A delivery-rate sample over a round trip [draft-ietf-ccwg-bbr, Delivery Rate Samples] counts the
-//! silence of a window that does not fill the pipe, so during the start it tells the window and not
-//! the path. The packets of one flight come close together: they arrive as far apart as the slowest
-//! link spaces them (packet trains; Jain and Routhier 1986, Dovrolis et al. 2004).
+//! A delivery-rate sample over a round trip [draft-ietf-ccwg-bbr, Delivery Rate Samples] includes the silence of a
+//! window that does not fill the pipe, so during the start it reflects the window and not the path. The packets of one
+//! flight leave close together and arrive with the spacing of the slowest link (packet trains; Jain and Routhier 1986,
+//! Dovrolis et al. 2004).
 
 use std::time::Instant;
 
 use super::Ack;
 
-/// Packets acknowledged one after the other that say something.
+/// Number of consecutively acknowledged packets that give a measurement.
 const PACKETS: f64 = 16.0;
-/// How much slower than it left a train must arrive to show the path's spacing, not ours.
+/// Factor by which a train must arrive more slowly than it left to show the path's spacing, not ours.
 const STRETCHED: f64 = 1.25;
 
-/// What a train showed.
+/// Measurement of a train.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Passage {
-    /// Bytes per second at which it came through: the slower of sending and acknowledging. Never
-    /// above the rate at which it was sent, so compressed acknowledgements cannot exaggerate it.
+    /// Bytes per second at which it came through: the slower of sending and acknowledging. Never above the rate at
+    /// which it was sent, so compressed acknowledgements cannot exaggerate it.
     pub rate: f64,
-    /// It arrived clearly slower than it left: the rate is the path's.
+    /// It arrived clearly more slowly than it left: the rate is the path's.
     pub is_stretched: bool,
 }
 
-/// The packets acknowledged since the round began. O(1) a packet, no allocation.
+/// The packets acknowledged since the round began. O(1) per packet, no allocation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Train {
     first: Option<Car>,
@@ -38,13 +38,13 @@ struct Car {
 }
 
 impl Train {
-    /// Another flight begins.
+    /// Begins another flight.
     pub(super) fn restart(&mut self) {
         self.first = None;
     }
 
-    /// Takes a packet of the flight; `None` while the train is too short. `packet` is the size of a
-    /// full packet; acknowledgements may be late by `ack_delay_s` seconds.
+    /// Processes a packet of the flight; `None` while the train is too short. `packet` is the size of a full packet;
+    /// acknowledgements may be late by `ack_delay_s` seconds.
     pub(super) fn on_ack(
         &mut self,
         ack: &Ack<'_>,
@@ -58,7 +58,7 @@ impl Train {
         };
         let first = self.first.get_or_insert(this);
         if first.acked == ack.now {
-            // What one acknowledgement covers has no spacing: the train begins with its last packet.
+            // Packets covered by one acknowledgement have no spacing: the train begins with the last of them.
             *first = this;
             return None;
         }
@@ -82,8 +82,8 @@ mod tests {
     use super::*;
     use crate::control::test_epoch;
 
-    /// What 40 packets of 1000 bytes show that are sent and acknowledged so many µs apart, the
-    /// acknowledgements in batches.
+    /// Measurement of 40 packets of 1000 bytes that are sent and acknowledged so many µs apart, the acknowledgements in
+    /// batches.
     fn show(sent_us: u64, acked_us: u64, batch: u64) -> Option<Passage> {
         let epoch = test_epoch();
         let mut train = Train::default();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn one_acknowledgement_for_all_says_nothing() {
+    fn one_acknowledgement_for_all_gives_no_measurement() {
         assert_eq!(show(100, 10, 40), None);
     }
 }

@@ -1,5 +1,6 @@
-//! A QUIC peer without a QUIC library, which chooses the numbers of its packets: handshake and protection, and nothing else. It
-//! takes everything in order, repeats nothing and acknowledges nothing, has a key of its own and accepts every other.
+//! A QUIC peer without a QUIC library, which chooses the numbers of its packets: handshake and packet protection only.
+//! It accepts everything in order, retransmits nothing and acknowledges nothing, has its own key and accepts every
+//! other.
 
 mod tls;
 
@@ -10,7 +11,7 @@ use rustls::{
 
 /// Its connection ID.
 pub(crate) const ID: [u8; 8] = [7; 8];
-/// Distance of two packet numbers, as large as four bytes can tell: it makes acknowledgements long.
+/// Distance of two packet numbers, as large as four bytes can express: it makes acknowledgements long.
 pub(crate) const STRIDE_MAX: u64 = 0x7fff_fff0;
 /// PING and padding, of the length that header protection needs.
 pub(crate) const PINGS: [u8; 4] = [PING, PADDING, PADDING, PADDING];
@@ -30,7 +31,7 @@ pub(crate) enum Level {
     Data,
 }
 
-/// One end of a handshake, with TLS of either side.
+/// One end of a handshake, with TLS of either role.
 pub(crate) struct Bare {
     tls: Connection,
     suite: Suite,
@@ -94,7 +95,7 @@ impl Bare {
         self.keys[Level::Initial as usize] = Some(keys);
     }
 
-    /// Lets TLS write all it has.
+    /// Lets TLS write all that it has.
     fn write_tls(&mut self) {
         loop {
             let written = &mut self.written[self.level as usize];
@@ -119,7 +120,7 @@ impl Bare {
         frame
     }
 
-    /// Takes in the long packets of a datagram.
+    /// Processes the long-header packets of a datagram.
     pub(crate) fn receive(&mut self, datagram: &[u8]) {
         let mut rest = datagram.to_vec();
         while rest.first().is_some_and(|first| first & 0x80 != 0) {
@@ -149,7 +150,7 @@ impl Bare {
         }
     }
 
-    /// Removes the protection of a packet whose number stands at `at`; `None` without the right keys.
+    /// Removes the protection of a packet whose number is at `at`; `None` without the right keys.
     fn open(&self, level: Level, packet: &mut [u8], at: usize) -> Option<Vec<u8>> {
         let keys = &self.keys[level as usize].as_ref()?.remote;
         let (header, body) = packet.split_at_mut(at);
@@ -167,7 +168,7 @@ impl Bare {
             .fold(0, |number, &byte| number << 8 | u64::from(byte));
         let (header, payload) = packet.split_at_mut(at + number_bytes);
         let frames = keys.packet.decrypt_in_place(number, header, payload);
-        // Numbers are taken as they stand, so later ones than a byte or two can say are not read.
+        // Numbers are taken as written, so numbers beyond the range of one or two bytes are not decoded.
         Some(frames.ok()?.to_vec())
     }
 

@@ -1,4 +1,4 @@
-//! TLS with a raw public key on either side (RFC 7250), which accepts whoever is at the other.
+//! TLS with raw public keys on both sides (RFC 7250), which accepts any peer.
 
 use std::sync::Arc;
 

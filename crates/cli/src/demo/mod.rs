@@ -1,4 +1,4 @@
-//! `anabranch demo`, `demo-overlay` and `demo-video`: what Anabranch does, shown on one machine.
+//! `anabranch demo`, `demo-overlay` and `demo-video`: demonstrations on one machine.
 
 pub(crate) mod overlay;
 pub(crate) mod paths;

@@ -1,4 +1,4 @@
-//! Stage of all demonstrations: a narrator, an end by Ctrl-C, and other processes of this program.
+//! Common parts of the demonstrations: output, the end by Ctrl-C, and further processes of this program.
 
 use std::process::Stdio;
 
@@ -6,14 +6,14 @@ use tokio::process::Command;
 
 use crate::exit::{Failure, Outcome, print_line, stopped};
 
-/// Tells what happens, line by line, unless only the result is asked for.
+/// Prints the steps of a demonstration, unless only the result is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Teller {
     is_quiet: bool,
 }
 
 impl Teller {
-    /// With `--json` nothing but the result is printed.
+    /// With `--json`, only the result is printed.
     pub(super) fn new(is_json: bool) -> Self {
         Self { is_quiet: is_json }
     }
@@ -31,7 +31,7 @@ impl Teller {
     }
 }
 
-/// Runs a demonstration; Ctrl-C or SIGTERM drops it, and with it every process and socket that it has.
+/// Runs a demonstration; Ctrl-C or SIGTERM drops it, together with its processes and sockets.
 pub(super) async fn until_ctrl_c(demonstration: impl Future<Output = Outcome>) -> Outcome {
     tokio::select! {
         outcome = demonstration => outcome,
@@ -39,7 +39,7 @@ pub(super) async fn until_ctrl_c(demonstration: impl Future<Output = Outcome>) -
     }
 }
 
-/// This program, to be run once more; that process is killed when its handle is dropped.
+/// Command that runs this program as another process; the process is killed when its handle is dropped.
 pub(super) fn program() -> Result<Command, Failure> {
     let mut command = Command::new(std::env::current_exe().map_err(Failure::other)?);
     command

@@ -1,7 +1,7 @@
-//! `anabranch demo-video`: an origin, a pipe that loses packets, a proxy, and a player, on this machine.
+//! `anabranch demo-video`: an origin, a link that loses packets, a proxy and a player, on this machine.
 //!
-//! Origin and proxy are processes of their own, `anabranch video origin` and `anabranch video proxy`: what a user would
-//! run. Only the pipe is emulated, in this process.
+//! Origin and proxy are separate processes, `anabranch video origin` and `anabranch video proxy`, as a user would run them.
+//! Only the link is emulated, in this process.
 
 use std::{
     net::SocketAddr,
@@ -31,23 +31,23 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The video; any MP4 with H.264, H.265 or AV1.
+    /// Video to serve: any MP4 file with H.264, H.265 or AV1.
     #[arg(long, value_name = "FILE", default_value = "data/bikes.mp4")]
     film: PathBuf,
-    /// The pipe between origin and proxy, as `anabranch emulate` describes links.
+    /// Link between origin and proxy, in the format of `anabranch emulate`.
     #[arg(
         long,
         value_name = "LINK",
         default_value = "rate=8 Mbit/s, delay=20 ms, queue=200 ms, loss=2 %"
     )]
     pipe: String,
-    /// Place where the player's copy goes.
+    /// File to which the player writes its copy.
     #[arg(long, value_name = "FILE", default_value = "demo-video.mp4")]
     out: PathBuf,
-    /// Leave everything running after that, until Ctrl-C, to watch it in a browser.
+    /// Keep everything running until Ctrl-C, to watch the video in a browser.
     #[arg(long)]
     stay: bool,
-    /// Same seed, same losses.
+    /// Seed of the random losses; the same seed gives the same losses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print the result as JSON, and nothing else.
@@ -55,10 +55,11 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Time that a process may take to say where it is, and the proxy to find the video.
+/// Timeout for a process to print its address, and for the proxy to find the video.
 const STARTED: Duration = Duration::from_secs(30);
-/// Time that the player may take.
+/// Timeout for the player.
 const PLAYED: Duration = Duration::from_secs(900);
+/// Interval between two requests to the proxy.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
@@ -73,7 +74,7 @@ async fn show(arguments: &Arguments) -> Outcome {
     let copied = std::fs::copy(&arguments.film, library.join("film.mp4"));
     copied.map_err(|error| {
         Failure::file(format!(
-            "cannot read {}: {error}; run this in the repository, or name a video with --film",
+            "cannot read {}: {error}; run this in the repository, or give a video with --film",
             arguments.film.display()
         ))
     })?;
@@ -128,7 +129,7 @@ async fn show(arguments: &Arguments) -> Outcome {
     }
     let lost = &report["counters"]["frames"]["I"]["lost"];
     if lost.as_u64() != Some(0) {
-        return Err(Failure::other("key frames were lost, which must not be"));
+        return Err(Failure::other("key frames were lost; they must never be"));
     }
     Ok(())
 }
@@ -137,7 +138,7 @@ fn lines(report: &Value) -> Vec<String> {
     let counters = &report["counters"];
     let mut lines = vec![
         String::new(),
-        "frames   brought over the pipe      lost  of them late".to_owned(),
+        "frames         sent to the proxy      lost  of them late".to_owned(),
     ];
     let names = [
         ("I", "key"),
@@ -156,16 +157,16 @@ fn lines(report: &Value) -> Vec<String> {
         }
     }
     lines.push(format!(
-        "parts of frames that came too late: {}; frames left out of what the player got: {}",
+        "parts of frames that arrived too late: {}; frames left out of the player's copy: {}",
         counters["late_adus"], counters["left_out_frames"]
     ));
     let pipe = &report["pipe"];
     lines.push(format!(
-        "the pipe lost {} of {} packets at random and {} for want of room",
+        "the link lost {} of {} packets at random, and dropped {} because its queue was full",
         pipe["lost"], pipe["packets"], pipe["queue_full"]
     ));
     lines.push(format!(
-        "{} wrote {} and complained {} times",
+        "{} wrote {} and reported {} errors",
         report["player"].as_str().unwrap_or_default(),
         report["out"].as_str().unwrap_or_default(),
         report["complaints"]
@@ -179,12 +180,12 @@ async fn start(command: &mut Command) -> Result<(Child, String), Failure> {
         .spawn()
         .map_err(Failure::other)?;
     let out = child.stdout.take();
-    let out = out.ok_or_else(|| Failure::other("a process has no output"))?;
+    let out = out.ok_or_else(|| Failure::other("the output of a process cannot be read"))?;
     let mut lines = BufReader::new(out).lines();
     let line = tokio::time::timeout(STARTED, lines.next_line()).await;
-    let line = line.map_err(|_| Failure::other("a process did not start"))?;
+    let line = line.map_err(|_| Failure::other("a process did not start in time"))?;
     let line = line.map_err(Failure::other)?;
-    let line = line.ok_or_else(|| Failure::other("a process ended at its start"))?;
+    let line = line.ok_or_else(|| Failure::other("a process ended right after its start"))?;
     Ok((child, line))
 }
 
@@ -206,7 +207,7 @@ async fn proxy(folder: &Path, ticket: &Ticket) -> Result<(Child, String), Failur
     start(&mut command).await
 }
 
-/// Waits until the proxy knows the video.
+/// Waits until the proxy offers the video.
 async fn known(address: SocketAddr) -> Outcome {
     let waiting = async {
         loop {
@@ -221,9 +222,9 @@ async fn known(address: SocketAddr) -> Outcome {
     waited.map_err(|_| Failure::unreachable("the proxy does not find the origin"))?
 }
 
-/// Plays into a file: the player's name, and how many complaints it had.
+/// Plays into a file; returns the player's name and the number of errors that it reported.
 async fn play(url: &str, address: SocketAddr, out: &Path) -> Result<(String, u64), Failure> {
-    // A copy of what came, and everything decoded.
+    // Copies the received data to the file, and decodes all of it.
     let player = Command::new("ffmpeg")
         .args([
             "-hide_banner",
@@ -241,7 +242,7 @@ async fn play(url: &str, address: SocketAddr, out: &Path) -> Result<(String, u64
         .kill_on_drop(true)
         .output();
     match tokio::time::timeout(PLAYED, player).await {
-        Err(_) => Err(Failure::other("the player does not come to an end")),
+        Err(_) => Err(Failure::other("the player did not finish in time")),
         Ok(Ok(done)) if done.status.success() => {
             let complaints = String::from_utf8_lossy(&done.stderr).lines().count();
             Ok(("ffmpeg".to_owned(), complaints as u64))
@@ -269,7 +270,7 @@ async fn stats(address: SocketAddr) -> Result<Value, Failure> {
     serde_json::from_slice(&text).map_err(Failure::other)
 }
 
-/// One HTTP request; its body goes to `out`, its head is returned.
+/// Makes an HTTP request; writes the body of the response to `out` and returns its head.
 async fn fetch(
     address: SocketAddr,
     method: &str,
@@ -296,7 +297,7 @@ async fn fetch(
             break end;
         }
         if count == 0 || head.len() > HEAD_BYTES_MAX + buffer.len() {
-            return Err(Failure::unreachable("the proxy hung up"));
+            return Err(Failure::unreachable("the proxy closed the connection"));
         }
     };
     out.write_all(&head[end + 4..])

@@ -1,4 +1,4 @@
-//! `anabranch hose check`
+//! `anabranch hose check`: errors and contents of files of objectives.
 
 use anabranch_hose::{
     Diagnostic, Objective, Program, RateDemand, RateObjective, Report, Severity, Shape, Vocabulary,
@@ -11,10 +11,10 @@ use crate::exit::{Failure, Outcome, print_error, print_line};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Files of objectives; - for standard input. Each is checked for itself.
+    /// Files of objectives; `-` for standard input. Each file is checked independently.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
-    /// Print one JSON object a file.
+    /// Print one JSON object for each file.
     #[arg(long)]
     json: bool,
 }

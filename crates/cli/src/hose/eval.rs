@@ -1,4 +1,4 @@
-//! `anabranch hose eval`
+//! `anabranch hose eval`: the utility of a schedule.
 
 use anabranch_hose::{
     Limits, Objectives, Vocabulary,
@@ -13,16 +13,16 @@ use crate::exit::{Failure, Outcome, print_error, print_line};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Files of objectives, all in force together; - for standard input.
+    /// Files of objectives, all in force together; `-` for standard input.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
-    /// The schedule: which ADU is sent in which slot (docs/hose.md describes it); - for standard input.
+    /// File with the schedule, the assignment of ADUs to slots (see docs/hose.md); `-` for standard input.
     #[arg(long, value_name = "JSON")]
     schedule: String,
-    /// Contexts of each objective that are told in full.
+    /// Number of contexts of each objective to print in full.
     #[arg(long, value_name = "N", default_value_t = 10)]
     contexts: usize,
-    /// Bindings that are tried for one objective; more are left out, and said to be.
+    /// Maximum number of bindings to try for one objective; a note reports that others were left out.
     #[arg(long, value_name = "N", default_value_t = Limits::default().tries)]
     tries: u64,
     /// Print one JSON object.
@@ -134,7 +134,7 @@ fn bound(bound: &Bound) -> String {
     )
 }
 
-/// `stream 3 #17`, or the stream alone.
+/// Formats an ADU as `stream 3 #17`, or a stream as `stream 3`.
 fn adu(stream: Option<u64>, sequence: Option<u64>) -> String {
     let part = |id: Option<u64>| id.map_or("?".to_owned(), |id| id.to_string());
     match sequence {
@@ -143,9 +143,9 @@ fn adu(stream: Option<u64>, sequence: Option<u64>) -> String {
     }
 }
 
-/// At most three digits behind the point.
+/// Formats a number with at most three decimals.
 fn number(value: f64) -> String {
     let rounded = (value * 1e3).round() / 1e3;
-    // Minus zero is zero.
+    // The addition turns minus zero into zero.
     format!("{}", rounded + 0.0)
 }

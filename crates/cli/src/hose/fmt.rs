@@ -1,4 +1,4 @@
-//! `anabranch hose fmt`
+//! `anabranch hose fmt`: the standard layout of files of objectives.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use crate::exit::{Failure, Outcome, print_bytes, print_error, print_line};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Files to rewrite; - formats standard input to standard output.
+    /// Files to rewrite; `-` formats standard input to standard output.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
-    /// Change nothing; name the files that would change, and fail if there are any.
+    /// Change nothing; list the files that would change, and fail if there are any.
     #[arg(long)]
     check: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     match (errors, changed) {
         (0, 0) => Ok(()),
         (0, _) => Err(Failure::other(format!(
-            "{changed} file(s) are not in the usual layout; 'anabranch hose fmt FILE' repairs it"
+            "{changed} file(s) are not in the standard layout; 'anabranch hose fmt FILE' rewrites them"
         ))),
         _ => Err(Failure::usage("a file with errors is not formatted")),
     }

@@ -1,4 +1,4 @@
-//! `anabranch hose`: objectives checked, formatted, evaluated.
+//! `anabranch hose`: checks, formats and evaluates files of objectives.
 
 mod check;
 mod eval;
@@ -19,11 +19,11 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Say what is wrong with files of objectives, and what each objective is about.
+    /// Check files of objectives: report their errors, and the kind of each objective.
     Check(check::Arguments),
-    /// Bring files of objectives into the usual layout.
+    /// Rewrite files of objectives in the standard layout.
     Fmt(fmt::Arguments),
-    /// Say what a schedule is worth under objectives, and why.
+    /// Compute the utility of a schedule under objectives, and explain it.
     Eval(eval::Arguments),
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// The text of a file, or of standard input for `-`.
+/// Reads a file, or standard input for `-`.
 pub(crate) fn read(file: &str) -> Result<String, Failure> {
     let mut text = String::new();
     let read = if file == "-" {
@@ -46,7 +46,7 @@ pub(crate) fn read(file: &str) -> Result<String, Failure> {
     read.map_err(|error| Failure::file(format!("cannot read {file}: {error}")))
 }
 
-/// What a file is called in messages.
+/// Name of a file in messages.
 pub(crate) fn name(file: &str) -> &str {
     if file == "-" { "standard input" } else { file }
 }

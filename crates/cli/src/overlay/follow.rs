@@ -1,18 +1,18 @@
-//! A session of this process that uses the overlay of the node which runs here.
+//! Use of the local node's overlay by a session of this process.
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use anabranch::{
     Session,
     base::NodeId,
-    control::{self, ControlError, PathsQuery, Question},
+    control::{self, ControlError, PathsQuery, Request},
     net::limited,
     overlay::{Follower, PathFeedback},
 };
 
 use crate::{control::rows, exit::Failure};
 
-/// Who uses the overlay, and through which node.
+/// User of the overlay: the control socket of the local node, and the destination.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
     control: PathBuf,
@@ -22,16 +22,16 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// Asks the node for the first time, so that circuits are being opened while the peer is called.
+    /// Sends the node a first request, so that it opens circuits while the peer is being called.
     ///
     /// # Errors
-    /// No node runs there, or it cannot reach `to` by its overlay.
+    /// No node runs there, or its overlay has no path to `to`.
     pub(crate) async fn new(control: PathBuf, to: NodeId, bytes: u64) -> Result<Self, Failure> {
         let mut number = [0; 8];
         getrandom::fill(&mut number).map_err(Failure::other)?;
         let user = Self {
             control,
-            // Small numbers are the node's own.
+            // The node itself uses small numbers.
             number: u64::from_le_bytes(number) | 1 << 63,
             to,
             bytes,
@@ -45,32 +45,31 @@ impl User {
         Ok(user)
     }
 
-    async fn paths(&self, news: PathFeedback) -> Result<Vec<SocketAddr>, ControlError> {
-        let question = Question {
-            paths: Some(PathsQuery {
+    async fn paths(&self, feedback: PathFeedback) -> Result<Vec<SocketAddr>, ControlError> {
+        let request = Request::OverlayPaths {
+            paths: PathsQuery {
                 to: self.to.to_string(),
                 user: self.number,
                 bytes: self.bytes,
-                failed: news.failed,
-                unanswered: news.unanswered,
-                used: news.used,
-            }),
-            ..Question::show("overlay_paths")
+                failed: feedback.failed,
+                unanswered: feedback.unanswered,
+                used: feedback.used,
+            },
         };
-        let answer = control::ask(&self.control, &question).await?;
+        let answer = control::ask(&self.control, &request).await?;
         let near = rows(&answer)
             .iter()
             .filter_map(|row| row["near"].as_str()?.parse().ok());
         Ok(near.collect())
     }
 
-    /// Has a session use the ways as they come and go, until it is over.
+    /// Keeps the paths of a session in step with those of the overlay, until the session ends.
     pub(crate) async fn follow(self, session: Session) {
         let mut follower = Follower::new(session);
-        while let Some(news) = follower.next().await {
-            match self.paths(news).await {
+        while let Some(feedback) = follower.next().await {
+            match self.paths(feedback).await {
                 Ok(near) => follower.set(&near),
-                Err(error) => limited!(warn, %error, "the overlay is not used any more for now"),
+                Err(error) => limited!(warn, %error, "the overlay cannot be used at present"),
             }
         }
     }

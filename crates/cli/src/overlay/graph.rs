@@ -1,11 +1,11 @@
-//! The overlay as a graph for Graphviz.
+//! Graph of the overlay for Graphviz.
 
 use anabranch::base::text::printable;
 use serde_json::Value;
 
 use super::table::{of, rate, text};
 
-/// A name as a string of the DOT language.
+/// Quotes a name as a string of the DOT language.
 fn quoted(name: &str) -> String {
     let name = printable(name, usize::MAX);
     format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))

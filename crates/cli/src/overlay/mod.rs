@@ -1,10 +1,10 @@
-//! `anabranch overlay`, and how `anabranch send` uses it.
+//! `anabranch overlay`, and the use of an overlay by `anabranch send`.
 
 pub(crate) mod follow;
 mod graph;
 pub(crate) mod table;
 
-use anabranch::control::Question;
+use anabranch::control::Request;
 
 use crate::{
     control,
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Outcome {
-    let answer = arguments.control.ask(&Question::show("overlay")).await?;
+    let answer = arguments.control.ask(&Request::Overlay {}).await?;
     if arguments.control.json {
         return print_line(&answer.to_string());
     }

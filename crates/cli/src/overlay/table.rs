@@ -1,4 +1,4 @@
-//! Members, links, ways and circuits as tables.
+//! Tables of an overlay's members, links, paths and circuits.
 
 use anabranch::base::{Rate, text::printable};
 use serde_json::Value;
@@ -26,7 +26,7 @@ fn number(row: &Value, key: &str, unit: &str) -> String {
     }
 }
 
-/// Columns padded to the widest of each.
+/// Formats rows as lines, with every column padded to its widest cell.
 fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
@@ -61,7 +61,7 @@ fn section(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> Vec<String> {
     lines
 }
 
-/// The ways in use, by destination.
+/// Table of the paths in use, by destination.
 pub(crate) fn paths(rows: &[Value]) -> Vec<String> {
     let cells = |row: &Value| {
         vec![
@@ -76,7 +76,7 @@ pub(crate) fn paths(rows: &[Value]) -> Vec<String> {
     section("paths", &head, of(rows, "path").map(cells).collect())
 }
 
-/// What is relayed for others.
+/// Summary of the node's relay, and a table of its circuits.
 pub(crate) fn circuits(rows: &[Value]) -> Vec<String> {
     let mut lines = Vec::new();
     for row in of(rows, "relay") {
@@ -117,7 +117,7 @@ pub(crate) fn circuits(rows: &[Value]) -> Vec<String> {
     lines
 }
 
-/// All of it.
+/// All tables: members, links, paths and circuits.
 pub(crate) fn lines(rows: &[Value]) -> Vec<String> {
     let member = |row: &Value| {
         vec![

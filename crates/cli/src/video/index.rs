@@ -1,4 +1,4 @@
-//! `anabranch video index`
+//! `anabranch video index`: the contents of a video file.
 
 use std::{fs::File, os::unix::fs::FileExt, path::PathBuf};
 
@@ -13,7 +13,7 @@ use crate::exit::{Failure, Outcome, print_line};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The video.
+    /// Video file.
     file: PathBuf,
     /// Print JSON: rates in bit/s, times in seconds, sizes in bytes.
     #[arg(long)]
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let file = File::open(path).map_err(|error| failed(&error))?;
     let metadata = file.metadata().map_err(|error| failed(&error))?;
     if !metadata.is_file() {
-        return Err(failed(&"this is no file; name one video"));
+        return Err(failed(&"this is not a regular file; give one video"));
     }
     let bytes = metadata.len();
     let mut read = |offset: u64, into: &mut [u8]| file.read_exact_at(into, offset);

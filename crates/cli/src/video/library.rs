@@ -1,4 +1,5 @@
-//! Place of an origin's videos, as flags give it. (Its name is that of a group of flags: no command may have two of one name.)
+//! Flags for the location of an origin's videos. (The type is named after its group of flags: no command may have two groups of
+//! one name.)
 
 use std::path::PathBuf;
 
@@ -8,19 +9,19 @@ use crate::exit::Failure;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Place {
-    /// Directory with the videos: .mp4, .m4v and .mov, also in folders; or a part of an object store, s3://BUCKET/FOLDER.
+    /// Directory with the videos, .mp4, .m4v and .mov, also in subdirectories; or a folder of an object store, s3://BUCKET/FOLDER.
     #[arg(long, value_name = "DIR | s3://BUCKET/FOLDER")]
     library: PathBuf,
-    /// Address of an object store that is not AWS's, such as `https://minio.example:9000` [env: AWS_ENDPOINT_URL_S3].
+    /// URL of an object store other than AWS, such as `https://minio.example:9000` [env: AWS_ENDPOINT_URL_S3].
     #[arg(long, value_name = "URL")]
     s3_endpoint: Option<String>,
-    /// Directory for the indexes of videos [default: a hidden folder in DIR; for an object store ~/.cache/anabranch/index].
+    /// Directory for the indexes of the videos [default: a hidden folder in DIR; for an object store, ~/.cache/anabranch/index].
     #[arg(long, value_name = "DIR")]
     index_cache: Option<PathBuf>,
 }
 
 impl Place {
-    /// Opens it.
+    /// Opens the library.
     pub(crate) async fn open(&self, division: Division) -> Result<Library, Failure> {
         let this = self.clone();
         let opening = tokio::task::spawn_blocking(move || this.open_blocking(division));
@@ -51,7 +52,7 @@ impl Place {
             .to_str()
             .is_some_and(|name| name.starts_with("s3://"))
         {
-            let words = "this program was built without object stores (feature `s3`)";
+            let words = "this program was built without support for object stores (feature `s3`)";
             return Err(Failure::usage(words));
         }
         self.open_folder(division)
@@ -59,7 +60,7 @@ impl Place {
 
     fn open_folder(&self, division: Division) -> Result<Library, Failure> {
         if self.s3_endpoint.is_some() {
-            let words = "--s3-endpoint is for a --library in an object store, s3://BUCKET/FOLDER";
+            let words = "--s3-endpoint needs a --library in an object store, s3://BUCKET/FOLDER";
             return Err(Failure::usage(words));
         }
         let indexes = self.index_cache.clone();
@@ -67,7 +68,7 @@ impl Place {
     }
 }
 
-/// The user's cache (XDG Base Directory Specification); where there is none, one beside other temporary files.
+/// Directory in the user's cache (XDG Base Directory Specification), or else in that of temporary files.
 #[cfg(feature = "s3")]
 fn default_cache(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> PathBuf {
     let folder = |name| {
@@ -97,7 +98,7 @@ mod tests {
         assert_eq!(own, PathBuf::from("/home/user/.cache/anabranch/index"));
         let chosen = cache(&[home, ("XDG_CACHE_HOME", "/var/cache")]);
         assert_eq!(chosen, PathBuf::from("/var/cache/anabranch/index"));
-        // The specification: relative paths are to be ignored.
+        // The specification requires that relative paths are ignored.
         assert_eq!(cache(&[home, ("XDG_CACHE_HOME", "cache")]), own);
         assert!(cache(&[]).is_absolute());
     }

@@ -1,4 +1,4 @@
-//! `anabranch video ls`
+//! `anabranch video ls`: the videos of an origin.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -11,17 +11,17 @@ use crate::exit::{Outcome, print_line};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The ticket that `anabranch video origin` or `video ticket new` printed, or `-` for standard input. Other users of this
-    /// machine can read it here: better are --ticket-file and the variable ANABRANCH_TICKET.
+    /// Ticket that `anabranch video origin` or `video ticket new` printed, or `-` for standard input. Other users of this
+    /// machine can see it here; prefer --ticket-file or the variable ANABRANCH_TICKET.
     #[arg(value_name = "TICKET")]
     origin: Option<String>,
-    /// File with the ticket; `-` is standard input.
+    /// File with the ticket in its first line; `-` for standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "origin")]
     ticket_file: Option<PathBuf>,
-    /// Addresses to call the origin from, IP:PORT with port 0 for any; may be repeated [default: all interfaces].
+    /// Local address to call the origin from, IP:PORT with port 0 for any; may be repeated [default: every interface].
     #[arg(long, value_name = "ADDRESS")]
     bind: Vec<SocketAddr>,
-    /// Key file [default: ~/.config/anabranch/key, made if missing].
+    /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
     /// Print JSON.

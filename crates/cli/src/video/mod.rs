@@ -1,4 +1,4 @@
-//! `anabranch video`
+//! `anabranch video`: stored video, from origin to players.
 
 mod index;
 mod library;
@@ -29,15 +29,15 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Serve a directory of videos to proxies; prints a ticket for them.
+    /// Serve a library of videos to proxies, and print the ticket that they need.
     Origin(origin::Arguments),
-    /// Serve an origin's videos to players on plain HTTP, with a cache.
+    /// Serve an origin's videos to players over plain HTTP, with a cache.
     Proxy(proxy::Arguments),
-    /// What a video file holds, and how it is divided into two flows.
+    /// Show the contents of a video file, and its division into two flows.
     Index(index::Arguments),
-    /// The videos of an origin.
+    /// List the videos of an origin.
     Ls(ls::Arguments),
-    /// The tickets of an origin: one for each proxy, each good until it is revoked.
+    /// Manage the tickets of an origin: one for each proxy, each valid until it is revoked.
     Ticket(ticket::Arguments),
 }
 
@@ -51,17 +51,17 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     }
 }
 
-/// How videos are divided, as flags say it.
+/// Flags for the division of videos into flows, chunks and segments.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Dividing {
-    /// What must arrive: `intra` (key frames), `intra+audio`, `intra+referenced` (all but disposable frames), or as much as a
-    /// rate holds, such as `500 kbit/s`, the most important frames first.
+    /// Content of the essential flow, which must arrive: `intra` (key frames), `intra+audio`, `intra+referenced` (all but
+    /// disposable frames), or a rate such as `500 kbit/s`, which is filled with the most important frames first.
     #[arg(long, value_name = "POLICY", default_value = "intra+audio")]
     essential: String,
-    /// Length of chunks that is aimed at, such as `4 s`; each begins with a key frame.
+    /// Target length of chunks, such as `4 s`; each begins with a key frame.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "4 s")]
     chunk: Duration,
-    /// Length of segments: essential data is sent one ahead [default: a 24th of the video, from 4 to 256 s].
+    /// Length of segments; essential data is sent one segment ahead [default: a 24th of the video, from 4 to 256 s].
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     segment: Option<Duration>,
 }
@@ -72,7 +72,7 @@ impl Dividing {
         for (name, length) in [("chunk", Some(self.chunk)), ("segment", self.segment)] {
             if length.is_some_and(|length| length < at_least) {
                 return Err(Failure::usage(format!(
-                    "--{name} is less than 500 ms; {} is a good length",
+                    "--{name} must be at least 500 ms; {} is a good length",
                     duration::format(CHUNK_LENGTH)
                 )));
             }
@@ -89,7 +89,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| error.to_string())
 }
 
-/// Reads a number of bytes with its unit, as `10 GB`.
+/// Parses a size with its unit, such as `10 GB`.
 fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let at = text
@@ -108,7 +108,7 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
     let bytes = number * factor;
     if !(1e6..=1e18).contains(&bytes) {
         return Err(format!(
-            "'{text}' is not a size from 1 MB on; write a number and MB, GB, TB, MiB or GiB"
+            "'{text}' is not a size of at least 1 MB; write a number and its unit, MB, GB, TB, MiB or GiB"
         ));
     }
     Ok(bytes as u64)

@@ -1,4 +1,4 @@
-//! `anabranch video origin`
+//! `anabranch video origin`: serves a library to proxies.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -14,26 +14,26 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Whoever has a ticket can read every video of the library. The first one, which is printed here, stays the same for as long as \
-the key and the library's place do: proxies find an origin again that was restarted. `anabranch video ticket` makes one for each \
-further proxy, and revokes any, also while the origin runs.
+A ticket gives its holder access to every video of the library. The first ticket, which is printed at the start, stays the same \
+as long as the key and the library's location do, so that proxies find a restarted origin again. `anabranch video ticket` \
+creates a ticket for each further proxy, and revokes any, also while the origin runs.
 
-An object store is asked by the settings of AWS's own tools: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (neither, for a \
-public bucket), AWS_SESSION_TOKEN, AWS_REGION, AWS_CA_BUNDLE. Files with credentials are not read.")]
+An object store is accessed with the environment variables of the AWS tools: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY \
+(neither, for a public bucket), AWS_SESSION_TOKEN, AWS_REGION, AWS_CA_BUNDLE. Files with credentials are not read.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     library: library::Place,
-    /// Addresses to listen on, IP:PORT; may be repeated [default: every interface, on a port that stays the same for this
+    /// Address to listen on, IP:PORT; may be repeated [default: every interface, on a port that stays the same for this
     /// library and key, if it is free].
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
     #[command(flatten)]
     state: ticket::State,
-    /// Key file [default: ~/.config/anabranch/key, made if missing].
+    /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
-    /// What the pipe to a proxy carries, such as `20 Mbit/s`, where it is leased and known: no path is asked for more, so that
-    /// nothing is lost for want of room, and what is left of it makes leads [default: found out].
+    /// Capacity of the link to a proxy, such as `20 Mbit/s`, if it is fixed and known. No path is loaded beyond it, so that no
+    /// queue overflows, and spare capacity is used to send ahead [default: measured].
     #[arg(long, value_name = "RATE")]
     capacity: Option<Rate>,
     /// Print only the ticket.
@@ -52,10 +52,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
         let config = Origin::host_config(config, arguments.capacity);
         recv::host(&arguments.listen, port, config)
     };
-    // The port it had before, so that a ticket still leads here after a restart; any, if that is taken.
+    // The previous port, so that a ticket is still good after a restart; any other if that one is in use.
     let host = match open(Origin::port(&key, &library)) {
         Err(StartError::Bind(error)) if arguments.listen.is_empty() => {
-            tracing::info!(%error, "another port is used");
+            tracing::info!(%error, "the previous port is not available; using another");
             open(0)?
         }
         opened => opened?,
@@ -82,13 +82,14 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
             1 => "1 video".to_owned(),
             count => format!("{count} videos"),
         };
-        print_line(&format!("Serving {videos} of {place}."))?;
+        print_line(&format!("Serving {videos} from {place}."))?;
         print_line(&match ticket {
             Some(ticket) => format!(
-                "Near the viewers run this, and give it the ticket as a line of its own, or in a file with --ticket-file:\n\n    \
+                "Near the viewers, run this command and enter the ticket on a line of its own, or give it in a file with \
+                 --ticket-file:\n\n    \
                  anabranch video proxy --cache DIR --origin -\n\n    {ticket}\n"
             ),
-            None => "Its first ticket was revoked; `anabranch video ticket new` makes others."
+            None => "The first ticket was revoked; `anabranch video ticket new` creates others."
                 .to_owned(),
         })?;
     }

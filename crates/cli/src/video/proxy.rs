@@ -1,4 +1,4 @@
-//! `anabranch video proxy`
+//! `anabranch video proxy`: serves an origin's videos to players.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -14,52 +14,52 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Players open http://ADDRESS/v/NAME.mp4 or http://ADDRESS/v/NAME/master.m3u8; http://ADDRESS/ lists the videos, \
-http://ADDRESS/stats.json tells what was sent, lost and left out.")]
+Players open http://ADDRESS/v/NAME.mp4 or http://ADDRESS/v/NAME/master.m3u8; http://ADDRESS/ lists the videos, and \
+http://ADDRESS/stats.json counts what was sent, lost and left out.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     origin: reach::Origin,
-    /// Folder of the cache; made if missing.
+    /// Directory of the cache; created if missing.
     #[arg(long, value_name = "DIR")]
     cache: PathBuf,
-    /// Most that the cache may take, such as `10 GB`.
+    /// Maximum size of the cache, such as `10 GB`.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "10 GB")]
     cache_size: u64,
-    /// Where players connect.
+    /// Address on which the HTTP server listens.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
     http: SocketAddr,
-    /// A name under which players reach this proxy, besides localhost, addresses in digits and this machine's own name; may be
-    /// repeated. Requests under other names are refused.
+    /// Host name under which players reach this proxy, besides localhost, IP addresses and this machine's own name; may be
+    /// repeated. Requests for other host names are refused.
     #[arg(long, value_name = "NAME")]
     http_name: Vec<String>,
-    /// A site whose pages may read what this proxy answers, such as `https://example.org`, or `*` for all; may be repeated
-    /// [default: only the proxy's own page].
+    /// Web origin whose pages may read the proxy's responses (CORS), such as `https://example.org`, or `*` for all; may be
+    /// repeated [default: only the proxy's own page].
     #[arg(long, value_name = "ORIGIN")]
     cors: Vec<String>,
-    /// Most connections of players at a time, half of them from one address.
+    /// Maximum number of concurrent HTTP connections, at most half of them from one address.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=65_536), default_value_t = 512)]
     connections: u32,
-    /// Longest time that a player waits before a chunk is served without the frames that have not come.
+    /// Maximum time that a player waits for a chunk before it is served without the missing frames.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "2 s")]
     start_delay: Duration,
-    /// Lead of the frames that may be lost over the viewer.
+    /// Time by which frames of the enhanced flow are sent ahead of the viewer.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "8 s")]
     lead: Duration,
-    /// How much of the beginning of every video is fetched beforehand, so that it starts at once: a time, `0 s` for nothing, or
-    /// `auto` for what it takes by the video's rates and the pipe's round trip and losses.
+    /// Part of every video's beginning to prefetch, so that it starts at once: a time, `0 s` for none, or `auto` to compute it
+    /// from the video's rates and the link's RTT and losses.
     #[arg(long, value_name = "DURATION|auto", value_parser = parse_prefix, default_value = "auto")]
     prefix: Prefix,
-    /// What the pipe to the origin carries, such as `20 Mbit/s`, or `measured`: viewers for whom there is no room, or while others
-    /// get less than they need, are told so [default: nobody is refused].
+    /// Capacity of the link to the origin, such as `20 Mbit/s`, or `measured`. A viewer is refused if the capacity does not
+    /// suffice, or while others get less than they need [default: no viewer is refused].
     #[arg(long, value_name = "RATE")]
     capacity: Option<Admission>,
-    /// Do not ask again for frames that were lost.
+    /// Do not request lost frames again.
     #[arg(long)]
     no_repair: bool,
-    /// Addresses to call the origin from, IP:PORT with port 0 for any; may be repeated [default: all interfaces].
+    /// Local address to call the origin from, IP:PORT with port 0 for any; may be repeated [default: every interface].
     #[arg(long, value_name = "ADDRESS")]
     bind: Vec<SocketAddr>,
-    /// Key file [default: ~/.config/anabranch/key, made if missing].
+    /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
     /// Print only the address.
@@ -74,7 +74,7 @@ fn parse_prefix(text: &str) -> Result<Prefix, String> {
     }
 }
 
-/// Origins on this machine are reached from loopback, all others from the interfaces.
+/// Opens the host: on loopback for an origin on this machine, else on the interfaces.
 pub(super) fn host(
     bind: &[SocketAddr],
     key: Option<&PathBuf>,
@@ -116,7 +116,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         print_line(&format!("Players find the videos at http://{address}/"))?;
     }
     let stop = async {
-        // Where no signal can be heard, it runs until it is killed.
+        // If signals cannot be received, it runs until it is killed.
         if stopped().await.is_err() {
             std::future::pending::<()>().await;
         }

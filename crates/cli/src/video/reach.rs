@@ -1,5 +1,5 @@
-//! The ticket of an origin, as a proxy is given it. Arguments of a program can be read by every user of a machine: a file, a variable
-//! or standard input cannot.
+//! Flags for the ticket of an origin. The arguments of a process are visible to every user of the machine; a file, an environment
+//! variable and standard input are not.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use crate::{
     ticket::{self, Source},
 };
 
-/// Variables that may hold it.
+/// Environment variables that may contain the ticket.
 const VARIABLES: [&str; 2] = ["ANABRANCH_ORIGIN", "ANABRANCH_TICKET"];
 
-/// The ticket as a flag or as an argument: `given`; in a `file`; otherwise in a variable. `-`, as either: standard input.
+/// Reads the ticket: `given` as a flag or argument, or from `file`, or else from a variable. `-` in either place is standard input.
 pub(super) fn ticket(given: Option<&str>, file: Option<&Path>) -> Result<Ticket, Failure> {
     let source = Source {
         given,
@@ -22,20 +22,20 @@ pub(super) fn ticket(given: Option<&str>, file: Option<&Path>) -> Result<Ticket,
     };
     source.ticket(ticket::typed)?.ok_or_else(|| {
         Failure::usage(
-            "no ticket: put the one that `anabranch video origin` printed into a file for --ticket-file, into \
-             ANABRANCH_TICKET, or give `-` and type it",
+            "no ticket: give the one that `anabranch video origin` printed in a file with --ticket-file, in \
+             ANABRANCH_TICKET, or on standard input with `-`",
         )
     })
 }
 
-/// Place where the ticket is, for commands that know it as a flag.
+/// Flags of commands to which the ticket is given as a flag.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Origin {
-    /// The ticket that `anabranch video origin` or `video ticket new` printed, or `-` for standard input. Other users of this
-    /// machine can read it here: better are --ticket-file and the variable ANABRANCH_TICKET.
+    /// Ticket that `anabranch video origin` or `video ticket new` printed, or `-` for standard input. Other users of this
+    /// machine can see it here; prefer --ticket-file or the variable ANABRANCH_TICKET.
     #[arg(long, value_name = "TICKET")]
     origin: Option<String>,
-    /// File with the ticket; `-` is standard input.
+    /// File with the ticket in its first line; `-` for standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "origin")]
     ticket_file: Option<PathBuf>,
 }

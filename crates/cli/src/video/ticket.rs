@@ -1,4 +1,4 @@
-//! `anabranch video ticket`
+//! `anabranch video ticket`: creates, lists and revokes the tickets of an origin.
 
 use std::path::PathBuf;
 
@@ -16,8 +16,8 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Give the flags that the origin has: they say whose tickets are meant. An origin that runs takes notice within seconds; \
-who uses a ticket that is revoked is sent away.")]
+Give the same flags as to the origin: they identify it. A running origin applies changes within seconds, and closes the \
+sessions of a revoked ticket.")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -25,21 +25,21 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Make a ticket for one more proxy, and print it: it is shown this once.
+    /// Create a ticket for a further proxy, and print it. It cannot be shown again.
     New {
-        /// What it is called: letters, digits, '.', '-' and '_'.
+        /// Name of the ticket: letters, digits, '.', '-' and '_'.
         name: String,
         #[command(flatten)]
         whose: Whose,
     },
-    /// The names of the tickets.
+    /// List the names of the tickets.
     Ls {
         #[command(flatten)]
         whose: Whose,
     },
-    /// End a ticket, and the sessions of those who use it.
+    /// Revoke a ticket, and close the sessions that use it.
     Revoke {
-        /// What it is called.
+        /// Name of the ticket.
         name: String,
         #[command(flatten)]
         whose: Whose,
@@ -57,10 +57,10 @@ struct Whose {
     key: Option<PathBuf>,
 }
 
-/// Place where an origin keeps its tickets.
+/// Flags for the location of an origin's tickets.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct State {
-    /// Folder with the origin's tickets [default: one for each library, beside the key].
+    /// Directory with the origin's tickets [default: one for each library, beside the key].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 }
@@ -105,7 +105,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
             let folder = whose.folder().await?;
             let reach = origin::reach(&folder).map_err(|error| {
                 Failure::file(format!(
-                    "the origin has not run yet with the state folder {} ({error}); start it once",
+                    "the origin has not run with the state directory {} yet ({error}); start it once",
                     folder.display()
                 ))
             })?;

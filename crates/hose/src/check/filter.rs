@@ -1,5 +1,5 @@
-//! Filters of the published language, which has a grammar of its own for filters
-//! [Horde §B.2.2]; and which parts of a filter the ADU decides alone.
+//! Filters of the published language, which has a separate grammar for them [Horde §B.2.2]; and separation of the parts
+//! that depend on the ADU alone.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::{
     syntax::ast::{BinaryOp, Expr, ExprKind, UnaryOp},
 };
 
-/// Reports what the published grammar does not allow in the filter of an ADU variable: it compares fields of
-/// the ADU with literals and with fields of variables bound before, those plus, minus, times or by a literal.
+/// Reports parts of an ADU variable's filter that the published grammar does not allow: it compares fields of the ADU
+/// with literals and with fields of variables bound before, the latter plus, minus, times or divided by a literal.
 pub(super) fn check_published(filter: &Expr<'_>, findings: &mut Findings) {
     let refuse = |findings: &mut Findings, expr: &Expr<'_>, help: &str| {
         findings.error(|| {
@@ -45,10 +45,10 @@ pub(super) fn check_published(filter: &Expr<'_>, findings: &mut Findings) {
                 refuse(
                     findings,
                     left,
-                    "a field of the ADU stands on the left of a comparison",
+                    "the left side of a comparison must be a field of the ADU",
                 );
             } else if !is_operand(right) {
-                let help = "on the right stands a literal, or a field of a variable bound before, as in 'stream_seq == one::stream_seq + 1'";
+                let help = "the right side must be a literal or a field of a variable bound before, as in 'stream_seq == one::stream_seq + 1'";
                 refuse(findings, right, help);
             }
         }
@@ -108,7 +108,7 @@ fn is_literal(expr: &Expr<'_>) -> bool {
     }
 }
 
-/// Takes a filter apart for evaluation.
+/// Splits a filter into parts for evaluation.
 pub(super) fn binding(nodes: &[Node], own: u8, root: NodeId) -> Binding {
     let mut parts = Vec::new();
     conjuncts(nodes, root, &mut parts);
@@ -135,7 +135,7 @@ pub(super) fn binding(nodes: &[Node], own: u8, root: NodeId) -> Binding {
     }
 }
 
-/// The operands of the outermost `&&`s, in order.
+/// Operands of the outermost `&&`s, in order.
 fn conjuncts(nodes: &[Node], root: NodeId, into: &mut Vec<NodeId>) {
     if let Some(&Node::Binary(Binary::And, left, right)) = nodes.get(root.0 as usize) {
         conjuncts(nodes, left, into);
@@ -145,7 +145,7 @@ fn conjuncts(nodes: &[Node], root: NodeId, into: &mut Vec<NodeId>) {
     }
 }
 
-/// The other side of `stream_seq == …`, when it does not depend on the ADU itself.
+/// The other side of `stream_seq == …`, if it does not depend on the ADU itself.
 fn sequence(nodes: &[Node], own: u8, part: NodeId) -> Option<NodeId> {
     let &Node::Binary(Binary::Equal, left, right) = nodes.get(part.0 as usize)? else {
         return None;
@@ -170,7 +170,7 @@ fn sequence(nodes: &[Node], own: u8, part: NodeId) -> Option<NodeId> {
     (!depends).then_some(other)
 }
 
-/// Every node of a tree.
+/// Visits every node of a tree.
 pub(super) fn walk(nodes: &[Node], root: NodeId, visit: &mut impl FnMut(Node)) {
     let Some(&node) = nodes.get(root.0 as usize) else {
         return;

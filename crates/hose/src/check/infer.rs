@@ -1,9 +1,8 @@
 //! Types of the application's fields: by declaration, or by first use [Horde §B.2.2: "applications can
 //! define arbitrary header fields"].
 //!
-//! A field that is compared with a number is numeric, with a string literal a string, and so on. Where two
-//! fields are compared of which neither is known yet, the comparison is looked at again when the whole text
-//! has been seen.
+//! A field that is compared with a number is numeric, with a string literal a string, and so on. A comparison of two
+//! fields of unknown type is examined again after the whole text has been read.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +14,13 @@ use crate::{
     vocabulary::{FieldId, Vocabulary},
 };
 
-/// State of fields, and where it was learned in this text.
+/// Inferred fields, and the places of the text from which their types follow.
 pub(super) struct Inferred {
     pub(super) vocabulary: Vocabulary,
     pub(super) first_uses: BTreeMap<FieldId, Span>,
 }
 
-/// Learns what the text says about fields. Conflicts are left to the checks.
+/// Infers the types of fields from the text. Conflicts are left to the checks.
 pub(super) fn infer(file: &File<'_>, known: &Vocabulary) -> Inferred {
     let mut inference = Inference {
         level: file.level(),
@@ -61,14 +60,14 @@ pub(super) fn infer(file: &File<'_>, known: &Vocabulary) -> Inferred {
     inference.learned
 }
 
-/// What an expression's names mean.
+/// Meaning of the names in an expression.
 #[derive(Clone, Copy)]
 struct Scope<'s> {
     /// Variables that stand for streams: their fields are all predefined.
     streams: &'s [&'s str],
 }
 
-/// An application's field, where it is used.
+/// Use of an application's field.
 #[derive(Clone, Copy)]
 struct Use<'a> {
     name: Name<'a>,
@@ -83,7 +82,7 @@ struct Inference<'a> {
 }
 
 impl<'a> Inference<'a> {
-    /// True if this was news.
+    /// Records a type. Returns true if the field was new.
     fn learn(&mut self, name: Name<'_>, of_channel: bool, value: Type) -> bool {
         let vocabulary = &mut self.learned.vocabulary;
         let is_new = vocabulary.find(name.text, of_channel).is_none();
@@ -96,7 +95,7 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// Notes what `expr`, of which `wanted` is known, says about fields.
+    /// Records the types of fields that follow from `expr`, whose expected type is `wanted`, if known.
     fn visit(&mut self, expr: &Expr<'a>, wanted: Option<Type>, scope: Scope<'_>) {
         if let (Some(used), Some(wanted)) = (self.used(expr, scope), wanted) {
             self.learn(used.name, used.of_channel, wanted);
@@ -110,7 +109,7 @@ impl<'a> Inference<'a> {
                 self.visit(operand, Some(wanted), scope);
             }
             ExprKind::Call { arguments, .. } => {
-                // Those that take variables or distributions have no field of an application inside.
+                // Functions that take variables or distributions have no application fields inside.
                 for argument in arguments {
                     if !matches!(argument.kind, ExprKind::Name(_)) {
                         self.visit(argument, Some(Type::Numeric), scope);
@@ -140,8 +139,8 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// Looks at the undecided comparisons until they say nothing new. Each round but the last learns a
-    /// field, so there are at most `FIELDS_MAX` of them.
+    /// Examines the undecided comparisons until nothing more follows from them. Each round but the last learns a field,
+    /// so there are at most `FIELDS_MAX` rounds.
     fn settle(&mut self) {
         let undecided = std::mem::take(&mut self.undecided);
         let mut learned = true;
@@ -185,7 +184,7 @@ impl<'a> Inference<'a> {
         (!is_ours).then_some(Use { name, of_channel })
     }
 
-    /// The type of the expression, as far as its outermost part tells.
+    /// Type of the expression, as far as its outermost part determines it.
     fn type_of(&self, expr: &Expr<'a>, scope: Scope<'_>) -> Option<Type> {
         if let Some(used) = self.used(expr, scope) {
             let found = self

@@ -1,4 +1,4 @@
-//! Names and types: from the tree of a text to its compiled form.
+//! Semantic checks of names and types, and compilation of the syntax tree.
 
 mod filter;
 mod infer;
@@ -25,11 +25,11 @@ use crate::{
     vocabulary::{FIELDS_MAX, Vocabulary, VocabularyError},
 };
 
-/// Most variables of one objective.
+/// Largest number of variables of one objective.
 pub const VARIABLES_MAX: usize = 16;
 
-/// Checks and compiles a file. What has errors is left out; the findings say why. The vocabulary that is
-/// returned holds what the text declares and uses besides what was known. O(length of the text).
+/// Checks and compiles a file. Erroneous parts are left out and reported in `findings`. The returned vocabulary holds the
+/// fields that were known and those that the text declares and uses. O(length of the text).
 pub(crate) fn check(
     file: &File<'_>,
     text: &str,
@@ -77,7 +77,7 @@ pub(crate) fn check(
     (program, vocabulary)
 }
 
-/// No two items have one name.
+/// Checks that no two items have the same name.
 fn check_name<'a>(
     names: &mut BTreeMap<&'a str, Span>,
     name: Option<ast::Name<'a>>,
@@ -89,7 +89,7 @@ fn check_name<'a>(
         findings.error(|| {
             Diagnostic::error(
                 name.span,
-                format!("'{}' names another item already", name.text),
+                format!("another item is already named '{}'", name.text),
             )
         });
     }
@@ -115,14 +115,14 @@ fn declaration(item: &ast::Field<'_>, facts: Facts<'_>, findings: &mut Findings)
             known,
             asked: value,
         },
-        // A reserved word was reported where it was read.
+        // A reserved word has already been reported by the parser.
         None if facts.vocabulary.fields().len() < FIELDS_MAX => return,
         None => VocabularyError::Full,
     };
     findings.error(|| Diagnostic::error(item.name.span, error.to_string()));
 }
 
-/// A field that is known only from its use and almost has the name of another is likely a slip.
+/// Warns of a field that is known only from its use and whose name almost equals another: likely a typo.
 fn warn_of_likely_slips(
     facts: Facts<'_>,
     known: &Vocabulary,
@@ -140,10 +140,7 @@ fn warn_of_likely_slips(
         {
             findings.warn(
                 span,
-                &format!(
-                    "'{}' becomes a field of the application by its use here",
-                    field.name
-                ),
+                &format!("this use makes '{}' a field of the application", field.name),
                 &format!("did you mean '{meant}'?"),
             );
         }
@@ -225,7 +222,7 @@ fn context<'a>(lowering: &mut Lowering<'_, 'a>, bindings: &[ast::Binding<'a>]) -
             .any(|known| known.name.text == name.text)
         {
             lowering.error(|| {
-                Diagnostic::error(name.span, format!("'{}' is bound already", name.text))
+                Diagnostic::error(name.span, format!("'{}' is already bound", name.text))
                     .help("choose another name")
             });
             continue;
@@ -289,13 +286,13 @@ fn adu_binding<'a>(
         lowering.findings.warn(
             binding.filter.span,
             "no ADU passes this filter",
-            "an ADU is of one stream; to take those of several, join the comparisons with '||'",
+            "an ADU belongs to one stream; to accept several, join the comparisons with '||'",
         );
     }
     made
 }
 
-/// `stream_id == NUMBER`, the only filter of streams [Horde §B.2.2].
+/// Lowers `stream_id == NUMBER`, the only filter of streams [Horde §B.2.2].
 fn stream_id(lowering: &mut Lowering<'_, '_>, binding: &ast::Binding<'_>) -> Option<StreamId> {
     let is_id =
         |expr: &Expr<'_>| matches!(expr.kind, ExprKind::Name(name) if name.text == "stream_id");
@@ -347,7 +344,7 @@ fn gains<'a>(
         lowering.used.push(lowering.variables[at].name.span);
         if gains.iter().any(|(other, _)| usize::from(*other) == at) {
             lowering.error(|| {
-                Diagnostic::error(name.span, format!("'{}' stands here twice", name.text))
+                Diagnostic::error(name.span, format!("'{}' appears twice", name.text))
                     .help("add the two expressions")
             });
         }
@@ -356,7 +353,7 @@ fn gains<'a>(
     gains
 }
 
-/// A variable that is only bound multiplies contexts and changes nothing else.
+/// Warns of variables that are only bound: they multiply contexts and have no other effect.
 fn warn_of_unused(lowering: &mut Lowering<'_, '_>) {
     let unused: Vec<_> = lowering.unused().collect();
     for name in unused {
@@ -365,7 +362,7 @@ fn warn_of_unused(lowering: &mut Lowering<'_, '_>) {
             VariableKind::Adu => "the objective counts once for each ADU that it can be bound to",
             VariableKind::Stream => "remove it",
         });
-        let message = format!("'{}' is bound and not used", name.text);
+        let message = format!("'{}' is bound but not used", name.text);
         lowering.findings.warn(name.span, &message, of);
     }
 }
@@ -377,7 +374,7 @@ fn rate(item: &ast::Rate<'_>, facts: Facts<'_>, findings: &mut Findings) -> Opti
         [binding] if binding.kind == VariableKind::Stream => stream_id(&mut lowering, binding),
         _ => {
             lowering.error(|| {
-                Diagnostic::error(item.context.span, "a rate is about one stream")
+                Diagnostic::error(item.context.span, "a rate applies to exactly one stream")
                     .help("write 'context { stream:s { stream_id == 3 } }'")
             });
             None

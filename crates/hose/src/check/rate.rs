@@ -1,4 +1,4 @@
-//! `rate` items: constants with units and ranges.
+//! Checks of `rate` items: constants with units and ranges.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     types::Type,
 };
 
-/// What a clause may be, with its range and unit.
+/// A permitted clause, with its range and unit.
 struct Clause {
     name: &'static str,
     min: f64,
@@ -40,7 +40,7 @@ const CLAUSES: [Clause; 5] = [
 ];
 const WINDOW_DEFAULT_MS: f64 = 1000.0;
 
-/// The checked item; `None` when errors were reported.
+/// Checks an item; `None` if errors were reported.
 pub(super) fn rate<'a>(
     lowering: &mut Lowering<'_, 'a>,
     item: &ast::Rate<'a>,
@@ -86,7 +86,7 @@ pub(super) fn rate<'a>(
         }),
         Err(at) => {
             lowering.error(|| {
-                Diagnostic::error(at, "a rate says how surely it is needed, in one of two ways").help(
+                Diagnostic::error(at, "a rate needs either a probability or a limit on late packets").help(
                     "write 'probability { 95 }' (percent of windows), or 'late { 2 } packet { 1200 }' (late packets per window, bytes)",
                 )
             });
@@ -95,7 +95,7 @@ pub(super) fn rate<'a>(
     }
 }
 
-/// Which clause it is, and its value within its range.
+/// Index of the clause, and its value within its range.
 fn constant<'a>(
     lowering: &mut Lowering<'_, 'a>,
     found: &ast::Gain<'a>,
@@ -107,15 +107,14 @@ fn constant<'a>(
             let names = CLAUSES.map(|clause| clause.name);
             let help = match crate::diagnostic::nearest(name, names) {
                 Some(meant) => format!("did you mean '{meant}'?"),
-                None => format!("a rate has: {}", names.join(", ")),
+                None => format!("the clauses of a rate are: {}", names.join(", ")),
             };
             Diagnostic::error(found.name.span, format!("a rate has no '{name}'")).help(help)
         });
         return None;
     };
     if before[at].is_some() {
-        lowering
-            .error(|| Diagnostic::error(found.name.span, format!("'{name}' stands here twice")));
+        lowering.error(|| Diagnostic::error(found.name.span, format!("'{name}' appears twice")));
         return None;
     }
     let start = lowering.nodes.len();
@@ -131,7 +130,7 @@ fn constant<'a>(
                 Diagnostic::error(
                     found.value.span,
                     format!(
-                        "'{name}' is a constant from {} to {} {}",
+                        "'{name}' must be a constant from {} to {} {}",
                         clause.min, clause.max, clause.unit
                     ),
                 )

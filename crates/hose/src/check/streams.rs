@@ -1,4 +1,4 @@
-//! Streams that a filter lets through, as far as its comparisons of `stream_id` with numbers tell.
+//! Streams that a filter accepts, as far as its comparisons of `stream_id` with numbers determine them.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use crate::{
     program::{Binary, Node, NodeId},
 };
 
-/// The streams whose ADUs may pass the filter `root` of variable `own`; `None` if any may. Never leaves out a
-/// stream that may pass.
+/// Streams whose ADUs may pass the filter `root` of variable `own`; `None` if any may. Never omits a stream that may
+/// pass.
 pub(super) fn streams(nodes: &[Node], own: u8, root: NodeId) -> Option<BTreeSet<StreamId>> {
     let node = *nodes.get(root.0 as usize)?;
     match node {
@@ -38,7 +38,7 @@ pub(super) fn streams(nodes: &[Node], own: u8, root: NodeId) -> Option<BTreeSet<
                 _ => None,
             };
             match number {
-                // No stream has an id below 0 or with a fraction.
+                // No stream has a negative or fractional id.
                 Some(&Node::Constant(id)) if id < 0.0 || id.fract() != 0.0 => Some(BTreeSet::new()),
                 Some(&Node::Constant(id)) => Some(BTreeSet::from([StreamId(id as u64)])),
                 _ => None,

@@ -1,4 +1,4 @@
-//! Diagnostics of a text: the fault, its place, and what would be right.
+//! Diagnostics of a text: the error, its place, and a suggested correction.
 
 mod render;
 mod suggest;
@@ -9,38 +9,38 @@ pub(crate) use suggest::nearest;
 
 use crate::span::{Position, Span};
 
-/// Most findings that are kept of one text; what follows is rarely news.
+/// Largest number of findings that are kept for one text; further ones are rarely useful.
 pub const DIAGNOSTICS_MAX: usize = 50;
 
-/// Whether a text can be used all the same.
+/// Severity of a finding: whether the text can still be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// The text is refused.
+    /// The text is rejected.
     Error,
-    /// The text means something, though perhaps not what was intended.
+    /// The text is valid, though it may not mean what was intended.
     Warning,
 }
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Whether the text is refused for it.
+    /// Severity; an error causes the text to be rejected.
     pub severity: Severity,
-    /// Place.
+    /// Place in the text.
     pub span: Span,
     /// The error, in one sentence without a full stop.
     pub message: String,
-    /// What would be right.
+    /// Suggested correction.
     pub help: Option<String>,
 }
 
-/// The findings about one text, in order of place.
+/// Findings about one text, in order of place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     text: String,
     found: Vec<Diagnostic>,
     errors: usize,
-    /// Findings beyond [`DIAGNOSTICS_MAX`].
+    /// Number of findings beyond [`DIAGNOSTICS_MAX`].
     dropped: usize,
 }
 
@@ -82,17 +82,17 @@ impl Report {
         }
     }
 
-    /// The findings, in order of place; at most [`DIAGNOSTICS_MAX`].
+    /// Findings, in order of place; at most [`DIAGNOSTICS_MAX`].
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.found
     }
 
-    /// True if the text is refused.
+    /// True if the text is rejected.
     pub fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
-    /// Number of errors, those beyond [`DIAGNOSTICS_MAX`] included.
+    /// Number of errors, including those beyond [`DIAGNOSTICS_MAX`].
     pub fn errors(&self) -> usize {
         self.errors
     }
@@ -102,8 +102,8 @@ impl Report {
         diagnostic.span.position(&self.text)
     }
 
-    /// All findings in words, each with its line and a mark under the place; `name` is what the user calls
-    /// the text, a file's name as a rule.
+    /// All findings as text, each with its line and a mark under the place; `name` is the user's name for the text,
+    /// usually a file name.
     pub fn render(&self, name: &str) -> String {
         render::report(self, name)
     }
@@ -117,7 +117,7 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
-/// Collects findings while a text is read.
+/// Collector of findings while a text is read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
     found: Vec<Diagnostic>,
@@ -126,7 +126,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Adds the error that `make` returns, unless there are enough already: what is not kept is not made.
+    /// Adds the error that `make` returns, unless there are enough already; `make` is called only if the error is kept.
     pub(crate) fn error(&mut self, make: impl FnOnce() -> Diagnostic) {
         self.errors += 1;
         self.push(make);
@@ -148,7 +148,7 @@ impl Findings {
         }
     }
 
-    /// Errors so far, those not kept included.
+    /// Number of errors so far, including those not kept.
     pub(crate) fn errors(&self) -> usize {
         self.errors
     }

@@ -1,12 +1,12 @@
-//! Findings as text for a terminal.
+//! Rendering of findings for a terminal.
 
 use std::fmt::Write;
 
 use super::{Diagnostic, Report, Severity};
 
-/// Characters of a long line that are shown.
+/// Number of characters of a long line that are shown.
 const EXCERPT_MAX: usize = 100;
-/// Characters shown before the place, when a long line is cut there.
+/// Number of characters shown before the place, if a long line is cut there.
 const LEAD: usize = 40;
 
 pub(super) fn report(report: &Report, name: &str) -> String {
@@ -41,7 +41,7 @@ fn one(out: &mut String, report: &Report, diagnostic: &Diagnostic, name: &str) {
     out.push('\n');
 }
 
-/// The line (or what fits of it), characters before the marks, and how many marks.
+/// The line (or the part of it that fits), the number of characters before the marks, and the number of marks.
 fn excerpt(text: &str, diagnostic: &Diagnostic, column: usize) -> (String, usize, usize) {
     let at = diagnostic.span.start as usize;
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
@@ -54,7 +54,7 @@ fn excerpt(text: &str, diagnostic: &Diagnostic, column: usize) -> (String, usize
     } else {
         lead.saturating_sub(LEAD)
     };
-    // Control characters would move the marks, or the terminal.
+    // Control characters would shift the marks or affect the terminal.
     let shown: String = line
         .chars()
         .skip(skip)

@@ -1,9 +1,9 @@
-//! The word that was probably meant.
+//! Suggestion of the word that was probably meant.
 
-/// Longer words are not compared.
+/// Length above which words are not compared.
 const LETTERS_MAX: usize = 32;
 
-/// The candidate nearest to `word`, if it is near: a quarter of its letters changed at most, or one.
+/// Candidate nearest to `word`, if it is near: at most a quarter of its letters changed, or one.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -18,7 +18,8 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Letters to insert, remove, replace, or swap with their neighbour (optimal string alignment), case aside.
+/// Edit distance: letters to insert, remove, replace, or swap with their neighbour (optimal string alignment), ignoring
+/// case.
 fn distance(a: &str, b: &str) -> Option<usize> {
     let lower = |text: &str| text.to_ascii_lowercase().into_bytes();
     let (a, b) = (lower(a), lower(b));
@@ -30,7 +31,7 @@ fn distance(a: &str, b: &str) -> Option<usize> {
         *cell = column;
     }
     for i in 1..=a.len() {
-        // Three rows take turns: the one being written, the last, and the one before it.
+        // Three rows in rotation: the current one, the last, and the one before it.
         let (row, last, before) = ((i + 1) % 3, i % 3, (i + 2) % 3);
         rows[row][0] = i;
         for j in 1..=b.len() {

@@ -1,9 +1,9 @@
-//! Batch evaluation: the gain of an objective over one ADU in each of many slots, side by side.
+//! Batch evaluation: the gain of an objective over one ADU in many slots at once.
 //!
-//! A tree is walked once for many slots: each of its nodes is computed for all of them in a loop without branches. The results
-//! are those of [`Objective::gain`], bit for bit: the same operations in the same order; and where anything goes wrong in
-//! any of the slots (a value that is not known, a division by zero, a number out of range), those slots are
-//! evaluated one by one instead.
+//! A tree is walked once for many slots: each of its nodes is computed for all of them in a loop without branches. The
+//! results are those of [`Objective::gain`], bit for bit: the same operations in the same order. If anything goes wrong
+//! in any of the slots (an unknown value, a division by zero, a number out of range), those slots are evaluated one by
+//! one instead.
 
 use super::{faults::Faults, schedule::Schedule};
 use crate::{
@@ -12,12 +12,12 @@ use crate::{
     program::{Binary, Node, NodeId, Objective, Shape, Unary},
 };
 
-/// Slots that are evaluated side by side.
+/// Number of slots that are evaluated in one batch.
 const BATCH: usize = 64;
 
 type Column = [f64; BATCH];
 
-/// One ADU, and the slots in which it could be.
+/// One ADU, and the candidate slots for it.
 pub trait Places {
     /// A schedule in which the ADU is in one of the slots.
     type One<'p>: Schedule
@@ -27,35 +27,35 @@ pub trait Places {
     /// Number of slots.
     fn count(&self) -> usize;
 
-    /// The ADU's number in the schedules of [`one`](Self::one).
+    /// Number of the ADU in the schedules of [`one`](Self::one).
     fn adu(&self) -> u32;
 
-    /// The schedule in which it is in slot `at`, below [`count`](Self::count).
+    /// The schedule with the ADU in slot `at`, below [`count`](Self::count).
     fn one(&self, at: usize) -> Self::One<'_>;
 
-    /// Something of it that [is of the slot](AduFact::is_of_slot), in the slots from `from` on: what the schedules of
-    /// [`one`](Self::one) answer, for as many as `answers` has room for.
+    /// Fills `answers` with a fact that [depends on the slot](AduFact::is_of_slot), for the slots from `from` on: the
+    /// answers of the schedules of [`one`](Self::one), up to the length of `answers`.
     fn fill(&self, fact: AduFact, from: usize, answers: &mut [f64]);
 }
 
-/// Memory of [`Objective::gains`]: operands that wait, by depth.
+/// Working memory of [`Objective::gains`]: pending operands, by depth.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     levels: Vec<Column>,
 }
 
-/// What a node came to.
+/// Value of a node.
 #[derive(Clone, Copy, Debug)]
 enum Value {
     /// The same in all slots.
     Same(f64),
-    /// It is in the lanes of its level.
+    /// One value per slot, in the batch of its level.
     Each,
 }
 
 impl Objective {
-    /// What [`gain`](Self::gain) says of each slot of `places`, the first into `gains[0]`. `faults` are added to. 0 for objectives
-    /// of another shape.
+    /// Writes the result of [`gain`](Self::gain) for each slot of `places`, the first into `gains[0]`. `faults` are added
+    /// to. 0 for objectives of another shape.
     ///
     /// O(nodes × slots); no allocation after the first call with such a deep objective.
     ///
@@ -98,7 +98,7 @@ struct Walk<'w, P> {
     places: &'w P,
     slots: std::ops::Range<usize>,
     is_whole: bool,
-    /// Nothing went wrong so far, in any lane.
+    /// True while nothing has gone wrong in any slot of the batch.
     is_sound: bool,
     levels: &'w mut Vec<Column>,
 }
@@ -129,8 +129,8 @@ impl<P: Places> Walk<'_, P> {
         }
     }
 
-    /// The value of a tree; lanes are at `level` if they differ, and those below are left alone. What is beyond the
-    /// last slot in them is whatever the last slot has.
+    /// Value of a tree. Per-slot values are stored at `level`, and lower levels are left unchanged. Entries beyond the
+    /// last slot repeat the last slot's value.
     fn value(&mut self, id: NodeId, level: usize) -> Value {
         match self.nodes[id.0 as usize] {
             Node::Constant(value) => Value::Same(value),
@@ -147,7 +147,7 @@ impl<P: Places> Walk<'_, P> {
                 let answer = self.places.one(self.slots.start).stream(stream, fact);
                 self.known(Value::Same(answer), fact.is_probability(), level)
             }
-            // There is one variable: it is lost whenever it is lost.
+            // There is only one variable: given that it is lost, it is lost with certainty.
             Node::Correlated(..) => self.known(Value::Same(1.0), true, level),
             Node::Unary(op, operand) => {
                 let x = self.value(operand, level);
@@ -186,7 +186,7 @@ impl<P: Places> Walk<'_, P> {
             Binary::Add => self.both(x, y, level, |x, y| x + y),
             Binary::Subtract => self.both(x, y, level, |x, y| x - y),
             Binary::Multiply => self.both(x, y, level, |x, y| x * y),
-            // By zero it is infinite or not a number, so out of range.
+            // Division by zero gives infinity or NaN, which is out of range.
             Binary::Divide if self.is_whole => self.both(x, y, level, |x, y| (x / y).trunc()),
             Binary::Divide => self.both(x, y, level, |x, y| x / y),
             Binary::Min => return self.both(x, y, level, f64::min),
@@ -217,7 +217,7 @@ impl<P: Places> Walk<'_, P> {
         self.check(value, level)
     }
 
-    /// Notes what is out of range, or not a number.
+    /// Records numbers that are out of range, and NaN.
     fn check(&mut self, value: Value, level: usize) -> Value {
         let is_in_range = |x: f64| x.abs() <= NUMBER_MAX;
         self.is_sound &= match value {
@@ -241,7 +241,8 @@ impl<P: Places> Walk<'_, P> {
         }
     }
 
-    /// Column of `x` are at `level`, and so are those of `y` unless `x` has some: then they are one above.
+    /// Combines two values. Those of `x` are at `level`, and so are those of `y` unless `x` has per-slot values: then
+    /// they are one above.
     #[inline(always)]
     fn both(&mut self, x: Value, y: Value, level: usize, of: impl Fn(f64, f64) -> f64) -> Value {
         match (x, y) {
@@ -266,10 +267,10 @@ fn truth(value: bool) -> f64 {
     f64::from(u8::from(value))
 }
 
-/// [`f64::round`], in code that can be computed side by side. Not a number stays one, of whatever kind.
+/// [`f64::round`], in code that can be vectorised. NaN stays NaN, of any kind.
 #[inline(always)]
 fn rounded(x: f64) -> f64 {
-    // From here on there are no fractions; adding it rounds to the nearest whole number, halves to the even one.
+    // From here on there are no fractions; adding it rounds to the nearest whole number, ties to even.
     const WHOLE: f64 = 4_503_599_627_370_496.0;
     let size = x.abs();
     let near = (size + WHOLE) - WHOLE;
@@ -284,7 +285,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_number_stays_none() {
+    fn nan_stays_nan() {
         let signalling = f64::from_bits(0x7ff0_0000_0000_0001);
         assert!(
             rounded(f64::NAN).is_nan()
@@ -299,7 +300,7 @@ mod tests {
             let few = [0.499_999_999_999_999_94, -0.0, f64::INFINITY, 4_503_599_627_370_495.5];
             for x in [f64::from_bits(bits), x, f64::from(half) / 2.0].into_iter().chain(few) {
                 let (ours, theirs) = (rounded(x), x.round());
-                // Which of the many NaNs an operation gives is the machine's choice.
+                // The machine chooses which of the many NaNs an operation returns.
                 prop_assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(), "{}", x);
             }
         }

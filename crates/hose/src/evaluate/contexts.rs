@@ -1,4 +1,4 @@
-//! The contexts of one objective: all ways to bind its ADU variables.
+//! Contexts of one objective: all bindings of its ADU variables.
 
 use anabranch_base::StreamId;
 
@@ -8,8 +8,8 @@ use crate::{
     program::{Binding, NodeId, Objective},
 };
 
-/// ADUs that pass what a filter asks of the ADU alone, for each ADU variable of one objective. Found once for
-/// a set of ADUs, used for every schedule of them.
+/// Candidates: the ADUs that pass the parts of a filter that depend on the ADU alone, for each ADU variable of one
+/// objective. Computed once for a set of ADUs, used for every schedule of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Candidates {
     lists: Vec<List>,
@@ -19,26 +19,26 @@ pub(crate) struct Candidates {
 struct List {
     /// In ascending order.
     adus: Vec<u32>,
-    /// The same ADUs by their `stream_seq`, if the filter asks for one; in ascending order.
+    /// The same ADUs by their `stream_seq`, if the filter requires one; in ascending order.
     by_sequence: Vec<(f64, u32)>,
 }
 
-/// ADUs by their streams, so that a filter looks only at those of the streams that it allows.
+/// ADUs by stream, so that a filter examines only those of the streams that it allows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByStream {
-    /// In ascending order. Ids as the languages see them, rounded and bounded: at worst two large ones are one.
+    /// In ascending order. Ids as the language sees them, rounded and bounded: at worst two large ones coincide.
     adus: Vec<(f64, u32)>,
 }
 
 impl ByStream {
-    /// Of the ADUs of a schedule.
+    /// Index of the ADUs of a schedule.
     pub(crate) fn of<S: Schedule + ?Sized>(schedule: &S) -> Self {
         let mut found = Self::default();
         found.fill(schedule);
         found
     }
 
-    /// Finds them anew; keeps its memory.
+    /// Rebuilds the index; keeps its memory.
     pub(crate) fn fill<S: Schedule + ?Sized>(&mut self, schedule: &S) {
         self.adus.clear();
         let stream = |adu| {
@@ -52,7 +52,7 @@ impl ByStream {
         }
     }
 
-    /// Those of a stream, in ascending order.
+    /// ADUs of a stream, in ascending order.
     fn adus(&self, stream: StreamId) -> impl Iterator<Item = u32> + '_ {
         let id = stream.0 as f64;
         let start = self.adus.partition_point(|one| one.0 < id);
@@ -61,17 +61,17 @@ impl ByStream {
     }
 }
 
-/// Which contexts are visited.
+/// Selection of the contexts to visit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Involving<'i> {
     /// All.
     Any,
-    /// Those in which at least one variable is bound to one of these.
+    /// Those in which at least one variable is bound to one of these ADUs.
     These(&'i [u32]),
 }
 
 impl Candidates {
-    /// Finds them anew; keeps its memory. O(ADUs of the streams that filters allow × variables).
+    /// Rebuilds the candidates; keeps their memory. O(ADUs of the streams that filters allow × variables).
     pub(crate) fn find<S: Schedule + ?Sized>(
         &mut self,
         objective: &Objective,
@@ -100,7 +100,7 @@ impl Candidates {
                     if !list.adus.is_sorted() {
                         list.adus.sort_unstable();
                     }
-                    // Two streams whose ids are one to the caller.
+                    // Two streams whose ids coincide for the caller.
                     list.adus.dedup();
                 }
             }
@@ -114,13 +114,13 @@ impl Candidates {
         machine.faults
     }
 
-    /// The candidates of an ADU variable, in ascending order.
+    /// Candidates of an ADU variable, in ascending order.
     pub(crate) fn of(&self, number: usize) -> &[u32] {
         self.lists.get(number).map_or(&[], |list| &list.adus)
     }
 }
 
-/// Streams that may pass, what the ADU alone decides, and the sequence number that is asked for.
+/// Streams that may pass, the conditions on the ADU alone, and the required sequence number.
 type Filter<'o> = (Option<&'o [StreamId]>, &'o [NodeId], Option<NodeId>);
 
 fn filter(objective: &Objective, number: usize) -> Option<Filter<'_>> {
@@ -135,8 +135,8 @@ fn filter(objective: &Objective, number: usize) -> Option<Filter<'_>> {
     }
 }
 
-/// Calls `at` in every context, with the variables bound; in the order of ADUs, the last variable fastest.
-/// Tries at most `tries` bindings of a variable; how many it tried.
+/// Calls `at` in every context, with the variables bound; in the order of ADUs, the last variable fastest. Tries at most
+/// `tries` bindings of a variable and returns the number tried.
 pub(crate) fn visit<S, F>(
     objective: &Objective,
     candidates: &Candidates,

@@ -7,34 +7,34 @@ use std::fmt;
 pub struct Faults(u8);
 
 impl Faults {
-    /// Nothing went wrong.
+    /// No fault.
     pub const NONE: Self = Self(0);
-    /// Something was divided by zero. The context adds nothing; in a filter, the ADU does not pass.
+    /// Division by zero. The context adds nothing; in a filter, the ADU does not pass.
     pub const DIVISION_BY_ZERO: Self = Self(1);
-    /// A number came out beyond ±2^53, and was set to that.
+    /// A number exceeded ±2^53 and was limited to that.
     pub const OVERFLOW: Self = Self(2);
-    /// The goal or the utility asked for something that is not known of the ADU or stream. The context adds
-    /// nothing. (An ADU without a field that its filter asks for does not pass; that is no fault.)
+    /// The goal or the utility uses a value that is unknown for the ADU or stream. The context adds nothing. (An ADU
+    /// without a field that its filter uses does not pass; that is no fault.)
     pub const UNKNOWN: Self = Self(4);
-    /// There were more contexts than [`Limits`](super::Limits) allow; the others were left out.
+    /// There were more contexts than [`Limits`](super::Limits) allow; the rest were left out.
     pub const TOO_MANY_CONTEXTS: Self = Self(8);
 
     const WORDS: [(Self, &'static str); 4] = [
         (
             Self::DIVISION_BY_ZERO,
-            "divides by zero; contexts in which it does add nothing",
+            "divides by zero; contexts in which it does so add nothing",
         ),
         (
             Self::OVERFLOW,
-            "has numbers beyond 2^53; they are set to 2^53",
+            "has numbers beyond 2^53; they are limited to 2^53",
         ),
         (
             Self::UNKNOWN,
-            "asks for what is not known of some ADU or stream; such contexts add nothing",
+            "uses a value that is unknown for some ADU or stream; such contexts add nothing",
         ),
         (
             Self::TOO_MANY_CONTEXTS,
-            "has more contexts than are evaluated; narrow its filters",
+            "has more contexts than can be evaluated; narrow its filters",
         ),
     ];
 
@@ -43,24 +43,24 @@ impl Faults {
         self.0 == 0
     }
 
-    /// True if all of `other` are among these.
+    /// True if this set contains all of `other`.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Those of both.
+    /// Union of both sets.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those that are not in `other`.
+    /// Faults that are not in `other`.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// One sentence each, to be read after the name of the objective.
+    /// One phrase per fault, to follow the name of the objective.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         Self::WORDS
             .into_iter()

@@ -1,4 +1,4 @@
-//! The value of one node in one context.
+//! Evaluation of one node in one context.
 
 use super::{
     faults::Faults,
@@ -9,19 +9,19 @@ use crate::{
     program::{ADU_VARIABLES_MAX, Binary, Node, NodeId, Objective, Unary},
 };
 
-/// Evaluates the nodes of one objective. No allocation; recursion is bounded by the depth of expressions.
+/// Evaluator of the nodes of one objective. No allocation; recursion is bounded by the depth of expressions.
 pub(crate) struct Machine<'m, S: ?Sized> {
     nodes: &'m [Node],
     pub(crate) schedule: &'m S,
-    /// Numbers are rounded, and division leaves no fraction: the published language.
+    /// True for the published language: numbers are rounded, and division leaves no fraction.
     is_whole: bool,
-    /// The ADU that is bound to each ADU variable, as far as they are bound.
+    /// ADUs bound to the ADU variables so far.
     pub(crate) bound: [u32; ADU_VARIABLES_MAX],
     /// Faults since they were last taken.
     pub(crate) faults: Faults,
 }
 
-/// The value of a tree without variables; `None` if it has none.
+/// Value of a tree without variables; `None` if it has none.
 pub(crate) fn constant(nodes: &[Node], root: NodeId) -> Option<f64> {
     let mut machine = Machine {
         nodes,
@@ -45,13 +45,13 @@ impl<'m, S: Schedule + ?Sized> Machine<'m, S> {
         }
     }
 
-    /// True if a part of a filter is true. What cannot be told is not.
+    /// True if a part of a filter is true. False if it cannot be determined.
     pub(crate) fn passes(&mut self, root: NodeId) -> bool {
         // NaN is not above 0.
         self.value_of_filter(root) > 0.0
     }
 
-    /// A number that a filter compares with; NaN if it has no value.
+    /// Number with which a filter compares; NaN if it has no value.
     pub(crate) fn value_of_filter(&mut self, root: NodeId) -> f64 {
         let before = std::mem::take(&mut self.faults);
         let value = self.value(root);
@@ -60,7 +60,7 @@ impl<'m, S: Schedule + ?Sized> Machine<'m, S> {
         if is_sound { value } else { f64::NAN }
     }
 
-    /// What the context adds; 0 unless its goal is true and everything in it is known.
+    /// Gain of the context; 0 unless its goal is true and everything in it is known.
     pub(crate) fn gain(&mut self, objective: &Objective) -> f64 {
         let before = std::mem::take(&mut self.faults);
         let mut sum = 0.0;
@@ -74,14 +74,14 @@ impl<'m, S: Schedule + ?Sized> Machine<'m, S> {
         if is_sound { sum } else { 0.0 }
     }
 
-    /// True if what was evaluated since the faults were taken has a value.
+    /// True if everything that was evaluated since the faults were taken has a value.
     pub(crate) fn is_sound(&self) -> bool {
         let unsound = Faults::UNKNOWN.union(Faults::DIVISION_BY_ZERO);
         self.faults.without(unsound) == self.faults
     }
 
-    /// The value of a tree; booleans are 0 and 1. `&&` and `||` look at their right side only when the left
-    /// does not decide.
+    /// Value of a tree; booleans are 0 and 1. `&&` and `||` evaluate their right side only if the left one does not
+    /// decide.
     pub(crate) fn value(&mut self, id: NodeId) -> f64 {
         match self.nodes[id.0 as usize] {
             Node::Constant(value) => value,
@@ -96,7 +96,7 @@ impl<'m, S: Schedule + ?Sized> Machine<'m, S> {
             }
             Node::Correlated(one, other) => {
                 let (one, other) = (self.bound[usize::from(one)], self.bound[usize::from(other)]);
-                // Whenever an ADU is lost, it is lost.
+                // Given that an ADU is lost, it is lost with certainty.
                 let known = if one == other {
                     1.0
                 } else {
@@ -154,7 +154,7 @@ impl<'m, S: Schedule + ?Sized> Machine<'m, S> {
         })
     }
 
-    /// What the caller answered, as the language shows it.
+    /// Converts the caller's answer to the units of the language.
     fn known(&mut self, answer: f64, is_probability: bool) -> f64 {
         if answer.is_nan() {
             self.faults = self.faults.union(Faults::UNKNOWN);

@@ -1,17 +1,17 @@
 //! Utility of a schedule.
 //!
-//! For each objective: every way to bind its variables to ADUs that pass their filters is a *context*; in each
-//! context whose goal is true, its gains are added [Horde §6.3]. An ADU that is not sent is in no context, so
-//! that it is worth the base utility, zero.
+//! For each objective: every binding of its variables to ADUs that pass their filters is a *context*; in each context
+//! whose goal is true, its gains are added [Horde §6.3]. An ADU that is not sent is in no context, so it is worth the
+//! base utility, zero.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | `schedule` | [`Schedule`]: what the caller answers |
-//! | `machine` | the value of one node in one context |
-//! | `batch` | what an objective over one ADU adds in many slots, side by side |
+//! | `schedule` | [`Schedule`]: the facts that the caller supplies |
+//! | `machine` | evaluation of one node in one context |
+//! | `batch` | gains of an objective over one ADU in many slots at once |
 //! | `contexts` | the contexts of one objective, with a bound |
 //! | `objectives` | [`Objectives`]: those in force, their candidates, sums and faults |
-//! | `faults` | [`Faults`]: what went wrong in an evaluation, and what it comes to |
+//! | `faults` | [`Faults`]: errors of an evaluation, and their results |
 
 mod batch;
 mod contexts;

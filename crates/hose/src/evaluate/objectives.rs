@@ -1,4 +1,4 @@
-//! The objectives in force.
+//! Set of the objectives in force.
 
 use super::{
     contexts::{ByStream, Candidates, Involving, visit},
@@ -14,19 +14,18 @@ use crate::{
     vocabulary::{FieldId, Vocabulary, VocabularyError},
 };
 
-/// Most objectives and rates that are in force at a time, each kind alone.
+/// Largest number of objectives in force at a time, and of rates.
 pub const OBJECTIVES_MAX: usize = 1024;
 
-/// An objective or rate in force; never reused by one [`Objectives`].
+/// Identifier of an objective or rate in force; never reused by one [`Objectives`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectiveId(pub u64);
 
 /// Bounds on the work of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bindings that are tried for one objective in one evaluation; what is beyond is left out and reported
-    /// ([`Faults::TOO_MANY_CONTEXTS`]). An objective over two variables has at most the square of the number
-    /// of ADUs.
+    /// Bindings that are tried for one objective in one evaluation; the rest is left out and reported
+    /// ([`Faults::TOO_MANY_CONTEXTS`]). An objective over two variables has at most the square of the number of ADUs.
     pub tries: u64,
 }
 
@@ -37,27 +36,27 @@ impl Default for Limits {
     }
 }
 
-/// What an injection added.
+/// Items added by an injection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Injected {
     /// The objectives, in order of place.
     pub objectives: Vec<ObjectiveId>,
     /// The rates, in order of place, to be turned into promises.
     pub rates: Vec<(ObjectiveId, RateObjective)>,
-    /// What looks odd in the text.
+    /// Warnings about the text.
     pub warnings: Report,
 }
 
-/// Reason why a text was not injected.
+/// Error of an injection.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InjectError {
     /// The text has errors.
     #[error("{0}")]
     Text(Box<Report>),
-    /// There would be more than [`OBJECTIVES_MAX`] of a kind: how many of it are in force.
+    /// There would be more than [`OBJECTIVES_MAX`] of a kind. Carries the number of that kind in force.
     #[error(
-        "{0} objectives of this kind are in force, and with these it would be more than {OBJECTIVES_MAX}; remove some first"
+        "{0} objectives of this kind are in force, and these would exceed the limit of {OBJECTIVES_MAX}; remove some first"
     )]
     Full(usize),
 }
@@ -70,7 +69,7 @@ struct Entry {
     candidates: Candidates,
     /// All faults so far.
     faults: Faults,
-    /// Those that were reported.
+    /// Faults that have been reported.
     reported: Faults,
 }
 
@@ -79,15 +78,15 @@ struct Entry {
 pub struct Single<'o> {
     /// The objective.
     pub id: ObjectiveId,
-    /// Its place among the objectives in force, for [`Objectives::at`].
+    /// Its index among the objectives in force, for [`Objectives::at`].
     pub place: u32,
-    /// It, compiled.
+    /// The compiled objective.
     pub objective: &'o Objective,
-    /// ADUs, ascending; as found by [`Objectives::begin`].
+    /// ADUs in ascending order, as of the last [`Objectives::begin`].
     pub adus: &'o [u32],
 }
 
-/// The set of objectives in force, which may change at any time, with what their evaluation needs.
+/// The set of objectives in force, which may change at any time, with the data for their evaluation.
 ///
 /// When the set of ADUs or of objectives has changed, call [`begin`](Self::begin); then
 /// [`utility`](Self::utility) for as many schedules of these ADUs as you like. Evaluation allocates nothing.
@@ -99,12 +98,12 @@ pub struct Objectives {
     rates: Vec<(ObjectiveId, RateObjective)>,
     next: u64,
     by_stream: ByStream,
-    /// Bindings that were tried since [`Objectives::begin`].
+    /// Bindings tried since [`Objectives::begin`].
     tried: u64,
 }
 
 impl Objectives {
-    /// None yet. `vocabulary` holds the fields that applications declared.
+    /// Creates an empty set. `vocabulary` holds the fields that applications declared.
     pub fn new(limits: Limits, vocabulary: Vocabulary) -> Self {
         Self {
             limits,
@@ -113,12 +112,12 @@ impl Objectives {
         }
     }
 
-    /// The fields that the objectives know; they are numbered alike for all of them.
+    /// The fields known to the objectives; all of them use the same numbers.
     pub fn vocabulary(&self) -> &Vocabulary {
         &self.vocabulary
     }
 
-    /// Puts the objectives of a text into force; all of them, or none if there is an error.
+    /// Puts the objectives of a text into force: all of them, or none if there is an error.
     ///
     /// # Errors
     /// The text has errors, or there would be too many objectives.
@@ -176,7 +175,7 @@ impl Objectives {
         before != self.entries.len() + self.rates.len()
     }
 
-    /// The objectives in force, in order of injection.
+    /// Objectives in force, in order of injection.
     pub fn iter(&self) -> impl Iterator<Item = (ObjectiveId, &Objective)> {
         self.entries
             .iter()
@@ -186,7 +185,7 @@ impl Objectives {
     /// One of the objectives in force, by its [place](Single::place).
     ///
     /// # Panics
-    /// There is none.
+    /// There is no such objective.
     pub fn at(&self, place: u32) -> (ObjectiveId, &Objective) {
         let entry = &self.entries[place as usize];
         (entry.id, &entry.objective)
@@ -198,13 +197,13 @@ impl Objectives {
         shapes.any(|shape| shape == Shape::Combinatorial)
     }
 
-    /// The rates in force, in order of injection.
+    /// Rates in force, in order of injection.
     pub fn rates(&self) -> &[(ObjectiveId, RateObjective)] {
         &self.rates
     }
 
-    /// Finds which ADUs pass which filters, as far as each ADU alone decides. To be called before the first
-    /// evaluation, and whenever the set of ADUs, a field of theirs, or the set of objectives has changed.
+    /// Finds the ADUs that pass each filter, as far as it depends on the ADU alone. To be called before the first
+    /// evaluation, and whenever the set of ADUs, one of their fields, or the set of objectives has changed.
     ///
     /// O(ADUs · log ADUs + objectives × variables × ADUs of the streams that their filters allow).
     pub fn begin<S: Schedule + ?Sized>(&mut self, schedule: &S) {
@@ -216,29 +215,29 @@ impl Objectives {
         }
     }
 
-    /// Bindings that evaluations have tried since [`begin`](Self::begin): the measure of their work. A search bounds
-    /// itself by it, because one evaluation may cost a thousand times what another does.
+    /// Number of bindings tried since [`begin`](Self::begin): the measure of the work done. A search limits itself by it,
+    /// because one evaluation may cost a thousand times as much as another.
     pub fn tried(&self) -> u64 {
         self.tried
     }
 
-    /// What the schedule is worth: the sum over all objectives, contexts and gains.
+    /// Utility of the schedule: the sum over all objectives, contexts and gains.
     ///
     /// O(contexts), at most `limits.tries` for each objective.
     pub fn utility<S: Schedule + ?Sized>(&mut self, schedule: &S) -> f64 {
         self.sum(schedule, |_| true, Involving::Any)
     }
 
-    /// What contexts are worth that involve one of these ADUs (each listed once). When a schedule changes in
-    /// the slots of some ADUs, its utility changes by what this does: a local search needs no full evaluation.
+    /// Utility of the contexts that involve one of these ADUs (each listed once). When a schedule changes in the slots of
+    /// some ADUs, its utility changes by the difference of this value: a local search needs no full evaluation.
     ///
     /// O(ADUs involved × variables × contexts of the others).
     pub fn utility_involving<S: Schedule + ?Sized>(&mut self, schedule: &S, adus: &[u32]) -> f64 {
         self.sum(schedule, |_| true, Involving::These(adus))
     }
 
-    /// As [`utility_involving`](Self::utility_involving), of objectives over several ADUs alone: what a linear
-    /// assignment by [`singles`](Self::singles) leaves out.
+    /// As [`utility_involving`](Self::utility_involving), of objectives over several ADUs alone: the part that a linear
+    /// assignment by [`singles`](Self::singles) ignores.
     pub fn combinatorial_involving<S: Schedule + ?Sized>(
         &mut self,
         schedule: &S,
@@ -276,8 +275,8 @@ impl Objectives {
         total
     }
 
-    /// The objectives over one ADU: what they add is the sum of [`Objective::gain`] over ADUs, each alone in
-    /// its slot, so that the best schedule under them is a linear assignment.
+    /// Objectives over one ADU: their contribution is the sum of [`Objective::gain`] over ADUs, each alone in its slot,
+    /// so that the best schedule under them is a linear assignment.
     pub fn singles(&self) -> impl Iterator<Item = Single<'_>> {
         (0..)
             .zip(&self.entries)
@@ -290,7 +289,7 @@ impl Objectives {
             })
     }
 
-    /// ADUs that objectives over several are about, in any order and perhaps repeated; as found by
+    /// ADUs that objectives over several ADUs concern, in any order and possibly repeated; as of the last
     /// [`Objectives::begin`].
     pub fn companions(&self) -> impl Iterator<Item = u32> + '_ {
         let several = self
@@ -306,20 +305,20 @@ impl Objectives {
     /// Declares a field of applications' ADUs, as `field NAME: TYPE` does; declaring it again is no error.
     ///
     /// # Errors
-    /// It is known with another type, its name or type cannot be, or there are too many.
+    /// It is known with another type, its name or type is invalid, or there are too many.
     pub fn declare(&mut self, name: &str, value: Type) -> Result<FieldId, VocabularyError> {
         self.vocabulary.declare(name, value)
     }
 
-    /// Notes faults of an evaluation by [`Objective::gain`], to be reported with the others.
+    /// Records faults of an evaluation by [`Objective::gain`], to be reported with the others.
     pub fn note(&mut self, id: ObjectiveId, faults: Faults) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
             entry.faults = entry.faults.union(faults);
         }
     }
 
-    /// What each objective scored, and why; at most `contexts_max` contexts of each are told in full. Finds its
-    /// own candidates: [`begin`](Self::begin) need not be called.
+    /// Score of each objective, and its explanation; at most `contexts_max` contexts of each are described in full.
+    /// Computes its own candidates: [`begin`](Self::begin) need not be called.
     pub fn explain<S: Schedule + ?Sized>(&self, schedule: &S, contexts_max: usize) -> Explanation {
         let mut explanation = Explanation::new(schedule);
         for entry in &self.entries {
@@ -335,23 +334,23 @@ impl Objectives {
         explanation
     }
 
-    /// Faults that were not reported yet: each kind once for an objective as long as it is in force.
+    /// Takes the faults that have not been reported yet: each kind once for an objective as long as it is in force.
     pub fn take_faults(&mut self) -> Vec<(ObjectiveId, Faults)> {
-        let mut news = Vec::new();
+        let mut taken = Vec::new();
         for entry in &mut self.entries {
             let new = entry.faults.without(entry.reported);
             if !new.is_empty() {
                 entry.reported = entry.reported.union(new);
-                news.push((entry.id, new));
+                taken.push((entry.id, new));
             }
         }
-        news
+        taken
     }
 }
 
 impl Objective {
-    /// What an objective over one ADU adds for an ADU that passes its filter, in the slot that `schedule` says
-    /// it has. `faults` are added to. 0 for objectives of another shape.
+    /// Contribution of an objective over one ADU for an ADU that passes its filter, in its slot in `schedule`. `faults`
+    /// are added to. 0 for objectives of another shape.
     pub fn gain<S: Schedule + ?Sized>(&self, schedule: &S, adu: u32, faults: &mut Faults) -> f64 {
         if self.shape() != Shape::Single {
             return 0.0;

@@ -4,12 +4,12 @@ use anabranch_base::StreamId;
 
 use crate::fact::{AduFact, StreamFact};
 
-/// A transmission schedule and what is remembered of those before: ADUs, each in its slot or with its fate,
-/// and streams. Objectives are evaluated over it.
+/// A transmission schedule and the transmission history: ADUs, each in its slot or with its outcome, and streams.
+/// Objectives are evaluated over it.
 ///
 /// ADUs have numbers from 0, in an order that the caller keeps as long as the set of ADUs is the same.
-/// Answers are `f64` as [`AduFact`] says, NaN for what is not known; they should not change during an
-/// evaluation. None of the calls may be slow: an evaluation makes many.
+/// Answers are `f64` as [`AduFact`] specifies, NaN for unknown values; they should not change during an evaluation. All
+/// calls should be fast: an evaluation makes many.
 pub trait Schedule {
     /// Number of ADUs: those that may be sent, and those of the transmission history.
     fn adus(&self) -> u32;
@@ -19,17 +19,17 @@ pub trait Schedule {
         true
     }
 
-    /// Something about an ADU below [`adus`](Self::adus).
+    /// A fact about an ADU below [`adus`](Self::adus).
     fn adu(&self, adu: u32, fact: AduFact) -> f64;
 
-    /// Something about a stream; NaN if there is no such stream.
+    /// A fact about a stream; NaN if there is no such stream.
     fn stream(&self, stream: StreamId, fact: StreamFact) -> f64;
 
     /// P(both are lost | either is lost) in [0, 1], of two different ADUs in their slots [Horde §6.2].
     fn correlated_loss(&self, one: u32, other: u32) -> f64;
 }
 
-/// Nothing is known: for constants.
+/// A schedule of which nothing is known: for constants.
 pub(crate) struct Nothing;
 
 impl Schedule for Nothing {

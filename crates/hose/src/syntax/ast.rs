@@ -1,17 +1,17 @@
-//! The tree of a text. Names are slices of it, and every part knows its place.
+//! Syntax tree of a text. Names are slices of the text, and every part has its span.
 
 use crate::span::Span;
 
-/// A name as it stands in the text.
+/// A name in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<'a> {
     /// The name.
     pub text: &'a str,
-    /// Place.
+    /// Place in the text.
     pub span: Span,
 }
 
-/// Which language a text is written in (`spec/hose.md`).
+/// Language level of a text (`spec/hose.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
     /// As published [Horde, Appendix B].
@@ -26,16 +26,16 @@ pub enum Level {
 pub struct File<'a> {
     /// The version line, if there is one.
     pub version: Option<(Level, Span)>,
-    /// In order of place.
+    /// Items, in order of place.
     pub items: Vec<Item<'a>>,
     /// `// …`, in order of place.
     pub comments: Vec<Span>,
 }
 
-/// What stands at the top level.
+/// Item at the top level.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item<'a> {
-    /// A rule of utility.
+    /// An objective.
     Objective(Objective<'a>),
     /// A rate that a stream needs (extension).
     Rate(Rate<'a>),
@@ -48,39 +48,39 @@ pub enum Item<'a> {
 pub struct Objective<'a> {
     /// Its name (extension).
     pub name: Option<Name<'a>>,
-    /// Which ADUs and streams it is about.
+    /// ADUs and streams to which it applies.
     pub context: Section<Vec<Binding<'a>>>,
-    /// What must hold.
+    /// Condition to be met.
     pub goal: Section<Expr<'a>>,
-    /// What it is worth then.
+    /// Gains if the goal is met.
     pub utility: Section<Vec<Gain<'a>>>,
     /// From `objective` to `}`.
     pub span: Span,
 }
 
-/// What stands between a section's braces.
+/// A section: a keyword and the content of its braces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Section<T> {
     /// Its content.
     pub body: T,
-    /// From its word to `}`.
+    /// From its keyword to `}`.
     pub span: Span,
 }
 
 /// `adu:NAME { FILTER }` or `stream:NAME { FILTER }` [Horde §B.2.2].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Binding<'a> {
-    /// What the variable stands for.
+    /// Kind of the variable.
     pub kind: VariableKind,
     /// The variable.
     pub name: Name<'a>,
-    /// What may be bound.
+    /// Condition on what may be bound.
     pub filter: Expr<'a>,
     /// From `adu` or `stream` to `}`.
     pub span: Span,
 }
 
-/// What a variable stands for.
+/// Kind of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VariableKind {
     /// An ADU.
@@ -89,12 +89,12 @@ pub enum VariableKind {
     Stream,
 }
 
-/// `NAME { EXPRESSION }`: what a variable gains [Horde §B.2.4].
+/// `NAME { EXPRESSION }`: the gain of a variable [Horde §B.2.4].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gain<'a> {
     /// The variable.
     pub name: Name<'a>,
-    /// How much.
+    /// Amount of the gain.
     pub value: Expr<'a>,
     /// From the name to `}`.
     pub span: Span,
@@ -107,7 +107,7 @@ pub struct Rate<'a> {
     pub name: Option<Name<'a>>,
     /// The stream.
     pub context: Section<Vec<Binding<'a>>>,
-    /// `at_least`, `probability`, `late`, `packet`, `window`, as they stand.
+    /// Clauses `at_least`, `probability`, `late`, `packet`, `window`, in order of place.
     pub clauses: Vec<Gain<'a>>,
     /// From `rate` to `}`.
     pub span: Span,
@@ -122,7 +122,7 @@ pub struct Field<'a> {
     pub name: Name<'a>,
     /// Its type's name.
     pub type_name: Name<'a>,
-    /// All of it.
+    /// The whole item.
     pub span: Span,
 }
 
@@ -131,22 +131,22 @@ pub struct Field<'a> {
 pub struct Expr<'a> {
     /// The kind.
     pub kind: ExprKind<'a>,
-    /// Where, parentheses around it excluded.
+    /// Place in the text, without parentheses around it.
     pub span: Span,
     /// 1 for a leaf, else 1 more than its deepest part.
     pub(crate) depth: u16,
 }
 
-/// What an expression is.
+/// Kind of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind<'a> {
     /// `true` or `false`.
     Boolean(bool),
     /// A number without sign.
     Number(f64),
-    /// What stands between the quotation marks.
+    /// Text between the quotation marks.
     Text(&'a str),
-    /// A field of the ADU that a filter looks at, or a variable as an argument.
+    /// A field of the ADU to which a filter applies, or a variable as an argument.
     Name(Name<'a>),
     /// `variable::field`.
     Field {
@@ -166,28 +166,28 @@ pub enum ExprKind<'a> {
     Call {
         /// The function.
         function: Name<'a>,
-        /// In order.
+        /// Arguments, in order.
         arguments: Vec<Expr<'a>>,
     },
     /// `-x` or `!x`.
     Unary {
         /// The operator.
         op: UnaryOp,
-        /// What it applies to.
+        /// The operand.
         operand: Box<Expr<'a>>,
     },
     /// `x op y`.
     Binary {
         /// The operator.
         op: BinaryOp,
-        /// Place where it stands.
+        /// Place of the operator.
         op_span: Span,
         /// Its left side.
         left: Box<Expr<'a>>,
         /// Its right side.
         right: Box<Expr<'a>>,
     },
-    /// Something that was reported already.
+    /// Part with an error that has been reported.
     Invalid,
 }
 
@@ -230,14 +230,14 @@ pub enum BinaryOp {
 }
 
 impl File<'_> {
-    /// The language it is written in.
+    /// Language level of the text.
     pub fn level(&self) -> Level {
         self.version.map_or(Level::Published, |(level, _)| level)
     }
 }
 
 impl Level {
-    /// As the version line says it.
+    /// Number in the version line.
     pub fn number(self) -> u8 {
         match self {
             Self::Published => 1,
@@ -247,7 +247,7 @@ impl Level {
 }
 
 impl Item<'_> {
-    /// Place where it stands.
+    /// Place in the text.
     pub fn span(&self) -> Span {
         match self {
             Self::Objective(objective) => objective.span,
@@ -258,7 +258,7 @@ impl Item<'_> {
 }
 
 impl VariableKind {
-    /// As it is written.
+    /// Keyword.
     pub fn word(self) -> &'static str {
         match self {
             Self::Adu => "adu",
@@ -268,7 +268,7 @@ impl VariableKind {
 }
 
 impl UnaryOp {
-    /// As it is written.
+    /// Sign in the text.
     pub fn sign(self) -> &'static str {
         match self {
             Self::Negate => "-",
@@ -278,7 +278,7 @@ impl UnaryOp {
 }
 
 impl BinaryOp {
-    /// As it is written.
+    /// Sign in the text.
     pub fn sign(self) -> &'static str {
         match self {
             Self::Add => "+",

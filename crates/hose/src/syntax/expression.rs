@@ -1,5 +1,4 @@
-//! Expressions: tokens to a tree. Binary operators by two stacks, so that only parentheses, calls and
-//! unary operators recurse.
+//! Parsing of expressions. Binary operators use two stacks, so that only parentheses, calls and unary operators recurse.
 
 use super::{
     DEPTH_MAX,
@@ -14,7 +13,7 @@ use crate::{diagnostic::Diagnostic, span::Span};
 pub const NUMBER_MAX: f64 = 9_007_199_254_740_992.0;
 
 impl<'a> Parser<'a, '_> {
-    /// One expression.
+    /// Parses one expression.
     pub(super) fn expression(&mut self) -> Parsed<Expr<'a>> {
         self.nesting += 1;
         let parsed = if self.nesting > DEPTH_MAX {
@@ -36,7 +35,7 @@ impl<'a> Parser<'a, '_> {
         })
     }
 
-    /// Operands and binary operators, by precedence.
+    /// Parses operands and binary operators, by precedence.
     fn binary(&mut self) -> Parsed<Expr<'a>> {
         let mut operands = vec![self.unary()?];
         let mut operators: Vec<(BinaryOp, Span)> = Vec::new();
@@ -66,7 +65,7 @@ impl<'a> Parser<'a, '_> {
         operands.pop().ok_or(Reported)
     }
 
-    /// Two operands become one.
+    /// Combines two operands into one.
     fn combine(&mut self, operands: &mut Vec<Expr<'a>>, op: BinaryOp, op_span: Span) -> Parsed<()> {
         let (Some(right), Some(left)) = (operands.pop(), operands.pop()) else {
             return Err(Reported);
@@ -88,7 +87,7 @@ impl<'a> Parser<'a, '_> {
 
     fn ambiguous(&mut self, left: (BinaryOp, Span), right: (BinaryOp, Span)) {
         let (one, other) = (left.0.sign(), right.0.sign());
-        // In `a && b || c == d` the comparison is ambiguous with both; once is enough.
+        // In `a && b || c == d` the comparison is ambiguous with both; one report is enough.
         if self.ambiguous_at == Some(right.1) {
             return;
         }
@@ -185,12 +184,12 @@ impl<'a> Parser<'a, '_> {
         Err(self.error(|| {
             Diagnostic::error(
                 token.span,
-                format!("a number is less than 2^53, which is {NUMBER_MAX}"),
+                format!("a number must be less than 2^53, which is {NUMBER_MAX}"),
             )
         }))
     }
 
-    /// `variable::field` and `variable::channel::attribute`.
+    /// Parses `variable::field` or `variable::channel::attribute`.
     fn field(&mut self) -> Parsed<Expr<'a>> {
         let variable = self.take_name();
         self.bump();

@@ -1,7 +1,7 @@
-//! A tree back to text: one canonical layout, with the parentheses that the language asks for and no others.
-//! Formatting twice changes nothing, and the result means what the text meant.
+//! Formatter: one canonical layout, with only the parentheses that the language requires. Formatting is idempotent, and
+//! the result has the meaning of the text.
 //!
-//! Comments stay: before what they stood before or in, or behind what they followed on its line.
+//! Comments are kept: before the part that they preceded or were in, or behind the part that they followed on its line.
 
 use std::fmt::Write;
 
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::{Report, diagnostic::Findings, span::Span};
 
-/// Longest line, in characters, where it can be helped.
+/// Longest line in characters, where possible.
 const WIDTH: usize = 100;
 const INDENT: &str = "  ";
 
-/// The text in canonical layout. It is parsed, not checked: names and types may be wrong.
+/// Formats the text in canonical layout. It is parsed, not checked: names and types may be wrong.
 ///
 /// # Errors
-/// What is wrong with its syntax.
+/// Syntax errors of the text.
 pub fn format(text: &str) -> Result<String, Report> {
     let mut findings = Findings::default();
     let file = parse(text, &mut findings);
@@ -59,7 +59,7 @@ fn print(file: &File<'_>, text: &str) -> String {
 
 struct Printer<'t> {
     text: &'t str,
-    /// Those not printed yet.
+    /// Comments not printed yet.
     comments: &'t [Span],
     out: String,
     depth: usize,
@@ -74,7 +74,7 @@ impl Printer<'_> {
         self.out.push('\n');
     }
 
-    /// An empty line, unless there is one or a block begins here.
+    /// Prints an empty line, unless there is one or a block begins here.
     fn blank(&mut self) {
         let out = &self.out;
         if !(out.is_empty() || out.ends_with("\n\n") || out.ends_with("{\n")) {
@@ -119,7 +119,7 @@ impl Printer<'_> {
         }
     }
 
-    /// One line for what stands at `span`, with its comments.
+    /// Prints one line for the part at `span`, with its comments.
     fn entry(&mut self, span: Span, words: &str) {
         self.comments_before(span.end);
         self.line(words);
@@ -179,7 +179,8 @@ impl Printer<'_> {
         self.entry(field.span, &words);
     }
 
-    /// On one line if it has one part, fits and holds no comment; else with its parts below each other.
+    /// Prints a section on one line if it has one part, fits and contains no comment; else with its parts below each
+    /// other.
     fn section<T>(
         &mut self,
         word: &str,
@@ -229,7 +230,7 @@ fn write(out: &mut String, expr: &Expr<'_>) {
         ExprKind::Boolean(value) => {
             let _ = write!(out, "{value}");
         }
-        // Rust prints numbers without exponent, and so that they read back as they were.
+        // Rust prints numbers without exponent, and so that they are read back unchanged.
         ExprKind::Number(value) => {
             let _ = write!(out, "{value}");
         }
@@ -274,7 +275,7 @@ fn write(out: &mut String, expr: &Expr<'_>) {
             let _ = write!(out, " {} ", op.sign());
             parenthesised(out, right, right_needs);
         }
-        // What does not parse is not printed.
+        // Invalid expressions are not printed.
         ExprKind::Invalid => {}
     }
 }

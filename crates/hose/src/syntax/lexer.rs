@@ -1,4 +1,4 @@
-//! Text to tokens. One pass, O(length).
+//! Lexer: text to tokens. One pass, O(length).
 
 use super::{
     NAME_BYTES_MAX,
@@ -9,18 +9,18 @@ use crate::{
     span::Span,
 };
 
-/// Marks around strings in other languages, and in texts that a word processor has improved.
+/// Marks around strings in other languages, and in texts changed by a word processor.
 const OTHER_QUOTES: [char; 4] = ['\'', '“', '”', '„'];
 
-/// What a text consists of.
+/// Result of the lexer.
 pub(super) struct Lexed {
-    /// The last is [`Kind::End`].
+    /// Tokens; the last is [`Kind::End`].
     pub(super) tokens: Vec<Token>,
     /// `// …` to the end of the line, without the line break; in order.
     pub(super) comments: Vec<Span>,
 }
 
-/// Takes `text` apart. What is no token is reported and left out.
+/// Splits `text` into tokens. Anything else is reported and left out.
 pub(super) fn lex(text: &str, findings: &mut Findings) -> Lexed {
     let mut lexer = Lexer {
         text,
@@ -63,7 +63,7 @@ impl Lexer<'_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// ASCII only, so that `at` stays on a character boundary.
+    /// Skips bytes that `keep` accepts. ASCII only, so that `at` stays on a character boundary.
     fn skip_while(&mut self, keep: impl Fn(u8) -> bool) {
         let bytes = &self.text.as_bytes()[self.at..];
         self.at += bytes
@@ -72,7 +72,7 @@ impl Lexer<'_> {
             .unwrap_or(bytes.len());
     }
 
-    /// The next token; `None` when what stands here is none, which is reported.
+    /// The next token; `None`, with a report, if there is no valid token here.
     fn token(&mut self) -> Option<Kind> {
         let Some(first) = self.peek() else {
             return Some(Kind::End);
@@ -93,7 +93,7 @@ impl Lexer<'_> {
                 self.skip_while(|byte| byte != b'\n');
                 let span = Span::new(start, self.at);
                 self.findings.error(|| {
-                    Diagnostic::error(span, "this string has no end")
+                    Diagnostic::error(span, "this string is not closed")
                         .help("close it with a quotation mark")
                 });
             }
@@ -101,7 +101,7 @@ impl Lexer<'_> {
         Kind::Text
     }
 
-    /// `'I'` or `“I”`: to the next mark of the line, as it was meant.
+    /// Reads `'I'` or `“I”` as a string: to the next mark of the line, as intended.
     fn foreign_string(&mut self) -> Kind {
         let start = self.at;
         let mut marks = self.rest().char_indices().skip(1);
@@ -113,7 +113,7 @@ impl Lexer<'_> {
         };
         let span = Span::new(start, self.at);
         self.findings.error(|| {
-            Diagnostic::error(span, "strings stand between straight quotation marks")
+            Diagnostic::error(span, "strings must be in straight quotation marks")
                 .help("write \"I\"")
         });
         Kind::Text
@@ -180,13 +180,13 @@ impl Lexer<'_> {
         let c = self.rest().chars().next()?;
         self.at += c.len_utf8();
         let span = Span::new(start, self.at);
-        // What was meant is plain for these; the others are left out.
+        // The intention is clear for some of these; the others are left out.
         let (kind, meant) = match c {
             '=' => (Some(Kind::Equal), "equality is written '=='"),
             '&' => (Some(Kind::And), "'and' is written '&&'"),
             '|' => (Some(Kind::Or), "'or' is written '||'"),
             '–' | '−' => (Some(Kind::Minus), "minus is written '-'"),
-            ';' => (None, "nothing ends a section but '}'"),
+            ';' => (None, "only '}' ends a section"),
             '#' => (None, "comments begin with '//'"),
             '.' => (
                 None,
@@ -194,11 +194,11 @@ impl Lexer<'_> {
             ),
             _ => (
                 None,
-                "only strings and comments may hold other characters than those of ASCII",
+                "only strings and comments may contain non-ASCII characters",
             ),
         };
         self.findings.error(|| {
-            Diagnostic::error(span, format!("'{}' means nothing here", c.escape_debug()))
+            Diagnostic::error(span, format!("unexpected character '{}'", c.escape_debug()))
                 .help(meant)
         });
         kind
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_meant_is_understood() {
+    fn intended_tokens_are_recognised() {
         assert_eq!(kinds("a = 1").0[1], Kind::Equal);
         assert_eq!(
             kinds("a & b"),

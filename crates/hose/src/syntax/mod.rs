@@ -1,4 +1,4 @@
-//! From text to a tree, and back to text. Nothing here knows names or types.
+//! Syntax: parsing of a text to a tree, and formatting. Independent of the meaning of names and types.
 
 pub mod ast;
 pub(crate) mod expression;
@@ -11,10 +11,9 @@ mod token;
 pub use format::format;
 pub(crate) use parser::parse;
 
-/// Longest text that is read, in bytes.
+/// Longest text that is accepted, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
-/// Deepest expression: operators, calls and parentheses within one another. It bounds every recursion over
-/// a tree.
+/// Deepest nesting of an expression: operators, calls and parentheses. It bounds every recursion over a tree.
 pub const DEPTH_MAX: u16 = 200;
 /// Longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;

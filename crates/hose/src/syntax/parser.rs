@@ -1,5 +1,5 @@
-//! Items and sections: tokens to a [`File`]. After an error it goes on behind the section or item that
-//! holds it, so that several errors of a text are found at once.
+//! Parser of items and sections: tokens to a [`File`]. After an error it resumes behind the enclosing section or item, so
+//! that several errors of a text are found at once.
 
 use super::{
     TEXT_BYTES_MAX,
@@ -15,7 +15,7 @@ use crate::{
     span::Span,
 };
 
-/// What could not be read was reported already.
+/// Marker of a syntax error that has been reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reported;
 
@@ -27,15 +27,15 @@ pub(super) struct Parser<'a, 'f> {
     at: usize,
     level: Level,
     findings: &'f mut Findings,
-    /// Braces open here.
+    /// Number of open braces.
     braces: usize,
-    /// Expressions within one another, here.
+    /// Current nesting of expressions.
     pub(super) nesting: u16,
-    /// The operator that was last called ambiguous.
+    /// Place of the operator that was last reported as ambiguous.
     pub(super) ambiguous_at: Option<Span>,
 }
 
-/// Reads a text. What has errors is left out of the file; the findings say why. O(length of the text).
+/// Parses a text. Erroneous parts are left out of the file and reported in `findings`. O(length of the text).
 pub(crate) fn parse<'a>(text: &'a str, findings: &mut Findings) -> File<'a> {
     if text.len() > TEXT_BYTES_MAX {
         findings.error(|| {
@@ -104,7 +104,7 @@ impl<'a> Parser<'a, '_> {
         token
     }
 
-    /// The span of the token before.
+    /// Span of the previous token.
     pub(super) fn last_span(&self) -> Span {
         let last = self.at.checked_sub(1).and_then(|at| self.tokens.get(at));
         last.map_or(Span::default(), |token| token.span)
@@ -115,7 +115,7 @@ impl<'a> Parser<'a, '_> {
         Reported
     }
 
-    /// Reports what stands here instead of `wanted`.
+    /// Reports the current token, where `wanted` was expected.
     pub(super) fn unexpected(&mut self, wanted: &str) -> Reported {
         let token = self.peek();
         let found = match token.kind {
@@ -132,7 +132,7 @@ impl<'a> Parser<'a, '_> {
         Err(self.unexpected(&format!("{} {why}", kind.name())))
     }
 
-    /// Reports `what` unless the text has asked for extensions.
+    /// Reports the use of the extension `what`, unless the text has enabled extensions.
     pub(super) fn extension(&mut self, span: Span, what: &str) {
         if self.level == Level::Published {
             self.error(|| {
@@ -160,7 +160,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// Any name; which are reserved depends on where it stands.
+    /// Parses any name; reserved words depend on the position.
     pub(super) fn name(&mut self, what: &str) -> Parsed<Name<'a>> {
         match self.peek().kind {
             Kind::Word | Kind::Whole => Ok(self.take_name()),
@@ -168,19 +168,19 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// The name of a variable, objective or field that is introduced here.
+    /// Parses the name of a new variable, objective or field.
     fn new_name(&mut self, what: &str) -> Parsed<Name<'a>> {
         let name = self.name(&format!("the name of {what}"))?;
         if builtin::is_reserved(name.text, self.level) || name.text.ends_with('?') {
             self.error(|| {
                 Diagnostic::error(name.span, format!("'{}' cannot name {what}", name.text))
-                    .help("the language uses this word itself; choose another")
+                    .help("this word is reserved by the language; choose another")
             });
         }
         Ok(name)
     }
 
-    /// The version line.
+    /// Parses the version line.
     fn version(&mut self) -> Option<(Level, Span)> {
         if self.word() != "hose" {
             return None;
@@ -266,7 +266,7 @@ impl<'a> Parser<'a, '_> {
         })
     }
 
-    /// `field NAME: TYPE` or `field channel::NAME: TYPE`.
+    /// Parses `field NAME: TYPE` or `field channel::NAME: TYPE`.
     fn field_item(&mut self) -> Parsed<Field<'a>> {
         let start = self.bump().span;
         let of_channel = self.word() == "channel" && self.peek_at(1).kind == Kind::Scope;
@@ -288,7 +288,7 @@ impl<'a> Parser<'a, '_> {
         })
     }
 
-    /// `WORD { body }`. When the body fails, goes on behind its `}`; when the word is another, here.
+    /// Parses `WORD { body }`. If the body fails, resumes behind its `}`; if the keyword is another, here.
     fn section<T>(
         &mut self,
         word: &str,
@@ -320,7 +320,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// The section after one that was read; after one that was not, only if it is here.
+    /// Parses the section after one that was parsed; after a failed one, only if it is here.
     fn next_section<T>(
         &mut self,
         was_read: bool,
@@ -363,7 +363,7 @@ impl<'a> Parser<'a, '_> {
         })
     }
 
-    /// At least one of `NAME { EXPRESSION }`.
+    /// Parses one or more of `NAME { EXPRESSION }`.
     fn gains(&mut self) -> Parsed<Vec<Gain<'a>>> {
         let mut gains = Vec::new();
         while gains.is_empty() || self.peek().kind != Kind::BraceClose {
@@ -380,7 +380,7 @@ impl<'a> Parser<'a, '_> {
         Ok(gains)
     }
 
-    /// Behind the `}` after which only `outside` braces are open, or at the next section or item.
+    /// Skips behind the `}` after which only `outside` braces are open, or to the next section or item.
     fn skip_block(&mut self, outside: usize) {
         while self.peek().kind != Kind::End {
             let word = self.word();
@@ -394,7 +394,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// At the next item.
+    /// Skips to the next item.
     fn skip_to_item(&mut self) {
         let start = self.at;
         while self.peek().kind != Kind::End {
@@ -408,7 +408,7 @@ impl<'a> Parser<'a, '_> {
     }
 }
 
-/// True if the word begins an item wherever it stands.
+/// True if the word begins an item at any position.
 fn is_item(word: &str) -> bool {
     word == "objective"
 }

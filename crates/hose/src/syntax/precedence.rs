@@ -1,12 +1,12 @@
 //! Precedence of operators, by two tables that must agree.
 //!
-//! The thesis puts `&&` and `||` on the level of `*` and `/`, above additions and comparisons
-//! [Horde §B.2.5]; C, to which it appeals in the same paragraph, puts them below comparisons. An
-//! expression is accepted when both tables read it alike, and needs parentheses otherwise.
+//! The thesis puts `&&` and `||` on the level of `*` and `/`, above additions and comparisons [Horde §B.2.5]; C, to which
+//! it refers in the same paragraph, puts them below comparisons. An expression is accepted if both tables parse it alike,
+//! and needs parentheses otherwise.
 
 use super::ast::BinaryOp;
 
-/// What to do with the operator on the left when another follows.
+/// Order of two successive operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     /// The left one applies first: its level is higher, or equal (operators of a level apply from left to
@@ -18,7 +18,7 @@ pub(super) enum Reading {
     Ambiguous,
 }
 
-/// How `a LEFT b RIGHT c` is read.
+/// Order in which `a LEFT b RIGHT c` is parsed.
 pub(super) fn reading(left: BinaryOp, right: BinaryOp) -> Reading {
     let by_thesis = thesis(left) >= thesis(right);
     let by_c = c(left) >= c(right);
@@ -29,12 +29,12 @@ pub(super) fn reading(left: BinaryOp, right: BinaryOp) -> Reading {
     }
 }
 
-/// True if C applies the left one first; how a text that needs parentheses is read for further checks.
+/// True if C applies the left one first; a text that needs parentheses is parsed so for further checks.
 pub(super) fn c_left_first(left: BinaryOp, right: BinaryOp) -> bool {
     c(left) >= c(right)
 }
 
-/// The level in the table of [Horde §B.2.5]; higher applies first.
+/// Level in the table of [Horde §B.2.5]; higher applies first.
 fn thesis(op: BinaryOp) -> u8 {
     use BinaryOp as B;
     match op {
@@ -44,7 +44,7 @@ fn thesis(op: BinaryOp) -> u8 {
     }
 }
 
-/// The level in C; higher applies first.
+/// Level in C; higher applies first.
 fn c(op: BinaryOp) -> u8 {
     use BinaryOp as B;
     match op {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_tables_read_differently_is_ambiguous() {
+    fn differences_between_the_tables_are_ambiguous() {
         for (left, right) in [
             (B::Equal, B::And),
             (B::And, B::Equal),

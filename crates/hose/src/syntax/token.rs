@@ -1,15 +1,15 @@
-//! The words and signs of the language.
+//! Tokens of the language.
 
 use crate::span::Span;
 
-/// A word or sign, and where it stands.
+/// A token, and its place in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
     pub(crate) span: Span,
 }
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Letters, digits, `_`; a `?` may end it. Digits alone are a number.
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     Whole,
     /// Digits, a point, digits.
     Fraction,
-    /// Between quotation marks, which the span includes.
+    /// A string; the span includes its quotation marks.
     Text,
     BraceOpen,
     BraceClose,
@@ -40,12 +40,12 @@ pub(crate) enum Kind {
     And,
     Or,
     Not,
-    /// The end of the text; always the last token.
+    /// End of the text; always the last token.
     End,
 }
 
 impl Kind {
-    /// How people call it.
+    /// Name for error messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Word => "a word",

@@ -1,4 +1,4 @@
-//! Both directions in one text.
+//! Text form of both directions of a link.
 
 use std::{fmt, str::FromStr};
 
@@ -8,11 +8,10 @@ use crate::{
     preset,
 };
 
-/// Reads both directions: `forward ; backward`, or one part for both. See the
-/// [module](crate::describe) for the form.
+/// Parses both directions: `forward ; backward`, or one part for both. See the [module](crate::describe) for the form.
 ///
 /// # Errors
-/// The first part that is not understood, or the first value out of range.
+/// The first part that cannot be parsed, or the first value out of range.
 pub fn parse_both(text: &str, load: &mut LoadTrace<'_>) -> Result<Configs, DescribeError> {
     match split(text, ';')[..] {
         [] => Ok(Configs::default()),
@@ -25,7 +24,7 @@ pub fn parse_both(text: &str, load: &mut LoadTrace<'_>) -> Result<Configs, Descr
     }
 }
 
-/// One text for both directions. A trace is loaded twice.
+/// Parses one text for both directions. A trace is loaded twice.
 fn parse_one(text: &str, load: &mut LoadTrace<'_>) -> Result<Configs, DescribeError> {
     let parts = split(text, ',');
     match parts.first().and_then(|first| preset::by_name(first)) {
@@ -47,7 +46,7 @@ impl FromStr for Configs {
 }
 
 impl fmt::Display for Configs {
-    /// As [`parse_both`] reads it: once if both directions are alike.
+    /// In the form that [`parse_both`] reads: once if both directions are alike.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { forward, backward } = self;
         if forward == backward {

@@ -1,4 +1,4 @@
-//! From text to config.
+//! Parser of the text form of a config.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ pub const KEYS: [&str; 8] = [
     "rate", "delay", "jitter", "loss", "queue", "ecn", "mtu", "outage",
 ];
 
-/// Reads one direction of a link; see the [module](crate::describe) for the form. A preset named
-/// without `-up` is its downlink.
+/// Parses one direction of a link; see the [module](crate::describe) for the form. A preset named without `-up` is its
+/// downlink.
 ///
 /// # Errors
-/// The first part that is not understood, or the first value out of range.
+/// The first part that cannot be parsed, or the first value out of range.
 pub fn parse(text: &str, load: &mut LoadTrace<'_>) -> Result<Config, DescribeError> {
     let mut parts = split(text, ',').into_iter().peekable();
     let preset = parts.peek().and_then(|first| preset_direction(first));
@@ -97,7 +97,7 @@ fn set(
         }
         "jitter" => {
             config.jitter = jitter(value).ok_or_else(|| {
-                wrong("'none', or a time such as '2 ms', with 'normal' or 'gaussian' before it if so and 'reordering' after it if so")
+                wrong("'none', or a time such as '2 ms', optionally with 'normal' or 'gaussian' before it and 'reordering' after it")
             })?;
         }
         "loss" => {
@@ -134,7 +134,7 @@ fn set(
     Ok(())
 }
 
-/// Every rate but a trace.
+/// Every form of rate except a trace.
 fn rate(text: &str) -> Option<RateSource> {
     if text == "unlimited" {
         return Some(RateSource::Unlimited);
@@ -157,7 +157,7 @@ struct Playing<'a> {
     start: Duration,
 }
 
-/// `None` when the text is not about a trace, `Some(None)` when it is but in a wrong form.
+/// `None` if the text is not about a trace, `Some(None)` if it is but in a wrong form.
 fn trace(text: &str) -> Option<Option<Playing<'_>>> {
     let rest = text.strip_prefix("trace")?;
     let is_word = rest.is_empty() || rest.starts_with(char::is_whitespace);
@@ -213,7 +213,7 @@ fn jitter(text: &str) -> Option<Jitter> {
     Some(Jitter::Some { shape, reorders })
 }
 
-/// `None` when the form is wrong, an error inside when a number is out of range.
+/// `None` if the form is wrong, an inner error if a number is out of range.
 fn loss(text: &str) -> Option<Result<Loss, DescribeError>> {
     if text == "none" {
         return Some(Ok(Loss::None));

@@ -1,4 +1,4 @@
-//! From config to text.
+//! Printer of the text form of a config.
 
 use std::{fmt, str::FromStr};
 
@@ -24,8 +24,8 @@ impl FromStr for Config {
 }
 
 impl fmt::Display for Config {
-    /// As [`parse`] reads it: rate and delay, then what differs from the default. Reads back as an equal
-    /// config, given the same traces.
+    /// In the form that [`parse`] reads: rate and delay, then the values that differ from the default. Parses to an
+    /// equal config, given the same traces.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = Self::default();
         write!(f, "rate={}, delay={}", self.rate, write_time(self.delay))?;
@@ -57,7 +57,7 @@ impl fmt::Display for Config {
 }
 
 impl fmt::Display for RateSource {
-    /// As the value of `rate`.
+    /// In the form of the value of `rate`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unlimited => f.write_str("unlimited"),
@@ -90,7 +90,7 @@ fn write_playback(f: &mut fmt::Formatter<'_>, playback: &Playback) -> fmt::Resul
 }
 
 impl fmt::Display for Jitter {
-    /// As the value of `jitter`.
+    /// In the form of the value of `jitter`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Some { shape, reorders } = self else {
             return f.write_str("none");
@@ -107,7 +107,7 @@ impl fmt::Display for Jitter {
 }
 
 impl fmt::Display for Loss {
-    /// As the value of `loss`: in bursts, where that reads back as the same model.
+    /// In the form of the value of `loss`: in bursts, if that parses to the same model.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("none"),
@@ -136,7 +136,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// The short numbers from which [`Loss::bursts`] makes exactly this model.
+/// The two parameters from which [`Loss::bursts`] makes exactly this model.
 fn as_bursts(loss: &Loss, model: &GilbertElliott) -> Option<(f64, f64)> {
     let short = |number: f64| (number * 1e9).round() / 1e9;
     let (rate, burst) = (short(loss.rate_mean()), short(1.0 / model.bad_to_good));
@@ -144,7 +144,7 @@ fn as_bursts(loss: &Loss, model: &GilbertElliott) -> Option<(f64, f64)> {
 }
 
 impl fmt::Display for Limit {
-    /// As the value of `queue`.
+    /// In the form of the value of `queue`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(bytes) => f.write_str(&write_bytes(*bytes)),

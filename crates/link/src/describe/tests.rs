@@ -25,7 +25,7 @@ fn refusal(text: &str) -> String {
     text.parse::<Config>().unwrap_err().to_string()
 }
 
-/// A trace whose shape follows from its name, as if read from a file.
+/// A trace whose shape depends on its name, as if read from a file.
 fn any_trace(name: &str) -> Result<Arc<Trace>, String> {
     Ok(Arc::new(Trace::from_rates(
         name,

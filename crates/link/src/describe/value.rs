@@ -1,4 +1,4 @@
-//! Single values, read and written exactly: what is written reads back as the same value.
+//! Single values, read and written exactly: a written value parses to the same value.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ pub(super) fn probability(text: &str) -> Option<f64> {
     }
 }
 
-/// A hundredth, rounded once: the decimal point is moved in the text. Dividing by 100 would make 0.65 %
-/// another number than 0.0065.
+/// A hundredth, rounded once: the decimal point is moved in the text. Division by 100 would make 0.65 % a different
+/// number from 0.0065.
 fn from_percent(percent: f64) -> Option<f64> {
     format!("{percent}e-2").parse().ok()
 }
@@ -86,7 +86,7 @@ pub(super) fn write_rate(rate: Rate) -> String {
     in_largest(rate.as_bps(), &units, "bit/s")
 }
 
-/// In percent, unless only the plain number reads back as the same.
+/// In percent, unless only the plain number parses to the same value.
 pub(super) fn write_probability(probability: f64) -> String {
     let percent = (probability * 100.0 * 1e9).round() / 1e9;
     if from_percent(percent) == Some(probability) {
@@ -96,7 +96,7 @@ pub(super) fn write_probability(probability: f64) -> String {
     }
 }
 
-/// In the largest unit that leaves a whole number.
+/// In the largest unit that gives a whole number.
 fn in_largest(value: u64, units: &[(u64, &str)], smallest: &str) -> String {
     let fits = |&&(scale, _): &&(u64, &str)| value >= scale && value.is_multiple_of(scale);
     match units.iter().find(fits) {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn probabilities_are_written_as_people_do() {
+    fn probabilities_are_written_in_percent() {
         assert_eq!(write_probability(0.01), "1 %");
         assert_eq!(write_probability(0.0065), "0.65 %");
         assert_eq!(probability("0.65 %"), Some(0.0065));

@@ -3,7 +3,7 @@ use crate::Outage;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// 12 Mbit/s, so that 1500 bytes take 1 ms; 10 ms on the way.
+/// 12 Mbit/s, so that 1500 bytes take 1 ms; 10 ms of propagation.
 fn config() -> Config {
     Config {
         rate: RateSource::Constant(Rate::from_mbps(12)),
@@ -28,7 +28,7 @@ fn delivered(verdict: Verdict) -> (Instant, Ticket) {
     }
 }
 
-/// Offers a full packet that is to be delivered; says when.
+/// Offers a full packet that is to be delivered; returns its arrival time.
 fn arrival(link: &mut Link, now: Instant) -> Instant {
     delivered(link.offer(now, 1500, false)).0
 }
@@ -75,7 +75,7 @@ fn the_queue_limit_is_exact() {
         link.offer(ms(0), 1, false),
         Verdict::Drop(DropReason::QueueFull)
     );
-    // A nanosecond before the first has left there is no room, at that moment there is.
+    // A nanosecond before the first has left there is no space; once it has left there is.
     let just_before = Instant::from_nanos(999_999);
     assert_eq!(
         link.offer(just_before, 1500, false),
@@ -167,7 +167,7 @@ fn capable_packets_are_marked_above_the_threshold() {
 }
 
 #[test]
-fn switching_off_loses_what_has_not_left() {
+fn switching_off_loses_packets_that_have_not_left() {
     let mut link = link(config());
     let tickets: Vec<Ticket> = (0..4)
         .map(|_| delivered(link.offer(ms(0), 1500, false)).1)

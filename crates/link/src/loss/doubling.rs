@@ -21,7 +21,7 @@ pub const HORDE_DECAY: f64 = 0.2;
 pub struct Doubling {
     /// P(a burst begins), per packet that is not in one: the paper's q.
     pub start: f64,
-    /// How much rarer each doubling is, 0 to 0.5.
+    /// Ratio of the probabilities of successive doublings, 0 to 0.5.
     pub decay: f64,
     /// The longest burst: a power of two, 1 to [`BURST_MAX`].
     pub burst_max: u32,
@@ -43,7 +43,7 @@ impl Doubling {
         let burst_packets = shape.burst_mean();
         // A cycle is 1/q packets that pass and a burst, so rate = b/(1/q + b).
         let start = rate / (burst_packets * (1.0 - rate));
-        // Written so that NaN and infinity are refused too.
+        // Written so that NaN and infinity are rejected, too.
         if !(0.0..=1.0).contains(&start) {
             return Err(ConfigError::Burst {
                 rate,
@@ -53,7 +53,7 @@ impl Doubling {
         Ok(Self { start, ..shape })
     }
 
-    /// The lengths of bursts with their probabilities, shortest first; they sum up to 1.
+    /// The lengths of bursts with their probabilities, shortest first; the probabilities add up to 1.
     pub fn bursts(&self) -> impl Iterator<Item = (u32, f64)> {
         let Self {
             decay, burst_max, ..
@@ -98,7 +98,7 @@ impl Doubling {
         if !random.chance(self.rate_mean()) {
             return 0;
         }
-        // A packet in a burst finds a long one as often as it has packets.
+        // A packet in a burst meets a burst with a probability in proportion to its length.
         let mut left = random.unit() * self.burst_mean();
         let mut found = 1;
         for (packets, share) in self.bursts() {
@@ -162,7 +162,7 @@ mod tests {
             let packets = 1_000_000;
             let (mut lost, mut run) = (0u64, 0u32);
             let mut runs: BTreeMap<u32, u64> = BTreeMap::new();
-            // A run that was under way at the beginning may be cut.
+            // A run in progress at the beginning may be incomplete.
             let mut is_whole = false;
             for _ in 0..packets {
                 if process.takes_next() {

@@ -1,9 +1,9 @@
 //! CDMA2000 1xRTT as the thesis measured it in Boston in 2004 [Horde Appendix A.3], stationary and on the move.
 //!
-//! What makes it unlike other channels is a rate that comes in bursts: the base station assigns a fast supplemental
-//! channel when a queue has built up, and takes it away again [Horde §A.3.1]. So round trips jump up and
-//! fall evenly, in a saw-tooth (Figures 7-25 and A-10a). Here the supplemental channel is absent for [`ABSENT`], then
-//! sends at [`PEAK`] until the mean rate of the cycle is what the radio grants.
+//! Unlike in other channels, the rate comes in bursts: the base station assigns a fast supplemental channel when a
+//! queue has built up, and takes it away again [Horde §A.3.1]. So round trips jump up and fall evenly, in a saw-tooth
+//! (Figures 7-25 and A-10a). Here the supplemental channel is absent for [`ABSENT`], then sends at [`PEAK`] until the
+//! mean rate of the cycle is what the radio grants.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::{Config, Jitter, Loss, Queue, RateSource, Trace, duplex::Configs, los
 
 /// The rate of the supplemental channel: 16 × 9.6 kbit/s [Horde §A.3.1].
 pub const PEAK: Rate = Rate::from_bps(153_600);
-/// Time for which it is absent. Assumed: with the packets' own time it makes round trips swing by 0.6 s, which has
-/// about the deviation of Figure A-10a (221 ms).
+/// Time for which it is absent. Assumed: with the packets' own time it makes round trips vary by 0.6 s, which has about
+/// the deviation of Figure A-10a (221 ms).
 pub const ABSENT: Duration = Duration::from_millis(500);
 /// A frame on the air [Horde §A.3.1].
 pub const FRAME: Duration = Duration::from_millis(20);
@@ -24,11 +24,11 @@ const BURST_MAX: u32 = 16;
 const LOSS: f64 = 0.005;
 /// Round trips above four seconds were seen (Figure A-10b): 5 s of queue.
 const QUEUE: Duration = Duration::from_secs(5);
-/// Time that the recordings last before they begin anew.
+/// Time that the recordings last before they repeat.
 const STATIONARY: Duration = Duration::from_secs(600);
 const MOBILE: Duration = Duration::from_secs(1_200);
 
-/// What a drive of twenty minutes met [Horde Figure 7-28, note 19]: from and to, in seconds, and the factor on the
+/// Rate over a drive of twenty minutes [Horde Figure 7-28, note 19]: from and to, in seconds, and the factor on the
 /// rate. Lengths and depths of the dips are assumed; the blackout was shorter than 45 s (§A.3.8).
 const DRIVE: [(u64, u64, f64); 5] = [
     (80, 120, 0.75),
@@ -38,12 +38,12 @@ const DRIVE: [(u64, u64, f64); 5] = [
     (1_050, 1_070, 0.4),
 ];
 
-/// Standing still: 130 kbit/s, σ = 5 [Horde §A.1].
+/// Stationary: 130 kbit/s, σ = 5 [Horde §A.1].
 pub fn stationary() -> Configs {
     configs("cdma2000", STATIONARY, 130.0, 5.0, &[], Seed(0x1c2d))
 }
 
-/// In a van: 120 kbit/s, σ = 22 [Horde §A.1], with the places of `DRIVE`.
+/// In a van: 120 kbit/s, σ = 22 [Horde §A.1], with the dips of `DRIVE`.
 pub fn mobile() -> Configs {
     configs("cdma2000-mobile", MOBILE, 120.0, 22.0, &DRIVE, Seed(0x1c2e))
 }
@@ -68,7 +68,7 @@ fn configs(
         ..Config::default()
     };
     Configs {
-        // Less than upwards (Figure A-1), but dedicated, so without the saw-tooth.
+        // Slower than the uplink (Figure A-1), but dedicated, so without the saw-tooth.
         backward: Config {
             rate: RateSource::Constant(Rate::from_kbps(100)),
             loss: Loss::None,
@@ -86,7 +86,7 @@ fn frames(
     places: &[(u64, u64, f64)],
     seed: Seed,
 ) -> Vec<Rate> {
-    /// Correlation of what the radio grants from one cycle to the next, some seconds later.
+    /// Correlation of the rate that the radio grants from one cycle to the next, some seconds later.
     const MEMORY: f64 = 0.7;
     let peak_kbps = PEAK.as_bps() as f64 / 1e3;
     let count = (duration.as_nanos() / FRAME.as_nanos()) as usize;
@@ -103,7 +103,7 @@ fn frames(
         deviate = MEMORY * deviate + (1.0 - MEMORY * MEMORY).sqrt() * normal(&mut random);
         let granted = (mean_kbps + deviation_kbps * deviate) * factor;
         let part = (granted / peak_kbps).clamp(0.0, 0.93);
-        // Of the cycle, `part` is sent at the peak; where that is little, a cycle is a second at least.
+        // Of the cycle, `part` is sent at the peak; if that is little, a cycle is at least a second.
         let cycle = (absent as f64 / (1.0 - part)).max(50.0);
         let sending = (part * cycle).round() as usize;
         let idle = (cycle.round() as usize).saturating_sub(sending);
@@ -120,7 +120,7 @@ fn normal(random: &mut Random) -> f64 {
     radius * (std::f64::consts::TAU * random.uniform(0.0, 1.0)).cos()
 }
 
-/// The recorded rates of a direction over windows of so many seconds, in kbit/s.
+/// The recorded rates of a direction over windows of this length in seconds, in kbit/s.
 #[cfg(test)]
 fn windows(configs: &Configs, seconds: usize) -> Vec<f64> {
     let RateSource::Trace(playback) = &configs.forward.rate else {

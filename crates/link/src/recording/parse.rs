@@ -1,4 +1,4 @@
-//! The three forms of a recording.
+//! Parser of the three forms of a recording.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Packet>, ParseTraceError> {
     Ok(packets)
 }
 
-/// Reads line by line, in order of time, up to the limit.
+/// Parses line by line, in order of time, up to the limit.
 fn read<'a>(
     lines: impl Iterator<Item = (usize, &'a str)>,
     one: impl Fn(usize, &str) -> Result<Packet, ParseTraceError>,
@@ -84,7 +84,7 @@ fn two_columns<'a>(
     row: &str,
     cells: impl Iterator<Item = &'a str>,
 ) -> Result<[&'a str; 2], ParseTraceError> {
-    // Three are enough to know that there are too many.
+    // Three are enough to detect too many.
     let cells: Vec<&str> = cells.map(str::trim).take(3).collect();
     <[&str; 2]>::try_from(cells.as_slice())
         .map_err(|_| ParseTraceError::cell(line, cells.len(), row, COLUMNS))
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_three_forms_are_recognised() {
-        // Lines as they stand in BC-pAug89.TL: frames of 1090 and 64 bytes are packets of 1072 and 46.
+        // Lines as in BC-pAug89.TL: frames of 1090 and 64 bytes are packets of 1072 and 46.
         let bellcore = "    0.001340  1090 \n    0.001508   174 \n   25.703184    64 \n";
         assert_eq!(packets(bellcore), [(0, 1072), (168, 156), (25_701_844, 46)]);
         assert_eq!(

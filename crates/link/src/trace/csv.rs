@@ -14,7 +14,7 @@ const RATE: &str = "a rate in bits per second from 0 to 1e15, or nothing";
 const RTT: &str = "a round-trip time in milliseconds from 0 to 3.6e6, or nothing";
 const LOSS: &str = "a loss fraction from 0 to 1, or nothing";
 
-/// Place where the columns are.
+/// Positions of the columns.
 struct Columns {
     count: usize,
     time: usize,
@@ -23,7 +23,7 @@ struct Columns {
     loss: Option<usize>,
 }
 
-/// Reads the rows; returns them with the time at which the last one ends.
+/// Parses the rows; returns them with the time at which the last one ends.
 pub(super) fn parse(text: &str) -> Result<(Vec<Step>, Duration), ParseTraceError> {
     let mut lines = lines(text);
     let empty = |missing| ParseTraceError::Empty {
@@ -89,7 +89,7 @@ fn end(steps: &[Step]) -> Duration {
     }
 }
 
-/// Time from the first row, to the nanosecond; `None` when negative or too long.
+/// Time from the first row, to the nanosecond; `None` if negative or too long.
 fn since_s(begin_s: f64, time_s: f64) -> Option<Duration> {
     let since = Duration::try_from_secs_f64(time_s - begin_s).ok()?;
     (since <= DURATION_MAX).then_some(since)
@@ -123,7 +123,7 @@ impl Columns {
     }
 }
 
-/// One line, cut into as many cells as the header has.
+/// One line, split into as many cells as the header has.
 struct Row<'a> {
     line: usize,
     cells: Vec<&'a str>,
@@ -144,7 +144,7 @@ impl<'a> Row<'a> {
         ParseTraceError::cell(self.line, column + 1, self.cells[column], expected)
     }
 
-    /// The number in a cell, `None` when it is empty.
+    /// The number in a cell, `None` if it is empty.
     fn number(
         &self,
         column: usize,

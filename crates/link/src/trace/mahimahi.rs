@@ -7,7 +7,7 @@ use super::{DURATION_MAX, ParseTraceError, ROWS_MAX, lines};
 const TIME: &str = "a whole number of milliseconds, not below the line before, at most 3600000000";
 const LINE: &str = "whole milliseconds, one per 1500-byte packet, the last above 0";
 
-/// Reads the times.
+/// Parses the times.
 pub(super) fn parse(text: &str) -> Result<Vec<Duration>, ParseTraceError> {
     let mut times: Vec<Duration> = Vec::new();
     for (line, cell) in lines(text) {
@@ -23,7 +23,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Duration>, ParseTraceError> {
         }
         times.push(time);
     }
-    // A trace that ends at zero has no length to repeat after.
+    // A trace that ends at zero has no length after which to repeat.
     if times.last().is_none_or(Duration::is_zero) {
         return Err(ParseTraceError::Empty {
             missing: "delivery opportunity after 0 ms",

@@ -11,18 +11,18 @@ use anabranch_base::{Instant, Random, Rate, Seed};
 use super::{Arrival, Sizes};
 use crate::{config, config::ConfigError, source};
 
-/// The most sources of one aggregate.
+/// The maximum number of sources of one aggregate.
 pub const ON_OFF_MAX: u32 = 10_000;
 /// The shortest mean period; it bounds the work for one packet.
 pub const PERIOD_MIN: Duration = Duration::from_millis(1);
 /// The largest shape accepted; from 2 on, the tail is no longer heavy.
 pub const SHAPE_MAX: f64 = 10.0;
 
-/// An aggregate of independent sources. Each sends evenly at its peak rate for a Pareto-distributed time
-/// and is silent for another.
+/// An aggregate of independent sources. Each sends evenly at its peak rate for a Pareto-distributed time and is silent
+/// for another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ParetoOnOff {
-    /// How many, 1 to [`ON_OFF_MAX`].
+    /// Number of sources, 1 to [`ON_OFF_MAX`].
     pub sources: u32,
     /// The rate of one while it is on.
     pub peak: Rate,
@@ -32,23 +32,23 @@ pub struct ParetoOnOff {
     pub off_mean: Duration,
     /// α of both times: above 1 (the mean exists), at most [`SHAPE_MAX`]. Measured traffic has 1.2 to 1.7.
     pub shape: f64,
-    /// How large the packets are.
+    /// Distribution of packet sizes.
     pub sizes: Sizes,
 }
 
 impl ParetoOnOff {
-    /// The rate of the whole over a long time: sources × peak × on / (on + off). With a heavy tail "long"
-    /// is very long: the mean of n periods comes near as n^(1/α − 1).
+    /// The rate of the aggregate over a long time: sources × peak × on / (on + off). With a heavy tail "long" is very
+    /// long: the mean of n periods converges as n^(1/α − 1).
     pub fn mean(&self) -> Rate {
         self.peak * (f64::from(self.sources) * self.share_on())
     }
 
-    /// The Hurst parameter of the whole, (3 − α)/2, and ½ from α = 2 on.
+    /// The Hurst parameter of the aggregate, (3 − α)/2, and ½ from α = 2 on.
     pub fn hurst(&self) -> f64 {
         ((3.0 - self.shape) / 2.0).max(0.5)
     }
 
-    /// The share of time that one is on.
+    /// The share of time for which a source is on.
     fn share_on(&self) -> f64 {
         let (on, off) = (self.on_mean.as_secs_f64(), self.off_mean.as_secs_f64());
         on / (on + off)
@@ -76,7 +76,7 @@ impl ParetoOnOff {
                 });
             }
         }
-        // Written so that NaN is refused too.
+        // Written so that NaN is rejected, too.
         if !(self.shape > 1.0 && self.shape <= SHAPE_MAX) {
             return Err(ConfigError::Shape { value: self.shape });
         }
@@ -90,7 +90,7 @@ impl ParetoOnOff {
         (least_ns * tail.powf(-1.0 / self.shape)) as u64
     }
 
-    /// Phase in a period into which an outside observer looks, in nanoseconds.
+    /// Remaining time of a period as seen by an outside observer, in nanoseconds.
     ///
     /// Its density is (1 − F(x))/mean: flat up to the shortest period x_m, which has the share (α − 1)/α,
     /// and a Pareto tail of shape α − 1 beyond.
@@ -106,12 +106,12 @@ impl ParetoOnOff {
     }
 }
 
-/// The sources in progress, the one with the next packet first.
+/// State of the sources, the one with the next packet first.
 #[derive(Debug, Clone)]
 pub(super) struct Process {
     model: ParetoOnOff,
     sources: Vec<OnOff>,
-    /// The time of the next packet and whose it is.
+    /// The time of the next packet and the index of its source.
     next: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
@@ -119,17 +119,17 @@ pub(super) struct Process {
 #[derive(Debug, Clone)]
 struct OnOff {
     random: Random,
-    /// When its last packet was sent, or its on time began.
+    /// Time at which its last packet was sent, or its on time began.
     at_ns: u64,
-    /// When its on time ends.
+    /// Time at which its on time ends.
     on_until_ns: u64,
     /// The packet that it sends next.
     bytes: usize,
 }
 
 impl Process {
-    /// Begins in the middle of things: each source is on with its long-run share, with as much of the
-    /// period left as it has on average then, so there is no settling time.
+    /// Begins in the steady state: each source is on with its long-run share, with the remaining period that it has on
+    /// average then, so there is no initial transient.
     pub(super) fn new(model: ParetoOnOff, begin: Instant, seed: Seed) -> Self {
         let mut process = Self {
             model,
@@ -138,7 +138,7 @@ impl Process {
         };
         for index in 0..model.sources as usize {
             let mut source = OnOff::new(&model, begin, seed.stream(&format!("on-off {index}")));
-            // The first packet has been under way for a while, too.
+            // The first packet has also been in transmission for a while.
             let share = source.random.unit();
             process
                 .next
@@ -180,9 +180,9 @@ impl OnOff {
         }
     }
 
-    /// Draws the next packet and returns when it is sent. A packet needs its time to send at the peak
-    /// rate; what an on time has not room for is continued in the next, so the long-run rate is exact.
-    /// `share` of the packet is still to be sent.
+    /// Draws the next packet and returns the time at which it is sent. A packet needs its transmission time at the peak
+    /// rate; a packet that does not fit an on time is continued in the next, so the long-run rate is exact. `share` of
+    /// the packet is still to be sent.
     fn advance(&mut self, model: &ParetoOnOff, share: f64) -> u64 {
         self.bytes = model.sizes.draw(&mut self.random);
         let time = model.peak.time_to_send(self.bytes as u64);

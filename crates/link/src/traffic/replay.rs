@@ -1,4 +1,4 @@
-//! Packets as they were recorded.
+//! Replay of recorded packets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,15 +10,15 @@ use crate::{config::ConfigError, recording::Recording};
 /// The largest factor by which a recording may be sped up.
 pub const SPEED_MAX: f64 = 1e6;
 
-/// A recording as one source plays it, from its beginning again when it ends.
+/// A recording as played by one source, repeated from its beginning when it ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replay {
     /// The packets; many sources may share them.
     pub recording: Arc<Recording>,
-    /// Factor over the recorded speed, above 0: 20 makes 28 Mbit/s of 1.4 Mbit/s.
+    /// Factor on the recorded speed, above 0: 20 makes 28 Mbit/s of 1.4 Mbit/s.
     pub speed: f64,
     /// Position in the recording at which to begin, in recorded time; counted modulo its duration. Sources that play
-    /// the same recording from different places stand for different users.
+    /// the same recording from different positions represent different users.
     pub start: Duration,
 }
 
@@ -48,7 +48,7 @@ impl Replay {
     }
 }
 
-/// A replay in progress.
+/// State of a replay.
 #[derive(Debug, Clone)]
 pub(super) struct Process {
     replay: Replay,

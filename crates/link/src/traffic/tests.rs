@@ -21,7 +21,7 @@ fn on_off(sources: u32, shape: f64) -> ParetoOnOff {
     }
 }
 
-/// The rate over so many seconds, in bits per second.
+/// The rate over this number of seconds, in bits per second.
 fn rate_bps(traffic: &Traffic, seed: u64, seconds: usize) -> f64 {
     let windows = bytes_per_window(source(traffic, seed), SECOND, seconds);
     windows.iter().sum::<u64>() as f64 * 8.0 / seconds as f64

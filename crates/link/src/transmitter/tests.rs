@@ -77,7 +77,7 @@ fn a_long_idle_time_is_no_work() {
 fn an_opportunity_carries_1500_bytes() {
     let trace = Trace::from_mahimahi("m", "0\n2\n2\n5\n10\n").unwrap();
     let mut transmitter = playing(trace, 1.0, Duration::ZERO);
-    // Two halves share the one at 0, the next waits for 2.
+    // Two packets of 750 bytes share the one at 0, the next waits for 2.
     assert_eq!(transmitter.send(ms(0), 750), ms(0));
     assert_eq!(transmitter.send(ms(0), 750), ms(0));
     assert_eq!(transmitter.send(ms(0), 1500), ms(2));
@@ -126,7 +126,7 @@ fn a_walk_stays_in_its_spread_and_ignores_the_traffic() {
 }
 
 #[test]
-fn an_exchanged_source_begins_at_once_and_sends_after_what_waits() {
+fn an_exchanged_source_begins_at_once_and_sends_after_waiting_packets() {
     let constant = RateSource::Constant(Rate::from_kbps(8));
     let mut transmitter = Transmitter::new(&constant, Instant::EPOCH, Seed(1));
     assert_eq!(transmitter.send(ms(0), 2000), ms(2_000));

@@ -1,6 +1,6 @@
-//! AV1: the codec's name, and the frames of a sample. Types come from sync samples and from what the file says of
-//! dependence ('sdtp', flags of fragments). A sample is a temporal unit, which may hold several frames, hidden ones too;
-//! what files say is about the one that is shown, so a sample with hidden frames counts as referenced.
+//! AV1: codec name and frames of a sample. Frame types come from sync samples and from the dependence information of
+//! the file ('sdtp', flags of fragments). A sample is a temporal unit, which may hold several frames, including hidden
+//! ones; the file's information is about the frame that is shown, so a sample with hidden frames counts as referenced.
 
 /// `av01.P.LLT.DD` (AV1 Codec ISO Media File Format Binding §5). `settings` is the body of 'av1C', at least 4 bytes.
 pub(crate) fn codec(settings: &[u8]) -> String {
@@ -17,8 +17,8 @@ pub(crate) fn codec(settings: &[u8]) -> String {
     format!("av01.{profile}.{level:02}{tier}.{depth:02}")
 }
 
-/// One OBU at the beginning of some bytes: its type, and bytes from its start to its end; `None` for what is no OBU
-/// or has no size (AV1 §5.3).
+/// Parses one OBU at the beginning of `bytes`: its type, and its length including the header; `None` if it is not an
+/// OBU or has no size (AV1 §5.3).
 pub(crate) fn unit(bytes: &[u8]) -> Option<(u8, u64)> {
     let (&header, mut rest) = bytes.split_first()?;
     let has_size = header & 2 != 0;

@@ -1,9 +1,9 @@
-//! Bits of a NAL unit: exponential Golomb codes, emulation prevention.
+//! Bit reader for NAL units: exponential Golomb codes, emulation prevention.
 
-/// Reads bits from the most significant on; `None` at the end. Skips the third byte of `00 00 03`.
+/// Reader of bits, most significant first; `None` at the end. Skips the third byte of `00 00 03`.
 pub(crate) struct Bits<'a> {
     bytes: &'a [u8],
-    /// Place of the current byte, and bits of it that were taken.
+    /// Position of the current byte, and number of its bits that were read.
     at: usize,
     taken: u8,
     zeros: u8,

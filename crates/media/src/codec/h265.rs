@@ -3,16 +3,16 @@
 use super::{Picture, bits::Bits};
 use crate::index::FrameType;
 
-/// What a NAL unit says about its picture, if it is a slice segment.
+/// Reads type and reference flag of a picture from a NAL unit, if it is a slice segment.
 ///
 /// ```text
 /// | 0 | nal_unit_type 6 | nuh_layer_id 6 | nuh_temporal_id_plus1 3 | first_slice_segment_in_pic 1 | …
 /// ```
 ///
-/// Types below 16 with an even number are sub-layer non-reference pictures: no picture of the same temporal layer
-/// needs them, nor do pictures of lower layers, but those of higher layers may. In the highest layer they are
-/// disposable. The type of a slice stands behind fields whose lengths the parameter sets give (extra
-/// bits, number of the first block); only of a picture's first segment, in streams without extra bits, it is read.
+/// Types below 16 with an even number are sub-layer non-reference pictures: no picture of the same temporal layer needs
+/// them, nor do pictures of lower layers, but those of higher layers may. In the highest layer they are disposable. The
+/// slice type follows fields whose lengths the parameter sets give (extra bits, number of the first block); it is read
+/// only from a picture's first segment, in streams without extra bits.
 pub(crate) fn slice(unit: &[u8]) -> Option<Picture> {
     let [first, second, ..] = *unit else {
         return None;
@@ -49,8 +49,8 @@ pub(crate) fn slice(unit: &[u8]) -> Option<Picture> {
     })
 }
 
-/// `hvc1.…` of ISO/IEC 14496-15 Annex E: profile, compatibility, tier and level, constraints. `settings` is the
-/// body of 'hvcC', at least 23 bytes.
+/// Codec name `hvc1.…` of ISO/IEC 14496-15 Annex E: profile, compatibility, tier and level, constraints. `settings` is
+/// the body of 'hvcC', at least 23 bytes.
 pub(crate) fn codec(four: &str, settings: &[u8]) -> String {
     let space = match settings[1] >> 6 {
         0 => "",

@@ -8,17 +8,17 @@ pub(crate) mod sound;
 
 use crate::index::FrameType;
 
-/// What the slices of a picture say.
+/// Properties of a picture as given by its slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Picture {
     pub(crate) frame: FrameType,
     pub(crate) is_referenced: bool,
-    /// Temporal layer: pictures are predicted from the same or lower ones.
+    /// Temporal layer: pictures are predicted from the same or lower layers.
     pub(crate) layer: u8,
 }
 
 impl Picture {
-    /// Two slices of one picture: intra only if both are, bidirectional if one is.
+    /// Joins two slices of one picture: intra only if both are, bidirectional if one is.
     pub(crate) fn join(self, other: Self) -> Self {
         Self {
             frame: self.frame.max(other.frame),

@@ -2,11 +2,11 @@
 
 use super::bits::Bits;
 
-/// What an 'esds' box says.
+/// Content of an 'esds' box.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sound {
     pub(crate) codec: String,
-    /// Samples per second and channels, where the decoder's settings give them.
+    /// Sample rate and channels, where the decoder's settings give them.
     pub(crate) settings: Option<(u32, u16)>,
 }
 
@@ -15,7 +15,7 @@ const RATES: [u32; 13] = [
     7_350,
 ];
 
-/// One descriptor: a tag, its length in groups of seven bits, a body; and what follows it.
+/// Splits off one descriptor: a tag, its length in groups of seven bits, a body; returns also the remaining bytes.
 fn descriptor(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, mut rest) = bytes.split_first()?;
     let mut length = 0usize;
@@ -31,7 +31,7 @@ fn descriptor(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     None
 }
 
-/// Reads 'esds' behind its version and flags.
+/// Parses 'esds' after its version and flags.
 pub(crate) fn esds(bytes: &[u8]) -> Option<Sound> {
     let (3, stream, _) = descriptor(bytes)? else {
         return None;

@@ -5,7 +5,7 @@ use crate::{
     source::Source,
 };
 
-/// Boxes that one box may hold, and boxes at the top of a file.
+/// Most boxes in one box, and at the top of a file.
 const CHILDREN_MAX: usize = 4_096;
 pub(super) const TOP_MAX: usize = 1 << 20;
 
@@ -19,7 +19,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The box at `at`, which must end by `end`; `None` at `end`.
+    /// Reads the box at `at`, which must end by `end`; `None` at `end`.
     pub(crate) fn read(
         source: &mut Source<'_>,
         at: u64,
@@ -82,7 +82,7 @@ impl Header {
         self.children_from(source, self.body)
     }
 
-    /// Bytes of the body.
+    /// Size of the body in bytes.
     pub(crate) const fn len(&self) -> u64 {
         self.end - self.body
     }
@@ -103,12 +103,12 @@ impl Header {
     }
 }
 
-/// The first box of a kind.
+/// Finds the first box of a kind.
 pub(crate) fn find(boxes: &[Header], kind: &[u8; 4]) -> Option<Header> {
     boxes.iter().find(|header| header.kind == *kind).copied()
 }
 
-/// The first box of a kind, which must be there.
+/// Finds the first box of a kind; an error if there is none.
 pub(crate) fn require(
     boxes: &[Header],
     kind: &[u8; 4],

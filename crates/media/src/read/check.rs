@@ -1,4 +1,4 @@
-//! Checks of every index, from a file or from its stored form, so that nothing after it can go wrong.
+//! Validation of every index, read from a file or from its stored form; later code relies on it.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::{
     index::{FrameType, Index, Track},
 };
 
-/// Bytes of one sample. A picture of 8K without compression has 50 million.
+/// Largest size of one sample. An uncompressed 8K picture has 50 million bytes.
 const SAMPLE_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of the longest chunk, all tracks together.
+/// Largest size of the longest chunk, all tracks together.
 const CHUNK_BYTES_MAX: u64 = 512 << 20;
 /// Longest film: a year.
 const DURATION_MAX: Duration = Duration::from_secs(366 * 86_400);
@@ -56,10 +56,7 @@ fn check_track(track: &Track, file_bytes: u64) -> Result<(), IndexError> {
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
     if !is_code || !is_name {
-        return Err(corrupt(
-            *b"mdhd",
-            "a name has characters that it must not have",
-        ));
+        return Err(corrupt(*b"mdhd", "a name has invalid characters"));
     }
     let limit = u64::from(track.timescale).saturating_mul(DURATION_MAX.as_secs());
     let mut before = 0;
@@ -87,7 +84,7 @@ fn check_track(track: &Track, file_bytes: u64) -> Result<(), IndexError> {
             });
         }
         bytes += size;
-        // No end is beyond what can be counted, whatever length a store says that the file has.
+        // No end may overflow, whatever length a stored index gives for the file.
         let end = sample.offset.checked_add(size);
         if end.is_none_or(|end| end > file_bytes) || bytes > file_bytes {
             return Err(IndexError::Truncated {
@@ -101,7 +98,7 @@ fn check_track(track: &Track, file_bytes: u64) -> Result<(), IndexError> {
         }
     }
     if track.delay > limit || track.media_time > limit {
-        return Err(corrupt(*b"elst", "it shifts the film out of sight"));
+        return Err(corrupt(*b"elst", "it shifts the film out of range"));
     }
     Ok(())
 }
@@ -116,7 +113,7 @@ mod tests {
         Index::read(&mut source, film.len() as u64).expect("a film")
     }
 
-    /// A store may say that an object is as long as can be counted, and its tables that samples lie at its end.
+    /// A stored index may give the largest possible file length, with samples at its end.
     #[test]
     fn a_sample_does_not_end_beyond_what_can_be_counted() {
         let mut index = film();
@@ -126,7 +123,7 @@ mod tests {
         assert!(matches!(check(&index), Err(IndexError::Truncated { .. })));
     }
 
-    /// The length of a stored index is reckoned before it is checked.
+    /// The duration of a stored index is computed before it is checked.
     #[test]
     fn a_stored_index_in_which_time_goes_back_is_refused() {
         let mut index = film();

@@ -1,4 +1,4 @@
-//! Frame types: of every picture, the headers of its slices.
+//! Frame types, from the slice headers of every picture.
 
 use super::entry::Config;
 use crate::{
@@ -9,12 +9,12 @@ use crate::{
     stand_ins::StandIns,
 };
 
-/// Bytes read at the beginning of a NAL unit: its header and a slice header, with tables of weights.
+/// Bytes read at the beginning of a NAL unit: its header and a slice header, with weight tables.
 const HEAD_BYTES: usize = 124;
-/// NAL units of one picture that are looked at.
+/// Most NAL units of one picture that are examined.
 const UNITS_MAX: usize = 512;
 
-/// Fills in the types and references of a track's samples, and their stand-ins.
+/// Sets the types and references of a track's samples, and their stand-ins.
 pub(super) fn classify(
     source: &mut Source<'_>,
     config: Config,
@@ -54,7 +54,7 @@ pub(super) fn classify(
     Ok(())
 }
 
-/// Whether a temporal unit of AV1 holds one frame and no more, as far as can be told.
+/// True if a temporal unit of AV1 holds a single frame, as far as can be determined.
 fn is_single(source: &mut Source<'_>, sample: &Sample) -> Result<bool, IndexError> {
     let mut frames = 0;
     let mut at = sample.offset;
@@ -148,7 +148,7 @@ fn apply(sample: &mut Sample, picture: Option<Picture>) {
     }
 }
 
-/// Looks at the slices of one picture: I if all are, B if one is. `None` if there is no slice.
+/// Examines the slices of one picture: I if all are, B if one is. `None` if there is no slice.
 fn units(
     source: &mut Source<'_>,
     sample: &Sample,
@@ -169,7 +169,7 @@ fn units(
         let length = length
             .iter()
             .fold(0u64, |length, &byte| length << 8 | u64::from(byte));
-        // Rubbish inside a picture is the decoder's business, as it is for any player.
+        // Invalid data inside a picture is left to the decoder, as with any player.
         if length == 0 || length > left - length_bytes as u64 {
             break;
         }

@@ -1,4 +1,4 @@
-//! Sample entries ('stsd'): which codec a track has, and what its decoder needs.
+//! Sample entries ('stsd'): codec of a track and configuration of its decoder.
 
 use super::boxes::{Header, find};
 use crate::{
@@ -8,19 +8,19 @@ use crate::{
     source::Source,
 };
 
-/// Bytes of one sample entry: codec settings, colour, a few boxes more.
+/// Largest size of one sample entry: codec settings, colour, a few boxes more.
 pub(crate) const ENTRY_BYTES_MAX: u64 = 256 << 10;
 
-/// What classification of a track's samples needs.
+/// Configuration for classifying a track's samples.
 #[derive(Debug, Clone)]
 pub(super) enum Config {
-    /// Bytes of the length before each NAL unit.
+    /// Size in bytes of the length before each NAL unit.
     H264 {
         length_bytes: usize,
-        /// Place where stand-ins can be made.
+        /// Generator of stand-ins, where they can be made.
         stand_ins: Option<Box<h264::StandIns>>,
     },
-    /// The same.
+    /// Size in bytes of the length before each NAL unit.
     H265 {
         length_bytes: usize,
     },
@@ -38,7 +38,7 @@ pub(super) struct Entry {
     pub(super) config: Config,
 }
 
-/// Place where the boxes of a visual and of an audio entry begin, from its body.
+/// Offset in the body at which the boxes of a visual and of an audio entry begin.
 const VISUAL_BYTES: u64 = 78;
 const AUDIO_BYTES: u64 = 28;
 
@@ -68,11 +68,11 @@ pub(super) fn read(
     if header.body - header.start != 8 {
         return Err(corrupt(header.kind, "its size takes 64 bits"));
     }
-    // A size of 0 reaches to the end of the box around.
+    // A size of 0 means up to the end of the enclosing box.
     let size = bytes.len() as u32;
     bytes[..4].copy_from_slice(&size.to_be_bytes());
     let body = 8;
-    // Data reference 1: the file that we write.
+    // Data reference 1: the file that is written.
     bytes[body + 6..body + 8].copy_from_slice(&[0, 1]);
     let word = |at: usize| u16::from_be_bytes([bytes[body + at], bytes[body + at + 1]]);
     let kind = if is_video {
@@ -87,7 +87,7 @@ pub(super) fn read(
                     what: "this QuickTime description of sound",
                 });
             };
-            // As if it had stood in the file.
+            // The same form as in a file.
             let stsd = [&[0; 4][..], &count.to_be_bytes(), &entry].concat();
             let end = stsd.len() as u64;
             let mut file = &stsd[..];
@@ -113,7 +113,7 @@ pub(super) fn read(
     let Some((codec, mut config, kind)) = entry.codec(track, kind)? else {
         return Ok(None);
     };
-    // Settings inside the stream ('avc3') could replace those here.
+    // Settings inside the stream ('avc3') could override these.
     if let Config::H264 { stand_ins, .. } = &mut config
         && header.kind == *b"avc1"
         && let Some(avcc) = find(&boxes, b"avcC")
@@ -139,8 +139,8 @@ pub(super) fn read(
     }))
 }
 
-/// QuickTime's description of AAC (version 1, settings in a box 'wave') as other files have it; `None` for what is
-/// not that.
+/// Converts QuickTime's description of AAC (version 1, settings in a box 'wave') to the usual form; `None` for other
+/// descriptions.
 fn plain(
     source: &mut Source<'_>,
     header: &Header,
@@ -171,7 +171,7 @@ fn plain(
     Ok(Some(entry))
 }
 
-/// A sample entry taken apart.
+/// A parsed sample entry.
 struct Settings<'a> {
     bytes: &'a [u8],
     header: Header,
@@ -179,7 +179,7 @@ struct Settings<'a> {
 }
 
 impl Settings<'_> {
-    /// The body of a box, at least `least` bytes.
+    /// Body of a box, of at least `least` bytes.
     fn body(&self, kind: &[u8; 4], least: usize) -> Result<&[u8], IndexError> {
         let inner = find(self.boxes, kind)
             .ok_or_else(|| corrupt(self.header.kind, "its codec settings are missing"))?;
@@ -256,10 +256,13 @@ impl Settings<'_> {
     }
 }
 
-/// The two low bits say how many bytes a NAL unit's length has.
+/// Size of a NAL unit's length, from the two low bits.
 fn length_bytes(byte: u8) -> Result<usize, IndexError> {
     match byte & 3 {
-        2 => Err(corrupt(*b"stsd", "lengths of three bytes do not exist")),
+        2 => Err(corrupt(
+            *b"stsd",
+            "a NAL unit length cannot have three bytes",
+        )),
         bits => Ok(usize::from(bits) + 1),
     }
 }

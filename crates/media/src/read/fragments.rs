@@ -1,4 +1,4 @@
-//! Movie fragments ('moof'): samples of a file that was written piece by piece.
+//! Movie fragments ('moof'): samples of a file that was written in pieces.
 
 use super::{
     SAMPLES_MAX,
@@ -35,7 +35,7 @@ pub(super) fn read(
             let tfhd = require(&inner, b"tfhd", traf.kind)?;
             let run = Run::new(source, &tfhd, moof.start, data_end, defaults)?;
             let place = tracks.iter().position(|draft| draft.track.id == run.track);
-            // Tracks that were left out (text, chapters) have fragments too.
+            // Tracks that were left out (text, chapters) have fragments, too.
             let Some(place) = place else {
                 continue;
             };
@@ -83,8 +83,8 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Recordings of live streams begin at any time; the film begins at zero. The shift is the same for all
-/// tracks, a whole number of seconds.
+/// Shifts recordings of live streams, which begin at any time, so that the film begins at zero. The shift is the same
+/// for all tracks, a whole number of seconds.
 fn rebase(tracks: &mut [Draft]) {
     let starts = tracks.iter().filter_map(|draft| {
         let first = draft.track.samples.first()?;
@@ -108,7 +108,7 @@ struct State<'a> {
     bytes: &'a mut u64,
 }
 
-/// What one 'traf' says for all of its samples.
+/// Defaults of one 'traf' for all of its samples.
 struct Run {
     track: u32,
     base: u64,
@@ -206,9 +206,9 @@ impl Run {
         for _ in 0..count {
             let mut values = [self.duration, self.size, self.flags, 0];
             if let Some(table) = &mut table {
-                let entry = table
-                    .next(source)?
-                    .ok_or_else(|| corrupt(trun.kind, "it covers fewer samples than it says"))?;
+                let entry = table.next(source)?.ok_or_else(|| {
+                    corrupt(trun.kind, "it covers fewer samples than it declares")
+                })?;
                 let mut words = entry.as_chunks::<4>().0.iter();
                 for (bit, value) in values.iter_mut().enumerate() {
                     if flags & 0x100 << bit != 0 {

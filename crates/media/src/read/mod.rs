@@ -1,4 +1,4 @@
-//! From an MP4 file to an index: boxes, tables, fragments, then the frame types out of the samples themselves.
+//! Reader of MP4 files: boxes, tables, fragments, then the frame types from the samples themselves.
 
 pub(crate) mod boxes;
 mod check;
@@ -20,22 +20,22 @@ use crate::{
     source::{ReadAt, Source},
 };
 
-/// Samples of one file: 38 hours of 60 pictures a second, 256 MiB of memory.
+/// Most samples of one file: 38 hours of 60 pictures a second, 256 MiB of memory.
 pub(crate) const SAMPLES_MAX: u64 = 1 << 23;
 
-/// Tracks of one file that are kept.
+/// Most tracks of one file that are kept.
 pub(crate) const TRACKS_MAX: usize = 64;
 
 impl Index {
-    /// Reads the index of a file of `len` bytes: the boxes, and of every picture the headers of its slices;
-    /// never the pictures themselves. Tracks that hold neither pictures nor sound are left out.
+    /// Reads the index of a file of `len` bytes: the boxes, and the slice headers of every picture, never the pictures
+    /// themselves. Tracks that are neither video nor audio are left out.
     ///
     /// # Errors
-    /// [`IndexError`] says what is wrong with the file and what to do about it.
+    /// [`IndexError`] describes the fault of the file and the remedy.
     ///
     /// # Complexity
-    /// O(samples) time, one or a few reads of 128 bytes each picture; 32 bytes of memory each sample and 20 more
-    /// each stand-in.
+    /// O(samples) time, one or a few reads of 128 bytes per picture; 32 bytes of memory per sample and 20 more per
+    /// stand-in.
     pub fn read(file: &mut impl ReadAt, len: u64) -> Result<Self, IndexError> {
         let mut source = Source::new(file, len);
         let (moov, moofs) = top(&mut source)?;
@@ -60,7 +60,7 @@ impl Index {
     }
 }
 
-/// The movie box and the fragments of a file.
+/// Finds the movie box and the fragments of a file.
 fn top(source: &mut Source<'_>) -> Result<(Header, Vec<Header>), IndexError> {
     let mut moov = None;
     let mut moofs = Vec::new();
@@ -72,7 +72,7 @@ fn top(source: &mut Source<'_>) -> Result<(Header, Vec<Header>), IndexError> {
         let header = match Header::read(source, at, len) {
             Ok(Some(header)) => header,
             Ok(None) => break,
-            // Noise has sizes too. A file whose first box is none is not cut short, it is something else.
+            // Random bytes give sizes, too. A file whose first box is invalid is not cut short; it is not an MP4 file.
             Err(IndexError::Truncated { .. } | IndexError::Corrupt { .. }) if seen.is_empty() => {
                 return Err(IndexError::NotMp4);
             }

@@ -13,7 +13,7 @@ use crate::{
     stand_ins::StandIns,
 };
 
-/// What a track's fragments leave unsaid ('trex').
+/// Defaults for the fragments of a track ('trex').
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Defaults {
     pub(super) track: u32,
@@ -88,7 +88,7 @@ pub(super) fn read(source: &mut Source<'_>, moov: &Header) -> Result<Movie, Inde
     })
 }
 
-/// One track; `None` if it holds neither pictures nor sound.
+/// Reads one track; `None` if it is neither video nor audio.
 fn track(source: &mut Source<'_>, trak: &Header, held: usize) -> Result<Option<Draft>, IndexError> {
     let boxes = trak.children(source)?;
     let tkhd = require(&boxes, b"tkhd", trak.kind)?;
@@ -124,7 +124,7 @@ fn track(source: &mut Source<'_>, trak: &Header, held: usize) -> Result<Option<D
         None => (0, 0),
     };
     let kind = match entry.kind {
-        // The size as shown, which differs from the coded one where pixels are not square.
+        // The display size, which differs from the coded one where pixels are not square.
         TrackKind::Video { width, height } => {
             let shown = tkhd.end - 8;
             let shown_width = (source.u32(shown)? >> 16) as u16;
@@ -158,7 +158,7 @@ fn track(source: &mut Source<'_>, trak: &Header, held: usize) -> Result<Option<D
     }))
 }
 
-/// Timescale and language ('mdhd').
+/// Reads timescale and language ('mdhd').
 fn media_header(source: &mut Source<'_>, mdhd: &Header) -> Result<(u32, [u8; 3]), IndexError> {
     let (version, _) = mdhd.version(source)?;
     let wide = version == 1;
@@ -171,12 +171,12 @@ fn media_header(source: &mut Source<'_>, mdhd: &Header) -> Result<(u32, [u8; 3])
     let packed = u16::from_be_bytes([high, low]);
     let letter = |shift: u16| (packed >> shift & 31) as u8 + 0x60;
     let language = [letter(10), letter(5), letter(0)];
-    // QuickTime has numbers here.
+    // QuickTime uses numbers here.
     let is_code = packed >= 0x400 && language.iter().all(u8::is_ascii_lowercase);
     Ok((timescale, if is_code { language } else { *b"und" }))
 }
 
-/// The samples must be in this file ('dref').
+/// Checks that the samples are in this file ('dref').
 fn check_place(source: &mut Source<'_>, information: &[Header]) -> Result<(), IndexError> {
     let Some(dinf) = find(information, b"dinf") else {
         return Ok(());
@@ -195,7 +195,7 @@ fn check_place(source: &mut Source<'_>, information: &[Header]) -> Result<(), In
     Ok(())
 }
 
-/// The empty edit at the beginning, in the movie's timescale, and the media time after it ('elst').
+/// Reads the empty edit at the beginning, in the movie's timescale, and the media time after it ('elst').
 fn edits(source: &mut Source<'_>, edts: &Header) -> Result<(u64, u64), IndexError> {
     let Some(elst) = find(&edts.children(source)?, b"elst") else {
         return Ok((0, 0));
@@ -205,7 +205,7 @@ fn edits(source: &mut Source<'_>, edts: &Header) -> Result<(u64, u64), IndexErro
     let count = u64::from(source.u32(elst.body + 4)?);
     let width = if version == 1 { 20 } else { 12 };
     if count.saturating_mul(width) > elst.len() - 8 {
-        return Err(corrupt(elst.kind, "it has fewer entries than it says"));
+        return Err(corrupt(elst.kind, "it has fewer entries than it declares"));
     }
     let mut delay = 0u64;
     let mut start = None;
@@ -233,8 +233,8 @@ fn edits(source: &mut Source<'_>, edts: &Header) -> Result<(u64, u64), IndexErro
     Ok((delay, start.unwrap_or(0)))
 }
 
-/// Makes all composition offsets of a track zero or more, by the same shift in offsets and edit list: what is
-/// presented when stays the same, and readers that guess at negative offsets have nothing to guess.
+/// Makes all composition offsets of a track non-negative by the same shift in offsets and edit list: presentation times
+/// stay the same, and readers with different interpretations of negative offsets agree.
 pub(super) fn lift_offsets(track: &mut Track) -> Result<(), IndexError> {
     let least = track.samples.iter().map(|s| s.composition_offset).min();
     let lift = least.unwrap_or(0).min(0).unsigned_abs();
@@ -247,7 +247,7 @@ pub(super) fn lift_offsets(track: &mut Track) -> Result<(), IndexError> {
     Ok(())
 }
 
-/// Puts empty edits into each track's timescale, now that the movie's is known.
+/// Converts empty edits to each track's timescale, now that the movie's is known.
 pub(super) fn shift_edits(tracks: &mut [Draft], timescale: u32) -> Result<(), IndexError> {
     for draft in tracks {
         let delay = u128::from(draft.delay) * u128::from(draft.track.timescale);
@@ -256,12 +256,12 @@ pub(super) fn shift_edits(tracks: &mut [Draft], timescale: u32) -> Result<(), In
         let media_time = u128::from(draft.track.media_time);
         let end = u128::from(draft.track.decode_end(draft.track.samples.len()));
         if delay > limit || media_time > end.max(limit) {
-            return Err(corrupt(*b"elst", "it shifts the film out of sight"));
+            return Err(corrupt(*b"elst", "it shifts the film out of range"));
         }
         draft.track.delay = delay as u64;
     }
     Ok(())
 }
 
-/// Longest wait before a track begins, in seconds.
+/// Longest delay before a track begins, in seconds.
 const DELAY_MAX_S: u128 = 86_400;

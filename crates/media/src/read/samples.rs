@@ -1,4 +1,4 @@
-//! The sample table of a track that is not fragmented ('stbl'): sizes, places and times of its samples.
+//! Sample table of a track that is not fragmented ('stbl'): sizes, offsets and times of its samples.
 
 use super::{
     SAMPLES_MAX,
@@ -11,7 +11,7 @@ use crate::{
     source::Source,
 };
 
-/// What the tables say of one track's samples; frame types come later.
+/// Reads the samples of one track from its tables; frame types are added later.
 pub(super) fn read(
     source: &mut Source<'_>,
     stbl: &Header,
@@ -40,7 +40,7 @@ pub(super) fn read(
         Some(stss) => Some(Syncs::new(source, &stss)?),
         None => None,
     };
-    // One byte a sample; shorter tables leave the rest unknown.
+    // One byte a sample; the rest is unknown where the table is shorter.
     let mut hints = match find(&boxes, b"sdtp") {
         Some(sdtp) => {
             sdtp.need(4)?;
@@ -61,7 +61,7 @@ pub(super) fn read(
             return Err(corrupt(*b"stts", "a duration is negative"));
         }
         let composition_offset = match &mut offsets {
-            // Version 0 is unsigned; writers that put negative values there mean them.
+            // Version 0 is unsigned; writers that put negative values there mean them as such.
             Some(offsets) => offsets.next(source)? as i32,
             None => 0,
         };
@@ -89,8 +89,8 @@ pub(super) fn read(
     Ok(samples)
 }
 
-/// A sample must lie in the file, and all of a track's together in as many bytes as the file has: samples
-/// that share bytes would let a small file ask for any amount of memory.
+/// Checks that a sample lies in the file, and that all of a track's together have no more bytes than the file: samples
+/// that share bytes would let a small file claim any amount of memory.
 pub(super) fn check_place(
     source: &Source<'_>,
     offset: u64,
@@ -180,12 +180,12 @@ impl Sizes {
     }
 }
 
-/// 'stsc' with 'stco' or 'co64': where chunks are, and how many samples each has.
+/// 'stsc' with 'stco' or 'co64': offsets of chunks, and the number of samples in each.
 struct Places {
     runs: Table,
     chunks: Table,
     entries: u32,
-    /// Samples a chunk now, and from which chunk on the next run counts.
+    /// Samples per chunk now, and the chunk from which on the next run applies.
     samples: u32,
     next_run: Option<[u32; 3]>,
     chunk: u32,

@@ -1,4 +1,4 @@
-//! Tables in boxes, read entry by entry through a small buffer each, so that a table of any size costs the same.
+//! Tables in boxes, each read entry by entry through a small buffer, so that memory does not grow with the table.
 
 use super::boxes::Header;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 
 const BUFFER_BYTES: usize = 4 << 10;
 
-/// Entries of a fixed width, in order.
+/// Table of entries of a fixed width, read in order.
 pub(super) struct Table {
     kind: [u8; 4],
     at: u64,
@@ -28,7 +28,10 @@ impl Table {
     ) -> Result<Self, IndexError> {
         let bytes = count.checked_mul(width as u64);
         if at > header.end || bytes.is_none_or(|bytes| bytes > header.end - at) {
-            return Err(corrupt(header.kind, "it has fewer entries than it says"));
+            return Err(corrupt(
+                header.kind,
+                "it has fewer entries than it declares",
+            ));
         }
         Ok(Self {
             kind: header.kind,
@@ -40,7 +43,7 @@ impl Table {
         })
     }
 
-    /// A table behind version, flags and a count, as most are.
+    /// A table after version, flags and a count, as most are.
     pub(super) fn counted(
         source: &mut Source<'_>,
         header: &Header,
@@ -51,7 +54,7 @@ impl Table {
         Self::new(header, header.body + 8, u64::from(count), width)
     }
 
-    /// The next entry's bytes.
+    /// Reads the next entry's bytes.
     pub(super) fn next(&mut self, source: &mut Source<'_>) -> Result<Option<&[u8]>, IndexError> {
         if self.left == 0 {
             return Ok(None);
@@ -70,7 +73,7 @@ impl Table {
         Ok(Some(&self.buffer[start..self.taken]))
     }
 
-    /// The next entry as `N` words of 32 bits.
+    /// Reads the next entry as `N` words of 32 bits.
     pub(super) fn words<const N: usize>(
         &mut self,
         source: &mut Source<'_>,
@@ -85,7 +88,7 @@ impl Table {
         }))
     }
 
-    /// The next entry as `N` words, which must be there.
+    /// Reads the next entry as `N` words; an error if there is none.
     pub(super) fn must<const N: usize>(
         &mut self,
         source: &mut Source<'_>,
@@ -96,7 +99,7 @@ impl Table {
     }
 }
 
-/// A table of (count, value), value by value.
+/// Table of (count, value), read value by value.
 pub(super) struct Runs {
     table: Table,
     left: u32,

@@ -1,11 +1,11 @@
-//! Writing boxes.
+//! Writer of boxes.
 
-/// Bytes with boxes whose sizes are put in when they end.
+/// Buffer of boxes whose sizes are filled in when they end.
 #[derive(Default)]
 pub(super) struct Writer(pub(super) Vec<u8>);
 
 impl Writer {
-    /// A box around what `body` writes.
+    /// Writes a box around the output of `body`.
     pub(super) fn boxed(&mut self, kind: &[u8; 4], body: impl FnOnce(&mut Self)) {
         let start = self.0.len();
         self.u32(0);
@@ -15,7 +15,7 @@ impl Writer {
         self.0[start..start + 4].copy_from_slice(&size.to_be_bytes());
     }
 
-    /// A box with version and flags.
+    /// Writes a box with version and flags.
     pub(super) fn full(
         &mut self,
         kind: &[u8; 4],

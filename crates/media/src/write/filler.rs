@@ -1,18 +1,18 @@
-//! Bytes that decoders skip: they keep samples in their places, so that one table describes them all.
+//! Bytes that decoders skip: they keep samples at their offsets, so that one table describes them all.
 
 use crate::index::Track;
 
 /// Fewest bytes of filler in any codec.
 const BYTES_MIN: u64 = 7;
-/// Most bytes behind one sample: decoders in hardware have buffers of limited size.
+/// Most bytes after one sample: hardware decoders have buffers of limited size.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// True if so many bytes can be filler.
+/// True if filler can have this size.
 pub(super) const fn fits(count: u64) -> bool {
     count >= BYTES_MIN && count <= BYTES_MAX
 }
 
-/// How a codec says that bytes mean nothing.
+/// Form of the filler in a codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filler {
     /// NAL unit of type 12 (ITU-T H.264 §7.3.2.7).
@@ -24,7 +24,7 @@ pub(super) enum Filler {
 }
 
 impl Filler {
-    /// That of a track; `None` for sound, and for NAL units whose lengths do not take four bytes.
+    /// Form for a track; `None` for audio, and for NAL units whose lengths do not take four bytes.
     pub(super) fn of(track: &Track) -> Option<Self> {
         let kind = track.entry.get(4..8)?;
         let (filler, settings, at) = match kind {
@@ -45,7 +45,7 @@ impl Filler {
         }
     }
 
-    /// So many bytes, if they can be.
+    /// Filler of `count` bytes, if there can be.
     pub(super) fn bytes(self, count: u64) -> Option<Vec<u8>> {
         if !fits(count) {
             return None;

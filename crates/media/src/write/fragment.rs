@@ -1,10 +1,10 @@
-//! Fragments: 'moof' and 'mdat' of one chunk, with the frames that are there.
+//! Fragments: 'moof' and 'mdat' of one chunk, with the frames that are available.
 //!
-//! The time of a frame that is left out goes to the one before it in decode order, so that the film's time
-//! holds; a referenced one is replaced by its stand-in, where it has one. In the [`Layout::Stable`] form a fragment has the
-//! same size whatever is missing, and every sample keeps its place: where others were there is filler, which decoders
-//! skip, and the room that the tables do not need is a 'free' box. So byte ranges and lengths of a whole file are
-//! known before any of it arrived.
+//! The duration of a frame that is left out is added to the one before it in decode order, so that the timing of the
+//! film is kept; a referenced frame is replaced by its stand-in, where it has one. In the [`Layout::Stable`] form a
+//! fragment has the same size whatever is missing, and every sample keeps its offset: missing samples are replaced by
+//! filler, which decoders skip, and the space that the tables do not need becomes a 'free' box. So byte ranges and
+//! lengths of a whole file are known before any of it arrives.
 
 use std::ops::Range;
 
@@ -21,8 +21,8 @@ use crate::{
     index::{Index, Sample, Track},
 };
 
-/// The fragment of some tracks (by place) in one chunk, with what is there of it. The same frames give the same bytes.
-/// O(bytes), and O(samples of the two groups of pictures before the chunk).
+/// Writes the fragment of some tracks (by position) in one chunk, with the frames that are available. The same frames
+/// give the same bytes. O(bytes), and O(samples of the two groups of pictures before the chunk).
 pub fn fragment(
     index: &Index,
     tracks: &[usize],
@@ -64,7 +64,7 @@ pub fn fragment(
     }
 }
 
-/// Size of a fragment with every frame, from the index alone; in the stable layout, of any.
+/// Size of a fragment with every frame, from the index alone; in the stable layout, the size of any.
 pub fn fragment_bytes(index: &Index, tracks: &[usize], chunk: &Chunk, layout: Layout) -> u64 {
     let mut bytes = MOOF_BYTES + MDAT_BYTES;
     for &place in tracks {
@@ -87,7 +87,7 @@ pub fn fragment_bytes(index: &Index, tracks: &[usize], chunk: &Chunk, layout: La
     bytes
 }
 
-/// What to write of a chunk when the samples that `is_there` (track and sample by place) are there.
+/// Plan of a fragment, given the samples that arrived; `is_there` takes track and sample by position.
 pub fn plan(
     index: &Index,
     tracks: &[usize],
@@ -108,8 +108,8 @@ pub fn plan(
         for sample in chain_start(track, range.start)..range.end {
             let there = is_there(place, sample);
             let size = u64::from(track.samples[sample].size);
-            // The layouts show the same pictures: what a stand-in leaves must be filled. So tables are divided only
-            // where a sample is missing.
+            // Both layouts show the same pictures: the space that a stand-in leaves must be filled. So tables are
+            // divided only where a sample is missing.
             let stand_in = track.stand_ins.get(sample);
             let fits = stand_in.is_some_and(|bytes| {
                 let length = bytes.len() as u64;
@@ -154,20 +154,20 @@ pub fn plan(
     plan
 }
 
-/// What a fragment has of a sample.
+/// A sample as written to a fragment.
 struct Kept {
     sample: usize,
     size: u32,
-    /// What is there instead of it.
+    /// Stand-in written instead of it.
     stand_in: Option<Bytes>,
-    /// What follows it, which `size` counts.
+    /// Filler after it, which `size` includes.
     filler: Option<Bytes>,
-    /// Nothing that is described in the same table follows it.
+    /// True if no later sample is described in the same table.
     is_last: bool,
 }
 
-/// Fills the gaps between samples, so that all are described by one table: readers exist that lose their place among
-/// several after a seek (Chromium 156).
+/// Fills the gaps between samples, so that one table describes them all: some readers lose their position among several
+/// tables after a seek (Chromium 156).
 fn fill(track: &Track, kept: &mut [Kept]) {
     let codec = Filler::of(track);
     for at in 1..kept.len() {
@@ -201,7 +201,7 @@ const TRUN_BYTES: u64 = 20;
 const MDAT_BYTES: u64 = 8;
 const FREE_BYTES: u64 = 8;
 
-/// What a track's tables say of each sample.
+/// Fields that a track's tables hold for each sample.
 struct Shape {
     entry_bytes: u64,
     flags: u32,
@@ -223,8 +223,8 @@ impl Shape {
         }
     }
 
-    /// What tables with gaps may need beyond those without: a sample that is left out saves an entry, and costs
-    /// another 'trun' if samples on both sides of it are there.
+    /// Extra space for tables with gaps: a sample that is left out saves an entry, and costs another 'trun' if there
+    /// are samples on both sides of it.
     const fn spare(&self, count: u64) -> u64 {
         (TRUN_BYTES - self.entry_bytes) * (count.saturating_sub(1) / 2)
     }
@@ -267,7 +267,7 @@ fn write(index: &Index, chunk: &Chunk, runs: Vec<Run>, layout: Layout) -> Plan {
         w.full(b"mfhd", 0, 0, |w| w.u32(chunk.number + 1));
         for (run, groups) in runs.iter().zip(&groups) {
             let track = &index.tracks[run.place];
-            // In the stable layout the place of a sample counts all before it.
+            // In the stable layout the offset of a sample counts all before it.
             let mut at = run.range.start;
             traf(w, track, run, groups, &mut |kept| {
                 if is_stable {
@@ -352,7 +352,7 @@ fn groups(kept: &[Kept]) -> Vec<Range<usize>> {
     groups
 }
 
-/// One track's part of 'moof'. `place` gives the data offset of samples that lie together.
+/// Writes one track's part of 'moof'. `place` gives the data offset of samples that are adjacent.
 fn traf(
     w: &mut Writer,
     track: &Track,
@@ -378,7 +378,7 @@ fn traf(
                 for at in group.clone() {
                     let kept = &run.kept[at];
                     let sample = &track.samples[kept.sample];
-                    // Until the next that is there, or to the end of the chunk.
+                    // Until the next available sample, or to the end of the chunk.
                     let next = run
                         .kept
                         .get(at + 1)
@@ -399,7 +399,7 @@ fn traf(
 /// Depends on nothing.
 const SYNC: u32 = 0x0200_0000;
 
-/// Flags of a sample: what it depends on, whether others depend on it, whether decoding can begin.
+/// Flags of a sample: dependence on others, dependence of others on it, and whether decoding can begin.
 const fn flags(sample: &Sample) -> u32 {
     let depended_on = if sample.is_referenced { 1 } else { 2 } << 22;
     if sample.is_sync {

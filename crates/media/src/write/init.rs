@@ -8,8 +8,8 @@ use crate::index::{Index, Track, TrackKind};
 /// Ticks per second of the movie's own times.
 const MOVIE_TIMESCALE: u32 = 1_000;
 
-/// The init segment of some tracks, by place: 'ftyp' and 'moov'. A pure function of the index; track ids are those
-/// of the file. An edit list keeps what the file's did: when the film begins.
+/// Writes the init segment of some tracks, by position: 'ftyp' and 'moov'. A pure function of the index; track ids are
+/// those of the file. An edit list preserves the start of the film.
 pub fn init_segment(index: &Index, tracks: &[usize]) -> Bytes {
     let mut w = Writer::default();
     w.boxed(b"ftyp", |w| {
@@ -67,7 +67,7 @@ fn trak(w: &mut Writer, track: &Track) {
             w.u32(0);
             w.zeros(8);
             w.u16(0);
-            // Tracks that are alternatives of each other: none.
+            // Alternative tracks: none.
             w.u16(0);
             w.u16(if track.is_video() { 0 } else { 0x100 });
             w.u16(0);
@@ -83,7 +83,7 @@ fn trak(w: &mut Writer, track: &Track) {
             w.boxed(b"edts", |w| {
                 w.full(b"elst", 1, 0, |w| {
                     w.u32(1);
-                    // Length 0: all that the fragments hold.
+                    // Length 0: everything in the fragments.
                     w.u64(0);
                     w.u64(track.media_time);
                     w.u32(0x1_0000);

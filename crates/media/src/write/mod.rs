@@ -1,4 +1,4 @@
-//! Output for players: fragmented MP4 (ISO/IEC 14496-12, CMAF), with frames left out that did not arrive.
+//! Output for players: fragmented MP4 (ISO/IEC 14496-12, CMAF) without the frames that did not arrive.
 
 mod boxes;
 mod filler;

@@ -1,4 +1,4 @@
-//! A film as one file that grows from fragments: where each fragment lies, before any data are there.
+//! Progressive file made of fragments: offset of each fragment, before any data are available.
 
 use std::ops::Range;
 
@@ -7,20 +7,20 @@ use bytes::Bytes;
 use super::{Layout, boxes::Writer, fragment_bytes, init_segment};
 use crate::{chunk::Chunk, index::Index};
 
-/// The layout of a progressive fragmented file in the stable form: a head (init segment and segment index 'sidx',
-/// by which players seek), then a fragment for each chunk.
+/// Layout of a progressive fragmented file in the stable form: a head (init segment and segment index 'sidx', which
+/// players use to seek), then a fragment for each chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progressive {
     head: Bytes,
-    /// Place where fragments begin, and where the last ends.
+    /// Offsets at which fragments begin, and at which the last ends.
     starts: Vec<u64>,
 }
 
-/// Entries of 'sidx'; a film with more chunks goes without, and players seek by reading.
+/// Most entries of 'sidx'; a film with more chunks has no 'sidx', and players seek by reading.
 const REFERENCES_MAX: usize = u16::MAX as usize;
 
 impl Progressive {
-    /// The layout of some tracks, by place. O(samples).
+    /// Computes the layout of some tracks, by position. O(samples).
     pub fn new(index: &Index, tracks: &[usize], chunks: &[Chunk]) -> Self {
         let size = |chunk| fragment_bytes(index, tracks, chunk, Layout::Stable);
         let sizes: Vec<u64> = chunks.iter().map(size).collect();
@@ -40,7 +40,7 @@ impl Progressive {
         }
     }
 
-    /// What comes before the first fragment.
+    /// Bytes before the first fragment.
     pub fn head(&self) -> &Bytes {
         &self.head
     }
@@ -50,12 +50,12 @@ impl Progressive {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// Place where the fragment of a chunk lies. Panics when there is no such chunk.
+    /// Byte range of the fragment of a chunk. Panics if there is no such chunk.
     pub fn place(&self, chunk: usize) -> Range<u64> {
         self.starts[chunk]..self.starts[chunk + 1]
     }
 
-    /// The chunk whose fragment holds a byte; `None` in the head, and beyond the end.
+    /// Chunk whose fragment holds a byte; `None` in the head, and beyond the end.
     pub fn chunk_at(&self, offset: u64) -> Option<usize> {
         let after = self.starts.partition_point(|&start| start <= offset);
         let chunk = after.checked_sub(1)?;
@@ -63,7 +63,7 @@ impl Progressive {
     }
 }
 
-/// The segment index (ISO/IEC 14496-12 §8.16.3), in the time of the first track with pictures.
+/// Writes the segment index (ISO/IEC 14496-12 §8.16.3), in the timescale of the first video track.
 fn sidx(index: &Index, chunks: &[Chunk], sizes: &[u64]) -> Vec<u8> {
     let place = index.video();
     let track = &index.tracks[place];

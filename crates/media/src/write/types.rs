@@ -1,13 +1,13 @@
-//! Fragments: the request and its content.
+//! Types of fragments: options, sources and results.
 
 use bytes::Bytes;
 
 use crate::{depend::Dependents, index::FrameType};
 
-/// The frames that are there.
+/// The frames that are available.
 pub trait Frames {
-    /// The bytes of a sample (track and sample by place); `None` if they did not arrive. Bytes of another length
-    /// than the index says count as missing.
+    /// Bytes of a sample (track and sample by position); `None` if they did not arrive. Bytes of another length than in
+    /// the index count as missing.
     fn get(&self, track: usize, sample: usize) -> Option<Bytes>;
 }
 
@@ -17,36 +17,36 @@ impl<F: Fn(usize, usize) -> Option<Bytes>> Frames for F {
     }
 }
 
-/// How the bytes of a fragment lie.
+/// Layout of the bytes of a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Layout {
-    /// Nothing but what is there: for HLS, where a player takes a fragment as a whole.
+    /// Only what is available: for HLS, where a player takes a fragment as a whole.
     #[default]
     Compact,
-    /// The same size and the same places whatever is missing: for a progressive file with byte ranges.
+    /// The same size and the same offsets whatever is missing: for a progressive file with byte ranges.
     Stable,
 }
 
-/// How to write fragments.
+/// Options for writing fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// How the bytes lie.
+    /// Layout of the bytes.
     pub layout: Layout,
-    /// Outcome of frames that need a missing one.
+    /// Treatment of frames that depend on a missing one.
     pub dependents: Dependents,
 }
 
-/// Samples by type.
+/// Number of samples by type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts([u32; FrameType::ALL.len()]);
 
 impl Counts {
-    /// Samples of one type.
+    /// Number of samples of one type.
     pub const fn of(&self, frame: FrameType) -> u32 {
         self.0[frame as usize]
     }
 
-    /// All samples.
+    /// Number of all samples.
     pub fn total(&self) -> u32 {
         self.0.iter().sum()
     }
@@ -65,23 +65,23 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// Bytes that follow each other in a fragment, behind its head.
+/// A run of bytes in a fragment, after its head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// A sample: track and sample by place, and its size.
+    /// A sample: track and sample by position, and its size.
     Sample(usize, usize, u32),
-    /// These bytes: the stand-in of a sample, or filler.
+    /// The given bytes: the stand-in of a sample, or filler.
     Data(Bytes),
-    /// So many zeros.
+    /// A number of zeros.
     Zeros(u64),
 }
 
-/// A fragment without its samples: what to write, in order.
+/// A fragment without its samples: the pieces to write, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// 'moof', and 'mdat' up to its first byte of data.
     pub head: Bytes,
-    /// What follows.
+    /// The pieces after the head, in order.
     pub pieces: Vec<Piece>,
     /// Size of the whole fragment.
     pub bytes: u64,
@@ -89,7 +89,7 @@ pub struct Plan {
     pub missing: Counts,
     /// Samples that are not in the fragment: the missing ones, and those left out because of them.
     pub left_out: Counts,
-    /// Those of them that a stand-in has replaced.
+    /// Those of them that were replaced by a stand-in.
     pub replaced: Counts,
 }
 
@@ -102,6 +102,6 @@ pub struct Fragment {
     pub missing: Counts,
     /// Samples that are not in it: the missing ones, and those left out because of them.
     pub left_out: Counts,
-    /// Those of them that a stand-in has replaced.
+    /// Those of them that were replaced by a stand-in.
     pub replaced: Counts,
 }

@@ -1,4 +1,4 @@
-//! Loops that forward from one port to another and do nothing else.
+//! Baselines: loops that forward from one port to another and do nothing else.
 
 use std::{
     io::IoSliceMut,
@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::load::{Ends, Lines, Socket};
 
-/// How a loop forwards.
+/// System calls with which a loop forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `recv_from` and `send_to`, packet by packet.
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     /// `recvmmsg` and `sendmmsg`.
     #[cfg(target_os = "linux")]
     Mmsg,
-    /// `recvmmsg` with coalesced trains, each sent on at once, as it came.
+    /// `recvmmsg` with coalesced trains, each sent on at once, unchanged.
     Trains,
 }
 
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// A running loop: all sources send to one port, all packets leave from one other.
+/// A running loop: all sources send to one port, all packets leave from another.
 #[derive(Debug)]
 pub(crate) struct Baseline {
     pub(crate) ends: Lines,

@@ -1,4 +1,4 @@
-//! Cost of circuits that carry nothing.
+//! Memory cost of circuits without traffic.
 
 use std::{fs, net::SocketAddr, time::Duration};
 
@@ -8,11 +8,11 @@ use crate::load::{Socket, open, relay};
 
 const CIRCUITS: usize = 10_000;
 
-/// Bytes of this process and of the kernel for its sockets.
+/// Memory of this process, and of the kernel for its sockets, in bytes.
 #[derive(Clone, Copy)]
 struct Memory {
     process: f64,
-    /// Objects of the kernel that grow with sockets; only root is told.
+    /// Objects of the kernel whose number grows with sockets; visible to root only.
     kernel: Option<f64>,
 }
 
@@ -60,7 +60,7 @@ impl Memory {
     }
 }
 
-/// Circuits from `sources` addresses to as many, in turn.
+/// Measures circuits from `sources` addresses to as many destinations, in turn.
 fn circuits(rows: &mut Vec<Value>, sources: usize) {
     let before = Memory::now();
     let relay = relay(CIRCUITS);
@@ -86,7 +86,7 @@ fn circuits(rows: &mut Vec<Value>, sources: usize) {
     }));
 }
 
-/// A pair of sockets for each, for as many as the process may have.
+/// Measures a pair of sockets for each circuit, for as many as the process may have.
 fn pairs(rows: &mut Vec<Value>) {
     const PAIRS: usize = 2_000;
     let before = Memory::now();
@@ -102,7 +102,7 @@ fn pairs(rows: &mut Vec<Value>) {
 }
 
 pub(crate) fn memory(rows: &mut Vec<Value>) {
-    // The kernel takes a moment to give back what sockets held.
+    // The kernel takes a moment to release the memory of sockets.
     let pause = || std::thread::sleep(Duration::from_secs(2));
     circuits(rows, 100);
     pause();

@@ -1,4 +1,4 @@
-//! Packets through a relay, or something like it, and back.
+//! Load of packets through a relay, or a baseline, and back.
 
 use std::{
     fs,
@@ -14,12 +14,12 @@ use anabranch_net::relay::{
 use noq_udp::{RecvMeta, Transmit, UdpSocketState};
 
 const RUN: Duration = Duration::from_millis(700);
-/// Packets under way at most. Their memory fits into the sockets' buffers.
+/// Packets in flight at most. They fit into the sockets' buffers.
 const WINDOW: u64 = 2_048;
-/// Nothing has come for this long: what is under way is lost.
+/// Time without a packet after which those in flight count as lost.
 const LOST_AFTER: Duration = Duration::from_millis(50);
 
-/// One end of the way, and how to send so that it comes to the other.
+/// Source of packets, and the address from which they are forwarded to the sink.
 #[derive(Debug)]
 pub(crate) struct Ends {
     pub(crate) source: Socket,
@@ -47,14 +47,14 @@ impl Socket {
     }
 }
 
-/// A set of ends with the common destination.
+/// Sources with a common destination.
 #[derive(Debug)]
 pub(crate) struct Lines {
     pub(crate) ends: Vec<Ends>,
     pub(crate) sink: Socket,
 }
 
-/// All nodes are members, and anywhere.
+/// Membership in which all nodes are members, at any address.
 pub(crate) struct Anywhere;
 
 impl Members for Anywhere {
@@ -75,7 +75,7 @@ pub(crate) fn node(number: u8) -> NodeId {
     NodeId::from_public_key([number; 32])
 }
 
-/// A relay with more to give than any of this takes.
+/// Starts a relay with quotas beyond these loads.
 pub(crate) fn relay(circuits: usize) -> Relay {
     let mut config = RelayConfig::new(node(0), [Ipv4Addr::LOCALHOST.into()]);
     config.circuits.capacity = Rate::from_mbps(100_000_000);
@@ -106,12 +106,12 @@ pub(crate) fn open(
     }
 }
 
-/// A relay with circuits that their destination has answered.
+/// A relay with circuits on which the destination has replied.
 #[derive(Debug)]
 pub(crate) struct Circuits {
     pub(crate) relay: Relay,
     pub(crate) ends: Lines,
-    /// Where the destination answers the last of them.
+    /// Address to which the destination replies on the last circuit.
     pub(crate) back: SocketAddr,
 }
 
@@ -154,24 +154,24 @@ impl Circuits {
     }
 }
 
-/// What is sent.
+/// Load: sizes and numbers of the packets to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) packet_bytes: usize,
     /// Packets in one call to the kernel.
     train: usize,
     pub(crate) circuits: usize,
-    /// Threads that send as fast as they can, window or not.
+    /// Threads that send as fast as they can, without a window.
     pushers: usize,
 }
 
-/// Result of it.
+/// Result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) packets: u64,
     pub(crate) lost: u64,
     pub(crate) wall_s: f64,
-    /// What the forwarding thread has worked.
+    /// CPU time of the forwarding thread.
     pub(crate) busy_s: f64,
 }
 
@@ -182,7 +182,7 @@ impl Run {
 }
 
 impl Load {
-    /// Trains, as a host sends that has much to send.
+    /// Trains, as from a host with much data to send.
     pub(crate) fn trains(packet_bytes: usize, train: usize) -> Self {
         Self {
             packet_bytes,
@@ -192,7 +192,7 @@ impl Load {
         }
     }
 
-    /// One by one, the circuits in turn.
+    /// Single packets, on the circuits in turn.
     pub(crate) fn singles(packet_bytes: usize, circuits: usize) -> Self {
         Self {
             packet_bytes,
@@ -202,7 +202,7 @@ impl Load {
         }
     }
 
-    /// More than can be forwarded: what comes in while the forwarder is busy waits, and is taken together.
+    /// More packets than can be forwarded: those that arrive while the forwarder is busy wait, and are received together.
     pub(crate) fn overload(packet_bytes: usize, circuits: usize) -> Self {
         Self {
             pushers: 2,
@@ -210,7 +210,7 @@ impl Load {
         }
     }
 
-    /// Sends for a while; `thread` is the one that forwards.
+    /// Runs the load for [`RUN`]; `thread` is the name of the forwarding thread.
     pub(crate) fn run(&self, lines: &Lines, thread: &str) -> Run {
         match self.pushers {
             0 => self.run_window(lines, thread),
@@ -261,7 +261,7 @@ impl Load {
             if now - begin >= RUN {
                 break;
             }
-            // A quarter of the window at a time, so that the other side has something to take together.
+            // A quarter of the window at a time, so that the other side can receive batches.
             if sent - lost - sink.packets <= WINDOW * 3 / 4 {
                 for _ in 0..(WINDOW / 4).div_ceil(self.train as u64) {
                     let ends = &lines[turn % lines.len()];
@@ -294,7 +294,7 @@ impl Load {
             src_ip: None,
         };
         let source = &ends.source;
-        // What the kernel has no room for is lost, and counted so.
+        // Packets for which the kernel has no space are lost, and counted as such.
         let _ = source.state.try_send((&source.io).into(), &transmit);
     }
 }
@@ -332,7 +332,7 @@ impl Sink {
     }
 }
 
-/// Seconds from one end to the other and back, one packet at a time: the median of `rounds`.
+/// RTT in seconds, measured with one packet at a time: the median of `rounds`.
 pub(crate) fn round_trip_s(lines: &Lines, back: SocketAddr, rounds: usize) -> f64 {
     let (source, sink) = (&lines[0].source.io, &lines.sink.io);
     let blocking = |is_blocking: bool| {
@@ -359,7 +359,7 @@ pub(crate) fn round_trip_s(lines: &Lines, back: SocketAddr, rounds: usize) -> f6
     times[times.len() / 2]
 }
 
-/// Sends packets to a port where nobody knows the sender, as fast as they are taken.
+/// Sends packets from an unknown address to a port, as fast as the kernel accepts them.
 pub(crate) fn shoot(port: SocketAddr, packets: usize) {
     let socket = Socket::bind();
     for n in 0..packets {
@@ -371,7 +371,7 @@ pub(crate) fn shoot(port: SocketAddr, packets: usize) {
     std::thread::sleep(Duration::from_millis(50));
 }
 
-/// Seconds that threads of this name have worked, as Linux tells.
+/// CPU time of the threads with this name in seconds, as reported by Linux.
 pub(crate) fn busy_s(name: &str) -> f64 {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else {
         return f64::NAN;

@@ -1,11 +1,11 @@
 //! Capacity of a relay: `cargo bench -p anabranch-net --bench relay`.
 //!
-//! One thread sends packets to a relay, or to a plain loop that knows no circuits, and takes them at the
-//! other end, never more than a window ahead; the relay is the other thread. The thread's own work is
-//! counted (Linux), so the figures hold on a machine with other things to do: `per_core` is what one core
-//! forwards if it does nothing else. On loopback this includes the kernel's work for delivering what is
-//! sent, and not that for what comes in, which the sender does. Prints one JSON object in the lab's shape;
-//! medians of several runs, in turns with the baselines. Quote ratios, and never across machines.
+//! One thread sends packets to a relay, or to a plain loop without circuits, and receives them at the
+//! other end, never more than a window ahead; the relay is the other thread. The CPU time of that thread is
+//! measured (Linux), so that the figures are valid on a machine with other work: `per_core` is the rate of a core that
+//! does nothing else. On loopback this includes the kernel's work for the delivery of sent packets, and
+//! not that for received ones, which the sender does. Prints one JSON object in the lab's format, with
+//! medians of several runs, in turn with the baselines. Quote ratios, and never across machines.
 
 mod baseline;
 mod idle;
@@ -97,7 +97,7 @@ fn forward(rows: &mut Vec<Value>) {
     }
 }
 
-/// Packets of strangers at the port of a circuit.
+/// Packets from unknown addresses at the port of a circuit.
 fn flood(rows: &mut Vec<Value>) {
     let mut rates = Vec::new();
     for _ in 0..RUNS {
@@ -119,7 +119,7 @@ fn flood(rows: &mut Vec<Value>) {
     }));
 }
 
-/// What a relay adds to the delay of a packet that comes alone, both ways together.
+/// Delay that a relay adds to a single packet, both directions together.
 fn delay(rows: &mut Vec<Value>) {
     const ROUNDS: usize = 2_000;
     let mut through = Vec::new();
@@ -148,7 +148,7 @@ fn delay(rows: &mut Vec<Value>) {
 }
 
 fn main() {
-    // `cargo test --benches` runs this, too; measuring there would only cost time.
+    // `cargo test --benches` runs this, too; a measurement there would only take time.
     if std::env::args().any(|argument| argument == "--test") || cfg!(debug_assertions) {
         return;
     }

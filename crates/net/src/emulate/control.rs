@@ -1,4 +1,4 @@
-//! Running paths as seen from outside the thread that moves their packets.
+//! Control of running paths from outside the thread that moves their packets.
 
 use std::{
     io,
@@ -30,35 +30,35 @@ pub enum EmulateError {
     Bind(#[from] BindError),
     /// A network namespace cannot be entered.
     #[error(
-        "cannot enter network namespace '{name}': {source}; `ip netns list` shows what there is, and root is needed"
+        "cannot enter network namespace '{name}': {source}; this needs root, and `ip netns list` shows the namespaces"
     )]
     Namespace {
         /// The namespace.
         name: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A TUN device cannot be made or configured.
     #[error(
-        "cannot set up TUN device '{name}': {reason}; root, /dev/net/tun and the `ip` command are needed"
+        "cannot set up TUN device '{name}': {reason}; this needs root, /dev/net/tun and the `ip` command"
     )]
     Device {
         /// The device.
         name: String,
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
-    /// The thread or its runtime cannot be had.
+    /// The thread or its runtime cannot be started.
     #[error("cannot start the emulator: {0}")]
     Io(#[from] io::Error),
 }
 
-/// What is shared with the thread that moves the packets.
+/// State shared with the thread that moves the packets.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) clock: Clock,
     state: Mutex<State>,
-    /// A switch was turned, or the end has come: for a thread with a reactor, and for one without.
+    /// Notification that a path was changed or the emulator is to end: for a thread with a reactor, and for one without.
     changed: Notify,
     pub(super) waker: Waker,
 }
@@ -70,7 +70,7 @@ pub(super) struct State {
 }
 
 impl Shared {
-    /// Links of the given names and configs. Each gets a seed of its own.
+    /// Creates links with the given names and configs. Each gets a separate seed.
     pub(super) fn new<'a>(
         specs: impl Iterator<Item = (&'a str, &'a Configs)>,
         seed: Seed,
@@ -123,17 +123,17 @@ impl Path {
         &self.name
     }
 
-    /// Cuts the path, or joins it again, in both directions.
+    /// Takes the path down or up, in both directions.
     pub fn set_up(&self, up: bool) {
         let now = self.now();
         self.shared.lock().links[self.index].set_up(now, up);
         self.shared.note_change();
     }
 
-    /// Changes what the path is made of, for packets that enter it from now on; planned outages stay.
+    /// Changes the path's properties, for packets that enter it from now on; planned outages are kept.
     ///
     /// # Errors
-    /// A value is outside its range; the path stays as it was.
+    /// A value is outside its range; the path is unchanged.
     pub fn set(&self, configs: &Configs) -> Result<(), ConfigError> {
         let now = self.now();
         self.shared.lock().links[self.index].set_configs(now, configs)?;
@@ -162,13 +162,13 @@ impl Path {
         (link.forward.rate_at(now), link.backward.rate_at(now))
     }
 
-    /// The emulator's time: what traces and planned outages refer to.
+    /// The emulator's time, to which traces and planned outages refer.
     pub fn now(&self) -> Instant {
         self.shared.clock.now()
     }
 }
 
-/// The thread; ends when this is dropped.
+/// Handle to the thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
@@ -180,7 +180,7 @@ impl Drop for Worker {
         self.shared.lock().is_over = true;
         self.shared.note_change();
         if let Some(thread) = self.thread.take() {
-            // A panic there has been reported there.
+            // The thread has reported its panic itself.
             let _ = thread.join();
         }
     }

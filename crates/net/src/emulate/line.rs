@@ -1,15 +1,15 @@
-//! One direction of an emulated link, with the packets that are on their way.
+//! One direction of an emulated link, with its packets in flight.
 
 use std::collections::BTreeMap;
 
 use anabranch_base::Instant;
 use anabranch_link::{Link, Ticket, Verdict};
 
-/// Packets on their way through one direction at most; a queue of a second at 1 Gbit/s. More are
-/// dropped, which a config with a sensible queue never needs.
+/// Packets in flight in one direction at most; a queue of a second at 1 Gbit/s. More are
+/// dropped, which does not happen with a reasonable queue.
 const ON_THE_WAY_MAX: usize = 131_072;
 
-/// What one direction did so far, as the link model counts it.
+/// Statistics of one direction, as the link model counts them.
 pub type LineStats = anabranch_link::Stats;
 
 /// Packets of type `T` on a link. Packets that arrive at the same moment keep their order.
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_arrive_in_order_when_the_link_says() {
+    fn packets_arrive_in_order_at_the_times_of_the_link() {
         let mut link = link();
         let mut line = Line::default();
         for packet in 0..3 {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_loses_what_has_not_left() {
+    fn a_cut_drops_packets_that_have_not_left() {
         let mut link = link();
         let mut line = Line::default();
         line.offer(&mut link, Instant::EPOCH, 1500, false, 0);

@@ -1,11 +1,11 @@
-//! The link model driven by the clock: between loopback sockets, and between network namespaces.
+//! Emulator: the link model in real time, between loopback sockets and between network namespaces.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`udp`] | [`Emulator`]: paths between UDP sockets, for anyone |
-//! | [`tun`] | [`TunEmulator`](tun::TunEmulator): links between namespaces for any program's traffic, for root |
-//! | `control` | [`Path`]: switching and observing a running path |
-//! | `line` | one direction of a link with the packets on their way |
+//! | [`udp`] | [`Emulator`]: paths between UDP sockets, without privileges |
+//! | [`tun`] | [`TunEmulator`](tun::TunEmulator): links between namespaces for any program's traffic, as root |
+//! | `control` | [`Path`]: control and statistics of a running path |
+//! | `line` | one direction of a link with its packets in flight |
 //! | `relay` | the thread that moves packets between UDP sockets |
 
 mod control;

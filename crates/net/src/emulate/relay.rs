@@ -1,4 +1,4 @@
-//! The thread of the UDP emulator: takes packets from sockets, passes them through links, sends them on.
+//! Thread of the UDP emulator: receives packets from sockets, passes them through links, and sends them on.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -21,22 +21,22 @@ use crate::{
     socket::{BindError, Socket},
 };
 
-/// Senders remembered on one path; the one heard longest ago gives way.
+/// Senders remembered on one path; beyond that, the least recently active one is forgotten.
 const CLIENTS_MAX: usize = 64;
-/// A packet may leave this much early, so that one wake-up serves several.
+/// Time by which a packet may leave early, so that one wake-up serves several.
 const EARLY: Duration = Duration::from_micros(100);
-/// Packets may gather this long before they enter their links.
+/// Coalescing delay: the time for which packets may gather before they enter their links.
 const COALESCE: Duration = Duration::from_micros(400);
-/// Packets taken from one socket before others have their turn.
+/// Packets received from one socket before the next is served.
 const RECEIVED_PER_TURN: usize = 512;
 /// Bytes in one batch to the kernel.
 const BATCH_BYTES_MAX: usize = 60_000;
 /// Packets in one batch to the kernel.
 const BATCH_PACKETS_MAX: usize = 40;
-/// The two ECN bits that say "congestion experienced" (RFC 3168).
+/// ECN codepoint CE, "congestion experienced" (RFC 3168).
 const CE: u8 = 0b11;
 
-/// A packet with its way out.
+/// A packet with the socket and address to which it is sent.
 #[derive(Debug)]
 struct Packet {
     socket: SocketId,
@@ -54,7 +54,7 @@ struct PathState {
     backward: Line<Arrived<Packet>>,
 }
 
-/// One sender, with a socket of its own towards the target so that answers find back.
+/// One sender, with a separate socket towards the target, by which replies are assigned to it.
 #[derive(Debug)]
 struct Client {
     address: SocketAddr,
@@ -91,7 +91,7 @@ impl Relay {
         })
     }
 
-    /// Where the paths listen, in order.
+    /// Addresses on which the paths listen, in order.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         self.paths.iter().map(|path| path.listener.local).collect()
     }
@@ -134,7 +134,7 @@ impl Relay {
         packets.len()
     }
 
-    /// Packets enter their links.
+    /// Passes received packets to their links.
     fn enter(&mut self, packets: &mut Vec<(usize, Received)>) {
         let shared = self.shared.clone();
         let now = shared.clock.now();
@@ -178,7 +178,7 @@ impl Relay {
         }
     }
 
-    /// Packets whose time has come leave.
+    /// Sends the packets whose time has come.
     fn leave(&mut self) {
         let shared = self.shared.clone();
         let now = shared.clock.now() + EARLY;
@@ -217,7 +217,7 @@ impl PathState {
             .min()
     }
 
-    /// The socket that stands for the sender at `address`, and whether it was opened just now.
+    /// The socket that represents the sender at `address`, and whether it was opened just now.
     fn client(
         &mut self,
         address: SocketAddr,
@@ -253,7 +253,7 @@ impl PathState {
                 Some((next_id, true))
             }
             Err(error) => {
-                crate::limited!(warn, %error, "a sender on an emulated path gets no socket");
+                crate::limited!(warn, %error, "cannot open a socket for a sender on an emulated path");
                 None
             }
         }
@@ -271,7 +271,7 @@ fn header_bytes(address: SocketAddr) -> usize {
     }
 }
 
-/// Packets of equal size and destination that follow each other leave in one call.
+/// Sends packets; consecutive ones of equal size and destination leave in one call.
 fn send_in_batches(path: &mut PathState, packets: impl Iterator<Item = Arrived<Packet>>) {
     let mut batch: Option<Batch> = None;
     for Arrived {
@@ -314,7 +314,7 @@ impl Batch {
         }
     }
 
-    /// False: the packet does not belong to this batch.
+    /// Appends a packet. Returns false if it does not belong to this batch.
     fn append(&mut self, packet: &Packet) -> bool {
         let is_alike = packet.socket == self.first.socket
             && packet.remote == self.first.remote
@@ -342,7 +342,7 @@ impl Batch {
             ecn: self.first.ecn,
         };
         if let Some(socket) = path.socket(self.first.socket) {
-            // The buffer is not worth keeping.
+            // The returned buffer is not reused.
             let _ = socket.send(transmit, self.first.data.into());
         }
     }

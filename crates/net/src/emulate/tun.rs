@@ -1,7 +1,7 @@
 //! Emulated links between network namespaces, for any program's IP traffic. Needs root.
 //!
-//! Each link is a pair of TUN devices, one in each namespace; every IP packet that enters one comes out
-//! of the other, or not, as the link says.
+//! Each link is a pair of TUN devices, one in each namespace; an IP packet that enters one leaves
+//! the other, unless the link drops it.
 
 use std::{fs::File, future::poll_fn, os::fd::AsFd, pin::pin, process::Command, task::Poll};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::timer::Timer;
 
-/// Packets read from one device before packets whose time has come leave.
+/// Packets read from one device before packets that are due are sent.
 const READS_MAX: usize = 64;
 /// Largest IP packet.
 const PACKET_BYTES_MAX: usize = 65_535;
@@ -24,9 +24,9 @@ const PACKET_BYTES_MAX: usize = 65_535;
 /// One end of an emulated link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Name of a network namespace as `ip netns` knows it; `None`: the one this process is in.
+    /// Name of a network namespace as in `ip netns`; `None`: that of this process.
     pub namespace: Option<String>,
-    /// Name of the device to make, at most 15 characters.
+    /// Name of the device to create, at most 15 characters.
     pub device: String,
     /// Its address with prefix length, such as `10.9.1.1/24`.
     pub address: String,
@@ -35,11 +35,11 @@ pub struct End {
 /// One emulated link.
 #[derive(Clone, Debug)]
 pub struct TunSpec {
-    /// For people.
+    /// Name, for display only.
     pub name: String,
-    /// Place where forward begins.
+    /// End at which the forward direction begins.
     pub first: End,
-    /// Place where forward ends.
+    /// End at which the forward direction ends.
     pub second: End,
     /// The link.
     pub links: Configs,
@@ -53,10 +53,10 @@ pub struct TunEmulator {
 }
 
 impl TunEmulator {
-    /// Makes the devices, gives them their addresses, and starts.
+    /// Creates the devices, sets their addresses, and starts the links.
     ///
     /// # Errors
-    /// A namespace or device cannot be had, or a link's config is out of range.
+    /// A namespace or device is not available, or a link's config is out of range.
     pub fn start(specs: Vec<TunSpec>, seed: Seed) -> Result<Self, EmulateError> {
         let configs = specs.iter().map(|spec| (spec.name.as_str(), &spec.links));
         let shared = Shared::new(configs, seed)?;
@@ -108,7 +108,7 @@ impl TunEmulator {
     }
 }
 
-/// Makes a device on a thread that enters the namespace and ends there, so that nothing else of this
+/// Creates a device on a thread that enters the namespace and ends there, so that no other thread of this
 /// process changes its namespace.
 fn make(end: &End, mtu_bytes: usize) -> Result<SyncDevice, EmulateError> {
     let on_thread = || {
@@ -150,7 +150,7 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
     let output = Command::new("ip")
         .args(arguments)
         .output()
-        .map_err(|error| format!("`ip` does not run: {error}"))?;
+        .map_err(|error| format!("cannot run `ip`: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
@@ -169,7 +169,7 @@ struct Wire {
 async fn run(shared: &Shared, mut wires: Vec<Wire>) {
     let clock = shared.clock;
     let Ok(mut timer) = Timer::new(clock) else {
-        tracing::error!("no timer for the emulator");
+        tracing::error!("cannot create a timer for the emulator");
         return;
     };
     let mut buffer = vec![0; PACKET_BYTES_MAX];
@@ -240,7 +240,7 @@ impl Wire {
             if arrived.is_marked {
                 mark(&mut arrived.packet);
             }
-            // A namespace that has no room loses it, as a full network card would.
+            // If the namespace's queue is full, the packet is lost, as in a full network card.
             if let Err(error) = device.try_send(&arrived.packet) {
                 tracing::trace!(%error, "packet not delivered");
             }

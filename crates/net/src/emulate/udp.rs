@@ -1,7 +1,7 @@
 //! Emulated paths between UDP sockets, without privileges.
 //!
-//! Every path listens on a port; what arrives there travels through the link to the target, and answers
-//! travel back to whoever sent. A thread of its own keeps the times.
+//! Every path listens on a port; packets that arrive there cross the link to the target, and replies
+//! cross it back to the sender. A separate thread does the timing.
 
 use std::net::SocketAddr;
 
@@ -16,11 +16,11 @@ use super::{
 /// One emulated path.
 #[derive(Clone, Debug)]
 pub struct PathSpec {
-    /// For people.
+    /// Name, for display only.
     pub name: String,
-    /// Where it listens; port 0 lets the kernel choose.
+    /// Address on which it listens; port 0 lets the kernel choose.
     pub listen: SocketAddr,
-    /// Where it leads.
+    /// Address to which it leads.
     pub target: SocketAddr,
     /// The link: forward is from the senders to the target.
     pub links: Configs,
@@ -35,7 +35,7 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Opens the ports and starts. Same specs and `seed`: the same losses and jitter, packet for packet.
+    /// Opens the ports and starts. The same specs and `seed` give the same losses and jitter, packet for packet.
     ///
     /// # Errors
     /// A port cannot be opened or a link's config is out of range.
@@ -67,7 +67,7 @@ impl Emulator {
         &self.paths
     }
 
-    /// Address to send so that packets travel each path, in the same order.
+    /// Addresses on which the paths listen, in the same order.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

@@ -1,11 +1,11 @@
-//! A relay on real sockets: forwards between the ports of circuits.
+//! Relay on real sockets: forwards packets between the ports of circuits.
 //!
-//! What may be forwarded, and where to, [`CircuitTable`] decides, of which this module is the host: it opens and
-//! closes ports when the book says so, takes packets off them in batches, asks for a verdict on each
-//! train, and sends what is let through, in batches again. `docs/relays.md` has the reasons and figures.
+//! [`CircuitTable`] decides what may be forwarded, and where to. This module is its host: it opens and
+//! closes ports as the table requires, receives packets in batches, asks for a verdict on each
+//! train, and sends the permitted packets, in batches again. `docs/relays.md` has the reasons and figures.
 //!
-//! [`Relay`] is the handle. Requests come from the node's sessions, which is how the relay knows whose
-//! they are; all calls are short and may come from any thread.
+//! [`Relay`] is the handle. Requests come through the node's sessions, which authenticate their sources;
+//! all calls are short and may come from any thread.
 //!
 //! ```no_run
 //! # fn example(members: &impl anabranch_net::relay::Members, peer: anabranch_base::NodeId, own: anabranch_base::NodeId,
@@ -20,10 +20,10 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `pool` | opening ports |
-//! | `ready` | which ports have packets |
-//! | `worker` | the thread |
-//! | `outbox` | packets that leave together |
+//! | `pool` | the ports that can be opened |
+//! | `ready` | the ports that have packets |
+//! | `worker` | the forwarding thread |
+//! | `outbox` | packets that are sent together |
 
 mod outbox;
 mod pool;
@@ -57,25 +57,25 @@ use self::{
 };
 use crate::{clock::Clock, waker::Waker};
 
-/// How a relay is set up.
+/// Configuration of a relay.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
-    /// What it gives to whom.
+    /// Limits of its circuits and sources.
     pub circuits: Config,
     /// Local addresses of its ports: the first IPv4 and the first IPv6 one are used, each for peers of its
-    /// family. With 0.0.0.0 or `::` all addresses of the machine.
+    /// family. 0.0.0.0 or `::` stands for all addresses of the machine.
     pub addresses: Vec<IpAddr>,
-    /// How others reach these addresses, where that differs (a one-to-one translator); one of each family at
+    /// Public addresses under which others reach these, if they differ (one-to-one NAT); one of each family at
     /// most.
     pub public: Vec<IpAddr>,
     /// Its ports; `None`: any that the kernel chooses.
     pub ports: Option<RangeInclusive<u16>>,
-    /// The clock of whoever else counts its time; `None`: one of its own.
+    /// Clock that it shares with other components; `None`: a separate one.
     pub clock: Option<Clock>,
 }
 
 impl RelayConfig {
-    /// Defaults (see [`Config::new`]) on these addresses.
+    /// Creates the defaults (see [`Config::new`]) on these addresses.
     pub fn new(node: NodeId, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         Self {
             circuits: Config::new(node),
@@ -95,36 +95,36 @@ pub enum RelayError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// No address was given.
-    #[error("a relay needs an address for its ports; name one")]
+    #[error("a relay needs an address for its ports; give one")]
     NoAddress,
-    /// The thread, or what it sleeps on, cannot be had.
+    /// The thread, or the descriptors on which it sleeps, cannot be created.
     #[error("cannot start the relay: {0}")]
     Io(#[from] io::Error),
 }
 
-/// All that a relay can tell of itself.
+/// Report on a relay: its circuits, sources and statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayReport {
     /// All circuits, by source and number.
     pub circuits: Vec<CircuitReport>,
     /// All sources.
     pub peers: Vec<PeerReport>,
-    /// What it has done.
+    /// Its statistics.
     pub totals: Totals,
     /// Ports open now.
     pub ports: usize,
-    /// What it has left for others ([`CircuitTable::headroom`]).
+    /// Rate that it has left for others ([`CircuitTable::headroom`]).
     pub headroom: Rate,
     /// System calls of the data plane.
     pub calls: Calls,
 }
 
-/// System calls of the data plane so far: how well packets are taken and sent together.
+/// System calls of the data plane so far, which show the degree of batching.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Calls that received something.
+    /// Calls that received packets.
     pub received: u64,
-    /// Calls that sent.
+    /// Calls that sent packets.
     pub sent: u64,
 }
 
@@ -157,7 +157,7 @@ impl Relay {
     /// Starts its thread. Ports are opened when circuits need them.
     ///
     /// # Errors
-    /// The config is out of range or has no address; no thread can be had.
+    /// The config is out of range or has no address, or the thread cannot be started.
     pub fn start(config: RelayConfig) -> Result<Self, RelayError> {
         let clock = config.clock.unwrap_or_else(Clock::start);
         if config.addresses.is_empty() {
@@ -188,8 +188,8 @@ impl Relay {
         })
     }
 
-    /// A request of the node `from`, which a session has authenticated and which is seen at the addresses
-    /// `seen` (remote addresses of the session's channels, from which [`Origin::Known`] takes packets).
+    /// Executes a request of the node `from`, which a session has authenticated. `seen` are the remote
+    /// addresses of the session's channels, from which [`Origin::Known`] accepts packets.
     pub fn request(
         &self,
         from: NodeId,
@@ -210,15 +210,15 @@ impl Relay {
         };
         self.shared.close_unused(&mut state);
         drop(state);
-        // The thread sleeps until the next expiry it knew of.
+        // The thread sleeps until the next expiry that it knew.
         self.shared.waker.ring();
         answer
     }
 
-    /// [`Self::request`] for what came as an ADU; the bytes to send back.
+    /// [`Self::request`] for an ADU; returns the bytes of the answer.
     ///
     /// # Errors
-    /// It is no request. There is nothing to answer.
+    /// The ADU is not a request, and needs no answer.
     pub fn serve(
         &self,
         from: NodeId,
@@ -233,31 +233,31 @@ impl Relay {
         Ok(answer)
     }
 
-    /// Ends all circuits of a node that has left or is no longer a member.
+    /// Closes all circuits of a node that has left or is no longer a member.
     pub fn close_all(&self, node: NodeId) {
         let mut state = self.shared.lock();
         state.circuits.close_all(node);
         self.shared.close_unused(&mut state);
     }
 
-    /// What a source may use from now on.
+    /// Sets the quota of a source, from now on.
     pub fn set_quota(&self, node: NodeId, quota: Quota) {
         let now = self.shared.clock.now();
         self.shared.lock().circuits.set_quota(now, node, quota);
     }
 
-    /// What it has left, to be told to others ([`CircuitTable::headroom`]).
+    /// Rate that it has left, to be announced to others ([`CircuitTable::headroom`]).
     pub fn headroom(&self) -> Rate {
         let now = self.shared.clock.now();
         self.shared.lock().circuits.headroom(now)
     }
 
-    /// What it has done.
+    /// Its statistics.
     pub fn totals(&self) -> Totals {
         self.shared.lock().circuits.totals()
     }
 
-    /// All that it can tell. O(circuits).
+    /// Report on all circuits and sources. O(circuits).
     pub fn report(&self) -> RelayReport {
         let now = self.shared.clock.now();
         let mut state = self.shared.lock();
@@ -283,7 +283,7 @@ impl Drop for Relay {
         self.shared.lock().is_over = true;
         self.shared.waker.ring();
         if let Some(thread) = self.thread.take() {
-            // A panic there has been reported there.
+            // The thread has reported its panic itself.
             let _ = thread.join();
         }
     }
@@ -299,7 +299,7 @@ impl Shared {
         let id = state.circuits.add_port(port.public);
         let port = Arc::new(port);
         if let Err(error) = self.ready.add(id, &port) {
-            // It carries nothing then, as if the network had lost it all; the source sees that.
+            // The port then carries nothing, as if the network lost all packets; the source detects that.
             crate::limited!(error, %error, "cannot watch a relay's port");
         }
         state.ports.insert(id, port);

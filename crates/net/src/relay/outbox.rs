@@ -1,9 +1,9 @@
-//! Packets that leave together.
+//! Outbox of a turn: packets that are sent together.
 //!
-//! A call to the kernel costs as much as forwarding ten packets, and one call can send up to 64 packets
-//! of one size from one port to one address (UDP segmentation offload). So what is let through waits
-//! until the end of the turn, by direction of a circuit, and leaves in order of its coming. What came as
-//! a long train is sent out of the buffer in which it came; what came in small pieces is copied together.
+//! A system call costs as much as forwarding ten packets, and one call can send up to 64 packets
+//! of one size from one port to one address (UDP segmentation offload). Therefore permitted packets wait
+//! until the end of the turn, by direction of a circuit, and leave in order of arrival. A long train
+//! is sent from the buffer in which it arrived; small ones are copied together.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -12,11 +12,11 @@ use noq_udp::{EcnCodepoint, Transmit};
 
 use super::pool::Port;
 
-/// Packets in one call, and bytes: bounds of the kernel.
+/// Packets in one call, and bytes: limits of the kernel.
 const BATCH_PACKETS_MAX: usize = 64;
 const BATCH_BYTES_MAX: usize = 65_000;
-/// Larger packets are sent one by one: the system refuses to cut what does not fit the way, and would not say
-/// which packets it was.
+/// Larger packets are sent one by one: the system refuses to segment packets that exceed the MTU, and does not report
+/// which ones these are.
 const SEGMENT_BYTES_MAX: usize = 1_472;
 /// Memory kept for batches from turn to turn.
 const SPARES_MAX: usize = 64;
@@ -30,7 +30,7 @@ struct Batch {
     ecn: Option<EcnCodepoint>,
     segment: usize,
     packets: usize,
-    /// The last is smaller, so nothing may follow.
+    /// True if the last packet is smaller, so that none may follow.
     is_complete: bool,
     bytes: Vec<u8>,
 }
@@ -48,17 +48,17 @@ pub(super) struct Unsent {
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     batches: Vec<Batch>,
-    /// For each direction of a circuit the turn in which it was last seen, and its last batch.
+    /// Turn in which each direction of a circuit was last seen, and its last batch.
     latest: Vec<(u64, u32)>,
     turn: u64,
     bytes: usize,
     spares: Vec<Vec<u8>>,
     pub(super) unsent: Vec<Unsent>,
-    /// Calls that sent.
+    /// Calls that sent packets.
     pub(super) calls: u64,
 }
 
-/// What is let through of a train.
+/// Part of a train that is permitted to pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cargo<'a> {
     pub(super) forward: Forward,
@@ -68,12 +68,12 @@ pub(super) struct Cargo<'a> {
 }
 
 impl Outbox {
-    /// Bytes that wait.
+    /// Waiting bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes packets along. `port` is asked for the port that they leave from, once for a batch.
+    /// Adds packets to a batch. `port` returns the port from which they leave; it is called once for a batch.
     pub(super) fn push(&mut self, cargo: Cargo<'_>, port: impl FnOnce() -> Option<Arc<Port>>) {
         let index = cargo.forward.flow.index as usize;
         if self.latest.len() <= index {
@@ -88,7 +88,7 @@ impl Outbox {
             return;
         }
         let Some(port) = port() else {
-            // It was closed a moment ago, and its circuit with it.
+            // It was closed a moment ago, together with its circuit.
             return;
         };
         let mut bytes = self.spares.pop().unwrap_or_default();
@@ -108,7 +108,7 @@ impl Outbox {
         });
     }
 
-    /// True if packets of this direction wait, so that others may not overtake them.
+    /// True if packets of this direction wait, which others must not overtake.
     pub(super) fn holds(&self, flow: FlowId) -> bool {
         let latest = self.latest.get(flow.index as usize);
         latest.is_some_and(|(turn, _)| *turn == self.turn)
@@ -125,7 +125,7 @@ impl Outbox {
         self.send(port, &forward, ecn, segment, contents);
     }
 
-    /// Sends all that waits.
+    /// Sends all waiting packets.
     pub(super) fn flush(&mut self) {
         let mut batches = std::mem::take(&mut self.batches);
         for batch in batches.drain(..) {
@@ -190,7 +190,7 @@ impl Outbox {
         }
     }
 
-    /// The device may lack segmentation, or one packet may be too large: one by one.
+    /// Sends packets one by one, because the device may lack segmentation, or one packet may be too large.
     fn send_apart(&mut self, port: &Port, whole: &Transmit<'_>, flow: FlowId, segment: usize) {
         for contents in whole.contents.chunks(segment) {
             let one = Transmit {
@@ -225,7 +225,7 @@ fn trace(remote: SocketAddr, error: &io::Error) {
 }
 
 impl Batch {
-    /// False: these packets do not belong to the batch.
+    /// Appends packets. Returns false if they do not belong to the batch.
     fn append(&mut self, cargo: &Cargo<'_>) -> bool {
         let is_alike = cargo.forward.flow == self.flow
             && cargo.forward.remote == self.forward.remote

@@ -1,4 +1,4 @@
-//! Opening ports.
+//! Pool of a relay's ports.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -16,14 +16,14 @@ use crate::socket::Socket;
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) socket: Socket,
-    /// Where others reach it.
+    /// Address at which others reach it.
     pub(super) public: SocketAddr,
 }
 
-/// Place where ports can be opened.
+/// Addresses and range of ports that can be opened.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// Local and public address of each family.
+    /// Local and public addresses, by family.
     homes: Vec<(IpAddr, IpAddr)>,
     range: Option<RangeInclusive<u16>>,
     /// Ports tried so far.
@@ -47,7 +47,7 @@ impl Pool {
         }
     }
 
-    /// A new port; `None` when the relay has no address of this family, or no port is free.
+    /// Opens a new port; `None` if the relay has no address of this family, or no port is free.
     pub(super) fn open(&self, family: Family) -> Option<Port> {
         let home = self.homes.iter().find(|(ip, _)| Family::of(*ip) == family);
         let &(local, public) = home?;
@@ -70,7 +70,7 @@ fn bind(local: IpAddr, public: IpAddr, port: u16) -> Option<Port> {
             socket,
         }),
         Err(error) => {
-            tracing::debug!(%error, "no port for a relay");
+            tracing::debug!(%error, "cannot open a relay's port");
             None
         }
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_range_is_kept_to_until_it_is_used_up() {
-        // Whatever is free now, so that two runs at once are not in each other's way.
+        // Any free port, so that two concurrent runs do not conflict.
         let free = bind([127, 0, 0, 1].into(), [127, 0, 0, 1].into(), 0).unwrap();
         let number = free.public.port();
         drop(free);

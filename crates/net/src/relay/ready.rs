@@ -1,8 +1,8 @@
 //! Ports that have packets.
 //!
-//! A relay may have a thousand ports of which three are busy; asking about each in every turn, as the
+//! A relay may have a thousand ports of which three are busy; polling each in every turn, as the
 //! host does with its few sockets, would cost more than forwarding. On Linux the kernel keeps the list
-//! (epoll). Elsewhere all ports are asked.
+//! (epoll). Elsewhere all ports are polled.
 
 #[cfg(any(test, not(target_os = "linux")))]
 mod asked;
@@ -55,7 +55,7 @@ mod tests {
         ready.sleep(&bell, Some(Duration::from_secs(60)));
         ready.list(&mut named);
         assert_eq!(named, [ports[1].0]);
-        // It stays on the list until it has been read, or is taken off.
+        // It stays on the list until it has been read or removed.
         named.clear();
         ready.remove(ports[1].0, &ports[1].1);
         ready.list(&mut named);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn where_ports_are_asked_all_are_named() {
+    fn where_ports_are_polled_all_are_named() {
         let ready = super::asked::Ready::new().unwrap();
         let bell = Waker::new().unwrap();
         let ports = ports();

@@ -1,4 +1,4 @@
-//! The thread that forwards.
+//! Forwarding thread of a relay.
 
 use std::{
     io::{self, IoSliceMut},
@@ -17,24 +17,24 @@ use super::{
 };
 use crate::moderation::Moderation;
 
-/// The largest thing one buffer can receive: a full train of coalesced packets.
+/// Size of a buffer, which holds a full train of coalesced packets.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Buffers filled by one call; the most that noq-udp fills.
+/// Buffers filled by one call; the maximum of noq-udp.
 const BUFFERS: usize = noq_udp::BATCH_SIZE;
-/// Calls for one port before others have their turn. The more is taken together, the more of it belongs to the
-/// same circuit and leaves with one call: a relay with too much to do gets faster.
+/// Calls for one port before the next is served. The more packets are received together, the more of them belong to the
+/// same circuit and leave with one call: a relay becomes more efficient under overload.
 const CALLS_PER_TURN: usize = 16;
-/// Nor more packets: trains are long.
+/// Packets received from one port before the next is served; trains are long.
 const PACKETS_PER_TURN: usize = 1_024;
-/// Trains at least this long are sent out of the buffer in which they came.
+/// Trains at least this long are sent from the buffer in which they arrived.
 const LONG_BYTES: usize = 16 << 10;
-/// What may wait for the end of the turn.
+/// Bytes that may wait for the end of the turn.
 const WAITING_BYTES_MAX: usize = 1 << 20;
-/// Packets that come in quick succession may gather this long. It adds to the delay of the path, so it is
-/// short; and it lets one call send what otherwise takes several.
+/// Coalescing delay for packets in quick succession. It adds to the delay of the path, so it is
+/// short; and it saves system calls.
 const GATHER: Duration = Duration::from_micros(150);
 
-/// The thread's own things.
+/// State of the thread.
 pub(super) struct Worker {
     shared: Arc<Shared>,
     buffers: Vec<Box<[u8]>>,
@@ -43,7 +43,7 @@ pub(super) struct Worker {
     moderation: Moderation,
 }
 
-/// A train that is sent out of its buffer.
+/// A train that is sent from the buffer in which it arrived.
 struct Long {
     buffer: usize,
     cargo: anabranch_overlay::relay::Forward,
@@ -100,7 +100,7 @@ impl Worker {
         }
     }
 
-    /// Forwards what has come to one port; the number of packets.
+    /// Forwards the packets of one port. Returns their number.
     fn serve(&mut self, id: PortId, port: &Port) -> usize {
         let mut packets = 0;
         for _ in 0..CALLS_PER_TURN {
@@ -116,7 +116,7 @@ impl Worker {
         packets
     }
 
-    /// One call to the kernel; the number of trains it filled in.
+    /// Makes one call to the kernel. Returns the number of trains received.
     fn receive(&mut self, port: &Port) -> usize {
         let mut buffers = self.buffers.iter_mut();
         let mut slices: [IoSliceMut<'_>; BUFFERS] = std::array::from_fn(|_| {
@@ -133,14 +133,15 @@ impl Worker {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => {
-                // An ICMP answer to something sent earlier; the two ends notice by themselves.
+                // An ICMP error for an earlier packet; the two ends detect the loss.
                 tracing::trace!(%error, "a relay's port");
                 0
             }
         }
     }
 
-    /// A verdict on each train, and what is let through into the outbox, or out at once if it is long.
+    /// Gets a verdict on each train; permitted packets go to the outbox, or out at once if the train is long. Returns the
+    /// number of packets received.
     fn judge(&mut self, id: PortId, port: &Port, filled: usize) -> usize {
         if filled == 0 {
             return 0;
@@ -174,7 +175,7 @@ impl Worker {
         packets
     }
 
-    /// One train: dropped, taken along, or returned to be sent at once.
+    /// Handles one train, which is dropped, put into the outbox, or returned to be sent at once.
     fn take(
         &mut self,
         state: &mut State,
@@ -213,7 +214,7 @@ impl Worker {
         None
     }
 
-    /// The end of a turn: everything leaves, and what could not is told to the book.
+    /// Ends a turn: sends all packets, and reports those that could not be sent to the circuit table.
     fn flush(&mut self) {
         self.outbox.flush();
         let calls = std::mem::take(&mut self.outbox.calls);

@@ -1,4 +1,4 @@
-//! Interfaces that go down and addresses that are taken away under a session: it goes on over the other
+//! Interfaces that go down and addresses that are removed during a session: it continues over the other
 //! path, and the channel joins again when they are back.
 
 use std::{
@@ -25,7 +25,7 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(20);
 const ADU_BYTES: usize = 8000;
 
-/// What the two nodes tell the test.
+/// State of the two nodes, observed by the test.
 #[derive(Clone, Default)]
 struct Watched {
     /// ADUs that arrived, each the successor of the one before.
@@ -66,7 +66,7 @@ impl Watched {
     }
 }
 
-/// Two namespaces with two cables: path 1 and path 2.
+/// Creates two namespaces with two cables: path 1 and path 2.
 fn two_cables() -> Option<[Namespace; 2]> {
     let [a, b] = namespaces()?;
     a.join(("eth1", "10.91.1.1/24"), &b, ("eth1", "10.91.1.2/24"));
@@ -74,15 +74,15 @@ fn two_cables() -> Option<[Namespace; 2]> {
     Some([a, b])
 }
 
-/// A session from `a` to `b` with a stream that goes on until the test has seen enough.
+/// Runs a session from `a` to `b` with a stream that continues until the test ends.
 fn session(a: &Namespace, b: &Namespace, test: impl FnOnce(&Watched)) {
     let watched = Watched::default();
-    let (tell, told) = mpsc::channel();
+    let (report, reported) = mpsc::channel();
     let receiver = {
         let watched = watched.clone();
         start(b, (2, 1), move |host| {
             Box::pin(async move {
-                tell.send(host.addresses()).unwrap();
+                report.send(host.addresses()).unwrap();
                 let session = host.accept().await.unwrap();
                 let stream = session.accept_stream().await.unwrap();
                 let mut next = 0u64;
@@ -98,7 +98,7 @@ fn session(a: &Namespace, b: &Namespace, test: impl FnOnce(&Watched)) {
             })
         })
     };
-    let addresses = told.recv_timeout(TIMEOUT).unwrap();
+    let addresses = reported.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(addresses.len(), 2, "{addresses:?}");
     let sender = {
         let watched = watched.clone();
@@ -106,7 +106,7 @@ fn session(a: &Namespace, b: &Namespace, test: impl FnOnce(&Watched)) {
             Box::pin(send_until_over(host, addresses, watched))
         })
     };
-    // A failed test must not leave the nodes at work.
+    // A failed test must not leave the nodes running.
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&watched)));
     watched.is_over.store(true, Ordering::Relaxed);
     let (sent, received) = (sender.join().unwrap(), receiver.join().unwrap());
@@ -132,7 +132,7 @@ async fn send_until_over(host: Host, addresses: Vec<SocketAddr>, watched: Watche
     }
     stream.finish().unwrap();
     stream.delivered().await.unwrap();
-    // What is delivered but not read ends with the session.
+    // Data that is delivered but not read is lost with the session.
     while !watched.is_read.load(Ordering::Relaxed) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -161,13 +161,13 @@ fn a_channel_follows_its_interface_down_and_up() {
     session(&a, &b, |watched| {
         watched.paths(&[1, 2], "both paths at the start");
         watched.goes_on("data at the start");
-        // The dialler's interface.
+        // The interface of the node that connects.
         a.ip("link set eth1 down");
         watched.paths(&[2], "path 1 left after its interface went down");
         watched.goes_on("data over path 2");
         a.ip("link set eth1 up");
         watched.paths(&[1, 2], "path 1 again after its interface came up");
-        // The other side's, which here also takes the carrier away.
+        // That of the other side, which here also removes the carrier.
         b.ip("link set eth2 down");
         watched.paths(&[1], "path 2 left after the peer's interface went down");
         watched.goes_on("data over path 1");
@@ -195,7 +195,7 @@ fn a_channel_follows_its_address_away_and_back() {
     });
 }
 
-/// An address that was not there when the session began, as after plugging in a modem.
+/// An address that did not exist when the session began, as after plugging in a modem.
 #[test]
 fn a_new_interface_gets_a_channel() {
     let Some([a, b]) = namespaces() else { return };

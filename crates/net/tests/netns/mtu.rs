@@ -13,13 +13,13 @@ const PATH_MTU_BYTES: usize = 1280;
 const IP_UDP_BYTES: usize = 28;
 const ADUS: usize = 60;
 
-/// Sends 6 MB from `a` to `b`; the largest UDP payload of a full packet meanwhile.
+/// Sends 6 MB from `a` to `b`. Returns the largest UDP payload of a full packet.
 fn transfer(a: &Namespace, b: &Namespace) -> usize {
-    let (tell, told) = mpsc::channel();
+    let (report, reported) = mpsc::channel();
     let (tell_read, read) = tokio::sync::oneshot::channel();
     let receiver = start(b, (2, 1), move |host| {
         Box::pin(async move {
-            tell.send(host.addresses()).unwrap();
+            report.send(host.addresses()).unwrap();
             let session = host.accept().await.unwrap();
             let stream = session.accept_stream().await.unwrap();
             let mut count = 0;
@@ -32,7 +32,7 @@ fn transfer(a: &Namespace, b: &Namespace) -> usize {
             usize::from(count)
         })
     });
-    let addresses = told.recv_timeout(Duration::from_secs(20)).unwrap();
+    let addresses = reported.recv_timeout(Duration::from_secs(20)).unwrap();
     let sender = start(a, (1, 2), move |host| {
         Box::pin(async move {
             let session = host.connect(key(2).node_id(), &addresses).await.unwrap();
@@ -54,7 +54,7 @@ fn transfer(a: &Namespace, b: &Namespace) -> usize {
                 delivered = stream.delivered() => delivered.unwrap(),
                 () = watching => unreachable!("watching goes on until it is dropped"),
             }
-            // What is delivered but not read ends with the session.
+            // Data that is delivered but not read is lost with the session.
             read.await.unwrap();
             host.shutdown().await;
             most
@@ -79,8 +79,8 @@ fn a_narrow_interface() {
     check(transfer(&a, &b));
 }
 
-/// The ends see 1500 bytes; what is larger than the middle disappears there. (The router complains by
-/// ICMP, to which QUIC's sockets do not listen.)
+/// The ends have an MTU of 1500 bytes; packets that exceed that of the middle are lost there. (The router
+/// reports it by ICMP, which QUIC's sockets ignore.)
 #[test]
 fn a_narrow_middle() {
     let Some([a, router, b]) = namespaces() else {

@@ -1,5 +1,5 @@
-//! Network namespaces that live as long as a test. Making them needs root; without it, tests that need
-//! them say so in one line and pass.
+//! Network namespaces that live as long as a test. Creating them needs root; without it, tests that need
+//! them print one line and pass.
 
 use std::{
     fs::File,
@@ -11,16 +11,16 @@ use std::{
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// What the names of all namespaces of these tests begin with; the process id follows.
+/// Prefix of the names of all namespaces of these tests; the process ID follows.
 const PREFIX: &str = "anabtest";
 
-/// A namespace of this test alone, removed when dropped.
+/// A private namespace of this test, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     name: String,
 }
 
-/// `N` fresh namespaces with loopback up; `None`, after a line that says why, where there can be none.
+/// Creates `N` namespaces with loopback up; `None`, after printing the reason, if that is not possible.
 pub(crate) fn namespaces<const N: usize>() -> Option<[Namespace; N]> {
     remove_orphans();
     let made: Result<Vec<_>, String> = (0..N).map(|_| Namespace::new()).collect();
@@ -33,7 +33,7 @@ pub(crate) fn namespaces<const N: usize>() -> Option<[Namespace; N]> {
     }
 }
 
-/// As [`namespaces`], where the kernel also has TUN devices.
+/// As [`namespaces`], and `None` also if the kernel has no TUN devices.
 pub(crate) fn namespaces_with_tun<const N: usize>() -> Option<[Namespace; N]> {
     if let Err(error) = File::options().write(true).open("/dev/net/tun") {
         skip(&format!("/dev/net/tun: {error}"));
@@ -42,10 +42,10 @@ pub(crate) fn namespaces_with_tun<const N: usize>() -> Option<[Namespace; N]> {
     namespaces()
 }
 
-/// Says why a test is left out; written past the test harness, which would swallow it.
+/// Prints the reason for skipping a test, bypassing the test harness, which would suppress it.
 fn skip(reason: &str) {
     let test = std::thread::current().name().unwrap_or_default().to_owned();
-    // Nowhere is left to say that standard error is gone.
+    // If standard error is closed, there is no other place to report it.
     let _ = writeln!(
         std::io::stderr(),
         "skipped {test}: network namespaces need root and `ip` ({reason})"
@@ -63,12 +63,12 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// As `ip netns` knows it.
+    /// Its name in `ip netns`.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs `ip` with these words in the namespace.
+    /// Runs `ip` with these arguments in the namespace.
     #[track_caller]
     pub(crate) fn ip(&self, words: &str) {
         if let Err(error) = ip(&format!("-n {} {words}", self.name)) {
@@ -76,7 +76,7 @@ impl Namespace {
         }
     }
 
-    /// Joins this namespace and another by a virtual cable with a device and an address at each end.
+    /// Connects this namespace to another by a virtual cable with a device and an address at each end.
     pub(crate) fn join(&self, (device, address): (&str, &str), other: &Self, far: (&str, &str)) {
         let there = &other.name;
         self.ip(&format!(
@@ -89,7 +89,7 @@ impl Namespace {
         }
     }
 
-    /// Moves the calling thread, and threads it starts from now on, into the namespace.
+    /// Moves the calling thread, and the threads that it starts later, into the namespace.
     pub(crate) fn enter(&self) {
         let file = File::open(format!("/var/run/netns/{}", self.name)).unwrap();
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
@@ -108,12 +108,12 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // What is left is found by the next run.
+        // Namespaces that remain are removed by the next run.
         let _ = ip(&format!("netns delete {}", self.name));
     }
 }
 
-/// Removes what a test that was killed has left.
+/// Removes the namespaces that a killed test has left.
 fn remove_orphans() {
     let Ok(entries) = std::fs::read_dir("/var/run/netns") else {
         return;
@@ -136,7 +136,7 @@ fn ip(words: &str) -> Result<(), String> {
     let output = Command::new("ip")
         .args(words.split_whitespace())
         .output()
-        .map_err(|error| format!("`ip` does not run: {error}"))?;
+        .map_err(|error| format!("cannot run `ip`: {error}"))?;
     if output.status.success() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! A node in a namespace: one thread that never leaves it, with everything of the node on it.
+//! Node in a namespace: a thread that never leaves the namespace runs all of the node.
 
 use std::{future::Future, pin::Pin, thread::JoinHandle, time::Duration};
 
@@ -9,7 +9,7 @@ use anabranch_net::{
 
 use crate::namespace::Namespace;
 
-/// Longest life of a node here; what hangs is killed.
+/// Longest life of a node in these tests; one that hangs is killed.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Starts the node with this key on all interfaces of `namespace`, admitting `peer`, and lets `work`

@@ -1,4 +1,4 @@
-//! The TUN emulator carries traffic of programs that know nothing of it: here, the kernel's UDP and TCP.
+//! TUN emulator with the traffic of unmodified programs, here the kernel's UDP and TCP.
 
 use std::{
     io::{Read, Write},
@@ -20,7 +20,7 @@ use crate::namespace::{Namespace, namespaces_with_tun};
 const DELAY: Duration = Duration::from_millis(20);
 const ADDRESS: &str = "10.93.1.2:7007";
 
-/// Two namespaces joined by one emulated link.
+/// Creates two namespaces joined by an emulated link.
 fn emulated(mbps: u64) -> Option<([Namespace; 2], TunEmulator)> {
     let both = namespaces_with_tun()?;
     let end = |index: usize, address: &str| End {
@@ -43,7 +43,7 @@ fn emulated(mbps: u64) -> Option<([Namespace; 2], TunEmulator)> {
     Some((both, emulator))
 }
 
-/// Answers every datagram with the same one, until dropped.
+/// Echo server, which returns every datagram until dropped.
 struct Echo {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -81,14 +81,14 @@ impl Drop for Echo {
     }
 }
 
-/// Asks for `length` bytes back; how long it took, or `None` after the time-out.
+/// Sends `length` bytes to be returned. Returns the RTT, or `None` after the time-out.
 fn ask(socket: &UdpSocket, number: u8, length: usize, timeout: Duration) -> Option<Duration> {
     socket.set_read_timeout(Some(timeout)).unwrap();
     let start = Instant::now();
     socket.send_to(&vec![number; length], ADDRESS).unwrap();
     let mut buffer = [0; 2000];
     while let Ok(read) = socket.recv(&mut buffer) {
-        // An answer to an earlier question does not count.
+        // A reply to an earlier datagram does not count.
         if buffer[..read] == vec![number; length][..] {
             return Some(start.elapsed());
         }
@@ -124,7 +124,7 @@ fn datagrams_meet_the_delay_and_the_cut() {
     assert!(took >= 2 * DELAY, "{took:?}");
 }
 
-/// Twenty packets at once take their turns: the last waits for those before it.
+/// Twenty packets sent at once are serialised: the last waits for those before it.
 #[test]
 fn datagrams_meet_the_rate() {
     let Some(([left, right], _emulator)) = emulated(1) else {
@@ -144,7 +144,7 @@ fn datagrams_meet_the_rate() {
         let length = socket.recv(&mut buffer).unwrap();
         assert_eq!(buffer[..length], [number; 972]);
     }
-    // 20 packets of 1000 bytes at 1 Mbit/s: 160 ms on the way there; the way back runs beside it.
+    // 20 packets of 1000 bytes at 1 Mbit/s: 160 ms in the forward direction; the replies return at the same time.
     let least = Duration::from_millis(168) + 2 * DELAY;
     assert!(start.elapsed() >= least, "{:?}", start.elapsed());
 }

@@ -1,4 +1,4 @@
-//! Costs of sending, as people write them.
+//! Costs of sending, in the text form of the configuration.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{ConfigError, Layer, missing, refused};
 use crate::ledger::{Ledger, LedgerError};
 
-/// What sending costs at one place, as texts.
+/// Cost of sending at one place, as texts.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostLayer {
@@ -19,22 +19,22 @@ pub struct CostLayer {
     pub price: String,
     /// Day of the month on which a billing period begins.
     pub day: Option<u8>,
-    /// Place where it is midnight then.
+    /// Time zone in which the billing period begins at midnight.
     pub zone: Option<String>,
 }
 
-/// Cost of sending, and where it is written down; checked.
+/// Costs of sending, and the location of the ledger; checked.
 #[derive(Clone, Debug)]
 pub struct Costs {
     /// One for each place.
     pub tariffs: Vec<Tariff>,
-    /// The file in which what was used survives a restart.
+    /// Ledger file, which keeps usage over restarts.
     pub ledger: PathBuf,
 }
 
 impl Costs {
-    /// Gives a host that is about to start these tariffs, and what was used of them before; `None`: nothing costs
-    /// anything, and there is nothing to keep.
+    /// Gives a host that is about to start these tariffs, and the usage so far; `None` if nothing costs anything, so that
+    /// nothing has to be kept.
     ///
     /// # Errors
     /// The ledger cannot be used.
@@ -50,7 +50,7 @@ impl Costs {
 }
 
 impl CostLayer {
-    /// Reads the short form: `wwan0=5 GB then stop`, `wwan0=5 GB then stop from day 15`.
+    /// Parses the short form: `wwan0=5 GB then stop`, `wwan0=5 GB then stop from day 15`.
     ///
     /// # Errors
     /// It has no `=`, or the day is not a number.
@@ -105,7 +105,7 @@ impl CostLayer {
 }
 
 impl Layer {
-    /// Checks only what is said of costs.
+    /// Checks only the keys about costs.
     ///
     /// # Errors
     /// The first value that is refused, or two prices for one place.
@@ -125,8 +125,8 @@ impl Layer {
     }
 }
 
-/// Place where the ledger is unless something else is said: `$XDG_STATE_HOME/anabranch/ledger`, or
-/// `~/.local/state/anabranch/ledger`. `variable` looks up an environment variable.
+/// Default location of the ledger: `$XDG_STATE_HOME/anabranch/ledger`, or `~/.local/state/anabranch/ledger`. `variable` looks
+/// up an environment variable.
 pub fn default_ledger(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
     let get = |name: &str| variable(name).filter(|value| !value.is_empty());
     let state = get("XDG_STATE_HOME").map(PathBuf::from);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_form_says_the_same() {
+    fn the_short_form_is_equivalent() {
         let short = CostLayer::from_text("wwan0 = 2 GB then 0.01/MB from day 15").unwrap();
         let long = "[[cost]]\non = \"wwan0\"\nprice = \"2 GB then 0.01/MB\"\nday = 15\n";
         let long = Layer::from_toml(long).unwrap().cost;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_right() {
+    fn a_refusal_states_the_accepted_form() {
         for (lines, parts) in [
             (
                 "on = \"192.0.2.1:7\"\nprice = \"free\"",

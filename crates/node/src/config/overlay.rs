@@ -1,4 +1,4 @@
-//! The overlay, as people write it.
+//! The overlay, in the text form of the configuration.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,26 +20,26 @@ use crate::overlay::{Config, Site};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemberLayer {
-    /// For people.
+    /// Name for display.
     pub name: String,
     /// Its id.
     pub node: String,
     /// Its addresses, `IP:PORT`.
     #[serde(default)]
     pub addresses: Vec<String>,
-    /// What it may do here beside taking part.
+    /// Rights here beside membership.
     #[serde(default)]
     pub may: Vec<super::GrantLayer>,
-    /// The rate of all that this node relays for it.
+    /// Rate limit on all that this node relays for it.
     pub relay_rate: Option<String>,
     /// Circuits that it may have here at a time.
     pub relay_circuits: Option<u32>,
-    /// What this node relays for it in a day.
+    /// Limit on what this node relays for it per day.
     pub relay_per_day: Option<String>,
 }
 
 impl MemberLayer {
-    /// What this node does for it, where that is not as for all.
+    /// Quota of the member, if it differs from the default.
     fn quota(&self) -> Result<Option<Quota>, ConfigError> {
         let usual = Quota::default();
         let mut quota = usual;
@@ -63,23 +63,23 @@ impl MemberLayer {
 pub struct OverlayLayer {
     /// Its members.
     pub member: Option<Vec<MemberLayer>>,
-    /// What this node relays for others.
+    /// Total rate that this node relays for others.
     pub relay: Option<String>,
-    /// The UDP ports of its circuits, `FIRST-LAST`.
+    /// UDP ports of its circuits, `FIRST-LAST`.
     pub relay_ports: Option<String>,
-    /// Its address as others see it, where that differs.
+    /// Address of the node as others see it, if different.
     pub relay_public: Option<String>,
     /// Names of the members asked first.
     pub seeds: Option<Vec<String>>,
-    /// Place where others reach this node.
+    /// Addresses at which others reach this node.
     pub addresses: Option<Vec<String>>,
     /// Share of a link that test messages may take.
     pub probes: Option<String>,
     /// Test messages in an hour, over all links.
     pub probes_per_hour: Option<String>,
-    /// Most ways to one node, beside the direct link.
+    /// Limit on the paths to one node, beside the direct link.
     pub paths: Option<u8>,
-    /// Most links of a way.
+    /// Limit on the links of a path.
     pub hops: Option<u8>,
 }
 
@@ -88,31 +88,31 @@ pub struct OverlayLayer {
 pub struct OverlayConfig {
     /// The members.
     pub sites: BTreeMap<NodeId, Site>,
-    /// How it is run.
+    /// Configuration of the overlay agent.
     pub agent: Config,
-    /// How others are relayed; `None`: they are not.
+    /// Relay settings; `None`: nothing is relayed.
     pub relay: Option<Relaying>,
 }
 
-/// How others are relayed.
+/// Settings for relaying on behalf of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relaying {
-    /// All circuits together.
+    /// Capacity of all circuits together.
     pub capacity: Rate,
     /// UDP ports of circuits; `None`: any.
     pub ports: Option<RangeInclusive<u16>>,
-    /// The node's address as others see it, where that differs from its own.
+    /// The node's address as others see it, if different from its own.
     pub public: Option<IpAddr>,
-    /// Of members that are given more or less than usual.
+    /// Quotas of members that are given more or less than the default.
     pub quotas: BTreeMap<NodeId, Quota>,
 }
 
 impl Relaying {
-    /// Starts it, on the addresses of the host.
+    /// Starts the relay, on the addresses of the host.
     pub(crate) fn start(self, host: &Host) -> Result<Relay, RelayError> {
         let own: BTreeSet<IpAddr> = host.addresses().iter().map(SocketAddr::ip).collect();
         let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = own.iter().partition(|ip| ip.is_ipv4());
-        // Of several addresses, one reaches the source and another one the next hop.
+        // One of several addresses may reach the source and another one the next hop.
         let of = |ips: &[IpAddr], all: IpAddr| match ips {
             [] => None,
             [only] => Some(*only),
@@ -136,7 +136,7 @@ impl Relaying {
 }
 
 impl OverlayLayer {
-    /// This layer, with what it does not mention taken from `below`.
+    /// This layer, with keys that it does not contain taken from `below`.
     pub(super) fn over(self, below: Self) -> Self {
         Self {
             member: self.member.or(below.member),
@@ -152,7 +152,7 @@ impl OverlayLayer {
         }
     }
 
-    /// `None` when there are no members, and nothing else is said of an overlay.
+    /// `None` if there are no members, and no other key of an overlay.
     pub(super) fn resolve(&self) -> Result<Option<OverlayConfig>, ConfigError> {
         let Some(members) = self.member.as_ref().filter(|members| !members.is_empty()) else {
             if *self == Self::default() {
@@ -179,7 +179,7 @@ impl OverlayLayer {
             }
             if let Some(quota) = member.quota()? {
                 if self.relay.is_none() {
-                    let reason = "this node relays nothing; say how much in [overlay] relay";
+                    let reason = "this node relays nothing; specify how much in [overlay] relay";
                     return Err(refused("overlay.member.name", &member.name, reason));
                 }
                 quotas.insert(id, quota);
@@ -246,7 +246,7 @@ impl OverlayLayer {
     }
 }
 
-/// `40000-40063`.
+/// Parses a port range such as `40000-40063`.
 fn range(text: &str) -> Result<RangeInclusive<u16>, String> {
     let wrong = || "write the first port and the last, such as 40000-40063".to_owned();
     let (first, last) = text.split_once('-').ok_or_else(wrong)?;
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn every_fault_is_named() {
         let studio = member("studio", 1, "");
         let cases = [
             (

@@ -1,4 +1,4 @@
-//! Peers and their rights, as people write them.
+//! Peers and their rights, in the text form of the configuration.
 
 use std::{
     collections::BTreeMap,
@@ -16,30 +16,30 @@ use crate::rights::{Right, Table, Terms};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PeerLayer {
-    /// For people.
+    /// Name for display.
     pub name: String,
     /// Its id.
     pub node: String,
-    /// What it may do here.
+    /// Rights of the node here.
     pub may: Option<Vec<GrantLayer>>,
-    /// Its addresses, `IP:PORT`, where this node shall keep a session with it.
+    /// Its addresses, `IP:PORT`, if this node shall keep a session with it.
     #[serde(default)]
     pub addresses: Vec<String>,
-    /// File of objectives for the sessions that this node opens, beside those for all.
+    /// File of objectives for sessions that this node opens to it, in addition to those for all.
     #[serde(default)]
     pub objectives: Option<PathBuf>,
 }
 
-/// A right, as it is given.
+/// A right, as given in the configuration.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(
     untagged,
     expecting = "give a right such as \"call\", or one with its terms such as { right = \"send-files\", folder = \"ship\" }"
 )]
 pub enum GrantLayer {
-    /// Without limits.
+    /// A right without terms.
     Name(String),
-    /// On these terms.
+    /// A right with terms.
     Terms(TermsLayer),
 }
 
@@ -49,7 +49,7 @@ pub enum GrantLayer {
 pub struct TermsLayer {
     /// The right.
     pub right: String,
-    /// Of `send-files`: the folder below `receive` that files go into.
+    /// The folder below `receive` that files go into, with `send-files`.
     #[serde(default)]
     pub folder: Option<PathBuf>,
 }
@@ -57,7 +57,7 @@ pub struct TermsLayer {
 /// A node to keep a session with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// For people.
+    /// Name for display.
     pub name: String,
     /// Its id.
     pub node: NodeId,
@@ -67,12 +67,12 @@ pub struct Peer {
     pub objectives: Option<PathBuf>,
 }
 
-/// A key that was one list for all rights; to write it is refused with what to write instead.
+/// Key that was one list for all rights; it is refused with a message that explains the replacement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retired;
 
-/// What to write instead of a list for all rights.
-pub(super) const INSTEAD: &str = "rights are given one by one now: write for each node a section [[peer]] with name, node and \
+/// Error message for such a key: the replacement.
+pub(super) const INSTEAD: &str = "rights are given one by one now: for each node, write a section [[peer]] with name, node and \
      may = [\"call\", \"send-files\"] (docs/operations.md, \"Rights\")";
 
 impl<'de> Deserialize<'de> for Retired {
@@ -93,7 +93,7 @@ impl GrantLayer {
         let elsewhere = match right {
             Right::Member => Some("a member of the overlay is listed as [[overlay.member]]"),
             Right::ReadLibrary => Some(
-                "this node serves no library; `anabranch video origin` does, and lets in who has its ticket",
+                "this node serves no library; `anabranch video origin` does, and admits holders of its ticket",
             ),
             _ => None,
         };
@@ -109,18 +109,18 @@ impl GrantLayer {
                 let reason = "name a folder below `receive`, such as \"ship\"";
                 Err(refused(key, &folder.display().to_string(), reason))
             }
-            Some(_) => Err(refused(key, name, "only send-files goes with a folder")),
+            Some(_) => Err(refused(key, name, "only send-files takes a folder")),
         }
     }
 }
 
-/// True if a path names something below the folder that it is joined to.
+/// True if the path stays below the folder that it is joined to.
 fn is_below(path: &Path) -> bool {
     let mut parts = path.components();
     parts.clone().next().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// Gives the rights of a list.
+/// Gives the rights in a list to a node.
 pub(super) fn give(
     table: &mut Table,
     node: NodeId,
@@ -141,17 +141,17 @@ pub(super) fn give(
     Ok(())
 }
 
-/// What is said of peers, checked.
+/// The peers of a configuration, checked.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
-    /// Those to keep a session with.
+    /// Peers to keep a session with.
     pub(super) dialled: Vec<Peer>,
     pub(super) rights: Table,
     pub(super) names: BTreeMap<NodeId, String>,
 }
 
 impl Layer {
-    /// Peers, and the rights of everybody.
+    /// Peers, and the rights of all nodes.
     pub(super) fn peers(&self, overlay: Option<&OverlayConfig>) -> Result<Peers, ConfigError> {
         let mut peers = Peers::default();
         for layer in self.peer.iter().flatten() {
@@ -161,7 +161,7 @@ impl Layer {
             }
             let may = layer.may.as_ref().ok_or_else(|| {
                 let reason = format!(
-                    "say what \"{}\" may do here, such as may = [\"call\", \"send-files\"], or may = [] for nothing",
+                    "specify what \"{}\" may do here, such as may = [\"call\", \"send-files\"], or may = [] for nothing",
                     layer.name
                 );
                 missing("peer.may", reason)
@@ -181,7 +181,7 @@ impl Layer {
         Ok(peers)
     }
 
-    /// Refuses rights that could not be used: they would look as if they were.
+    /// Refuses rights that could have no effect, because they would appear to have one.
     fn check_rights(
         &self,
         peers: &Peers,
@@ -193,12 +193,12 @@ impl Layer {
             let may = |right| rights.contains_key(&right);
             let relays = overlay.is_some_and(|overlay| overlay.relay.is_some());
             let reason = if may(Right::UseRelay) && !(may(Right::Member) && relays) {
-                "use-relay is for members of the overlay, where this node relays: list the node as [[overlay.member]], and say \
+                "use-relay is for members of the overlay, where this node relays: list the node as [[overlay.member]], and specify \
                  how much in [overlay] relay"
             } else if may(Right::SendFiles) && self.receive.is_none() {
                 "send-files needs a directory: name one with `receive`"
             } else if may(Right::SendFiles) && !may(Right::Call) && !is_dialled(id) {
-                "send-files needs a session: add the right \"call\", or addresses, so that this node calls"
+                "send-files needs a session: add the right \"call\", or addresses at which this node dials it"
             } else {
                 continue;
             };
@@ -206,7 +206,7 @@ impl Layer {
         }
         let relay = overlay.and_then(|overlay| overlay.relay.as_ref());
         if relay.is_some() && peers.rights.with(Right::UseRelay).next().is_none() {
-            let reason = "nobody may use the relay; give members may = [\"use-relay\"], or leave `relay` out";
+            let reason = "no member may use the relay; give members may = [\"use-relay\"], or leave `relay` out";
             return Err(missing("overlay.relay", reason));
         }
         Ok(())

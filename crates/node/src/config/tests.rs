@@ -4,7 +4,7 @@ use super::*;
 
 const EXAMPLE: &str = include_str!("../../node.example.toml");
 
-/// A user without settings, but with a home.
+/// Environment of a user with no settings other than `HOME`.
 fn nowhere(name: &str) -> Option<String> {
     (name == "HOME").then(|| "/home/ada".to_owned())
 }
@@ -18,8 +18,7 @@ fn the_example_is_accepted_as_it_stands() {
     resolve(EXAMPLE).unwrap();
 }
 
-/// Every key that stands in the example behind a `#` is accepted with the value given there, and that
-/// value is the default.
+/// Every key that is commented out in the example is accepted with the value given there, and that value is the default.
 #[test]
 fn every_key_of_the_example_shows_its_default() {
     let bare: String = EXAMPLE
@@ -82,7 +81,7 @@ fn every_key_of_the_example_shows_its_default() {
 }
 
 #[test]
-fn default_is_used_when_nothing_is_said() {
+fn default_is_used_when_the_key_is_absent() {
     assert_eq!(resolve("").unwrap().engine.policy, Policy::Default);
 }
 
@@ -130,7 +129,7 @@ fn unknown_keys_are_refused_with_those_that_exist() {
 }
 
 #[test]
-fn a_refusal_names_key_value_and_what_is_right() {
+fn a_refusal_names_key_value_and_accepted_form() {
     for (text, parts) in [
         (
             "[session]\ntimeout = \"5\"",
@@ -259,11 +258,11 @@ fn rights_are_given_one_by_one() {
         config.peers.is_empty(),
         "it has no addresses to be called at"
     );
-    // A peer that is called has no right by that.
+    // A peer that is dialled has no right because of that.
     let called = resolve(&peer("may = []\naddresses = [\"192.0.2.7:4433\"]")).unwrap();
     assert_eq!(called.peers.len(), 1);
     assert_eq!(called.rights.iter().count(), 0);
-    // Neither has a member, but membership.
+    // A member has only the right of membership.
     let member = peer("").replace("[peer]", "[overlay.member]");
     let member = resolve(&member).unwrap();
     let given: Vec<Right> = (member.rights.iter())
@@ -289,7 +288,7 @@ fn rights_that_could_not_be_used_are_refused() {
         (member("may = [\"use-relay\"]"), "[overlay] relay"),
         (
             member("") + "[overlay]\nrelay = \"1 Mbit/s\"",
-            "nobody may use the relay",
+            "no member may use the relay",
         ),
         (peer("may = [\"call\", \"send-files\"]"), "receive"),
         (receive(peer("may = [\"send-files\"]")), "needs a session"),
@@ -322,7 +321,7 @@ fn rights_that_could_not_be_used_are_refused() {
 }
 
 #[test]
-fn one_list_for_all_rights_is_refused_with_what_to_write() {
+fn one_list_for_all_rights_is_refused_with_the_replacement() {
     let file = resolve("allow = [\"x\"]\n").unwrap_err().to_string();
     let variable =
         Layer::from_environment(|name| (name == "ANABRANCH_ALLOW").then(|| "x".to_owned()));

@@ -109,7 +109,7 @@ mod tests {
     use anabranch_session::{AllowList, Policy, SecretKey, StreamSpec};
 
     use super::*;
-    use crate::control::{Control, Question, ask};
+    use crate::control::{Control, Request, ask};
 
     /// A node with two sockets, so that two of them have several channels.
     fn node(own: u8, other: u8) -> Host {
@@ -170,9 +170,9 @@ mod tests {
                  utility {{ a {{ -1 }} }} }}",
                 stream.id().0
             );
-            let add = |text: String| Question {
-                text: Some(text),
-                ..Question::show("objective_add")
+            let add = |text: String| Request::ObjectiveAdd {
+                text,
+                session: None,
             };
             for (text, words) in [("objective {", "1:"), ("hose 2", "no objectives")] {
                 let error = ask(&path, &add(text.to_owned())).await.unwrap_err();
@@ -180,7 +180,9 @@ mod tests {
             }
             let added = ask(&path, &add(text)).await.unwrap();
             let number = added["rows"][0]["objective"].as_u64().unwrap();
-            let listed = ask(&path, &Question::show("objectives")).await.unwrap();
+            let listed = ask(&path, &Request::Objectives { session: None })
+                .await
+                .unwrap();
             assert_eq!(listed["rows"][0]["name"], "away");
             assert_eq!(listed["rows"][0]["kind"], "single");
 
@@ -192,9 +194,9 @@ mod tests {
             assert_eq!(of(&used, true), 0, "{used:?}");
             assert!(of(&used, false) >= 100_000, "{used:?}");
 
-            let remove = Question {
-                objective: Some(number.to_string()),
-                ..Question::show("objective_remove")
+            let remove = Request::ObjectiveRemove {
+                objective: number.to_string(),
+                session: None,
             };
             ask(&path, &remove).await.unwrap();
             let error = ask(&path, &remove).await.unwrap_err();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{PathsQuery, Question, ms};
+use super::{PathsQuery, ms};
 use crate::overlay::{LinkView, MemberView, Overlay, PathFeedback, Source, State};
 
 /// Most addresses, and most ways, that an asker speaks of; it cannot have been given more.
@@ -18,51 +18,55 @@ const BYTES_MAX: u64 = 1_000_000_000_000_000;
 /// Askers' numbers begin here; those below are the node's own.
 const USERS_FROM: u64 = 1 << 32;
 
-pub(super) async fn answer(
-    overlay: Option<&Overlay>,
-    question: &Question,
-) -> Result<Vec<Value>, String> {
-    let overlay = overlay.ok_or(
-        "this node takes part in no overlay; list its members as [[overlay.member]] in its configuration",
-    )?;
-    match (question.show.as_str(), &question.paths) {
-        ("overlay", _) => Ok(rows(overlay).await),
-        ("overlay_paths", Some(paths)) => {
-            let to = paths
-                .to
-                .parse()
-                .map_err(|error| format!("'{}': {error}", paths.to))?;
-            if paths.user < USERS_FROM {
-                return Err(format!(
-                    "'user' is below {USERS_FROM}; choose a larger number"
-                ));
-            }
-            check(paths)?;
-            let feedback = PathFeedback {
-                failed: paths.failed.clone(),
-                unanswered: paths.unanswered.clone(),
-                used: paths.used.clone(),
-            };
-            let open = overlay.paths(paths.user, to, paths.bytes, feedback);
-            let open = open.await.map_err(|error| error.to_string())?;
-            let row = |path: &crate::overlay::OpenPath| {
-                json!({
-                    "kind": "path",
-                    "to": overlay.name(&to),
-                    "via": via(overlay, &path.relays),
-                    "near": path.near.map(|near| near.to_string()),
-                    "bandwidth_bps": path.bandwidth.as_bps(),
-                    "delay_min_ms": ms(path.delay_min),
-                    "bytes": path.bytes,
-                })
-            };
-            Ok(open.iter().map(row).collect())
-        }
-        _ => Err("'overlay_paths' goes with 'paths'".to_owned()),
-    }
+fn joined(overlay: Option<&Overlay>) -> Result<&Overlay, String> {
+    overlay.ok_or_else(|| {
+        "this node takes part in no overlay; list its members as [[overlay.member]] in its configuration".to_owned()
+    })
 }
 
-/// Refuses what no traffic can show.
+/// Members, links, paths, relays and circuits.
+pub(super) async fn list(overlay: Option<&Overlay>) -> Result<Vec<Value>, String> {
+    Ok(rows(joined(overlay)?).await)
+}
+
+/// Paths to a member, for an application.
+pub(super) async fn paths(
+    overlay: Option<&Overlay>,
+    query: &PathsQuery,
+) -> Result<Vec<Value>, String> {
+    let overlay = joined(overlay)?;
+    let to = query
+        .to
+        .parse()
+        .map_err(|error| format!("'{}': {error}", query.to))?;
+    if query.user < USERS_FROM {
+        return Err(format!(
+            "'user' is below {USERS_FROM}; choose a larger number"
+        ));
+    }
+    check(query)?;
+    let feedback = PathFeedback {
+        failed: query.failed.clone(),
+        unanswered: query.unanswered.clone(),
+        used: query.used.clone(),
+    };
+    let open = overlay.paths(query.user, to, query.bytes, feedback);
+    let open = open.await.map_err(|error| error.to_string())?;
+    let row = |path: &crate::overlay::OpenPath| {
+        json!({
+            "kind": "path",
+            "to": overlay.name(&to),
+            "via": via(overlay, &path.relays),
+            "near": path.near.map(|near| near.to_string()),
+            "bandwidth_bps": path.bandwidth.as_bps(),
+            "delay_min_ms": ms(path.delay_min),
+            "bytes": path.bytes,
+        })
+    };
+    Ok(open.iter().map(row).collect())
+}
+
+/// Refuses values that no traffic can have.
 fn check(paths: &PathsQuery) -> Result<(), String> {
     let lengths = [paths.failed.len(), paths.unanswered.len(), paths.used.len()];
     if lengths.iter().any(|&length| length > PATHS_MAX) {

@@ -37,7 +37,7 @@ pub(super) fn number(text: &str, prefix: &str) -> Result<u64, ()> {
     digits.parse().map_err(|_| ())
 }
 
-/// What each session would promise: a row for the answer, then one for each path of a grant.
+/// Answer of each session to a demand: a row for the answer, then one for each path of a grant.
 pub(super) fn admit(
     host: &Host,
     spec: &SpecText,
@@ -234,7 +234,7 @@ fn promise(
     })
 }
 
-/// What a row of `streams` says of the stream's promise; null where it asked for none.
+/// Fields of the stream's promise in a row of `streams`; null where it asked for none.
 pub(super) fn add_to_stream(row: &mut Map<String, Value>, explanation: Option<&Explanation>) {
     let asked = explanation.map(|found| words(&found.guarantee));
     row.insert("asked".into(), json!(asked));
@@ -248,7 +248,7 @@ pub(super) fn add_to_stream(row: &mut Map<String, Value>, explanation: Option<&E
     row.insert("windows_broken".into(), json!(broken));
 }
 
-/// What streams are promised of a channel, together.
+/// Rate of a channel that is promised to streams, together.
 pub(super) fn taken_of(report: &SessionReport, channel: ChannelId) -> Rate {
     let in_force = report.promises.iter().filter(|found| found.term.is_some());
     let shares = in_force.flat_map(|found| &found.shares);
@@ -331,10 +331,10 @@ mod tests {
             let error = explain(&a, stream, None).unwrap_err();
             assert!(error.contains(word), "{error}");
         }
-        let listed = super::super::streams(&a);
+        let listed = crate::control::rows::streams(&a);
         assert_eq!(listed[0]["promise"], "waiting");
         assert!(listed[1]["promise"].is_null());
-        let paths = super::super::paths(&a);
+        let paths = crate::control::rows::paths(&a);
         assert_eq!(paths[0]["streams_promised_bps"], 0);
     }
 }

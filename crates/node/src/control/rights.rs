@@ -5,14 +5,16 @@ use serde_json::{Value, json};
 use super::{NAME_CHARS, printable};
 use crate::daemon::Core;
 
-pub(super) async fn answer(node: Option<&Core>, show: &str) -> Result<Vec<Value>, String> {
-    let node = node.ok_or(
-        "this process runs by no configuration, so there is none to read again; ask a node of `anabranch node`",
-    )?;
-    match show {
-        "rights" => Ok(rows(node)),
-        _ => reload(node).await,
-    }
+fn configured(node: Option<&Core>) -> Result<&Core, String> {
+    node.ok_or_else(|| {
+        "this process has no configuration that could be read again; send the request to a node of `anabranch node`"
+            .to_owned()
+    })
+}
+
+/// Rights in force.
+pub(super) fn list(node: Option<&Core>) -> Result<Vec<Value>, String> {
+    configured(node).map(rows)
 }
 
 fn rows(node: &Core) -> Vec<Value> {
@@ -32,7 +34,9 @@ fn rows(node: &Core) -> Vec<Value> {
     rows
 }
 
-async fn reload(node: &Core) -> Result<Vec<Value>, String> {
+/// Reads the configuration again.
+pub(super) async fn reload(node: Option<&Core>) -> Result<Vec<Value>, String> {
+    let node = configured(node)?;
     let reloaded = node.reload().await.map_err(|error| error.to_string())?;
     let names = |nodes: &[anabranch_base::NodeId]| {
         let names: Vec<String> = nodes.iter().map(|id| node.name(id)).collect();

@@ -171,7 +171,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     builder.mode(0o700).recursive(true).create(folder)
 }
 
-/// Whether others could replace a file in this folder.
+/// True if others could replace a file in this folder.
 fn is_exposed(folder: &Path) -> io::Result<bool> {
     const OTHERS_WRITE: u32 = 0o022;
     const STICKY: u32 = 0o1000;

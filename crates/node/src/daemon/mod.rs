@@ -1,12 +1,11 @@
-//! A node that runs by its configuration: keeps sessions with its peers, takes transfers, relays, reports what it
-//! does.
+//! A node that runs by its configuration: keeps sessions with its peers, accepts transfers, relays, and reports its state.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod` | [`Daemon`]: start, run, end |
-//! | `serve` | one session: what its peer may use it for |
-//! | `peers` | the peers that are called, and the folders that files go into |
-//! | `reload` | another configuration while the node runs |
+//! | `mod` | [`Daemon`]: start, operation, shutdown |
+//! | `serve` | one session, limited to the rights of its peer |
+//! | `peers` | the peers that are dialled, and the folders that files go into |
+//! | `reload` | change of the configuration while the node runs |
 
 mod peers;
 mod reload;
@@ -43,9 +42,9 @@ use crate::{
     transfer::{Receiver, TransferError},
 };
 
-/// First pause before a peer is called again, doubled up to [`RETRY_MAX`].
+/// First pause before a peer is dialled again, doubled up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_secs(1);
-/// Longest pause before a peer is called again.
+/// Longest pause before a peer is dialled again.
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// A node cannot start.
@@ -58,7 +57,7 @@ pub enum DaemonError {
     /// The sockets cannot be opened.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The file with what was used cannot be opened.
+    /// The usage ledger cannot be opened.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// The control socket cannot be opened.
@@ -81,16 +80,16 @@ pub struct Daemon {
     core: Arc<Core>,
     ledger: Option<Ledger>,
     control: Control,
-    /// What runs the overlay, until it is run.
+    /// The task of the overlay, until it is run.
     runner: Mutex<Option<Runner>>,
 }
 
-/// What sessions, questions and reloads share.
+/// State shared by sessions, control requests and reloads.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) host: Host,
     pub(crate) overlay: Option<Overlay>,
-    /// Whose handshakes succeed; follows `rights`.
+    /// Keys whose handshakes succeed; follows `rights`.
     allowed: AllowList,
     rights: Rights,
     key: SecretKey,
@@ -106,7 +105,7 @@ impl Core {
         &self.rights
     }
 
-    /// What the configuration calls a node; its id where it says nothing.
+    /// Name of a node in the configuration; its id if it has none.
     pub(crate) fn name(&self, node: &NodeId) -> String {
         let names = self.names.lock().unwrap_or_else(|error| error.into_inner());
         names.get(node).cloned().unwrap_or_else(|| node.to_string())
@@ -114,7 +113,7 @@ impl Core {
 }
 
 impl Daemon {
-    /// Opens everything the configuration names.
+    /// Opens everything that the configuration names.
     ///
     /// # Errors
     /// The first thing that cannot be opened.
@@ -167,10 +166,10 @@ impl Daemon {
         })
     }
 
-    /// Names where the configuration is read again when a reload is asked for, here or over the control socket.
+    /// Sets the source of the configuration for reloads, requested here or over the control socket.
     #[must_use]
     pub fn with_source(mut self, source: Source) -> Self {
-        let core = Arc::get_mut(&mut self.core).expect("nothing runs before `run`");
+        let core = Arc::get_mut(&mut self.core).expect("no task runs before `run`");
         core.started.get_mut().source = Some(source);
         self
     }
@@ -190,8 +189,8 @@ impl Daemon {
         &self.core.rights
     }
 
-    /// Reads the configuration again, and puts its peers and rights into force: all of them, or none when it is
-    /// refused. What rested on a right that is gone ends: sessions, transfers, circuits.
+    /// Reads the configuration again, and puts its peers and rights into force: all of them, or none if the configuration is
+    /// refused. Whatever depends on a right that was withdrawn ends: sessions, transfers, circuits.
     ///
     /// # Errors
     /// The configuration cannot be read or used.
@@ -199,7 +198,7 @@ impl Daemon {
         self.core.reload().await
     }
 
-    /// A ticket without a secret: for nodes with the rights to call and to send files, as often as they like.
+    /// A ticket without a secret: for nodes with the rights to call and to send files, for any number of uses.
     pub fn ticket(&self) -> Ticket {
         let mut addresses = self.host().addresses();
         addresses.truncate(crate::ticket::ADDRESSES_MAX);
@@ -246,7 +245,7 @@ impl Daemon {
         tokio::join!(accepting, calling, keeping, relaying, serving);
     }
 
-    /// Tells the peers, and writes down what was used.
+    /// Notifies the peers, and records the usage.
     ///
     /// # Errors
     /// The ledger cannot be written; it then holds a little more than was used.

@@ -1,4 +1,4 @@
-//! The peers that a node keeps sessions with, and the folders that files go into, as the configuration in force says.
+//! The peers that a node keeps sessions with, and the folders that files go into, according to the configuration in force.
 
 use std::{
     collections::BTreeMap,
@@ -20,16 +20,17 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) peer: Peer,
-    /// For sessions with it.
+    /// Objectives for sessions with it.
     pub(super) objectives: Option<Arc<str>>,
 }
 
-/// Place where files go, by the folder that a right names.
+/// Receivers of files, by the folder that a right names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Receivers(BTreeMap<Option<PathBuf>, Arc<Receiver>>);
 
 impl Receivers {
-    /// Those that a table needs; those of `before` stay, with what is under way. Folders are made and `open`ed.
+    /// Creates the receivers that a table needs; those of `before` are kept, with their transfers. Folders are created and
+    /// `open`ed.
     ///
     /// # Errors
     /// A folder cannot be made or written to.
@@ -59,14 +60,14 @@ impl Receivers {
         Ok(Self(receivers))
     }
 
-    /// The one that files of a node with these terms go to; without a right, the one that checks tickets.
+    /// The receiver for files from a node with these terms; without a right, the one that checks tickets.
     fn of(&self, terms: Option<&Terms>) -> Option<Arc<Receiver>> {
         let folder = terms.and_then(|terms| terms.folder.clone());
         self.0.get(&folder).cloned()
     }
 }
 
-/// The folder, which is there now.
+/// The folder, created if necessary.
 fn made(directory: &Path, folder: Option<&Path>) -> Result<PathBuf, TransferError> {
     let Some(folder) = folder else {
         return Ok(directory.to_owned());
@@ -77,7 +78,7 @@ fn made(directory: &Path, folder: Option<&Path>) -> Result<PathBuf, TransferErro
 }
 
 impl Core {
-    /// Place where files go of a node with these terms; `None`: this node takes no files.
+    /// The receiver for files from a node with these terms; `None`: this node accepts no files.
     pub(super) fn receiver(&self, terms: Option<&Terms>) -> Option<Arc<Receiver>> {
         let receivers = self.receivers.lock();
         receivers
@@ -85,7 +86,7 @@ impl Core {
             .of(terms)
     }
 
-    /// Keeps the sessions that are wanted, and ends those that are not any more.
+    /// Keeps the sessions that are wanted, and ends those that are no longer wanted.
     pub(super) async fn keep_all(self: Arc<Self>) {
         let mut wanted = self.calls.subscribe();
         let mut tasks = JoinSet::new();

@@ -1,4 +1,4 @@
-//! Another configuration, while the node runs: rights and peers, at once and as a whole, or not at all.
+//! Reload of the configuration while the node runs: rights and peers, at once and as a whole, or not at all.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -15,17 +15,17 @@ use crate::{
     transfer::{Receiver, TransferError},
 };
 
-/// Reads the configuration again; the text says why it cannot be used.
+/// Reads the configuration again; the error text explains why it cannot be used.
 pub type Source = Box<dyn Fn() -> Result<NodeConfig, String> + Send + Sync>;
 
-/// The configuration is not reloaded; the one before stays in force.
+/// The configuration is not reloaded; the previous one stays in force.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
     /// There is nothing to read it from.
     #[error("this node was not started from a configuration that can be read again; restart it")]
     NoSource,
-    /// It is refused.
+    /// The configuration is refused.
     #[error("{0}")]
     Config(String),
     /// A file of objectives cannot be used.
@@ -36,29 +36,29 @@ pub enum ReloadError {
     Receive(#[from] TransferError),
 }
 
-/// What a reload came to.
+/// Outcome of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reloaded {
-    /// Nodes that have lost a right; what rested on it has ended.
+    /// Nodes that have lost a right; whatever depended on it has ended.
     pub reduced: Vec<NodeId>,
     /// Nodes that were given a right.
     pub extended: Vec<NodeId>,
-    /// Keys whose new values count from the next start only.
+    /// Keys whose new values take effect only at the next start.
     pub restart: Vec<&'static str>,
 }
 
 impl Core {
     /// Reads the configuration again and puts its rights and peers into force.
     pub(crate) async fn reload(&self) -> Result<Reloaded, ReloadError> {
-        // One at a time: the last one that was asked for is in force.
+        // One at a time: the last one requested is in force.
         let mut started = self.started.lock().await;
         let source = started.source.as_ref().ok_or(ReloadError::NoSource)?;
         let config = source().map_err(ReloadError::Config)?;
         let objectives = Objectives::read(&config)?;
         let restart = started.differs(&config);
         let mut table = config.rights.clone();
-        // The agent's list is fixed for its life.
+        // The list of members is fixed for the lifetime of the agent.
         for node in config.rights.with(Right::Member) {
             if !self
                 .overlay
@@ -76,7 +76,7 @@ impl Core {
                 Receiver::with_rights(path, &self.key, self.rights.clone())
             })?
         };
-        // Nothing fails from here on. Doors close before others open.
+        // Nothing fails from here on. Rights are withdrawn before others are granted.
         let before = self.rights.table();
         for (node, _) in before.iter().filter(|(node, _)| !table.may_connect(node)) {
             self.allowed.remove(node);
@@ -108,7 +108,7 @@ impl Core {
     }
 }
 
-/// The peers to call, with their objectives.
+/// The peers to dial, with their objectives.
 pub(super) fn calls(config: &NodeConfig, objectives: Objectives) -> Vec<Call> {
     let peers = config.peers.iter().cloned().zip(objectives.peers);
     peers
@@ -116,7 +116,7 @@ pub(super) fn calls(config: &NodeConfig, objectives: Objectives) -> Vec<Call> {
         .collect()
 }
 
-/// Nodes that had more in `before`, or had it on other terms.
+/// Nodes that had more rights in `before`, or had them on other terms.
 fn lost(before: &Table, now: &Table) -> Vec<NodeId> {
     let is_less = |node: &NodeId| {
         let is_other = |right: &Right| before.terms(node, *right) != now.terms(node, *right);
@@ -131,7 +131,7 @@ fn lost(before: &Table, now: &Table) -> Vec<NodeId> {
         .collect()
 }
 
-/// The configuration that the node was started with, and where it came from.
+/// The configuration that the node was started with, and its source.
 pub(super) struct Started {
     pub(super) config: NodeConfig,
     pub(super) source: Option<Source>,
@@ -144,7 +144,7 @@ impl Debug for Started {
 }
 
 impl NodeConfig {
-    /// This configuration with rights and peers of another one, as a reload leaves it.
+    /// This configuration with the rights and peers of another one, as after a reload.
     fn with_peers_of(&self, other: Self) -> Self {
         Self {
             rights: other.rights,
@@ -156,7 +156,7 @@ impl NodeConfig {
 }
 
 impl Started {
-    /// Keys that say something else in `now`, and that a reload does not touch.
+    /// Keys that differ in `now` and that a reload does not change.
     fn differs(&self, now: &NodeConfig) -> Vec<&'static str> {
         let before = &self.config;
         let text = |value: &dyn Debug| format!("{value:?}");

@@ -1,4 +1,4 @@
-//! One session of a node: what its peer may use it for, for as long as it may.
+//! One session of a node, limited to the rights of its peer.
 
 use std::{pin::pin, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
 /// Application code of sessions and streams that the peer has no right to.
 pub const CODE_NO_RIGHT: u32 = 0x12;
 
-/// Which sessions a node may open.
+/// Sessions that a node may open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Access {
     may_call: bool,
@@ -36,13 +36,13 @@ impl Access {
 }
 
 impl Core {
-    /// Attends to a session that a peer opened, until it is over or the peer may not have it any more.
+    /// Serves a session that a peer opened, until it is over or the peer may no longer have it.
     pub(super) async fn attend(self: Arc<Self>, session: Session) {
         let peer = session.peer();
         loop {
             let before = Access::of(&self.rights.table(), &peer);
             if !before.may_call && !before.is_member {
-                // It was open before the right was taken away, or its handshake was under way then.
+                // It was open before the right was withdrawn, or its handshake was under way at that time.
                 session.close(CODE_NO_RIGHT, "this node is not listed any more");
                 return;
             }
@@ -68,7 +68,7 @@ impl Core {
         }
     }
 
-    /// Takes what the peer may send until the session ends.
+    /// Accepts what the peer may send until the session ends.
     pub(super) async fn serve(&self, session: &Session) {
         let peer = session.peer();
         while session.close_reason().is_none() {
@@ -129,13 +129,13 @@ impl Core {
     }
 }
 
-/// What of a transfer there is when the right to send files changes.
+/// State of a transfer when the right to send files changes.
 enum Begun {
     /// No offer yet.
     Nothing,
-    /// One that began without the right, and so with a ticket: the right has nothing to do with it.
+    /// A transfer that began without the right, and so with a ticket: the right does not affect it.
     ByTicket,
-    /// One that rests on the right as it was.
+    /// A transfer that depends on the right as it was.
     ByRight,
 }
 
@@ -147,18 +147,18 @@ fn begun(progress: &Progress, terms: Option<&Terms>) -> Begun {
     }
 }
 
-/// Stops every stream that is not the overlay's, until the session is over.
+/// Stops every stream other than the overlay's, until the session is over.
 async fn refuse_streams(session: &Session) {
     let is_foreign = |spec: &anabranch_session::StreamSpec| !spec.label.starts_with(LABELS);
     while let Ok(stream) = session.accept_stream_where(is_foreign).await {
-        // One that is over already has nothing to stop.
+        // A stream that is already over has nothing to stop.
         let _ = stream.stop(CODE_NO_RIGHT);
     }
 }
 
 fn report(peer: &NodeId, progress: &Progress, result: Result<Completed, TransferError>) {
     match result {
-        // Nothing was offered any more.
+        // The session ended before an offer.
         Err(TransferError::Interrupted(_)) if progress.snapshot().name.is_empty() => {}
         Ok(done) => limited!(info, name = ?done.name, bytes = done.bytes, "received"),
         Err(error) => limited!(warn, %error, %peer, "not received"),

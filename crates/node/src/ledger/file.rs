@@ -1,4 +1,4 @@
-//! The ledger's file: a short TOML text, replaced as a whole.
+//! File of the usage ledger: a short TOML text, replaced as a whole.
 
 use std::{
     collections::BTreeMap,
@@ -12,9 +12,9 @@ use anabranch_net::{Counted, Place};
 use anabranch_session::metering::Date;
 use serde::Deserialize;
 
-/// What this program writes, and the only version that it reads.
+/// Version of the format that this program writes, and the only one that it reads.
 const VERSION: i64 = 1;
-/// Longest ledger that is read: some ten thousand places.
+/// Largest ledger that is read: some ten thousand places.
 const LEDGER_BYTES_MAX: u64 = 1 << 20;
 const HEAD: &str = "\
 # What was sent where sending costs something, and a little ahead of it. Anabranch writes this file while it runs;
@@ -30,46 +30,46 @@ pub enum LedgerError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// It cannot be written.
-    #[error("cannot write the ledger {}: {source}; make room, or name another file with --ledger", path.display())]
+    #[error("cannot write the ledger {}: {source}; free some space, or name another file with --ledger", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Another one has it open.
+    /// Another process has it open.
     #[error(
-        "another anabranch counts in the ledger {} now; stop it, or name another file with --ledger, where this one \
-         counts for itself", path.display()
+        "another anabranch process uses the ledger {}; stop it, or name another file with --ledger \
+         for this one", path.display()
     )]
     Taken {
         /// The file.
         path: PathBuf,
     },
-    /// It was written by a newer program.
+    /// It was written by a newer version of the program.
     #[error(
         "the ledger {} is of version {version}, and this program knows version 1; it was left as it is: run the program \
-         that wrote it, or move it away, and counting begins at 0", path.display()
+         that wrote it, or move it away, and the count starts at 0", path.display()
     )]
     Version {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// Version stated in the file.
         version: i64,
     },
-    /// It cannot be understood.
+    /// It cannot be parsed.
     #[error(
-        "the ledger {} cannot be understood: {reason}; it was left as it is: correct it, or move it away, and \
-         counting begins at 0", path.display()
+        "the ledger {} cannot be parsed: {reason}; it was left as it is: correct it, or move it away, and \
+         the count starts at 0", path.display()
     )]
     Content {
         /// The file.
         path: PathBuf,
-        /// The error, and where.
+        /// The error and its position.
         reason: String,
     },
 }
@@ -95,9 +95,9 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct File {
     path: PathBuf,
-    /// Beside the file, for the file itself is replaced.
+    /// Lock file beside the ledger, because the ledger itself is replaced.
     _lock: fs::File,
-    /// As written last. Places without a tariff stay.
+    /// State last written. Places without a tariff are kept.
     places: BTreeMap<Place, Counted>,
     is_closed: bool,
 }
@@ -127,7 +127,7 @@ impl File {
         self.places.get(place).copied()
     }
 
-    /// Replaces what is said of these places. After the last write it does nothing.
+    /// Replaces the entries of these places. After the last write it does nothing.
     pub(super) fn write(&mut self, changes: Vec<(Place, Counted)>) -> Result<(), LedgerError> {
         if self.is_closed {
             return Ok(());
@@ -149,14 +149,14 @@ impl File {
     }
 }
 
-/// The text of a file that is as long as a ledger can be.
+/// Text of the file, read only up to the largest size of a ledger.
 fn read_bounded(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let file = fs::File::open(path)?;
     file.take(LEDGER_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > LEDGER_BYTES_MAX {
         return Err(io::Error::other(
-            "it is longer than 1 MiB, which no ledger is",
+            "it is longer than 1 MiB, the limit of a ledger",
         ));
     }
     Ok(text)
@@ -167,9 +167,9 @@ pub(super) fn read(path: &Path, text: &str) -> Result<BTreeMap<Place, Counted>, 
         path: path.to_owned(),
         reason,
     };
-    let said = |error: toml::de::Error| wrong(error.to_string().trim_end().to_owned());
-    // The version first: another one may have other keys.
-    let table: toml::Table = text.parse().map_err(said)?;
+    let wrong_toml = |error: toml::de::Error| wrong(error.to_string().trim_end().to_owned());
+    // The version is checked first: another one may have other keys.
+    let table: toml::Table = text.parse().map_err(wrong_toml)?;
     match table.get("version").and_then(toml::Value::as_integer) {
         Some(VERSION) => {}
         Some(version) => {
@@ -180,7 +180,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<BTreeMap<Place, Counted>, 
         }
         None => return Err(wrong("it has no line such as `version = 1`".to_owned())),
     }
-    let whole: Text = toml::from_str(text).map_err(said)?;
+    let whole: Text = toml::from_str(text).map_err(wrong_toml)?;
     let mut places = BTreeMap::new();
     for entry in whole.place {
         let place: Place = entry
@@ -196,7 +196,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<BTreeMap<Place, Counted>, 
             used_bytes: entry.used_bytes,
         };
         if places.insert(place, counted).is_some() {
-            return Err(wrong(format!("\"{}\" is there twice", entry.name)));
+            return Err(wrong(format!("\"{}\" occurs twice", entry.name)));
         }
     }
     Ok(places)
@@ -207,9 +207,9 @@ fn text(places: &BTreeMap<Place, Counted>) -> String {
     for (place, counted) in places {
         let name = toml::Value::String(place.to_string());
         let began = Date::from(counted.period);
-        // As much as TOML can say.
+        // TOML integers are signed 64-bit numbers.
         let used = counted.used_bytes.min(i64::MAX as u64);
-        // A text takes everything that is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(
             text,
             "\n[[place]]\nname = {name}\nbegan = \"{began}\"\nused_bytes = {used}\n"
@@ -230,7 +230,7 @@ fn folder(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// Takes the ledger for this process, until the file that is returned is closed.
+/// Locks the ledger for this process until the returned file is closed.
 fn lock(path: &Path) -> Result<fs::File, LedgerError> {
     let failed = |source| LedgerError::Write {
         path: path.to_owned(),
@@ -250,7 +250,7 @@ fn lock(path: &Path) -> Result<fs::File, LedgerError> {
     }
 }
 
-/// In one step, so that there is always a whole file, and down to the disk.
+/// Replaces the file in one step, so that it is always whole, and syncs it to the disk.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let draft = beside(path, ".new");
     let mut options = fs::OpenOptions::new();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_there_again() {
+    fn usage_is_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/state/ledger");
         let mut file = File::open(&path).unwrap();
@@ -293,7 +293,7 @@ mod tests {
             .unwrap();
         file.write_last(vec![(place("wwan0"), counted(20_758, 5))])
             .unwrap();
-        // One that was under way.
+        // A write that was under way.
         file.write(vec![(place("wwan0"), counted(20_758, 9))])
             .unwrap();
         drop(file);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_any_ledger_is_not_read() {
+    fn a_file_longer_than_any_ledger_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger");
         let long = text(&BTreeMap::new()) + &"# long\n".repeat(1 << 20);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn it_belongs_to_one_at_a_time() {
+    fn it_belongs_to_one_process_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger");
         let file = File::open(&path).unwrap();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_left_as_it_is() {
+    fn an_unreadable_ledger_is_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger");
         let whole = text(&[(place("wwan0"), counted(20_758, 7))].into());
@@ -362,7 +362,7 @@ mod tests {
             );
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
-        // A draft of a node that died is no ledger.
+        // The draft left by a node that died is not a ledger.
         fs::write(&path, &whole).unwrap();
         fs::write(beside(&path, ".new"), "version = ").unwrap();
         let mut file = File::open(&path).unwrap();
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_refuses_is_told_and_nothing_is_taken_for_written() {
+    fn a_failed_write_is_reported_and_not_taken_for_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger");
         let mut file = File::open(&path).unwrap();

@@ -6,8 +6,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod` | [`Ledger`]: when to write what |
-//! | `file` | the file: its lock, its text, and how it is replaced |
+//! | `mod` | [`Ledger`]: decides what is written and when |
+//! | `file` | the file: its lock, its text and its replacement |
 
 mod file;
 
@@ -24,44 +24,44 @@ use anabranch_session::metering::Meter;
 use file::File;
 pub use file::LedgerError;
 
-/// Interval between looks whether what is written suffices. There are no more writes than this.
+/// Interval between checks that the amount written suffices. There are no more writes than this.
 const EVERY: Duration = Duration::from_millis(250);
-/// After a write that failed.
+/// Pause after a failed write.
 const RETRY: Duration = Duration::from_secs(2);
-/// Written ahead, in multiples of what was used between the last two looks: 2 s of it.
+/// Amount written ahead, in multiples of the usage between the last two checks: 2 s of it.
 const AHEAD_LOOKS: u64 = 8;
-/// Written ahead at least where there is no cap, or a large one: 130 Mbit/s between two looks.
+/// Least amount written ahead with no cap or a large one: 130 Mbit/s between two checks.
 const AHEAD_MIN_BYTES: u64 = 4_000_000;
-/// The same as a share of the cap, for small ones,
+/// Share of a small cap that is written ahead,
 const AHEAD_CAP_SHARE: u64 = 16;
-/// but at least this: what a few channels need to begin with.
+/// but at least this: the initial need of a few channels.
 const AHEAD_SMALL_BYTES: u64 = 128_000;
 
-/// An open ledger. The file belongs to it until it is dropped.
+/// An open ledger, which has its file to itself until it is dropped.
 #[derive(Debug)]
 pub struct Ledger {
     file: Arc<Mutex<File>>,
 }
 
 impl Ledger {
-    /// Whether this text of a file is a ledger.
+    /// Checks that this text of a file is a ledger.
     ///
     /// # Errors
-    /// It is of another version or cannot be understood.
+    /// It is of another version or cannot be parsed.
     pub fn check(path: &Path, text: &str) -> Result<(), LedgerError> {
         file::read(path, text).map(|_| ())
     }
 
-    /// Opens a ledger, or makes one when it is written first.
+    /// Opens a ledger; a new one is created at the first write.
     ///
     /// # Errors
-    /// It cannot be read or understood, or another node has it open. Nothing was changed then.
+    /// It cannot be read or parsed, or another process has it open. Nothing was changed then.
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
         let file = Arc::new(Mutex::new(File::open(path)?));
         Ok(Self { file })
     }
 
-    /// Has every tariff of a host that is about to start go on where this ledger stands, and wait for its grants.
+    /// Sets every tariff of a host that is about to start to the usage in this ledger; the tariffs wait for its grants.
     pub fn load(&self, host: &mut HostConfig) {
         let file = lock(&self.file);
         for tariff in &mut host.tariffs {
@@ -70,8 +70,8 @@ impl Ledger {
         }
     }
 
-    /// Writes ahead of what a host spends, until dropped. A host that was [loaded](Self::load) from this ledger
-    /// sends nothing where that costs unless this runs.
+    /// Writes ahead of the usage of a host, until dropped. While this does not run, a host that was [loaded](Self::load) from
+    /// this ledger sends nothing where sending costs something.
     pub async fn keep(&self, host: &Host) {
         let mut used_before = BTreeMap::new();
         let mut has_failed = false;
@@ -109,13 +109,13 @@ impl Ledger {
                     }
                     tokio::time::sleep(RETRY).await;
                 }
-                // The runtime ends.
+                // The runtime is shutting down.
                 Err(_) => return,
             }
         }
     }
 
-    /// Writes exactly what was used, after [`Host::shutdown`]; nothing is written later.
+    /// Writes the exact usage, after [`Host::shutdown`]; nothing is written later.
     ///
     /// # Errors
     /// The file cannot be written. It then holds a little more than was used.
@@ -135,14 +135,14 @@ fn lock(file: &Mutex<File>) -> MutexGuard<'_, File> {
     file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was used since the last look.
+/// Usage since the last check.
 fn recent_bytes(used_before: &mut BTreeMap<Place, u64>, budget: &BudgetReport) -> u64 {
     let used = budget.meter.used_bytes();
     let before = used_before.insert(budget.place.clone(), used);
     before.map_or(0, |before| used.saturating_sub(before))
 }
 
-/// What should be written now; `None`: what is written will do for a while.
+/// Entry to write now; `None` if the one written suffices for a while.
 fn ahead(meter: &Meter, recent_bytes: u64, written: Option<Counted>) -> Option<Counted> {
     let (used, cap) = (meter.used_bytes(), meter.model().cap_bytes());
     let least = cap.map_or(AHEAD_MIN_BYTES, |cap| {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_ahead_of_what_is_used() {
+    fn the_written_amount_is_ahead_of_usage() {
         // Little is used, so little is lost in a crash.
         assert_eq!(ahead(&meter("0.01/MB", 7), 0, None), written(4_000_007));
         let small = meter("200 kB then stop", 7);
@@ -192,7 +192,7 @@ mod tests {
         let busy = meter("5 GB then stop", 100_000_000);
         let wanted = ahead(&busy, 10_000_000, written(110_000_000));
         assert_eq!(wanted, written(180_000_000));
-        // Never beyond the cap, and nothing is written for ever when it is reached.
+        // Never beyond the cap, and the writes stop once the cap is reached.
         let last = meter("200 kB then stop", 150_000);
         assert_eq!(ahead(&last, 90_000, written(160_000)), written(200_000));
         let spent = meter("200 kB then stop", 199_000);
@@ -200,13 +200,13 @@ mod tests {
         let spent = meter("200 kB then stop", 200_000);
         assert_eq!(ahead(&spent, 0, written(200_000)), None);
         assert_eq!(ahead(&spent, 0, None), written(200_000));
-        // A cap that is smaller than what was used already.
+        // A cap that is smaller than the usage so far.
         let smaller = meter("1 kB then stop", 5000);
         assert_eq!(ahead(&smaller, 0, written(5000)), None);
     }
 
     #[test]
-    fn what_was_written_in_another_month_does_not_count() {
+    fn usage_of_another_month_does_not_count() {
         let old = Counted {
             period: Period(20_728),
             used_bytes: 200_000,

@@ -1,4 +1,5 @@
-//! A way over relays, as this node opens and keeps it: carries what its [`RelayedPath`] says over the sessions with the relays.
+//! Path over relays, opened and kept by this node: carries the requests of its [`RelayedPath`] over the sessions with the
+//! relays.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -16,35 +17,36 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::runner::Input;
 
-/// Label of the streams on which circuits are asked for.
+/// Label of the streams that carry requests for circuits.
 pub(super) const RELAYS: &str = "anabranch-overlay-relay/1";
-/// Asked for; a circuit whose source is gone ends after this.
+/// Lifetime requested; a circuit whose source is gone ends after this.
 const LIFETIME: Duration = Duration::from_secs(60);
-/// Time that a relay may take to hear that a circuit is over.
+/// Time that a relay may take to acknowledge that a circuit has ended.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Nothing comes back through a way: its first relay shall learn anew where packets come from ([`RelayedPath::relearn`]).
+/// Request for a path from which nothing comes back: its first relay shall learn anew where packets come from
+/// ([`RelayedPath::relearn`]).
 #[derive(Debug)]
 pub(super) struct Relearn;
 
-/// What a way is for, and where to say what becomes of it.
+/// Parameters of a path, and the channel for its events.
 pub(super) struct Order {
     pub(super) subscription: u64,
     pub(super) source: NodeId,
     /// The sessions with its relays, in order.
     pub(super) sessions: Vec<Session>,
     pub(super) destination: NodeId,
-    /// One that this node has not used for another way.
+    /// Circuit ID that this node has not used for another path.
     pub(super) circuit: CircuitId,
-    /// Asked for; each relay grants what it has, up to the source's quota.
+    /// Rate requested; each relay grants what it has, up to the source's quota.
     pub(super) rate: Rate,
     pub(super) clock: Clock,
     pub(super) report: mpsc::Sender<Input>,
-    /// What its user wishes of the way; it ends when the other end is dropped.
+    /// Requests from the user of the path; the path ends when the sender is dropped.
     pub(super) wishes: mpsc::Receiver<Relearn>,
 }
 
-/// Where the peer of a session is reached now.
+/// Address at which the peer of a session is reached now.
 fn remote_of(session: &Session) -> Option<IpAddr> {
     let channels = session.channels();
     let mut active = channels
@@ -66,7 +68,7 @@ impl Order {
             relays: self.relays(),
             first: remote_of(self.sessions.first()?)?,
             destination: self.destination,
-            // It need not be where this node knows it.
+            // It may differ from the address that this node knows.
             towards: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
             origin: Origin::Known,
             rate: self.rate,
@@ -76,11 +78,11 @@ impl Order {
     }
 }
 
-/// The stream of requests to each relay, and what comes back on all of them; `None`: nothing more will.
+/// The stream of requests to each relay, and the answers on all of them; `None`: no more will come.
 struct Talks {
     streams: Vec<Stream>,
     answers: mpsc::Receiver<(NodeId, Option<Answer>)>,
-    /// Who listens; they end with this.
+    /// Tasks that read the answers; they end with this.
     _listeners: JoinSet<()>,
 }
 
@@ -115,17 +117,17 @@ impl Talks {
         })
     }
 
-    /// Says something to the relay with this place in the way; false when it will not hear it.
+    /// Sends a request to the relay at this position in the path; false if it cannot be sent.
     fn ask(&self, place: usize, request: &Request) -> bool {
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
         self.streams[place].try_send(bytes.into()).is_ok()
     }
 
-    /// Waits until the relays have heard everything, for a while.
+    /// Waits for a limited time until the relays have received everything.
     async fn close(self) {
         for stream in &self.streams {
-            // One whose session is over has nothing left to say.
+            // If its session is over, there is nothing left to send.
             if stream.finish().is_ok() {
                 tokio::time::timeout(FAREWELL, stream.delivered())
                     .await
@@ -135,7 +137,7 @@ impl Talks {
     }
 }
 
-/// Opens a way and keeps it until it is not wanted any more, or breaks; says when it stands, and when it is broken.
+/// Opens a path and keeps it until it is no longer wanted or breaks; reports when it is open, and when it is broken.
 pub(super) async fn keep(mut order: Order) {
     let relays = order.relays();
     let Some((mut relayed_path, mut talks)) =
@@ -170,7 +172,7 @@ pub(super) async fn keep(mut order: Order) {
         if let Some(why) = relayed_path.broken().filter(|_| !is_broken) {
             is_broken = true;
             if why != Broken::Closed {
-                limited!(info, subscription = order.subscription, %why, "way over relays broken");
+                limited!(info, subscription = order.subscription, %why, "path over relays broken");
                 let down = Input::CircuitDown(order.subscription, relays.clone(), why.into());
                 order.report.send(down).await.ok();
             }

@@ -1,4 +1,4 @@
-//! A session that uses the overlay's ways to its peer as they come and go.
+//! Follower of the overlay's paths: adds them to a session, and removes them, as they come and go.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -8,33 +8,33 @@ use tokio::time::Instant;
 
 use super::usage::{PathUse, Usage};
 
-/// A relayed link that did not answer for so long is of no use.
+/// Time after which a relayed link that has not answered is of no use.
 const JOIN_MAX: Duration = Duration::from_secs(5);
-/// After so long without an answer, a relay is asked to learn anew where this node sends from. More than a packet's way
-/// there and back over any two relays.
+/// Time without an answer after which a relay is asked to learn anew where this node sends from. Longer than a round trip over
+/// any two relays.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Interval at which channels are looked at.
 const LOOK: Duration = Duration::from_millis(200);
-/// Interval at which paths are asked for again when nothing happens.
+/// Interval at which paths are requested again if nothing happens.
 const ASK: Duration = Duration::from_secs(2);
-/// Traffic of a shorter time than this is not spoken of.
+/// Traffic over less time than this is not reported.
 const USE_MIN: Duration = Duration::from_secs(1);
 
-/// What a session has to tell the overlay when it asks for ways.
+/// Feedback that a session gives to the overlay when it requests paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathFeedback {
-    /// Addresses given before that are of no use.
+    /// Addresses provided before that are of no use.
     pub failed: Vec<SocketAddr>,
-    /// Addresses given before from which nothing has come back yet: their relay may have taken another's packet for the
+    /// Addresses provided before from which nothing has come back yet: their relay may have taken another node's packet for the
     /// session's.
     pub unanswered: Vec<SocketAddr>,
-    /// What its ways carried since it asked last.
+    /// Traffic on its paths since the last request.
     pub used: Vec<PathUse>,
 }
 
 impl PathFeedback {
-    /// True if something is wrong that was not before.
-    fn says_more_than(&self, before: &Self) -> bool {
+    /// True if it reports an error that `before` does not contain.
+    fn has_more_than(&self, before: &Self) -> bool {
         let is_new = |now: &[SocketAddr], before: &[SocketAddr]| {
             now.iter().any(|remote| !before.contains(remote))
         };
@@ -47,8 +47,8 @@ impl PathFeedback {
 pub struct Follower {
     session: Session,
     links: BTreeMap<SocketAddr, (Vec<Link>, Instant)>,
-    /// What the overlay was told last of what is wrong.
-    told: PathFeedback,
+    /// Errors last reported to the overlay.
+    reported: PathFeedback,
     usage: Usage,
     asked_at: Option<Instant>,
 }
@@ -59,13 +59,13 @@ impl Follower {
         Self {
             session,
             links: BTreeMap::new(),
-            told: PathFeedback::default(),
+            reported: PathFeedback::default(),
             usage: Usage::default(),
             asked_at: None,
         }
     }
 
-    /// Adds links to these addresses, and takes out those to all others that were added before.
+    /// Adds links to these addresses, and removes the links to all others that were added before.
     pub fn set(&mut self, near: &[SocketAddr]) {
         let session = &self.session;
         self.links.retain(|remote, (links, _)| {
@@ -83,7 +83,8 @@ impl Follower {
         }
     }
 
-    /// The error with the links: whose channels fell silent or never came up, and whose should have come up by now.
+    /// Errors of the links: addresses whose channels fell silent or never came up, and those whose channels should have come up
+    /// by now.
     fn wrong(&self) -> PathFeedback {
         let channels = self.session.channels();
         let mut feedback = PathFeedback::default();
@@ -103,14 +104,14 @@ impl Follower {
         feedback
     }
 
-    /// Waits until ways should be asked for: something is wrong with one, or it is time. `None` when the session is over.
+    /// Waits until paths should be requested: there is a new error, or the interval is over. `None` once the session is over.
     pub async fn next(&mut self) -> Option<PathFeedback> {
         while self.session.close_reason().is_none() {
             let feedback = self.wrong();
-            if feedback.says_more_than(&self.told)
+            if feedback.has_more_than(&self.reported)
                 || self.asked_at.is_none_or(|at| at.elapsed() >= ASK)
             {
-                self.told.clone_from(&feedback);
+                self.reported.clone_from(&feedback);
                 let used = self.used();
                 return Some(PathFeedback { used, ..feedback });
             }
@@ -127,7 +128,7 @@ impl Follower {
         let used = self
             .usage
             .look(&channels, elapsed, |near| links.contains_key(near));
-        // After a failure the next question comes early: too short a time says nothing.
+        // After a failure the next request comes early: so short a time is not conclusive.
         if elapsed < USE_MIN { Vec::new() } else { used }
     }
 }

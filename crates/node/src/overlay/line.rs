@@ -15,14 +15,14 @@ pub(crate) const LABELS: &str = "anabranch-overlay";
 const GOSSIP: &str = "anabranch-overlay-gossip/1";
 const PROBES: &str = "anabranch-overlay-probes/1";
 
-/// The first message of a stream; nobody reads it.
+/// The first message of a stream; it is not read.
 const GREETING: Bytes = Bytes::from_static(&[0]);
 
 /// Time that a member may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Gossip that waits longer is out of date.
 const GOSSIP_LIFETIME: Duration = Duration::from_secs(2);
-/// A test message that takes longer says that the link is of no use.
+/// Test message lifetime: a link that takes longer is of no use.
 const PROBE_LIFETIME: Duration = Duration::from_secs(30);
 
 /// A session with a member.
@@ -31,11 +31,11 @@ pub(super) struct Line {
     pub(super) session: Session,
     gossip: Stream,
     probes: Stream,
-    /// Which end opened it.
+    /// Node that opened the session.
     pub(super) opener: NodeId,
 }
 
-/// Gossip goes both ways on one stream. Who was called speaks on it, too.
+/// Gossip goes both ways on one stream; the node that was dialled sends on it, too.
 fn gossip_spec() -> StreamSpec {
     StreamSpec {
         reliable: false,
@@ -48,8 +48,8 @@ fn gossip_spec() -> StreamSpec {
     }
 }
 
-/// Test messages compete as files do: what they find is what a file would. Each end has a stream of its own for them, because
-/// who opens a stream is told what became of its messages.
+/// Test messages compete for capacity as files do, so that their results apply to files. Each end has a stream of its own for
+/// them, because only the end that opened a stream is notified of the outcome of its messages.
 fn probes_spec() -> StreamSpec {
     StreamSpec {
         order: Order::Unordered,
@@ -61,7 +61,7 @@ fn probes_spec() -> StreamSpec {
     }
 }
 
-/// A member could not be called.
+/// A member could not be reached.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DialError {
     #[error("no answer within {} s", TIMEOUT.as_secs())]
@@ -73,7 +73,7 @@ pub(super) enum DialError {
 }
 
 impl Line {
-    /// Calls a member.
+    /// Dials a member.
     pub(super) async fn dial(
         host: &Host,
         peer: NodeId,
@@ -92,8 +92,8 @@ impl Line {
         })
     }
 
-    /// Takes a session that a member opened, if it opens the overlay's stream on it; `None` when it does not before the
-    /// session ends.
+    /// Accepts a session that a member opened, if the member opens the overlay's stream on it; `None` if the session ends
+    /// before.
     pub(super) async fn attend(session: Session) -> Option<Self> {
         let gossip = session.accept_stream_where(|spec| spec.label == GOSSIP);
         let gossip = gossip.await.ok()?;
@@ -107,34 +107,35 @@ impl Line {
 
     /// Ends the session.
     pub(super) fn close(&self) {
-        self.session.close(0, "the overlay needs it no more");
+        self.session
+            .close(0, "the overlay no longer needs this session");
     }
 
     pub(super) fn peer(&self) -> NodeId {
         self.session.peer()
     }
 
-    /// True if any of its channels is heard from.
-    pub(super) fn is_heard(&self) -> bool {
+    /// True if any of its channels is active.
+    pub(super) fn is_active(&self) -> bool {
         let channels = self.session.channels();
         channels
             .iter()
             .any(|channel| channel.state == ChannelStatus::Active)
     }
 
-    /// Sends gossip; what does not fit is dropped, which is no harm.
-    pub(super) fn tell(&self, message: Vec<u8>) {
+    /// Sends gossip; a message that does not fit is dropped, which does no harm.
+    pub(super) fn send_gossip(&self, message: Vec<u8>) {
         if let Err(error) = self.gossip.try_send(message.into()) {
             tracing::debug!(peer = %self.peer(), %error, "gossip dropped");
         }
     }
 
-    /// Sends a test message of so many zeros; its number.
+    /// Sends a test message of so many zeros and returns its number.
     pub(super) fn probe(&self, bytes: usize) -> Result<u64, StreamFailure> {
         self.probes.try_send(vec![0; bytes].into())
     }
 
-    /// Reports what the member says and what becomes of test messages, until the session is over.
+    /// Reports the member's messages and the outcome of test messages, until the session is over.
     pub(super) async fn listen(self, inputs: mpsc::Sender<Input>) {
         let (peer, session) = (self.peer(), self.session.id());
         let gossip = async {
@@ -158,7 +159,7 @@ impl Line {
                 inputs.send(input).await.ok();
             }
         };
-        // Test messages of the member are read and thrown away.
+        // Test messages from the member are read and discarded.
         let drain = async {
             let is_probes = |spec: &StreamSpec| spec.label == PROBES;
             while let Ok(stream) = self.session.accept_stream_where(is_probes).await {

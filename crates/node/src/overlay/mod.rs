@@ -1,15 +1,15 @@
-//! The overlay, on a node: members found and watched, links measured, ways through relays
+//! The overlay on a node: discovers and monitors members, measures links, and opens paths through relays
 //! ([`anabranch_overlay`]).
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod` | [`Overlay`], what others of the node ask of it |
+//! | `mod` | [`Overlay`], the interface to the rest of the node |
 //! | `runner` | hosts the agent |
 //! | `line` | the session with one member, and the overlay's streams on it |
-//! | `subscription` | who uses the overlay to reach a member, and the circuits that are open for it |
-//! | `follow` | a session that uses the ways to its peer as they come and go |
-//! | `circuit` | a circuit, as its source keeps it |
-//! | `usage` | what a session's traffic shows of its ways |
+//! | `subscription` | users of the overlay's paths to a member, and the circuits that are open for them |
+//! | `follow` | adds the overlay's paths to a session, and removes them, as they come and go |
+//! | `circuit` | a circuit, kept by its source |
+//! | `usage` | measurements of paths by a session's traffic |
 //! | `serving` | relaying for others |
 //! | `keys` | signatures |
 
@@ -54,18 +54,18 @@ use crate::{
     rights::{Right, Rights},
 };
 
-/// Inputs that may wait; who brings more waits.
+/// Inputs that may wait; further senders wait.
 const INPUTS_MAX: usize = 1_024;
 
-/// Routes are for messages of this size where nobody says anything else.
+/// Message size for which routes are computed if none is given.
 const USUAL_BYTES: u64 = 10_000_000;
 
-/// A member, as the operator lists it.
+/// A member, as configured by the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// For people.
+    /// Name for display.
     pub name: String,
-    /// Where it can be reached.
+    /// Addresses at which it can be reached.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -76,10 +76,10 @@ pub enum OverlayError {
     /// A setting is refused.
     #[error("overlay: {0}")]
     Config(#[from] ConfigError),
-    /// There is no randomness.
+    /// The operating system provides no random numbers.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// It cannot relay.
+    /// The relay cannot start.
     #[error("overlay.relay: {0}")]
     Relay(#[from] RelayError),
 }
@@ -91,15 +91,15 @@ pub struct Overlay {
     inputs: mpsc::Sender<Input>,
     members: Arc<BTreeMap<NodeId, Site>>,
     rights: Rights,
-    /// Users of this process have the numbers from 0 on; others choose larger ones.
+    /// Users in this process are numbered from 0 on; others choose larger numbers.
     users: Arc<AtomicU64>,
 }
 
 impl Overlay {
-    /// Takes part with these members, as long as `rights` says that they are; the runner does the work.
+    /// Takes part with these members, as long as each has the right in `rights`; the runner does the work.
     ///
     /// # Errors
-    /// A setting is out of its range, or the system has no randomness.
+    /// A setting is out of its range, or the system provides no random numbers.
     pub(crate) fn new(
         host: &Host,
         key: SecretKey,
@@ -110,7 +110,7 @@ impl Overlay {
         }: OverlayConfig,
         rights: Rights,
     ) -> Result<(Self, Runner), OverlayError> {
-        // Nodes that start together would otherwise do everything at the same moments.
+        // Nodes that start together would otherwise act at the same moments.
         let id = host.node_id();
         let mut seed_bytes = [0; 8];
         let entropy = |error: getrandom::Error| KeyError::Entropy(error.to_string());
@@ -141,7 +141,7 @@ impl Overlay {
             )),
             None => None,
         };
-        // Circuits of an earlier life of this node may still be there, under small numbers.
+        // Circuits from before a restart of this node may still exist, under small numbers.
         let first_circuit = u64::from_le_bytes(seed_bytes) >> 1;
         let inputs = (sender, inputs);
         let runner = Runner::new(
@@ -160,12 +160,12 @@ impl Overlay {
         self.is_listed(node) && self.rights.may(node, Right::Member)
     }
 
-    /// True if a node was on the list of members when this node started, which is the longest list that there can be.
+    /// True if a node was on the list of members when this node started; no member is added to that list.
     pub(crate) fn is_listed(&self, node: &NodeId) -> bool {
         self.members.contains_key(node)
     }
 
-    /// What members may use of the relay from now on; those that are not named may use what is usual.
+    /// Quotas of members at the relay from now on; a member that is not named has the default quota.
     pub(crate) async fn set_quotas(&self, quotas: BTreeMap<NodeId, Quota>) {
         self.ask(move |runner, _| {
             if let Some(serving) = &runner.serving {
@@ -175,7 +175,7 @@ impl Overlay {
         .await;
     }
 
-    /// What a member is called; `here` is this node, and one that is not on the list the beginning of its id.
+    /// Display name of a member; `here` for this node, and the beginning of its id for a node that is not on the list.
     pub fn name(&self, node: &NodeId) -> String {
         match self.members.get(node) {
             _ if *node == self.me => "here".to_owned(),
@@ -184,7 +184,7 @@ impl Overlay {
         }
     }
 
-    /// A member opened a session: it may be one for the overlay.
+    /// Handles a session that a member opened: it may be one for the overlay.
     pub(crate) async fn accepted(&self, session: Session) {
         self.inputs.send(Input::Accepted(session)).await.ok();
     }
@@ -201,12 +201,12 @@ impl Overlay {
         answer.await.ok()
     }
 
-    /// Paths to the member `to`, for a user who calls itself `user`, a number of its own, and wants to send about `bytes`.
-    /// Circuits are opened as they are needed, and closed 30 s after the user asked last. `feedback` is what the user has seen of
-    /// the ways it got before.
+    /// Paths to the member `to`, for a user who identifies itself by the number `user` and wants to send about `bytes`.
+    /// Circuits are opened as they are needed, and closed 30 s after the last request of the user. `feedback` is the user's
+    /// feedback on the paths that it received before.
     ///
     /// # Errors
-    /// It is no member, or too many use the overlay.
+    /// It is not a member, or too many users use the overlay.
     pub async fn paths(
         &self,
         user: u64,
@@ -218,7 +218,7 @@ impl Overlay {
         paths.await.unwrap_or(Err(SubscriptionError::Over))
     }
 
-    /// Has `session` with a member use the ways to it, beside its own links, until it is over.
+    /// Adds the overlay's paths to a `session` with a member, beside its own links, until it is over.
     pub async fn follow(&self, session: Session) {
         let (user, to) = (self.new_user(), session.peer());
         let mut follower = Follower::new(session);
@@ -234,19 +234,19 @@ impl Overlay {
         self.users.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// All links that are believed now, this node's own first.
+    /// All links that are trusted now, this node's own first.
     pub async fn links(&self) -> Vec<LinkView> {
         let links = self.ask(|runner, now| runner.agent.links(now));
         links.await.unwrap_or_default()
     }
 
-    /// What is relayed for others; `None`: nothing is.
+    /// Report on what is relayed for others; `None`: nothing is relayed.
     pub async fn relayed(&self) -> Option<RelayReport> {
         let report = self.ask(|runner, _| runner.serving.as_ref().map(Serving::report));
         report.await.flatten()
     }
 
-    /// The ways in use to each destination.
+    /// The paths in use to each destination.
     pub async fn routes(&self) -> Vec<Routes> {
         let routes = self.ask(|runner, now| {
             let mut wanted: Vec<NodeId> = runner

@@ -1,4 +1,4 @@
-//! Hosts the overlay's agent: carries what it says, tells it what happens.
+//! Task that hosts the overlay's agent: carries its messages and feeds it events.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,34 +22,34 @@ use crate::{
 
 /// Longest pause without looking at the clock.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Time that a member that may not call may take to open the overlay's stream on its session.
+/// Time that a member without the right to call may take to open the overlay's stream on its session.
 const GREETING_MAX: Duration = Duration::from_secs(10);
-/// Time between two looks at leases and headroom.
+/// Interval between checks of subscriptions and headroom.
 const HOUSEKEEPING: Duration = Duration::from_secs(2);
 
-/// What happens to a node's part in the overlay.
+/// Event for a node's part in the overlay.
 pub(super) enum Input {
-    /// A session with a member is there.
+    /// A session with a member is open.
     Up(Line),
-    /// A member was called and did not answer.
+    /// A member was dialled and did not answer.
     Failed(NodeId),
     /// A session with a member is over.
     Over(NodeId, SessionId),
-    /// A member said something.
+    /// A member sent a message.
     Message(NodeId, Bytes),
     /// Outcome of a test message on a session: acknowledged after this time, or not.
     Probed(SessionId, u64, Option<Duration>),
     /// A member opened a session; it may be for the overlay.
     Accepted(Session),
-    /// A circuit of a lease is open: where to send.
+    /// A circuit of a subscription is open: the address to send to.
     CircuitUp(u64, Vec<NodeId>, (SocketAddr, Rate)),
-    /// A circuit of a lease could not be opened, or has ended, because of this.
+    /// A circuit of a subscription could not be opened, or has ended, because of this.
     CircuitDown(u64, Vec<NodeId>, Fault),
-    /// Somebody wants to know or to do something.
+    /// A user has a question or a request.
     Ask(Question),
 }
 
-/// What somebody wants to know or to do, with the time.
+/// A question or request of a user; it is given the time.
 pub(super) type Question = Box<dyn FnOnce(&mut Runner, Instant) + Send>;
 
 /// A node's part in the overlay, as long as it runs.
@@ -58,15 +58,15 @@ pub(crate) struct Runner {
     pub(super) agent: Agent,
     pub(super) sites: BTreeMap<NodeId, Site>,
     pub(super) lines: BTreeMap<NodeId, Line>,
-    /// Members being called.
+    /// Members being dialled.
     calling: Vec<NodeId>,
-    /// Members with whom the agent needs no session any more.
+    /// Members with whom the agent no longer needs a session.
     unneeded: BTreeSet<NodeId>,
-    /// Test messages under way: by session and number, whose they are, and their size.
+    /// Test messages under way: by session and number, the member they are for, their id, and their size.
     probes: BTreeMap<(SessionId, u64), (NodeId, u64, u64)>,
     pub(super) subscriptions: BTreeMap<u64, Subscription>,
     pub(super) circuits_opened: u64,
-    /// What is relayed for others, if anything is.
+    /// Relaying for others, if enabled.
     pub(super) serving: Option<Serving>,
     kept_house_at: Instant,
     inputs: mpsc::Receiver<Input>,
@@ -82,20 +82,20 @@ impl fmt::Debug for Runner {
 }
 
 impl Drop for Runner {
-    /// Says goodbye, as far as there is a session to say it on.
+    /// Sends the farewell to every member with a session.
     fn drop(&mut self) {
         self.agent.leave(self.host.clock().now());
         while let Some(output) = self.agent.poll_output() {
             if let Output::Send { to, bytes } = output
                 && let Some(line) = self.lines.get(&to)
             {
-                line.tell(bytes);
+                line.send_gossip(bytes);
             }
         }
     }
 }
 
-/// Peer at the other end of a line, and where.
+/// Peer at the other end of a line, and its addresses.
 fn reached(line: &Line) -> (NodeId, Vec<SocketAddr>) {
     let channels = line.session.channels();
     let active = channels
@@ -117,7 +117,7 @@ impl Runner {
             unneeded: BTreeSet::new(),
             probes: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
-            // Circuits of an earlier life of this node may still be there.
+            // Circuits from before a restart of this node may still exist.
             circuits_opened: first_circuit,
             serving,
             kept_house_at: Instant::EPOCH,
@@ -164,7 +164,7 @@ impl Runner {
         self.sites.contains_key(node) && self.rights.may(node, Right::Member)
     }
 
-    /// Members are those by the rights in force: others have no session, no circuit, and no say here.
+    /// Applies the rights in force: a node without the right to membership has no session and no circuit, and is ignored.
     fn follow_rights(&mut self, now: Instant) {
         for node in self.sites.keys().copied().collect::<Vec<_>>() {
             let is_member = self.rights.may(&node, Right::Member) || node == self.agent.me();
@@ -212,8 +212,8 @@ impl Runner {
         }
     }
 
-    /// Waits for the overlay's stream on a session that a member opened. A member that may open sessions for the overlay
-    /// only has its session closed when the stream does not come.
+    /// Waits for the overlay's stream on a session that a member opened. If the member may open sessions for the overlay only
+    /// and the stream does not come, the session is closed.
     fn attend(&mut self, session: Session) {
         let sender = self.sender.clone();
         let is_for_overlay = !self.rights.may(&session.peer(), Right::Call);
@@ -235,14 +235,14 @@ impl Runner {
         });
     }
 
-    /// What is due now and then.
+    /// Periodic work.
     fn keep_house(&mut self, now: Instant) {
         if now.since(self.kept_house_at) < HOUSEKEEPING {
             return;
         }
         self.kept_house_at = now;
         self.expire_subscriptions(now);
-        // Those that circuits need stay for as long as they do.
+        // Sessions that circuits need stay for as long as the circuits.
         for peer in self.unneeded.clone() {
             if !self.is_relay_in_use(&peer) {
                 self.unneeded.remove(&peer);
@@ -257,7 +257,7 @@ impl Runner {
         }
     }
 
-    /// There is no session with this member any more.
+    /// Removes the session with this member.
     fn remove_line(&mut self, peer: NodeId, now: Instant) {
         if let Some(line) = self.lines.remove(&peer) {
             line.close();
@@ -268,14 +268,14 @@ impl Runner {
         }
     }
 
-    /// Test messages on a session that is over are lost.
+    /// Reports test messages on a session that is over as lost.
     fn forget_probes(&mut self, line: &Line, now: Instant) {
         for (to, id, _) in self.take_probes(line) {
             self.agent.handle_probe(&to, id, None, now);
         }
     }
 
-    /// Test messages under way on a session.
+    /// Removes and returns the test messages under way on a session.
     fn take_probes(&mut self, line: &Line) -> Vec<(NodeId, u64, u64)> {
         let session = line.session.id();
         let mut taken = Vec::new();
@@ -288,8 +288,8 @@ impl Runner {
         taken
     }
 
-    /// A session is there. When both ends called each other, the one that the smaller id opened stays, unless
-    /// it is silent: then its other end has begun anew.
+    /// Adds a session. If both ends dialled each other, the session that the node with the smaller id opened stays, unless it
+    /// is silent: then its other end has restarted.
     fn up(&mut self, line: Line, now: Instant) {
         let peer = line.peer();
         if !self.is_member(&peer) {
@@ -301,13 +301,13 @@ impl Runner {
         self.unneeded.remove(&peer);
         let mut again = Vec::new();
         if let Some(old) = self.lines.get(&peer) {
-            if old.is_heard() && old.opener < line.opener {
+            if old.is_active() && old.opener < line.opener {
                 line.close();
                 return;
             }
             let old = old.clone();
             old.close();
-            // Nothing is wrong with the link: what was under way is sent again.
+            // The link itself has no error: messages under way are sent again.
             again = self.take_probes(&old);
         }
         self.agent.handle_reached(&peer, &reached(&line).1, now);
@@ -347,7 +347,7 @@ impl Runner {
         }
     }
 
-    /// Routes to a destination are others now.
+    /// Handles a change of the routes to a destination.
     fn rerouted(&mut self, to: NodeId) {
         let now = self.host.clock().now();
         let of = |(&id, subscription): (&u64, &Subscription)| (subscription.to == to).then_some(id);
@@ -370,7 +370,7 @@ impl Runner {
                 Output::Probe { to, id, bytes } => self.probe(to, id, bytes),
                 Output::Send { to, bytes } => {
                     if let Some(line) = self.lines.get(&to) {
-                        line.tell(bytes);
+                        line.send_gossip(bytes);
                     }
                 }
                 Output::Event(event) => {
@@ -396,7 +396,7 @@ impl Runner {
         let now = self.host.clock().now();
         let addresses = self.agent.dial_addresses(&peer, now);
         if addresses.is_empty() {
-            // Nothing that may be tried now.
+            // No address may be tried now.
             self.agent.handle_session(&peer, false, now);
             return;
         }

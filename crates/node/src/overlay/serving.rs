@@ -19,17 +19,17 @@ use crate::{
     rights::{Right, Rights},
 };
 
-/// Streams of requests of one session; a source has one for each way, and a few ways. One more is stopped.
+/// Limit on a session's streams of requests; a source has one for each path, and few paths. One more is stopped.
 const STREAMS_MAX: usize = 64;
 
-/// The relay of this node, and what it knows of the others. Clones share it.
+/// The relay of this node, and its knowledge of other nodes. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Serving {
     relay: Arc<Relay>,
     known: Arc<Known>,
 }
 
-/// Place where members are: by the configuration, and by the sessions that there are with them.
+/// Addresses of members: from the configuration, and from the sessions with them.
 #[derive(Debug)]
 struct Known {
     sites: BTreeMap<NodeId, Site>,
@@ -65,7 +65,7 @@ impl Members for Known {
         }
     }
 
-    /// Those of the configuration first.
+    /// Addresses of a node, those of the configuration first.
     fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
         let site = self.sites.get(&node);
         let listed = site.iter().flat_map(|site| site.addresses.iter().copied());
@@ -74,7 +74,7 @@ impl Members for Known {
     }
 }
 
-/// Where the peer of a session is seen.
+/// Addresses at which the peer of a session is seen.
 fn seen(session: &Session) -> Vec<SocketAddr> {
     session
         .channels()
@@ -95,7 +95,7 @@ impl Serving {
         }
     }
 
-    /// The session with a member is this one, or there is none.
+    /// Sets the session with a member; `None` if there is none.
     pub(super) fn set_session(&self, node: NodeId, session: Option<Session>) {
         let mut sessions = self.known.sessions();
         match session {
@@ -104,7 +104,7 @@ impl Serving {
         };
     }
 
-    /// What is left for others.
+    /// Capacity left for others.
     pub(super) fn headroom(&self) -> Rate {
         self.relay.headroom()
     }
@@ -113,7 +113,7 @@ impl Serving {
         self.relay.report()
     }
 
-    /// What sources may use from now on; those that are not named may use what is usual.
+    /// Sets the quotas of sources from now on; a source that is not named has the default quota.
     pub(super) fn set_quotas(&self, quotas: &BTreeMap<NodeId, Quota>) {
         for node in self.known.sites.keys() {
             let quota = quotas.get(node).copied().unwrap_or_default();
@@ -121,8 +121,7 @@ impl Serving {
         }
     }
 
-    /// Ends the circuits of sources that may not use the relay any more, and those that lead to nodes that are no
-    /// members any more.
+    /// Ends the circuits of sources that may no longer use the relay, and those that lead to nodes that are no longer members.
     pub(super) fn enforce(&self) {
         let known = &*self.known;
         for node in known.sites.keys() {
@@ -140,7 +139,7 @@ impl Serving {
         }
     }
 
-    /// Answers the requests on a session of a member, until it is over.
+    /// Answers the requests on a session with a member, until it is over.
     pub(super) async fn attend(self, session: Session) {
         let mut streams = tokio::task::JoinSet::new();
         while let Ok(stream) = session

@@ -10,27 +10,28 @@ use anabranch_overlay::{Fault, Sample};
 
 use super::{circuit, follow::PathFeedback, runner::Runner, usage::PathUse};
 
-/// A lease that nobody asks for again ends after this.
+/// Time after which a subscription that is not renewed ends.
 const LIFETIME: Duration = Duration::from_secs(30);
-/// A circuit is asked for with so many times the rate that its way is expected to carry: estimates err, and rates change …
+/// Rate requested for a circuit, as a multiple of the rate that its path is expected to carry: estimates err, and rates change
+/// …
 const RATE_FACTOR: f64 = 4.0;
-/// … and with this at least.
+/// … and at least this.
 const RATE_MIN: Rate = Rate::from_mbps(10);
-/// Most leases at a time.
+/// Limit on the subscriptions at a time.
 const SUBSCRIPTIONS_MAX: usize = 64;
 
-/// A way to a member that can be used now.
+/// A path to a member that can be used now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenPath {
     /// The relays, in order; none: the direct link.
     pub relays: Vec<NodeId>,
-    /// Address to send so that it goes this way; `None`: as without an overlay, or a circuit is being opened.
+    /// Address to send to for this path; `None`: as without an overlay, or a circuit is being opened.
     pub near: Option<SocketAddr>,
-    /// What it is expected to carry beside the ways before it.
+    /// Rate that it is expected to carry in addition to the paths before it.
     pub bandwidth: Rate,
-    /// The least delay of a packet.
+    /// Least delay of a packet.
     pub delay_min: Duration,
-    /// Its part of the message.
+    /// Its share of the message.
     pub bytes: u64,
 }
 
@@ -38,26 +39,26 @@ pub struct OpenPath {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubscriptionError {
-    /// It is not on the list.
+    /// The node is not on the list.
     #[error(
         "node {0} is not among the members of the overlay; list it as [[overlay.member]] here and at the relays"
     )]
     Stranger(NodeId),
-    /// Too many use it.
+    /// Too many users use the overlay.
     #[error("the overlay is used by 64 sessions already; wait until one has ended")]
     Full,
-    /// The node's part in it has ended.
+    /// The node no longer takes part in the overlay.
     #[error("the node has left the overlay")]
     Over,
 }
 
-/// One user.
+/// The subscription of one user.
 #[derive(Debug)]
 pub(super) struct Subscription {
     pub(super) to: NodeId,
     until: Instant,
     circuits: BTreeMap<Vec<NodeId>, Open>,
-    /// First nodes of ways that share a bottleneck, as its user found.
+    /// First nodes of paths that share a bottleneck, as detected by the user.
     groups: Vec<Vec<NodeId>>,
 }
 
@@ -65,14 +66,14 @@ pub(super) struct Subscription {
 #[derive(Debug)]
 struct Open {
     near: Option<SocketAddr>,
-    /// What was granted; until it is known, what was asked for.
+    /// The rate granted; until it is known, the rate requested.
     rate: Rate,
     wishes: mpsc::Sender<circuit::Relearn>,
 }
 
 impl Runner {
-    /// Paths to `to` for the user `subscription`, who wants to send about `bytes` and has seen `feedback` of the ways it has.
-    /// Who does not ask again before [`LIFETIME`] is over has its circuits closed.
+    /// Paths to `to` for the user `subscription`, who wants to send about `bytes` and reports `feedback` on the paths that it
+    /// has. If the user does not ask again within [`LIFETIME`], its circuits are closed.
     pub(super) fn paths(
         &mut self,
         subscription: u64,
@@ -88,7 +89,7 @@ impl Runner {
         {
             return Err(SubscriptionError::Full);
         }
-        // A user who wants something else has ended its first lease.
+        // A user that asks for another destination has ended its first subscription.
         if self
             .subscriptions
             .get(&subscription)
@@ -145,7 +146,7 @@ impl Runner {
         Ok(open.collect())
     }
 
-    /// Nothing comes back through these: their relays shall learn anew where the user sends from.
+    /// Relays of paths from which nothing comes back shall learn anew where the user sends from.
     fn relearn(&self, subscription: u64, unanswered: &[SocketAddr]) {
         let subscription = self.subscriptions.get(&subscription);
         for open in subscription
@@ -153,13 +154,13 @@ impl Runner {
             .flat_map(|subscription| subscription.circuits.values())
         {
             if open.near.is_some_and(|near| unanswered.contains(&near)) {
-                // One such wish at a time is enough.
+                // One such request at a time is enough.
                 open.wishes.try_send(circuit::Relearn).ok();
             }
         }
     }
 
-    /// Tells the agent what a user's traffic showed.
+    /// Reports the measurements by a user's traffic to the agent.
     fn learn(&mut self, id: u64, used: &[PathUse], now: Instant) {
         let Some(subscription) = self.subscriptions.get_mut(&id).filter(|_| !used.is_empty())
         else {
@@ -195,18 +196,18 @@ impl Runner {
                 self.agent.handle_path_rate(&to, relays, seen, now);
             }
         }
-        self.tell_groups(now);
+        self.report_groups(now);
     }
 
-    /// Which of this node's links share a bottleneck, as all users found.
-    fn tell_groups(&mut self, now: Instant) {
+    /// Reports which of this node's links share a bottleneck, as detected by all users.
+    fn report_groups(&mut self, now: Instant) {
         let groups: Vec<Vec<NodeId>> = (self.subscriptions.values())
             .flat_map(|subscription| subscription.groups.iter().cloned())
             .collect();
         self.agent.set_groups(&groups, now);
     }
 
-    /// Opens the circuits that a lease's routes need and closes the others.
+    /// Opens the circuits that a subscription's routes need and closes the others.
     pub(super) fn open_circuits(&mut self, id: u64, now: Instant) {
         let Some(to) = self
             .subscriptions
@@ -215,7 +216,7 @@ impl Runner {
         else {
             return;
         };
-        // Nothing is known for a moment: what is open stays.
+        // Nothing is known for the moment: open circuits stay.
         let Some(routes) = self.agent.routes(&to, now) else {
             return;
         };
@@ -236,7 +237,7 @@ impl Runner {
             for &relay in &relays {
                 match self.lines.get(&relay) {
                     Some(line) => sessions.push(line.session.clone()),
-                    // Tried again when the session is there.
+                    // Tried again once the session is open.
                     None => self.call(relay),
                 }
             }
@@ -266,10 +267,10 @@ impl Runner {
                 subscription.circuits.insert(relays, open);
             }
         }
-        self.tell_held(now);
+        self.report_held(now);
     }
 
-    /// All relays have opened their parts.
+    /// Handles a circuit whose relays have all opened their parts.
     pub(super) fn circuit_up(
         &mut self,
         subscription: u64,
@@ -283,12 +284,12 @@ impl Runner {
         {
             open.near = Some(near);
             open.rate = rate;
-            self.tell_held(now);
+            self.report_held(now);
         }
     }
 
-    /// What this node's circuits hold at relays.
-    fn tell_held(&mut self, now: Instant) {
+    /// Reports the rates that this node's circuits hold at relays to the agent.
+    fn report_held(&mut self, now: Instant) {
         let mut held: BTreeMap<NodeId, Rate> = BTreeMap::new();
         for subscription in self.subscriptions.values() {
             for (relays, open) in &subscription.circuits {
@@ -302,19 +303,19 @@ impl Runner {
         self.agent.set_held(&held, now);
     }
 
-    /// A circuit is of no use: the agent looks for another way at once.
+    /// Handles a circuit that is of no use: the agent looks for another path at once.
     pub(super) fn circuit_down(&mut self, id: u64, relays: &[NodeId], fault: Fault, now: Instant) {
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return;
         };
         if subscription.circuits.remove(relays).is_some() {
             let to = subscription.to;
-            self.tell_held(now);
+            self.report_held(now);
             self.agent.handle_path_failed(&to, relays, fault, now);
         }
     }
 
-    /// Ends leases that nobody asks for any more.
+    /// Ends subscriptions that were not renewed.
     pub(super) fn expire_subscriptions(&mut self, now: Instant) {
         let before: Vec<NodeId> = self
             .subscriptions
@@ -324,11 +325,11 @@ impl Runner {
         self.subscriptions
             .retain(|_, subscription| subscription.until > now);
         before.into_iter().for_each(|to| self.unwant(to));
-        self.tell_groups(now);
-        self.tell_held(now);
+        self.report_groups(now);
+        self.report_held(now);
     }
 
-    /// A lease to this member has ended: no routes are kept to it, unless for others.
+    /// Handles the end of a subscription to this member: no routes are kept to it, unless for others.
     fn unwant(&mut self, to: NodeId) {
         if !self
             .subscriptions
@@ -339,7 +340,7 @@ impl Runner {
         }
     }
 
-    /// Members whose sessions circuits need.
+    /// True if an open circuit needs the session with this member.
     pub(super) fn is_relay_in_use(&self, node: &NodeId) -> bool {
         let mut subscriptions = self.subscriptions.values();
         subscriptions.any(|subscription| {

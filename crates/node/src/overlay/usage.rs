@@ -1,4 +1,4 @@
-//! Usage of a session's paths: measurements by real traffic, better than those of any test message.
+//! Usage of a session's paths: measurements by real traffic, better than those by test messages.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -6,26 +6,26 @@ use anabranch_base::{ChannelId, Rate};
 use anabranch_session::{ChannelReport, ChannelStatus};
 use serde::{Deserialize, Serialize};
 
-/// A path was the limit when it was in this share of its windows, or more …
+/// Share of its windows in which a path was the limit, from which on it counts as the limit …
 const LIMITED: f64 = 0.8;
-/// … of at least so many.
+/// … if there are at least so many windows.
 const WINDOWS_MIN: u64 = 3;
 
-/// What a session saw of one of its ways lately.
+/// Recent measurements of one of a session's paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathUse {
-    /// Where packets of this way are sent; `None`: the direct link.
+    /// Address that packets of this path are sent to; `None`: the direct link.
     pub near: Option<SocketAddr>,
-    /// What was confirmed to have arrived, in bits a second …
+    /// Rate confirmed to have arrived, in bits a second …
     pub rate_bps: u64,
     /// … over so many milliseconds.
     pub window_ms: u64,
-    /// The way was the limit: there was something to send all the time.
+    /// True if the path was the limit: there was something to send all the time.
     pub limited: bool,
     /// Least round trip, in microseconds; 0: not measured.
     pub rtt_min_us: u64,
-    /// Paths with the same number were found to share a bottleneck; 0: with none.
+    /// Paths with the same number were detected to share a bottleneck; 0: with none.
     pub group: u8,
 }
 
@@ -62,7 +62,7 @@ impl Counters {
         }
     }
 
-    /// `None` for a channel that is another one than it was.
+    /// Difference to `before`; `None` if the channel is a different one.
     fn since(&self, before: &Self) -> Option<Self> {
         Some(Self {
             acked_bytes: self.acked_bytes.checked_sub(before.acked_bytes)?,
@@ -77,13 +77,13 @@ impl Counters {
     }
 }
 
-/// Tells what the ways of a session carried between two looks at its channels.
+/// Usage counters: report what the paths of a session carried between two looks at its channels.
 #[derive(Debug, Default)]
 pub(super) struct Usage(BTreeMap<ChannelId, Counters>);
 
 impl Usage {
-    /// What the active channels carried since the last look, `elapsed` ago: by way, where `is_relayed` says whether an
-    /// address belongs to a relayed one. Channels that are new since are left out.
+    /// Traffic of the active channels since the last look, `elapsed` ago, by path; `is_relayed` is true if an address belongs
+    /// to a relayed one. Channels that are new since then are left out.
     pub(super) fn look(
         &mut self,
         channels: &[ChannelReport],
@@ -115,13 +115,13 @@ impl Usage {
                 0 => rtt_us,
                 other => other.min(rtt_us),
             };
-            // Of several channels on the direct link, each has to be full.
+            // If there are several channels on the direct link, each has to be full.
             found.limited &= new.is_limited();
         }
         self.0 = counters;
         for (number, group) in (1..=u8::MAX).zip(groups(channels)) {
             let members: Vec<_> = group.iter().map(|channel| path(channel)).collect();
-            // Channels of one way share its links anyway.
+            // Channels of one path share its links anyway.
             if members.iter().any(|path| path != &members[0]) {
                 for near in &members {
                     if let Some(path) = paths.get_mut(near) {
@@ -134,7 +134,7 @@ impl Usage {
     }
 }
 
-/// Channels that share a bottleneck, each in one group at most.
+/// Groups of channels that share a bottleneck; each channel is in one group at most.
 fn groups(channels: &[ChannelReport]) -> Vec<Vec<&ChannelReport>> {
     let mut groups: Vec<Vec<&ChannelReport>> = Vec::new();
     for channel in channels {
@@ -164,7 +164,7 @@ mod tests {
 
     const DIRECT: u16 = 1;
 
-    /// `full` of `windows` windows were not censored.
+    /// Channel with `full` of `windows` windows not censored.
     fn channel(
         id: u64,
         port: u16,
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_says_what_it_carried() {
+    fn each_path_reports_what_it_carried() {
         let mut usage = Usage::default();
         let is_relayed = |near: &SocketAddr| near.port() != DIRECT;
         let first = [
@@ -226,7 +226,7 @@ mod tests {
             channel(2, 8, 9_000, (10, 10), &[]),
         ];
         let paths = usage.look(&then, second, is_relayed);
-        let said: Vec<_> = paths
+        let rates: Vec<_> = paths
             .iter()
             .map(|path| {
                 (
@@ -237,16 +237,16 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            said,
+            rates,
             [(None, 1_000_000, true), (Some(7), 1_000_000, false)],
-            "a new channel says nothing yet"
+            "a new channel has no measurements yet"
         );
         assert!(paths[0].group > 0 && paths[0].group == paths[1].group);
         assert_eq!(paths[0].rtt_min(), Some(Duration::from_millis(20)));
     }
 
     #[test]
-    fn two_channels_of_one_way_count_together() {
+    fn two_channels_of_one_path_count_together() {
         let mut usage = Usage::default();
         let both = |acked, full| {
             [

@@ -1,4 +1,4 @@
-//! The rights in force: one table, replaced as a whole.
+//! Rights in force: one table, replaced as a whole.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ impl Default for Rights {
 }
 
 impl Rights {
-    /// This table is in force.
+    /// Puts this table into force.
     pub fn new(table: Table) -> Self {
         Self(Arc::new(watch::Sender::new(Arc::new(table))))
     }
 
-    /// These nodes have this right, and nobody any other.
+    /// These nodes have this right, and no node has any other.
     pub fn only(right: Right, nodes: impl IntoIterator<Item = NodeId>) -> Self {
         let mut table = Table::default();
         for node in nodes {
@@ -32,7 +32,7 @@ impl Rights {
         Self::new(table)
     }
 
-    /// The table as it stands now.
+    /// The table in force now.
     pub fn table(&self) -> Arc<Table> {
         self.0.borrow().clone()
     }
@@ -42,24 +42,24 @@ impl Rights {
         self.0.borrow().may(node, right)
     }
 
-    /// On which terms the node has the right now; `None`: it does not have it.
+    /// Terms on which the node has the right now; `None`: it does not have it.
     pub fn terms(&self, node: &NodeId, right: Right) -> Option<Terms> {
         self.0.borrow().terms(node, right).cloned()
     }
 
-    /// Puts another table into force: whoever asks sees the one or the other. The table before.
+    /// Puts another table into force, atomically for all readers, and returns the previous one.
     pub fn replace(&self, table: Table) -> Arc<Table> {
         self.0.send_replace(Arc::new(table))
     }
 
-    /// Waits until `holds` is false of the table in force; returns at once when it is.
+    /// Waits until `holds` is false of the table in force; returns at once if it already is.
     pub async fn until_not(&self, mut holds: impl FnMut(&Table) -> bool) {
         let mut tables = self.0.subscribe();
-        // This handle keeps the sender, so there is always a next table to wait for.
+        // This handle keeps the sender, so the channel is not closed.
         let _ = tables.wait_for(|table| !holds(table)).await;
     }
 
-    /// Notified of every table that comes into force after this call.
+    /// Receiver that is notified of every table that comes into force after this call.
     pub(crate) fn changes(&self) -> watch::Receiver<Arc<Table>> {
         self.0.subscribe()
     }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_waits_is_notified_when_the_right_is_taken_away() {
+    async fn waiting_tasks_are_notified_when_the_right_is_withdrawn() {
         let node = NodeId::from_public_key([1; 32]);
         let rights = Rights::only(Right::Call, [node]);
         let waiting = {
@@ -89,7 +89,7 @@ mod tests {
             Some(Terms::into_folder("ship"))
         );
         tokio::task::yield_now().await;
-        assert!(!waiting.is_finished(), "the right is there still");
+        assert!(!waiting.is_finished(), "the right is still in force");
         rights.replace(Table::default());
         waiting.await.unwrap();
         assert!(!rights.may(&node, Right::SendFiles));

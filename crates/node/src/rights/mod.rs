@@ -1,16 +1,16 @@
 //! Rights: what each node may do here.
 //!
-//! Every right is separate, and nobody has any until it is given: a member of the overlay may not write files, and
-//! who may write files may not use the relay. A [`Table`] says who has which; [`Rights`] is the table in force, which
-//! the door of each right asks and which can be replaced while the node runs. A new right is a variant of [`Right`]
-//! with its name and the check at its door.
+//! Every right is separate, and no node has any until it is given: a member of the overlay may not write files, and a node that
+//! may write files may not use the relay. A [`Table`] lists the rights of each node; [`Rights`] is the table in force, which
+//! the check of each right consults and which can be replaced while the node runs. A new right is a variant of [`Right`] with
+//! its name and its check.
 //!
-//! | right | its door |
+//! | right | checked at |
 //! |---|---|
 //! | [`Right::Member`], [`Right::Call`] | the handshake of a channel; the session that is accepted ([`crate::daemon`]) |
 //! | [`Right::SendFiles`] | the greeting of a transfer ([`crate::transfer::Receiver`]) |
 //! | [`Right::UseRelay`] | a request for a circuit (`overlay/serving`) |
-//! | [`Right::ReadLibrary`] | of a process that serves a library; `anabranch node` serves none and gives it to nobody |
+//! | [`Right::ReadLibrary`] | a process that serves a library; `anabranch node` serves none and gives this right to no node |
 
 mod live;
 
@@ -20,11 +20,11 @@ use anabranch_base::NodeId;
 
 pub use live::Rights;
 
-/// Something that a node may be allowed to do here.
+/// An action that a node may be allowed to do here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Right {
-    /// Take part in the overlay, and open sessions for it and for nothing else.
+    /// Take part in the overlay, and open sessions for it only.
     Member,
     /// Open sessions.
     Call,
@@ -36,7 +36,7 @@ pub enum Right {
     UseRelay,
 }
 
-/// The text is the name of no right.
+/// The text is not the name of a right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no such right; give one of {}", names())]
 pub struct UnknownRight;
@@ -46,7 +46,7 @@ fn names() -> String {
 }
 
 impl Right {
-    /// All there are.
+    /// All rights.
     pub const ALL: [Self; 5] = [
         Self::Member,
         Self::Call,
@@ -55,7 +55,7 @@ impl Right {
         Self::UseRelay,
     ];
 
-    /// As people write it.
+    /// Name of the right in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Member => "member",
@@ -86,7 +86,7 @@ impl FromStr for Right {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Terms {
-    /// Of [`Right::SendFiles`]: the folder below the node's directory that files go into; `None`: the directory itself.
+    /// For [`Right::SendFiles`]: the folder below the node's directory that files go into; `None`: the directory itself.
     pub folder: Option<PathBuf>,
 }
 
@@ -99,17 +99,17 @@ impl Terms {
     }
 }
 
-/// Which node has which rights. Bounded by the configuration that it is made of.
+/// Rights of each node. Bounded by the configuration that it is made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table(BTreeMap<NodeId, BTreeMap<Right, Terms>>);
 
 impl Table {
-    /// Gives a right; one that was given before gets these terms.
+    /// Gives a right; if it was given before, its terms are replaced.
     pub fn give(&mut self, node: NodeId, right: Right, terms: Terms) {
         self.0.entry(node).or_default().insert(right, terms);
     }
 
-    /// Takes a right away.
+    /// Withdraws a right.
     pub fn take(&mut self, node: &NodeId, right: Right) {
         if let Some(rights) = self.0.get_mut(node) {
             rights.remove(&right);
@@ -124,7 +124,7 @@ impl Table {
         self.terms(node, right).is_some()
     }
 
-    /// On which terms the node has the right; `None`: it does not have it.
+    /// Terms on which the node has the right; `None`: it does not have it.
     pub fn terms(&self, node: &NodeId, right: Right) -> Option<&Terms> {
         self.0.get(node)?.get(&right)
     }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_back_and_unknown_ones_are_refused_with_those_there_are() {
+    fn names_round_trip_and_unknown_ones_are_refused_with_the_valid_ones() {
         for right in Right::ALL {
             assert_eq!(right.to_string().parse(), Ok(right));
         }

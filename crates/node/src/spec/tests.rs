@@ -13,11 +13,10 @@ fn guarantee(text: &str) -> Result<Guarantee, ConfigError> {
     Ok(*spec.guarantee.unwrap())
 }
 
-/// Every key that stands in the example behind a `#` is accepted with the value given there, and that
-/// value is the default.
+/// Every key that is commented out in the example is accepted with the value given there, and that value is the default.
 #[test]
 fn the_example_shows_every_key_with_its_default() {
-    let stands = resolve(EXAMPLE).unwrap();
+    let commented = resolve(EXAMPLE).unwrap();
     let bare: String = EXAMPLE
         .lines()
         .map(|line| line.strip_prefix('#').unwrap_or(line))
@@ -25,7 +24,7 @@ fn the_example_shows_every_key_with_its_default() {
         .flat_map(|line| [line, "\n"])
         .collect();
     let shown = resolve(&bare).unwrap();
-    // A lifetime and a cap have no default that could be written.
+    // A lifetime and a cap have no default that could be written in the file.
     assert_eq!(shown.lifetime, Some(Duration::from_millis(500)));
     assert_eq!(shown.cap, Some(Rate::from_mbps(30)));
     let shown = StreamSpec {
@@ -33,7 +32,7 @@ fn the_example_shows_every_key_with_its_default() {
         cap: None,
         ..shown
     };
-    assert_eq!(shown, stands);
+    assert_eq!(shown, commented);
     let wanted = Guarantee::rate(Rate::from_mbps(22), 0.95);
     assert_eq!(shown, StreamSpec::default().with_guarantee(wanted));
     let known = serde_json::to_value(SpecText {
@@ -105,28 +104,28 @@ fn all_three_demands_can_be_written() {
     );
 }
 
-/// A value that was not given is not shown as if an empty one had been.
+/// A value that was not given is not shown as an empty one.
 #[test]
-fn what_is_missing_is_not_shown_as_empty() {
-    let says = |text: &str| guarantee(text).unwrap_err().to_string();
+fn a_missing_value_is_not_shown_as_empty() {
+    let error = |text: &str| guarantee(text).unwrap_err().to_string();
     assert_eq!(
-        says("rate = \"3 Mbit/s\""),
-        "guarantee.rate: goes with guarantee.probability, which is missing"
+        error("rate = \"3 Mbit/s\""),
+        "guarantee.rate: requires guarantee.probability, which is missing"
     );
-    assert!(says("").starts_with("guarantee.rate: nothing is asked for; give "));
-    assert!(says("rate = \"\"\nprobability = \"95 %\"").starts_with("guarantee.rate = \"\": "));
+    assert!(error("").starts_with("guarantee.rate: no guarantee is requested; give "));
+    assert!(error("rate = \"\"\nprobability = \"95 %\"").starts_with("guarantee.rate = \"\": "));
 }
 
 #[test]
-fn refusals_name_the_key_and_what_would_be_accepted() {
-    let says = |text: &str, words: &[&str]| {
+fn refusals_name_the_key_and_the_accepted_values() {
+    let check = |text: &str, words: &[&str]| {
         let error = guarantee(text).unwrap_err().to_string();
         for word in words {
             assert!(error.contains(word), "'{word}' is missing in: {error}");
         }
     };
     let rate = "rate = \"3 Mbit/s\"\nprobability = \"95 %\"\n";
-    says(
+    check(
         "",
         &[
             "guarantee.rate",
@@ -134,64 +133,64 @@ fn refusals_name_the_key_and_what_would_be_accepted() {
             "guarantee.packets",
         ],
     );
-    says(
+    check(
         "rate = \"3\"\nprobability = \"95 %\"",
         &["guarantee.rate", "unit"],
     );
-    says(
+    check(
         "rate = \"0 bit/s\"\nprobability = \"95 %\"",
         &["guarantee.rate", "above 0"],
     );
-    says(
+    check(
         "rate = \"3 Mbit/s\"",
         &["guarantee.rate", "guarantee.probability"],
     );
-    says(
+    check(
         "rate = \"3 Mbit/s\"\nprobability = \"0.95\"",
         &["guarantee.probability", "95", "%"],
     );
-    says(
+    check(
         "rate = \"3 Mbit/s\"\nprobability = \"100 %\"",
         &["guarantee.probability", "below 1"],
     );
-    says(
+    check(
         &format!("{rate}window = \"20 ms\""),
         &["guarantee.window", "whole seconds", "10"],
     );
-    says(
+    check(
         &format!("{rate}term = \"1 h\""),
         &["guarantee.term", "10 s"],
     );
-    says(
+    check(
         &format!("{rate}grade = \"good\""),
         &["guarantee.grade", "renewable"],
     );
-    says(
+    check(
         &format!("{rate}packet_bytes = 9"),
         &["guarantee.packet_bytes", "guarantee.late_packets"],
     );
-    says(
+    check(
         &format!("{rate}packet_bytes = 9\nlate_packets = 1.0"),
         &["guarantee.probability"],
     );
-    says(
+    check(
         &format!("{rate}packets = \"1/2\""),
         &["guarantee.packets", "guarantee.rate"],
     );
-    says("packets = \"80\"", &["guarantee.packets", "80/100"]);
-    says(
+    check("packets = \"80\"", &["guarantee.packets", "80/100"]);
+    check(
         "packets = \"3/2\"\npacket_bytes = 9\nprobability = \"95 %\"",
         &["guarantee.packets", "3 of 2"],
     );
-    says(
+    check(
         "packets = \"1/2\"\nprobability = \"95 %\"",
         &["guarantee.packet_bytes"],
     );
-    says(
+    check(
         "rate = \"3 Mbit/s\"\nlate_packets = 0\npacket_bytes = 9",
         &["guarantee.late_packets"],
     );
-    says("colour = 1", &["colour", "rate"]);
+    check("colour = 1", &["colour", "rate"]);
     for (text, key) in [
         ("weight = 0", "weight"),
         ("lifetime = \"2 h\"", "lifetime"),

@@ -1,9 +1,9 @@
-//! Transfers under way: of two attempts at the same one, the newer goes on.
+//! Attempts at transfers under way: of two at the same transfer, the newer continues.
 //!
-//! Two at once would write the same partial files. A sender that was killed and started again comes
-//! back long before its old session times out, so the old attempt is told to stop, and the new one
-//! begins when the last write of the old is done. Newer is whose session is: words of a sender that was killed
-//! may be read after those of the one that was started in its place.
+//! Two at once would write the same partial files. A sender that was killed and restarted comes back long before its old
+//! session times out, so the old attempt is stopped, and the new one begins after the last write of the old one. The newer
+//! attempt is the one with the newer session: messages of a sender that was killed may be read after those of the one that
+//! replaced it.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::error::TransferError;
 
-/// Time that an old attempt may take to end; it has one record to write at most, and the disk may be slow.
+/// Time that an old attempt may take to end; it has at most one record to write, and the disk may be slow.
 const TAKE_OVER_MAX: Duration = Duration::from_secs(20);
 
 pub(super) const REPLACED: &str =
@@ -32,7 +32,7 @@ pub(super) struct Active(Mutex<HashMap<Key, Attempt>>);
 #[derive(Debug)]
 struct Attempt {
     session: SessionId,
-    /// True when a newer one has come.
+    /// True once a newer attempt has come.
     replaced: watch::Sender<bool>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Hold {
     key: Key,
 }
 
-/// Tells an attempt that a newer one has come.
+/// Receiver that notifies an attempt of a newer one.
 #[derive(Debug)]
 pub(super) struct Replaced(watch::Receiver<bool>);
 
@@ -51,7 +51,7 @@ impl Active {
     /// Holds the folder of this transfer; waits for an older attempt to let go of it.
     ///
     /// # Errors
-    /// The older attempt does not end; the attempt in a newer `session` has it already.
+    /// The older attempt does not end, or the attempt in a newer `session` holds it already.
     pub(super) async fn enter(
         self: &Arc<Self>,
         sender: NodeId,
@@ -63,7 +63,7 @@ impl Active {
             loop {
                 match self.try_enter(&key, session) {
                     Ok(entered) => return Ok(entered),
-                    // Closed when the attempt that held it is gone.
+                    // Closed once the attempt that held it is gone.
                     Err(Some(older)) => older.closed().await,
                     Err(None) => return Err(TransferError::Ticket(REPLACED)),
                 }
@@ -76,7 +76,7 @@ impl Active {
             )))
     }
 
-    /// The older attempt, told to stop, where there is one; `None`: there is a newer one.
+    /// The older attempt, which is notified to stop, if there is one; `None`: there is a newer one.
     fn try_enter(
         self: &Arc<Self>,
         key: &Key,
@@ -90,13 +90,13 @@ impl Active {
             other.replaced.send_replace(true);
             return Err(Some(Older(other.replaced.subscribe())));
         }
-        let (replaced, told) = watch::channel(false);
+        let (replaced, replacing) = watch::channel(false);
         active.insert(key.clone(), Attempt { session, replaced });
         let hold = Hold {
             active: self.clone(),
             key: key.clone(),
         };
-        Ok((hold, Replaced(told)))
+        Ok((hold, Replaced(replacing)))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Attempt>> {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_newer_attempt_waits_for_the_older_to_let_go() {
+    async fn the_newer_attempt_waits_for_the_older_to_end() {
         let active = Arc::new(Active::default());
         let (first, mut replaced) = active.enter(sender(), "film", SessionId(0)).await.unwrap();
         let newer = {
@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_transfers_do_not_meet() {
+    async fn other_transfers_do_not_interfere() {
         let active = Arc::new(Active::default());
         let _first = active.enter(sender(), "film", SessionId(1)).await.unwrap();
         let _second = active.enter(sender(), "book", SessionId(0)).await.unwrap();
     }
 
-    /// A sender was killed right after its offer and started again; its first offer is read last.
+    /// A sender was killed right after its offer and restarted; its first offer is read last.
     #[tokio::test]
     async fn an_older_session_that_is_read_late_does_not_replace_the_newer() {
         let active = Arc::new(Active::default());
@@ -169,6 +169,6 @@ mod tests {
         let late = active.enter(sender(), "film", SessionId(1)).await;
         assert!(matches!(late, Err(TransferError::Ticket(REPLACED))));
         let replacing = tokio::time::timeout(Duration::ZERO, replaced.wait()).await;
-        assert!(replacing.is_err(), "the newer was told to stop");
+        assert!(replacing.is_err(), "the newer attempt was replaced");
     }
 }

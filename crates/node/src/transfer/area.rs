@@ -1,14 +1,13 @@
-//! The folder in which a transfer waits until it is complete.
+//! Folder of a transfer that is not yet complete.
 //!
 //! ```text
 //! DIRECTORY/.anabranch-TAG/note           what is being received, from whom, under which ticket; signed
 //! DIRECTORY/.anabranch-TAG/data/NAME…     the files, complete or partial
 //! DIRECTORY/NAME                          appears in one step when all is complete
 //! ```
-//! The tag is a keyed hash of the sender and the name: a second attempt finds the folder of the first, and
-//! nobody else foresees it. Names that are received never begin with `.anabranch-`, so nothing that arrives
-//! can reach such a folder. Nothing in it is believed but the note: what is here of a file is read and hashed
-//! anew in every attempt.
+//! The tag is a keyed hash of the sender and the name: a second attempt finds the folder of the first, and no other node can
+//! predict it. Received names never begin with `.anabranch-`, so nothing that arrives can reach such a folder. Only the note in
+//! it is trusted: the data of a file on the disk is read and hashed again in every attempt.
 
 use std::{
     collections::HashMap,
@@ -34,9 +33,9 @@ use super::{
 
 const COPY_BYTES: usize = 1 << 20;
 const DATA: &str = "data";
-/// Folders looked at when a receiver starts.
+/// Limit on the folders that are examined when a receiver starts.
 const FOLDERS_MAX: usize = 10_000;
-/// A sender that did not hear that its transfer is complete can ask for so long.
+/// Time for which a sender that did not receive the confirmation of its transfer can ask for it.
 const REMEMBERED: Duration = Duration::from_secs(86_400);
 
 /// Belongs to one attempt at one transfer.
@@ -54,37 +53,37 @@ pub(crate) struct Area {
     inodes: HashMap<(u64, u64), u32>,
 }
 
-/// Place where the files are.
+/// Location of the files.
 #[derive(Debug)]
 enum Place {
     /// In the transfer's folder.
     Waiting(Folder),
-    /// Under their final name: an earlier attempt ended between giving the name and saying so.
+    /// Under their final name: an earlier attempt ended between the rename and the confirmation.
     Named,
 }
 
-/// Files of which the sender said in this attempt what they must be, and which are that.
+/// Files whose size and hash the sender stated in this attempt, and which agree.
 #[derive(Debug, Default)]
 struct Confirmed {
     files: u64,
     bytes: u64,
     is_so: Vec<bool>,
-    /// Of the first entry.
+    /// Hash of the first entry.
     first: Option<blake3::Hash>,
 }
 
-/// What is here of one file.
+/// The part of a file that is present.
 #[derive(Clone, Debug)]
 pub(crate) struct Have {
     pub(crate) bytes: u64,
-    /// Over these bytes.
+    /// Hash of these bytes.
     pub(crate) hash: blake3::Hash,
-    /// The same, to go on with where bytes are missing; about 2 kB, and none of a file that is all here.
+    /// State of the same hash, to continue at the first missing byte; about 2 kB, and `None` for a file that is complete.
     pub(crate) hasher: Option<Box<blake3::Hasher>>,
 }
 
 impl Default for Have {
-    /// Nothing.
+    /// No bytes.
     fn default() -> Self {
         let hasher = blake3::Hasher::new();
         Self {
@@ -105,19 +104,19 @@ pub(crate) struct Sink {
     behind: WriteBehind,
 }
 
-/// A transfer that has its name. Its note stays until the sender knows.
+/// A transfer that has its final name. Its note stays until the sender has the confirmation.
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
-    /// Of a single file.
+    /// Hash of a single file.
     pub(crate) hash: Option<blake3::Hash>,
     directory: Folder,
     folder_name: String,
 }
 
 impl Area {
-    /// Opens the folder of an earlier attempt at the same thing, or begins anew.
+    /// Opens the folder of an earlier attempt at the same transfer, or begins anew.
     pub(crate) fn open(
         directory: &Path,
         key: &StateKey,
@@ -137,7 +136,7 @@ impl Area {
         let was_named = earlier.as_ref().is_some_and(Earlier::was_named);
         let same = earlier.as_ref().is_some_and(is_same);
         if was_named && !(same && is_named) {
-            // What the ticket was good for has happened.
+            // The transfer that the ticket was good for is complete.
             let used = earlier
                 .as_ref()
                 .is_some_and(|e| ticket.is_some() && e.note.ticket == ticket);
@@ -210,7 +209,7 @@ impl Area {
         self.manifest.entries.get(index as usize)
     }
 
-    /// A file of which the sender has not said yet what it must be.
+    /// A file whose size and hash the sender has not stated yet.
     fn file(&self, index: u32) -> Result<&Entry, TransferError> {
         let entry = self.entry(index).filter(|entry| !entry.is_directory);
         let entry = entry.ok_or(TransferError::Protocol("an unknown file"))?;
@@ -228,7 +227,7 @@ impl Area {
         }
     }
 
-    /// What is here of a file. Reads all of it, to know its hash.
+    /// The part of a file that is present. Reads all of it, to compute its hash.
     pub(crate) fn have(&mut self, index: u32) -> Result<Have, TransferError> {
         let Some(entry) = self.entry(index).filter(|entry| !entry.is_directory) else {
             return Ok(Have::default());
@@ -275,7 +274,7 @@ impl Area {
     fn open_for_writing(&mut self, index: u32) -> Result<(PathBuf, File), TransferError> {
         let entry = self.file(index)?;
         let Place::Waiting(data) = &self.place else {
-            // It has its name, and the sender has something else.
+            // It has its final name, and the sender offers different content.
             return Err(TransferError::Exists {
                 path: self.directory.path_of(&self.manifest.name),
             });
@@ -290,7 +289,7 @@ impl Area {
         Ok((path, file))
     }
 
-    /// No two entries share a file: some file systems fold case, and take other names for the same, too.
+    /// Checks that no two entries share a file: some file systems fold case, and some treat other names as equal, too.
     fn claim(&mut self, index: u32, file: &File, path: &Path) -> Result<(), TransferError> {
         let metadata = file.metadata().map_err(TransferError::read(path))?;
         let owner = *self
@@ -300,13 +299,13 @@ impl Area {
         if owner != index {
             return Err(TransferError::Path {
                 path: path.display().to_string(),
-                reason: "the receiver's file system does not tell it from another name of the same transfer",
+                reason: "the receiver's file system does not distinguish it from another name of the same transfer",
             });
         }
         Ok(())
     }
 
-    /// The sender says what the file must be; it is, or it is removed.
+    /// Compares a file with the size and hash that the sender states, and removes it if they differ.
     pub(crate) fn close_file(
         &mut self,
         index: u32,
@@ -325,7 +324,7 @@ impl Area {
         self.confirm(index, size, actual)
     }
 
-    /// Nothing of a file can be trusted. A failure to remove it shows on the next attempt, by its hash.
+    /// Discards a file of which nothing can be trusted. A failure to remove it shows in the next attempt, by its hash.
     fn discard(&self, index: u32, path: PathBuf) -> TransferError {
         if let (Place::Waiting(data), Some(entry)) = (&self.place, self.entry(index)) {
             let _ = data
@@ -335,7 +334,7 @@ impl Area {
         TransferError::Hash { path }
     }
 
-    /// The sender says what a file must be that was not sent in this attempt.
+    /// Compares a file that was not sent in this attempt with the size and hash that the sender states.
     pub(crate) fn close_untouched(
         &mut self,
         index: u32,
@@ -387,7 +386,7 @@ impl Area {
         let to = self.directory.path_of(name);
         if let Place::Waiting(data) = &self.place {
             self.sync_directories(data)?;
-            // First what is going to happen, then the name: whoever dies between the two finds the truth.
+            // The note first, then the rename: after a crash between the two, the note is correct.
             self.note.is_complete = true;
             self.note
                 .write(&self.root, &self.key, &self.folder_name)
@@ -400,7 +399,7 @@ impl Area {
                     _ => TransferError::write(&to)(error),
                 })?;
         }
-        // The name is on disk when the directory is.
+        // The name is on the disk once the directory is.
         self.directory
             .sync()
             .map_err(TransferError::write(self.directory.path()))?;
@@ -414,7 +413,7 @@ impl Area {
         })
     }
 
-    /// Has the names of the files written to the disk.
+    /// Syncs the names of the files to the disk.
     fn sync_directories(&self, data: &Folder) -> Result<(), TransferError> {
         let directories = self.manifest.entries.iter().filter(|e| e.is_directory);
         for entry in directories {
@@ -428,11 +427,11 @@ impl Area {
     }
 }
 
-/// The folder of an earlier attempt, with a note that this node wrote.
+/// Folder of an earlier attempt, with a note that this node wrote.
 struct Earlier {
     root: Folder,
     note: Note,
-    /// `None`: it is gone.
+    /// `None` if it is gone.
     data: Option<Folder>,
     has_data: bool,
 }
@@ -453,16 +452,16 @@ impl Earlier {
         })
     }
 
-    /// It was complete and has left the folder under its name.
+    /// True if it was complete and the data was moved to its final name.
     fn was_named(&self) -> bool {
         self.note.is_complete && !self.has_data
     }
 }
 
 impl Named {
-    /// The sender knows that it is complete: nothing of the transfer need be remembered.
+    /// Removes the folder of a transfer whose sender has the confirmation.
     pub(crate) fn forget(self) {
-        // What stays is found and removed when a receiver starts.
+        // Anything left is found and removed when a receiver starts.
         let _ = self.directory.remove_all(&self.folder_name);
     }
 }
@@ -486,18 +485,18 @@ pub(super) struct Unfinished {
     pub(super) note: Note,
 }
 
-/// Whether something can be written to `directory`.
+/// Checks that files can be written to `directory`.
 pub(super) fn probe(directory: &Path) -> io::Result<()> {
     let folder = Folder::open(directory)?;
     let name = format!("{FOLDER_PREFIX}probe-{}", std::process::id());
-    // Of a process that was killed, or a link that somebody put there.
+    // From a process that was killed, or a link that another user put there.
     folder.remove_all(&name)?;
     folder.make_private(&name)?;
     folder.remove_all(&name)
 }
 
-/// Those that an earlier receiver with this key left unfinished in `directory`. Folders of transfers that
-/// have had their name for a day are removed.
+/// Transfers that an earlier receiver with this key left unfinished in `directory`. Folders of transfers that got their final
+/// name more than a day ago are removed.
 pub(super) fn unfinished(directory: &Path, key: &StateKey) -> Vec<Unfinished> {
     let Ok(folder) = Folder::open(directory) else {
         return Vec::new();
@@ -516,7 +515,7 @@ pub(super) fn unfinished(directory: &Path, key: &StateKey) -> Vec<Unfinished> {
             continue;
         };
         if note.is_complete && is_empty(&root.path_of(DATA)) && is_old(root.path(), folder.path()) {
-            // It stays for another time where it cannot be removed.
+            // If it cannot be removed now, it stays.
             let _ = folder.remove_all(&folder_name);
             continue;
         }
@@ -529,8 +528,8 @@ fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// Nothing was changed in it for a day before the last change in `directory`, such as the probe's. Both times are
-/// the file system's own.
+/// True if nothing was changed in it for a day before the last change in `directory`, such as the probe's. Both times are the
+/// file system's own.
 fn is_old(root: &Path, directory: &Path) -> bool {
     let modified = |path: &Path| std::fs::symlink_metadata(path)?.modified();
     match (modified(root), modified(directory)) {
@@ -539,7 +538,7 @@ fn is_old(root: &Path, directory: &Path) -> bool {
     }
 }
 
-/// Hashes up to `bytes` from the beginning; how many there were.
+/// Hashes up to `bytes` from the start; returns how many there were.
 pub(crate) fn hash_prefix(
     file: &mut File,
     bytes: u64,
@@ -549,7 +548,7 @@ pub(crate) fn hash_prefix(
     let mut rest = file.take(bytes);
     let mut done = 0;
     loop {
-        // An empty buffer, for no bytes, reads none.
+        // An empty buffer, for 0 bytes, reads nothing.
         match rest.read(&mut buffer)? {
             0 => return Ok(done),
             count => {

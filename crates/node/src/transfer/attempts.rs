@@ -1,7 +1,6 @@
-//! Attempts with wrong tickets: after a few, a node and its addresses are not listened to for a while.
+//! Attempts with wrong tickets: after a few, a node and its addresses are ignored for a while.
 //!
-//! A secret has 128 random bits, so that guessing leads nowhere at any rate; the limit keeps the attempts from
-//! costing anything.
+//! A secret has 128 random bits, so that guessing is hopeless at any rate; the limit keeps the cost of the attempts down.
 
 use std::{
     collections::HashMap,
@@ -12,11 +11,11 @@ use std::{
 
 use anabranch_base::NodeId;
 
-/// Wrong tickets within [`WINDOW`] before nothing more is heard.
+/// Wrong tickets within [`WINDOW`] before further ones are ignored.
 const FAILURES_MAX: u32 = 10;
-/// After this long without being heard, a node is heard again.
+/// Time after which a node that was ignored may try again.
 const WINDOW: Duration = Duration::from_secs(600);
-/// Nodes and addresses remembered; when there are more, the oldest is forgotten.
+/// Limit on the nodes and addresses remembered; beyond it, the oldest is forgotten.
 const WHO_MAX: usize = 4096;
 
 /// Wrong tickets by node and by address.
@@ -26,7 +25,7 @@ pub(super) struct Attempts(Mutex<HashMap<Who, Failures>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Who {
     Node(NodeId),
-    /// Of IPv6 the network: 64 bits are one line's.
+    /// For IPv6 the network: 64 bits belong to one subscriber line.
     Address(IpAddr),
 }
 
@@ -47,7 +46,7 @@ impl Attempts {
         })
     }
 
-    /// It showed a ticket that does not exist.
+    /// Counts a wrong ticket.
     pub(super) fn failed(&self, node: NodeId, addresses: &[IpAddr], now: Instant) {
         let mut table = self.lock();
         for who in who(node, addresses) {
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guesser_is_not_heard_for_a_while_under_any_key() {
+    fn a_guesser_is_ignored_for_a_while_under_any_key() {
         let attempts = Attempts::default();
         let start = Instant::now();
         let here: IpAddr = "2001:db8::1".parse().unwrap();
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_not_heard_from_any_address() {
+    fn a_key_is_ignored_from_every_address() {
         let attempts = Attempts::default();
         let start = Instant::now();
         for n in 0..10 {

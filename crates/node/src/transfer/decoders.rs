@@ -1,6 +1,6 @@
-//! Decoders of transfers for fuzzing; no part of the library's interface.
+//! Decoders of transfers for fuzzing; not part of the library's interface.
 //!
-//! Each takes arbitrary bytes and gives back what it read, encoded again; `None`: nothing was read.
+//! Each takes arbitrary bytes and returns what it decoded, encoded again; `None`: nothing was decoded.
 
 use bytes::Bytes;
 
@@ -11,19 +11,19 @@ use super::{
     note::Note,
 };
 
-/// A first message, from a stranger.
+/// A first message, from an unknown peer.
 pub fn hello(bytes: &[u8]) -> Option<Bytes> {
     let read: Request = message::decode(bytes, HELLO_BYTES_MAX)?;
     Some(message::encode(&read))
 }
 
-/// A message of a sender.
+/// A message from a sender.
 pub fn request(bytes: &[u8]) -> Option<Bytes> {
     let read: Request = message::decode(bytes, MESSAGE_BYTES_MAX)?;
     Some(message::encode(&read))
 }
 
-/// A message of a receiver.
+/// A message from a receiver.
 pub fn reply(bytes: &[u8]) -> Option<Bytes> {
     let read: Reply = message::decode(bytes, MESSAGE_BYTES_MAX)?;
     Some(message::encode(&read))
@@ -34,7 +34,7 @@ pub fn record(bytes: &Bytes) -> Option<Bytes> {
     Record::decode(bytes).map(|record| record.encode())
 }
 
-/// An offer, a message a line; the paths of its entries, if it passes the check.
+/// An offer, one message per line; returns the paths of its entries if it passes the check.
 pub fn manifest(bytes: &[u8]) -> Option<Vec<String>> {
     let mut manifest = Manifest {
         kind: Kind::File,
@@ -58,13 +58,13 @@ pub fn manifest(bytes: &[u8]) -> Option<Vec<String>> {
     Some(paths.collect())
 }
 
-/// Whether a note for this folder is believed. `Some`: the same note, encoded again.
+/// A note for this folder, encoded again, if it is trusted.
 pub fn note(bytes: &[u8], key: &anabranch_session::SecretKey, folder: &str) -> Option<Vec<u8>> {
     let key = StateKey::of(key);
     Note::decode(bytes, &key, folder).map(|note| note.encode(&key, folder))
 }
 
-/// The text of a note with a good signature around it, so that what is inside is reached.
+/// The text of a note with a valid signature added, so that the decoder reaches its content.
 pub fn sign(text: &[u8], key: &anabranch_session::SecretKey, folder: &str) -> Vec<u8> {
     let signature = StateKey::of(key).sign(folder, text).to_hex();
     [text, b"\n", signature.as_bytes(), b"\n"].concat()

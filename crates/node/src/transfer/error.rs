@@ -1,4 +1,4 @@
-//! Errors of a transfer, in the user's words.
+//! Errors of a transfer, as reported to the user.
 
 use std::{io, path::PathBuf};
 
@@ -16,7 +16,7 @@ pub enum TransferError {
     Read {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A local file or directory cannot be written.
@@ -24,7 +24,7 @@ pub enum TransferError {
     Write {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The destination exists.
@@ -45,12 +45,12 @@ pub enum TransferError {
         /// The path.
         path: PathBuf,
     },
-    /// A name or path that no receiver takes.
+    /// A name or path that no receiver accepts.
     #[error("{} cannot be sent: {reason}; rename it", path.display())]
     Unsendable {
         /// The path.
         path: PathBuf,
-        /// Reason why not.
+        /// The reason.
         reason: &'static str,
     },
     /// The source changed while it was being sent.
@@ -64,38 +64,40 @@ pub enum TransferError {
     Path {
         /// The path.
         path: String,
-        /// Reason why not.
+        /// The reason.
         reason: &'static str,
     },
-    /// The sender offers more than this node takes.
-    #[error("the sender offers {entries} files and directories; at most {most} are taken at once")]
+    /// The sender offers more entries than this node accepts.
+    #[error(
+        "the sender offers {entries} files and directories; at most {most} are accepted at once"
+    )]
     TooMany {
-        /// How many.
+        /// Number offered.
         entries: u64,
-        /// Number that are accepted.
+        /// Limit of this node.
         most: u64,
     },
-    /// The sender offers something whose name programs may read unasked.
+    /// The sender offers a name that programs may read unasked.
     #[error(
-        "the sender offers '{}', a hidden name, which is not taken; receive with --allow-hidden if it is expected",
+        "the sender offers '{}', a hidden name, which is not accepted; receive with --allow-hidden if it is expected",
         text::printable(name, text::REASON_CHARS)
     )]
     Hidden {
         /// The name.
         name: String,
     },
-    /// The sender offers, or sends, more bytes than this node takes.
-    #[error("the sender offers {bytes} bytes; at most {most} are taken at once (--max-size)")]
+    /// The sender offers, or sends, more bytes than this node accepts.
+    #[error("the sender offers {bytes} bytes; at most {most} are accepted at once (--max-size)")]
     TooLarge {
-        /// How many.
+        /// Number offered or sent.
         bytes: u64,
-        /// Number that are accepted.
+        /// Limit of this node.
         most: u64,
     },
-    /// This node was asked, and said no.
+    /// The user of this node was asked, and declined.
     #[error("the transfer was declined")]
     Declined,
-    /// What arrived is not what was sent.
+    /// The data that arrived differs from what was sent.
     #[error("{} did not arrive as it was sent (BLAKE3 hashes differ); what arrived was removed, send it again", path.display())]
     Hash {
         /// The path.
@@ -110,7 +112,7 @@ pub enum TransferError {
     /// The other side does not answer.
     #[error("cannot reach the receiver: {0}")]
     Unreachable(#[from] ConnectError),
-    /// The ticket is not good.
+    /// The ticket is not valid.
     #[error("{0}")]
     Ticket(&'static str),
     /// There is no such ticket.
@@ -118,21 +120,19 @@ pub enum TransferError {
         "the receiver does not know this ticket; it was issued by an earlier run, ask for a new one"
     )]
     Unknown,
-    /// Too many tickets are out.
-    #[error(
-        "{most} tickets are out that nobody has used; start the receiver again to take them all back"
-    )]
+    /// Too many unused tickets have been issued.
+    #[error("{most} unused tickets have been issued; restart the receiver to revoke them all")]
     Tickets {
-        /// Their greatest number.
+        /// Limit on their number.
         most: usize,
     },
-    /// No ticket can be made.
+    /// No ticket can be created.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The session ended before the transfer did.
     #[error("the transfer was interrupted: {0}; send it again to resume")]
     Interrupted(StreamFailure),
-    /// The other side does not keep to the protocol.
+    /// The other side violates the protocol.
     #[error("the peer does not speak the transfer protocol: {0}")]
     Protocol(&'static str),
 }
@@ -145,7 +145,7 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; choose a directory that this user may write to"
         }
-        io::ErrorKind::NotFound => "; make the directory first, or choose another",
+        io::ErrorKind::NotFound => "; create the directory first, or choose another",
         _ => "",
     }
 }

@@ -1,7 +1,7 @@
 //! Directories held open: names are looked up in them one by one, and no symbolic link is followed.
 //!
-//! Whoever can write to the receiver's directory could put a link where a file is expected. A path is
-//! therefore never handed to the system as a whole below the directory that the user named.
+//! Any program that can write to the receiver's directory could put a link where a file is expected. Below the directory that
+//! the user named, a path is therefore never passed to the system as a whole.
 
 use std::{
     fs::{self, File},
@@ -15,14 +15,14 @@ use rustix::{
     io::Errno,
 };
 
-/// Only its owner may do anything with it.
+/// Accessible to its owner only.
 const PRIVATE: Mode = Mode::RWXU;
 
 /// An open directory.
 #[derive(Debug)]
 pub(super) struct Folder {
     fd: OwnedFd,
-    /// For messages, and to remove trees.
+    /// Path for messages, and to remove trees.
     path: PathBuf,
 }
 
@@ -40,7 +40,7 @@ impl Folder {
         &self.path
     }
 
-    /// Place where something in it is, for messages.
+    /// Path of an entry in it, for messages.
     pub(super) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -68,7 +68,7 @@ impl Folder {
         Ok((at, rest))
     }
 
-    /// Makes a directory in it, or opens the one that is there.
+    /// Creates a directory in it, or opens the existing one.
     pub(super) fn make(&self, name: &str) -> io::Result<Self> {
         match sys::mkdirat(&self.fd, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => self.child(name),
@@ -76,13 +76,13 @@ impl Folder {
         }
     }
 
-    /// Makes a directory in it that only this user may enter; fails if anything has the name.
+    /// Creates a directory in it that only this user may enter; fails if the name exists.
     pub(super) fn make_private(&self, name: &str) -> io::Result<Self> {
         sys::mkdirat(&self.fd, name, PRIVATE)?;
         self.child(name)
     }
 
-    /// A directory in it that this user made, and that nobody else may enter.
+    /// A directory in it that this user created, and that no other user may enter.
     pub(super) fn private(&self, name: &str) -> io::Result<Self> {
         let child = self.child(name)?;
         let stat = sys::fstat(&child.fd)?;
@@ -98,14 +98,14 @@ impl Folder {
         self.open_file(name, OFlags::RDONLY, Mode::empty())
     }
 
-    /// Opens a regular file in it for writing, and makes it with these permission bits if it is not there.
+    /// Opens a regular file in it for writing, and creates it with these permission bits if it does not exist.
     pub(super) fn write(&self, name: &str, mode: u32) -> io::Result<File> {
         let mode = Mode::from_raw_mode(mode);
         self.open_file(name, OFlags::WRONLY | OFlags::CREATE, mode)
     }
 
     fn open_file(&self, name: &str, flags: OFlags, mode: Mode) -> io::Result<File> {
-        // A pipe that was put there is not waited for.
+        // The open does not block on a pipe that was put there.
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = sys::openat(&self.fd, name, flags, mode)?;
         let kind = FileType::from_raw_mode(sys::fstat(&fd)?.st_mode);
@@ -115,7 +115,7 @@ impl Folder {
         Ok(File::from(fd))
     }
 
-    /// Whether anything has this name, a broken link included.
+    /// True if the name exists, even as a broken link.
     pub(super) fn holds(&self, name: &str) -> io::Result<bool> {
         match sys::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
@@ -124,7 +124,7 @@ impl Folder {
         }
     }
 
-    /// Removes a file in it; that there is none is no error.
+    /// Removes a file in it; a missing file is not an error.
     pub(super) fn remove_file(&self, name: &str) -> io::Result<()> {
         match sys::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -132,11 +132,11 @@ impl Folder {
         }
     }
 
-    /// Removes whatever has this name, and everything in it; links are removed, not followed. That there is
-    /// nothing is no error.
+    /// Removes the entry with this name, and everything in it; links are removed, not followed. A missing entry is not an
+    /// error.
     pub(super) fn remove_all(&self, name: &str) -> io::Result<()> {
         match self.remove_file(name) {
-            // What systems say of a directory: Linux, POSIX.
+            // Error codes for a directory: Linux, POSIX.
             Err(error)
                 if matches!(
                     Errno::from_io_error(&error),
@@ -150,17 +150,17 @@ impl Folder {
         }
     }
 
-    /// Renames within it, and replaces what has the name.
+    /// Renames within it, and replaces an existing entry.
     pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(sys::renameat(&self.fd, from, &self.fd, to)?)
     }
 
-    /// Moves something into another directory, and never replaces what has the name there.
+    /// Moves an entry into another directory, and never replaces an existing one there.
     pub(super) fn move_new(&self, name: &str, to: &Self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         match sys::renameat_with(&self.fd, name, &to.fd, name, sys::RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(()),
-            // The file system does not know the flag; look before renaming.
+            // The file system does not support the flag; look before renaming.
             Err(Errno::INVAL | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
         }
@@ -170,13 +170,13 @@ impl Folder {
         Ok(sys::renameat(&self.fd, name, &to.fd, name)?)
     }
 
-    /// Has the names in it written to the disk.
+    /// Syncs the names in it to the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         judge(sys::fsync(&self.fd))
     }
 }
 
-/// Not every file system can sync a directory, and those that cannot say so. Any other failure is one of
+/// Not every file system can sync a directory, and those that cannot return a specific error. Any other failure is an error of
 /// the disk.
 fn judge(synced: Result<(), Errno>) -> io::Result<()> {
     match synced {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_folder_is_nobody_elses() {
+    fn a_private_folder_belongs_to_its_owner_only() {
         use std::os::unix::fs::PermissionsExt;
         let disk = tempfile::tempdir().unwrap();
         let folder = Folder::open(disk.path()).unwrap();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_name_is_not_replaced() {
+    fn an_existing_entry_is_not_replaced() {
         let disk = tempfile::tempdir().unwrap();
         let folder = Folder::open(disk.path()).unwrap();
         let from = folder.make("from").unwrap();

@@ -1,19 +1,19 @@
-//! The key under which a receiver signs, for itself, what it has to believe after a restart.
+//! Key with which a receiver signs the state that it trusts after a restart.
 //!
-//! It follows from the node's secret, so that nobody else can write a note that is believed, or foresee
-//! the name of a folder.
+//! It is derived from the node's secret, so that no other node can write a note that is trusted, or predict the name of a
+//! folder.
 
 use std::fmt;
 
 use anabranch_base::{NodeId, ids::encode_base32};
 use anabranch_session::SecretKey;
 
-/// What the names of all folders begin with in which transfers wait. No received name may begin so.
+/// Prefix of the names of all folders in which transfers wait. No received name may begin with it.
 pub(super) const FOLDER_PREFIX: &str = ".anabranch-";
-/// Bytes of a keyed hash in a folder's name: enough that two never meet, and that nobody guesses one.
+/// Bytes of a keyed hash in a folder's name: enough that no two collide, and that none can be guessed.
 const TAG_BYTES: usize = 16;
 
-/// Known to this node only. `Debug` hides it.
+/// Key known to this node only. `Debug` hides it.
 #[derive(Clone)]
 pub(crate) struct StateKey([u8; 32]);
 

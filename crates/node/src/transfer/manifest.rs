@@ -1,4 +1,4 @@
-//! Manifest of a transfer, as both sides see it, and the receiver's check of it.
+//! Manifest of a transfer, shared by both sides, and the receiver's check of it.
 
 use std::collections::HashSet;
 
@@ -10,12 +10,12 @@ use super::{
     names::{NAME_BYTES_MAX, check_path},
 };
 
-/// Entries taken in one transfer.
+/// Limit on the entries of one transfer.
 pub const ENTRIES_MAX: u64 = 200_000;
-/// Bytes of all paths of one transfer together.
+/// Limit on the bytes of all paths of one transfer together.
 pub(crate) const PATHS_BYTES_MAX: usize = 32 << 20;
 
-/// A transfer's kind, name and entries. The entry's place in the list is its index everywhere.
+/// Kind, name and entries of a transfer. The position of an entry in the list is its index everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) kind: Kind,
@@ -24,7 +24,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Bytes whose end is not known, under this name.
+    /// A stream of unknown length, under this name.
     pub(crate) fn stream(name: &str) -> Self {
         Self {
             kind: Kind::Stream,
@@ -46,13 +46,13 @@ impl Manifest {
             .count() as u64
     }
 
-    /// Saturates on absurd claims of a peer.
+    /// Total size in bytes; saturates on absurd claims of a peer.
     pub(crate) fn bytes(&self) -> u64 {
         let sizes = self.entries.iter().filter_map(|entry| entry.size_bytes);
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// Tells whether two attempts move the same thing.
+    /// Digest that is equal for two attempts at the same transfer.
     pub(crate) fn digest(&self) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new();
         let head = (self.kind, &self.name);
@@ -64,7 +64,7 @@ impl Manifest {
         hasher.finalize()
     }
 
-    /// Refuses what is more than anybody takes.
+    /// Refuses a manifest that exceeds the limits of the protocol.
     ///
     /// # Errors
     /// Too many entries, or too long paths.
@@ -83,10 +83,10 @@ impl Manifest {
         Ok(())
     }
 
-    /// Refuses a manifest from a peer that could write anywhere but under its own name.
+    /// Refuses a manifest from a peer that could write anywhere other than under its own name.
     ///
     /// # Errors
-    /// What is wrong with it first.
+    /// The first fault.
     pub(crate) fn check(&self) -> Result<(), TransferError> {
         self.check_number()?;
         if self.name.contains('/') {
@@ -205,7 +205,7 @@ mod tests {
         assert!(of(vec![file(&["a"]), file(&["b"])]).is_err());
     }
 
-    /// An offer of a million entries, of paths without end, and of sizes whose sum overflows.
+    /// An offer of a million entries, of endless paths, and of sizes whose sum overflows.
     #[test]
     fn absurd_claims_are_refused_or_counted_without_overflow() {
         let many = Manifest {

@@ -22,18 +22,18 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub const CONTROL_LABEL: &str = "anabranch-transfer/2";
 /// Label of the data stream.
 pub const DATA_LABEL: &str = "anabranch-transfer-data/2";
-/// Bytes of a message on the control stream at most.
+/// Limit on the bytes of a message on the control stream.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 256 << 10;
-/// Bytes of the first message at most; it comes from a stranger.
+/// Limit on the bytes of the first message, which comes from an unknown peer.
 pub(crate) const HELLO_BYTES_MAX: usize = 512;
-/// Bytes of paths in one `Entries` message, from which on the next begins. Quotation can double them.
+/// Bytes of paths in one `Entries` message, beyond which the next one begins. Quotation can double them.
 pub(crate) const PATHS_PER_MESSAGE_BYTES: usize = 32 << 10;
-/// Bytes of a record on the data stream at most.
+/// Limit on the bytes of a record on the data stream.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
-/// Entries in one `Entries` message.
+/// Limit on the entries in one `Entries` message.
 pub(crate) const ENTRIES_PER_MESSAGE: usize = 500;
 
-/// What is sent.
+/// Kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -41,7 +41,7 @@ pub enum Kind {
     File,
     /// A directory with everything in it.
     Directory,
-    /// Bytes whose number nobody knows beforehand.
+    /// Bytes whose number is not known beforehand.
     Stream,
 }
 
@@ -51,25 +51,25 @@ pub enum Kind {
 pub(crate) struct Entry {
     /// Its path, parts joined by `/`, beginning with the transfer's name.
     pub path: String,
-    /// It is a directory.
+    /// True if it is a directory.
     #[serde(default)]
     pub is_directory: bool,
-    /// Bytes; `None` when not known beforehand.
+    /// Bytes; `None` if not known beforehand.
     pub size_bytes: Option<u64>,
     /// Modification time in nanoseconds since 1970; a file that changed is not resumed.
     #[serde(default)]
     pub modified_ns: u64,
-    /// May be executed.
+    /// True if it may be executed.
     #[serde(default)]
     pub is_executable: bool,
 }
 
-/// From the sender, on the control stream.
+/// Message from the sender, on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Request {
     Hello {
-        /// The ticket's secret in base 32; empty where the node itself is known.
+        /// The ticket's secret in base 32; empty if the node itself is known.
         secret: String,
     },
     Offer {
@@ -83,7 +83,7 @@ pub(crate) enum Request {
     OfferEnd,
 }
 
-/// From the receiver, on the control stream.
+/// Message from the receiver, on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Reply {
@@ -91,8 +91,8 @@ pub(crate) enum Reply {
     Refused {
         reason: String,
     },
-    /// Bytes of this entry that are here already, and the BLAKE3 hash of these bytes in hexadecimal, read
-    /// from the disk for this message.
+    /// Bytes of this entry that are present already, and the BLAKE3 hash of these bytes in hexadecimal, read from the disk for
+    /// this message.
     Have {
         index: u32,
         bytes: u64,
@@ -108,13 +108,13 @@ pub(crate) enum Reply {
     },
 }
 
-/// A message on the control stream as bytes.
+/// Encodes a message for the control stream.
 pub(crate) fn encode(message: &impl Serialize) -> Bytes {
     let text = serde_json::to_vec(message).expect("messages are made of texts and numbers");
     text.into()
 }
 
-/// A message of at most `bytes_max` bytes; `None`: it is longer, or none.
+/// Decodes a message of at most `bytes_max` bytes; `None`: it is longer, or not a message.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8], bytes_max: usize) -> Option<T> {
     if bytes.len() > bytes_max {
         return None;
@@ -122,7 +122,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8], bytes_max: usize) -> Opt
     serde_json::from_slice(bytes).ok()
 }
 
-/// On the data stream: one byte of type, then numbers in network byte order.
+/// Record on the data stream: one byte of type, then numbers in network byte order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// `0 | index u32 | offset u64 | bytes`
@@ -174,7 +174,7 @@ impl Record {
         buffer.freeze()
     }
 
-    /// `None`: not a record.
+    /// Decodes a record; `None`: not a record.
     pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
         let u32_at = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let u64_at = |at: usize| Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rubbish_is_refused_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn garbage_is_refused_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let bytes = Bytes::from(bytes);
             if let Some(record) = Record::decode(&bytes) {
                 prop_assert_eq!(record.encode(), bytes);

@@ -1,23 +1,23 @@
 //! Files, directories and byte streams from one node to another.
 //!
-//! What arrives is kept in a hidden folder beside the destination until every file of it is there and
-//! its BLAKE3 hash agrees; then it gets its name in one step. An interrupted transfer resumes when it is
-//! sent again, whichever side was restarted. Nothing is believed: every attempt hashes what is there.
+//! Data that arrives is kept in a hidden folder beside the destination until every file is present and its BLAKE3 hash agrees;
+//! then the transfer gets its final name in one step. An interrupted transfer resumes when it is sent again, whichever side was
+//! restarted. Stored data is never trusted: every attempt hashes it again.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `message` | what the two sides say (`spec/transfer.md`) |
-//! | `manifest`, `names` | what there is to send, and what of it is taken |
-//! | `source` | what there is to send, read from the sender's disk |
+//! | `message` | messages between the two sides (`spec/transfer.md`) |
+//! | `manifest`, `names` | entries of a transfer, and the receiver's check of them |
+//! | `source` | entries of a transfer, read from the sender's disk |
 //! | `area`, `note`, `folder` | the hidden folder: partial files, a signed note, and directories in which no link is followed |
-//! | `keyed` | the key under which a receiver signs its notes |
-//! | `write_behind` | data goes to the disk while more arrives |
-//! | `tickets`, `attempts` | which tickets are good, for whom and for what; who has shown too many wrong ones |
-//! | `rules` | [`Rules`]: what is taken; [`Offered`]: who is asked |
-//! | `active` | of two attempts at the same transfer, the newer goes on |
+//! | `keyed` | key with which a receiver signs its notes |
+//! | `write_behind` | writes data to the disk while more arrives |
+//! | `tickets`, `attempts` | valid tickets, with their holders and uses; attempts with wrong tickets |
+//! | `rules` | [`Rules`]: limits on what is accepted; [`Offered`]: an offer that waits for an answer |
+//! | `active` | attempts under way: of two at the same transfer, the newer continues |
 //! | `receive`, `writing` | [`Receiver`] |
 //! | `send` | [`Source`], [`send`], [`send_promised`] |
-//! | `redial` | [`send_with_retries`]: a transfer that goes on by itself after an interruption |
+//! | `redial` | [`send_with_retries`]: a transfer that resumes by itself after an interruption |
 //! | `progress` | [`Progress`] |
 //! | `error` | [`TransferError`] |
 
@@ -43,7 +43,7 @@ mod tickets;
 mod write_behind;
 mod writing;
 
-/// The hash by which transfers are verified end to end.
+/// Hash by which transfers are verified end to end.
 pub use blake3::Hasher;
 pub use error::TransferError;
 pub use manifest::ENTRIES_MAX;

@@ -4,17 +4,17 @@ use anabranch_base::text;
 
 use super::{error::TransferError, keyed::FOLDER_PREFIX};
 
-/// Bytes of one part of a path, what file systems take.
+/// Limit on the bytes of one part of a path, as in file systems.
 pub(super) const NAME_BYTES_MAX: usize = 255;
-/// Bytes of a whole path, what the system takes in one call.
+/// Limit on the bytes of a whole path, as in system calls.
 pub(super) const PATH_BYTES_MAX: usize = 4096;
-/// Parts of a path.
+/// Limit on the parts of a path.
 pub(super) const DEPTH_MAX: usize = 64;
 
 /// Checks every part of a path that a peer offers, parts joined by `/`.
 ///
 /// # Errors
-/// A part could lead elsewhere, is reserved, or would be obeyed by a terminal.
+/// A part could lead elsewhere, is reserved, or would be interpreted by a terminal.
 pub(super) fn check_path(path: &str) -> Result<(), TransferError> {
     match path_fault(path) {
         None => Ok(()),
@@ -25,7 +25,7 @@ pub(super) fn check_path(path: &str) -> Result<(), TransferError> {
     }
 }
 
-/// Reason why a path, parts joined by `/`, is not taken; `None`: it is.
+/// Fault for which a path, parts joined by `/`, is refused; `None`: it is accepted.
 pub(super) fn path_fault(path: &str) -> Option<&'static str> {
     if path.len() > PATH_BYTES_MAX {
         return Some("it is longer than 4096 bytes");
@@ -43,7 +43,7 @@ pub(super) fn path_fault(path: &str) -> Option<&'static str> {
     None
 }
 
-/// Reason why a name is not taken; `None`: it is.
+/// Fault for which a name is refused; `None`: it is accepted.
 fn fault(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         Some("a part is empty")
@@ -56,14 +56,14 @@ fn fault(name: &str) -> Option<&'static str> {
     } else if is_reserved(name) {
         Some("a part begins with '.anabranch-', which is reserved for transfers under way")
     } else if name.chars().any(text::is_obeyed) {
-        Some("a part contains control characters or marks of direction")
+        Some("a part contains control characters or direction marks")
     } else {
         None
     }
 }
 
-/// True if a file system could take the name for that of a folder in which a transfer waits. Some fold case,
-/// and some leave out characters that nobody sees.
+/// True if a file system could treat the name as that of a folder in which a transfer waits. Some fold case, and some leave out
+/// invisible characters.
 pub(super) fn is_reserved(name: &str) -> bool {
     let seen = name.chars().filter(|&c| {
         !text::is_obeyed(c) && !matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}')
@@ -75,7 +75,7 @@ pub(super) fn is_reserved(name: &str) -> bool {
     folded == FOLDER_PREFIX
 }
 
-/// True if listings leave the name out, and programs read it unasked: `.bashrc`.
+/// True if listings leave the name out and programs read it unasked, such as `.bashrc`.
 pub(super) fn is_hidden(name: &str) -> bool {
     name.starts_with('.')
 }

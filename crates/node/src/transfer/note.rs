@@ -1,8 +1,7 @@
-//! The note in a transfer's folder: who sends it, what it is, under which ticket it came, and whether it has
-//! its name already.
+//! Note in a transfer's folder: the sender, the transfer, its ticket, and whether it has its final name already.
 //!
-//! It is signed with a key that only this node has, so that a receiver that was restarted believes what it
-//! wrote itself and nothing else. It holds a hash of the ticket's secret, never the secret.
+//! It is signed with a key that only this node has, so that a receiver that was restarted trusts its own notes only. It holds a
+//! hash of the ticket's secret, never the secret.
 
 use std::io::{self, Read, Write};
 
@@ -11,22 +10,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{folder::Folder, keyed::StateKey, tickets::Digest};
 
-/// The note's name in the transfer's folder.
+/// Name of the note in the transfer's folder.
 const NOTE: &str = "note";
 const DRAFT: &str = "note.new";
 const VERSION: u32 = 2;
-/// Bytes of a note at most; longer ones are not read.
+/// Limit on the bytes of a note; longer ones are not read.
 const BYTES_MAX: u64 = 4096;
 
-/// What a receiver has to know of a transfer after a restart.
+/// State of a transfer that a receiver needs after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) sender: NodeId,
-    /// Of the manifest.
+    /// Digest of the manifest.
     pub(crate) digest: blake3::Hash,
-    /// The ticket it came under; `None`: the sender is trusted.
+    /// Ticket of the transfer; `None`: the sender is trusted.
     pub(crate) ticket: Option<Digest>,
-    /// Everything was there and verified, and the transfer was about to get its name.
+    /// True if all data was present and verified, and the transfer was about to get its final name.
     pub(crate) is_complete: bool,
 }
 
@@ -41,7 +40,7 @@ struct Text {
 }
 
 impl Note {
-    /// One line of JSON, and a line with its signature for this folder.
+    /// Encodes the note: one line of JSON, and a line with its signature for this folder.
     pub(crate) fn encode(&self, key: &StateKey, folder: &str) -> Vec<u8> {
         let text = Text {
             version: VERSION,
@@ -58,7 +57,7 @@ impl Note {
         bytes
     }
 
-    /// `None`: it is torn, or this node did not write it for this folder.
+    /// Decodes a note; `None`: it is torn, or this node did not write it for this folder.
     pub(crate) fn decode(bytes: &[u8], key: &StateKey, folder: &str) -> Option<Self> {
         let mut lines = bytes.strip_suffix(b"\n")?.splitn(2, |&byte| byte == b'\n');
         let (text, signature) = (lines.next()?, lines.next()?);
@@ -80,7 +79,7 @@ impl Note {
         })
     }
 
-    /// The note in a transfer's folder; `None`: there is none that this node wrote.
+    /// Reads the note in a transfer's folder; `None`: there is none that this node wrote.
     pub(super) fn read(root: &Folder, key: &StateKey, folder: &str) -> Option<Self> {
         let mut bytes = Vec::new();
         let file = root.read(NOTE).ok()?;
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_this_node_wrote_for_this_folder_is_believed() {
+    fn only_notes_of_this_node_for_this_folder_are_trusted() {
         let bytes = note().encode(&key(1), "a");
         assert_eq!(Note::decode(&bytes, &key(1), "a"), Some(note()));
         assert_eq!(Note::decode(&bytes, &key(2), "a"), None, "another node's");

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Shared between a transfer and those who show it; every field only grows during one attempt.
+/// Progress counters, shared between a transfer and its display; every field only grows during one attempt.
 #[derive(Clone, Debug, Default)]
 pub struct Progress(Arc<Inner>);
 
@@ -19,16 +19,16 @@ struct Inner {
     name: Mutex<String>,
 }
 
-/// A look at a [`Progress`].
+/// Snapshot of a [`Progress`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Name of the transfer; empty before it is known.
     pub name: String,
-    /// Bytes to be moved in all, those already there included; 0 while unknown.
+    /// Bytes to be moved in all, including those present already; 0 while unknown.
     pub bytes_total: u64,
-    /// Bytes moved, those already there included.
+    /// Bytes moved, including those present already.
     pub bytes_done: u64,
-    /// Bytes that were there already from an earlier attempt.
+    /// Bytes that were present already from an earlier attempt.
     pub bytes_resumed: u64,
     /// Files in all.
     pub files_total: u64,

@@ -1,4 +1,4 @@
-//! The receiving side.
+//! Receiver of a transfer.
 
 use std::{
     net::IpAddr,
@@ -35,16 +35,16 @@ use crate::{
     ticket::{ADDRESSES_MAX, SECRET_BYTES, Secret, Ticket},
 };
 
-/// A sender that says nothing for this long after connecting is sent away.
+/// Time after which a silent sender is disconnected.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time that the last word of a failed transfer may take.
+/// Time that the final message of a failed transfer may take.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
-/// The same of a complete one: a sender that does not hear it takes the transfer for interrupted, and
-/// finds the name taken when it comes back.
+/// The same for a complete transfer: a sender that does not receive the message assumes an interruption, and finds the name
+/// taken when it comes back.
 const FAREWELL_DONE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Records between the network and the disk.
+/// Limit on the records that wait between the network and the disk.
 const WRITE_BEHIND: usize = 8;
-/// Words about what is here between the disk and the network.
+/// Limit on the `Have` messages that wait between the disk and the network.
 const HAVE_AHEAD: usize = 64;
 
 /// A transfer that is complete and verified.
@@ -52,44 +52,43 @@ const HAVE_AHEAD: usize = 64;
 pub struct Completed {
     /// Its name.
     pub name: String,
-    /// Place where it is now; `None` at the sender.
+    /// Path of the transfer; `None` at the sender.
     pub path: Option<PathBuf>,
     /// Files in it.
     pub files: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Its hash in hexadecimal, where it is a single file.
+    /// Its hash in hexadecimal, if it is a single file.
     pub blake3: Option<String>,
 }
 
-/// Receives transfers into a directory, from those who hold a ticket and from trusted nodes.
+/// Receives transfers into a directory, from holders of tickets and from trusted nodes.
 #[derive(Debug)]
 pub struct Receiver {
     directory: PathBuf,
     key: StateKey,
     rights: Rights,
     rules: Rules,
-    /// Who decides about every transfer that comes anew; `None`: all are taken that keep to the rules.
+    /// Channel to the consumer that decides about every new transfer; `None`: all that keep to the rules are accepted.
     asked: Option<mpsc::Sender<Offered>>,
     tickets: Tickets,
     attempts: Attempts,
     active: Arc<Active>,
 }
 
-/// What a sender may do once its first message is read.
+/// Permission of a sender, from its first message.
 struct Admitted {
     sender: NodeId,
-    /// The ticket it showed; `None`: it is trusted.
+    /// The ticket that it showed; `None`: it is trusted.
     ticket: Option<Digest>,
 }
 
 impl Receiver {
-    /// Receives into `directory`, which must exist and be writable. Nodes in `trusted` need no ticket.
-    /// Tickets of transfers that an earlier receiver with the same `key` left unfinished there stay good for
-    /// their senders.
+    /// Receives into `directory`, which must exist and be writable. Nodes in `trusted` need no ticket. Tickets of transfers
+    /// that an earlier receiver with the same `key` left unfinished there remain valid for their senders.
     ///
     /// # Errors
-    /// Nothing can be written to the directory.
+    /// The directory cannot be written to.
     pub fn new(
         directory: PathBuf,
         key: &SecretKey,
@@ -128,17 +127,16 @@ impl Receiver {
         self
     }
 
-    /// The same, with every transfer shown to the other end of `whom` before anything of it is taken. One that
-    /// goes on after an interruption is not shown again.
+    /// The same, with every transfer offered to the other end of `whom` before anything of it is accepted. One that resumes
+    /// after an interruption is not offered again.
     #[must_use]
     pub fn asking(mut self, whom: mpsc::Sender<Offered>) -> Self {
         self.asked = Some(whom);
         self
     }
 
-    /// The port at which to listen where nobody chose one: the same for the same node and directory,
-    /// so that a ticket leads to a receiver that was restarted, too. In the range for private use
-    /// (RFC 6335 §6); another program may have it.
+    /// Default port: the same for the same node and directory, so that a ticket also leads to a receiver that was restarted. In
+    /// the range for private use (RFC 6335 §6); another program may have it.
     pub fn port(&self, node: NodeId) -> u16 {
         const FIRST: u16 = 49_152;
         let directory = std::path::absolute(&self.directory);
@@ -153,7 +151,7 @@ impl Receiver {
     /// A new ticket with which one node can send one transfer.
     ///
     /// # Errors
-    /// The operating system has no randomness; 10,000 tickets are out that nobody has used.
+    /// The operating system provides no random numbers, or there are 10,000 unused tickets.
     pub fn issue(&self, host: &Host) -> Result<Ticket, TransferError> {
         let mut secret = [0; SECRET_BYTES];
         getrandom::fill(&mut secret).map_err(|error| KeyError::Entropy(error.to_string()))?;
@@ -168,11 +166,10 @@ impl Receiver {
         })
     }
 
-    /// Receives one transfer from a session that was accepted. The peer is told of every refusal.
+    /// Receives one transfer from a session that was accepted. The peer is informed of every refusal.
     ///
     /// # Errors
-    /// The ticket is not good, the disk fails, or the session ends; what has arrived is kept for the next
-    /// attempt.
+    /// The ticket is not valid, the disk fails, or the session ends; data that has arrived is kept for the next attempt.
     pub async fn receive(
         &self,
         session: &Session,
@@ -204,7 +201,7 @@ impl Receiver {
         control: Stream,
         progress: &Progress,
     ) -> Result<Completed, TransferError> {
-        // The right to send comes first; nothing else is read or kept of a peer before it has shown it.
+        // The right to send comes first; before a peer has shown it, nothing else of it is read or stored.
         let result = match self.greet(session, &control).await {
             Ok(right) => self
                 .serve(session, &control, &right, progress)
@@ -243,9 +240,9 @@ impl Receiver {
         }
     }
 
-    /// Reads the first message, and what right it gives.
+    /// Reads the first message and checks the right of the sender.
     async fn greet(&self, session: &Session, control: &Stream) -> Result<Admitted, TransferError> {
-        let hello = tokio::time::timeout(HELLO_TIMEOUT, hear_at_most(control, HELLO_BYTES_MAX));
+        let hello = tokio::time::timeout(HELLO_TIMEOUT, read_at_most(control, HELLO_BYTES_MAX));
         let Request::Hello { secret } = hello
             .await
             .map_err(|_| TransferError::Protocol("no greeting"))??
@@ -255,11 +252,11 @@ impl Receiver {
         let sender = session.peer();
         let ticket = self.admit(session, &secret)?;
         session.end_probation()?;
-        say(control, &Reply::Welcome).await?;
+        send_message(control, &Reply::Welcome).await?;
         Ok(Admitted { sender, ticket })
     }
 
-    /// Whether this node may send, by its ticket or by its name.
+    /// Checks that this node may send, by its ticket or by its id; returns the ticket if it needs one.
     fn admit(&self, session: &Session, secret: &str) -> Result<Option<Digest>, TransferError> {
         let peer = session.peer();
         if secret.is_empty() {
@@ -275,7 +272,7 @@ impl Receiver {
         let now = Instant::now();
         if !self.attempts.may_try(peer, &addresses, now) {
             return Err(TransferError::Ticket(
-                "too many wrong tickets came from there; wait ten minutes",
+                "too many wrong tickets from this node or address; wait ten minutes",
             ));
         }
         let taken = self.tickets.take(secret, peer);
@@ -292,7 +289,7 @@ impl Receiver {
         right: &Admitted,
         progress: &Progress,
     ) -> Result<(Completed, Named), TransferError> {
-        let manifest = hear_offer(control).await?;
+        let manifest = read_offer(control).await?;
         manifest.check()?;
         self.rules.check(&manifest)?;
         self.accept_offer(right, &manifest).await?;
@@ -307,7 +304,7 @@ impl Receiver {
         }
     }
 
-    /// Asks about a transfer that comes anew, and binds the ticket to it.
+    /// Asks about a new transfer, and binds the ticket to it.
     async fn accept_offer(
         &self,
         right: &Admitted,
@@ -330,8 +327,8 @@ impl Receiver {
         }
     }
 
-    /// Takes in what is offered. Dropping the future leaves what has arrived for the next attempt, and
-    /// `hold` is let go when the last write is done.
+    /// Receives the data offered. Dropping the future leaves the data that has arrived for the next attempt, and `hold` is
+    /// released after the last write.
     async fn take(
         &self,
         session: &Session,
@@ -343,23 +340,23 @@ impl Receiver {
     ) -> Result<(Completed, Named), TransferError> {
         let (name, files) = (manifest.name.clone(), manifest.files());
         if let Some(ticket) = right.ticket {
-            // An older attempt under it may have come to its end while this one waited.
+            // An older attempt under it may have ended while this one waited.
             let folder = self.key.folder_name(right.sender, &name);
             self.tickets.bind(ticket, &folder)?;
         }
         let (directory, key) = (self.directory.clone(), self.key.clone());
         let (sender, ticket) = (right.sender, right.ticket);
-        let (told, mut telling) = mpsc::channel(HAVE_AHEAD);
+        let (reporter, mut reports) = mpsc::channel(HAVE_AHEAD);
         let opening = tokio::task::spawn_blocking(move || {
             let area = Area::open(&directory, &key, sender, ticket, manifest)?;
-            let (area, have) = have_all(area, &told)?;
+            let (area, have) = have_all(area, &reporter)?;
             Ok::<_, TransferError>((area, have, hold))
         });
-        while let Some(reply) = telling.recv().await {
-            say(control, &reply).await?;
+        while let Some(reply) = reports.recv().await {
+            send_message(control, &reply).await?;
         }
         let (area, have, hold) = opening.await.expect("opening files does not panic")?;
-        say(control, &Reply::Go).await?;
+        send_message(control, &Reply::Go).await?;
 
         let data = accept(session, DATA_LABEL).await?;
         let (records, queue) = mpsc::channel(WRITE_BEHIND);
@@ -373,7 +370,7 @@ impl Receiver {
             let _hold = hold;
             write_all(writing, queue)
         });
-        // A disk that fails, or a sender that breaks the rules, ends it without waiting for more.
+        // A failing disk, or a sender that breaks the rules, ends it at once.
         let (written, pumped) = tokio::select! {
             written = &mut writing => (written, Ok(())),
             pumped = pump(&data, records) => (writing.await, pumped),
@@ -393,11 +390,11 @@ impl Receiver {
     }
 }
 
-/// Says the last word; whether the sender has read it, which its own end of the stream says: what it has not
-/// read when the session ends is lost to it.
+/// Sends the final message; true if the sender has read it, as the end of its own stream confirms. A message not read when the
+/// session ends is lost.
 async fn farewell(control: &Stream, last: &Reply, timeout: Duration) -> bool {
     let saying = async {
-        say(control, last).await?;
+        send_message(control, last).await?;
         control.finish()?;
         while control.recv().await?.is_some() {}
         Ok::<_, TransferError>(())
@@ -415,12 +412,12 @@ async fn accept(session: &Session, label: &str) -> Result<Stream, TransferError>
     Ok(stream)
 }
 
-async fn hear_offer(control: &Stream) -> Result<Manifest, TransferError> {
+async fn read_offer(control: &Stream) -> Result<Manifest, TransferError> {
     let Request::Offer {
         kind,
         name,
         entries: number,
-    } = hear(control).await?
+    } = read_message(control).await?
     else {
         return Err(TransferError::Protocol("no offer"));
     };
@@ -433,7 +430,7 @@ async fn hear_offer(control: &Stream) -> Result<Manifest, TransferError> {
     let mut entries = Vec::new();
     let mut paths_bytes = 0;
     loop {
-        match hear(control).await? {
+        match read_message(control).await? {
             Request::Entries { list } if !list.is_empty() => {
                 paths_bytes += list.iter().map(|entry| entry.path.len()).sum::<usize>();
                 entries.extend(list);
@@ -456,21 +453,24 @@ async fn hear_offer(control: &Stream) -> Result<Manifest, TransferError> {
 }
 
 /// Sends one message.
-pub(super) async fn say(stream: &Stream, message: &impl Serialize) -> Result<(), TransferError> {
+pub(super) async fn send_message(
+    stream: &Stream,
+    message: &impl Serialize,
+) -> Result<(), TransferError> {
     stream.send(message::encode(message)).await?;
     Ok(())
 }
 
 /// Waits for one message.
-pub(super) async fn hear<T: DeserializeOwned>(stream: &Stream) -> Result<T, TransferError> {
-    hear_at_most(stream, MESSAGE_BYTES_MAX).await
+pub(super) async fn read_message<T: DeserializeOwned>(stream: &Stream) -> Result<T, TransferError> {
+    read_at_most(stream, MESSAGE_BYTES_MAX).await
 }
 
-async fn hear_at_most<T: DeserializeOwned>(
+async fn read_at_most<T: DeserializeOwned>(
     stream: &Stream,
     bytes_max: usize,
 ) -> Result<T, TransferError> {
     let adu = stream.recv().await?;
-    let adu = adu.ok_or(TransferError::Protocol("the conversation ended early"))?;
+    let adu = adu.ok_or(TransferError::Protocol("the control stream ended early"))?;
     message::decode(&adu.data, bytes_max).ok_or(TransferError::Protocol("not a message"))
 }

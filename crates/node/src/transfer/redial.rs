@@ -1,4 +1,4 @@
-//! A transfer that goes on by itself after an interruption.
+//! Transfer that resumes by itself after an interruption.
 
 use std::{path::Path, time::Duration};
 
@@ -14,51 +14,51 @@ use super::{
 };
 use crate::ticket::Ticket;
 
-/// First pause before the receiver is called again, doubled up to [`PAUSE_MAX`].
+/// First pause before the receiver is dialled again, doubled up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(250);
-/// Longest pause: a receiver that is back is found this soon.
+/// Longest pause, and so the longest delay until a receiver that is back is reached.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Time that one call may take: handshakes of QUIC back off, so a fresh one finds a receiver that has
-/// just come back sooner than an old one.
+/// Time limit of one call: QUIC handshakes back off, so a new one reaches a receiver that has just come back sooner than an old
+/// one.
 const CALL_MAX: Duration = Duration::from_secs(5);
-/// Silence on all paths for this long is worth a word.
+/// Time of silence on all paths after which it is reported.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// What is going on, for whoever shows it.
+/// Step of a transfer, for display.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Step<'a> {
-    /// The receiver answers; for the first time or again.
+    /// The receiver answers, for the first time or again.
     Connected(&'a Session),
-    /// No path to the receiver carries anything now; the session waits for one.
+    /// No path to the receiver carries data now; the session waits for one.
     Silent,
     /// A path carries data again.
     Heard,
-    /// The transfer stopped, and the receiver will be called again.
+    /// The transfer stopped, and the receiver will be dialled again.
     Interrupted {
-        /// Reason why it stopped.
+        /// The failure that stopped it.
         failure: &'a StreamFailure,
-        /// Time for which the receiver will be called before this is given up.
+        /// Time for which the receiver will be dialled before the transfer is given up.
         retry_for: Duration,
     },
 }
 
-/// How a transfer is carried through.
+/// Options of a transfer with retries.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Manner {
-    /// Time for which the receiver is called again after an interruption; zero: not at all.
+    /// Time for which the receiver is dialled again after an interruption; zero: not at all.
     pub retry_for: Duration,
-    /// What is to be promised to the stream with the data, as in [`send_promised`].
+    /// Guarantee requested for the data stream, as in [`send_promised`].
     pub guarantee: Option<Guarantee>,
 }
 
-/// Sends a file or directory to the holder of `ticket`. After an interruption the receiver is called
-/// again for the `manner`'s patience, and the transfer goes on where it stopped. The time begins
-/// anew with every interruption before which more was sent than ever before.
+/// Sends a file or directory to the holder of `ticket`. After an interruption the receiver is dialled again for
+/// [`Manner::retry_for`], and the transfer continues where it stopped. The time starts again with every interruption before
+/// which more was sent than ever before.
 ///
 /// # Errors
-/// The receiver cannot be reached at first; it refuses or fails; the source cannot be read; the last
-/// interruption, when it lasted for longer than the patience.
+/// The receiver cannot be reached at first; it refuses or fails; the source cannot be read; the last interruption, if it
+/// outlasts the retry time.
 pub async fn send_with_retries(
     host: &Host,
     ticket: &Ticket,
@@ -95,8 +95,8 @@ pub async fn send_with_retries(
             failure: &failure,
             retry_for,
         });
-        // The old session is over; nothing of it may stand in the new one's way.
-        session.close(0, "the transfer begins again");
+        // The old session is over; nothing of it may interfere with the new one.
+        session.close(0, "the transfer starts again");
         session = match tokio::time::timeout_at(deadline, call(host, ticket)).await {
             Ok(Ok(session)) => session,
             Ok(Err(error)) => return Err(error.into()),
@@ -105,10 +105,10 @@ pub async fn send_with_retries(
     }
 }
 
-/// Calls until somebody answers.
+/// Dials until the receiver answers.
 ///
 /// # Errors
-/// Calling makes no sense any more.
+/// The host is shutting down.
 async fn call(host: &Host, ticket: &Ticket) -> Result<Session, ConnectError> {
     let mut pause = PAUSE_MIN;
     loop {
@@ -124,11 +124,11 @@ async fn call(host: &Host, ticket: &Ticket) -> Result<Session, ConnectError> {
     }
 }
 
-/// Tells when all paths fall silent, and when one is heard again.
+/// Reports when all paths fall silent, and when one carries data again.
 async fn watch(session: &Session, tell: &mut impl FnMut(Step<'_>)) {
     const LOOK: Duration = Duration::from_millis(250);
     let mut silent_since = None;
-    let mut is_told = false;
+    let mut is_reported = false;
     loop {
         tokio::time::sleep(LOOK).await;
         let is_silent = session
@@ -136,14 +136,14 @@ async fn watch(session: &Session, tell: &mut impl FnMut(Step<'_>)) {
             .is_none_or(|stats| stats.channels_active == 0);
         if !is_silent {
             silent_since = None;
-            if std::mem::take(&mut is_told) {
+            if std::mem::take(&mut is_reported) {
                 tell(Step::Heard);
             }
             continue;
         }
         let since = *silent_since.get_or_insert_with(Instant::now);
-        if !is_told && since.elapsed() >= SILENCE {
-            is_told = true;
+        if !is_reported && since.elapsed() >= SILENCE {
+            is_reported = true;
             tell(Step::Silent);
         }
     }

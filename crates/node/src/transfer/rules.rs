@@ -1,17 +1,17 @@
-//! Rules of a receiver: what it accepts, and whom it asks.
+//! Rules of a receiver: limits on what it accepts, and offers that wait for an answer.
 
 use anabranch_base::NodeId;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{error::TransferError, manifest::Manifest, message::Kind, names::is_hidden};
 
-/// Limits of what is taken, whoever sends it. By default any size, and no hidden names.
+/// Limits on what is accepted from any sender. By default any size, and no hidden names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Bytes of one transfer at most; `None`: as many as the disk takes.
+    /// Limit on the bytes of one transfer; `None`: the capacity of the disk.
     pub bytes_max: Option<u64>,
-    /// Take a transfer whose own name begins with a dot, such as `.bashrc`, which programs may read unasked.
-    /// Inside a directory that is received such names are always taken.
+    /// Accept a transfer whose own name begins with a dot, such as `.bashrc`, which programs may read unasked. Inside a
+    /// directory that is received such names are always accepted.
     pub allow_hidden: bool,
 }
 
@@ -25,7 +25,7 @@ impl Rules {
         self.check_bytes(manifest.bytes())
     }
 
-    /// Bytes that have arrived, or are to arrive.
+    /// Checks the number of bytes that have arrived, or are to arrive.
     pub(super) fn check_bytes(&self, bytes: u64) -> Result<(), TransferError> {
         match self.bytes_max {
             Some(most) if bytes > most => Err(TransferError::TooLarge { bytes, most }),
@@ -34,13 +34,13 @@ impl Rules {
     }
 }
 
-/// A transfer that is offered, and waits for an answer. Dropped without one, it is refused.
+/// A transfer that is offered and waits for an answer. If dropped without one, it is refused.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Offered {
-    /// Who sends it.
+    /// The sender.
     pub sender: NodeId,
-    /// Its name, as it will stand in the directory. Its characters are harmless, its meaning is the sender's.
+    /// Its name in the directory. Its characters are harmless; its meaning is chosen by the sender.
     pub name: String,
     /// File, directory or stream.
     pub kind: Kind,
@@ -48,19 +48,19 @@ pub struct Offered {
     pub files: u64,
     /// Files and directories inside it whose names begin with a dot.
     pub hidden: u64,
-    /// Bytes in them; `None` when the sender does not know.
+    /// Bytes in them; `None` if the sender does not know.
     pub bytes: Option<u64>,
     answer: oneshot::Sender<bool>,
 }
 
 impl Offered {
-    /// Takes it, or refuses it.
+    /// Accepts or refuses the transfer.
     pub fn answer(self, takes: bool) {
-        // The sender may have gone meanwhile.
+        // The sender may have gone in the meantime.
         let _ = self.answer.send(takes);
     }
 
-    /// Ready when the sender has gone and no answer is wanted any more.
+    /// Ready when the sender has gone and no answer is needed any more.
     pub async fn over(&mut self) {
         self.answer.closed().await;
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_who_answers_is_a_refusal() {
+    async fn no_answer_is_a_refusal() {
         let (asking, mut asked) = mpsc::channel(1);
         let sender = NodeId::from_public_key([1; 32]);
         let film = Manifest::stream("film");

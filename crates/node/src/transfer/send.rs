@@ -1,4 +1,4 @@
-//! The sending side.
+//! Sender of a transfer.
 
 use std::{
     fs::File,
@@ -22,30 +22,30 @@ use super::{
     },
     names::path_fault,
     progress::Progress,
-    receive::{Completed, hear, say},
+    receive::{Completed, read_message, send_message},
     source::Origin,
 };
 use crate::ticket::Secret;
 
-/// Bytes of one chunk: large enough that the cost per ADU vanishes, small enough to be lost cheaply on
-/// an interruption.
+/// Bytes of one chunk: large enough that the cost per ADU is negligible, small enough that losing one in an interruption is
+/// cheap.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Chunks read ahead of the network.
 const READ_AHEAD: usize = 8;
 
-/// Time that the receiver's acknowledgement of our last word is waited for.
+/// Time to wait for the receiver's acknowledgement of the final message.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of entries in an offer that follows a stranger's greeting at once.
+/// Limit on the bytes of entries in an offer that follows the greeting of an unknown node at once.
 const BRIEF_BYTES: usize = 1024;
-/// Bytes of an entry beside its path, about.
+/// Approximate bytes of an entry in addition to its path.
 const ENTRY_BYTES: usize = 64;
 
-/// What to send.
+/// Source of a transfer.
 #[derive(Debug)]
 pub enum Source {
     /// A file or directory.
     Path(PathBuf),
-    /// What a reader gives until its end, under this name. Cannot be resumed.
+    /// The output of a reader until its end, under this name. Cannot be resumed.
     Reader {
         /// Name at the receiver.
         name: String,
@@ -58,14 +58,14 @@ pub enum Source {
 pub trait ReadSend: Read + Send + std::fmt::Debug {}
 impl<T: Read + Send + std::fmt::Debug> ReadSend for T {}
 
-/// What the receiver has of one entry, read from its disk a moment ago.
+/// The part of one entry that the receiver has, just read from its disk.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     bytes: u64,
     hash: blake3::Hash,
 }
 
-/// Sends over an open session; returns when the receiver has everything under its final name.
+/// Sends over an open session; returns once the receiver has everything under its final name.
 ///
 /// # Errors
 /// The source cannot be read, the receiver refuses or fails, or the session ends.
@@ -78,8 +78,8 @@ pub async fn send(
     send_promised(session, secret, source, None, progress).await
 }
 
-/// [`send`], with what is to be promised to the stream that carries the data, labelled
-/// [`DATA_LABEL`]. `Session::explain` tells how it fares while it is open.
+/// [`send`], with a guarantee requested for the stream that carries the data, labelled [`DATA_LABEL`]. `Session::explain`
+/// reports its performance while it is open.
 ///
 /// # Errors
 /// As [`send`]; the guarantee is refused and does not wait.
@@ -118,9 +118,9 @@ pub async fn send_promised(
         welcome(&control).await?;
         offer(&control, &manifest).await?;
     } else {
-        // The offer follows without waiting for the welcome: that saves a round trip.
+        // The offer follows without waiting for the welcome, which saves a round trip.
         let offered = offer(&control, &manifest).await;
-        // A refusal explains an offer that nobody takes.
+        // A refusal explains an offer that was not read.
         welcome(&control).await?;
         offered?;
     }
@@ -139,20 +139,20 @@ pub async fn send_promised(
     };
     let pumping = async {
         let pumped = pump(&data, queue, progress).await;
-        // A failure to read explains a queue that ended early.
+        // A read failure explains a queue that ended early.
         reading.await.expect("reading files does not panic")?;
         pumped?;
         data.finish()?;
         Ok::<_, TransferError>(())
     };
-    let answer = hear::<Reply>(&control);
+    let answer = read_message::<Reply>(&control);
     tokio::pin!(pumping, answer);
     let reply = tokio::select! {
-        // The receiver speaks before the end only to say that it failed.
+        // Before the end, the receiver sends a message only if it has failed.
         reply = &mut answer => reply?,
         pumped = &mut pumping => match pumped {
             Ok(()) => answer.await?,
-            // The receiver stops the stream and says why.
+            // The receiver stops the stream and reports the reason.
             Err(TransferError::Interrupted(failure)) => match answer.await {
                 Ok(reply) => reply,
                 Err(_) => return Err(TransferError::Interrupted(failure)),
@@ -162,8 +162,8 @@ pub async fn send_promised(
     };
     match reply {
         Reply::Done { files, bytes } => {
-            // Our end of the stream tells the receiver that this was read, so that it can forget the transfer.
-            // Whether it hears or not, the transfer is complete.
+            // Our end of the stream confirms to the receiver that this was read, so that it can forget the transfer. The
+            // transfer is complete with or without it.
             let _ = tokio::time::timeout(FAREWELL_TIMEOUT, async {
                 control.finish()?;
                 control.delivered().await
@@ -190,11 +190,11 @@ async fn greet(control: &Stream, secret: Option<Secret>) -> Result<(), TransferE
     let hello = Request::Hello {
         secret: secret.unwrap_or_default(),
     };
-    say(control, &hello).await
+    send_message(control, &hello).await
 }
 
 async fn welcome(control: &Stream) -> Result<(), TransferError> {
-    match hear(control).await? {
+    match read_message(control).await? {
         Reply::Welcome => Ok(()),
         Reply::Refused { reason } => Err(TransferError::Refused(reason)),
         _ => Err(TransferError::Protocol("no welcome")),
@@ -208,19 +208,19 @@ async fn offer(control: &Stream, manifest: &Manifest) -> Result<(), TransferErro
         name: manifest.name.clone(),
         entries: manifest.entries.len() as u64,
     };
-    say(control, &offer).await?;
+    send_message(control, &offer).await?;
     let mut rest = &manifest.entries[..];
     while !rest.is_empty() {
         let (list, after) = rest.split_at(batch(rest));
         let list = list.to_vec();
-        say(control, &Request::Entries { list }).await?;
+        send_message(control, &Request::Entries { list }).await?;
         rest = after;
     }
-    say(control, &Request::OfferEnd).await
+    send_message(control, &Request::OfferEnd).await
 }
 
-/// True where the offer is heard beside the greeting where this node is a stranger, whose session is on probation until the ticket was
-/// read: of more than a few packets the rest would be dropped, and sent again after a time-out.
+/// True if the offer is small enough to follow the greeting at once. The session of an unknown node is on probation until the
+/// ticket was read: beyond a few packets, the rest would be dropped and sent again after a time-out.
 fn is_brief(manifest: &Manifest) -> bool {
     let entry = |entry: &Entry| entry.path.len() + ENTRY_BYTES;
     let mut entries = manifest.entries.iter().map(entry);
@@ -244,24 +244,24 @@ fn batch(entries: &[Entry]) -> usize {
     fitting.count().max(1)
 }
 
-/// What the receiver has of each of the `entries`.
+/// The part of each of the `entries` that the receiver has.
 async fn known(control: &Stream, entries: usize) -> Result<Vec<Option<Known>>, TransferError> {
     let mut known = vec![None; entries];
     loop {
-        match hear(control).await? {
+        match read_message(control).await? {
             Reply::Have { index, bytes, hash } => {
                 let entry = known.get_mut(index as usize);
                 let entry = entry.ok_or(TransferError::Protocol("an unknown entry"))?;
                 let hash = blake3::Hash::from_hex(hash);
                 let hash = hash.map_err(|_| TransferError::Protocol("not a hash"))?;
                 if entry.replace(Known { bytes, hash }).is_some() {
-                    return Err(TransferError::Protocol("an entry that was told already"));
+                    return Err(TransferError::Protocol("an entry reported twice"));
                 }
             }
             Reply::Go => return Ok(known),
             Reply::Refused { reason } => return Err(TransferError::Refused(reason)),
             Reply::Failed { reason } => return Err(TransferError::Failed(reason)),
-            _ => return Err(TransferError::Protocol("neither go nor no")),
+            _ => return Err(TransferError::Protocol("neither acceptance nor refusal")),
         }
     }
 }
@@ -287,7 +287,7 @@ enum Origins {
     Reader(Box<dyn ReadSend>),
 }
 
-/// On a thread of its own: turns everything into records. Ends quietly when nobody takes them.
+/// Turns everything into records, on a thread of its own. Ends quietly once no consumer takes them.
 fn read_all(
     manifest: &Manifest,
     origins: Origins,
@@ -333,7 +333,7 @@ fn read_all(
                 if read != size {
                     return Err(origin.changed());
                 }
-                // The receiver confirms what was read; that must be what the file was all the time.
+                // The receiver confirms what was read, which must still be the content of the file.
                 origin.check(&file)?;
                 if !chunks.end(size, hash) {
                     return Ok(());
@@ -346,8 +346,8 @@ fn read_all(
     Ok(())
 }
 
-/// Place where to begin: after what the receiver has, if that is what is here. Of a file that the receiver has as a
-/// whole, all is read and compared.
+/// Position at which to start: after the part that the receiver has, if it matches the file. If the receiver has the whole
+/// file, all of it is read and compared.
 fn resume(file: &mut File, known: Option<Known>) -> std::io::Result<(u64, blake3::Hasher)> {
     let mut hasher = blake3::Hasher::new();
     if let Some(known) = known.filter(|known| known.bytes > 0) {
@@ -369,8 +369,8 @@ struct Chunks<'a> {
 }
 
 impl Chunks<'_> {
-    /// Reads from where it stands to the end, or to one byte after `size`. Bytes and hash of the whole file;
-    /// `None` when nobody takes the records any more.
+    /// Reads from the current position to the end, or to one byte after `size`. Returns bytes and hash of the whole file;
+    /// `None` once no consumer takes the records.
     fn read(
         &mut self,
         reader: &mut dyn Read,
@@ -386,7 +386,7 @@ impl Chunks<'_> {
                 .map_err(TransferError::read(self.path))?;
             hasher.update(&record[CHUNK_HEADER_BYTES..]);
             offset += count as u64;
-            // A file that grows is not what was offered.
+            // A file that grows differs from the one offered.
             let is_longer = size.is_some_and(|size| offset > size);
             if count == 0 || is_longer {
                 return Ok(Some((offset, hasher.finalize())));
@@ -397,7 +397,7 @@ impl Chunks<'_> {
         }
     }
 
-    /// Says what the file must be; whether anybody listens.
+    /// Sends size and hash of the file; false if there is no consumer.
     fn end(&self, size: u64, hash: blake3::Hash) -> bool {
         let end = Record::FileEnd {
             index: self.index,
@@ -414,7 +414,7 @@ mod tests {
 
     use super::*;
 
-    /// As it is read, with the size as it was; and back to the time it had.
+    /// Changed while it is read, with the same size, and with the old time restored.
     #[test]
     fn a_source_that_changes_while_it_is_read_is_named_and_not_confirmed() {
         let folder = tempfile::tempdir().unwrap();
@@ -433,7 +433,7 @@ mod tests {
         file.write_all(&[2]).unwrap();
         file.set_modified(modified).unwrap();
         while let Some(record) = queue.blocking_recv() {
-            assert_eq!(record[0], 0, "no word of the file's end");
+            assert_eq!(record[0], 0, "no record of the file's end");
         }
         let error = reading.join().unwrap().unwrap_err();
         assert!(error.to_string().contains("log changed"), "{error}");
@@ -456,7 +456,7 @@ mod tests {
         assert!(queue.try_recv().is_err());
     }
 
-    /// The longest paths there can be, of characters that JSON writes with two.
+    /// The longest possible paths, of characters that take two bytes in JSON.
     #[test]
     fn no_message_of_an_offer_is_too_long_to_be_read() {
         let entry = |bytes: usize| Entry {

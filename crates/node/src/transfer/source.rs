@@ -1,8 +1,8 @@
-//! Source of a transfer, as the sender reads it from its disk.
+//! Source of a transfer, read from the sender's disk.
 //!
-//! A file is sent as it was when the transfer was offered. Every file carries a [`Stamp`] from then on; it is
-//! compared when the file is opened and again when it was read to its end, so that a source that changes
-//! meanwhile is reported by its name and never called verified.
+//! A file is sent in its state at the time of the offer. Every file carries a [`Stamp`] from then on; it is compared when the
+//! file is opened and again when it was read to its end, so that a source that changes in between is reported by its name and
+//! never called verified.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -20,14 +20,14 @@ use super::{
     names::{is_reserved, path_fault},
 };
 
-/// Place where an entry lies on this disk.
+/// Location of an entry on this disk.
 #[derive(Debug)]
 pub(super) struct Origin {
     path: PathBuf,
     stamp: Stamp,
 }
 
-/// What changes when a file is written or replaced. The time of change (`ctime`) cannot be set by programs.
+/// Attributes that change when a file is written or replaced. The time of change (`ctime`) cannot be set by programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -57,10 +57,10 @@ impl Origin {
     /// Opens the file that was offered.
     ///
     /// # Errors
-    /// It cannot be read, or it is another one by now.
+    /// It cannot be read, or has been replaced by another one.
     pub(super) fn open(&self) -> Result<File, TransferError> {
         let mut options = OpenOptions::new();
-        // Whatever has the name by now: a link is not followed, a pipe is not waited for.
+        // The entry may have been replaced: a link is not followed, and a pipe does not block.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         options.read(true).custom_flags(flags.bits() as i32);
         let file =
@@ -77,7 +77,7 @@ impl Origin {
     /// Checks that the open file is still what was offered.
     ///
     /// # Errors
-    /// It was written to, or cannot be looked at.
+    /// It was written to, or its attributes cannot be read.
     pub(super) fn check(&self, file: &File) -> Result<(), TransferError> {
         let metadata = file.metadata().map_err(TransferError::read(&self.path))?;
         if Stamp::of(&metadata) != self.stamp {
@@ -94,7 +94,7 @@ impl Origin {
 }
 
 impl Manifest {
-    /// Reads a file or directory; where its entries lie comes with it.
+    /// Reads a file or directory; returns the locations of its entries as well.
     ///
     /// # Errors
     /// Something cannot be read or sent, or there is too much of it.
@@ -129,8 +129,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Directories before what is in them, names in order. Symbolic links, devices, and what other transfers
-    /// have left unfinished stay out.
+    /// Lists directories before their entries, names in order. Symbolic links, devices, and unfinished transfers are left out.
     fn directory(&mut self, directory: &Path, at: &str) -> Result<(), TransferError> {
         let metadata = fs::metadata(directory).map_err(TransferError::read(directory))?;
         self.add(directory, at.to_owned(), &metadata)?;
@@ -207,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_passes_the_check() {
+    fn a_manifest_that_is_read_passes_the_check() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         fs::create_dir_all(root.join("b/c")).unwrap();
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_transfers_left_is_not_sent() {
+    fn leftovers_of_other_transfers_are_not_sent() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         fs::create_dir_all(root.join(".anabranch-xyz/data")).unwrap();

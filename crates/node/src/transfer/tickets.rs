@@ -1,8 +1,7 @@
 //! Tickets that are valid, with their holders and uses.
 //!
-//! A ticket belongs to the first node that shows it, and to the first transfer that comes under it. The note
-//! in the transfer's folder keeps both, so that the sender can go on with the same ticket after the receiver
-//! was restarted.
+//! A ticket belongs to the first node that shows it, and to the first transfer for which it is used. The note in the transfer's
+//! folder keeps both, so that the sender can continue with the same ticket after a restart of the receiver.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -14,8 +13,8 @@ use anabranch_base::{NodeId, ids::decode_base32};
 use super::{area::Unfinished, error::TransferError};
 use crate::ticket::{SECRET_BYTES, Secret};
 
-/// Tickets remembered. When there are more, those that were used longest ago are forgotten; when none was
-/// used, no more are issued.
+/// Limit on the tickets remembered. Beyond it, those that were used longest ago are forgotten; if none was used, no more are
+/// issued.
 pub(super) const TICKETS_MAX: usize = 10_000;
 
 pub(super) const USED: &str =
@@ -40,31 +39,31 @@ impl Digest {
     }
 }
 
-/// By the hash of the secret, so that how long a search takes tells nothing about a secret.
+/// Keyed by the hash of the secret, so that the time of a lookup reveals nothing about a secret.
 #[derive(Debug, Default)]
 pub(super) struct Tickets(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
     states: HashMap<Digest, State>,
-    /// In the order in which they were used up.
+    /// Used tickets, in the order of their use.
     spent: VecDeque<Digest>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Fresh,
-    /// Shown by this node, which may try again until it is done.
+    /// Shown by this node, which may try again until the transfer is complete.
     Taken {
         sender: NodeId,
-        /// The transfer it is good for, by its folder's name, once one was accepted under it.
+        /// The transfer that it is good for, by its folder's name, once one was accepted under it.
         folder: Option<String>,
     },
     Spent,
 }
 
 impl Tickets {
-    /// Those under which an earlier receiver left transfers unfinished.
+    /// The tickets under which an earlier receiver left transfers unfinished.
     pub(super) fn of_unfinished(unfinished: Vec<Unfinished>) -> Self {
         let mut table = Table::default();
         for Unfinished { folder_name, note } in unfinished {
@@ -80,7 +79,7 @@ impl Tickets {
     }
 
     /// # Errors
-    /// Too many are out that nobody has used.
+    /// There are too many unused tickets.
     pub(super) fn issue(&self, secret: &Secret) -> Result<(), TransferError> {
         let mut table = self.lock();
         while table.states.len() >= TICKETS_MAX {
@@ -93,10 +92,10 @@ impl Tickets {
         Ok(())
     }
 
-    /// The ticket that `sender` shows as text belongs to it from now on.
+    /// Assigns the ticket in this text to `sender` from now on.
     ///
     /// # Errors
-    /// [`TransferError::Unknown`] when there is no such ticket; it is not good for this sender.
+    /// [`TransferError::Unknown`] if there is no such ticket; it is not good for this sender.
     pub(super) fn take(&self, secret: &str, sender: NodeId) -> Result<Digest, TransferError> {
         let Some(Ok(bytes)) = decode_base32(secret).map(<[u8; SECRET_BYTES]>::try_from) else {
             return Err(TransferError::Unknown);
@@ -130,7 +129,7 @@ impl Tickets {
         )
     }
 
-    /// From now on a ticket that was taken is good for the transfer in this folder only.
+    /// Restricts a ticket that was taken to the transfer in this folder.
     ///
     /// # Errors
     /// It is good for another transfer, or used up.
@@ -141,7 +140,7 @@ impl Tickets {
                 let bound = bound.get_or_insert_with(|| folder.to_owned());
                 if bound != folder {
                     return Err(TransferError::Ticket(
-                        "this ticket was used already for something of another name; it is good for one \
+                        "this ticket was used already for a transfer with another name; it is good for one \
                          transfer, ask for a new one",
                     ));
                 }
@@ -151,7 +150,7 @@ impl Tickets {
         }
     }
 
-    /// Nobody can use it any more.
+    /// Marks a ticket as used, so that it is no longer valid.
     pub(super) fn spend(&self, digest: Digest) {
         let mut table = self.lock();
         if table.states.insert(digest, State::Spent) != Some(State::Spent) {
@@ -203,7 +202,7 @@ mod tests {
         tickets.bind(digest, "film").unwrap();
         tickets.bind(digest, "film").unwrap();
         assert!(tickets.is_for(digest, "film"));
-        // Beside the first, or after it, nothing else comes under it.
+        // Neither beside the first transfer nor after it does another one come under it.
         assert!(tickets.bind(digest, "book").is_err());
         tickets.spend(digest);
         assert!(tickets.bind(digest, "film").is_err());
@@ -230,7 +229,7 @@ mod tests {
         ));
     }
 
-    /// `recv --keep` issues one after the other for as long as it runs.
+    /// `recv --keep` issues tickets one after the other for as long as it runs.
     #[test]
     fn the_ticket_after_ten_thousand_is_good() {
         let tickets = Tickets::default();
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn tickets_that_nobody_used_are_not_forgotten_in_silence() {
+    fn unused_tickets_are_not_forgotten_silently() {
         let tickets = Tickets::default();
         for n in 0..TICKETS_MAX as u32 {
             let mut bytes = [1; SECRET_BYTES];

@@ -1,4 +1,4 @@
-//! Data goes to the disk while more arrives, so that the last word of a transfer need not wait for it.
+//! Write-behind: data is written to the disk while more arrives, so that the end of a transfer need not wait for it.
 
 use std::{
     fs::File,
@@ -7,11 +7,10 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Bytes written between two orders to the disk: about a second's worth at 130 Mbit/s.
+/// Bytes written between two sync requests: about a second's worth at 130 Mbit/s.
 const STEP_BYTES: u64 = 16 << 20;
 
-/// A thread that has one file written to the disk, now and then. It starts with the first step, so that
-/// small files cost none.
+/// A thread that syncs one file to the disk at intervals. It starts with the first step, so that small files need no thread.
 #[derive(Debug, Default)]
 pub(super) struct WriteBehind {
     written: u64,
@@ -20,16 +19,16 @@ pub(super) struct WriteBehind {
 
 #[derive(Debug)]
 struct Worker {
-    /// Room for one order: a slow disk is not asked twice.
+    /// Capacity for one request: a slow disk gets no second one.
     orders: SyncSender<()>,
     thread: JoinHandle<io::Result<()>>,
 }
 
 impl WriteBehind {
-    /// `bytes` more were written to `file`.
+    /// Counts `bytes` more written to `file`.
     ///
     /// # Errors
-    /// The process can have no further thread or descriptor.
+    /// The process cannot get another thread or descriptor.
     pub(super) fn wrote(&mut self, file: &File, bytes: u64) -> io::Result<()> {
         let before = self.written / STEP_BYTES;
         self.written += bytes;
@@ -40,16 +39,16 @@ impl WriteBehind {
             Some(worker) => worker,
             None => self.worker.insert(Worker::start(file.try_clone()?)?),
         };
-        // Full: the last order is still being carried out. Closed: it failed, and `finish` says how.
+        // Full: the last request is still being carried out. Closed: it failed, and `finish` returns the error.
         let _ = worker.orders.try_send(());
         Ok(())
     }
 
-    /// Waits for what was ordered.
+    /// Waits for the last sync.
     ///
     /// # Errors
-    /// The disk failed meanwhile. The system says so only once, so a later sync might succeed without the
-    /// data being there.
+    /// The disk failed in the meantime. The system reports this only once, so a later sync might succeed without the data on
+    /// the disk.
     pub(super) fn finish(self) -> io::Result<()> {
         let Some(Worker { orders, thread }) = self.worker else {
             return Ok(());
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_disk_is_told_at_the_end() {
+    fn a_failing_disk_is_reported_at_the_end() {
         // A pipe cannot be synced.
         let (_reader, writer) = std::io::pipe().unwrap();
         let file = File::from(std::os::fd::OwnedFd::from(writer));

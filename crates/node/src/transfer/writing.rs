@@ -1,4 +1,4 @@
-//! The receiver's disk: what is there already, and what arrives, each on a thread of its own.
+//! Disk access of the receiver: reads data already present, and writes data that arrives, each on a thread of its own.
 
 use std::collections::HashMap;
 
@@ -14,15 +14,15 @@ use super::{
     rules::Rules,
 };
 
-/// Files that are partly here and go on where they end. There is one, unless the sender is strange; of more than
-/// these, nothing is said, and they come anew.
+/// Limit on the files that are partly present and continue at their end. There is one, unless the sender is unusual; files
+/// beyond the limit are not reported, and are sent again in full.
 const PARTIAL_MAX: usize = 16;
 
-/// Reads what is here of every file, and tells the sender of each as soon as its hash is known. Stops quietly
-/// when nobody listens.
+/// Reads the part of every file that is present, and reports it to the sender as soon as its hash is known. Stops quietly once
+/// there is no consumer.
 pub(super) fn have_all(
     mut area: Area,
-    told: &mpsc::Sender<Reply>,
+    sender: &mpsc::Sender<Reply>,
 ) -> Result<(Area, HashMap<u32, Have>), TransferError> {
     let mut all = HashMap::new();
     let mut partial = 0;
@@ -44,21 +44,21 @@ pub(super) fn have_all(
             hash: have.hash.to_hex().to_string(),
         };
         all.insert(index, have);
-        if told.blocking_send(reply).is_err() {
+        if sender.blocking_send(reply).is_err() {
             break;
         }
     }
     Ok((area, all))
 }
 
-/// From the network to the thread that writes.
+/// Passes records from the network to the thread that writes.
 pub(super) async fn pump(data: &Stream, records: mpsc::Sender<Bytes>) -> Result<(), TransferError> {
     while let Some(adu) = data.recv().await? {
         if adu.data.len() > RECORD_BYTES_MAX {
             return Err(TransferError::Protocol("a record of more than 1 MiB"));
         }
         if records.send(adu.data).await.is_err() {
-            // The disk has failed; its own error says how.
+            // The disk has failed; its own error explains this.
             break;
         }
     }
@@ -73,7 +73,7 @@ pub(super) struct Writing {
     pub(super) progress: Progress,
 }
 
-/// Writes what arrives, and gives it its name at the end.
+/// Writes the data that arrives, and gives the transfer its final name at the end.
 pub(super) fn write_all(
     mut writing: Writing,
     mut queue: mpsc::Receiver<Bytes>,
@@ -102,7 +102,7 @@ pub(super) fn write_all(
                         writing.area.close_file(index, sink, size, hash)?;
                     }
                     Some(_) => return Err(TransferError::Protocol("two files at once")),
-                    // All of it was here, or it is empty.
+                    // All of it was present, or it is empty.
                     None => {
                         let have = writing.have.remove(&index).unwrap_or_default();
                         writing.progress.resumed(have.bytes);
@@ -118,7 +118,7 @@ pub(super) fn write_all(
 }
 
 impl Writing {
-    /// Opens a file that begins at `offset`: anew, or after what is here.
+    /// Opens a file that begins at `offset`: anew, or after the part present.
     fn begin(&mut self, index: u32, offset: u64) -> Result<Sink, TransferError> {
         let have = self.have.remove(&index);
         let start = have.filter(|have| have.bytes == offset).unwrap_or_default();
@@ -140,7 +140,7 @@ impl Writing {
         match self.area.entry(index).and_then(|entry| entry.size_bytes) {
             Some(most) if end > most => Err(TransferError::Protocol("a file longer than offered")),
             Some(_) => Ok(()),
-            // The offer did not say how long it would be.
+            // The offer did not state the size.
             None => self.rules.check_bytes(end),
         }
     }

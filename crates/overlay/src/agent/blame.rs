@@ -10,18 +10,19 @@ use crate::paths::{
     trust::{Pair, Trust},
 };
 
-/// Rates of ways are told about this often.
+/// Interval at which path rates are reported, approximately.
 const PATH_WINDOW: Duration = Duration::from_secs(1);
-/// Shortfalls in a row before a route's links are blamed.
+/// Consecutive shortfalls before a route's links are blamed.
 const STRIKES: u32 = 2;
-/// A route that carries less than this share of what was expected falls short.
+/// A route that carries less than this share of the expected rate falls short.
 const SHORT: f64 = 0.7;
-/// An own link measured so lately is not to blame.
+/// One of this node's own links is not to blame if it was measured within this time.
 const MEASURED_LATELY: Duration = Duration::from_secs(5);
 
 impl Agent {
-    /// A way in use has failed: its channel fell silent, or a relay refused it. What is at fault is left out for a while, twice as long
-    /// if it fails again soon after; everything between the ends if nobody knows. Others are looked for at once.
+    /// Handles the failure of a path in use: its channel fell silent, or a relay refused it. The faulty part is left
+    /// out for a while, twice as long if it fails again soon after; if the fault is not located, everything between the
+    /// ends is left out. Other paths are looked for at once.
     pub fn handle_path_failed(
         &mut self,
         to: &NodeId,
@@ -33,7 +34,7 @@ impl Agent {
             return;
         };
         let first = self.config.routing.penalty;
-        // Among what is visited, where the source is the first.
+        // Index among the nodes visited; the source has index 0.
         let place = |relay| Some(1 + relays.iter().position(|&other| other == relay)?);
         let fail_link = |trust: &mut Trust, from: usize| {
             trust.link_failed((nodes[from], nodes[from + 1]), first, now);
@@ -44,7 +45,7 @@ impl Agent {
         };
         match (known, fault) {
             (Some(at), Fault::After(_)) => fail_link(&mut self.trust, at),
-            // The link to the first relay works: it was asked over it.
+            // The link to the first relay works: the request went over it.
             (Some(at), Fault::Before(_)) if at > 1 => fail_link(&mut self.trust, at - 1),
             (Some(at), _) => self.trust.relay_failed(nodes[at], first, now),
             (None, _) if relays.is_empty() => fail_link(&mut self.trust, 0),
@@ -58,8 +59,9 @@ impl Agent {
         self.settle(now);
     }
 
-    /// A way in use carried `rate`, in a second or so; `is_limited`: it could not carry more, there was something to send all the time. What
-    /// is measured so prevails over what is published: upwards always, downwards when the way was the limit.
+    /// Handles the `rate` that a path in use carried over about a second; `is_limited`: it could not carry more,
+    /// because there was always data to send. This measurement prevails over published values: always upwards, and
+    /// downwards if the path was the limit.
     pub fn handle_path_rate(
         &mut self,
         to: &NodeId,
@@ -70,7 +72,7 @@ impl Agent {
         let Some(nodes) = self.node_route(to, relays) else {
             return;
         };
-        // What a way carried, its first link carried.
+        // The first link carried at least what the path carried.
         if let Some(tracker) = self.probing.trackers.get_mut(&nodes[1])
             && tracker.sample(rate, PATH_WINDOW, false, now)
         {
@@ -90,9 +92,9 @@ impl Agent {
         let of_others =
             (links.iter().zip(&believed)).filter(|(link, _)| link.0 != self.member_table.me);
         for (&link, &bandwidth) in of_others {
-            // Which of the links was the limit nobody knows; one that has much more than the least was not.
+            // It is not known which link was the limit; a link with much more than the least bandwidth was not.
             let is_limit = is_limited && expected >= bandwidth * SHORT;
-            // Once is no reason to think less of a link.
+            // A single shortfall does not reduce the trust in a link.
             if !(is_short && is_limit) {
                 self.trust.carried(link, rate, is_limit, now);
             }
@@ -144,7 +146,7 @@ mod tests {
         NodeId::from_public_key([n; 32])
     }
 
-    /// What node 1 leaves out, of the ways over 2 and 3 to 9, after this.
+    /// The relays and links that node 1 leaves out after `fault` on the path over 2 and 3 to 9.
     fn left_out(fault: Fault) -> (Vec<u8>, Vec<(u8, u8)>) {
         let member = |n| Member {
             node: node(n),
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_at_fault_is_left_out() {
+    fn only_the_faulty_part_is_left_out() {
         for (fault, relays, links) in [
             (Fault::Somewhere, &[2, 3][..], &[][..]),
             (Fault::Relay(node(3)), &[3], &[]),
@@ -172,7 +174,7 @@ mod tests {
             (Fault::Before(node(2)), &[2], &[]),
             (Fault::After(node(2)), &[], &[(2, 3)]),
             (Fault::After(node(3)), &[], &[(3, 9)]),
-            // One that is not on the way explains nothing.
+            // A relay that is not on the path does not locate the fault.
             (Fault::Relay(node(7)), &[2, 3], &[]),
         ] {
             let found = left_out(fault);

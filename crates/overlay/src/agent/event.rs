@@ -7,26 +7,25 @@ use anabranch_route::hysteresis::Reason;
 
 use crate::{measure::Source, members::State};
 
-/// What the host should do.
+/// Request to the host.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Output {
-    /// Have a session with this member, and say whether it came up; nothing to do when there is one.
+    /// Establish a session with this member and report whether it came up; nothing to do if one exists.
     Connect(NodeId),
     /// The session with this member is no longer needed here.
     Disconnect(NodeId),
-    /// Send the message over the session with `to`, on the unreliable stream of the overlay. Dropping it is
-    /// no harm.
+    /// Send the message over the session with `to`, on the unreliable stream of the overlay. Dropping it does no harm.
     Send {
-        /// To whom.
+        /// Recipient.
         to: NodeId,
         /// At most [`crate::wire::MESSAGE_BYTES_MAX`].
         bytes: Vec<u8>,
     },
-    /// Send a message of `bytes`, whatever is in it, over the session with `to`, and say what became of it
+    /// Send a message of `bytes`, with any content, over the session with `to`, and report the outcome
     /// ([`Agent::handle_probe`](super::Agent::handle_probe)).
     Probe {
-        /// To whom.
+        /// Recipient.
         to: NodeId,
         /// The id.
         id: u64,
@@ -37,11 +36,11 @@ pub enum Output {
     Event(Event),
 }
 
-/// What changed.
+/// Change of the overlay.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A member came, or came back.
+    /// A member joined, or returned.
     Joined(NodeId),
     /// A member is claimed to be silent.
     Suspected(NodeId),
@@ -49,11 +48,11 @@ pub enum Event {
     Cleared(NodeId),
     /// A member did not answer the claim that it is silent.
     Died(NodeId),
-    /// A member said goodbye.
+    /// A member has left.
     Left(NodeId),
-    /// What this node's link to a member can do has changed markedly, or the link died or came back.
+    /// The quality of this node's link to a member has changed markedly, or the link died or came back.
     LinkChanged(NodeId),
-    /// Other ways to a wanted destination are better now.
+    /// Other paths to a wanted destination are better now.
     RoutesChanged {
         /// The destination.
         to: NodeId,
@@ -80,24 +79,24 @@ impl Event {
 pub struct MemberView {
     /// The node.
     pub node: NodeId,
-    /// How it is.
+    /// Its state.
     pub state: State,
     /// Version of its record, 0 when there is none.
     pub version: u64,
     /// Age of its record; `None` when there is none.
     pub record_age: Option<Duration>,
-    /// Time since it last said anything to this node itself; `None`: never.
+    /// Time since its last message to this node itself; `None`: never.
     pub heard: Option<Duration>,
     /// True if there is a session with it.
     pub has_session: bool,
 }
 
-/// One link, as this node believes it.
+/// One link, as this node assesses it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkView {
-    /// Place where it begins.
+    /// Node at which it begins.
     pub from: NodeId,
-    /// Place where it ends.
+    /// Node at which it ends.
     pub to: NodeId,
     /// EBW, as measured or published.
     pub bandwidth: Rate,
@@ -107,26 +106,26 @@ pub struct LinkView {
     pub deviation: Option<f64>,
     /// Time since it was measured.
     pub age: Duration,
-    /// Who measured it, and how.
+    /// Source of the estimate.
     pub source: Source,
-    /// What the bandwidth is multiplied with when ways are chosen, in (0, 1]: below 1 after routes carried less
+    /// Factor of the bandwidth in the choice of paths, in (0, 1]: below 1 after routes carried less
     /// than was published.
     pub trust: f64,
 }
 
-/// What was not believed, in messages, records or claims.
+/// Counts of messages, records and claims that were rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Refused {
-    /// Of or about nodes that are not on the list.
+    /// From or about nodes that are not on the list.
     pub strangers: u64,
     /// Messages that no node sends.
     pub malformed: u64,
-    /// Signatures that do not hold.
+    /// Invalid signatures.
     pub forged: u64,
-    /// Older than what is known.
+    /// Older than the known version.
     pub stale: u64,
     /// Validly signed, but out of range.
     pub absurd: u64,
-    /// More than a member may say in a time, or claims of one that was wrong too often.
+    /// In excess of what a member may send in a given time, or claims of a member that was wrong too often.
     pub excess: u64,
 }

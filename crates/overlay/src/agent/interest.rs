@@ -1,8 +1,8 @@
-//! Interests of other members: a member that could relay for them measures its link there.
+//! Interests of other members: a node that could relay for them measures its links to their destinations.
 //!
-//! A node measures a few links only. In a large overlay, few relays would know their link to a given destination, and a
-//! source could replace a way only by one that nobody has measured. So a source tells the nodes that it measures, and
-//! these measure a few links more, within their own budget.
+//! A node measures only a few links. In a large overlay, few relays would know their link to a given destination, and a
+//! source could replace a path only by one that no node has measured. So a source reports its destinations to the nodes
+//! that it measures, and these measure a few more links, within their own budget.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,23 +11,24 @@ use anabranch_base::Instant;
 use super::Agent;
 use crate::wire::{Frame, ShortId, record};
 
-/// A node tells of so many of its destinations.
-const TOLD_MAX: usize = 4;
-/// … again after this.
-const TELL: Duration = Duration::from_secs(30);
-/// What was told holds for this long.
+/// Most destinations that a node reports.
+const REPORTED_MAX: usize = 4;
+/// Interval at which it reports them again.
+const REPORT_GAP: Duration = Duration::from_secs(30);
+/// Time for which an interest that was reported holds.
 const HOLDS: Duration = Duration::from_secs(90);
 /// Most links measured because others asked.
 const ASKED_MAX: usize = 8;
 
-/// Links that others asked this node to measure: who, where to, and until when; by places in the roster.
+/// Links that other members asked this node to measure: requester and destination, by index in the member table, and
+/// the expiry time.
 #[derive(Debug, Default)]
 pub(super) struct Asked(BTreeMap<(usize, usize), Instant>);
 
 impl Asked {
-    /// Takes what `from` is interested in now, instead of what it was before; whether any of it is new.
+    /// Replaces the interests of `from`. Returns true if any of them is new.
     fn take(&mut self, from: usize, to: &[usize], now: Instant) -> bool {
-        let to = &to[..to.len().min(TOLD_MAX)];
+        let to = &to[..to.len().min(REPORTED_MAX)];
         self.0
             .retain(|&(asker, at), until| *until > now && (asker != from || to.contains(&at)));
         let mut is_new = false;
@@ -41,7 +42,7 @@ impl Asked {
         is_new
     }
 
-    /// Forgets what is over.
+    /// Forgets expired interests.
     pub(super) fn expire(&mut self, now: Instant) {
         self.0.retain(|_, until| *until > now);
     }
@@ -61,9 +62,9 @@ pub(super) fn links_max(own: usize) -> usize {
 }
 
 impl Agent {
-    /// Tells the nodes that this one measures where it sends to.
-    pub(super) fn tell_interest(&mut self, now: Instant) {
-        let wanted: Vec<usize> = self.wants.keys().copied().take(TOLD_MAX).collect();
+    /// Reports its destinations to the nodes that this one measures.
+    pub(super) fn report_interest(&mut self, now: Instant) {
+        let wanted: Vec<usize> = self.wants.keys().copied().take(REPORTED_MAX).collect();
         if wanted.is_empty() {
             return;
         }
@@ -72,7 +73,7 @@ impl Agent {
             if !peer.is_up() || now < peer.interest_at {
                 continue;
             }
-            peer.interest_at = now + TELL;
+            peer.interest_at = now + REPORT_GAP;
             let places = wanted.iter().filter(|&&to| to != at);
             let ids: Vec<ShortId> = places
                 .map(|&to| self.member_table.entry(to).short)
@@ -83,7 +84,7 @@ impl Agent {
         }
     }
 
-    /// There is a new destination: everybody is told anew.
+    /// Reports the destinations to all nodes again, because there is a new one.
     pub(super) fn interest_is_new(&mut self) {
         for peer in &mut self.peers {
             peer.interest_at = Instant::EPOCH;
@@ -138,7 +139,7 @@ mod tests {
             for (second, (from, to)) in asks.iter().enumerate() {
                 asked.take(*from, to, at(second as u64));
                 prop_assert!(asked.places().count() <= ASKED_MAX);
-                prop_assert!((0..40).all(|from| asked.0.keys().filter(|key| key.0 == from).count() <= TOLD_MAX));
+                prop_assert!((0..40).all(|from| asked.0.keys().filter(|key| key.0 == from).count() <= REPORTED_MAX));
             }
         }
     }

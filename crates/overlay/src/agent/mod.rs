@@ -2,19 +2,19 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod` | [`Agent`]: what goes in, what comes out, what can be looked at |
+//! | `mod` | [`Agent`]: inputs, outputs and queries |
 //! | `event` | [`Output`], [`Event`], views |
-//! | `peer` | what is known of the session with one member |
-//! | `sessions` | with whom a session is wanted |
+//! | `peer` | state of the session with one member |
+//! | `sessions` | choice of members with which a session is wanted |
 //! | `reach` | the addresses at which members are dialled |
 //! | `receive` | messages from members, frame by frame |
-//! | `spread` | how records and claims travel: pushed along a tree, repaired by digests |
-//! | `watch` | the tick: heartbeats, accusations, what has run out |
+//! | `spread` | dissemination of records and claims: pushed along a tree, repaired by digests |
+//! | `watch` | the tick: heartbeats, accusations, expiry |
 //! | `publish` | this node's own record |
-//! | `interest` | where others send to, so that relays know their links there |
-//! | `probing` | which links are measured, when, and what comes of it |
-//! | `routing` | which ways are good, and which are in use |
-//! | `blame` | what becomes of links and relays under ways that fail or fall short |
+//! | `interest` | destinations of other members, so that relays know their links to them |
+//! | `probing` | probing of links: choice, times and results |
+//! | `routing` | choice of paths, and state of those in use |
+//! | `blame` | penalties of links and relays on paths that fail or fall short |
 
 mod blame;
 mod event;
@@ -52,28 +52,28 @@ use publish::Own;
 use reach::Reach;
 use routing::Paths;
 
-/// One node's part in the overlay: who else is in it, what everybody's links can do, which ways to take.
+/// One node's part in the overlay: the members, the quality of their links, and the paths to take.
 ///
-/// Sans-IO. The host hands in what happened, with the time, and then takes [`Output`]s until there are none:
+/// Sans-IO. The host hands in each event with the time, and then takes [`Output`]s until there are none:
 ///
 /// ```text
 ///   message from a member ──► handle_message ──┐
-///   session up or down    ──► handle_session ──┼──► poll_output until None: send, connect, tell
+///   session up or down    ──► handle_session ──┼──► poll_output until None: send, connect, report
 ///   timer                 ──► handle_timeout ──┘    poll_timeout: arm the timer
 ///   probe done            ──► handle_probe
 ///   real traffic          ──► handle_sample, handle_path_rate, handle_path_failed
 /// ```
 ///
-/// Between two members there is, on demand, one authenticated session; the agent says when it needs one
-/// ([`Output::Connect`]) and no longer does. So the agent knows who speaks, and no message of a stranger
+/// Between two members there is, on demand, one authenticated session; the agent requests it ([`Output::Connect`]) and
+/// releases it ([`Output::Disconnect`]). So the agent knows the sender of every message, and no message of a stranger
 /// reaches it.
 pub struct Agent {
     config: Config,
     keys: Box<dyn Keys>,
     member_table: MemberTable,
-    /// By the member's place in the roster.
+    /// Indexed by the member's place in the member table.
     peers: Vec<Peer>,
-    /// Those with a session, or one asked for: the only ones that ticks look at.
+    /// Members with a session, or with one requested: the only ones that ticks visit.
     active: BTreeSet<usize>,
     ring: RingChoice,
     own: Own,
@@ -81,26 +81,26 @@ pub struct Agent {
     probing: Probing,
     trust: Trust,
     paths: Paths,
-    /// Destinations with their routes, by place in the roster.
+    /// Destinations with their routes, by place in the member table.
     wants: BTreeMap<usize, Kept>,
     outputs: VecDeque<Output>,
-    /// Members for whom frames are queued.
+    /// Members for which frames are queued.
     unsent: Vec<usize>,
     random: Random,
     refused: Refused,
     has_left: bool,
     timers: Timers,
-    /// States before the present input, to tell the host what changed.
+    /// States before the present input, from which changes are reported to the host.
     shown: Vec<State>,
     started_at: Instant,
 }
 
-/// Choice of the members with whom the ring wants a session.
+/// Choice of the members with which the ring wants a session.
 #[derive(Clone, Debug)]
 struct RingChoice {
     /// In the order of the ring: those it monitors first.
     neighbours: Vec<usize>,
-    /// Members came or went since the neighbours were chosen.
+    /// True if members came or went since the neighbours were chosen.
     is_stale: bool,
 }
 
@@ -122,11 +122,11 @@ const CHOICE_GAP: Duration = Duration::from_secs(1);
 const TICKS: u32 = 4;
 
 impl Agent {
-    /// The agent of node `me`, in the overlay of `members` (with or without `me`): the configured list. Nobody
-    /// else ever enters. `seed` spreads timers and choices.
+    /// The agent of node `me`, in the overlay of `members` (with or without `me`): the configured list. No other node
+    /// is ever admitted. `seed` randomises timers and choices.
     ///
     /// # Errors
-    /// A setting outside its range; two members whose keys begin alike.
+    /// A setting outside its range; two members whose keys have the same first six bytes.
     pub fn new(
         config: Config,
         me: NodeId,
@@ -183,8 +183,8 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Names a member that lives, to join through. The agent finds one by itself too, in the order of
-    /// the seeds and then at random.
+    /// Names a live member to join through. The agent also finds one by itself, in the order of the seeds and then at
+    /// random.
     ///
     /// # Errors
     /// [`UnknownMember`] when `via` is not on the list.
@@ -194,7 +194,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Says goodbye. The farewell is among the next outputs; after that, nothing more comes.
+    /// Leaves the overlay. The farewell is among the next outputs; no outputs follow it.
     pub fn leave(&mut self, now: Instant) {
         if !self.has_left {
             self.publish_farewell(now);
@@ -202,8 +202,8 @@ impl Agent {
         }
     }
 
-    /// Takes a message of `from`, with whom the host has an authenticated session. What cannot be believed
-    /// is counted ([`Self::refused`]) and dropped.
+    /// Handles a message of `from`, with which the host has an authenticated session. Content that cannot be accepted is
+    /// counted ([`Self::refused`]) and dropped.
     pub fn handle_message(&mut self, from: &NodeId, message: &[u8], now: Instant) {
         if self.has_left {
             return;
@@ -215,8 +215,8 @@ impl Agent {
         self.settle(now);
     }
 
-    /// Takes that the session with `peer` is up, whoever began it, or that it is down, or could not be
-    /// had.
+    /// Handles a change of the session with `peer`: it is up, whichever side began it, or it is down or could not be
+    /// established.
     pub fn handle_session(&mut self, peer: &NodeId, is_up: bool, now: Instant) {
         if self.has_left {
             return;
@@ -229,10 +229,10 @@ impl Agent {
         self.settle(now);
     }
 
-    /// Takes a member out of the overlay as far as this node is concerned, or lets it in again. A member that is out is
-    /// nobody here: no session is wanted with it, what it says is dropped, and no way leads over it. Its records are
-    /// still passed on, so that those agree who hold it for a member. One that is let in again is back with its next
-    /// record.
+    /// Takes a member out of the overlay as far as this node is concerned, or lets it in again. A barred member is
+    /// ignored: no session is wanted with it, its messages are dropped, and no path leads over it. Its records are
+    /// still passed on, so that the nodes for which it is a member agree on its state. A member that is let in again is
+    /// back with its next record.
     pub fn set_barred(&mut self, node: &NodeId, is_barred: bool, now: Instant) {
         let Some(at) = self
             .member_table
@@ -262,7 +262,7 @@ impl Agent {
         (at != self.member_table.me && !self.member_table.entry(at).is_barred).then_some(at)
     }
 
-    /// Does what is due at `now`.
+    /// Performs the work due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.has_left || now < self.timers.next_tick {
             return;
@@ -277,7 +277,7 @@ impl Agent {
         (!self.has_left).then_some(self.timers.next_tick)
     }
 
-    /// What the host should do next.
+    /// Next request to the host.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -287,7 +287,7 @@ impl Agent {
         self.member_table.entry(self.member_table.me).node
     }
 
-    /// Everybody on the list, this node included, in the order of their keys.
+    /// All members on the list, this node included, in the order of their keys.
     pub fn members(&self, now: Instant) -> impl Iterator<Item = MemberView> + '_ {
         (0..self.member_table.len()).map(move |at| self.member_at(at, now))
     }
@@ -311,23 +311,24 @@ impl Agent {
         }
     }
 
-    /// What `node` says of itself, as it stands; `None` when nothing was heard.
+    /// The current record of `node`, published by itself; `None` when none was received.
     pub fn record(&self, node: &NodeId) -> Option<Record> {
         let entry = self.member_table.entry(self.member_table.find(node)?);
         Record::decode(entry.record.as_ref()?).ok()
     }
 
-    /// Equal in two nodes when they hold the same records and claims.
+    /// Summary of the member table: equal at two nodes that hold the same records and claims.
     pub fn summary(&self) -> u32 {
         self.member_table.summary()
     }
 
-    /// What was not believed, by reason.
+    /// Counts of rejected messages, records and claims, by reason.
     pub fn refused(&self) -> Refused {
         self.refused
     }
 
-    /// After every input: choose neighbours anew when members changed, flush, tell the host.
+    /// Completes every input: chooses neighbours again if members changed, flushes frames, and reports changes to the
+    /// host.
     fn settle(&mut self, now: Instant) {
         for at in self.member_table.take_changed() {
             let (before, state) = (self.shown[at], self.member_table.entry(at).state);
@@ -342,7 +343,7 @@ impl Agent {
                 }
             }
         }
-        // While many come at once, each of them would move sessions; a lone node takes whom it gets.
+        // When many members come at once, each of them would move sessions; a lone node takes any neighbour.
         let is_lone = self.ring.neighbours.is_empty();
         if self.ring.is_stale && (is_lone || now >= self.timers.next_choice) {
             self.ring.is_stale = false;

@@ -6,58 +6,59 @@ use anabranch_base::Instant;
 
 use crate::wire::MESSAGE_BYTES_MAX;
 
-/// A session that ended counts as lost when it is not back after this.
+/// Time after which a session that ended, and is not back, counts as lost.
 const LOST_AFTER: Duration = Duration::from_millis(1_500);
 
-/// Whether there is a session.
+/// State of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Session {
     #[default]
     Down,
-    /// Asked for.
+    /// Requested from the host.
     Connecting {
         since: Instant,
     },
     Up,
 }
 
-/// Everything in it belongs to the pair of this node and the member.
+/// State of this node toward one member.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
     pub(super) session: Session,
-    /// This node asked for the session.
+    /// True if this node requested the session.
     pub(super) is_ours: bool,
-    /// Heartbeats and records are exchanged with it.
+    /// True if heartbeats and records are exchanged with it.
     pub(super) is_gossip: bool,
-    /// New records are pushed to it at once.
+    /// True if new records are pushed to it at once.
     pub(super) is_eager: bool,
     pub(super) heard_at: Option<Instant>,
-    /// Since when this node monitors it.
+    /// Time since which this node has monitored it.
     pub(super) monitored_since: Option<Instant>,
-    /// Not dialled before, after a failure.
+    /// Earliest time of the next dial, after a failure.
     pub(super) retry_at: Instant,
     pub(super) failures: u32,
-    /// Time at which the session ended, and not because nobody here needed it.
+    /// Time at which the session ended for a reason other than being unused here.
     pub(super) lost_at: Option<Instant>,
-    /// Since when nobody here needs the session.
+    /// Time since which the session has been unused here.
     pub(super) idle_since: Option<Instant>,
     pub(super) digests: Digests,
     /// Time at which it was last sent a heartbeat.
     pub(super) beat_at: Instant,
-    /// Not told before where this node sends to.
+    /// Earliest time at which this node's destinations are reported to it again.
     pub(super) interest_at: Instant,
     /// Signatures of this member's messages that may still be checked; refills with time.
     pub(super) credit: Credit,
-    /// What it may still ask for.
+    /// Allowance of requests that it has left.
     pub(super) served: Credit,
-    /// Time at which this node wanted the member's record or claim from somebody.
+    /// Time at which this node last requested the member's record or claim, from any node.
     pub(super) wanted_at: Option<Instant>,
-    /// Of the member as an accuser: claims that were refuted at once.
+    /// Claims of this member that were refuted at once.
     pub(super) false_claims: FalseClaims,
     /// This node's own accusation against the member.
     pub(super) accusation: Accusation,
-    /// Frames to go out at the next flush, and whether they can wait for company.
+    /// Frames to send at the next flush.
     pub(super) pending: Vec<Vec<u8>>,
+    /// Frames that wait until others are pending.
     pub(super) lazy: Vec<Vec<u8>>,
 }
 
@@ -66,7 +67,7 @@ pub(super) struct Peer {
 pub(super) struct Digests {
     /// Heartbeats in a row whose summary differed from ours.
     pub(super) mismatches: u32,
-    /// Not digested before; the gap grows while digests do not help.
+    /// Earliest time of the next digest; the gap grows while digests do not help.
     pub(super) next_at: Instant,
     pub(super) gap: Duration,
 }
@@ -112,7 +113,7 @@ impl Peer {
         self.lost_at.is_some_and(|at| now.since(at) >= LOST_AFTER)
     }
 
-    /// The session is gone: everything that belongs to it too.
+    /// Clears the session and all state that belongs to it.
     pub(super) fn forget_session(&mut self) {
         self.session = Session::Down;
         self.is_ours = false;
@@ -128,7 +129,7 @@ impl Peer {
         self.lazy.clear();
     }
 
-    /// What is to be sent, as few messages as possible. What can wait goes along with what cannot.
+    /// Data to be sent, in as few messages as possible. Data that can wait are coalesced with data that cannot.
     pub(super) fn messages(&mut self) -> Vec<Vec<u8>> {
         if self.pending.is_empty() {
             return Vec::new();
@@ -146,7 +147,7 @@ impl Peer {
     }
 }
 
-/// So many at once, so many a second.
+/// Token bucket: a burst of `most`, refilled by `per_second`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Credit {
     most: f64,
@@ -181,7 +182,7 @@ impl Credit {
 /// believed for a while.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FalseClaims {
-    /// Fades to half in [`FalseClaims::HALF`].
+    /// Decays with a half-life of [`FalseClaims::HALF`].
     score: f64,
     at: Instant,
 }
@@ -204,7 +205,7 @@ impl FalseClaims {
     }
 }
 
-/// When this node may accuse a member again.
+/// Time at which this node may accuse a member again.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Accusation {
     pub(super) refuted: u32,
@@ -212,7 +213,7 @@ pub(super) struct Accusation {
 }
 
 impl Accusation {
-    /// The member answered: who cannot hear it should not accuse it again and again.
+    /// The member answered: a node that does not receive its messages should not keep accusing it.
     pub(super) fn was_refuted(&mut self, now: Instant) {
         self.refuted = (self.refuted + 1).min(6);
         self.not_before = now + Duration::from_secs(15) * (1 << (self.refuted - 1));

@@ -18,25 +18,25 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 const ANSWER_MIN: Duration = Duration::from_secs(2);
 /// Least time between two test messages of a link.
 const FIRST_GAP: Duration = Duration::from_millis(300);
-/// Trackers of links that are no longer measured are kept this long.
+/// Time for which trackers are kept of links that are no longer measured.
 const FORGET: Duration = Duration::from_secs(1_800);
-/// A published delay changes markedly from this on.
+/// Least change of a published delay that counts as marked, beyond the relative one.
 const DELAY_CHANGE: Duration = Duration::from_millis(3);
 
 /// This node's own links.
 #[derive(Debug)]
 pub(super) struct Probing {
-    /// By the other end's place in the roster; at most as many as members.
+    /// Keyed by the other end's place in the member table; at most one per member.
     pub(super) trackers: BTreeMap<usize, Tracker>,
     /// Links measured now.
     pub(super) targets: Vec<usize>,
     /// Links that others asked for.
     pub(super) asked: Asked,
-    /// See [`LinkState::group`], by place in the roster.
+    /// See [`LinkState::group`], by place in the member table.
     groups: BTreeMap<usize, u8>,
     next_plan: Instant,
     next_id: u64,
-    /// Bytes that may be spent now, and since when.
+    /// Bytes that may be spent now, and the time of that count.
     purse: (f64, Instant),
 }
 
@@ -54,29 +54,29 @@ impl Probing {
     }
 }
 
-/// What a node may spend at once when it starts, as a part of an hour's budget; the rest comes evenly, so that
-/// no hour costs more than the budget.
+/// Budget that a node may spend at once when it starts, as a fraction of an hour's budget; the rest accrues evenly, so
+/// that no hour costs more than the budget.
 const AT_ONCE: f64 = 1.0 / 12.0;
 
 fn purse_max(config: &crate::config::Probing) -> f64 {
     config.bytes_per_hour as f64 * AT_ONCE
 }
 
-/// What real traffic of this node over its direct link to a peer showed.
+/// Measurement of real traffic of this node over its direct link to a peer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// What was acknowledged, over `window`.
+    /// Acknowledged rate over `window`.
     pub rate: Rate,
-    /// 0.2 s to 10 s are good.
+    /// Duration of the measurement; 0.2 s to 10 s are suitable.
     pub window: Duration,
-    /// True if the link was the limit: the sender had something to send all the time.
+    /// True if the link was the limit: the sender always had data to send.
     pub is_limited: bool,
     /// Least round trip in the window; `None`: not measured.
     pub round_trip_min: Option<Duration>,
 }
 
 impl Agent {
-    /// Takes what became of test message `id` to `to` ([`Output::Probe`]): acknowledged whole so long after its
+    /// Handles the outcome of test message `id` to `to` ([`Output::Probe`]): acknowledged whole `took` after its
     /// sending began, or lost (`None`).
     pub fn handle_probe(&mut self, to: &NodeId, id: u64, took: Option<Duration>, now: Instant) {
         let Some((at, tracker)) = self.member_table.find(to).and_then(|at| {
@@ -106,7 +106,7 @@ impl Agent {
         self.settle(now);
     }
 
-    /// Takes what real traffic over the direct link to `to` showed.
+    /// Handles a measurement of real traffic over the direct link to `to`.
     pub fn handle_sample(&mut self, to: &NodeId, sample: Sample, now: Instant) {
         let Some(at) = self
             .member_table
@@ -132,8 +132,7 @@ impl Agent {
         self.settle(now);
     }
 
-    /// Tells which of this node's links share a bottleneck: one list for each. What is in no list shares
-    /// none.
+    /// Sets which of this node's links share a bottleneck: one list for each bottleneck. A link in no list shares none.
     pub fn set_groups(&mut self, groups: &[Vec<NodeId>], now: Instant) {
         let mut by_link = BTreeMap::new();
         for (group, number) in groups.iter().zip(1..=u8::MAX) {
@@ -149,7 +148,7 @@ impl Agent {
         }
     }
 
-    /// Estimates of link `at` are new; `is_marked`: so different that others should know soon.
+    /// Handles a new estimate of link `at`; `is_marked`: so different that others should be informed soon.
     fn link_moved(&mut self, at: usize, is_marked: bool, now: Instant) {
         self.paths_stale(is_marked);
         if is_marked {
@@ -167,12 +166,12 @@ impl Agent {
         self.probing.groups.get(&at).copied().unwrap_or(0)
     }
 
-    /// Plans anew at the next tick.
+    /// Has the next tick make a new plan.
     pub(super) fn probing_is_stale(&mut self) {
         self.probing.next_plan = Instant::EPOCH;
     }
 
-    /// Whether this node's link to `at` can be used, and how good it is.
+    /// State and quality of this node's link to `at`.
     pub(super) fn own_link(
         &self,
         at: usize,
@@ -226,7 +225,7 @@ impl Agent {
             })
     }
 
-    /// Sends what is due, gives up what was not answered, plans anew.
+    /// Sends the probes that are due, gives up those without an answer, and makes a new plan when it is due.
     pub(super) fn probe(&mut self, now: Instant) {
         if now >= self.probing.next_plan {
             self.plan(now);
@@ -268,7 +267,7 @@ impl Agent {
         if !is_up || tracker.pending.is_some() || now < tracker.next_at {
             return;
         }
-        // Small and large in turn; a dead link is tried with small ones.
+        // Small and large messages alternate; a dead link is tried with small ones.
         let is_small = tracker.is_dead() || tracker.messages.is_multiple_of(2);
         let is_new = tracker.estimate().is_none();
         let bytes = match tracker.agenda.front() {
@@ -294,7 +293,7 @@ impl Agent {
         let wait = if is_new || tracker.is_dead() {
             FIRST_GAP
         } else {
-            // What is planned is spread over the time of the plan, a small one before each.
+            // Planned messages are spread over the time of the plan, a small one before each.
             if !is_small {
                 tracker.agenda.pop_front();
             }
@@ -320,8 +319,8 @@ impl Agent {
                 targets.push(at);
             }
         };
-        // Where messages go, and the first relays of their ways; then neighbours, whose sessions are there
-        // anyway; then who follows on the ring.
+        // Destinations, and the first relays of their paths; then neighbours, whose sessions exist anyway; then
+        // successors on the ring.
         self.wants.keys().for_each(|&to| add(to));
         for kept in self.wants.values() {
             kept.current()

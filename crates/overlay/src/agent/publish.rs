@@ -17,7 +17,7 @@ const ANSWER_GAP: Duration = Duration::from_millis(300);
 /// The same, to an accuser that was wrong too often.
 const LIAR_GAP: Duration = Duration::from_secs(30);
 
-/// What this node says of itself.
+/// Record of this node about itself.
 #[derive(Debug, Clone)]
 pub(super) struct Own {
     pub(super) version: u64,
@@ -43,23 +43,23 @@ impl Own {
     }
 }
 
-/// True if one rate is so much less than the other.
+/// True if the rates differ by more than `share` of the lower one.
 pub(super) fn is_change(a: Rate, b: Rate, share: f64) -> bool {
     let (low, high) = (a.min(b).as_bps() as f64, a.max(b).as_bps() as f64);
     low * (1.0 + share) < high
 }
 
 impl Agent {
-    /// Tells what this node can relay for others in 95 % of the time; `None`: nothing. Published when it
-    /// differs from what was by more than [`Config::change`](crate::Config::change).
+    /// Sets the rate that this node can relay for others in 95 % of the time; `None`: it does not relay. Published when
+    /// it differs from the previous rate by more than [`Config::change`](crate::Config::change).
     pub fn set_headroom(&mut self, headroom: Option<Rate>, now: Instant) {
         let before = self.own.headroom;
         self.own.headroom = headroom.map(|rate| rate.min(RATE_MAX));
-        let is_news = match (before, headroom) {
+        let is_different = match (before, headroom) {
             (Some(before), Some(after)) => is_change(before, after, self.config.change),
             (before, after) => before.is_some() != after.is_some(),
         };
-        if is_news {
+        if is_different {
             self.publish_soon();
             self.publish_if_due(now);
             self.settle(now);
@@ -68,7 +68,7 @@ impl Agent {
         }
     }
 
-    /// Signs and spreads a record with what holds now.
+    /// Signs and spreads a record of the present state.
     pub(super) fn publish(&mut self, now: Instant) {
         self.own.version = (self.own.version + 1).min(VERSION_MAX);
         self.own.links = self.links_to_publish(now);
@@ -93,7 +93,7 @@ impl Agent {
             addresses: Vec::new(),
             links: Vec::new(),
         };
-        // To everybody at hand: there is no later.
+        // Pushed to every connected member: there is no later chance.
         self.peers
             .iter_mut()
             .for_each(|peer| peer.is_eager = peer.is_gossip);
@@ -119,12 +119,12 @@ impl Agent {
         }
     }
 
-    /// Asks for a record soon: links changed, but not more often than every [`CHANGE_GAP`].
+    /// Schedules a record soon, because links changed, but not more often than every [`CHANGE_GAP`].
     pub(super) fn publish_soon(&mut self) {
         self.own.due_at = self.own.due_at.min(self.own.published_at + CHANGE_GAP);
     }
 
-    /// Somebody holds a record of ours that we do not know: speak with a version above `seen`.
+    /// Another node holds a record of ours that we do not know: publishes one with a version above `seen`.
     pub(super) fn answer(&mut self, seen: u64, now: Instant) {
         if seen >= self.own.version {
             self.own.version = seen.min(VERSION_MAX - 1);
@@ -132,8 +132,8 @@ impl Agent {
         }
     }
 
-    /// Somebody says that we are silent. One who says so too often is answered seldom: others have
-    /// stopped to believe it as well.
+    /// Answers a claim that this node is silent. An accuser that is wrong too often is answered seldom: others no
+    /// longer believe it either.
     pub(super) fn answer_claim(&mut self, version: u64, is_liar: bool, now: Instant) {
         if version == self.own.version {
             let gap = if is_liar { LIAR_GAP } else { ANSWER_GAP };
@@ -141,7 +141,7 @@ impl Agent {
         }
     }
 
-    /// Publishes as soon as `gap` has passed since the last time.
+    /// Publishes as soon as `gap` has passed since the last record.
     fn publish_after(&mut self, gap: Duration, now: Instant) {
         if now.since(self.own.published_at) >= gap {
             self.publish(now);

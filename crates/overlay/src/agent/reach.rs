@@ -1,8 +1,9 @@
 //! Addresses at which members are dialled.
 //!
-//! The list of members names addresses, and a member's record names more. The record is signed, but nothing shows
-//! that the member is where it says: whoever believes it sends handshakes to any address that a member chooses. So what
-//! is announced only is tried seldom, nowhere near this machine or inside its networks, and not again after failures.
+//! The list of members names addresses, and a member's record names more. The record is signed, but nothing proves that
+//! the member is at the addresses that it announces: a node that trusts them sends handshakes to any address that a
+//! member chooses. So an address that is only announced is tried seldom, never on this machine or inside its networks,
+//! and not again after failures.
 //!
 //! ```text
 //!   listed      always dialled, first
@@ -21,31 +22,31 @@ use anabranch_base::{Instant, NodeId};
 use super::{Agent, peer::Credit};
 use crate::{config::Member, members::MemberTable};
 
-/// Tries of an unproven address after which it is dropped …
+/// Failed tries of an unproven address after which it is dropped …
 const FAILURES_MAX: u32 = 3;
-/// … for so long at first, doubling with every time …
+/// … for this time at first, doubling every time …
 const DROPPED: Duration = Duration::from_secs(600);
 /// … up to this.
 const DROPPED_MAX: Duration = Duration::from_secs(86_400);
-/// Dropped addresses remembered of a member; the one that comes back first gives way.
+/// Dropped addresses remembered of a member; the one that would expire first is replaced.
 const DROPPED_COUNT_MAX: usize = 16;
-/// Tries of unproven addresses of one member: at once, and in a second.
+/// Tries of unproven addresses of one member: burst, and rate per second.
 const MEMBER_TRIES: (f64, f64) = (4.0, 1.0 / 30.0);
-/// The same of all members together.
+/// The same for all members together.
 const ALL_TRIES: (f64, f64) = (32.0, 1.0);
 
-/// Place where an address leads.
+/// Class of an address by the hosts that it can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     /// To one machine on the Internet.
     Public,
-    /// To one machine in networks of those who can reach it.
+    /// To one machine, within a private network.
     Private,
     /// To a neighbour on the same link.
     LinkLocal,
     /// To this machine.
     Loopback,
-    /// To none, or to many.
+    /// To no machine, or to many.
     Never,
 }
 
@@ -82,7 +83,7 @@ impl Class {
         };
         match segments {
             [0, 0, 0, 0, 0, 0, 0, 1] => Self::Loopback,
-            // Unspecified, and addresses that once stood for those of IPv4 (RFC 4291 §2.5.5.1).
+            // Unspecified, and the deprecated IPv4-compatible addresses (RFC 4291 §2.5.5.1).
             [0, 0, 0, 0, 0, 0, ..] => Self::Never,
             // Translators: NAT64 (RFC 6052), 6to4 (RFC 3056).
             [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => v4(high, low),
@@ -90,7 +91,7 @@ impl Class {
             [0x2001, 0, ..] => Self::Never,
             [first, ..] if first & 0xff00 == 0xff00 => Self::Never,
             [first, ..] if first & 0xffc0 == 0xfe80 => Self::LinkLocal,
-            // Unique local, and site-local of old.
+            // Unique local, and the deprecated site-local.
             [first, ..] if first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfec0 => Self::Private,
             _ => Self::Public,
         }
@@ -101,11 +102,11 @@ impl Class {
 #[derive(Clone, Debug)]
 struct Candidate {
     address: SocketAddr,
-    /// The member answered there, with its key.
+    /// True if the member answered there, with its key.
     is_proven: bool,
-    /// In a row.
+    /// Consecutive failures.
     failures: u32,
-    /// Part of the dial under way.
+    /// True if it is part of the dial in progress.
     is_tried: bool,
 }
 
@@ -116,18 +117,18 @@ struct DroppedAddress {
     times: u32,
 }
 
-/// State of the places of one member.
+/// Addresses of one member, with their state.
 #[derive(Clone, Debug)]
 struct Places {
     listed: Vec<SocketAddr>,
-    /// Where its sessions were seen last.
+    /// Addresses at which its sessions were last seen.
     seen: Vec<IpAddr>,
     announced: Vec<Candidate>,
     dropped: Vec<DroppedAddress>,
     credit: Credit,
 }
 
-/// Addresses of all members, by their places in the roster.
+/// Addresses of all members, indexed by their places in the member table.
 #[derive(Debug)]
 pub(super) struct Reach {
     places: Vec<Places>,
@@ -153,7 +154,7 @@ impl Reach {
         }
     }
 
-    /// Address to dial member `at`, which announces `announced`.
+    /// Addresses at which to dial member `at`, which announces `announced`.
     fn dial(&mut self, at: usize, announced: &[SocketAddr], now: Instant) -> Vec<SocketAddr> {
         let places = &mut self.places[at];
         places.announce(announced);
@@ -177,7 +178,7 @@ impl Reach {
 }
 
 impl Places {
-    /// The record names these now; what is known of those that stay is kept.
+    /// Replaces the announced addresses; the state of those that stay is kept.
     fn announce(&mut self, announced: &[SocketAddr]) {
         let before = std::mem::take(&mut self.announced);
         for &address in announced {
@@ -196,8 +197,8 @@ impl Places {
         }
     }
 
-    /// True if the member's word is enough to try this address: one on the Internet, or in a network in which the member
-    /// is known to be by the list or by a session; and no port of another well-known service.
+    /// True if an announcement is enough to try this address: it is on the Internet, or in a kind of network in which
+    /// the list or a session shows the member; and its port is not that of another well-known service.
     fn is_credible(&self, address: SocketAddr) -> bool {
         const QUIC_PORT: u16 = 443;
         let is_port_free = address.port() == QUIC_PORT || address.port() >= 1024;
@@ -246,8 +247,8 @@ impl Places {
 }
 
 impl Agent {
-    /// Where the host should dial `node` now: what is listed first, then what the node announces of itself, as far as that
-    /// may be tried. Empty: nowhere, for the present. The host says what became of it: [`Self::handle_reached`] or
+    /// Addresses at which the host should dial `node` now: first those listed, then those that the node announces, as
+    /// far as they may be tried. Empty: none at present. The host reports the outcome: [`Self::handle_reached`] or
     /// [`Self::handle_unreached`].
     pub fn dial_addresses(&mut self, node: &NodeId, now: Instant) -> Vec<SocketAddr> {
         let Some(at) = self.member_table.find(node) else {
@@ -257,8 +258,8 @@ impl Agent {
         self.reach.dial(at, &announced.unwrap_or_default(), now)
     }
 
-    /// The session with `node` has channels with these remote addresses, on which the node showed its key. To be called
-    /// again when there are more.
+    /// Handles that the session with `node` has channels with these remote addresses, at which the node proved its key.
+    /// To be called again when there are more.
     pub fn handle_reached(&mut self, node: &NodeId, remotes: &[SocketAddr], now: Instant) {
         let Some(at) = self.member_table.find(node) else {
             return;
@@ -277,13 +278,13 @@ impl Agent {
                 candidate.failures = 0;
                 candidate.is_tried = false;
             } else if candidate.is_tried {
-                // Others were quicker. If it answers yet, that is reported, too.
+                // Other addresses answered first. If it still answers, that is reported, too.
                 places.failed(place, now);
             }
         }
     }
 
-    /// No address answered.
+    /// Handles that no address answered.
     pub fn handle_unreached(&mut self, node: &NodeId, now: Instant) {
         let Some(at) = self.member_table.find(node) else {
             return;

@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Agent {
-    /// Takes a message of member `from`, until its end or the first frame that no node sends.
+    /// Handles a message of member `from`, up to its end or the first malformed frame.
     pub(super) fn receive(&mut self, from: usize, message: &[u8], now: Instant) {
         self.peers[from].heard_at = Some(now);
         if self.read_frames(from, message, now).is_err() {
@@ -66,7 +66,7 @@ impl Agent {
         };
         match self.member_table.judge_record(at, version) {
             Verdict::New => {}
-            // Of our own with our version, but not ours: from an earlier life.
+            // A record of this node with its present version, but different content: it is from an earlier run.
             Verdict::Known if at == self.member_table.me => {
                 let is_same = self.member_table.entry(at).record.as_deref() == Some(bytes);
                 if is_same || !self.check(from, at, bytes, now) {
@@ -110,7 +110,7 @@ impl Agent {
         Ok(())
     }
 
-    /// What the origin says anew of a link is believed until it proves wrong again.
+    /// Restores the trust in a link about which its origin publishes a new value.
     fn renew_trust(&mut self, origin: usize, record: &Record) {
         let entry = self.member_table.entry(origin);
         let before = entry
@@ -135,7 +135,7 @@ impl Agent {
         }
     }
 
-    /// True if the signature holds and `from` may still have signatures checked.
+    /// True if the signature is valid and `from` may still have signatures checked.
     fn check(&mut self, from: usize, origin: usize, bytes: &[u8], now: Instant) -> bool {
         if !self.peers[from].credit.take(now) {
             self.refused.excess += 1;
@@ -146,7 +146,7 @@ impl Agent {
         holds
     }
 
-    /// Member `at` speaks. If it was accused, the accuser was wrong when it speaks at once.
+    /// Member `at` sent a new record. If it answers an accusation at once, the accuser was wrong.
     fn note_answer(&mut self, at: usize, now: Instant) {
         let entry = self.member_table.entry(at);
         let (state, accuser) = (entry.state, entry.claim.as_deref().and_then(accuser_of));
@@ -166,7 +166,7 @@ impl Agent {
         self.peers[from].is_eager = false;
         let mut bytes = Vec::new();
         Frame::Prune.write(&mut bytes);
-        // Goes along with the next message; one is enough.
+        // Sent with the next message; one is enough.
         if self.peers[from].lazy.is_empty() {
             self.peers[from].lazy.push(bytes);
         }
@@ -194,7 +194,7 @@ impl Agent {
                 return Ok(());
             }
         }
-        // Claims about us are looked at always: others may believe them.
+        // Claims about this node are always examined: others may believe them.
         let is_liar = self.peers[accuser].false_claims.is_too_many(now);
         if is_liar && target != self.member_table.me || !self.peers[from].credit.take(now) {
             self.refused.excess += 1;

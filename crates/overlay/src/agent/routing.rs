@@ -18,15 +18,15 @@ use crate::{
     wire::Record,
 };
 
-/// Routes are looked at again this often, while any are wanted.
+/// Interval at which routes are reviewed, while any are wanted.
 const LOOK: Duration = Duration::from_millis(500);
-/// A suspect has this long to answer before no way leads over it: whom one other node cannot reach may be well all the same, and ways in
-/// use that are dead are told of.
+/// Time in which a suspect can answer before no path leads over it. A member that one node cannot reach may work all
+/// the same, and paths in use that fail are reported separately.
 const DOUBT: Duration = Duration::from_secs(1);
 /// Most destinations at a time.
 pub(super) const WANTS_MAX: usize = 256;
 
-/// What this node knows of ways.
+/// This node's knowledge of paths.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     pub(super) map: Map,
@@ -34,15 +34,14 @@ pub(super) struct Paths {
     is_urgent: bool,
     next_look: Instant,
     finder: Finder,
-    /// By relay: what this node's circuits were granted there.
+    /// By relay: rate granted to this node's circuits there.
     held: BTreeMap<usize, Rate>,
-    /// Routes in use that fell short the last times.
+    /// Consecutive shortfalls of routes in use.
     pub(super) strikes: BTreeMap<Vec<usize>, u32>,
 }
 
 impl Agent {
-    /// Keeps routes to `to` for messages of about `bytes` from now on. [`Event::RoutesChanged`] tells of
-    /// changes.
+    /// Keeps routes to `to` for messages of about `bytes` from now on. [`Event::RoutesChanged`] reports changes.
     ///
     /// # Errors
     /// [`UnknownMember`] when `to` is not on the list, or is this node, or 256 destinations are wanted
@@ -70,15 +69,15 @@ impl Agent {
         Ok(())
     }
 
-    /// No more routes to `to`.
+    /// Keeps no more routes to `to`.
     pub fn unwant(&mut self, to: &NodeId) {
         if let Some(at) = self.member_table.find(to) {
             self.wants.remove(&at);
         }
     }
 
-    /// The routes to a wanted destination, by the present estimates; `None` while none are known or what is
-    /// known of them is gone.
+    /// The routes to a wanted destination, by the present estimates; `None` while none are known, or when estimates for
+    /// them have expired.
     pub fn routes(&mut self, to: &NodeId, now: Instant) -> Option<Routes> {
         let at = self.member_table.find(to)?;
         let kept = self.wants.get(&at)?;
@@ -87,7 +86,7 @@ impl Agent {
         self.show(at, bytes, &routes)
     }
 
-    /// The best routes for one message, whatever is in use; the direct link only if it helps.
+    /// The best routes for one message, regardless of those in use; the direct link only if it helps.
     pub fn best_routes(&mut self, to: &NodeId, bytes: u64, now: Instant) -> Option<Routes> {
         let at = self.member_table.find(to)?;
         self.refresh_map(now);
@@ -99,8 +98,8 @@ impl Agent {
         self.show(at, bytes, &routes)
     }
 
-    /// Tells what this node holds at relays: what its circuits there were granted, together. It has that much there whatever the
-    /// relay publishes, which counts these grants as taken.
+    /// Sets the total rate granted to this node's circuits at each relay. The node has that rate there regardless of
+    /// the headroom that the relay publishes, which excludes these grants.
     pub fn set_held(&mut self, held: &[(NodeId, Rate)], now: Instant) {
         let places = held
             .iter()
@@ -113,7 +112,7 @@ impl Agent {
         }
     }
 
-    /// All links that are believed now, this node's own first.
+    /// All links with a valid estimate, this node's own first.
     pub fn links(&self, now: Instant) -> Vec<LinkView> {
         let me = self.member_table.me;
         let mut views = Vec::new();
@@ -175,13 +174,13 @@ impl Agent {
         }
     }
 
-    /// Something that routes depend on has changed; `is_urgent`: look at once.
+    /// Notes that an input of the routes has changed; `is_urgent`: review them at once.
     pub(super) fn paths_stale(&mut self, is_urgent: bool) {
         self.paths.is_stale = true;
         self.paths.is_urgent |= is_urgent;
     }
 
-    /// Looks at all wanted routes when it is time.
+    /// Reviews all wanted routes when it is time.
     pub(super) fn look(&mut self, now: Instant) {
         let is_time = now >= self.paths.next_look || self.paths.is_urgent;
         if self.wants.is_empty() || !is_time {
@@ -205,7 +204,7 @@ impl Agent {
                 .push_back(Output::Event(Event::RoutesChanged { to, reason }));
             self.probing_is_stale();
         }
-        // Penalties end, trust returns: not events of their own.
+        // Penalties end and trust returns without an event.
         self.paths.is_stale = true;
     }
 

@@ -1,4 +1,4 @@
-//! With whom a session is wanted.
+//! Choice of the members with which a session is wanted.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use crate::{
     wire::{Frame, Want},
 };
 
-/// The host has this long to answer a [`Output::Connect`].
+/// Time in which the host must answer an [`Output::Connect`].
 const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LAST: Duration = Duration::from_secs(60);
-/// A session that nobody needs is kept this long: neighbours change back.
+/// Time for which an unused session is kept: neighbours change back.
 const IDLE: Duration = Duration::from_secs(20);
-/// Time for which a node asks what it said in an earlier life.
-const YOUTH: Duration = Duration::from_secs(60);
-/// Every absent member is tried about this often, by one node or another.
+/// Time after its start for which a node asks for its record of an earlier run.
+const RECOVERY: Duration = Duration::from_secs(60);
+/// Interval at which each absent member is tried by some node, approximately.
 const SEARCH: Duration = Duration::from_secs(10);
 
 impl Agent {
-    /// Asks the host for a session with member `at`, unless there is one or it was tried just now.
+    /// Asks the host for a session with member `at`, unless one exists or the retry time has not come.
     pub(super) fn dial(&mut self, at: usize, now: Instant) {
-        let is_nobody = at == self.member_table.me || self.member_table.entry(at).is_barred;
+        let is_excluded = at == self.member_table.me || self.member_table.entry(at).is_barred;
         let peer = &mut self.peers[at];
-        if is_nobody || peer.session != Session::Down || now < peer.retry_at {
+        if is_excluded || peer.session != Session::Down || now < peer.retry_at {
             return;
         }
         peer.session = Session::Connecting { since: now };
@@ -55,7 +55,8 @@ impl Agent {
         }
     }
 
-    /// Gossip with `at` begins: say what we know, and ask for our own record, in case we lived before.
+    /// Begins gossip with `at`: sends a summary and, soon after the start, requests this node's own record of an
+    /// earlier run.
     pub(super) fn begin_gossip(&mut self, at: usize, now: Instant) {
         let peer = &mut self.peers[at];
         if peer.is_gossip || !peer.is_up() {
@@ -64,7 +65,7 @@ impl Agent {
         peer.is_gossip = true;
         peer.is_eager = true;
         self.beat(at, now);
-        if now.since(self.started_at) < YOUTH {
+        if now.since(self.started_at) < RECOVERY {
             let me = self.member_table.entry(self.member_table.me).short;
             self.queue(at, &Frame::Want(vec![(me, Want::Record)]));
         }
@@ -82,7 +83,7 @@ impl Agent {
         } else {
             peer.failures = (peer.failures + 1).min(16);
         }
-        // A session that was up may have ended for reasons of its own: try at once.
+        // A session that was up may have ended for its own reasons: retry soon.
         let first = if was_up { RETRY_FIRST / 8 } else { RETRY_FIRST };
         let gap = first * (1 << peer.failures.min(6));
         peer.retry_at = now + gap.min(RETRY_LAST).mul_f64(random);
@@ -91,7 +92,7 @@ impl Agent {
         self.paths_stale(false);
     }
 
-    /// Chooses neighbours among the members that live now.
+    /// Chooses neighbours among the live members.
     pub(super) fn choose_neighbours(&mut self, now: Instant) {
         let member_table = &self.member_table;
         let me = member_table.me;
@@ -114,8 +115,7 @@ impl Agent {
         }
     }
 
-    /// Dials neighbours again whose time has come, gives up sessions that nobody needs, looks for members
-    /// that are away.
+    /// Dials neighbours that are due for a retry, closes unused sessions, and searches for absent members.
     pub(super) fn tend_sessions(&mut self, now: Instant) {
         let wanted = self.ring.neighbours.iter().chain(&self.probing.targets);
         for at in wanted.copied().collect::<Vec<_>>() {
@@ -156,8 +156,8 @@ impl Agent {
         }
     }
 
-    /// Tries one member that is away. All live nodes together try each of them about every [`SEARCH`]; a
-    /// node that knows nobody tries ever more slowly.
+    /// Tries one absent member. All live nodes together try each of them about every [`SEARCH`]; a node without live
+    /// members tries ever more slowly.
     fn search(&mut self, now: Instant) {
         let absent: Vec<usize> = (0..self.member_table.len())
             .filter(|&at| {

@@ -1,10 +1,10 @@
 //! Dissemination of records and claims.
 //!
-//! A new record is pushed to neighbours at once, and a neighbour that had it already asks not to be pushed
-//! to (PRUNE). What remains is a tree over which every record reaches every node about once [Leitão et al.,
-//! "Epidemic Broadcast Trees", 2007]. Whatever is lost, and branches that die, are repaired by summaries:
-//! every heartbeat carries one, and when two nodes' summaries differ for longer than news take, one sends a
-//! digest, first of what changed lately, then of everything.
+//! A new record is pushed to neighbours at once, and a neighbour that had it already asks to be pruned (PRUNE). What
+//! remains is a tree over which every record reaches every node about once [Leitão et al., "Epidemic Broadcast Trees",
+//! 2007]. Losses and dead branches are repaired by summaries: every heartbeat carries one, and when two nodes'
+//! summaries differ for longer than updates take to spread, one sends a digest, first of recent changes, then of
+//! everything.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use anabranch_base::Instant;
 use super::{Agent, Output};
 use crate::wire::{Frame, MESSAGE_BYTES_MAX, ShortId, Want, frame::ENTRIES_MAX};
 
-/// What changed this lately goes into a short digest.
+/// Age up to which changes are part of a short digest.
 const LATELY: Duration = Duration::from_secs(20);
-/// A record that was wanted from one member is not wanted from another before this.
+/// Least time between requests for the same record, to different members.
 const WANT_AGAIN: Duration = Duration::from_secs(2);
 const DIGEST_GAP: Duration = Duration::from_secs(1);
 const DIGEST_GAP_MAX: Duration = Duration::from_secs(30);
 /// Most messages of one digest.
 const DIGEST_MESSAGES: usize = 16;
-/// Digests that differ in no more than this are answered with records rather than with a digest.
+/// Most differing entries for which a digest is answered with records rather than with a digest.
 const FEW: usize = 3;
 
 impl Agent {
@@ -39,7 +39,7 @@ impl Agent {
         }
     }
 
-    /// Hands what is queued to the host.
+    /// Hands queued messages to the host.
     pub(super) fn flush(&mut self) {
         for at in std::mem::take(&mut self.unsent) {
             for bytes in self.peers[at].messages() {
@@ -49,7 +49,7 @@ impl Agent {
         }
     }
 
-    /// Pushes the record of member `at` along the tree, not back to `from`.
+    /// Pushes the record of member `at` along the tree, except back to `from`.
     pub(super) fn push_record(&mut self, at: usize, from: Option<usize>, now: Instant) {
         let Some(bytes) = self.push_record_of(at, now, true) else {
             return;
@@ -73,7 +73,7 @@ impl Agent {
         }
     }
 
-    /// A neighbour's heartbeat tells whether it knows what we know.
+    /// Compares the summary in a neighbour's heartbeat with ours, and sends a digest if they keep differing.
     pub(super) fn compare_summary(&mut self, with: usize, summary: u32, now: Instant) {
         let own = self.member_table.summary();
         let peer = &mut self.peers[with];
@@ -113,7 +113,7 @@ impl Agent {
         }
     }
 
-    /// A digest of the members named, ascending, without a word on others.
+    /// Sends a digest of the given members, ascending, that covers no others.
     fn send_some(&mut self, to: usize, members: &[usize]) {
         for members in members.chunks(ENTRIES_MAX / 2) {
             let entries = self.member_table.digest_of(members.iter().copied());
@@ -126,7 +126,7 @@ impl Agent {
         }
     }
 
-    /// A digest of everything.
+    /// Sends a digest of all members.
     pub(super) fn send_digest(&mut self, to: usize) {
         let mut at = 0;
         let mut from = ShortId::FIRST;
@@ -148,7 +148,7 @@ impl Agent {
         }
     }
 
-    /// Answers a digest: want what is newer there, tell what is newer here.
+    /// Answers a digest: requests what is newer there, and sends what is newer here.
     pub(super) fn receive_digest(
         &mut self,
         from: usize,
@@ -198,7 +198,7 @@ impl Agent {
             newer_here.sort_unstable();
         }
         if !wants.is_empty() {
-            // What comes late along the tree may come sooner along this branch.
+            // Records that come late along the tree may come sooner along this branch.
             self.peers[from].is_eager |= self.peers[from].is_gossip;
             self.queue(from, &Frame::Want(wants));
         }
@@ -211,7 +211,7 @@ impl Agent {
         }
     }
 
-    /// Gives `to` what it wants of member `at`.
+    /// Sends `to` what it wants of member `at`.
     pub(super) fn serve(&mut self, to: usize, at: usize, want: Want, now: Instant) {
         if !self.peers[to].served.take(now) {
             self.refused.excess += 1;

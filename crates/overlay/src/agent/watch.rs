@@ -1,4 +1,4 @@
-//! The tick: heartbeats, accusations, what has run out.
+//! The tick: heartbeats, accusations, expiry.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::{
     wire::{Claim, Frame},
 };
 
-/// Neighbours that are no monitors get a heartbeat this many times less often, to compare summaries.
+/// Factor by which heartbeats to neighbours that are no monitors are less frequent; they serve to compare summaries.
 const SELDOM: u32 = 10;
-/// A new monitor gives its charge this long to hear of it.
+/// Time that a new monitor allows the monitored member to learn of it.
 const GRACE: Duration = Duration::from_secs(3);
 
 impl Agent {
@@ -28,10 +28,10 @@ impl Agent {
         self.publish_if_due(now);
         self.tend_sessions(now);
         self.probe(now);
-        self.tell_interest(now);
+        self.report_interest(now);
     }
 
-    /// Shows `to` that this node lives and what it knows.
+    /// Sends `to` a heartbeat, with a summary of the member table.
     pub(super) fn beat(&mut self, to: usize, now: Instant) {
         self.peers[to].beat_at = now;
         let summary = self.member_table.summary();
@@ -55,7 +55,7 @@ impl Agent {
         }
     }
 
-    /// Accuses those that this node monitors and has not heard for too long.
+    /// Accuses the monitored members that have been silent for too long.
     fn accuse_silent(&mut self, now: Instant) {
         for at in self
             .ring
@@ -71,7 +71,7 @@ impl Agent {
             };
             let heard_at = peer.heard_at.unwrap_or(Instant::EPOCH).max(since + GRACE);
             let is_silent = now.since(heard_at) >= self.config.suspect_after;
-            // What an accused member says reaches us through others: give that time as well.
+            // The answer of an accused member reaches us through others: allow time for that as well.
             let is_answered = now.since(entry.changed_at) < self.config.suspect_after;
             if is_silent && !is_answered && now >= peer.accusation.not_before {
                 self.accuse(at, now);

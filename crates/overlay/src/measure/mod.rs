@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `tracker` | one link: messages and samples in, estimate out |
-//! | `plan` | how the budget is divided among links, and which sizes are sent |
+//! | `plan` | division of the budget among links, and sizes of test messages |
 
 pub(crate) mod plan;
 pub(crate) mod tracker;

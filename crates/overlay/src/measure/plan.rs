@@ -1,10 +1,10 @@
 //! Plan of test messages.
 //!
-//! A link of which nothing is known gets ever larger messages, until one takes markedly longer than a small one.
-//! After that, every few seconds of planning time, an optimal design ([`anabranch_route::design`], A-optimality) divides the
-//! budget among all links: which get how many messages of which sizes. Small messages show the least round trip and that the
-//! link lives. Sizes of the line begin where the transport has found its rate: below, a message takes whole round
-//! trips for its first few packets, which is no matter of the link's bandwidth.
+//! An unknown link gets ever larger messages, until one takes markedly longer than a small one. After that, once per
+//! planning interval, an optimal design ([`anabranch_route::design`], A-optimality) divides the budget among all links:
+//! the number and sizes of messages for each. Small messages show the least round trip and that the link is alive. The
+//! sizes for the line begin where the transport has reached the link's rate: a smaller message takes whole round trips
+//! for its first few packets, which do not depend on the link's bandwidth.
 
 use std::time::Duration;
 
@@ -15,28 +15,28 @@ use anabranch_stats::regression::Scatter;
 use super::LinkEstimate;
 use crate::config::Probing;
 
-/// Large messages last about this long on the link, so that they measure its rate and not its noise.
+/// Approximate duration of a large message on the link: enough to measure its rate rather than its noise.
 const LARGE_LASTS: Duration = Duration::from_millis(200);
-/// A message that takes so much longer than a small one has found the link's rate …
+/// A message that takes this much longer than a small one has reached the link's rate …
 const GROWN: Duration = Duration::from_millis(60);
 /// … if it is at least this large; and no large one is smaller.
 const LARGE_MIN_BYTES: u64 = 65_536;
-/// The first large message.
+/// Size of the first large message.
 const FIRST_BYTES: u64 = 16_384;
-/// The other size of the line is this many times smaller.
+/// Ratio of the two sizes of the line.
 const RATIO: u64 = 3;
-/// Message for whose delay estimates should be good.
+/// Size of the message for which delay estimates should be accurate.
 const INTEREST_BYTES: u64 = 10_000_000;
-/// This part of the budget is for links that are known. What is left is saved, up to what may be spent at once, so that a link that is
-/// asked for can be measured within seconds and not within minutes.
+/// Share of the budget for known links. The rest is saved, up to the amount that may be spent at once, so that a
+/// requested link can be measured within seconds rather than minutes.
 const FOR_KNOWN: f64 = 0.75;
-/// A link's rate wanders by this share in an hour, for all that is known; so old estimates are worth less.
+/// Assumed drift of a link's rate in an hour, as a fraction; it devalues old estimates.
 const WANDER: f64 = 0.2;
 
 /// Progress of the search for the right size of messages.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Growth {
-    /// The last large one, 0: none yet.
+    /// Size of the last large message; 0: none yet.
     bytes: u64,
     is_done: bool,
 }
@@ -46,19 +46,19 @@ impl Growth {
         self.is_done
     }
 
-    /// The next large message of a link that is not known yet; `step` alternates sizes.
+    /// Size of the next large message of a link that is not known yet; `step` alternates sizes.
     pub(crate) fn next(&self, step: u64, config: &Probing) -> u64 {
         let bytes = match (self.bytes, self.is_done) {
             (0, _) => FIRST_BYTES,
             (bytes, false) => bytes * 4,
-            // Three are needed for a line, and most of them may be small.
+            // A line needs three messages, and most of them may be small.
             (bytes, true) if step % 3 < 2 => bytes / RATIO,
             (bytes, true) => bytes,
         };
         bytes.clamp(2 * config.bytes_min, config.bytes_max)
     }
 
-    /// A message arrived.
+    /// Handles the arrival of a message.
     pub(crate) fn observe(&mut self, bytes: u64, took: Duration, round_trip: Duration, most: u64) {
         if self.is_done || bytes < self.bytes {
             return;
@@ -76,8 +76,8 @@ pub(crate) struct Subject {
     pub(crate) age: Duration,
 }
 
-/// Large messages of each link for the time of `config.plan`, in the order in which to send them. No link
-/// gets more bytes than its share of the rate.
+/// Sizes of the large messages of each link for the time of `config.plan`, in sending order. No link gets more bytes
+/// than its share of the rate.
 pub(crate) fn agenda(links: &[Subject], others: usize, config: &Probing) -> Vec<Vec<u64>> {
     let seconds = config.plan.as_secs_f64();
     let count = (links.len() + others).max(1) as f64;
@@ -98,7 +98,7 @@ pub(crate) fn agenda(links: &[Subject], others: usize, config: &Probing) -> Vec<
     agendas
 }
 
-/// Bytes of probes that a link takes in the time of a plan.
+/// Most bytes of probes on a link in the time of a plan.
 fn allowance(bandwidth: Rate, config: &Probing) -> u64 {
     (bandwidth.as_bytes_per_s() * config.share * config.plan.as_secs_f64()) as u64
 }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_grow_until_they_tell_something() {
+    fn messages_grow_until_they_show_the_rate() {
         let config = Probing::default();
         let round_trip = Duration::from_millis(40);
         let mut growth = Growth::default();

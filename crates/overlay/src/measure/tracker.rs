@@ -1,10 +1,10 @@
-//! One link of this node.
+//! Estimator of one link of this node.
 //!
-//! A test message's delay, from the start of sending to the acknowledgement of all of it, is
-//! r/EBW + d + d', where d' is the way back of the acknowledgement; the clocks of the two ends differ, so that d and d'
-//! cannot be told apart, and d_min is half of the least round trip [Daemons §3 measures at one end too]. The line is
-//! fitted to large messages only (see `plan`). Real traffic is joined in: one second at a rate of b with the sender never idle says what a message of
-//! b·1 s would.
+//! A test message's delay, from the start of sending to the acknowledgement of all of it, is r/EBW + d + d', where d'
+//! is the return path of the acknowledgement; the clocks of the two ends differ, so that d and d' cannot be
+//! distinguished, and d_min is half of the least round trip [Daemons §3 measures at one end too]. The line is fitted to
+//! large messages only (see `plan`). Real traffic is included: one second at a rate of b with the sender never idle
+//! counts as a message of b·1 s.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -14,22 +14,22 @@ use anabranch_stats::regression::{LinkEstimator, Scatter};
 use super::plan::Growth;
 use crate::wire::record::{DELAY_MAX, RATE_MAX};
 
-/// Messages of up to this size show the least round trip, and nothing of the rate.
+/// Size up to which messages show the least round trip, but not the rate.
 pub(crate) const SMALL_BYTES: u64 = 4_096;
-/// What was observed lately, for a new beginning after a change.
+/// Number of recent observations kept for a restart after a change.
 const RECENT: usize = 6;
-/// A delay this many times the expected one (or less than its inverse) is odd …
+/// A delay more than this many times the expected one, or less than its inverse, is odd …
 const ODD: f64 = 1.6;
 /// … beyond this much, which a busy host may add …
 const ODD_SLACK: Duration = Duration::from_millis(10);
-/// … and so many odd ones in a row mean that the link has changed.
+/// … and this many odd ones in a row mean that the link has changed.
 const ODD_MOST: usize = 2;
-/// The least round trip is that of the last one to two of these.
+/// Period of the least round trip, which is that of the last one to two periods.
 const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(300);
 /// Messages in a row without an answer after which a link counts as dead.
 const LOST_MOST: u32 = 2;
 
-/// Place where an estimate comes from.
+/// Source of an estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Test messages of this node.
@@ -40,7 +40,7 @@ pub enum Source {
     Record,
 }
 
-/// What a link can do: delay(r) ≈ r/EBW + d_min [Daemons Eq. (2)], in one direction.
+/// Quality of a link: delay(r) ≈ r/EBW + d_min [Daemons Eq. (2)], in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkEstimate {
     /// EBW.
@@ -51,17 +51,17 @@ pub struct LinkEstimate {
     pub deviation: Option<f64>,
 }
 
-/// Everything in it belongs to the link to one member.
+/// State of the link to one member.
 #[derive(Debug, Clone)]
 pub(crate) struct Tracker {
     estimator: LinkEstimator,
     memory: usize,
     recent: VecDeque<(u64, Duration)>,
-    /// Least round trips of this period and the one before, and when this one began.
+    /// Least round trips of this period and the one before, and the start of this one.
     round_trips: (Option<Duration>, Option<Duration>, Instant),
     /// Odd delays in a row; below 0: too short.
     odd: i32,
-    /// Intercept as fitted, way back included, and the estimate.
+    /// Fitted intercept, including the return path, and the estimate.
     fitted: Option<(Duration, LinkEstimate)>,
     measured_at: Option<Instant>,
     source: Source,
@@ -69,14 +69,14 @@ pub(crate) struct Tracker {
     /// Messages so far, for the plan.
     pub(crate) messages: u64,
     pub(crate) growth: Growth,
-    /// Large messages that are planned.
+    /// Sizes of the planned large messages.
     pub(crate) agenda: VecDeque<u64>,
-    /// The test message that is under way.
+    /// The test message that is in progress.
     pub(crate) pending: Option<Pending>,
     pub(crate) next_at: Instant,
 }
 
-/// A test message under way.
+/// A test message in progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pending {
     pub(crate) id: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Pending {
 }
 
 impl Tracker {
-    /// `memory` messages make an estimate, 5 to 512.
+    /// A tracker whose estimate rests on the last `memory` messages, 5 to 512.
     pub(crate) fn new(memory: usize, now: Instant) -> Self {
         let memory = memory.clamp(5, 512);
         Self {
@@ -106,8 +106,8 @@ impl Tracker {
         }
     }
 
-    /// A message of `bytes` was acknowledged whole `took` after its sending began. Returns whether the link
-    /// has changed markedly.
+    /// Handles that a message of `bytes` was acknowledged whole `took` after its sending began. Returns true if the
+    /// link has changed markedly.
     pub(crate) fn observe(
         &mut self,
         bytes: u64,
@@ -134,8 +134,8 @@ impl Tracker {
         self.take(bytes, took, now)
     }
 
-    /// Real traffic moved `rate` for `window`; `is_limited`: by the link, not by what there was to send.
-    /// Otherwise it is a lower bound, and says something only when it is above the estimate.
+    /// Handles that real traffic moved `rate` for `window`; `is_limited`: limited by the link, not by the sender.
+    /// Otherwise the rate is a lower bound, and counts only when it is above the estimate.
     pub(crate) fn sample(
         &mut self,
         rate: Rate,
@@ -146,12 +146,12 @@ impl Tracker {
         let Some(round_trip) = self.round_trip_min() else {
             return false;
         };
-        let is_news = is_limited
+        let is_informative = is_limited
             || self
                 .fitted
                 .is_some_and(|(_, known)| rate > known.bandwidth * 1.1);
         let bytes = rate.bytes_in(window);
-        if !is_news || bytes == 0 {
+        if !is_informative || bytes == 0 {
             return false;
         }
         self.source = Source::Traffic;
@@ -159,7 +159,7 @@ impl Tracker {
         self.take(bytes, window.saturating_add(intercept), now)
     }
 
-    /// The least round trip that real traffic saw.
+    /// Handles a round trip measured by a small message or by real traffic.
     pub(crate) fn note_round_trip(&mut self, round_trip: Duration, now: Instant) {
         let (current, before, since) = &mut self.round_trips;
         if now.since(*since) >= ROUND_TRIP_MEMORY {
@@ -168,7 +168,7 @@ impl Tracker {
         *current = Some(current.map_or(round_trip, |least| least.min(round_trip)));
     }
 
-    /// A test message was lost, or never answered.
+    /// Handles that a test message was lost or not answered.
     pub(crate) fn lose(&mut self) {
         self.lost = self.lost.saturating_add(1);
     }
@@ -185,7 +185,7 @@ impl Tracker {
             self.recent.pop_front();
         }
         self.recent.push_back((bytes, took));
-        // Sizes and delays are finite, so that no fit refuses them.
+        // Sizes and delays are finite, so no fit rejects them.
         let _ = self.estimator.observe(bytes, took);
         let has_changed = self.is_odd(bytes, took);
         if has_changed {
@@ -195,7 +195,7 @@ impl Tracker {
         has_changed
     }
 
-    /// True if this is one too many of messages that took much longer, or shorter, than expected.
+    /// True if this message completes a run of messages that took much longer, or much less, than expected.
     fn is_odd(&mut self, bytes: u64, took: Duration) -> bool {
         let Some((intercept, known)) = self.fitted else {
             return false;
@@ -204,7 +204,7 @@ impl Tracker {
             .bandwidth
             .time_to_send(bytes)
             .saturating_add(intercept);
-        // In seconds: over a slow link, what a quick one moved can take longer than a `Duration` holds.
+        // In seconds, because the time of a fast link's message over a slow link can exceed a `Duration`.
         let longest_s = |time: Duration| time.as_secs_f64() * ODD + ODD_SLACK.as_secs_f64();
         self.odd = if took.as_secs_f64() > longest_s(expected) {
             self.odd.max(0) + 1
@@ -216,8 +216,7 @@ impl Tracker {
         self.odd.unsigned_abs() as usize >= ODD_MOST
     }
 
-    /// Forgets what was before the last odd messages, but for the delay of small ones, unless that is what
-    /// changed.
+    /// Forgets everything before the last odd messages, except for the delay of small ones, unless that has changed.
     fn begin_anew(&mut self) {
         let odd = self.odd.unsigned_abs() as usize;
         self.odd = 0;
@@ -257,8 +256,8 @@ impl Tracker {
         self.fitted = Some((fit.delay_min, estimate));
     }
 
-    /// Place where sizes make less of a difference than noise does, no line rises through the messages, and nothing would ever be known of
-    /// a quick link at a busy node. Small messages show where the line begins.
+    /// Fits a line through the least round trip. If sizes make less difference than noise, the fit of a line fails, and
+    /// a fast link at a busy node would never get an estimate. Small messages give the intercept of the line.
     fn fit_through_round_trip(&mut self) {
         let Some(round_trip) = self.round_trip_min() else {
             return;
@@ -283,7 +282,7 @@ impl Tracker {
         current.into_iter().chain(before).min()
     }
 
-    /// How the estimate's errors are, for the plan.
+    /// Scatter of the estimate, for the plan.
     pub(crate) fn scatter(&self) -> Option<Scatter> {
         self.estimator.scatter().ok()
     }
@@ -293,7 +292,7 @@ impl Tracker {
         self.fitted.map(|(_, estimate)| estimate)
     }
 
-    /// Time since the last message.
+    /// Time since the last measurement.
     pub(crate) fn age(&self, now: Instant) -> Option<Duration> {
         self.measured_at.map(|at| now.since(at))
     }
@@ -327,7 +326,7 @@ mod tests {
         Instant::EPOCH + Duration::from_secs_f64(seconds)
     }
 
-    /// A link of so many Mbit/s and a round trip of 40 ms, measured with noise.
+    /// Delay of a message over a link of `mbps` Mbit/s with a round trip of 40 ms, with noise.
     fn took(bytes: u64, mbps: f64, noise: f64) -> Duration {
         Duration::from_secs_f64((0.04 + bytes as f64 * 8e-6 / mbps) * (1.0 + noise))
     }
@@ -384,9 +383,9 @@ mod tests {
         assert_eq!(link.source(), Source::Traffic);
     }
 
-    /// Its expected time is beyond what a `Duration` holds by half.
+    /// The expected time exceeds the largest `Duration` by half.
     #[test]
-    fn more_than_a_link_could_move_in_ages_is_odd() {
+    fn an_implausible_rate_is_odd() {
         let mut link = Tracker::new(48, at(0.0));
         for step in 0..40u32 {
             let bytes = [1_000, 2_000][step as usize % 2];
@@ -399,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_the_links_limit_says_nothing_below_the_estimate() {
+    fn a_sample_not_limited_by_the_link_does_not_lower_the_estimate() {
         let mut link = probed(30.0, 0.1);
         let before = link.estimate();
         for step in 0..100u32 {
@@ -423,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_death_and_an_answer_life() {
+    fn a_silent_link_is_dead_until_it_answers() {
         let mut link = probed(30.0, 0.1);
         link.lose();
         assert!(!link.is_dead());
@@ -433,7 +432,7 @@ mod tests {
         assert!(!link.is_dead());
     }
 
-    /// A busy node, where the larger messages happen to be the quicker ones.
+    /// Models a busy node, at which the larger messages happen to be the quicker ones.
     #[test]
     fn a_link_without_a_slope_is_known_by_its_round_trip() {
         let mut tracker = Tracker::new(64, Instant::EPOCH);

@@ -1,9 +1,8 @@
-//! The table of members.
+//! Member table of a node.
 //!
-//! A member's state follows from signed statements alone: its own record makes it alive, a claim against
-//! the version of that record makes it suspect, and no newer record in time makes it down. So a
-//! statement that arrives late, twice or out of order changes nothing, and all who hold the same
-//! statements agree.
+//! A member's state follows from signed statements alone: its own record makes it alive, a claim against the version of
+//! that record makes it suspect, and the lack of a newer record in time makes it down. So a statement that arrives
+//! late, twice or out of order changes nothing, and all nodes that hold the same statements agree.
 
 use std::time::Duration;
 
@@ -18,15 +17,15 @@ use crate::{
 /// State of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// On the list, never heard of.
+    /// On the list, but no record received.
     Unknown,
-    /// Its record stands.
+    /// Its record is valid.
     Alive,
-    /// Claimed to be silent, and has not answered yet.
+    /// Claimed to be silent; has not answered yet.
     Suspect,
-    /// Claimed to be silent, and did not answer in time.
+    /// Claimed to be silent; did not answer in time.
     Down,
-    /// Said goodbye.
+    /// It has left.
     Left,
 }
 
@@ -40,7 +39,7 @@ impl State {
 /// Outcome of a record or claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It says something new and stands in the table now.
+    /// It is new and should be added to the table.
     New,
     /// The table holds it already.
     Known,
@@ -48,27 +47,27 @@ pub(crate) enum Verdict {
     Stale,
 }
 
-/// One member. Everything in it belongs to the member's key.
+/// Entry of one member.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) node: NodeId,
     pub(crate) short: ShortId,
     pub(crate) state: State,
-    /// Nobody here, whatever it says ([`crate::Agent::set_barred`]).
+    /// True if the member is ignored, regardless of its records ([`crate::Agent::set_barred`]).
     pub(crate) is_barred: bool,
-    /// Of its record; 0 and no record when unknown.
+    /// Version of its record; 0 and no record when unknown.
     pub(crate) version: u64,
-    /// Signed, as it travels.
+    /// Signed record, as transmitted.
     pub(crate) record: Option<Box<[u8]>>,
-    /// Time at which the record was signed, by this node's clock, as far as those who passed it on can tell.
+    /// Time at which the record was signed, by this node's clock, as reported by the nodes that passed it on.
     pub(crate) signed_at: Instant,
     /// Age of the record beyond the start of this node's clock.
     pub(crate) signed_before: Duration,
-    /// Signed, as it travels; against `version`.
+    /// Signed claim against `version`, as transmitted.
     pub(crate) claim: Option<Box<[u8]>>,
-    /// Time at which the claim was taken.
+    /// Time at which the claim was accepted.
     pub(crate) claimed_at: Instant,
-    /// Time at which version or claim changed.
+    /// Time at which the version or claim changed.
     pub(crate) changed_at: Instant,
 }
 
@@ -95,7 +94,7 @@ pub(crate) struct MemberTable {
     pub(crate) ring: Ring,
     summary: u32,
     live: usize,
-    /// Members whose state may have changed since they were last asked for.
+    /// Members whose state may have changed since the last [`Self::take_changed`].
     changed: Vec<usize>,
     /// Members in [`State::Suspect`].
     suspects: usize,
@@ -176,12 +175,12 @@ impl MemberTable {
             .ok()
     }
 
-    /// Equal in two nodes when they hold the same versions and accusations.
+    /// Summary of the table: equal at two nodes that hold the same versions and accusations.
     pub(crate) fn summary(&self) -> u32 {
         self.summary
     }
 
-    /// How a record of `version` of member `at` would be judged.
+    /// Verdict on a record of `version` of member `at`.
     pub(crate) fn judge_record(&self, at: usize, version: u64) -> Verdict {
         let entry = &self.entries[at];
         match (&entry.record, version.cmp(&entry.version)) {
@@ -191,7 +190,7 @@ impl MemberTable {
         }
     }
 
-    /// How a claim against `version` of member `at` would be judged. A claim about a version that this
+    /// Verdict on a claim against `version` of member `at`. A claim about a version that this
     /// node does not hold (yet) is stale.
     pub(crate) fn judge_claim(&self, at: usize, version: u64) -> Verdict {
         let entry = &self.entries[at];
@@ -204,7 +203,7 @@ impl MemberTable {
         }
     }
 
-    /// Takes a verified record that [`Self::judge_record`] calls new.
+    /// Stores a verified record that [`Self::judge_record`] calls new.
     pub(crate) fn take_record(
         &mut self,
         at: usize,
@@ -227,7 +226,7 @@ impl MemberTable {
         });
     }
 
-    /// Takes a verified claim that [`Self::judge_claim`] calls new.
+    /// Stores a verified claim that [`Self::judge_claim`] calls new.
     pub(crate) fn take_claim(&mut self, at: usize, bytes: &[u8], now: Instant) {
         self.change(at, now, |entry| {
             entry.claim = Some(bytes.into());
@@ -236,7 +235,7 @@ impl MemberTable {
         });
     }
 
-    /// Counts as gone from now on, or may come back.
+    /// Sets whether a member is barred: it counts as gone, or may come back.
     pub(crate) fn set_barred(&mut self, at: usize, is_barred: bool, now: Instant) {
         self.change(at, now, |entry| {
             entry.is_barred = is_barred;
@@ -246,7 +245,7 @@ impl MemberTable {
         });
     }
 
-    /// Suspects that did not answer within `down_after` are down.
+    /// Marks as down the suspects that did not answer within `down_after`.
     pub(crate) fn expire(&mut self, down_after: Duration, now: Instant) {
         if self.suspects == 0 {
             return;
@@ -266,10 +265,10 @@ impl MemberTable {
         std::mem::take(&mut self.changed)
     }
 
-    /// Digest entries of members `from..` that have records, as many as fit into `bytes`, and where to
-    /// go on.
+    /// Digest entries of members `from..` that have records, as many as fit into `bytes`, and the index at which to
+    /// continue.
     pub(crate) fn digest(&self, from: usize, bytes: usize) -> (Vec<DigestEntry>, usize) {
-        let mut room = bytes;
+        let mut space = bytes;
         let mut entries = Vec::new();
         for (at, entry) in self.entries.iter().enumerate().skip(from) {
             if entry.record.is_none() {
@@ -277,16 +276,16 @@ impl MemberTable {
             }
             let entry = entry.digest();
             let size = crate::wire::frame::entry_bytes(&entry);
-            if size > room || entries.len() == crate::wire::frame::ENTRIES_MAX {
+            if size > space || entries.len() == crate::wire::frame::ENTRIES_MAX {
                 return (entries, at);
             }
-            room -= size;
+            space -= size;
             entries.push(entry);
         }
         (entries, self.entries.len())
     }
 
-    /// Digest entries of the members named, in their order.
+    /// Digest entries of the given members, in their order.
     pub(crate) fn digest_of(&self, members: impl Iterator<Item = usize>) -> Vec<DigestEntry> {
         members.map(|at| self.entries[at].digest()).collect()
     }
@@ -305,7 +304,7 @@ impl MemberTable {
     }
 }
 
-/// What an entry adds to the summary; 0 without a record.
+/// Contribution of an entry to the summary; 0 without a record.
 fn fingerprint(entry: &Entry) -> u32 {
     if entry.record.is_none() {
         return 0;

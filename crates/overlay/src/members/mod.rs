@@ -2,8 +2,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `member_table` | the table of members: states, versions, records, claims |
-//! | `ring` | the order of members: who monitors whom, who keeps a session with whom |
+//! | `member_table` | the member table: states, versions, records, claims |
+//! | `ring` | the order of members, from which monitors and sessions follow |
 
 pub(crate) mod member_table;
 pub(crate) mod ring;

@@ -1,9 +1,9 @@
 //! The order of members.
 //!
-//! Every node places all members on a circle, by a hash of their keys, and walks it over those that live
-//! (as consistent hashing does). Its next two are those that it monitors; with some further ones, half
-//! the circle away, a quarter, an eighth …, it keeps a session too, so that news need few steps (as
-//! Chord's fingers do). When a member comes or goes, only the sessions beside it change.
+//! Every node places all members on a circle, by a hash of their keys, and walks it over the live ones (as consistent
+//! hashing does). It monitors the next two; it also keeps sessions with some further ones, half the circle away, a
+//! quarter, an eighth …, so that updates need few steps (as Chord's fingers do). When a member comes or goes, only the
+//! sessions beside it change.
 
 use anabranch_base::NodeId;
 
@@ -12,9 +12,9 @@ pub(crate) const MONITORS: usize = 2;
 
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Places on the circle with the member, ascending.
+    /// Places on the circle and the member at each, ascending.
     places: Vec<(u64, usize)>,
-    /// Of each member, where it stands in `places`.
+    /// Index of each member in `places`.
     position: Vec<usize>,
 }
 
@@ -63,7 +63,7 @@ impl Ring {
             .take(count)
     }
 
-    /// With whom `from` keeps sessions among `live` live members: those it monitors, then fingers.
+    /// Members with which `from` keeps sessions, among `live` live members: those it monitors, then fingers.
     pub(crate) fn neighbours(
         &self,
         from: usize,
@@ -74,7 +74,7 @@ impl Ring {
         let (own, _) = self.places[self.position[from]];
         let n = self.places.len();
         let mut distance = 1u64 << 63;
-        // Nearer than this the next ones stand anyway.
+        // Nearer fingers would be among the successors anyway.
         let mut members_away = live / 2;
         while members_away > 2 * MONITORS {
             let target = own.wrapping_add(distance);
@@ -92,7 +92,7 @@ impl Ring {
     }
 }
 
-/// FNV-1a over the key, mixed once more: keys need not be uniform for the circle to be.
+/// FNV-1a over the key, mixed once more: the circle is uniform even if the keys are not.
 fn place(node: &NodeId) -> u64 {
     let hash = node
         .public_key()
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn who_monitors_whom_is_mutual_knowledge() {
+    fn monitor_and_monitored_agree() {
         let ring = ring(50);
         let is_live = |at: usize| at % 7 != 3;
         for at in (0..50).filter(|&at| is_live(at)) {

@@ -4,7 +4,7 @@ use anabranch_base::NodeId;
 
 use crate::relay::{Broken, Refusal};
 
-/// Place where a path failed, as far as its source knows.
+/// Location of a path's failure, as far as its source knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Between the ends.

@@ -13,44 +13,45 @@ use anabranch_route::{
 use super::{map::Map, trust::Pair};
 use crate::config::Routing;
 
-/// The ways of a message to one destination, with how it is divided among them.
+/// The paths of a message to one destination, and its division among them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routes {
     /// The destination.
     pub to: NodeId,
-    /// The message that the division is for.
+    /// Size of the message that is divided.
     pub bytes: u64,
-    /// The direct link first, which sessions use beside relays, then the quickest first; none has bytes that others should carry.
+    /// The direct link first, which sessions use beside relays, then the others, the quickest first; no path carries
+    /// bytes that another would deliver sooner.
     pub paths: Vec<Path>,
-    /// When the whole message is expected to have arrived, after the start.
+    /// Time after the start at which the whole message is expected to have arrived.
     pub finish: Duration,
 }
 
-/// One way to a destination.
+/// One path to a destination.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
-    /// In order; none: the direct link.
+    /// Relays in order; none: the direct link.
     pub relays: Vec<NodeId>,
-    /// What it carries beside the ways before it.
+    /// Bandwidth that it offers in addition to the paths before it.
     pub bandwidth: Rate,
-    /// Sum of its links' least delays.
+    /// Sum of the least delays of its links.
     pub delay_min: Duration,
     /// Relative standard error of its bandwidth; 0: unknown.
     pub deviation: f64,
-    /// Its part of the message.
+    /// Bytes of the message that it carries.
     pub bytes: u64,
 }
 
-/// Paths as the nodes that they visit, by places in the roster.
+/// Paths as sequences of the nodes that they visit, by places in the member table.
 pub(crate) type NodeRoutes = Vec<Vec<usize>>;
 
-/// Everything in it belongs to one destination.
+/// State of the routes to one destination.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    /// Typical message.
+    /// Size of a typical message.
     pub(crate) bytes: u64,
     keeper: Keeper<NodeRoutes>,
-    /// Of each way in use: that one of four ways has declined hardly shows in all of them together.
+    /// Decline of each path in use: the decline of one path of four hardly shows in the total.
     declines: Vec<Decline>,
 }
 
@@ -72,7 +73,7 @@ impl Kept {
         self.keeper.current()
     }
 
-    /// Looks again by the present map; why routes changed, if they did.
+    /// Reviews the routes by the present map. Returns the reason for a change, if they changed.
     pub(crate) fn look(
         &mut self,
         map: &Map,
@@ -96,7 +97,7 @@ impl Kept {
                     let time = path.time(self.bytes);
                     decline.observe(now, time).then_some(time)
                 });
-                // All are observed.
+                // The fold observes every path.
                 match declined.fold(None, |worst, time| worst.max(Some(time))) {
                     None => Health::Fine,
                     Some(worst) => {
@@ -134,7 +135,7 @@ impl Kept {
         joined
     }
 
-    /// Others have joined the ways that there were `before`: of these, what was observed is still true.
+    /// Keeps the observations of the paths that there were `before` others joined them.
     fn keep_declines(&mut self, before: &NodeRoutes) {
         let mut known: Vec<Option<Decline>> = self.declines.drain(..).map(Some).collect();
         let paths = self.keeper.current().into_iter().flatten();
@@ -146,7 +147,7 @@ impl Kept {
         self.declines = declines.collect();
     }
 
-    /// Time that a message takes on the quickest of the `best` ways that is not in use.
+    /// Time that a message takes on the quickest of the `best` paths that are not in use.
     fn newcomer(
         &self,
         map: &Map,
@@ -164,7 +165,8 @@ impl Kept {
     }
 }
 
-/// Estimates have their own guard against noise: a tracker changes markedly after two odd messages.
+/// A decline follows from one estimate, because estimates have their own guard against noise: a tracker changes
+/// markedly after two odd messages.
 fn new_decline() -> Decline {
     Decline::new(decline::Config {
         estimates: 1,
@@ -172,7 +174,7 @@ fn new_decline() -> Decline {
     })
 }
 
-/// The ways by the present estimates, and how a message is divided among them.
+/// The paths by the present estimates, and the division of a message among them.
 pub(crate) fn divided(
     map: &Map,
     finder: &mut Finder,

@@ -1,4 +1,4 @@
-//! The graph of all links.
+//! Graph of all links.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use anabranch_route::{
 use super::{keep::NodeRoutes, trust::Pair};
 use crate::config::Routing;
 
-/// Paths of one link more must be quicker by this.
+/// Fraction by which paths with one more link must be quicker.
 const HOP_GAIN: f64 = 0.05;
 
-/// State of the overlay now; nodes by their places in the roster.
+/// Graph of the overlay's present links; nodes by their places in the member table.
 #[derive(Debug, Default)]
 pub(crate) struct Map {
     pub(crate) graph: Graph,
-    /// By node; zero for one that does not relay.
+    /// Headroom by node; zero for a node that does not relay.
     headroom: Vec<Rate>,
     groups: Vec<Group>,
 }
@@ -59,7 +59,7 @@ impl Map {
             .filter(|group| group.len() > 1)
             .map(|group| {
                 let links: Vec<LinkIndex> = group.iter().map(|&(_, _, link)| link).collect();
-                // Each of them measured alone sees the bottleneck that they share.
+                // Measured alone, each link shows the bandwidth of the bottleneck that they share.
                 let rates = links
                     .iter()
                     .map(|&link| graph.link(link).estimate.bandwidth);
@@ -96,10 +96,10 @@ impl Map {
         }
     }
 
-    /// The best ways for a message, each as the nodes it visits. Preferably no two have a relay in common, so
-    /// that none takes two along when it fails; and relays are spent only where they help: among many noisy
-    /// estimates, a long way looks best by chance, and takes relays that others would need. `with_direct`: the direct link is used in any
-    /// case; it comes first, and relays are to add to it.
+    /// The best paths for a message, each as the nodes it visits. Preferably no two share a relay, so that the failure
+    /// of a relay breaks only one path; and relays are used only where they help: among many noisy estimates, a long
+    /// path looks best by chance, and takes relays that other paths would need. `with_direct`: the direct link is used
+    /// in any case; it comes first, and relayed paths are added to it.
     pub(crate) fn best(
         &self,
         finder: &mut Finder,
@@ -115,8 +115,8 @@ impl Map {
         self.beside(finder, pair, bytes, config, (&given, config.paths))
     }
 
-    /// These ways, the direct link if they lack it, and the best beside them, as many as there may be; `None` when there is
-    /// nothing to add.
+    /// The given paths, the direct link if they lack it, and the best paths beside them, up to the configured number;
+    /// `None` when there is nothing to add.
     pub(crate) fn wider(
         &self,
         finder: &mut Finder,
@@ -128,20 +128,20 @@ impl Map {
         let direct = vec![pair.0, pair.1];
         let lacks_direct = self.find(pair).is_some() && !paths.contains(&direct);
         let relayed = paths.iter().filter(|path| **path != direct).count();
-        let room = config.paths.saturating_sub(relayed);
-        if room == 0 && !lacks_direct {
+        let paths_left = config.paths.saturating_sub(relayed);
+        if paths_left == 0 && !lacks_direct {
             return None;
         }
         let first = lacks_direct.then_some(&direct);
         let given = first.into_iter().chain(paths).map(|path| self.along(path));
         let given: Vec<Path> = given.collect::<Option<_>>()?;
-        let wider = self.beside(finder, pair, bytes, config, (&given, room));
-        // One in use that would carry nothing is another matter.
+        let wider = self.beside(finder, pair, bytes, config, (&given, paths_left));
+        // A path in use that would carry nothing is not handled here.
         let is_wider = wider.len() > paths.len() && paths.iter().all(|path| wider.contains(path));
         is_wider.then_some(wider)
     }
 
-    /// The given ways and the best beside them, so many at most.
+    /// The given paths and at most `paths_max` of the best beside them.
     fn beside(
         &self,
         finder: &mut Finder,
@@ -170,14 +170,14 @@ impl Map {
             .collect()
     }
 
-    /// A way by the present estimates; `None` when a link of it is not known.
+    /// A path by the present estimates; `None` when one of its links is not known.
     fn along(&self, path: &[usize]) -> Option<Path> {
         let pairs = path.windows(2).map(|pair| (pair[0], pair[1]));
         let links: Option<Vec<LinkIndex>> = pairs.map(|pair| self.find(pair)).collect();
         Some(self.graph.path(&links?))
     }
 
-    /// The given ways by the present estimates; `None` when one of them cannot be used.
+    /// The given paths by the present estimates; `None` when one of them cannot be used.
     pub(crate) fn judge(
         &self,
         finder: &mut Finder,
@@ -210,7 +210,7 @@ impl Map {
             .find(NodeIndex(from as u32), NodeIndex(to as u32))
     }
 
-    /// What is believed of a link.
+    /// Estimate of a link in the map.
     pub(crate) fn estimate(&self, link: Pair) -> Option<Estimate> {
         self.find(link).map(|link| self.graph.link(link).estimate)
     }

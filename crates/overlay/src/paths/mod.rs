@@ -1,11 +1,11 @@
-//! Paths that a message should take.
+//! Choice of the paths that a message should take.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `trust` | how far published links are believed, after what was measured on routes in use |
-//! | `map` | the graph of all links, from records and from what this node measures |
-//! | `fault` | where a way failed, as its source knows it |
-//! | `keep` | routes of one destination, changed when it is worth it |
+//! | `trust` | trust in published links, after measurements on routes in use |
+//! | `map` | the graph of all links, from records and this node's measurements |
+//! | `fault` | location of a path's failure, as far as its source knows |
+//! | `keep` | routes of one destination, changed when a change is worthwhile |
 
 mod fault;
 pub(crate) mod keep;

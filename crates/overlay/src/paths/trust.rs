@@ -1,31 +1,32 @@
 //! Trust in published links.
 //!
-//! A record is its origin's word. What the ends of a route measure prevails: a link that carried less than
-//! its origin said counts for what it carried, and an origin whose links did so repeatedly counts for a
-//! quarter of what it says. Both fade. A link that was seen to carry more than its origin said counts for that, for a while.
+//! A record is an unproven statement of its origin. Measurements by the ends of a route prevail: a link that carried
+//! less than its origin published counts for what it carried, and the links of an origin with repeated shortfalls count
+//! for a quarter of the published rates. Both corrections fade. A link that was seen to carry more than its origin
+//! published counts for the higher rate, for a while.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{Instant, Rate};
 
-/// Shortfalls fade to half in this time, for the origin …
+/// Half-life of the count of an origin's shortfalls …
 const ORIGIN_HALF: Duration = Duration::from_secs(600);
-/// … which is believed until there were so many.
+/// … and the count up to which the origin is trusted.
 const ORIGIN_MOST: f64 = 3.0;
 const ORIGIN_FACTOR: f64 = 0.25;
 /// A link's factor returns to 1 with this time constant.
 const LINK_MEMORY: Duration = Duration::from_secs(120);
 const FACTOR_MIN: f64 = 0.001;
-/// What a link was seen to carry holds for this long.
+/// Time for which an observed rate of a link is valid.
 const SEEN: Duration = Duration::from_secs(60);
-/// Weight of a new rate of a link that was the limit.
+/// Weight of a new rate when the link was the limit.
 const SEEN_SHARE: f64 = 0.25;
-/// Longest time that what failed is left out.
+/// Longest time for which a failed link or relay is left out.
 const PENALTY_MAX: Duration = Duration::from_secs(600);
-/// Links and ways remembered; the one that is over first makes room.
+/// Most entries remembered in each table; the oldest is replaced.
 const REMEMBERED: usize = 1_024;
 
-/// A directed link, by places in the roster.
+/// A directed link, by places in the member table.
 pub(crate) type Pair = (usize, usize);
 
 #[derive(Debug, Clone, Copy)]
@@ -43,16 +44,16 @@ struct Penalty {
 #[derive(Debug, Default)]
 pub(crate) struct Trust {
     links: BTreeMap<Pair, Factor>,
-    /// What links were seen to carry, and when.
+    /// Observed rates of links, with their times.
     seen: BTreeMap<Pair, (Rate, Instant)>,
-    /// By origin: faded number of shortfalls.
+    /// By origin: decayed number of shortfalls.
     origins: BTreeMap<usize, (f64, Instant)>,
     failed_links: BTreeMap<Pair, Penalty>,
     failed_relays: BTreeMap<usize, Penalty>,
 }
 
 impl Trust {
-    /// What to multiply the published bandwidth of a link with, in (0, 1].
+    /// Factor of the published bandwidth of a link, in (0, 1].
     pub(crate) fn factor(&self, link: Pair, now: Instant) -> f64 {
         let of_link = self.links.get(&link).map_or(1.0, |known| {
             let faded = (-now.since(known.at).as_secs_f64() / LINK_MEMORY.as_secs_f64()).exp();
@@ -62,11 +63,11 @@ impl Trust {
         of_link * if is_liar { ORIGIN_FACTOR } else { 1.0 }
     }
 
-    /// A link carried `rate`, or more; `is_limit`: it could not carry more, as far as one can tell.
+    /// Notes that a link carried `rate`, or more; `is_limit`: as far as is known, it could not carry more.
     pub(crate) fn carried(&mut self, link: Pair, rate: Rate, is_limit: bool, now: Instant) {
         let known = self.seen(link, now);
         let rate = match known {
-            // The most of many noisy rates is more than the link carries.
+            // The maximum of many noisy rates is more than the link carries.
             Some(known) if is_limit => known * (1.0 - SEEN_SHARE) + rate * SEEN_SHARE,
             Some(known) if rate < known => return,
             _ => rate,
@@ -75,16 +76,16 @@ impl Trust {
         self.seen.insert(link, (rate, now));
     }
 
-    /// What a link was seen to carry lately.
+    /// Rate that a link was seen to carry recently.
     pub(crate) fn seen(&self, link: Pair, now: Instant) -> Option<Rate> {
         let (rate, at) = self.seen.get(&link)?;
         (now.since(*at) < SEEN).then_some(*rate)
     }
 
-    /// A link carried `ratio` of what it was expected to; below 1. `is_own`: nobody else said so.
+    /// Notes that a link carried `ratio` of the expected rate; below 1. `is_own`: the expectation is this node's own.
     pub(crate) fn fell_short(&mut self, link: Pair, ratio: f64, is_own: bool, now: Instant) {
         let factor = (self.factor(link, now) * ratio).clamp(FACTOR_MIN, 1.0);
-        // Until its origin says something new of the link, this is the same falsehood.
+        // Until its origin publishes a new value for the link, this is the same shortfall.
         let is_known = self.links.contains_key(&link);
         self.seen.remove(&link);
         bound(&mut self.links, |known| known.at);
@@ -95,7 +96,7 @@ impl Trust {
         }
     }
 
-    /// A link is measured anew, or its origin says something else of it.
+    /// Restores the trust in a link that was measured again, or for which its origin published a new value.
     pub(crate) fn renew(&mut self, link: Pair) {
         self.links.remove(&link);
     }
@@ -106,12 +107,12 @@ impl Trust {
         })
     }
 
-    /// The link failed under a route: it is left out for `first`, twice as long every time.
+    /// Leaves out a link that failed under a route, for `first`, and twice as long every time.
     pub(crate) fn link_failed(&mut self, link: Pair, first: Duration, now: Instant) {
         penalise(&mut self.failed_links, link, first, now);
     }
 
-    /// A route through this relay failed.
+    /// Leaves out a relay through which a route failed, in the same way.
     pub(crate) fn relay_failed(&mut self, relay: usize, first: Duration, now: Instant) {
         penalise(&mut self.failed_relays, relay, first, now);
     }
@@ -136,9 +137,9 @@ fn penalise<K: Ord + Copy>(
     now: Instant,
 ) {
     let length = match penalties.get(&what) {
-        // What was said a moment ago is the same failure.
+        // A report during the penalty is about the same failure.
         Some(known) if now < known.until => return,
-        // Long ago is forgiven.
+        // A failure long ago does not count.
         Some(known) if now.since(known.until) < known.length * 4 => known.length * 2,
         _ => first,
     };
@@ -148,7 +149,7 @@ fn penalise<K: Ord + Copy>(
     penalties.insert(what, Penalty { until, length });
 }
 
-/// Makes room in a full table: the oldest goes.
+/// Removes the oldest entry of a full table.
 fn bound<K: Ord + Copy, V>(table: &mut BTreeMap<K, V>, at: impl Fn(&V) -> Instant) {
     if table.len() >= REMEMBERED {
         let oldest = table
@@ -170,25 +171,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_measured_prevails_and_fades() {
+    fn a_measured_shortfall_prevails_and_fades() {
         let mut trust = Trust::default();
         trust.fell_short((1, 2), 0.1, false, at(10));
         assert!((trust.factor((1, 2), at(10)) - 0.1).abs() < 1e-9);
         assert_eq!(
             trust.factor((1, 3), at(10)),
             1.0,
-            "its other links are believed"
+            "its other links are trusted"
         );
         assert!(trust.factor((1, 2), at(600)) > 0.95);
     }
 
     #[test]
-    fn what_was_seen_holds_until_it_falls_short() {
+    fn an_observed_rate_holds_until_the_link_falls_short() {
         let mut trust = Trust::default();
         trust.carried((1, 2), Rate::from_mbps(9), false, at(10));
         trust.carried((1, 2), Rate::from_mbps(5), false, at(20));
         assert_eq!(trust.seen((1, 2), at(69)), Some(Rate::from_mbps(9)));
-        assert_eq!(trust.seen((1, 2), at(70)), None, "it is long ago");
+        assert_eq!(
+            trust.seen((1, 2), at(70)),
+            None,
+            "the observation has expired"
+        );
         trust.carried((1, 2), Rate::from_mbps(5), false, at(80));
         trust.fell_short((1, 2), 0.5, false, at(81));
         assert_eq!(trust.seen((1, 2), at(82)), None);
@@ -206,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_wrong_repeatedly_is_believed_a_quarter() {
+    fn an_origin_wrong_repeatedly_is_trusted_for_a_quarter() {
         let mut trust = Trust::default();
         for time in 0..20 {
             trust.fell_short((1, 50), 0.9, false, at(time));
@@ -214,7 +219,7 @@ mod tests {
         assert_eq!(
             trust.factor((1, 99), at(20)),
             1.0,
-            "one link, one falsehood"
+            "one link counts as one shortfall"
         );
         for (time, peer) in (0..5).zip(2..) {
             trust.fell_short((1, peer), 0.5, false, at(time));
@@ -225,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_again_is_left_out_longer() {
+    fn a_link_that_fails_again_is_left_out_longer() {
         let mut trust = Trust::default();
         let first = Duration::from_secs(10);
         trust.link_failed((1, 2), first, at(0));

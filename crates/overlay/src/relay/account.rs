@@ -29,23 +29,23 @@ impl AddAssign for Flow {
     }
 }
 
-/// Reason why packets of a circuit were dropped.
+/// Reason for dropping packets of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Reason {
-    /// The circuit's rate.
+    /// The circuit's rate was exceeded.
     CircuitRate,
-    /// The rate of all circuits of the source.
+    /// The total rate of the source's circuits was exceeded.
     PeerRate,
-    /// The source's bytes of the period.
+    /// The source's bytes for the period were used up.
     PeerBytes,
-    /// The next hop has not answered yet, and has been sent enough without.
+    /// The next hop has not answered yet, and the limit for unanswered bytes is reached.
     Unanswered,
-    /// An answer for a source that has not sent anything yet, so its port is not known.
+    /// An answer for a source that has not sent a packet yet, so its port is not known.
     NotLearnt,
     /// The relay's own queue towards the network was full.
     Congested,
-    /// The system would not send it: too large for the way, no route.
+    /// The system refused to send it: too large for the path, or no route.
     Unsendable,
 }
 
@@ -61,7 +61,7 @@ impl Reason {
         Self::Unsendable,
     ];
 
-    /// As in JSON and metrics.
+    /// Name in JSON and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CircuitRate => "circuit_rate",
@@ -103,15 +103,15 @@ impl AddAssign for Dropped {
     }
 }
 
-/// What a circuit, or all circuits of a source, have carried. Every packet that came from one of the
-/// circuit's two peers is in exactly one of the three.
+/// Traffic of a circuit, or of all circuits of a source. Every packet from one of the circuit's two peers is counted in
+/// exactly one of the three.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// From the source on.
+    /// Away from the source.
     pub outward: Flow,
     /// Back to the source.
     pub back: Flow,
-    /// Neither.
+    /// Dropped packets.
     pub dropped: Dropped,
 }
 
@@ -123,12 +123,12 @@ impl AddAssign for Account {
     }
 }
 
-/// What a relay has done.
+/// Traffic and decisions of a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// All circuits that there were and are.
+    /// Traffic of all circuits, past and present.
     pub account: Account,
-    /// Packets that came to its ports from anyone who is not a peer of a circuit there.
+    /// Packets that came to its ports from senders that are not peers of a circuit there.
     pub foreign_packets: u64,
     /// Circuits opened.
     pub opened: u64,

@@ -1,7 +1,7 @@
-//! A rate, and the burst above it: a token bucket.
+//! Token bucket: a rate, and the burst above it.
 //!
-//! Kept as one instant: the moment at which the bucket was empty, had nobody taken anything since. What
-//! is in it now is what the rate has brought since then, at most the burst.
+//! The state is one instant: the time at which the bucket would have been empty if nothing had been taken since. Its
+//! content is what the rate has added since then, at most the burst.
 
 use anabranch_base::{Instant, Rate};
 
@@ -12,14 +12,14 @@ const NS_PER_S: f64 = 1e9;
 pub(super) struct Bucket {
     ns_per_byte: f64,
     bytes_per_ns: f64,
-    /// Time that fills it.
+    /// Time in which it fills.
     depth_ns: i64,
-    /// Before the clock began, if the bucket was full then.
+    /// Time at which it was empty; before the start of the clock if it was full then.
     empty_ns: i64,
 }
 
 impl Bucket {
-    /// Full at `now`. The rate is not zero.
+    /// A bucket that is full at `now`. The rate is not zero.
     pub(super) fn new(now: Instant, rate: Rate, burst_bytes: u64) -> Self {
         let bytes_per_ns = rate.as_bytes_per_s().max(1.0) / NS_PER_S;
         let depth_ns = (burst_bytes as f64 / bytes_per_ns) as i64;
@@ -31,7 +31,7 @@ impl Bucket {
         }
     }
 
-    /// Another rate from `now` on. What is in the bucket stays, as far as it fits.
+    /// Changes the rate from `now` on. The content stays, as far as it fits.
     pub(super) fn set_rate(&mut self, now: Instant, rate: Rate, burst_bytes: u64) {
         let bytes = self.bytes(now).min(burst_bytes);
         let mut changed = Self::new(now, rate, burst_bytes);
@@ -40,7 +40,7 @@ impl Bucket {
         *self = changed;
     }
 
-    /// Bytes in it.
+    /// Bytes that may be taken.
     pub(super) fn bytes(&self, now: Instant) -> u64 {
         let filled_ns = ns(now)
             .saturating_sub(self.empty_ns)
@@ -48,7 +48,7 @@ impl Bucket {
         (filled_ns as f64 * self.bytes_per_ns) as u64
     }
 
-    /// Takes what [`Self::bytes`] said is in it, or less.
+    /// Takes at most the bytes that [`Self::bytes`] returned.
     pub(super) fn take(&mut self, now: Instant, bytes: u64) {
         let from_ns = self.empty_ns.max(ns(now).saturating_sub(self.depth_ns));
         let taken_ns = (bytes as f64 * self.ns_per_byte).ceil() as i64;
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn another_rate_keeps_what_is_in_it() {
+    fn a_new_rate_keeps_the_content() {
         let at = Instant::from_secs(1);
         let mut bucket = Bucket::new(at, Rate::from_mbps(8), 10_000);
         bucket.take(at, 6_000);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever takes whenever there is something gets no more than the rate and one burst.
+        /// A consumer that takes all available bytes at any time gets no more than the rate and one burst.
         #[test]
         fn no_span_exceeds_rate_and_burst(
             kbps in 64u64..10_000_000,

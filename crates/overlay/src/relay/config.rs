@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anabranch_base::{NodeId, Rate};
 
-/// What one source may use of a relay.
+/// Quota of one source at a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Circuits at a time.
+    /// Most circuits at a time.
     pub circuits: u32,
     /// UDP payload of all its circuits, both directions together.
     pub rate: Rate,
@@ -16,8 +16,8 @@ pub struct Quota {
 }
 
 impl Default for Quota {
-    /// For a handful of sites that trust each other: enough for a link of each to each, and no end of
-    /// data; the relay's capacity is what limits.
+    /// Defaults for a handful of sites that trust each other: enough for a link between any two, and unlimited data;
+    /// the limit is the relay's capacity.
     fn default() -> Self {
         Self {
             circuits: 64,
@@ -27,33 +27,32 @@ impl Default for Quota {
     }
 }
 
-/// How a relay is set up.
+/// Configuration of a relay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The relay itself.
     pub node: NodeId,
     /// UDP payload that it can forward, all circuits and both directions together.
     pub capacity: Rate,
-    /// Number of times that the capacity may be granted; at least 1. Sources rarely use all that they were granted at
-    /// the same time.
+    /// Number of times that the capacity may be granted; at least 1. Sources rarely use all of their grants at the same
+    /// time.
     pub overbooking: f64,
-    /// Circuits at a time, of all sources.
+    /// Most circuits at a time, of all sources.
     pub circuits_max: usize,
-    /// Ports at a time. Circuits share a port unless two peers have the same address, so this is
-    /// about the number of circuits that one peer can be on one end of.
+    /// Most ports at a time. Circuits share a port unless two peers have the same address, so this is approximately the
+    /// number of circuits of which one peer can be an end.
     pub ports_max: usize,
-    /// The longest a circuit lives without a refresh.
+    /// Longest lifetime of a circuit without a refresh.
     pub lifetime_max: Duration,
-    /// Less is not granted.
+    /// Least rate that is granted.
     pub rate_min: Rate,
-    /// The bucket of a circuit, and that of a source, holds what its rate brings in this time, and 64 KiB at
-    /// least.
+    /// The bucket of a circuit or a source holds what its rate adds in this time, and at least 64 KiB.
     pub burst: Duration,
-    /// Bytes that go to a next hop before it has answered anything.
+    /// Most bytes that go to a next hop before it has answered.
     pub unanswered_bytes_max: u64,
-    /// Of a source for which nothing else was said.
+    /// Quota of a source for which no other was set.
     pub quota: Quota,
-    /// Over which [`Quota::bytes_per_period`] is counted.
+    /// Period over which [`Quota::bytes_per_period`] is counted.
     pub period: Duration,
 }
 
@@ -70,7 +69,7 @@ impl Config {
             lifetime_max: Duration::from_secs(60),
             rate_min: Rate::from_kbps(64),
             burst: Duration::from_millis(100),
-            // A handshake with its repetitions, and no flood at somebody who never asked for it.
+            // Enough for a handshake with its repetitions, but no flood at a host that never asked for it.
             unanswered_bytes_max: 64 << 10,
             quota: Quota::default(),
             period: Duration::from_secs(24 * 3600),

@@ -1,21 +1,21 @@
 //! Headroom of a relay, as a low percentile of what it had left in the last minute.
 //!
-//! A mean hides the seconds in which nothing was left, and what every source sees as room, all of them
-//! take at once. So what is advertised is what was left in nine seconds out of ten, and a circuit counts
-//! with all it was granted while it is too young for its use to be known.
+//! A mean hides the seconds in which nothing was left, and capacity that every source sees is taken by all of them at
+//! once. So the relay advertises what was left in nine seconds out of ten, and a circuit counts with its whole grant
+//! while it is too young for its use to be known.
 
 use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{Instant, Rate};
 
-/// One window.
+/// Length of a window.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Windows looked back at.
+/// Number of windows considered.
 const WINDOWS: usize = 60;
-/// Of the windows, this part had no more left than is advertised.
+/// Fraction of the windows that had no more left than is advertised.
 const LEVEL: f64 = 0.1;
 
-/// Age at which a circuit counts with what it uses, no more with what it was granted.
+/// Age at which a circuit counts with its use rather than with its grant.
 pub(super) const GROWN_AFTER: Duration = Duration::from_secs(WINDOW.as_secs() * WINDOWS as u64);
 
 /// Bytes forwarded in each of the last windows.
@@ -36,13 +36,13 @@ impl Headroom {
         }
     }
 
-    /// These were forwarded.
+    /// Counts bytes that were forwarded.
     pub(super) fn forwarded(&mut self, now: Instant, bytes: u64) {
         self.roll(now);
         self.bytes += bytes;
     }
 
-    /// These were not, after all.
+    /// Takes back bytes that could not be forwarded.
     pub(super) fn returned(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
@@ -50,7 +50,7 @@ impl Headroom {
     fn roll(&mut self, now: Instant) {
         while now.since(self.began) >= WINDOW {
             if now.since(self.began) >= GROWN_AFTER + WINDOW {
-                // Nothing happened for longer than is remembered.
+                // There was no traffic for longer than the windows remember.
                 self.windows.clear();
                 self.began = now - GROWN_AFTER;
                 self.bytes = 0;
@@ -64,7 +64,7 @@ impl Headroom {
         }
     }
 
-    /// What was used in all but the busiest tenth of the windows; zero before the first is over.
+    /// Bandwidth used in all but the busiest tenth of the windows; zero before the first is over.
     pub(super) fn used(&mut self, now: Instant) -> Rate {
         self.roll(now);
         let mut sorted: Vec<u64> = self.windows.iter().copied().collect();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_sixth_of_the_time_counts_though_the_mean_is_low() {
+    fn a_busy_sixth_of_the_time_counts_although_the_mean_is_low() {
         // 10 Mbit/s in every sixth second, else nothing: the mean is 1.7 Mbit/s.
         let (mut headroom, now) = run(|s| if s % 6 == 0 { 1_250_000 } else { 0 }, 60);
         assert_eq!(headroom.used(now), Rate::from_mbps(10));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_over_is_forgotten() {
+    fn old_traffic_is_forgotten() {
         let (mut headroom, now) = run(|_| 1_250_000, 60);
         assert_eq!(headroom.used(now), Rate::from_mbps(10));
         assert_eq!(headroom.used(now + Duration::from_secs(61)), Rate::ZERO);

@@ -10,7 +10,7 @@ use anabranch_base::{NodeId, Rate};
 
 use super::account::Account;
 
-/// Nodes of a source route at most, both ends included.
+/// Most nodes of a route, both ends included.
 pub const ROUTE_NODES_MAX: usize = 8;
 
 /// A circuit, numbered by the source; unique among its circuits at one relay.
@@ -23,54 +23,55 @@ impl fmt::Display for CircuitId {
     }
 }
 
-/// Place where the packets of a circuit come from, on its near side.
+/// Sender of a circuit's packets on its near side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// From one of the addresses at which the relay sees the session with the source, or knows the relay before it to be (of the family
-    /// of the first, up to eight). Which one, and from which port, the first packet tells, and none other is heard
-    /// from then on: translators may give packets to another port of the relay another source port, and a
-    /// source behind one does not know its address.
+    /// One of the addresses at which the relay sees the session with the source, or at which it knows the previous
+    /// relay (of the family of the first, up to eight). The first packet determines the address and the port; packets
+    /// from others are dropped from then on. Translators may give packets to another port of the relay another source
+    /// port, and a source behind one does not know its address.
     Known,
-    /// From this address, the port as with [`Origin::Known`].
+    /// This address, with the port as in [`Origin::Known`].
     Host(IpAddr),
-    /// From exactly here.
+    /// Exactly this address and port.
     Exact(SocketAddr),
 }
 
 /// Asks for a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// How the source calls it. A repeated request changes nothing and gets the same answer.
+    /// Identifier given by the source. A repeated request changes nothing and gets the same answer.
     pub circuit: CircuitId,
-    /// All nodes of the way: the source, relays, the destination. 3 to [`ROUTE_NODES_MAX`].
+    /// All nodes of the path: the source, relays, the destination. 3 to [`ROUTE_NODES_MAX`].
     pub route: Vec<NodeId>,
-    /// Place where packets come from: the source, or the relay before this one.
+    /// Sender of the packets: the source, or the relay before this one.
     pub origin: Origin,
-    /// The next hop: the destination, or `near` of the next relay. With an unspecified IP address: where the relay knows that node to be, at
-    /// an address of this family and this port; with port 0 as well, at any address, the port included.
+    /// The next hop: the destination, or `near` of the next relay. With an unspecified IP address: an address that the
+    /// relay knows for that node, of this family and with this port; with port 0 as well: any known address, including
+    /// its port.
     pub towards: SocketAddr,
-    /// Wanted, of UDP payload, both directions together. Less may be granted.
+    /// Requested rate of UDP payload, both directions together. Less may be granted.
     pub rate: Rate,
     /// Time for which it should live without [`Request::Refresh`]. Less may be granted. Whole milliseconds.
     pub lifetime: Duration,
 }
 
-/// What a source says to a relay. The relay knows who it is: the request comes over a session.
+/// Request of a source to a relay. The relay knows the source: the request comes over a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Asks for a circuit.
     Open(Open),
-    /// Lets it live for `lifetime` from now on.
+    /// Extends a circuit's life to `lifetime` from now.
     Refresh {
         /// The circuit.
         circuit: CircuitId,
         /// As in [`Open`].
         lifetime: Duration,
-        /// Forgets the address learnt of the first packet and learns anew: the source's translator has
-        /// changed its mind. Means nothing with [`Origin::Exact`].
+        /// Forgets the address learnt from the first packet and learns it again, because the source's translator may
+        /// have changed it. Has no effect with [`Origin::Exact`].
         relearn: bool,
     },
-    /// Ends it.
+    /// Ends a circuit.
     Close {
         /// The circuit.
         circuit: CircuitId,
@@ -78,7 +79,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The circuit it is about.
+    /// The circuit that the request concerns.
     pub const fn circuit(&self) -> CircuitId {
         match self {
             Self::Open(Open { circuit, .. })
@@ -91,21 +92,21 @@ impl Request {
 /// A circuit that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// As the source calls it.
+    /// Its ID, chosen by the source.
     pub circuit: CircuitId,
-    /// Where the source sends. An unspecified IP address means the one at which it reaches the relay.
+    /// Address to which the source sends. An unspecified IP address means the one at which it reaches the relay.
     pub near: SocketAddr,
-    /// Where packets come from at the next hop; an unspecified IP address as with `near`.
+    /// Source address of packets at the next hop; an unspecified IP address as with `near`.
     pub far: SocketAddr,
-    /// Time for which from now it lives without a refresh. Whole milliseconds.
+    /// Time from now for which it lives without a refresh. Whole milliseconds.
     pub lifetime: Duration,
-    /// Granted, of UDP payload, both directions together.
+    /// Granted rate of UDP payload, both directions together.
     pub rate: Rate,
     /// Bytes that the source may still send and receive over this relay in the current period.
     pub bytes_left: u64,
 }
 
-/// What a relay answers.
+/// Answer of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The circuit exists: to [`Request::Open`] and [`Request::Refresh`].
@@ -114,10 +115,10 @@ pub enum Answer {
     Closed {
         /// The circuit.
         circuit: CircuitId,
-        /// All it has carried.
+        /// All traffic that it carried.
         account: Account,
     },
-    /// No.
+    /// The request is refused.
     Refused {
         /// The circuit.
         circuit: CircuitId,
@@ -126,17 +127,17 @@ pub enum Answer {
     },
 }
 
-/// Reason why a relay refuses. The numbers are those of the wire.
+/// Reason for a relay's refusal. The numbers are those of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The requester is no member.
-    #[error("the relay serves only the nodes on its list; have it add this node's id")]
+    /// The requester is not a member.
+    #[error("the relay serves only the nodes on its list; add this node's id to that list")]
     NotMember = 1,
-    /// The route is not one.
+    /// The route is invalid.
     #[error(
-        "the route must name 3 to 8 nodes: the source, which asks, first, and the relay between others"
+        "the route must name 3 to 8 nodes: first the source, which sends the request, and the relay between two others"
     )]
     Route = 2,
     /// The route, or the address, leads back.
@@ -145,34 +146,36 @@ pub enum Refusal {
     /// The next hop is not a member, or not there.
     #[error("the relay does not know the next node of the route to be at that address")]
     Towards = 4,
-    /// The packets would come from somewhere else than the node before the relay.
+    /// The packets would not come from the node before the relay.
     #[error("the relay does not know the node before it to be at the address given as origin")]
     Origin = 5,
-    /// An address that no node has.
+    /// The address cannot be that of one node.
     #[error(
         "not an address of one node (unspecified, multicast, link-local, IPv4 inside IPv6, or port 0)"
     )]
     Address = 6,
-    /// The source has as many circuits as it may.
-    #[error("the source has as many circuits here as it may; close one")]
+    /// The source has its maximum number of circuits.
+    #[error("the source has reached its limit of circuits here; close one")]
     Circuits = 7,
     /// No rate is left to grant.
-    #[error("the relay has no rate left to grant; try another relay, or later")]
+    #[error("the relay has no rate left to grant; try another relay, or try later")]
     Rate = 8,
     /// The source has used up its bytes of the period.
-    #[error("the source has used up its bytes of this period here; try another relay, or later")]
+    #[error(
+        "the source has used up its bytes for this period here; try another relay, or try later"
+    )]
     Bytes = 9,
     /// No port is free.
-    #[error("the relay has no port free for these addresses; try another relay, or later")]
+    #[error("the relay has no free port for these addresses; try another relay, or try later")]
     Ports = 10,
-    /// The relay has as many circuits as it may.
-    #[error("the relay is full; try another relay, or later")]
+    /// The relay has its maximum number of circuits.
+    #[error("the relay is full; try another relay, or try later")]
     Full = 11,
     /// There is no such circuit.
-    #[error("there is no such circuit; it may have expired: open it anew")]
+    #[error("there is no such circuit; it may have expired: open it again")]
     Unknown = 12,
     /// Another circuit has this number.
-    #[error("the source has another circuit with this number; close it, or take another number")]
+    #[error("the source has another circuit with this number; close it, or use another number")]
     Conflict = 13,
 }
 

@@ -1,21 +1,20 @@
 //! Relays: a node that carries packets between two others.
 //!
-//! A *circuit* is a pair of UDP ports at a relay. The source sends its packets to the port `near`; they
-//! leave from the port `far` for the next hop, byte for byte, and what the next hop answers goes the same
-//! way back (as TURN allocations, RFC 8656, without their framing). Encryption and congestion control stay
-//! between the two ends, and for the source a relayed path is a link like any other, with the remote
-//! address `near`. A way over several relays is one circuit at each, whose next hop is the next one's
-//! `near`; the source opens all of them.
+//! A *circuit* is a pair of UDP ports at a relay. The source sends its packets to the port `near`; they leave from the
+//! port `far` for the next hop, byte for byte, and the next hop's answers return in the same way (as with TURN
+//! allocations, RFC 8656, without their framing). Encryption and congestion control stay between the two ends, and for
+//! the source a relayed path is a link like any other, with the remote address `near`. A path over several relays is
+//! one circuit at each, whose next hop is the next one's `near`; the source opens all of them.
 //!
-//! A relay's [`CircuitTable`] knows who has which circuits, what each may use, and where a packet goes. It opens
-//! no port and moves no byte: it says when a port is needed and which may be closed, and gives a verdict
-//! on every train of packets. Every packet is looked up by the port on which it came and the address it
-//! came from, so circuits share ports wherever their peers differ, and what comes from anyone else is
-//! dropped before anything else is looked at.
+//! A relay's [`CircuitTable`] holds the circuits of each source, their quotas, and the next hop of each packet. It
+//! opens no port and moves no byte: it reports when a port is needed and which may be closed, and gives a verdict on
+//! every train of packets. Every packet is looked up by the port at which it arrived and its source address, so
+//! circuits share ports wherever their peers differ, and packets of other senders are dropped before anything else is
+//! examined.
 //!
 //! ```text
 //!   request ──► CircuitTable::request ──► an answer, or "open me a port" (CircuitTable::add_port, and ask again)
-//!   packets ──► CircuitTable::admit ────► forward so many of them from that port to that address, or drop
+//!   packets ──► CircuitTable::admit ────► forward a number of them from a port to an address, or drop
 //!   time    ──► CircuitTable::expire ───► circuits that were not refreshed are gone
 //!               CircuitTable::unused_port: close it
 //! ```
@@ -25,11 +24,11 @@
 //! | `message`, `wire` | [`Request`] and [`Answer`], and their encoding (`spec/relay.md`) |
 //! | `config` | [`Config`] and [`Quota`] |
 //! | `circuits` | [`CircuitTable`]: requests, expiry, reports |
-//! | `ports` | which peer is who on which port |
-//! | `bucket` | a rate and the burst above it |
-//! | `headroom` | what a relay has left, as a percentile |
-//! | `account` | what was forwarded and dropped, and why |
-//! | `relayed_path` | [`RelayedPath`]: a way over relays, as its source opens and keeps it |
+//! | `ports` | ports, and the peers on each |
+//! | `bucket` | token bucket: a rate and the burst above it |
+//! | `headroom` | capacity that a relay has left, as a percentile |
+//! | `account` | packets forwarded, and packets dropped by reason |
+//! | `relayed_path` | [`RelayedPath`]: a path over relays, as its source opens and keeps it |
 
 mod account;
 mod bucket;

@@ -1,12 +1,12 @@
 //! Ports of a relay, and the peers on each.
 //!
-//! A circuit has a peer on its near and one on its far side, and each is known by the port it sends to
-//! and the address it sends from. So one port serves any number of circuits whose peers differ, and a
-//! port of its own is needed only where two peers would be the same: a pool grows with the circuits of
-//! the busiest address, not with all circuits.
+//! A circuit has one peer on its near side and one on its far side, and each is identified by the port it sends to and
+//! the address it sends from. So one port serves any number of circuits whose peers differ, and another port is needed
+//! only where two peers would be the same: the pool grows with the circuits of the busiest address, not with all
+//! circuits.
 //!
-//! Of some peers the source port is known only after their first packet. Such a peer has its IP addresses
-//! on that port to itself; otherwise a packet could not be told from that of another circuit.
+//! The source port of some peers is known only after their first packet. Such a peer has exclusive use of its IP
+//! addresses on that port; otherwise its packets could not be distinguished from those of another circuit.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,7 +20,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// That of `ip`.
+    /// The family of `ip`.
     pub const fn of(ip: IpAddr) -> Self {
         match ip {
             IpAddr::V4(_) => Self::V4,
@@ -37,7 +37,7 @@ pub struct PortId {
 }
 
 impl PortId {
-    /// As one number, for registering it elsewhere.
+    /// The ID as one number, for registration elsewhere.
     pub const fn to_bits(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
@@ -65,13 +65,13 @@ pub(super) struct End {
     pub(super) side: Side,
 }
 
-/// State of a peer before it sends.
+/// Addresses that identify a peer before it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// All.
+    /// Its address and port.
     At(SocketAddr),
-    /// The IP addresses it may send from, of one family, each once; not empty. Which one, and which port,
-    /// its first packet tells.
+    /// The IP addresses from which it may send, of one family, each once; not empty. Its first packet determines the
+    /// address and the port.
     Hosts(Box<[IpAddr]>),
 }
 
@@ -92,7 +92,7 @@ impl Peer {
         })
     }
 
-    /// Entries are sorted by these. Port 0 stands for any, so it comes first of its address.
+    /// Sort keys of its entries. Port 0 stands for any port, and sorts first within an address.
     fn keys(&self) -> impl Iterator<Item = (IpAddr, u16)> {
         let (at, hosts) = match self {
             Self::At(address) => (Some((address.ip(), address.port())), &[][..]),
@@ -105,7 +105,7 @@ impl Peer {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     ip: IpAddr,
-    /// 0: any, as far as the port knows; the circuit knows which it was.
+    /// 0: any port; the circuit holds the one that was learnt.
     port: u16,
     end: End,
 }
@@ -113,11 +113,11 @@ struct Entry {
 #[derive(Debug)]
 struct Port {
     generation: u32,
-    /// Where others reach it.
+    /// Address at which others reach it.
     address: SocketAddr,
     /// Sorted by address and port; at most one with port 0 for each address, and then no other.
     entries: Vec<Entry>,
-    /// Place where the last packet was found: the next one is of the same peer, most of the time.
+    /// Index of the entry of the last packet: the next one is usually from the same peer.
     recent: usize,
 }
 
@@ -128,17 +128,17 @@ pub(super) struct Ports {
     free: Vec<u32>,
     generations: u32,
     open: usize,
-    /// Nobody is on them any more.
+    /// Ports without peers.
     unused: Vec<PortId>,
 }
 
 impl Ports {
-    /// Number that are open.
+    /// Number of open ports.
     pub(super) fn len(&self) -> usize {
         self.open
     }
 
-    /// A port that was opened, and can be reached at `address`. It waits to be used, or closed.
+    /// Adds a port that was opened and can be reached at `address`. It is unused at first.
     pub(super) fn add(&mut self, address: SocketAddr) -> PortId {
         self.generations += 1;
         let port = Port {
@@ -166,7 +166,7 @@ impl Ports {
         id
     }
 
-    /// Takes a port that nobody is on out of the pool, for the host to close.
+    /// Removes a port without peers from the pool, for the host to close.
     pub(super) fn pop_unused(&mut self) -> Option<PortId> {
         while let Some(id) = self.unused.pop() {
             if self.get(id).is_some_and(|port| port.entries.is_empty()) {
@@ -179,7 +179,7 @@ impl Ports {
         None
     }
 
-    /// Where others reach it.
+    /// Address at which others reach it.
     pub(super) fn address(&self, id: PortId) -> Option<SocketAddr> {
         self.get(id).map(|port| port.address)
     }
@@ -192,12 +192,12 @@ impl Ports {
             .any(|port| port.address == address)
     }
 
-    /// The first port of its family on which there can be `peer`. O(ports · log circuits).
+    /// The first port of its family that can take `peer`. O(ports · log circuits).
     pub(super) fn fitting(&self, peer: &Peer) -> Option<PortId> {
         self.all_fitting(peer).next()
     }
 
-    /// As [`Self::fitting`], but not `taken`.
+    /// As [`Self::fitting`], but excludes `taken`.
     pub(super) fn fitting_beside(&self, peer: &Peer, taken: PortId) -> Option<PortId> {
         self.all_fitting(peer).find(|id| *id != taken)
     }
@@ -207,7 +207,7 @@ impl Ports {
         let numbered = self.ports.iter().enumerate();
         numbered.filter_map(move |(index, port)| {
             let port = port.as_ref()?;
-            let fits = Family::of(port.address.ip()) == family && port.has_room(peer);
+            let fits = Family::of(port.address.ip()) == family && port.can_take(peer);
             fits.then_some(PortId {
                 index: index as u32,
                 generation: port.generation,
@@ -215,12 +215,12 @@ impl Ports {
         })
     }
 
-    /// Puts a peer on a port that [`Self::fitting`] named.
+    /// Adds a peer to a port that [`Self::fitting`] returned.
     pub(super) fn insert(&mut self, id: PortId, peer: &Peer, end: End) {
         let Some(port) = self.get_mut(id) else {
             return;
         };
-        debug_assert!(port.has_room(peer));
+        debug_assert!(port.can_take(peer));
         for (ip, number) in peer.keys() {
             let place = port.place(ip, number);
             let entry = Entry {
@@ -232,7 +232,7 @@ impl Ports {
         }
     }
 
-    /// Takes a peer off a port.
+    /// Removes a peer from a port.
     pub(super) fn remove(&mut self, id: PortId, peer: &Peer) {
         let Some(port) = self.get_mut(id) else {
             return;
@@ -249,8 +249,7 @@ impl Ports {
         }
     }
 
-    /// Whose packet this is, or, of a peer whose port is not known here, could be. O(log circuits on this
-    /// port).
+    /// Owner of a packet, or its possible owner if that peer's port is not known yet. O(log circuits on this port).
     pub(super) fn find(&mut self, id: PortId, from: SocketAddr) -> Option<End> {
         let port = self.get_mut(id)?;
         let (ip, number) = (from.ip(), from.port());
@@ -286,7 +285,7 @@ impl Ports {
         (port.generation == id.generation).then_some(port)
     }
 
-    /// Peers on all ports, and ports that nobody is on.
+    /// Number of peers on all ports, and number of ports without peers.
     #[cfg(test)]
     pub(super) fn census(&self) -> (usize, usize) {
         let ports = || self.ports.iter().flatten();
@@ -307,7 +306,7 @@ impl Port {
         entry.is_some_and(|entry| entry.ip == ip && entry.port == number)
     }
 
-    fn has_room(&self, peer: &Peer) -> bool {
+    fn can_take(&self, peer: &Peer) -> bool {
         peer.keys().all(|(ip, number)| {
             let first = self.place(ip, 0);
             if number == 0 {

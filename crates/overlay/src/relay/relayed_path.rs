@@ -1,14 +1,14 @@
-//! A way over relays, as its source opens and keeps it.
+//! A path over relays, as its source opens and keeps it.
 //!
-//! One circuit at each relay, the last one opened first, because the relay before it must be told where
-//! to send. All are refreshed when half of their life is over. If one cannot be had or is lost, the way
-//! is broken: what still stands is closed, and the source takes another way.
+//! There is one circuit at each relay, and the last one is opened first, because the relay before it needs the address
+//! to which it sends. All are refreshed after half of their lifetime. If one cannot be opened or is lost, the path is
+//! broken: the remaining circuits are closed, and the source takes another path.
 //!
 //! ```text
-//!   RelayedPath::next ────► what to ask which relay, over the session with it
-//!   RelayedPath::answer ◄── what it said
-//!   RelayedPath::timeout ─► when to ask again for what is next
-//!   RelayedPath::entrance ► where to send, as soon as all of it stands
+//!   RelayedPath::next ────► request to a relay, over the session with it
+//!   RelayedPath::answer ◄── the relay's answer
+//!   RelayedPath::timeout ─► time at which to call `next` again
+//!   RelayedPath::entrance ► address to which to send, once all circuits are open
 //! ```
 
 use std::{
@@ -20,26 +20,26 @@ use anabranch_base::{Instant, NodeId, Rate};
 
 use super::message::{Answer, CircuitId, Open, Opened, Origin, ROUTE_NODES_MAX, Refusal, Request};
 
-/// An answer that has not come after this long will not: the relay, or the session with it, is gone.
+/// Time-out of an answer: after it, the relay, or the session with it, counts as lost.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// A way to open.
+/// A path to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayedPathSpec {
-    /// The number that the circuits get at their relays: one not used for another way, not even one that is
-    /// broken, because a relay that was lost may still have its circuit.
+    /// ID of the circuits at all relays. It is not used for another path, not even after this one is broken, because a
+    /// relay that was lost may still have its circuit.
     pub circuit: CircuitId,
     /// The node that opens it.
     pub source: NodeId,
     /// The relays, 1 to [`ROUTE_NODES_MAX`] − 2, in order from the source.
     pub relays: Vec<NodeId>,
-    /// Where the source reaches the first of them. Where relays reach each other they know themselves.
+    /// Address at which the source reaches the first of them. Relays know the addresses of each other.
     pub first: IpAddr,
-    /// Place where it leads.
+    /// The node to which it leads.
     pub destination: NodeId,
-    /// An address of the destination; unspecified, with port 0: where the last relay knows it to be.
+    /// An address of the destination; unspecified, with port 0: one that the last relay knows.
     pub towards: SocketAddr,
-    /// Place where the first relay sees the source's packets come from.
+    /// Origin of the source's packets, as the first relay sees it.
     pub origin: Origin,
     /// As in [`Open`].
     pub rate: Rate,
@@ -47,14 +47,14 @@ pub struct RelayedPathSpec {
     pub lifetime: Duration,
 }
 
-/// Reason why a way is broken.
+/// Cause of a broken path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Broken {
-    /// There are no relays, or too many, or a node twice.
-    #[error("a way over relays has 1 to 6 of them and visits no node twice")]
+    /// There are no relays or too many, or a node occurs twice.
+    #[error("a path over relays has 1 to 6 of them and visits no node twice")]
     Route,
-    /// A relay refuses.
+    /// A relay refused the circuit.
     #[error("relay {relay:?} refuses: {refusal}")]
     Refused {
         /// The relay.
@@ -69,42 +69,42 @@ pub enum Broken {
         relay: NodeId,
     },
     /// The source has closed it.
-    #[error("the way was closed")]
+    #[error("the path was closed")]
     Closed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HopState {
-    /// Nobody was asked.
+    /// Not requested yet.
     Not,
-    /// Asked, no answer yet.
+    /// Requested, no answer yet.
     Asked { until: Instant },
-    /// It stands.
+    /// The circuit is open.
     Open {
         opened: Opened,
         refresh_at: Instant,
-        /// A refresh was asked for.
+        /// Deadline of the answer to a refresh, if one was requested.
         asked_until: Option<Instant>,
     },
-    /// It may stand, and is to be closed.
+    /// It may be open, and is to be closed.
     Close,
-    /// No more to do.
+    /// Nothing remains to be done.
     Gone,
 }
 
-/// A way over relays. No sockets, no clock: every call takes `now`, which does not run back.
+/// A path over relays. No sockets, no clock: every call takes `now`, which never decreases.
 #[derive(Clone, Debug)]
 pub struct RelayedPath {
     spec: RelayedPathSpec,
     /// One for each relay.
     hops: Vec<HopState>,
     broken: Option<Broken>,
-    /// A refresh shall make the first relay forget the source's address.
+    /// True if a refresh should make the first relay forget the source's address.
     relearns: bool,
 }
 
 impl RelayedPath {
-    /// A way of which nothing stands yet.
+    /// A path without any open circuit.
     ///
     /// # Errors
     /// [`Broken::Route`].
@@ -126,19 +126,19 @@ impl RelayedPath {
         })
     }
 
-    /// What it was made of.
+    /// Its specification.
     pub fn spec(&self) -> &RelayedPathSpec {
         &self.spec
     }
 
-    /// Where the source sends, once all of it stands. An address like any other, for a link.
+    /// Address to which the source sends, once all circuits are open. A link uses it like any other address.
     pub fn entrance(&self) -> Option<SocketAddr> {
-        let stands = |hop: &HopState| matches!(hop, HopState::Open { .. });
-        let all_stand = self.broken.is_none() && self.hops.iter().all(stands);
-        all_stand.then(|| self.near(0)).flatten()
+        let is_open = |hop: &HopState| matches!(hop, HopState::Open { .. });
+        let all_open = self.broken.is_none() && self.hops.iter().all(is_open);
+        all_open.then(|| self.near(0)).flatten()
     }
 
-    /// The least that any of its relays has granted, once all of it stands.
+    /// The least rate granted by any of its relays, once all circuits are open.
     pub fn rate(&self) -> Option<Rate> {
         let rate = |hop: &HopState| match hop {
             HopState::Open { opened, .. } => Some(opened.rate),
@@ -148,24 +148,24 @@ impl RelayedPath {
         rates?.into_iter().min()
     }
 
-    /// Reason why it is broken; `None` while it may come to stand, or stands. It never heals.
+    /// Cause of its failure; `None` while it is being opened, or is open. A broken path stays broken.
     pub fn broken(&self) -> Option<Broken> {
         self.broken
     }
 
-    /// True if nothing is left to be said to any relay: the way is broken, and what stood is closed.
+    /// True if no request to any relay remains: the path is broken, and its circuits are closed.
     pub fn is_over(&self) -> bool {
         let is_gone = |hop: &HopState| matches!(hop, HopState::Gone | HopState::Not);
         self.broken.is_some() && self.hops.iter().all(is_gone)
     }
 
-    /// What is to be asked now. Ask until `None` after every other call.
+    /// Next request to send. Call until `None` after every other call.
     pub fn next(&mut self, now: Instant) -> Option<(NodeId, Request)> {
         self.check(now);
         for index in (0..self.hops.len()).rev() {
             let request = match self.hops[index] {
                 HopState::Not if self.broken.is_none() => {
-                    // Until this one stands, the one before cannot be asked.
+                    // Until this circuit is open, the one before it cannot be requested.
                     let request = self.open(index)?;
                     let until = now + ANSWER_WITHIN;
                     self.hops[index] = HopState::Asked { until };
@@ -201,7 +201,7 @@ impl RelayedPath {
         None
     }
 
-    /// A relay has answered. What is about another circuit, or was not asked for, is ignored.
+    /// Handles a relay's answer. Answers about another circuit, and unsolicited ones, are ignored.
     pub fn answer(&mut self, now: Instant, relay: NodeId, answer: &Answer) {
         let Some(index) = self.index(relay) else {
             return;
@@ -216,7 +216,7 @@ impl RelayedPath {
         );
         match answer {
             Answer::Opened(opened) if is_waiting && opened.circuit == self.spec.circuit => {
-                // What was wished for while the relay was asked something else is still to be said.
+                // A relearn requested while another request was pending is still to be sent.
                 let is_due = index == 0 && self.relearns;
                 let refresh_at = if is_due {
                     now
@@ -240,7 +240,7 @@ impl RelayedPath {
         }
     }
 
-    /// Time at which [`Self::next`] may have something to ask, or notices that an answer is missing.
+    /// Time at which [`Self::next`] may have a request, or notices that an answer is missing.
     pub fn timeout(&self) -> Option<Instant> {
         let due = |hop: &HopState| match *hop {
             HopState::Asked { until } => Some(until),
@@ -254,7 +254,7 @@ impl RelayedPath {
         self.hops.iter().filter_map(due).min()
     }
 
-    /// The session with a relay has ended, or it is known to be dead.
+    /// Handles the loss of a relay: the session with it has ended, or it is known to be dead.
     pub fn lost(&mut self, relay: NodeId) {
         if let Some(index) = self.index(relay) {
             self.hops[index] = HopState::Gone;
@@ -262,8 +262,8 @@ impl RelayedPath {
         }
     }
 
-    /// Nothing comes back through a way that stands: perhaps the source's translator has given it another
-    /// address, so the first relay shall learn it anew.
+    /// Makes the first relay learn the source's address again. To be called when no packet comes back through an open
+    /// path: the source's translator may have given it another address.
     pub fn relearn(&mut self, now: Instant) {
         if let Some(HopState::Open { refresh_at, .. }) = self.hops.first_mut() {
             *refresh_at = now;
@@ -271,7 +271,7 @@ impl RelayedPath {
         }
     }
 
-    /// The way is wanted no more.
+    /// Closes the path.
     pub fn close(&mut self) {
         self.fail(Broken::Closed);
     }
@@ -297,7 +297,7 @@ impl RelayedPath {
         }
     }
 
-    /// The first reason stays. What may stand is closed.
+    /// Breaks the path; the first reason is kept. Circuits that may be open are closed.
     fn fail(&mut self, why: Broken) {
         self.broken.get_or_insert(why);
         for hop in &mut self.hops {
@@ -307,7 +307,7 @@ impl RelayedPath {
         }
     }
 
-    /// Where packets for the relay at `index` go.
+    /// Address for packets to the relay at `index`.
     fn near(&self, index: usize) -> Option<SocketAddr> {
         let HopState::Open { opened, .. } = self.hops.get(index)? else {
             return None;
@@ -319,7 +319,7 @@ impl RelayedPath {
         Some(near)
     }
 
-    /// `None` until the next relay stands.
+    /// The request for the circuit at `index`; `None` until the next relay's circuit is open.
     fn open(&self, index: usize) -> Option<Request> {
         let spec = &self.spec;
         let towards = match index + 1 == spec.relays.len() {

@@ -1,6 +1,6 @@
-//! The bytes of requests and answers. The normative text is `spec/relay.md`.
+//! Encoding of requests and answers. The normative text is `spec/relay.md`.
 //!
-//! Fixed widths, big endian; nothing may follow. What decodes encodes to the same bytes.
+//! Fields have fixed widths, big endian; no bytes may follow a message. A decoded message encodes to the same bytes.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -14,7 +14,7 @@ use super::{
     message::{Answer, CircuitId, Open, Opened, Origin, ROUTE_NODES_MAX, Refusal, Request},
 };
 
-/// The longest message: [`Request::Open`] with the longest route, two IPv6 addresses.
+/// Length of the longest message: [`Request::Open`] with the longest route and two IPv6 addresses.
 pub const MESSAGE_BYTES_MAX: usize = 1 + 8 + 8 + 4 + 2 * 20 + 1 + 32 * ROUTE_NODES_MAX;
 
 const OPEN: u8 = 0x01;
@@ -28,16 +28,16 @@ const KNOWN: u8 = 0;
 const V4: u8 = 4;
 const V6: u8 = 6;
 
-/// Highest rate that can be said, far beyond any link: 1 Pbit/s.
+/// Highest rate that can be encoded, far beyond any link: 1 Pbit/s.
 const RATE_BPS_MAX: u64 = 1_000_000_000_000_000;
 
-/// Bytes that are no message.
+/// Error in the encoding of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The message ends too early.
     #[error("the message ends too early")]
     Truncated,
-    /// Something follows the message.
+    /// Bytes follow the message.
     #[error("{0} bytes follow the message")]
     Trailing(usize),
     /// A type that this version does not know.
@@ -49,8 +49,8 @@ pub enum DecodeError {
 }
 
 impl Request {
-    /// Appends the message. Rates above 1 Pbit/s are written as that, durations in whole milliseconds up to
-    /// 2³² − 1, and routes as far as [`ROUTE_NODES_MAX`].
+    /// Appends the message. Rates are written up to 1 Pbit/s, durations in whole milliseconds up to 2³² − 1, and routes
+    /// up to [`ROUTE_NODES_MAX`] nodes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Open(open) => {
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_are_specific() {
         assert_eq!(Request::decode(&[]), Err(DecodeError::Truncated));
         assert_eq!(
             Request::decode(&[0x7f]),

@@ -1,4 +1,4 @@
-//! That a node is silent.
+//! Claim that a node is silent.
 //!
 //! ```text
 //! Claim {
@@ -21,20 +21,20 @@ const CONTEXT: &[u8] = b"anabranch overlay claim 1\0";
 /// Longest claim, in bytes.
 pub const CLAIM_BYTES_MAX: usize = 6 + 6 + 8 + SIGNATURE_BYTES;
 
-/// "I have not heard of `target` since its record of `version`", signed by the accuser. A record of a
-/// higher version refutes it.
+/// Claim that `target` has been silent since its record of `version`, signed by the accuser. A record of a higher
+/// version refutes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
-    /// Who says so.
+    /// Origin of the claim.
     pub accuser: ShortId,
     /// Node that is silent.
     pub target: ShortId,
-    /// The target's version that the claim is about.
+    /// Version of the target's record to which the claim applies.
     pub version: u64,
 }
 
 impl Claim {
-    /// The claim as it travels.
+    /// The encoded and signed claim.
     pub fn encode(&self, keys: &dyn Keys) -> Vec<u8> {
         let mut out = CONTEXT.to_vec();
         out.extend_from_slice(&self.accuser.0);
@@ -49,7 +49,7 @@ impl Claim {
     /// Reads a claim. Its signature is not checked: see [`verify`].
     ///
     /// # Errors
-    /// Bytes cut short or left over; a node that accuses itself.
+    /// Missing or excess bytes; a node that accuses itself.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let body = bytes
             .len()

@@ -1,8 +1,8 @@
-//! Numbers on the wire.
+//! Encoding of numbers.
 
 use super::DecodeError;
 
-/// Takes bytes apart from the front; never reads past the end.
+/// Reader of bytes from the front; never reads past the end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a>(&'a [u8]);
 
@@ -15,7 +15,7 @@ impl<'a> Cursor<'a> {
         self.0.is_empty()
     }
 
-    /// What is left.
+    /// Remaining bytes.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.0
     }
@@ -97,7 +97,7 @@ pub(crate) fn to_short(value: u64) -> u16 {
     if exponent == 0 {
         return value as u16;
     }
-    // To the nearest; a carry out of the mantissa takes one more bit.
+    // Rounded to the nearest; a carry out of the mantissa takes one more bit.
     let mut mantissa = (value >> (exponent - 1)).div_ceil(2);
     if mantissa == 2048 {
         mantissa = 1024;
@@ -109,7 +109,7 @@ pub(crate) fn to_short(value: u64) -> u16 {
     (exponent as u16) << 11 | mantissa as u16
 }
 
-/// Reverses [`to_short`]; what is not in its shortest form is refused.
+/// Reverses [`to_short`]; longer forms are refused.
 pub(crate) fn from_short(code: u16) -> Result<u64, DecodeError> {
     let (exponent, mantissa) = (code >> 11, u64::from(code & 0x7ff));
     if exponent > 0 && mantissa < 1024 {

@@ -1,4 +1,4 @@
-//! Messages are sequences of frames.
+//! Frames, whose sequences are the messages between agents.
 //!
 //! ```text
 //! HEARTBEAT 1 { summary 32 bits }
@@ -22,14 +22,14 @@ use super::{
 /// One statement of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// "I live", with a summary of what the sender knows of whom.
+    /// Sign of life, with a summary of the sender's member table.
     Heartbeat {
-        /// Equal summaries: equal knowledge (versions and accusations).
+        /// Equal summaries mean equal member tables (versions and accusations).
         summary: u32,
     },
-    /// A record, of the sender or passed on.
+    /// A record, the sender's own or passed on.
     Record {
-        /// Time for which ago it was signed, as far as those who passed it on can tell.
+        /// Time since it was signed, as reported by the nodes that passed it on.
         held: Duration,
         /// True if the sender passed it on unasked.
         is_pushed: bool,
@@ -41,40 +41,40 @@ pub enum Frame<'a> {
         /// The signed claim.
         bytes: &'a [u8],
     },
-    /// What the sender knows of members.
+    /// Digest of the sender's member table.
     Digest {
-        /// The digest covers every member from here …
+        /// First member of the range that the digest covers …
         from: ShortId,
-        /// … to here; nothing when `to` is less than `from`: then it lists some members only.
+        /// … and the last one. If `to` is less than `from`, it covers no range and only lists some members.
         to: ShortId,
         /// In ascending order.
         entries: Vec<DigestEntry>,
     },
-    /// What the sender lacks.
+    /// Request for data that the sender lacks.
     Want(Vec<(ShortId, Want)>),
-    /// "I get records sooner from others: push me none."
+    /// Request to push no more records: the sender gets them sooner from others.
     Prune,
-    /// "I send to these: measure your links to them, and I may send through you."
+    /// Destinations of the sender, so that the receiver measures its links to them and may relay.
     Interest(Vec<ShortId>),
 }
 
-/// What a digest says of one member.
+/// Entry of one member in a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DigestEntry {
     /// The member.
     pub id: ShortId,
     /// The version of its record.
     pub version: u64,
-    /// True if that version was claimed to be silent.
+    /// True if the member was claimed to be silent since that version.
     pub is_accused: bool,
 }
 
-/// What of a member is wanted.
+/// Parts of a member's data to request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
     /// Its record, and the claim against it if there is one.
     Record,
-    /// The claim against the version that both know.
+    /// The claim against the version that both nodes hold.
     Claim,
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn entry_bytes(entry: &DigestEntry) -> usize {
     6 + varint_bytes(entry.version * 2 + 1)
 }
 
-/// Reads a message frame by frame.
+/// Reader of a message, frame by frame.
 #[derive(Debug, Clone)]
 pub struct Reader<'a>(Cursor<'a>);
 
@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
     /// The next frame; `None` at the end.
     ///
     /// # Errors
-    /// Bytes that no node sends; nothing after them can be read.
+    /// Malformed bytes; nothing after them can be read.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'a>>, DecodeError> {
         let from = &mut self.0;
         if from.is_empty() {

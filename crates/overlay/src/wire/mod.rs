@@ -3,9 +3,9 @@
 //! | file | holds |
 //! |---|---|
 //! | `code` | numbers: variable-length integers, two-byte and one-byte floating point |
-//! | [`record`] | [`Record`]: what a node says of itself and its links, signed |
-//! | [`claim`] | [`Claim`]: that a node is silent, signed by who says so |
-//! | [`frame`] | [`Frame`]: messages are sequences of frames |
+//! | [`record`] | [`Record`]: signed statements of a node about itself and its links |
+//! | [`claim`] | [`Claim`]: claim that a node is silent, signed by its accuser |
+//! | [`frame`] | [`Frame`]: the frames of which messages consist |
 
 pub mod claim;
 pub(crate) mod code;
@@ -19,10 +19,10 @@ pub use code::VARINT_MAX;
 pub use frame::{DigestEntry, Frame, Reader, Want};
 pub use record::{LinkState, Record};
 
-/// Largest message, in bytes: it fits one packet of any path of the Internet.
+/// Largest message, in bytes: it fits in one packet on any Internet path.
 pub const MESSAGE_BYTES_MAX: usize = 1_100;
 
-/// Reason why bytes from a member are not a message.
+/// Error in the encoding of a member's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -33,25 +33,24 @@ pub enum DecodeError {
     #[error("frame of unknown type {0}")]
     UnknownType(u8),
     /// A value outside its range, or not in its shortest form.
-    #[error("a field has a value that no node sends")]
+    #[error("a field has an invalid value")]
     Value,
     /// More than the format allows.
     #[error("the message is longer than {MESSAGE_BYTES_MAX} bytes, or a list in it too long")]
     TooLong,
 }
 
-/// The first six bytes of a node's key: enough to find it in the list of members, where no two may
-/// begin alike.
+/// First six bytes of a node's key: enough to find it in the list of members, where no two keys may share them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ShortId(pub [u8; 6]);
 
 impl ShortId {
-    /// The least of all.
+    /// The lowest ID.
     pub const FIRST: Self = Self([0; 6]);
-    /// The greatest of all.
+    /// The highest ID.
     pub const LAST: Self = Self([0xff; 6]);
 
-    /// The short id of `node`.
+    /// The short ID of `node`.
     pub fn of(node: &NodeId) -> Self {
         let key = node.public_key();
         Self([key[0], key[1], key[2], key[3], key[4], key[5]])

@@ -38,7 +38,7 @@ pub const LINKS_MAX: usize = 32;
 /// Longest record, in bytes.
 pub const RECORD_BYTES_MAX: usize =
     6 + 8 + 1 + 2 + 1 + ADDRESSES_MAX * 19 + 1 + LINKS_MAX * 13 + SIGNATURE_BYTES;
-/// Greatest version: a digest has one bit beside it.
+/// Greatest version: a digest adds one bit to it.
 pub const VERSION_MAX: u64 = VARINT_MAX / 2;
 /// Fastest believable link: 1 Tbit/s.
 pub const RATE_MAX: Rate = Rate::from_mbps(1_000_000);
@@ -50,20 +50,20 @@ const LEAVING: u8 = 0x01;
 const RELAYS: u8 = 0x02;
 const DEVIATION_UNKNOWN: u8 = u8::MAX;
 
-/// A node's word about itself: where it is, what it relays, what its outgoing links can do.
+/// Signed statement of a node about itself: its addresses, its headroom as a relay, and its outgoing links.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// Who speaks.
+    /// Origin of the record.
     pub origin: ShortId,
     /// Grows with every record of the origin, over restarts too.
     pub version: u64,
-    /// The origin says goodbye; it has no links.
+    /// True if the origin leaves; it then has no links.
     pub leaving: bool,
     /// The rate that the origin can relay for others in 95 % of the time; `None` when it does not relay.
     pub headroom: Option<Rate>,
-    /// Where the origin can be reached; empty: where the list of members says.
+    /// Addresses of the origin; empty: those in the list of members.
     pub addresses: Vec<SocketAddr>,
-    /// Its outgoing links that were measured.
+    /// Its measured outgoing links.
     pub links: Vec<LinkState>,
 }
 
@@ -80,12 +80,12 @@ pub struct LinkState {
     pub deviation: Option<f64>,
     /// Age of the estimate when the record was signed, whole seconds.
     pub age: Duration,
-    /// Not 0 when the link shares a bottleneck with the origin's other links of the same number.
+    /// Group of links that share a bottleneck: the origin's links with the same number; 0: none.
     pub group: u8,
 }
 
 impl Record {
-    /// The record as it travels.
+    /// The encoded and signed record.
     ///
     /// # Panics
     /// With more than [`ADDRESSES_MAX`] addresses or [`LINKS_MAX`] links.
@@ -115,7 +115,7 @@ impl Record {
     /// Reads a record. Its signature is not checked: see [`verify`].
     ///
     /// # Errors
-    /// Bytes that no node sends: cut short, left over, out of range, a link twice or to itself.
+    /// Malformed bytes: too few, too many, out of range, a link twice or to the origin itself.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         if bytes.len() > RECORD_BYTES_MAX {
             return Err(DecodeError::TooLong);
@@ -163,12 +163,13 @@ impl Record {
 /// Origin and version of a record, without reading the rest.
 ///
 /// # Errors
-/// Fewer bytes than these take.
+/// Too few bytes.
 pub fn peek(bytes: &[u8]) -> Result<(ShortId, u64), DecodeError> {
     head(&mut Cursor::new(bytes))
 }
 
-/// The headroom in a record, without reading the rest; `None`: it does not relay, or is no record.
+/// The headroom in a record, without reading the rest; `None`: the origin does not relay, or the bytes are not a
+/// record.
 pub fn headroom(bytes: &[u8]) -> Option<Rate> {
     let mut from = Cursor::new(bytes);
     head(&mut from).ok()?;
@@ -264,7 +265,7 @@ impl LinkState {
         is_sane.then_some(link).ok_or(DecodeError::Value)
     }
 
-    /// As it arrives at others: rounded to what the wire carries.
+    /// The link as others receive it: rounded to the precision of the encoding.
     pub fn rounded(&self) -> Self {
         let mut out = Vec::with_capacity(13);
         self.encode(&mut out);

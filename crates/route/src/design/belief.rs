@@ -1,4 +1,4 @@
-//! Belief about a link's line.
+//! Belief about the delay line of a link.
 
 use std::{
     ops::{Add, Mul},
@@ -97,24 +97,24 @@ impl Mul<f64> for Symmetric {
 pub struct Noise {
     /// Of any message (jitter, queues), in seconds; above 0.
     pub fixed_s: f64,
-    /// What grows with the size (a rate that moves), in seconds per byte.
+    /// Part that grows with the size (a varying rate), in seconds per byte.
     pub per_byte_s: f64,
 }
 
 impl Noise {
-    /// Of a message of `bytes`, in seconds.
+    /// Standard deviation for a message of `bytes`, in seconds.
     pub fn deviation_s(&self, bytes: u64) -> f64 {
         self.fixed_s.hypot(self.per_byte_s * bytes as f64).max(1e-9)
     }
 }
 
-/// How fast a link changes, so that what was known of it grows stale: variances that a random walk adds in a
+/// Drift: rate at which a link changes, so that knowledge of it grows stale, as variances that a random walk adds per
 /// second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Drift {
-    /// To d_min, s² a second.
+    /// Added to d_min, in s² per second.
     pub intercept_per_s: f64,
-    /// To 1/EBW, (s/byte)² a second.
+    /// Added to 1/EBW, in (s/byte)² per second.
     pub slope_per_s: f64,
 }
 
@@ -126,7 +126,7 @@ pub struct Belief {
 }
 
 impl Belief {
-    /// Standard errors that have nothing to do with each other; a guess before anything was measured.
+    /// Belief with independent standard errors; a guess before anything was measured.
     ///
     /// # Panics
     /// One is not above zero and finite.
@@ -145,8 +145,8 @@ impl Belief {
         }
     }
 
-    /// What a fit says of itself ([`anabranch_stats::regression::LinkEstimator::scatter`]), joined with a guess that
-    /// counts where the fit knows nothing.
+    /// Belief from a fit's own estimate of its errors ([`anabranch_stats::regression::LinkEstimator::scatter`]), combined
+    /// with a guess that counts where the fit has no information.
     pub fn fitted(scatter: &Scatter, guess: &Self) -> Self {
         let [intercept, both, slope] = scatter.covariance;
         let covariance = Symmetric {
@@ -155,7 +155,7 @@ impl Belief {
             slope,
         };
         if !(covariance.determinant() > 0.0 && covariance.determinant().is_finite()) {
-            // A perfect fit of three points is no knowledge.
+            // A perfect fit of three points carries no information about errors.
             return *guess;
         }
         let information = covariance.inverse() + guess.covariance.inverse();
@@ -164,7 +164,7 @@ impl Belief {
         }
     }
 
-    /// What is left of it after some time.
+    /// The belief after some time has passed.
     #[must_use]
     pub fn after(&self, elapsed: Duration, drift: &Drift) -> Self {
         let seconds = elapsed.as_secs_f64();
@@ -174,12 +174,12 @@ impl Belief {
         Self { covariance }
     }
 
-    /// A message of `bytes` has been timed.
+    /// Adds the timing of one message of `bytes`.
     pub fn observe(&mut self, bytes: u64, noise_s: f64) {
         self.observe_many(bytes, noise_s, 1.0);
     }
 
-    /// So many of them. The update of a Kalman filter, which stays positive definite.
+    /// Adds `count` such timings: the update of a Kalman filter, which stays positive definite.
     pub(super) fn observe_many(&mut self, bytes: u64, noise_s: f64, count: f64) {
         if count > 0.0 {
             self.covariance = shrunk(&self.covariance, bytes, noise_s * noise_s / count);
@@ -192,7 +192,7 @@ impl Belief {
     }
 }
 
-/// The covariance after the mean of measurements at this size with this variance: K − K x xᵀ K/(xᵀ K x + variance).
+/// Covariance after the mean of measurements at this size with this variance: K − K x xᵀ K/(xᵀ K x + variance).
 fn shrunk(covariance: &Symmetric, bytes: u64, variance: f64) -> Symmetric {
     let x = bytes as f64;
     let k = covariance;

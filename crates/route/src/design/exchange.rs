@@ -1,26 +1,26 @@
-//! The continuous design: bytes move from the probe that tells least to the one that tells most.
+//! Continuous design: bytes move from the least informative probe to the most informative one.
 
 use std::cmp::Ordering;
 
 use super::{Criterion, Symmetric, Task};
 
-/// Exchanges for each candidate, at most.
+/// Largest number of exchanges per candidate.
 const EXCHANGES: usize = 20;
-/// Exchanges made between two looks at all candidates: one for so many of them, up to a most.
+/// Largest number of exchanges between two passes over all candidates; below it, one for this many candidates.
 const BATCHES: usize = 16;
 const BATCH_MAX: usize = 256;
 /// Gain per parameter (D), or relative gain (A), below which the search ends.
 const GAP_ENOUGH: f64 = 1e-3;
-/// Halvings in the search for how much to move.
+/// Bisection steps in the search for the number of bytes to move.
 const HALVINGS: u32 = 40;
 /// Bytes below which a candidate no longer counts as used, relative to the budget.
 const NOTHING: f64 = 1e-12;
 
-/// A size of a link's probes.
+/// A candidate: one size of a link's probes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
     pub(super) task: usize,
-    /// Place among the sizes of the task.
+    /// Index among the sizes of the task.
     pub(super) size: usize,
     pub(super) bytes: u64,
     pub(super) cost: f64,
@@ -28,25 +28,25 @@ pub(super) struct Candidate {
     precision: f64,
 }
 
-/// Bytes spent on every candidate, and what that tells.
+/// Bytes spent on every candidate, and the information that they yield.
 #[derive(Debug)]
 pub(super) struct Design<'a> {
     tasks: &'a [Task],
     criterion: Criterion,
     pub(super) candidates: Vec<Candidate>,
-    /// By task: where its candidates begin; and the end.
+    /// Index of the first candidate of each task; and the end.
     first: Vec<usize>,
     /// Bytes spent.
     pub(super) spent: Vec<f64>,
     /// Inverse covariance of each task.
     information: Vec<Symmetric>,
-    /// What a byte more on each candidate gains.
+    /// Gain of one more byte on each candidate.
     pub(super) gains: Vec<f64>,
     budget: f64,
 }
 
 impl<'a> Design<'a> {
-    /// The budget divided equally among links, and between their extreme sizes.
+    /// Divides the budget equally among links, and between their extreme sizes.
     pub(super) fn new(tasks: &'a [Task], criterion: Criterion, budget: f64) -> Self {
         let mut design = Self {
             tasks,
@@ -102,8 +102,8 @@ impl<'a> Design<'a> {
         self.information[candidate.task] + Symmetric::of_size(candidate.bytes) * weight
     }
 
-    /// Gains of a task's candidates, after something was spent there. The information is summed up anew, so
-    /// that rounding errors do not add up.
+    /// Recomputes the gains of a task's candidates after something was spent there. The information is summed up anew, so
+    /// that rounding errors do not accumulate.
     pub(super) fn refresh(&mut self, task: usize) {
         let range = self.first[task]..self.first[task + 1];
         let mut information = self.tasks[task].belief.covariance.inverse();
@@ -124,15 +124,15 @@ impl<'a> Design<'a> {
         }
     }
 
-    /// What the first byte more on a candidate gains: the derivative of the criterion.
+    /// Gain of the first additional byte on a candidate: the derivative of the criterion.
     fn gain(&self, covariance: &Symmetric, candidate: Candidate) -> f64 {
-        let told = match self.criterion {
+        let derivative = match self.criterion {
             Criterion::D => covariance.at_size(candidate.bytes),
             Criterion::A => {
                 covariance.sandwich_at(&self.tasks[candidate.task].interest, candidate.bytes)
             }
         };
-        told * candidate.precision / candidate.cost
+        derivative * candidate.precision / candidate.cost
     }
 
     /// The criterion of one task with this information; less is better.
@@ -145,7 +145,7 @@ impl<'a> Design<'a> {
         }
     }
 
-    /// The criterion of one task if bytes were spent more (or fewer) on some of its candidates.
+    /// The criterion of one task if more (or fewer) bytes were spent on some of its candidates.
     pub(super) fn loss_with(&self, task: usize, changes: &[(usize, f64)]) -> f64 {
         let mut information = self.information[task];
         for &(at, bytes) in changes {
@@ -163,13 +163,13 @@ impl<'a> Design<'a> {
             .sum()
     }
 
-    /// Spends nothing.
+    /// Resets to nothing spent.
     pub(super) fn clear(&mut self) {
         self.spent.fill(0.0);
         (0..self.tasks.len()).for_each(|task| self.refresh(task));
     }
 
-    /// Exchanges until little is to be gained; returns how much at most.
+    /// Exchanges until little is to be gained; returns an upper bound on the remaining gain.
     pub(super) fn exchange(&mut self) -> f64 {
         if self.candidates.is_empty() || self.budget <= 0.0 {
             return 0.0;
@@ -192,9 +192,9 @@ impl<'a> Design<'a> {
         takers.first().map_or(0.0, |&most| self.gap(most))
     }
 
-    /// Moves bytes from one candidate to another as far as that helps; whether it did.
+    /// Moves bytes from one candidate to another as far as that helps. Returns true if any were moved.
     fn shift(&mut self, from: usize, to: usize) -> bool {
-        // Exchanges before this one may have changed what both tell.
+        // Earlier exchanges may have changed the gains of both.
         if self.gains[from] >= self.gains[to] {
             return false;
         }
@@ -202,7 +202,7 @@ impl<'a> Design<'a> {
         if bytes <= 0.0 {
             return false;
         }
-        // To nothing, not to a rounding error.
+        // Exactly zero, not a rounding error.
         let is_all = self.spent[from] - bytes <= NOTHING * self.budget;
         self.spend(from, if is_all { -self.spent[from] } else { -bytes });
         self.spend(to, bytes);
@@ -214,7 +214,7 @@ impl<'a> Design<'a> {
         true
     }
 
-    /// The used candidates of least gain, and those of greatest gain of all, in order.
+    /// The used candidates of least gain, and those of greatest gain among all, in order.
     fn extremes(&self, count: usize) -> (Vec<usize>, Vec<usize>) {
         let all = 0..self.candidates.len();
         let by_gain = |a: &usize, b: &usize| self.gains[*a].total_cmp(&self.gains[*b]);
@@ -231,7 +231,7 @@ impl<'a> Design<'a> {
         (first(used, &|a, b| by_gain(a, b).then(a.cmp(b))), takers)
     }
 
-    /// The most that any other design could have more [equivalence theorem; the criterion is convex].
+    /// Upper bound on how much better any other design could be [equivalence theorem; the criterion is convex].
     fn gap(&self, most: usize) -> f64 {
         let spent = self.spent.iter().zip(&self.gains);
         let present: f64 = spent.map(|(spent, gain)| spent * gain).sum();

@@ -1,10 +1,10 @@
-//! Designs to compare with.
+//! Simple designs for comparison.
 
 use anabranch_base::Random;
 
 use super::{Plan, Task, collect};
 
-/// As many probes on every link, and of every size of it, as fit; the rest from the first on.
+/// Equally many probes on every link and of every size, as far as they fit; the rest from the first on.
 pub fn equal(tasks: &[Task], budget_bytes: u64) -> Plan {
     collect(tasks, &equal_counts(tasks, budget_bytes), f64::NAN)
 }
@@ -21,7 +21,7 @@ pub(super) fn equal_counts(tasks: &[Task], budget_bytes: u64) -> Vec<Vec<u64>> {
         .map(|task| vec![rounds; task.sizes.len()])
         .collect();
     let mut left = budget_bytes - spent(tasks, &counts);
-    // Sizes in turn, so that no link is two ahead of another.
+    // Sizes in turn, so that no link gets two probes more than another.
     let sizes = tasks.iter().map(|task| task.sizes.len()).max().unwrap_or(0);
     for size in 0..sizes {
         for (task, counts) in tasks.iter().zip(&mut counts) {
@@ -36,7 +36,7 @@ pub(super) fn equal_counts(tasks: &[Task], budget_bytes: u64) -> Vec<Vec<u64>> {
     counts
 }
 
-/// Links and sizes by lot, until one no longer fits.
+/// Random links and sizes, until one no longer fits.
 pub fn random(tasks: &[Task], budget_bytes: u64, random: &mut Random) -> Plan {
     let mut counts: Vec<Vec<u64>> = tasks.iter().map(|task| vec![0; task.sizes.len()]).collect();
     let mut left = budget_bytes;

@@ -1,29 +1,29 @@
-//! From fractions of probes to whole ones.
+//! Rounding of fractions of probes to whole ones.
 
 use super::exchange::Design;
 
-/// Candidates from which probes are taken in one exchange: those whose probes tell least.
+/// Candidates from which probes are taken in one exchange: those with the least informative probes.
 const GIVERS: usize = 16;
-/// Evaluations of the criterion for exchanges, about; bounds the time for large overlays.
+/// Approximate number of evaluations of the criterion for exchanges; bounds the time for large overlays.
 const EVALUATIONS: usize = 200_000;
-/// Part of what is left that is spent at once when filling up.
+/// Part of the remaining budget that is spent at once when filling up.
 const PORTION: f64 = 0.02;
 
-/// Whole probes, while they are chosen.
+/// Numbers of whole probes under construction.
 struct Counts {
     costs: Vec<f64>,
     counts: Vec<u64>,
     left: f64,
 }
 
-/// Counts by task and size that cost at most the budget: the better of the continuous design rounded, and of `other`,
-/// both improved by single exchanges. The design becomes that of these counts.
+/// Counts by task and size that cost at most the budget: the better of the rounded continuous design and of `other`, both
+/// improved by single exchanges. `design` becomes that of these counts.
 pub(super) fn whole(
     design: &mut Design<'_>,
     budget_bytes: u64,
     other: &[Vec<u64>],
 ) -> Vec<Vec<u64>> {
-    // A hair below a whole number is that number.
+    // A value just below a whole number counts as that number.
     let pairs = design.spent.iter().zip(&design.candidates);
     let rounded: Vec<u64> = pairs
         .map(|(spent, candidate)| (spent / candidate.cost + 1e-6).floor() as u64)
@@ -65,7 +65,7 @@ impl Counts {
         whole
     }
 
-    /// Spends what is left on what gains most per byte and fits.
+    /// Spends the rest on the probes that gain most per byte and fit.
     fn fill(&mut self, design: &mut Design<'_>) {
         loop {
             let fitting = (0..self.costs.len()).filter(|&at| self.costs[at] <= self.left);
@@ -83,7 +83,7 @@ impl Counts {
         }
     }
 
-    /// Takes probes of one candidate away for one or more of another, as long as that is better.
+    /// Replaces probes of one candidate by one or more of another, as long as that is better.
     fn improve(&mut self, design: &mut Design<'_>) {
         let candidates = self.costs.len();
         for _ in 0..EVALUATIONS / (GIVERS * candidates).max(1) {
@@ -103,7 +103,7 @@ impl Counts {
         }
     }
 
-    /// The used candidates whose last probe tells least for its bytes.
+    /// The used candidates whose last probe is least informative for its bytes.
     fn givers(&self, design: &Design<'_>) -> Vec<usize> {
         let used = (0..self.costs.len()).filter(|&at| self.counts[at] > 0);
         let mut losses: Vec<(f64, usize)> = used
@@ -118,7 +118,7 @@ impl Counts {
         losses.into_iter().take(GIVERS).map(|(_, at)| at).collect()
     }
 
-    /// The best use of what some probes of a candidate cost: how the criterion changes, and the changes of counts.
+    /// Best use of the cost of some probes of a candidate: the change of the criterion, and the changes of counts.
     fn exchange(&self, design: &Design<'_>, from: usize) -> Option<(f64, [(usize, f64); 2])> {
         let giver = design.candidates[from].task;
         let base = design.loss_with(giver, &[]);

@@ -5,7 +5,7 @@ use super::*;
 
 const PACKET: u64 = 1_400;
 
-/// A link of `mbps`, delays off by `noise_ms`, almost nothing known before.
+/// A link of `mbps`, with delay errors of `noise_ms` and almost no prior knowledge.
 fn task(mbps: f64, noise_ms: f64) -> Task {
     let slope = 8e-6 / mbps;
     Task {
@@ -25,7 +25,7 @@ fn task(mbps: f64, noise_ms: f64) -> Task {
     }
 }
 
-/// Costs that do not depend on the size: half of the probes at each end, nothing between [theory of the line].
+/// Costs that do not depend on the size: half of the probes at each end, none between [theory of the line].
 #[test]
 fn a_line_is_measured_at_its_ends() {
     let mut line = task(10.0, 5.0);
@@ -44,7 +44,7 @@ fn a_line_is_measured_at_its_ends() {
     assert!(plan.gap < 1e-3, "{plan:?}");
 }
 
-/// Place where bytes cost, D spends half the bytes at each end: many small probes, few large ones.
+/// With bytes as the cost, D spends half of them at each end: many small probes, few large ones.
 #[test]
 fn bytes_count() {
     let line = task(10.0, 5.0);
@@ -71,7 +71,7 @@ fn noisy_links_get_more_and_those_known_less() {
         [cost(0), cost(1)]
     };
     let [steady, noisy] = by_link(&tasks);
-    // σ²/n summed is least with n in proportion to σ.
+    // The sum of σ²/n is least with n in proportion to σ.
     let ratio = noisy as f64 / steady as f64;
     assert!((7.0..13.0).contains(&ratio), "{ratio}");
     // The noisy link has been measured; the steady one has changed in the meantime.
@@ -110,7 +110,7 @@ fn little_or_nothing_to_spend_or_to_measure() {
     assert_eq!(random(&tasks, 10, &mut Seed(1).stream("x")).probes, []);
 }
 
-/// Beliefs are what least squares finds: errors of fits of simulated delays.
+/// Beliefs agree with least squares: errors of fits of simulated delays.
 #[test]
 fn beliefs_are_kept() {
     let task = task(10.0, 5.0);
@@ -142,7 +142,7 @@ fn beliefs_are_kept() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Within the budget, and never worse than equal rates or random probes; near the best that trying everything finds.
+    /// Within the budget, and never worse than equal rates or random probes; near the optimum by exhaustive search.
     #[test]
     fn no_worse_than_others(
         links in prop::collection::vec((1.0..100f64, 0.5..20f64), 1..6),
@@ -168,7 +168,7 @@ proptest! {
         }
     }
 
-    /// The exchange ends near the optimum: no single exchange of a tenth of what is spent anywhere gains anything.
+    /// The exchange ends near the optimum: no single exchange of a tenth of the bytes spent anywhere gains anything.
     #[test]
     fn nothing_to_exchange(
         links in prop::collection::vec((1.0..100f64, 0.5..20f64), 1..8),

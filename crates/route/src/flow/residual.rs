@@ -1,4 +1,4 @@
-//! A flow of least delay, and what can still be added to it or taken back.
+//! Residual network of a flow of least delay: what can still be added or taken back.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -9,11 +9,11 @@ use crate::{
     quickest::Query,
 };
 
-/// Not reached.
+/// Marker of a vertex that was not reached.
 const NONE: u64 = u64::MAX;
 
-/// A way to change the flow: from one vertex to another by as much as is left. Arcs come in pairs, 2k and 2k + 1,
-/// each the other's undoing.
+/// Arc of the residual network: a possible change of the flow from one vertex to another, up to the residual capacity.
+/// Arcs come in pairs, 2k and 2k + 1, each the reverse of the other.
 #[derive(Debug, Clone, Copy)]
 struct Arc {
     to: u32,
@@ -21,24 +21,24 @@ struct Arc {
     delay_ns: i64,
 }
 
-/// Every node v is two vertices: 2v, where links enter, and 2v + 1, where they leave; what lies between is its
-/// headroom.
+/// Residual network. Every node v is two vertices: 2v, where links enter, and 2v + 1, where they leave; the capacity of
+/// the arc between them is the node's headroom.
 pub(super) struct Residual {
     from: u32,
     to: u32,
     arcs: Vec<Arc>,
     /// Arcs that leave each vertex.
     leaving: Vec<Vec<u32>>,
-    /// Delays reduced by these are not negative (Johnson).
+    /// Potentials: delays reduced by these are not negative (Johnson).
     potential: Vec<i64>,
-    /// Arcs below this are links' (and their undoing).
+    /// Number of arcs of links (and their reverses); these come first.
     links: usize,
     delay: Vec<u64>,
     last: Vec<u32>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
-/// A path of least delay through what is left.
+/// A path of least delay through the residual network.
 pub(super) struct Step {
     arcs: Vec<u32>,
     pub(super) bandwidth_bps: u64,
@@ -96,7 +96,7 @@ impl Residual {
         self.leaving[to as usize].push(at + 1);
     }
 
-    /// The way of least delay from source to sink; `None` when the flow is at its maximum.
+    /// Path of least delay from source to sink; `None` when the flow is at its maximum.
     pub(super) fn shortest(&mut self) -> Option<Step> {
         if self.from / 2 == self.to / 2 {
             return None;
@@ -128,7 +128,7 @@ impl Residual {
         if reached == NONE {
             return None;
         }
-        // What is farther than the sink, or not reached, takes the sink's delay: reduced delays stay as they should.
+        // Vertices beyond the sink, or not reached, take the sink's delay: reduced delays stay non-negative.
         for (potential, &delay) in self.potential.iter_mut().zip(&self.delay) {
             *potential = potential.saturating_add_unsigned(delay.min(reached));
         }
@@ -150,7 +150,7 @@ impl Residual {
         Some(step)
     }
 
-    /// Sends as much as fits.
+    /// Sends as much as fits along the path.
     pub(super) fn augment(&mut self, step: &Step) {
         for &at in &step.arcs {
             self.arcs[at as usize].left_bps -= step.bandwidth_bps;
@@ -159,10 +159,10 @@ impl Residual {
         }
     }
 
-    /// The flow as paths, the shortest first. Flows of least delay hold no loops but those without delay, which
-    /// are left out.
+    /// The flow as paths, the shortest first. Flows of least delay contain no loops except those without delay, which are
+    /// left out.
     pub(super) fn into_paths(self, graph: &Graph) -> Vec<Path> {
-        // What flows over a link is what can be taken back.
+        // The flow over a link is what can be taken back.
         let mut flow: Vec<u64> = self.arcs[..self.links]
             .chunks_exact(2)
             .map(|pair| pair[1].left_bps)
@@ -182,7 +182,7 @@ impl Residual {
     }
 }
 
-/// A way along the flow, of least delay, so that it has no loop.
+/// Path of least delay along the flow, and therefore without loops.
 fn path(graph: &Graph, flow: &[u64], from: u32, to: u32) -> Option<Vec<LinkIndex>> {
     let mut delay = vec![NONE; graph.nodes()];
     let mut last = vec![u32::MAX; graph.nodes()];

@@ -18,7 +18,7 @@ fn query(bytes: u64) -> Query<'static> {
     }
 }
 
-/// The short way crosses the middle and blocks both others: the greedy choice carries 10 Mbit/s of 20.
+/// The short path crosses the middle and blocks both others: the greedy choice carries 10 Mbit/s of 20.
 fn crossing() -> Graph {
     let mut builder = Builder::new();
     let estimate = |delay_ms| Estimate {
@@ -43,14 +43,14 @@ fn takes_back_what_blocks_two() {
     assert_eq!(flow.paths.len(), 2);
     let greedy = multiple::paths(&mut Finder::new(), &graph, &large, &Wanted::default());
     assert_eq!(greedy.len(), 1);
-    // A message that is through before the detour would help.
+    // A message that arrives before the detour would help.
     let small = quickest(&graph, &query(10_000)).expect("connected");
     assert_eq!(small.finish, Duration::from_millis(11));
     assert_eq!(small.paths.len(), 1);
 }
 
 #[test]
-fn no_way() {
+fn no_path() {
     let graph = crossing();
     let mut back = query(5);
     (back.from, back.to) = (back.to, back.from);
@@ -59,7 +59,7 @@ fn no_way() {
     let mut none = query(5);
     none.to = none.from;
     assert_eq!(maximum(&graph, &none), Rate::ZERO);
-    // Nobody relays.
+    // No node relays.
     let mut headroom = vec![Rate::ZERO; graph.nodes()];
     let limits = Limits {
         hops_max: None,
@@ -77,7 +77,7 @@ fn no_way() {
     );
 }
 
-/// The smallest cut, by trying all.
+/// The smallest cut, by exhaustive search.
 fn cut(graph: &Graph) -> Rate {
     let inner = graph.nodes() as u32 - 2;
     let cuts = (0..1u32 << inner).map(|side| {
@@ -98,7 +98,7 @@ proptest! {
         prop_assert_eq!(maximum(&graph, &query(0)), cut(&graph));
     }
 
-    /// The paths of the quickest flow can be used together and reach its end; no paths chosen one by one are earlier.
+    /// The paths of the quickest flow can be used together and reach its finish; no paths chosen one by one are earlier.
     #[test]
     fn nothing_is_earlier(seed in 0u64..1 << 40, nodes in 2u64..9, links in 0u64..40, bytes in 1u64..2_000_000) {
         let graph = testing::overlay(seed, nodes, links);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::decline::{self, Decline};
 
-/// Routes that are numbers, each with a true time, and estimates of it that are off by up to a fifth.
+/// Routes that are numbers, each with a true time, and estimates of it with errors of up to a fifth.
 struct Bed {
     truth: Vec<f64>,
     estimates: Vec<f64>,
@@ -17,7 +17,7 @@ struct Bed {
 #[derive(Clone, Copy, Debug)]
 enum Noise {
     Uniform,
-    /// With the same deviation.
+    /// Normal errors of the same deviation.
     Normal,
 }
 
@@ -36,7 +36,7 @@ impl Bed {
         }
     }
 
-    /// New estimates of all, after half a second to a second.
+    /// New estimates of all routes, after half a second to a second.
     fn step(&mut self, noise: Noise, is_error_known: bool) -> Option<Reason> {
         self.now += Duration::from_secs_f64(self.random.uniform(0.5, 1.0));
         let mut degraded = Vec::new();
@@ -68,7 +68,7 @@ impl Bed {
             })
     }
 
-    /// Steps for so many seconds; changes, with the seconds since the beginning.
+    /// Runs steps for so many seconds; returns the changes, with the seconds since the beginning.
     fn run(&mut self, seconds: f64, noise: Noise) -> Vec<(f64, Reason)> {
         let begin = self.now;
         let mut changes = Vec::new();
@@ -99,16 +99,17 @@ fn a_path_that_has_declined_is_replaced_though_it_is_one_of_many() {
         })
     };
     assert_eq!(with(3.4, 0.96), Some(Reason::Degraded));
-    // Not for what is hardly better itself, nor where the others lose.
+    // Not for a path that is hardly better itself, nor if the others lose.
     assert_eq!(with(1.6, 0.96), None);
     assert_eq!(with(3.4, 1.01), None);
     assert_eq!(with(1.0, 0.85), Some(Reason::Degraded));
 }
 
-/// What joins is taken after a second, whichever it is by then, and for a gain; two seconds after another change.
+/// Joining paths are taken after a second, whichever they are by then, and only for a gain; two seconds after another
+/// change.
 #[test]
 fn paths_join_those_in_use_without_delay() {
-    // One second for each message that as many paths as the number says carry.
+    // One second for each message that the given number of paths carries.
     let cost = |paths: &u32| {
         Some(Cost {
             time: Duration::from_secs(1) / *paths,
@@ -131,7 +132,7 @@ fn paths_join_those_in_use_without_delay() {
     assert_eq!(keeper.widen(at(5_000), Some(&4), cost), None);
     assert_eq!(keeper.widen(at(5_900), Some(&4), cost), None);
     assert_eq!(keeper.widen(at(6_000), Some(&4), cost), Some(Reason::Wider));
-    // A tenth more is not worth a channel, and what cannot be used is none.
+    // A tenth more is not worth a channel, and unusable paths are ignored.
     let little = |paths: &u32| cost(&(10 + *paths / 5));
     for second in 10..20 {
         assert_eq!(keeper.widen(at(second * 1_000), Some(&5), little), None);
@@ -164,7 +165,7 @@ fn a_failure_does_not_wait_and_nothing_is_better_than_nothing() {
         keeper.consider(now, Health::Failed, &2, cost),
         Some(Reason::Failed)
     );
-    // Not usable is as good as failed.
+    // Unusable counts as failed.
     let usable = |routes: &u8| cost(routes).filter(|_| *routes == 3);
     assert_eq!(
         keeper.consider(now, Health::Fine, &3, usable),
@@ -230,7 +231,7 @@ fn a_third_of_the_rate_is_left_within_three_seconds() {
 }
 
 proptest! {
-    /// Whatever estimates do, planned changes are apart, and current routes are usable when others are offered.
+    /// For any estimates, planned changes keep their distance, and current routes are usable when others are offered.
     #[test]
     fn changes_are_apart(times in prop::collection::vec((0u64..3_000, 0u64..3_000, 100u64..2_000), 1..300)) {
         let config = Config::default();

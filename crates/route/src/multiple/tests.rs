@@ -35,7 +35,7 @@ fn found(graph: &Graph, query: &Query<'_>, wanted: &Wanted<'_>) -> Vec<(usize, u
     shown.collect()
 }
 
-/// The three sites of [Daemons Figure 5]: a direct link, and one by a third site.
+/// The three sites of [Daemons Figure 5]: a direct link, and one via a third site.
 fn sites() -> Graph {
     let mut builder = Builder::new();
     builder.link(0, 1, estimate(10, 30));
@@ -53,7 +53,7 @@ fn two_paths_of_three_sites() {
         ..Wanted::default()
     };
     assert_eq!(found(&sites(), &query(1_000_000), &one), [(1, 10)]);
-    // Through before the second would help: 1,000 bytes by 2 hops, 20.9 ms.
+    // Complete before the second would help: 1,000 bytes by 2 hops, 20.9 ms.
     assert_eq!(found(&sites(), &query(1_000), &Wanted::default()), [(2, 9)]);
     let published = Wanted {
         choice: Choice::Published,
@@ -65,9 +65,9 @@ fn two_paths_of_three_sites() {
     );
 }
 
-/// The direct path is used anyway: others are added to it, though alone the other would do.
+/// The direct path is used anyway: others are added to it, although the other alone would be enough.
 #[test]
-fn what_is_given_comes_first_and_is_not_counted() {
+fn given_paths_come_first_and_are_not_counted() {
     let graph = sites();
     let direct = [graph.path(&[LinkIndex(0)])];
     let beside = Wanted {
@@ -77,9 +77,9 @@ fn what_is_given_comes_first_and_is_not_counted() {
     };
     let both = found(&graph, &query(1_000_000), &beside);
     assert_eq!(both, [(1, 10), (2, 9)]);
-    // 1,000 bytes: through before the given one would help.
+    // 1,000 bytes: complete before the given one would help.
     assert_eq!(found(&graph, &query(1_000), &beside), [(1, 10), (2, 9)]);
-    // Nothing of it is given out twice.
+    // No capacity is given out twice.
     let twice = [direct[0].clone(), direct[0].clone()];
     let beside = Wanted {
         given: &twice,
@@ -122,7 +122,7 @@ fn relays_and_shared_bottlenecks_limit() {
     assert_eq!(found(&graph, &query(1_000_000), &wanted), [(1, 10), (2, 3)]);
 }
 
-/// Two relayed ways; what crosses the uplink twice would get nothing.
+/// Two relayed paths; one that crosses the uplink twice would get nothing.
 #[test]
 fn a_path_that_would_starve_itself_gives_way() {
     let mut builder = Builder::new();
@@ -172,7 +172,7 @@ fn disjoint_paths_first() {
 }
 
 proptest! {
-    /// What paths take together is there, and every path chosen jointly makes the message earlier.
+    /// The bandwidth that paths take together is available, and every path chosen jointly makes the message earlier.
     #[test]
     fn nothing_is_taken_twice(seed in 0u64..1 << 40, nodes in 3u64..12, links in 0u64..60, bytes in 1u64..3_000_000) {
         let graph = testing::overlay(seed, nodes, links);
@@ -214,7 +214,7 @@ proptest! {
         }
     }
 
-    /// Disjoint paths are.
+    /// Paths chosen as disjoint are disjoint.
     #[test]
     fn disjoint_paths_share_nothing(seed in 0u64..1 << 40, links in 0u64..60) {
         let graph = testing::overlay(seed, 10, links);

@@ -6,8 +6,8 @@ use super::search::{NONE, Search};
 use crate::graph::Graph;
 
 impl Search {
-    /// Bandwidth of the widest path; 0 where there is none. O(links · log nodes), by Dijkstra's algorithm with the
-    /// least of two bandwidths in the place of their sum; with a limit of hops O(hops · links), by Bellman's.
+    /// Bandwidth of the widest path; 0 if there is none. O(links · log nodes), by Dijkstra's algorithm with the lesser of
+    /// two bandwidths in place of their sum; with a limit on hops O(hops · links), by Bellman's.
     pub(super) fn widest(&mut self, graph: &Graph, from: u32, to: u32, hops: Option<u32>) -> u64 {
         self.best.clear();
         self.best.resize(graph.nodes(), 0);
@@ -20,7 +20,7 @@ impl Search {
     }
 
     fn widest_free(&mut self, graph: &Graph, from: u32, to: u32) {
-        // Widths from the largest on: their complements from the smallest.
+        // Widths from the largest on: by their complements, the smallest first.
         self.heap.clear();
         self.heap.push(Reverse((0, 0, from)));
         while let Some(Reverse((complement, _, node))) = self.heap.pop() {
@@ -61,8 +61,8 @@ impl Search {
         }
     }
 
-    /// Fills `delay_to_go`: the least delay from each node to the sink over links that can be used, `NONE` where
-    /// there is no way or it is beyond `limit`. O(links · log nodes).
+    /// Fills `delay_to_go`: the least delay from each node to the sink over links that can be used, `NONE` if there is no
+    /// path or it exceeds `limit`. O(links · log nodes).
     pub(super) fn delays_to_go(&mut self, graph: &Graph, to: u32, limit: u64) {
         self.delay_to_go.clear();
         self.delay_to_go.resize(graph.nodes(), NONE);

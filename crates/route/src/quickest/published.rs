@@ -1,12 +1,12 @@
-//! QP(G, r) as published [Daemons Figure 4; Chen and Chin 1990]: the reference that tests and benches compare with.
+//! QP(G, r) as published [Daemons Figure 4; Chen and Chin 1990]: the reference for tests and benchmarks.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{Query, Search};
 use crate::graph::{Graph, LinkIndex, Path};
 
-/// The quickest path by a shortest path for each distinct bandwidth. Exact; O(q·links·log nodes) for q
-/// bandwidths. Honours `limits.headroom`, not `limits.hops_max`.
+/// The quickest path by one shortest path per distinct bandwidth. Exact; O(q·links·log nodes) for q bandwidths. Respects
+/// `limits.headroom`, but not `limits.hops_max`.
 ///
 /// # Panics
 /// As [`super::Finder::quickest`].

@@ -1,4 +1,4 @@
-//! Shortest paths over links that are wide enough, and the walk over those that matter.
+//! Shortest paths over links that are wide enough, and the iteration over the relevant bandwidths.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -11,7 +11,7 @@ use crate::graph::Graph;
 pub(super) const NONE: u64 = u64::MAX;
 const NO_LABEL: u32 = u32::MAX;
 
-/// A way from the source to a node: the last link of it, and the way before.
+/// Label: a path from the source to a node, as its last link and the path before it.
 #[derive(Debug, Clone, Copy)]
 struct Label {
     node: u32,
@@ -21,7 +21,7 @@ struct Label {
     delay_ns: u64,
 }
 
-/// The path that was found last.
+/// The path found last.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Found {
     pub(crate) links: Vec<u32>,
@@ -29,25 +29,26 @@ pub(crate) struct Found {
     pub(crate) delay_ns: u64,
 }
 
-/// Working memory, and what may be used.
+/// Working memory, and the usable bandwidths.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Search {
-    /// What each link may be used for, in bit/s; 0 for those that may not. Whoever prepares fills it.
+    /// Usable bandwidth of each link, in bit/s; 0 for links that may not be used. Filled by the code that prepares the
+    /// search.
     pub(crate) usable: Vec<u64>,
     pub(crate) found: Found,
     pub(crate) effort: Effort,
     /// Least delay to the sink over all usable links.
     pub(super) delay_to_go: Vec<u64>,
-    /// Least delay from the source in the search that runs (or greatest width).
+    /// Least delay from the source in the current search (or greatest width).
     pub(super) best: Vec<u64>,
-    /// Fewest hops of the ways settled at each node.
+    /// Fewest hops of the paths settled at each node.
     hops_settled: Vec<u32>,
     labels: Vec<Label>,
     pub(super) heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
 }
 
 impl Search {
-    /// Fills `usable` with what the links of the graph and the headroom of relays allow.
+    /// Fills `usable` with the bandwidth that the graph's links and the relays' headroom allow.
     pub(crate) fn prepare(&mut self, graph: &Graph, query: &Query<'_>) {
         let nodes = graph.nodes();
         assert!(
@@ -74,7 +75,7 @@ impl Search {
         self.effort = Effort::default();
     }
 
-    /// Finds the path that makes `target` earliest, if one makes it earlier than it is; it stands in `found`.
+    /// Finds the path that makes `target` earliest, if one makes it earlier than it is, and stores it in `found`.
     pub(crate) fn best(&mut self, graph: &Graph, query: &Query<'_>, target: Target) -> bool {
         let (from, to, hops) = (query.from.0, query.to.0, query.limits.hops_max);
         let mut time = target.time();
@@ -87,7 +88,7 @@ impl Search {
         };
         self.delays_to_go(graph, to, limit);
         let mut is_found = false;
-        // The widest path first, so that most others need not be looked at.
+        // The widest path first, so that most others need not be examined.
         if let Some((label, delay_ns)) = self.shortest(graph, query, widest, limit) {
             time = target.time_with(widest, delay_ns);
             self.keep(label, widest, delay_ns);
@@ -108,7 +109,7 @@ impl Search {
                 self.keep(label, bandwidth_bps, delay_ns);
                 is_found = true;
             }
-            // What is wider is not shorter.
+            // Wider paths are not shorter.
             let Some(needed_bps) = target.bandwidth_limit(time, delay_ns) else {
                 break;
             };
@@ -117,7 +118,7 @@ impl Search {
         is_found
     }
 
-    /// The shortest way by delay over links of at least `least_bps`, unless it is longer than `limit`.
+    /// Shortest path by delay over links of at least `least_bps`, unless it is longer than `limit`.
     fn shortest(
         &mut self,
         graph: &Graph,
@@ -134,7 +135,7 @@ impl Search {
                 return Some((at, label.delay_ns));
             }
             let settled = &mut self.hops_settled[label.node as usize];
-            // Ways come in the order of their delays: a later one is of use only if it has fewer hops.
+            // Paths come in the order of their delays: a later one is of use only if it has fewer hops.
             if label.hops >= *settled || (hops_max.is_none() && *settled != u32::MAX) {
                 continue;
             }
@@ -165,7 +166,7 @@ impl Search {
         None
     }
 
-    /// The shortest way when each relay receives the whole message before it sends it on.
+    /// Shortest path when each relay receives the whole message before it forwards it.
     pub(crate) fn stored(&mut self, graph: &Graph, query: &Query<'_>) -> bool {
         let hops_max = query.limits.hops_max;
         self.begin(graph.nodes(), query.from.0);
@@ -227,7 +228,7 @@ impl Search {
         self.heap.push(Reverse((key, hops, at)));
     }
 
-    /// The links of a way, from its end.
+    /// Links of a path, from its end.
     fn links(&self, label: u32) -> impl Iterator<Item = u32> {
         let mut at = label;
         std::iter::from_fn(move || {

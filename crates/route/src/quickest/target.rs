@@ -1,12 +1,12 @@
 //! Target of the minimisation.
 
-/// A message of which part goes over paths that were chosen before: the time at which all is there, if a
-/// path of bandwidth b and delay d joins them, is
+/// A message of which part goes over paths that were chosen before. The time at which all of it has arrived, if a path of
+/// bandwidth b and delay d joins them, is
 ///
 /// T(b, d) = (W + b·d) / (B + b), with W = r + Σ bᵢ·dᵢ and B = Σ bᵢ over the paths chosen before
 ///
-/// [Daemons Eqs. (11), (12) solved for the common finishing time]. Without any it is r/b + d, that of the
-/// quickest path. T(b, d) < T exactly if d < T − (W − T·B)/b, which is how searches use it.
+/// [Daemons Eqs. (11), (12) solved for the common finishing time]. Without such paths it is r/b + d, that of the quickest
+/// path. T(b, d) < T exactly if d < T − (W − T·B)/b, which searches use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
     /// W in bits × 10⁹, that is bit/s × ns.
@@ -19,7 +19,7 @@ pub(crate) struct Target {
 const BYTE: u128 = 8_000_000_000;
 
 impl Target {
-    /// A message of which nothing is on its way yet.
+    /// A message for which no path has been chosen yet.
     pub(crate) const fn message(bytes: u64) -> Self {
         Self {
             work: bytes as u128 * BYTE,
@@ -27,13 +27,13 @@ impl Target {
         }
     }
 
-    /// A path joins.
+    /// Adds a chosen path.
     pub(crate) fn choose(&mut self, bandwidth_bps: u64, delay_ns: u64) {
         self.work = self.work.saturating_add(product(bandwidth_bps, delay_ns));
         self.chosen_bps = self.chosen_bps.saturating_add(bandwidth_bps);
     }
 
-    /// T in nanoseconds without another path; `u64::MAX` while there is none.
+    /// T in nanoseconds without another path; `u64::MAX` if none has been chosen.
     pub(crate) fn time(&self) -> u64 {
         if self.chosen_bps == 0 {
             return u64::MAX;
@@ -47,7 +47,7 @@ impl Target {
         narrow(work / (u128::from(self.chosen_bps) + u128::from(bandwidth_bps)))
     }
 
-    /// The greatest delay of a path of b > 0 that ends before `time`; `None`: no path of b does.
+    /// The greatest delay at which a path of b > 0 ends before `time`; `None`: no path of b does.
     pub(crate) fn delay_limit(&self, time: u64, bandwidth_bps: u64) -> Option<u64> {
         if time == u64::MAX {
             return Some(u64::MAX - 1);
@@ -88,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The limits say exactly what T says.
+        /// The limits agree exactly with T.
         #[test]
         fn limits_are_exact(
             bytes in 0u64..1_000_000_000,
@@ -101,7 +101,7 @@ mod tests {
             for (bps, delay) in chosen {
                 target.choose(bps, delay);
             }
-            // An incumbent is never later than what is chosen already.
+            // An incumbent is never later than the paths already chosen.
             let time = time.min(target.time());
             let is_before = target.time_with(bps, delay) < time;
             prop_assert_eq!(target.delay_limit(time, bps).is_some_and(|limit| delay <= limit), is_before);

@@ -16,8 +16,8 @@ fn estimate(mbps: u64, delay_ms: u64) -> Estimate {
     }
 }
 
-/// A narrow short way, one of middle width, and a wide long one.
-fn three_ways() -> (Graph, Query<'static>) {
+/// A narrow short path, one of middle width, and a wide long one.
+fn three_paths() -> (Graph, Query<'static>) {
     let mut builder = Builder::new();
     builder.link("a", "z", estimate(1, 10));
     builder.link("a", "m", estimate(10, 30));
@@ -39,7 +39,7 @@ fn three_ways() -> (Graph, Query<'static>) {
 /// 300 ms at 337,500.
 #[test]
 fn the_size_decides() {
-    let (graph, mut query) = three_ways();
+    let (graph, mut query) = three_paths();
     let mut finder = Finder::new();
     for (bytes, hops, time_us) in [
         (0, 1, 10_000),
@@ -59,7 +59,7 @@ fn the_size_decides() {
 
 #[test]
 fn limits_are_kept() {
-    let (graph, mut query) = three_ways();
+    let (graph, mut query) = three_paths();
     query.bytes = 1 << 30;
     let mut finder = Finder::new();
     let mut hops = |most| {
@@ -89,8 +89,8 @@ fn limits_are_kept() {
 }
 
 #[test]
-fn no_way() {
-    let (graph, mut query) = three_ways();
+fn no_path() {
+    let (graph, mut query) = three_paths();
     let mut finder = Finder::new();
     (query.from, query.to) = (query.to, query.from);
     assert_eq!(finder.quickest(&graph, &query), None);
@@ -115,7 +115,7 @@ fn stored_and_forwarded() {
         limits: Limits::default(),
     };
     let mut finder = Finder::new();
-    // 2·(1 + 4) ms, as the direct link takes: the fewer hops win. A pipelined message takes 9 ms.
+    // 2·(1 + 4) ms, as the direct link takes: fewer hops win. A pipelined message takes 9 ms.
     let path = quickest_stored(&mut finder, &graph, &query).expect("there");
     assert_eq!(path.links.len(), 1);
     assert_eq!(path.time_stored(&graph, 1250), Duration::from_millis(10));
@@ -124,7 +124,7 @@ fn stored_and_forwarded() {
 }
 
 proptest! {
-    /// Quickest of all simple paths, by trying them, and by the published algorithm.
+    /// The quickest of all simple paths, by exhaustive search, and by the published algorithm.
     #[test]
     fn nothing_is_quicker(
         seed in 0u64..1 << 40, nodes in 2u64..8, links in 0u64..30, bytes in 0u64..200_000, hops in 1u32..8,

@@ -4,17 +4,17 @@
 //! streams alike, those to the slower host would be given what they cannot use. So each class has a
 //! capacity of its own, that of the paths to its destination, and is divided by itself [Horde §3.2.3].
 //!
-//! Where the sender's own interface holds less than all destinations together, the thesis notes that
+//! If the sender's own interface holds less than all destinations together, the thesis notes that
 //! every destination would get the same number of slots, which suits only destinations of equal
 //! importance. Hence a weight for each class.
 
 use super::{Allocator, Ask};
-use crate::spec::Priority;
+use anabranch_spec::Priority;
 
 /// The streams to one destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class<'a> {
-    /// What the paths to the destination hold.
+    /// Capacity of the paths to the destination.
     pub capacity: u64,
     /// Share of the sender's own capacity among classes; taken as 1 to 10,000.
     pub weight: u32,
@@ -26,7 +26,7 @@ pub struct Class<'a> {
 /// up to what each can use, then each class's part among its streams. `told` hears of every class in order,
 /// with the shares of its streams.
 ///
-/// What a class has promised does not count before what other classes want: promises hold within the
+/// Promises of a class do not precede the demands of other classes: promises hold within the
 /// capacity of their class. O(classes + asks).
 pub fn divide_classes(
     allocator: &mut Allocator,

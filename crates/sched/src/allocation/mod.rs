@@ -1,6 +1,6 @@
 //! Allocation of rates to streams: max–min fair shares of a capacity [Horde §3.2.3, Figure 3-2].
 //!
-//! What promised streams need is set aside first, in order of precedence. The rest goes to the highest
+//! The needs of promised streams are set aside first, in order of precedence. The rest goes to the highest
 //! priority that asks for something, then to the next. Within a priority it rises like water in glasses
 //! whose widths are the weights: each stream gets what it asks for, or the same per unit of weight as all
 //! others that get less than they ask for.
@@ -23,24 +23,24 @@ mod water;
 
 pub use destinations::{Class, divide_classes};
 
-use crate::spec::{Priority, WEIGHT_MAX};
+use anabranch_spec::{Priority, WEIGHT_MAX};
 
-/// What one stream asks for.
+/// Demand of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Those of a higher priority are served before all others.
     pub priority: Priority,
     /// Share among equals; taken as 1 to 10,000.
     pub weight: u32,
-    /// What it wants to send; `None`: elastic, as much as there is.
+    /// Rate that it wants to send; `None`: elastic, as much as there is.
     pub demand: Option<u64>,
     /// It is never given more than this, whatever it wants.
     pub cap: Option<u64>,
-    /// What it was promised.
+    /// Its reserve, if it was promised one.
     pub claim: Option<Reserve>,
 }
 
-/// What a stream was promised.
+/// Reserve of a promised stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserve {
     /// Place in the order of precedence, 0 first; equals in the order of the asks.
@@ -63,11 +63,11 @@ impl Ask {
 /// State of one stream while capacity is divided.
 #[derive(Clone, Copy, Debug, Default)]
 struct Glass {
-    /// What it wants beyond its reserve.
+    /// Demand beyond its reserve.
     wants: u64,
     width: u64,
     reserved: u64,
-    /// What it could have reserved if it wanted more.
+    /// Reserve that it could have if it demanded more.
     reservable: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct Allocator {
     /// Indices of all streams, by priority.
     order: Vec<u32>,
     tiers: Vec<Tier>,
-    /// Room to search for the level: what is wanted, and the width.
+    /// Buffer for the search of the level: what is wanted, and the width.
     candidates: Vec<(u64, u64)>,
     sorted: Vec<offers::Step>,
 }
@@ -125,12 +125,12 @@ impl Allocator {
         &self.shares
     }
 
-    /// What nobody asked for, the last time.
+    /// Capacity that was left over, the last time.
     pub fn unallocated(&self) -> u64 {
         self.unallocated
     }
 
-    /// What each stream would get if it alone asked for as much as its cap allows, all others being as
+    /// Rate that each stream would get if it alone asked for as much as its cap allows, all others being as
     /// they were the last time: at least its share. O(asks · log asks).
     pub fn offers(&mut self, asks: &[Ask]) -> &[u64] {
         if self.offers.len() != asks.len() {

@@ -1,6 +1,6 @@
 //! Offers: the rate that a stream would get if it asked for more.
 //!
-//! A stream that wants little is given what it wants; that tells it nothing about what it could have.
+//! A stream that wants little is given what it wants; that gives no information about what it could have.
 //! Were it to want more, the level of the others would sink until all is used again.
 
 use super::{Allocator, Ask, Glass, Tier};
@@ -11,7 +11,7 @@ pub(super) struct Step {
     index: u32,
     wants: u64,
     width: u64,
-    /// What those before it want, and the width of it and those after it.
+    /// Demand of those before it, and the width of it and those after it.
     below: u128,
     above: u128,
 }
@@ -67,7 +67,7 @@ fn sort(members: &[u32], glasses: &[Glass], sorted: &mut Vec<Step>) {
     }
 }
 
-/// What the stream at `place` would get beyond its reserve if it were elastic. O(log members).
+/// Rate that the stream at `place` would get beyond its reserve if it were elastic. O(log members).
 fn water_for(tier: &Tier, glass: &Glass, sorted: &[Step], place: usize) -> u64 {
     // What it could reserve more comes out of the same water.
     let capacity = u128::from(

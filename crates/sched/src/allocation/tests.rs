@@ -257,7 +257,7 @@ proptest! {
         }
     }
 
-    /// What the scheduler's picker enforces: over any interval in which two streams of equal priority have a
+    /// The property that the scheduler's picker enforces: over any interval in which two streams of equal priority have a
     /// backlog, what they sent per weight differs by no more than a packet of each per weight
     /// [Goyal et al. 1996, Theorem 1].
     #[test]

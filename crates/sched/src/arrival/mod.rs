@@ -71,7 +71,7 @@ pub fn delivered_within(channel: &ChannelView, time: Duration) -> f64 {
 }
 
 /// Time until the last of `bytes` has arrived if all of `channels` carry them, each as much as is
-/// best: the quickest way to move a message over paths of different rates and delays.
+/// best: the quickest schedule to move a message over paths of different rates and delays.
 /// `None` without a channel that has a rate. O(channels²).
 pub fn completion<'a, C>(channels: C, bytes: u64) -> Option<Duration>
 where

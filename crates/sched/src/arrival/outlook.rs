@@ -24,7 +24,7 @@ struct Known {
     rate: f64,
 }
 
-/// What the answers depend on.
+/// State of a channel on which the answers depend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Basis {
     has_slot: bool,
@@ -98,7 +98,7 @@ impl Outlook {
         self.channels[channel].one_way
     }
 
-    /// When a packet sent now arrives if it takes longer than expected, in seconds: a frame is as late as its latest
+    /// Time at which a packet sent now arrives if it takes longer than expected, in seconds: a frame is as late as its latest
     /// packet, and a path whose queue comes and goes makes it late more often than one that takes longer every time.
     #[inline]
     pub(crate) fn cautious_s(&self, channel: usize) -> f64 {

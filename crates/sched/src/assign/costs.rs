@@ -11,7 +11,7 @@ pub(super) struct Costs {
     values: Vec<Utility>,
     rows: usize,
     columns: usize,
-    /// Room of a row: at least the number of columns.
+    /// Capacity of a row: at least the number of columns.
     stride: usize,
 }
 
@@ -41,7 +41,7 @@ impl Costs {
         self.values.resize(self.rows * self.stride, 0);
     }
 
-    /// Adds a column, in which nothing is said yet.
+    /// Adds a column, in which all is unknown.
     pub(super) fn push_column(&mut self) {
         self.columns += 1;
         if self.columns <= self.stride {

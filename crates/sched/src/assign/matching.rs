@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Rows are what is to be placed (ADUs), columns are places (slots). A column takes one row or stays empty, which
-/// is worth nothing; a row that is left out is worth what was said when it came.
+/// is worth nothing; a row that is left out is worth the amount given when it was added.
 ///
 /// Indices are dense: when a row or column goes, the last one takes its index.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +49,7 @@ pub(super) struct Search {
     line: Vec<Utility>,
 }
 
-/// Which side looks for places.
+/// The side that searches for partners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seeker {
     Rows,
@@ -389,7 +389,7 @@ pub(super) mod tests {
             .expect("being left out is always possible")
     }
 
-    /// What the module promises, and what it follows from.
+    /// The property of the result, and the conditions that imply it.
     pub(in crate::assign) fn check(matching: &Matching) {
         let (rows, columns) = (&matching.rows, &matching.columns);
         for row in 0..rows.len() {

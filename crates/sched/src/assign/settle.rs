@@ -19,7 +19,7 @@ const ROWS_EACH: usize = 2;
 const BIDS_EACH: usize = 4;
 
 impl Matching {
-    /// Adds a row and returns its index. Until [`write_row`](Self::write_row) says what it is worth, nothing is known of it; until
+    /// Adds a row and returns its index. Until [`write_row`](Self::write_row) sets its worth, nothing is known of it; until
     /// [`settle`](Self::settle), it is left out. O(1), but for memory.
     pub fn push_row(&mut self, left_out: Utility) -> usize {
         let row = self.push(left_out);
@@ -27,7 +27,7 @@ impl Matching {
         row
     }
 
-    /// Adds a column and returns its index; until [`write`](Self::write) has said of each row what it is worth there, or
+    /// Adds a column and returns its index; until [`write`](Self::write) has set the worth of each row there, or
     /// `write_row`, nothing is known of it. O(1), but for memory.
     pub fn push_column(&mut self) -> usize {
         let column = self.push_open_column();
@@ -51,7 +51,7 @@ impl Matching {
         self.take_column(column);
     }
 
-    /// What a row is worth in a column.
+    /// Worth of a row in a column.
     ///
     /// # Panics
     /// There is no such row or column.
@@ -59,7 +59,7 @@ impl Matching {
         -self.costs.row(row)[column]
     }
 
-    /// What a row is worth in each column from now on, within ± [`UTILITY_MAX`](super::UTILITY_MAX). O(columns).
+    /// Sets the worth of a row in each column, within ± [`UTILITY_MAX`](super::UTILITY_MAX). O(columns).
     ///
     /// # Panics
     /// There is no such row.
@@ -75,7 +75,7 @@ impl Matching {
         self.rows.is_loose[row] |= has_changed;
     }
 
-    /// What a row is worth in each column from now on, by what it was worth before. As `write_row`.
+    /// Sets the worth of a row in each column, by its worth before. As `write_row`.
     ///
     /// # Panics
     /// There is no such row.
@@ -86,7 +86,7 @@ impl Matching {
         }
     }
 
-    /// What a row is worth in one column from now on; for few columns. O(1).
+    /// Sets the worth of a row in one column; for few columns. O(1).
     ///
     /// # Panics
     /// There is no such row or column.

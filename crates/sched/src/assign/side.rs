@@ -10,7 +10,7 @@ pub(super) const NONE: usize = usize::MAX;
 pub(super) struct Side {
     /// Dual prices.
     pub price: Vec<Utility>,
-    /// What it costs to be left out.
+    /// Cost of being left out.
     pub out: Vec<Utility>,
     /// The mate on the other side, or [`NONE`].
     pub mate: Vec<usize>,

@@ -18,7 +18,7 @@ use super::{
 /// A phantom's pairs count by its confidence, so that a slot that exists is not given up for one that may
 /// not come.
 ///
-/// What has not changed since the cycle before is not evaluated again, and the assignment begins from that one's; its utility is
+/// Parts of the cycle that have not changed since the one before are not evaluated again, and the assignment begins from that one's; its utility is
 /// what it would be from nothing.
 ///
 /// O(changed ADUs × slot classes × objectives) evaluations, slots being of one class if nothing but their numbers

@@ -1,7 +1,8 @@
 //! Slots that are alike.
 
-use super::{Slot, table::STEPS};
+use super::table::STEPS;
 use crate::assign::Utility;
+use anabranch_spec::Slot;
 
 /// Classes of a cycle's slots: those of one differ in nothing but their numbers. Neighbours of a channel are compared, so that
 /// alike ones that are not next to each other may be in several.
@@ -15,7 +16,7 @@ pub(super) struct Classes {
     times: Vec<(f64, f64)>,
     /// The last class of each channel.
     last: Vec<Option<u32>>,
-    /// When something sent in each class is acknowledged, the quickest first.
+    /// Time at which an ADU sent in each class is acknowledged, the quickest first.
     ranked: Vec<(f64, u32)>,
     /// Of [`STEPS`] steps.
     quickness: Vec<Utility>,
@@ -72,7 +73,7 @@ impl Classes {
         self.of[slot]
     }
 
-    /// How quick a class is, of [`STEPS`] steps.
+    /// Speed of a class, of [`STEPS`] steps.
     pub(super) fn quickness(&self, class: u32) -> Utility {
         self.quickness[class as usize]
     }
@@ -87,7 +88,7 @@ impl Classes {
         &self.times
     }
 
-    /// What fits all of them.
+    /// Size that fits all of them.
     pub(super) fn bytes_min(&self) -> u32 {
         self.bytes_min
     }

@@ -6,7 +6,7 @@ use anabranch_base::StreamId;
 use anabranch_hose as hose;
 use anabranch_hose::{AduFact, FieldId, StreamFact};
 
-use super::{Correlation, Slot};
+use anabranch_spec::{Correlation, Slot};
 
 /// Header fields that an application gave an ADU, by number; they stay with the sender. A clone is cheap.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -88,7 +88,7 @@ pub struct Stream {
     pub jitter_ms: f64,
 }
 
-/// What can be said of a channel as such.
+/// Facts about a channel as such.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
     /// Number by which applications know it.
@@ -99,14 +99,14 @@ pub struct Channel {
     pub technology: f64,
     /// True if its bytes are paid for.
     pub is_metered: bool,
-    /// What it is expected to carry.
+    /// Rate that it is expected to carry.
     pub rate_bps: f64,
     /// Other attributes by number; NaN, or beyond the end: not set.
     pub fields: Vec<f64>,
 }
 
 impl Channel {
-    /// What it answers to a fact of channels; NaN to others.
+    /// Its answer to a fact of channels; NaN to others.
     pub(super) fn answer(&self, fact: AduFact) -> f64 {
         match fact {
             AduFact::ChannelId => self.id as f64,
@@ -120,7 +120,7 @@ impl Channel {
     }
 }
 
-/// What a [`Planner`](super::Planner) decides about.
+/// Input of a [`Planner`](super::Planner).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cycle {
     /// Slots that exist and phantoms.
@@ -133,7 +133,7 @@ pub struct Cycle {
     pub streams: Vec<Stream>,
     /// Channels; slots name them by index, and so does a policy's view.
     pub channels: Vec<Channel>,
-    /// How losses go together.
+    /// Correlation of losses.
     pub correlation: Correlation,
 }
 

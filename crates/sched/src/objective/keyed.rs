@@ -3,7 +3,7 @@
 /// An item that is not there.
 const NONE: u32 = u32::MAX;
 
-/// What happens to the nodes of a matching.
+/// Changes of the nodes of a matching.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// The item of this node is gone; the last node takes its index.
@@ -36,7 +36,7 @@ impl<K> Default for Keyed<K> {
 }
 
 impl<K: Copy + Ord> Keyed<K> {
-    /// The items of the next cycle, in its order. `step` is told what comes and goes, in the order in which nodes change.
+    /// The items of the next cycle, in its order. `step` is called with what comes and goes, in the order in which nodes change.
     ///
     /// O(items), if they are in ascending order; no allocation once as many were there.
     pub(super) fn update(&mut self, names: impl Iterator<Item = K>, mut step: impl FnMut(Step)) {

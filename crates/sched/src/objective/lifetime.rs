@@ -6,12 +6,13 @@
 //! that asks for few losses alone would have it late rather than lost. One that is late everywhere is left alone:
 //! dropping it is the stream's matter.
 
-use super::{Adu, Slot};
+use super::Adu;
+use anabranch_spec::Slot;
 
-/// What a slot is worth to an ADU that would be late in it, and in time elsewhere.
+/// Worth of a slot to an ADU that would be late in it, and in time elsewhere.
 pub(super) const LATE: f64 = -1e6;
 
-/// When what is sent in the slots of a cycle may be expected.
+/// Times at which the data sent in the slots of a cycle are expected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrivals {
     soonest_ms: f64,
@@ -31,7 +32,7 @@ impl Arrivals {
         })
     }
 
-    /// What is left of the ADU's lifetime, if it is in time in some slots and late in others.
+    /// Rest of the ADU's lifetime, if it is in time in some slots and late in others.
     pub(super) fn divide(self, adu: &Adu) -> Option<f64> {
         // NaN, without a lifetime, is neither.
         let left_ms = adu.deadline_ms - adu.waited_ms;

@@ -15,11 +15,11 @@ const KICKS: usize = 4;
 /// ADUs that are thrown at a time, at most.
 const THROWN: u64 = 4;
 
-/// What is to be improved.
+/// The schedule to be improved.
 pub(super) struct Problem<'p> {
     pub(super) cycle: &'p Cycle,
     pub(super) objectives: &'p mut Objectives,
-    /// What objectives over one ADU say.
+    /// Worth by objectives over one ADU.
     pub(super) table: &'p Table,
     /// ADUs that an objective over several may be about.
     pub(super) concerned: &'p [u32],
@@ -179,7 +179,7 @@ fn is_gain(before: f64, after: f64) -> bool {
     after > before + 1e-9 * before.abs().max(1.0)
 }
 
-/// What these ADUs are worth where they are, with all contexts that they are in.
+/// Worth of these ADUs where they are, with all contexts that they are in.
 fn worth(problem: &mut Problem<'_>, schedule: &Schedule, movers: &[u32]) -> f64 {
     let placed = Placed {
         cycle: problem.cycle,

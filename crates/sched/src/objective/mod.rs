@@ -1,13 +1,11 @@
-//! Objective-driven scheduling: of all the ways to put ADUs into slots, one that is worth much to applications.
+//! Objective-driven scheduling: of all assignments of ADUs to slots, one that is worth much to applications.
 //!
 //! A [`Cycle`] is what there is to decide about: slots that exist, phantom slots that are expected, ADUs that
-//! wait, what was sent lately. Objectives say what a schedule is worth [Horde Chapters 4 to 6]; a [`Planner`]
+//! wait, what was sent lately. Objectives define the worth of a schedule [Horde Chapters 4 to 6]; a [`Planner`]
 //! looks for a good one.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`slot`] | [`Slot`]: what to expect of sending one packet, now or soon |
-//! | [`correlation`] | [`Correlation`]: how losses of two slots go together |
 //! | [`cycle`] | [`Cycle`], and [`Placed`]: a cycle with a schedule, as objectives see it |
 //! | [`turns`] | [`Turns`]: of which streams the ADUs of a cycle are |
 //! | [`random_walk`] | the published search: the best of 25 random schedules |
@@ -19,14 +17,12 @@
 
 pub mod assign;
 mod classes;
-pub mod correlation;
 pub mod cycle;
 mod keyed;
 mod lifetime;
 mod local;
 pub mod random_walk;
 mod reading;
-pub mod slot;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -40,10 +36,8 @@ use anabranch_hose::Objectives;
 
 pub use self::{
     assign::Assign,
-    correlation::Correlation,
     cycle::{Adu, Channel, Cycle, Fields, Outcome, Placed, Sent, Stream},
     random_walk::RandomWalk,
-    slot::Slot,
     turns::Turns,
 };
 

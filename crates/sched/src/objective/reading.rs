@@ -2,12 +2,10 @@
 
 use anabranch_hose::{AduFact, Objective, ObjectiveId, Objectives, evaluate::Single};
 
-use super::{
-    cycle::{Adu, Channel, Cycle, Stream},
-    slot::Slot,
-};
+use super::cycle::{Adu, Channel, Cycle, Stream};
+use anabranch_spec::slot::Slot;
 
-/// What of an ADU the gains of objectives depend on.
+/// Properties of an ADU on which the gains of objectives depend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Looks(u8);
 
@@ -70,7 +68,7 @@ pub(super) struct Reading {
     known: Vec<(ObjectiveId, u32, Objective)>,
     /// By the place of an objective.
     looks: Vec<Looks>,
-    /// What is asked of channels, and whether anything is of streams.
+    /// Facts of channels that objectives use, and whether they use any of streams.
     of_channels: Vec<AduFact>,
     reads_streams: bool,
     channels: Vec<Channel>,
@@ -142,7 +140,7 @@ impl Reading {
         }
     }
 
-    /// What an objective, by its place, depends on.
+    /// Properties on which an objective, by its index, depends.
     pub(super) fn looks(&self, place: u32) -> Looks {
         self.looks[place as usize]
     }
@@ -178,7 +176,7 @@ fn is_same_stream((one, other): (&Stream, &Stream)) -> bool {
     one.id == other.id && are_same(&measures(one), &measures(other))
 }
 
-/// What is not known is like what is not known.
+/// Unknown values are equal to each other.
 fn is_same(one: f64, other: f64) -> bool {
     one.to_bits() == other.to_bits()
 }

@@ -4,7 +4,7 @@ use anabranch_base::StreamId;
 use anabranch_hose::{Faults, ObjectiveId, Objectives, evaluate::Batch};
 
 use super::{
-    Cycle, Slot,
+    Cycle,
     classes::Classes,
     cycle::{Adu, Alone, Spots},
     keyed::{Keyed, Step},
@@ -12,15 +12,16 @@ use super::{
     reading::{Looks, Reading},
 };
 use crate::assign::{Matching, UTILITY_MAX, Utility, utility};
+use anabranch_spec::Slot;
 
-/// What ties are broken by, in millionths; all of it is less than a thousandth of a unit.
+/// Amounts that break ties, in millionths; all of it is less than a thousandth of a unit.
 ///
 /// An ADU nobody has an objective for is sent, and rather in a slot that exists than in one that is expected.
 const SENT: Utility = 400;
 const SENT_LATER: Utility = 200;
-/// What having the last turn takes from being sent now.
+/// Penalty of the last turn for being sent now.
 const TURN_MAX: Utility = 150;
-/// Place where an objective about latency is indifferent, what it is about goes the quicker way, and the older first: steps
+/// ADUs to which an objective about latency is indifferent take the quicker path, and the older first: steps
 /// of quickness, and of age.
 pub(super) const STEPS: usize = 16;
 /// Of so many slots, one that changed is looked at alone; if more changed, all ADUs are looked at anew.
@@ -37,7 +38,7 @@ struct Row {
     left_ms: Option<f64>,
 }
 
-/// What is added to an ADU's worth to break ties.
+/// Amount added to an ADU's worth to break ties.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Bias {
     /// In slots that exist.
@@ -55,11 +56,11 @@ struct Column {
     change: Change,
 }
 
-/// What ties are broken by.
+/// Amounts that break ties.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Place {
     is_phantom: bool,
-    /// How quick it is, of [`STEPS`] steps.
+    /// Speed, of [`STEPS`] steps.
     quickness: Utility,
 }
 
@@ -83,7 +84,7 @@ impl Bias {
     }
 }
 
-/// What each ADU is worth in each slot, objectives over one ADU alone, and the assignment that is worth most.
+/// Worth of each ADU in each slot, objectives over one ADU alone, and the assignment that is worth most.
 ///
 /// Only what changed since the cycle before is evaluated again: a slot if it or anything that objectives ask of its
 /// channel changed, an ADU if something of it changed at which an objective about it looks. Time that passes changes all
@@ -147,7 +148,7 @@ impl Concerns {
     }
 }
 
-/// What one ADU is worth in each class of slots.
+/// Worth of one ADU in each class of slots.
 #[derive(Debug, Default)]
 struct Worths {
     batch: Batch,
@@ -398,7 +399,7 @@ impl Table {
         }
     }
 
-    /// What an ADU is worth in a slot that it fits, ties aside.
+    /// Worth of an ADU in a slot that it fits, ties aside.
     pub(super) fn value(&self, adu: usize, slot: usize) -> Utility {
         let (row, column) = (self.row_of.node(adu), self.column_of.node(slot));
         let tie = self.rows[row].bias.tie(self.columns[column].place);
@@ -418,7 +419,7 @@ impl Table {
         Some(self.column_of.item(column) as u32)
     }
 
-    /// What the assignment is worth, with what breaks ties.
+    /// Worth of the assignment, with the amounts that break ties.
     #[cfg(test)]
     pub(super) fn utility(&self) -> Utility {
         self.matching.utility()
@@ -456,7 +457,7 @@ impl Worths {
     }
 }
 
-/// What objectives over an ADU alone add in one slot.
+/// Worth that objectives over an ADU alone add in one slot.
 fn sum_of(
     cycle: &Cycle,
     adu: u32,

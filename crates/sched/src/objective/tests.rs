@@ -2,6 +2,8 @@ use anabranch_base::{Seed, StreamId};
 use anabranch_hose::{Limits, Objectives, Vocabulary};
 use proptest::prelude::*;
 
+use anabranch_spec::{Correlation, Slot};
+
 use super::*;
 
 pub(crate) fn slot(channel: u32, sequence: u64, loss: f64, round_trip_ms: f64) -> Slot {

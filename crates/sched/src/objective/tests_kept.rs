@@ -4,6 +4,8 @@ use anabranch_base::StreamId;
 use anabranch_hose::{Faults, Limits, ObjectiveId, Objectives, Type, Vocabulary};
 use proptest::prelude::*;
 
+use anabranch_spec::{Correlation, Slot};
+
 use super::{
     cycle::Alone,
     tests::{adu, slot},
@@ -188,7 +190,7 @@ impl World {
         }
     }
 
-    /// What an ADU is worth in a slot, one objective after the other; `None`: it does not fit.
+    /// Worth of an ADU in a slot, one objective after the other; `None`: it does not fit.
     fn worth(&self, adu: u32, at: usize) -> (Option<Utility>, Vec<ObjectiveId>) {
         let cycle = &self.cycle;
         let slot = &cycle.slots[at];

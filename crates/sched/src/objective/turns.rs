@@ -6,9 +6,9 @@ use anabranch_base::{Instant, StreamId};
 
 use crate::{
     pick::Picker,
-    spec::Priority,
     view::{StreamView, View},
 };
+use anabranch_spec::Priority;
 
 /// Collects the ADUs of a cycle: as many as there are slots, from the heads of the streams' queues, by priority and
 /// weighted fair shares [Horde §6.4: "the constraints imposed by the bandwidth allocator"]. What was collected and

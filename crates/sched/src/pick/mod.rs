@@ -16,10 +16,8 @@ mod queue;
 use anabranch_base::{Instant, StreamId};
 
 pub(crate) use self::queue::{Answer, FairQueue};
-use crate::{
-    spec::Priority,
-    view::{StreamView, View},
-};
+use crate::view::{StreamView, View};
+use anabranch_spec::Priority;
 
 /// Streams remembered before those that are no longer ahead of their share are forgotten.
 const SERVED_MIN: usize = 64;
@@ -46,7 +44,7 @@ impl Default for Picker {
     }
 }
 
-/// What decides between two streams.
+/// Precedence of a stream over others.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     priority: Priority,
@@ -133,7 +131,7 @@ impl Picker {
         }
     }
 
-    /// What the stream has been given over its weight, at least the virtual time. O(log streams).
+    /// Bytes that the stream was given, over its weight, at least the virtual time. O(log streams).
     pub(crate) fn finish_of(&self, stream: StreamId) -> f64 {
         self.finish_time(stream, &mut 0)
     }
@@ -169,8 +167,8 @@ impl Picker {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::spec::Priority;
     use anabranch_base::Instant;
+    use anabranch_spec::Priority;
 
     pub(crate) fn stream(id: u64, priority: Priority, weight: u32, backlog: u64) -> StreamView {
         StreamView {

@@ -3,10 +3,8 @@
 use anabranch_base::{Instant, StreamId};
 
 use super::{Claim, heap::Heap};
-use crate::{
-    spec::Priority,
-    view::{Changes, StreamView, View},
-};
+use crate::view::{Changes, StreamView, View};
+use anabranch_spec::Priority;
 
 /// Streams that wait, in the order in which they go: by priority, by virtual finish time, by deadline, by id.
 ///
@@ -51,7 +49,7 @@ struct Class {
     ahead: Heap<(u64, u64, StreamId)>,
 }
 
-/// What is said of a stream whose turn it is.
+/// Verdict on a stream whose turn it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer<T> {
     /// It goes.

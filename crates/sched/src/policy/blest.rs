@@ -3,11 +3,10 @@
 
 use anabranch_base::StreamId;
 
-use super::{Decision, Scheduler, nearest_and_free, stream_then_channel};
-use crate::{
-    pick::Picker,
-    view::{ChannelMask, View},
-};
+use super::{nearest_and_free, stream_then_channel};
+use crate::{Decision, Scheduler};
+use crate::{pick::Picker, view::View};
+use anabranch_spec::ChannelMask;
 
 /// Step by which the correction λ follows what happens (δ of the paper).
 const LAMBDA_STEP: f64 = 0.01;

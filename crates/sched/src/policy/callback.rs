@@ -1,18 +1,19 @@
-//! The application is asked about each slot.
+//! Callback policy: the application decides about each slot.
 
 use std::fmt;
 
 use anabranch_hose::Objectives;
 
-use super::{
-    Scheduler,
-    planned::{Planned, Walk},
+use super::planned::{Planned, Walk};
+use crate::{
+    objective::{Adu, Cycle, Planner, Schedule},
+    scheduler::AnyScheduler,
 };
-use crate::objective::{Adu, Cycle, Planner, Schedule, Slot};
+use anabranch_spec::Slot;
 
 /// An application that decides itself which ADU takes which slot [Horde §3.2].
 pub trait Callback: Send {
-    /// Which of these ADUs, if any, takes the slot: an index. They are those that wait, streams' shares and
+    /// The index of the one of these ADUs that takes the slot, if any does. They are those that wait, streams' shares and
     /// priorities kept, of each stream in its order; none twice. What fits no slot, or may not use its channel, is
     /// shown all the same, and waits when it is chosen.
     fn choose(&mut self, slot: &Slot, adus: &[Adu]) -> Option<usize>;
@@ -26,9 +27,10 @@ impl<F: FnMut(&Slot, &[Adu]) -> Option<usize> + Send> Callback for F {
 
 /// A scheduler that asks `callback` about each slot that exists. Promised streams come first; objectives do not
 /// matter.
-pub fn by_callback(callback: Box<dyn Callback>) -> Box<dyn Scheduler> {
+pub fn by_callback(callback: Box<dyn Callback>) -> AnyScheduler {
     let asking = Asking { callback };
-    Box::new(Planned::by_cycles(Box::new(asking), Walk::AT_ONCE))
+    let planned = Planned::by_cycles(Box::new(asking), Walk::AT_ONCE);
+    AnyScheduler::Plans(Box::new(planned))
 }
 
 struct Asking {

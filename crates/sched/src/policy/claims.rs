@@ -2,7 +2,8 @@
 
 use anabranch_base::{Instant, StreamId};
 
-use crate::view::{Claim, StreamView, View};
+use crate::view::{StreamView, View};
+use anabranch_spec::Claim;
 
 /// Windows of its claim that a stream may save up: what one window had not, the next may make up for.
 const WINDOWS_SAVED: f64 = 2.0;
@@ -15,7 +16,7 @@ struct Account {
     at: Instant,
 }
 
-/// What promised streams have left of their claims: a token bucket each, filled at the claimed rate. What
+/// Rest of the claims of promised streams: a token bucket each, filled at the claimed rate. What
 /// a stream sends beyond it is elastic. One per session.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
@@ -102,7 +103,8 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{pick::tests::stream, spec::Priority};
+    use crate::pick::tests::stream;
+    use anabranch_spec::Priority;
 
     pub(crate) fn promised(id: u64, rank: u32, mbps: f64) -> StreamView {
         StreamView {

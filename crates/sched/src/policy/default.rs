@@ -12,18 +12,20 @@
 //! - Nor is it used by a stream with a deadline, when the packet would miss it there but not by
 //!   waiting.
 //!
-//! Which stream is next is the [`pick`](crate::pick)'s matter: priority, fair share, earliest deadline.
+//! The order of streams is that of [`pick`](crate::pick): priority, fair share, earliest deadline.
 
 use anabranch_base::StreamId;
 
-use super::{Decision, free_channels};
+use super::free_channels;
+use crate::Decision;
 use crate::{
     arrival::Outlook,
     pick::{Answer, FairQueue},
-    view::{Changes, ChannelMask, StreamView, View},
+    view::{Changes, StreamView, View},
 };
+use anabranch_spec::ChannelMask;
 
-/// What may be said of a stream before its channel is chosen.
+/// Verdict on a stream before its channel is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// It takes part.
@@ -57,7 +59,7 @@ impl EarliestArrival {
         self.outlook.begin();
     }
 
-    /// What is expected of the channels.
+    /// Expectations of the channels.
     pub(super) fn outlook(&self) -> &Outlook {
         &self.outlook
     }

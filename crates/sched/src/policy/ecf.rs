@@ -3,11 +3,13 @@
 
 use anabranch_base::StreamId;
 
-use super::{Decision, Scheduler, nearest_and_free, stream_then_channel};
+use super::{nearest_and_free, stream_then_channel};
+use crate::{Decision, Scheduler};
 use crate::{
     pick::Picker,
-    view::{ChannelMask, ChannelView, View},
+    view::{ChannelView, View},
 };
+use anabranch_spec::ChannelMask;
 
 /// Hysteresis that keeps a decision to wait stable (β of the paper).
 const BETA: f64 = 0.25;

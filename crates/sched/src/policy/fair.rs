@@ -21,7 +21,7 @@ const PACKET_BYTES: u64 = 1200;
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     id: StreamId,
-    /// When the fluid begins with the packet that the stream sends next, in virtual time.
+    /// Virtual time at which the fluid system begins with the packet that the stream sends next.
     start: f64,
     /// The last decision in which it had a backlog.
     seen: u64,
@@ -161,7 +161,8 @@ impl FairQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{pick::tests::stream, spec::Priority};
+    use crate::pick::tests::stream;
+    use anabranch_spec::Priority;
 
     fn turns(
         queue: &mut FairQueue,

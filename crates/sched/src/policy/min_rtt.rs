@@ -2,13 +2,12 @@
 
 use anabranch_base::StreamId;
 
-use super::{Decision, Scheduler, free_channels, stream_then_channel};
-use crate::{
-    pick::Picker,
-    view::{ChannelMask, View},
-};
+use super::{free_channels, stream_then_channel};
+use crate::{Decision, Scheduler};
+use crate::{pick::Picker, view::View};
+use anabranch_spec::ChannelMask;
 
-/// What the Linux kernel's MPTCP does by default: simple, and the control of most experiments.
+/// Default scheduler of the Linux kernel's MPTCP: simple, and the control of most experiments.
 #[derive(Debug, Default)]
 pub(super) struct MinRtt {
     picker: Picker,

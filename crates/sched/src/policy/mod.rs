@@ -1,4 +1,4 @@
-//! Scheduling policies behind one trait, one policy a file.
+//! Scheduling policies, one a file, each behind [`Scheduler`](crate::Scheduler).
 //!
 //! A policy is asked for one decision at a time and asked again until it waits. It decides late:
 //! nothing is bound to a channel before a slot for it exists, so no stream waits behind another's
@@ -23,144 +23,29 @@ mod servers;
 mod weighted_round_robin;
 mod wfq;
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, str::FromStr};
 
-use anabranch_base::{Instant, Seed, StreamId};
-use anabranch_hose::Objectives;
+use anabranch_base::Seed;
 
 pub use callback::{Callback, by_callback};
 pub use opt::{Opt, Oracle};
 pub use planned::Walk;
 
 use crate::{
-    objective::{Assign, Cycle, RandomWalk},
+    objective::{Assign, RandomWalk},
     pick::Picker,
-    plan::Plan,
-    view::{Changes, ChannelMask, View},
+    scheduler::{AnyScheduler, Decision},
+    view::View,
 };
-
-/// What to do next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Put the next fragment of this stream into a slot of each of these channels.
-    Send {
-        /// Index into [`View::streams`].
-        stream: usize,
-        /// Indices into [`View::channels`]; not empty, each with a slot.
-        channels: ChannelMask,
-    },
-    /// Put the next fragment of this ADU of the stream, and not of another, into a slot of each of these channels.
-    /// When it has none, the policy is asked again. Of policies that [plan](Scheduler::plan) alone.
-    SendAdu {
-        /// Index into [`View::streams`].
-        stream: usize,
-        /// Its sequence.
-        adu: u64,
-        /// As above.
-        channels: ChannelMask,
-    },
-    /// Leave the remaining slots unused for now. The policy is asked again when anything changes.
-    Wait,
-}
-
-/// What else travels in a packet with room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Coalesced {
-    /// Index into [`View::streams`].
-    pub stream: usize,
-    /// Its ADU; `None`: whatever it sends next.
-    pub adu: Option<u64>,
-}
-
-/// A scheduling policy.
-///
-/// The session calls [`prepare`](Self::prepare) and [`begin`](Self::begin), then [`next`](Self::next) until it answers
-/// [`Decision::Wait`], and after each `Send` calls [`sent`](Self::sent) with what went out; the view is up to date before
-/// every call. The state of a policy belongs to one session.
-///
-/// A policy that decides about single ADUs says so in `prepare`. It is then told of ADUs, slots and objectives
-/// ([`plan`](Self::plan)) after `begin`, and again when it waits although it sent something since and slots are left.
-/// What else fits a packet is its matter, too ([`coalesce`](Self::coalesce)).
-pub trait Scheduler: Send + fmt::Debug {
-    /// A run of decisions is to begin. `None`: by streams, no single ADU matters. Otherwise the policy plans, with the
-    /// slots that are expected within this time.
-    fn prepare(&mut self, objectives: &Objectives) -> Option<Duration> {
-        let _ = objectives;
-        None
-    }
-
-    /// What there is to decide about, when there is a slot and something waits: ADUs that may be sent now, slots that exist and those that are expected. Slots'
-    /// channels are indices into [`View::channels`].
-    fn plan(&mut self, view: &View<'_>, cycle: &Cycle, objectives: &mut Objectives) {
-        let _ = (view, cycle, objectives);
-    }
-
-    /// Of a policy that plans: what else goes into a packet on these channels that has room for `room` bytes.
-    fn coalesce(
-        &mut self,
-        view: &View<'_>,
-        channels: ChannelMask,
-        room: usize,
-    ) -> Option<Coalesced> {
-        let _ = (view, channels, room);
-        None
-    }
-
-    /// Of a policy that plans: whether fragments in flight of this stream may be sent once more, on another channel
-    /// than the one for which they were meant, where that keeps them in time.
-    fn may_copy(&self, objectives: &Objectives, stream: StreamId) -> bool {
-        let _ = (objectives, stream);
-        false
-    }
-
-    /// Of a policy that plans: when it wants to be asked again though nothing has changed.
-    fn wakes_at(&self) -> Option<Instant> {
-        None
-    }
-
-    /// A run of decisions begins; until the next one, no stream begins to wait, streams and channels keep their places in
-    /// the view, and of channels only slots and bytes in flight change. O(streams that changed · log streams).
-    fn begin(&mut self, view: &View<'_>, changes: Changes<'_>) {
-        let _ = (view, changes);
-    }
-
-    /// Promised data are expected at this time, if the application goes on as it did; to be said after
-    /// [`Self::begin`].
-    fn expect(&mut self, promised: Option<Instant>) {
-        let _ = promised;
-    }
-
-    /// While slots are held back for promised data that is expected: until when. They are in use as far as the network
-    /// is concerned.
-    fn held_until(&self) -> Option<Instant> {
-        None
-    }
-
-    /// Decides about one fragment. Must not answer `Send` with a channel that has no slot.
-    fn next(&mut self, view: &View<'_>) -> Decision;
-
-    /// The decision was carried out: `bytes` application bytes went out on each of its channels.
-    fn sent(&mut self, view: &View<'_>, stream: usize, channels: ChannelMask, bytes: usize);
-
-    /// The stream is closed; forget it.
-    fn forget(&mut self, stream: StreamId);
-
-    /// Promised streams were mapped to paths anew. What was sent of the running window still counts.
-    fn remap(&mut self, now: Instant, plan: &Plan) {
-        let _ = (now, plan);
-    }
-}
+use anabranch_spec::ChannelMask;
 
 /// A policy, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Policy {
-    /// Ours: promised streams first, as [`Self::Pgos`] has them; the rest by earliest arrival, with urgent
-    /// streams kept off slow channels.
+    /// Promised streams first, by predictive guarantee scheduling [IQ-Paths §V-B.2] (`pgos` names it, too); the rest by
+    /// earliest arrival, with urgent streams kept off slow channels.
     #[default]
     Default,
-    /// Predictive guarantee scheduling by the plan of promised streams [IQ-Paths §V-B.2]; the same as the
-    /// default.
-    Pgos,
     /// One packet each, in turn.
     RoundRobin,
     /// Bytes in proportion to the channels' delivery rates (deficit round-robin).
@@ -171,7 +56,7 @@ pub enum Policy {
     Ecf,
     /// Blocking estimation [Ferlin et al., IFIP Networking 2016].
     Blest,
-    /// Every packet on every channel that has room.
+    /// Every packet on every channel with a slot.
     Redundant,
     /// Every stream on one channel: its own, or the first.
     Pinned,
@@ -181,7 +66,7 @@ pub enum Policy {
     Msfq,
     /// Promised streams in order of precedence, then the others; paths by mean rates.
     PriorityMean,
-    /// Ours: ADUs go into the slots in which objectives say that they are worth most; without objectives, as the
+    /// Ours: ADUs go into the slots in which they are worth most by the objectives; without objectives, as the
     /// default. Promised streams first.
     Assign,
     /// The published search for a schedule that is worth much: the best of some random ones [Horde §6.4].
@@ -201,9 +86,8 @@ pub struct ParsePolicyError(String);
 
 impl Policy {
     /// All policies.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 14] = [
         Self::Default,
-        Self::Pgos,
         Self::RoundRobin,
         Self::WeightedRoundRobin,
         Self::MinRtt,
@@ -223,7 +107,6 @@ impl Policy {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
-            Self::Pgos => "pgos",
             Self::RoundRobin => "round_robin",
             Self::WeightedRoundRobin => "weighted_round_robin",
             Self::MinRtt => "min_rtt",
@@ -252,11 +135,21 @@ impl Policy {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// A fresh scheduler of this policy; what is random about it follows from `seed`.
-    pub fn build(self, seed: Seed) -> Box<dyn Scheduler> {
+    /// A new scheduler of this policy; its random decisions follow from `seed`.
+    pub fn build(self, seed: Seed) -> AnyScheduler {
         let walk = |length: u16| RandomWalk::new(usize::from(length), seed.stream("random_walk"));
-        match self {
-            Self::Default | Self::Pgos => Box::<pgos::Pgos>::default(),
+        let cycles = |length: u16, walk_of: Walk| {
+            let planner = Box::new(walk(length));
+            AnyScheduler::Plans(Box::new(planned::Planned::by_cycles(planner, walk_of)))
+        };
+        AnyScheduler::Plain(match self {
+            Self::Default => return AnyScheduler::Promises(Box::<pgos::Pgos>::default()),
+            Self::Assign => {
+                let planned = planned::Planned::by_assignment(Assign::default());
+                return AnyScheduler::Plans(Box::new(planned));
+            }
+            Self::RandomWalk(settings) => return cycles(settings.length, settings),
+            Self::RandomRoundRobin => return cycles(1, Walk::AT_ONCE),
             Self::RoundRobin => Box::<round_robin::RoundRobin>::default(),
             Self::WeightedRoundRobin => Box::<weighted_round_robin::WeightedRoundRobin>::default(),
             Self::MinRtt => Box::<min_rtt::MinRtt>::default(),
@@ -267,16 +160,7 @@ impl Policy {
             Self::Wfq => Box::<wfq::Wfq>::default(),
             Self::Msfq => Box::<msfq::Msfq>::default(),
             Self::PriorityMean => Box::<priority_mean::PriorityMean>::default(),
-            Self::Assign => Box::new(planned::Planned::by_assignment(Assign::default())),
-            Self::RandomWalk(settings) => {
-                let planner = Box::new(walk(settings.length));
-                Box::new(planned::Planned::by_cycles(planner, settings))
-            }
-            Self::RandomRoundRobin => Box::new(planned::Planned::by_cycles(
-                Box::new(walk(1)),
-                Walk::AT_ONCE,
-            )),
-        }
+        })
     }
 }
 
@@ -299,6 +183,8 @@ impl FromStr for Policy {
             Some((name, settings)) => (name, Some(settings)),
             None => (text.trim(), None),
         };
+        // The scheduler of the default policy by its name in the papers.
+        let name = if name == "pgos" { "default" } else { name };
         let known = Self::ALL.into_iter().find(|policy| policy.name() == name);
         match (known, settings) {
             (Some(Self::RandomWalk(_)), Some(settings)) => {

@@ -2,8 +2,10 @@
 
 use anabranch_base::StreamId;
 
-use super::{Decision, Scheduler, fair::FairQueue, free_channels, servers::Servers};
-use crate::view::{ChannelMask, View};
+use super::{fair::FairQueue, free_channels, servers::Servers};
+use crate::view::View;
+use crate::{Decision, Scheduler};
+use anabranch_spec::ChannelMask;
 
 /// Fair queueing over an aggregate of servers [Blanquer & Özden, SIGCOMM 2001]: packets go in the order in
 /// which a single fluid server with the rate of all would finish them, each to the server that is idle
@@ -49,8 +51,9 @@ impl Scheduler for Msfq {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{arrival::tests::channel, pick::tests::stream, spec::Priority};
+    use crate::{arrival::tests::channel, pick::tests::stream};
     use anabranch_base::Instant;
+    use anabranch_spec::Priority;
 
     /// Streams by weight, channels by rate, both at once.
     #[test]

@@ -8,11 +8,13 @@ use std::{fmt, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 
-use super::{Decision, Scheduler, free_channels};
+use super::free_channels;
+use crate::{Decision, Scheduler};
 use crate::{
     pick::Picker,
-    view::{ChannelMask, ChannelView, Claim, StreamView, View},
+    view::{ChannelView, StreamView, View},
 };
+use anabranch_spec::{ChannelMask, Claim};
 
 /// Bytes that a packet has on the wire beyond the application's: IP, UDP, QUIC and our own headers.
 const OVERHEAD_BYTES: f64 = 64.0;
@@ -25,7 +27,7 @@ const HORIZON: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(1);
 const PRECISION: Duration = Duration::from_micros(10);
 /// β: so much more than required a stream may receive before δ turns negative, as a share of its claim. The
-/// source says "a very small threshold".
+/// source has "a very small threshold".
 const BETA: f64 = 0.001;
 /// Windows ahead in which arrivals are counted.
 const WINDOWS_AHEAD: usize = 4;
@@ -56,7 +58,7 @@ struct Account {
     sent_bytes: f64,
     /// δ, in bytes per second.
     delta: f64,
-    /// What earlier windows fell short and later ones have not made up for, in bytes.
+    /// Shortfall of earlier windows that later ones have not made up for, in bytes.
     owed_bytes: f64,
     /// Bytes that arrive in the running window and in those after it; beyond them, in the last.
     arriving: [f64; WINDOWS_AHEAD],
@@ -164,7 +166,7 @@ impl Opt {
         (others.sum::<f64>() <= before_last).then_some(here)
     }
 
-    /// What the stream may still send with precedence in this window, in bytes.
+    /// Bytes that the stream may still send with precedence in this window, in bytes.
     fn allowance(&mut self, now: Instant, stream: StreamId, claim: Claim) -> f64 {
         let place = self.account(now, stream, claim);
         let account = &self.accounts[place];
@@ -239,7 +241,7 @@ impl Opt {
         free_at + self.oracle.delay(id)
     }
 
-    /// Books what a promised stream sent; whether that was within its allowance.
+    /// Accounts for the data of a promised stream; returns whether that was within its allowance.
     fn reserve(&mut self, now: Instant, stream: &StreamView, bytes: f64, arrives: Instant) -> bool {
         let Some(claim) = stream.claim else {
             return false;

@@ -2,11 +2,10 @@
 
 use anabranch_base::StreamId;
 
-use super::{Decision, Scheduler, free_channels, stream_then_channel};
-use crate::{
-    pick::Picker,
-    view::{ChannelMask, View},
-};
+use super::{free_channels, stream_then_channel};
+use crate::{Decision, Scheduler};
+use crate::{pick::Picker, view::View};
+use anabranch_spec::ChannelMask;
 
 /// No striping at all: what a single path would do, as the control of experiments.
 #[derive(Debug, Default)]

@@ -1,26 +1,27 @@
-//! ADUs into slots, as a planner says.
+//! Planned policies: ADUs are put into slots by a planner.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_hose::{AduFact, Objective, Objectives, Shape};
 
-use super::{Coalesced, Decision, Scheduler, pgos::Pgos};
+use super::pgos::Pgos;
+use crate::{Coalesced, Decision, PlanScheduler, PromiseScheduler, Scheduler};
 use crate::{
     objective::{Adu, Assign, Cycle, Planner, Schedule},
-    plan::Plan,
-    view::{Changes, ChannelMask, ChannelView, StreamView, View},
+    view::{Changes, ChannelView, StreamView, View},
 };
+use anabranch_spec::{ChannelMask, Plan};
 
-/// Lead ahead [`Assign`] looks [Horde §7.3: "in the neighbourhood of 300 ms"].
+/// Time by which [`Assign`] looks ahead [Horde §7.3: "in the neighbourhood of 300 ms"].
 const LOOK_AHEAD: Duration = Duration::from_millis(300);
-/// What waits for a better slot is looked at again after this at least,
+/// Least time after which data that wait for a better slot are considered again.
 const WAKE_MIN: Duration = Duration::from_millis(5);
-/// and after this at most: what an ADU is worth changes while it waits.
+/// The most: the worth of an ADU changes while it waits.
 const WAKE_MAX: Duration = Duration::from_millis(50);
 /// The round trip of a channel that is not counted on.
 const NEVER: Duration = Duration::from_secs(3_600);
-/// What a fragment that comes along needs beside its bytes, at most.
+/// Overhead of a coalesced fragment, at most.
 const HEAD_BYTES: usize = 24;
 
 /// Settings of `random_walk` [Horde §6.4: k, N, T].
@@ -37,7 +38,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Those of the experiments S0 to S4 [Horde §7.3]. Of m, nothing is said; a few packets are what a small
+    /// Those of the experiments S0 to S4 [Horde §7.3]. m is not given; a few packets are what a small
     /// congestion window holds.
     pub const PUBLISHED: Self = Self {
         length: 25,
@@ -294,40 +295,8 @@ fn entry(view: &View<'_>, adu: &Adu, channel: u32, is_alone: bool) -> Entry {
 }
 
 impl Scheduler for Planned {
-    fn prepare(&mut self, objectives: &Objectives) -> Option<Duration> {
-        let is_about_adus = |shape| shape != Shape::Streams;
-        let mut shapes = objectives.iter().map(|(_, objective)| objective.shape());
-        self.is_free = self.by_assignment && !shapes.any(is_about_adus);
-        self.entries.clear();
-        self.left = 0;
-        if self.period.is_zero() {
-            self.wakes_at = None;
-        }
-        (!self.is_free).then_some(self.look_ahead)
-    }
-
-    fn plan(&mut self, view: &View<'_>, cycle: &Cycle, objectives: &mut Objectives) {
-        let is_due = |at: Instant| at == view.now || view.now.since(at) >= self.period;
-        let slots: usize = view.channels.iter().map(|channel| channel.slots).sum();
-        if !self.planned_at.is_none_or(is_due) && slots < self.slots {
-            return;
-        }
-        self.planned_at = Some(view.now);
-        self.planner.plan(cycle, objectives, &mut self.schedule);
-        self.note_concerned(cycle, objectives);
-        self.take_schedule(view, cycle);
-    }
-
     fn begin(&mut self, view: &View<'_>, changes: Changes<'_>) {
         self.promised.begin(view, changes);
-    }
-
-    fn expect(&mut self, promised: Option<Instant>) {
-        self.promised.expect(promised);
-    }
-
-    fn held_until(&self) -> Option<Instant> {
-        self.promised.held_until()
     }
 
     fn next(&mut self, view: &View<'_>) -> Decision {
@@ -372,17 +341,65 @@ impl Scheduler for Planned {
             .next_of(&view, |stream| !is_among(concerned, stream.id))
     }
 
+    fn sent(&mut self, view: &View<'_>, stream: usize, channels: ChannelMask, bytes: usize) {
+        self.promised.sent(view, stream, channels, bytes);
+    }
+
+    fn forget(&mut self, stream: StreamId) {
+        self.promised.forget(stream);
+    }
+}
+
+impl PromiseScheduler for Planned {
+    fn remap(&mut self, now: Instant, plan: &Plan) {
+        self.promised.remap(now, plan);
+    }
+
+    fn expect(&mut self, promised: Option<Instant>) {
+        self.promised.expect(promised);
+    }
+
+    fn held_until(&self) -> Option<Instant> {
+        self.promised.held_until()
+    }
+}
+
+impl PlanScheduler for Planned {
+    fn prepare(&mut self, objectives: &Objectives) -> Option<Duration> {
+        let is_about_adus = |shape| shape != Shape::Streams;
+        let mut shapes = objectives.iter().map(|(_, objective)| objective.shape());
+        self.is_free = self.by_assignment && !shapes.any(is_about_adus);
+        self.entries.clear();
+        self.left = 0;
+        if self.period.is_zero() {
+            self.wakes_at = None;
+        }
+        (!self.is_free).then_some(self.look_ahead)
+    }
+
+    fn plan(&mut self, view: &View<'_>, cycle: &Cycle, objectives: &mut Objectives) {
+        let is_due = |at: Instant| at == view.now || view.now.since(at) >= self.period;
+        let slots: usize = view.channels.iter().map(|channel| channel.slots).sum();
+        if !self.planned_at.is_none_or(is_due) && slots < self.slots {
+            return;
+        }
+        self.planned_at = Some(view.now);
+        self.planner.plan(cycle, objectives, &mut self.schedule);
+        self.note_concerned(cycle, objectives);
+        self.take_schedule(view, cycle);
+    }
+
     fn coalesce(
         &mut self,
         view: &View<'_>,
         channels: ChannelMask,
-        room: usize,
+        space: usize,
     ) -> Option<Coalesced> {
         let may_go = |entry: &Entry| {
             let place = Self::place(view, entry).filter(|_| !entry.is_alone);
             place.filter(|&(_, channel)| channels.contains(channel))
         };
-        let fits = |entry: &Entry| entry.bytes as usize + HEAD_BYTES <= room;
+        let fits = |entry: &Entry| entry.bytes as usize + HEAD_BYTES <= space;
         // The next one is last. What fits goes before a part of what does not.
         let whole = |entry: &Entry| fits(entry) && may_go(entry).is_some();
         let found = self.entries.iter().rposition(whole);
@@ -396,7 +413,7 @@ impl Scheduler for Planned {
             if fits(entry) {
                 self.entries.remove(at);
             } else {
-                entry.bytes -= room.saturating_sub(HEAD_BYTES) as u32;
+                entry.bytes -= space.saturating_sub(HEAD_BYTES) as u32;
             }
             return Some(coalesce);
         }
@@ -419,18 +436,6 @@ impl Scheduler for Planned {
 
     fn wakes_at(&self) -> Option<Instant> {
         self.wakes_at
-    }
-
-    fn sent(&mut self, view: &View<'_>, stream: usize, channels: ChannelMask, bytes: usize) {
-        self.promised.sent(view, stream, channels, bytes);
-    }
-
-    fn forget(&mut self, stream: StreamId) {
-        self.promised.forget(stream);
-    }
-
-    fn remap(&mut self, now: Instant, plan: &Plan) {
-        self.promised.remap(now, plan);
     }
 }
 

@@ -2,12 +2,14 @@
 
 use anabranch_base::StreamId;
 
-use super::{Decision, Scheduler, claims::Claims, default, servers::Servers};
+use super::{claims::Claims, default, servers::Servers};
+use crate::{Decision, Scheduler};
 use crate::{
     arrival::Outlook,
     pick::Picker,
-    view::{ChannelMask, ChannelView, View},
+    view::{ChannelView, View},
 };
+use anabranch_spec::ChannelMask;
 
 /// Promised streams first, in order of precedence and each up to what it was promised; then everything by
 /// the [`Picker`]. Each packet goes where it arrives first by the *mean* rates of the channels (EWMA), under
@@ -74,8 +76,9 @@ impl Scheduler for PriorityMean {
 #[cfg(test)]
 mod tests {
     use super::{super::claims::tests::promised, *};
-    use crate::{arrival::tests::channel, pick::tests::stream, spec::Priority};
+    use crate::{arrival::tests::channel, pick::tests::stream};
     use anabranch_base::Instant;
+    use anabranch_spec::Priority;
 
     #[test]
     fn claims_by_rank_then_the_rest_by_priority_and_weight() {

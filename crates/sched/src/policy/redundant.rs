@@ -1,12 +1,11 @@
-//! Every packet on every channel that has room.
+//! Every packet on every channel with a slot.
 
 use anabranch_base::StreamId;
 
-use super::{Decision, Scheduler, free_channels};
-use crate::{
-    pick::Picker,
-    view::{ChannelMask, View},
-};
+use super::free_channels;
+use crate::{Decision, Scheduler};
+use crate::{pick::Picker, view::View};
+use anabranch_spec::ChannelMask;
 
 /// Delay and loss of the best channel at the cost of all of them; for small streams that matter.
 #[derive(Debug, Default)]

@@ -2,11 +2,10 @@
 
 use anabranch_base::{ChannelId, StreamId};
 
-use super::{Decision, Scheduler, free_channels, stream_then_channel};
-use crate::{
-    pick::Picker,
-    view::{ChannelMask, View},
-};
+use super::{free_channels, stream_then_channel};
+use crate::{Decision, Scheduler};
+use crate::{pick::Picker, view::View};
+use anabranch_spec::ChannelMask;
 
 /// Goes round the channels that have a slot.
 #[derive(Debug, Default)]

@@ -60,7 +60,7 @@ impl Servers {
         self.servers[index].rate
     }
 
-    /// What all of them carry on average, in bytes per second.
+    /// Rate that all of them carry on average, in bytes per second.
     pub(super) fn rate_total(&self) -> f64 {
         self.servers.iter().map(|server| server.rate).sum()
     }
@@ -97,7 +97,7 @@ impl Servers {
     }
 }
 
-/// What the channel delivers, kept above 0 so that it can divide.
+/// Rate that the channel delivers, kept above 0 so that it can divide.
 fn rate_now(channel: &ChannelView) -> f64 {
     arrival::rate(channel).max(1.0)
 }

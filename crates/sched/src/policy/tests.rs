@@ -5,14 +5,18 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    arrival::tests::channel, pick::tests::stream, spec::Priority, view::ChannelView,
-    view::StreamView,
+    Scheduler,
+    arrival::tests::channel,
+    pick::tests::stream,
+    view::Changes,
+    view::{ChannelView, StreamView},
 };
+use anabranch_spec::Priority;
 
 /// Fair queueing knows weights only, as published.
 const WITHOUT_PRIORITIES: [Policy; 2] = [Policy::Wfq, Policy::Msfq];
 
-/// Those that need not be told of single ADUs.
+/// Policies that do not decide about single ADUs.
 fn by_streams() -> impl Iterator<Item = Policy> {
     let plans_always = |policy: &Policy| policy.may_plan() && *policy != Policy::Assign;
     Policy::ALL
@@ -26,7 +30,7 @@ fn decide(policy: Policy, channels: &[ChannelView], streams: &[StreamView]) -> D
         channels,
         streams,
     };
-    anew(&mut *policy.build(Seed(1)), &view)
+    anew(&mut policy.build(Seed(1)), &view)
 }
 
 /// The first decision of a run.
@@ -94,7 +98,7 @@ fn round_robin_takes_turns() {
     let mut scheduler = Policy::RoundRobin.build(Seed(1));
     let mut counts = [0, 0];
     for _ in 0..10 {
-        let Decision::Send { stream, channels } = anew(&mut *scheduler, &view) else {
+        let Decision::Send { stream, channels } = anew(&mut scheduler, &view) else {
             panic!("both channels are free");
         };
         for channel in channels.iter() {
@@ -117,7 +121,7 @@ fn weighted_round_robin_follows_the_rates() {
     let mut scheduler = Policy::WeightedRoundRobin.build(Seed(1));
     let mut counts = [0, 0];
     for _ in 0..400 {
-        let Decision::Send { stream, channels } = anew(&mut *scheduler, &view) else {
+        let Decision::Send { stream, channels } = anew(&mut scheduler, &view) else {
             panic!("both channels are free");
         };
         for channel in channels.iter() {
@@ -322,7 +326,7 @@ fn drain(
                 channels: &channels,
                 streams: &streams,
             };
-            let decision = anew(&mut *scheduler, &view);
+            let decision = anew(&mut scheduler, &view);
             decisions.push(decision);
             let Decision::Send { stream, channels } = decision else {
                 break;
@@ -397,7 +401,7 @@ proptest! {
             let mut scheduler = policy.build(Seed(1));
             let mut turns = vec![0.0; streams.len()];
             for _ in 0..rounds {
-                let Decision::Send { stream, channels } = anew(&mut *scheduler, &view) else {
+                let Decision::Send { stream, channels } = anew(&mut scheduler, &view) else {
                     return Err(TestCaseError::fail("every channel is free"));
                 };
                 let ignores_priority = WITHOUT_PRIORITIES.contains(&policy);
@@ -474,7 +478,7 @@ proptest! {
             let (mut one, mut other) = (policy.build(Seed(1)), policy.build(Seed(1)));
             for packet in 0..8 {
                 let view = |streams| View { now: Instant::from_millis(packet), channels: &channels, streams };
-                let (mine, theirs) = (anew(&mut *one, &view(&all)), anew(&mut *other, &view(&waiting)));
+                let (mine, theirs) = (anew(&mut one, &view(&all)), anew(&mut other, &view(&waiting)));
                 let (Decision::Send { stream, channels: on }, Decision::Send { stream: same, channels: same_on }) =
                     (mine, theirs)
                 else {

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use anabranch_base::{ChannelId, StreamId};
 
-use super::{Decision, Scheduler, free_channels, stream_then_channel};
-use crate::{
-    arrival,
-    pick::Picker,
-    view::{ChannelMask, View},
-};
+use super::{free_channels, stream_then_channel};
+use crate::{Decision, Scheduler};
+use crate::{arrival, pick::Picker, view::View};
+use anabranch_spec::ChannelMask;
 
 /// Deficit round-robin over channels: the free channel that is furthest behind its share goes next.
 ///

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 
-use super::{Decision, Scheduler, fair::FairQueue, free_channels, servers::Servers};
-use crate::view::{ChannelMask, View};
+use super::{fair::FairQueue, free_channels, servers::Servers};
+use crate::view::View;
+use crate::{Decision, Scheduler};
+use anabranch_spec::ChannelMask;
 
 /// For so long all channels are used, to learn what they carry.
 const LEARNING: Duration = Duration::from_secs(5);
@@ -77,7 +79,8 @@ impl Scheduler for Wfq {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{arrival::tests::channel, pick::tests::stream, spec::Priority, view::ChannelView};
+    use crate::{arrival::tests::channel, pick::tests::stream, view::ChannelView};
+    use anabranch_spec::Priority;
 
     fn decide(wfq: &mut Wfq, now_s: u64, channels: &[ChannelView]) -> Option<u64> {
         let streams = [stream(0, Priority::NORMAL, 100, 1 << 20)];

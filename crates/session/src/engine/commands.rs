@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// What objectives call the channels of a local socket that connect from now on (`channel::name`): its interface, say.
+    /// Sets the name by which objectives refer to the channels of a local socket that connect from now on (`channel::name`): its interface, say.
     /// Without this they are called by their ids, such as `channel-3`.
     pub fn set_socket_name(&mut self, socket: SocketId, name: &str) {
         self.names.insert(socket, name.into());

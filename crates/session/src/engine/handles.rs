@@ -8,7 +8,8 @@
 use std::collections::VecDeque;
 
 use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
-use anabranch_sched::{Callback, Guarantee, Policy, Scheduler, StreamSpec};
+use anabranch_sched::{AnyScheduler, Callback, Policy};
+use anabranch_spec::{Guarantee, StreamSpec};
 use bytes::Bytes;
 
 use super::{CODE_APPLICATION, Engine, Sessions};
@@ -19,10 +20,10 @@ use crate::{
     links::{Link, LinkState},
     objective::{self, FieldValue, Injected, ObjectiveError, ObjectiveId},
     parameters::StreamParameters,
-    promise::{Explanation, Grant},
     session::Session,
     stats::{ChannelReport, LatencyMode, SessionStats, StreamStats, latency_modes},
 };
+use anabranch_admission::{Explanation, Grant};
 
 /// A session of an [`Engine`], from [`Engine::session`].
 #[derive(Debug)]
@@ -118,7 +119,7 @@ impl<'e> SessionMut<'e> {
         session.open_stream(now, spec, events)
     }
 
-    /// What [`SessionMut::open_stream`] would answer to the spec's guarantee now. Nothing is opened or
+    /// The answer that [`SessionMut::open_stream`] would give to the spec's guarantee now. Nothing is opened or
     /// reserved.
     ///
     /// # Errors
@@ -140,7 +141,7 @@ impl<'e> SessionMut<'e> {
 
     /// Replaces the scheduler of a session by one that is no policy of ours, for experiments: a policy that
     /// knows the future, say.
-    pub fn set_scheduler(&mut self, scheduler: Box<dyn Scheduler>) {
+    pub fn set_scheduler(&mut self, scheduler: AnyScheduler) {
         self.state().set_scheduler(scheduler);
     }
 
@@ -148,17 +149,17 @@ impl<'e> SessionMut<'e> {
     /// `fixed`, in bytes of UDP payload, whatever is configured. It holds for channels that open later, too; other
     /// controllers take no notice. Below 1 kbit/s it is 1 kbit/s.
     ///
-    /// Where a session has several channels, each is held at the whole rate, those included that had one of their own
+    /// If a session has several channels, each is held at the whole rate, those included that had one of their own
     /// ([`SessionMut::set_rate_of_channel`]); what they carry together is what streams offer.
     pub fn set_channel_rate(&mut self, rate: Rate) {
-        let rate = rate.max(anabranch_sched::spec::CAP_MIN);
+        let rate = rate.max(anabranch_spec::CAP_MIN);
         self.state().set_channel_rate(rate);
     }
 
     /// The same for one channel of a session, until it closes or [`SessionMut::set_channel_rate`] is called. False: the session has no
     /// such channel, any more perhaps.
     pub fn set_rate_of_channel(&mut self, channel: ChannelId, rate: Rate) -> bool {
-        let rate = rate.max(anabranch_sched::spec::CAP_MIN);
+        let rate = rate.max(anabranch_spec::CAP_MIN);
         self.state().set_rate_of_channel(channel, rate)
     }
 
@@ -194,7 +195,7 @@ impl<'e> SessionMut<'e> {
         self.state().keep_journal(is_wanted);
     }
 
-    /// What happened since the last call, in order of time; nothing unless [`SessionMut::keep_journal`] was called.
+    /// Entries of the journal since the last call, in order of time; nothing unless [`SessionMut::keep_journal`] was called.
     pub fn take_journal(&mut self) -> Vec<Entry> {
         self.state().take_journal()
     }

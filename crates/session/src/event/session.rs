@@ -6,7 +6,7 @@ use anabranch_base::{ChannelId, SocketId, StreamId};
 use anabranch_channel::CloseReason;
 use anabranch_hose::{Faults, ObjectiveId};
 
-use crate::promise::Refusal;
+use anabranch_admission::Refusal;
 
 /// An event of the channels or objectives of a session.
 #[derive(Clone, Debug)]

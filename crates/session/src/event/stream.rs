@@ -4,7 +4,7 @@ use std::{fmt, ops::Range, time::Duration};
 
 use anabranch_base::{ChannelId, Rate};
 
-use crate::promise::{Grant, Refusal};
+use anabranch_admission::{Grant, Refusal};
 
 /// Outcome of an ADU, or the rate that the network allows; see [`StreamSpec::notify`](crate::StreamSpec::notify).
 #[derive(Clone, Debug, PartialEq)]

@@ -207,14 +207,14 @@ impl Assembly {
             let next = next.map(|(&start, piece)| (start as usize, piece.len()));
             let until = next.map_or(end, |(start, _)| start.min(end));
             if until > at {
-                let news = &bytes[at - offset..until - offset];
-                self.pieces_bytes += news.len() as u32;
+                let new_bytes = &bytes[at - offset..until - offset];
+                self.pieces_bytes += new_bytes.len() as u32;
                 let piece = self
                     .pieces
                     .entry(*open.get_or_insert(at as u32))
                     .or_default();
-                grow(piece, news.len());
-                piece.extend_from_slice(news);
+                grow(piece, new_bytes.len());
+                piece.extend_from_slice(new_bytes);
                 at = until;
             }
             let Some((start, length)) = next.filter(|&(start, _)| start == at) else {

@@ -95,9 +95,9 @@ impl Holes {
 
 /// Sets the bits of a mask; returns how many of them are new.
 fn mark(word: &mut u64, mask: u64) -> usize {
-    let news = mask & !*word;
+    let new_bits = mask & !*word;
     *word |= mask;
-    news.count_ones() as usize
+    new_bits.count_ones() as usize
 }
 
 #[cfg(test)]

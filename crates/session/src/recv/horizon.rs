@@ -17,7 +17,7 @@ const STEPS: u32 = 64;
 #[derive(Debug, Default)]
 pub(super) struct Horizon {
     /// The highest number received in each step, ascending.
-    heard: VecDeque<Step>,
+    received: VecDeque<Step>,
     /// ADUs below this number have expired.
     over: u64,
 }
@@ -33,25 +33,25 @@ struct Step {
 
 impl Horizon {
     /// Notes that a fragment of this ADU has arrived; ADUs with numbers below the result have expired.
-    pub(super) fn hear(&mut self, now: Instant, sequence: u64, lifetime: Duration) -> u64 {
-        while let Some(step) = self.heard.front()
+    pub(super) fn note_fragment(&mut self, now: Instant, sequence: u64, lifetime: Duration) -> u64 {
+        while let Some(step) = self.received.front()
             && now.since(step.at) >= lifetime
         {
             self.over = step.last.saturating_add(1);
-            self.heard.pop_front();
+            self.received.pop_front();
         }
-        let news = Step {
+        let newest = Step {
             from: now,
             at: now,
             last: sequence,
         };
-        match self.heard.back_mut() {
+        match self.received.back_mut() {
             Some(step) if sequence <= step.last => {}
             Some(step) if now.since(step.from) * STEPS < lifetime => {
                 (step.at, step.last) = (now, sequence);
             }
             None if sequence < self.over => {}
-            _ => self.heard.push_back(news),
+            _ => self.received.push_back(newest),
         }
         self.over
     }
@@ -79,17 +79,17 @@ mod tests {
             let made: Vec<u64> = arrivals.iter().map(|arrival| arrival.2).collect();
             arrivals.sort_unstable();
             let mut horizon = Horizon::default();
-            let mut heard: Vec<(u64, u64)> = Vec::new();
+            let mut received: Vec<(u64, u64)> = Vec::new();
             for (now, sequence, _) in arrivals {
-                let over = horizon.hear(Instant::from_millis(now), sequence, lifetime);
+                let over = horizon.note_fragment(Instant::from_millis(now), sequence, lifetime);
                 for number in 0..over {
                     prop_assert!(made[number as usize] + 200 <= now, "{number} at {now}");
                 }
                 // 207 ms after the first fragment of it, or of a later one, it has expired.
-                let known = heard.iter().filter(|(at, _)| at + 207 <= now).map(|(_, last)| *last).max();
+                let known = received.iter().filter(|(at, _)| at + 207 <= now).map(|(_, last)| *last).max();
                 prop_assert!(known.is_none_or(|known| known < over), "{known:?} at {now}, {over}");
-                heard.push((now, sequence));
-                prop_assert!(horizon.heard.len() <= STEPS as usize + 1);
+                received.push((now, sequence));
+                prop_assert!(horizon.received.len() <= STEPS as usize + 1);
             }
         }
     }

@@ -16,10 +16,10 @@ pub(crate) enum Violation {
     #[error("fragments of one ADU disagree about its length")]
     Length,
     /// The peer sent more than it had credit for.
-    #[error("more was sent than there was credit for")]
+    #[error("more was sent than the credit permits")]
     Credit,
     /// The peer returned credit that was not, or could not have been, used.
-    #[error("what was skipped or reset cannot have used the credit that the peer says it did")]
+    #[error("a skipped ADU or reset stream cannot have used the credit that the peer reports")]
     Charge,
     /// An ADU came after the announced end of the stream.
     #[error("an ADU follows the announced end of its stream")]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_sched::{Order, StreamSpec};
+use anabranch_spec::{Order, StreamSpec};
 use proptest::prelude::*;
 
 use super::{Capacity, RecvStream, stream::Skipped};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anabranch_base::{Instant, StreamId};
-use anabranch_sched::{Order, StreamSpec, spec::ADU_BYTES_MAX};
+use anabranch_spec::{ADU_BYTES_MAX, Order, StreamSpec};
 use bytes::Bytes;
 
 use super::{
@@ -246,7 +246,7 @@ impl RecvStream {
         self.held_bytes += if is_new { OVERHEAD } else { 0 };
         self.reserved_bytes += assembly.reserved_bytes() - reserved;
         if !is_complete {
-            self.make_room(room);
+            self.drop_oldest(room);
             return Ok(Accepted::Stored);
         }
         let Some(assembly) = self.take_partial(sequence) else {
@@ -285,7 +285,7 @@ impl RecvStream {
             return false;
         };
         let horizon = self.horizon.get_or_insert_default();
-        let over = horizon.hear(now, sequence, lifetime);
+        let over = horizon.note_fragment(now, sequence, lifetime);
         while let Some((&late, _)) = self.partial.first_key_value()
             && late < over
         {
@@ -366,7 +366,7 @@ impl RecvStream {
             self.next = self.next.max(sequence + 1);
             self.push_ready(sequence, data);
         }
-        self.make_room(room);
+        self.drop_oldest(room);
         if was_empty && !self.ready.is_empty() {
             Accepted::Readable
         } else {
@@ -418,7 +418,7 @@ impl RecvStream {
     }
 
     /// Drops the oldest ADUs of an unreliable stream that the application does not read.
-    fn make_room(&mut self, room: Capacity) {
+    fn drop_oldest(&mut self, room: Capacity) {
         if self.spec.reliable {
             return;
         }

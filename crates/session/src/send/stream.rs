@@ -3,7 +3,8 @@
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_sched::{DropOrder, Order, StreamSpec, objective::Fields};
+use anabranch_sched::objective::Fields;
+use anabranch_spec::{DropOrder, Order, StreamSpec};
 use bytes::Bytes;
 
 use super::{ADU_OVERHEAD_BYTES, adu::SendAdu};

@@ -1,4 +1,4 @@
-//! Arrival periods of promised streams: live media and instruments do so at regular times, a frame each.
+//! Arrival periods of promised streams: live media and instruments send a frame at regular times.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,22 +7,22 @@ use std::{
 
 use anabranch_base::{Instant, StreamId};
 
-/// ADUs nearer to each other than this are of one frame.
+/// ADUs nearer to each other than this belong to one frame.
 const TOGETHER: Duration = Duration::from_millis(2);
-/// Frames that come more seldom than this, or irregularly, are not expected.
+/// Longest period: frames that come less often, or irregularly, are not predicted.
 const PERIOD_MAX: Duration = Duration::from_secs(1);
-/// A time between frames that differs from the one before by more than this share of it breaks the rhythm.
+/// A time between frames that differs from the previous one by more than this share of it ends the period.
 const TOLERANCE: f64 = 0.1;
-/// Times between frames that must have been alike.
+/// Number of times between frames that must have been alike.
 const ALIKE_MIN: u32 = 3;
 
-/// The rhythm of one stream.
+/// Arrival period of one stream.
 #[derive(Clone, Copy, Debug)]
 struct ArrivalPeriod {
-    /// The beginning of its last frame.
+    /// Beginning of its last frame.
     at: Instant,
     period: Duration,
-    /// Periods on end that were alike.
+    /// Number of consecutive periods that were alike.
     alike: u32,
 }
 
@@ -32,7 +32,7 @@ impl ArrivalPeriod {
         (self.alike >= ALIKE_MIN).then(|| self.at + self.period)
     }
 
-    /// A frame begins.
+    /// Notes the beginning of a frame.
     fn beat(&mut self, now: Instant) {
         let period = now.since(self.at);
         let off = period.abs_diff(self.period);
@@ -43,7 +43,7 @@ impl ArrivalPeriod {
     }
 }
 
-/// ArrivalPeriods of promised streams. Key: session.
+/// Arrival periods of promised streams. Key: session.
 #[derive(Debug, Default)]
 pub(super) struct ArrivalPeriods {
     streams: BTreeMap<StreamId, ArrivalPeriod>,
@@ -52,7 +52,7 @@ pub(super) struct ArrivalPeriods {
 }
 
 impl ArrivalPeriods {
-    /// The stream was given an ADU. O(log streams).
+    /// Notes that an ADU was handed over to the stream. O(log streams).
     pub(super) fn note(&mut self, now: Instant, stream: StreamId) {
         let first = ArrivalPeriod {
             at: now,
@@ -78,7 +78,7 @@ impl ArrivalPeriods {
         }
     }
 
-    /// Time at which the next frame is expected, of those that are not overdue by more than `tolerance`; these are given up.
+    /// Time at which the next frame is expected. Frames overdue by more than `tolerance` are given up.
     /// O(log streams), amortised over frames.
     pub(super) fn next(&mut self, now: Instant, tolerance: Duration) -> Option<Instant> {
         while let Some(&(at, _)) = self.expected.first() {

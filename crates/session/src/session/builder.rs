@@ -1,4 +1,4 @@
-//! One container, from what it may hold to its bytes.
+//! Builder of one container, from its capacity to its bytes.
 
 use crate::{
     send::Piece,
@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A container being filled. Fragments are planned first and written last, because only the last of
-/// them may leave out its length.
+/// them may omit its length.
 #[derive(Debug)]
 pub(super) struct Builder {
     pub(super) bytes: Vec<u8>,
@@ -17,7 +17,7 @@ pub(super) struct Builder {
     pub(super) controls: Vec<Control>,
     /// Bytes that the planned fragments will take.
     planned: usize,
-    /// Nothing more may be added.
+    /// True if nothing more may be added.
     pub(super) closed: bool,
 }
 
@@ -50,7 +50,7 @@ impl Builder {
         self.controls.is_empty()
     }
 
-    /// Writes a single fragment right away.
+    /// Writes a single fragment at once.
     pub(super) fn write_only(&mut self, place: Place, is_final: bool, payload: &[u8]) {
         write_fragment(&mut self.bytes, place, is_final, false, payload);
     }

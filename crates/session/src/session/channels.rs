@@ -1,17 +1,17 @@
-//! Channels of a session: the state of each, the links that they are dialled on, their rates, and what is measured of them.
+//! Channels of a session: the state of each, the links that they are dialled on, their rates and measurements.
 
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, Rate, SocketId};
 use anabranch_channel::{Endpoint, QueueGoal};
+use anabranch_estimate::Estimator;
 
-use super::{coupling::Couplings, models::Models};
+use super::coupling::Couplings;
 use anabranch_metering::{Marginal, Quotas};
 
 use crate::{
     flight::Flight,
     links::LinkState,
-    measure::Measures,
     report::Collector,
     stats::{ChannelReport, ChannelStatus},
     wire::Control,
@@ -24,13 +24,13 @@ pub(crate) struct ChannelState {
     /// Name in objectives; `None`: the id.
     pub(super) name: Option<Arc<str>>,
     pub(super) flight: Flight,
-    /// The peer has acknowledged a container that names the session of this channel.
+    /// True if the peer has acknowledged a container that names the session of this channel.
     pub(super) introduced: bool,
     pub(super) connected: bool,
     pub(super) suspected: bool,
-    /// Parameters that the channel was given last.
+    /// Parameters that were set on the channel last.
     pub(super) given: Given,
-    /// Rate to hold instead of the session's.
+    /// Rate that it holds instead of the session's.
     own_rate: Option<Rate>,
     /// Congestion events that its partners were notified of; kept while it is coupled.
     pub(super) congestion_reported: Option<u64>,
@@ -41,7 +41,7 @@ pub(crate) struct ChannelState {
     pub(super) timestamp_at: Instant,
     pub(super) payload_sent_bytes: u64,
     pub(super) payload_received_bytes: u64,
-    /// Frames for this channel only.
+    /// Control frames for this channel only.
     pub(super) control: VecDeque<Control>,
     /// Containers sent.
     pub(super) launched: u64,
@@ -53,7 +53,7 @@ pub(super) struct Given {
     pub(super) queue_goal: QueueGoal,
     /// Rate to hold; `None`: as configured.
     pub(super) rate: Option<Rate>,
-    /// Share of one flow at a bottleneck that coupled channels have in common, 1 where it is not coupled.
+    /// Share of one flow at the bottleneck that it shares with coupled channels; 1 if it is not coupled.
     pub(super) share: f64,
 }
 
@@ -103,16 +103,16 @@ impl ChannelState {
 pub(crate) struct Channels {
     pub(crate) states: Vec<ChannelState>,
     pub(crate) links: Vec<LinkState>,
-    /// Rate that channels are to hold whose controllers hold one; `None`: as configured.
+    /// Rate for channels whose controllers hold a fixed rate; `None`: as configured.
     rate: Option<Rate>,
     /// Time since which there has been no connected channel.
     alone_since: Option<Instant>,
     pub(super) couplings: Couplings,
-    pub(super) measures: Measures,
+    pub(super) estimator: Estimator,
 }
 
 impl Channels {
-    /// No channels yet; their paths will be measured in windows of `measure_window`.
+    /// Creates the state of a session without channels; their paths will be measured in windows of `measure_window`.
     pub(super) fn new(now: Instant, measure_window: Duration) -> Self {
         Self {
             states: Vec::new(),
@@ -120,7 +120,7 @@ impl Channels {
             rate: None,
             alone_since: Some(now),
             couplings: Couplings::default(),
-            measures: Measures::new(measure_window),
+            estimator: Estimator::new(measure_window),
         }
     }
 
@@ -135,7 +135,7 @@ impl Channels {
     /// Adds a channel that is being opened.
     pub(super) fn add(&mut self, now: Instant, id: ChannelId) {
         if self.states.is_empty() {
-            // Most sessions of strangers never have a second one.
+            // Most sessions of strangers never have a second channel.
             self.states.reserve_exact(1);
         }
         self.states.push(ChannelState::new(now, id));
@@ -160,7 +160,7 @@ impl Channels {
             "a channel closes when all outcomes are known"
         );
         self.states.retain(|state| state.id != id);
-        self.measures.leave(id);
+        self.estimator.leave(id);
         for link in &mut self.links {
             if link.channel == Some(id) {
                 link.on_closed(now);
@@ -173,12 +173,12 @@ impl Channels {
 
     /// Measures the path of a channel from now on.
     pub(super) fn measure(&mut self, id: ChannelId, socket: SocketId, remote: SocketAddr) {
-        self.measures.join(id, socket, remote);
+        self.estimator.join(id, socket, remote);
     }
 
-    /// Channel of each path that statistics know, in their order.
+    /// Channel of each measured path, in the order of the measurements.
     pub(super) fn of_paths(&self) -> Vec<Option<ChannelId>> {
-        self.measures.channels().collect()
+        self.estimator.channels().collect()
     }
 
     /// Time at which a session without a connected channel is given up.
@@ -219,8 +219,9 @@ impl Channels {
             .min()
     }
 
-    /// Gives channels their queue goals. While this side sends latency-sensitive data, one channel keeps its queue short: the
-    /// nearest. Those that carry promised streams keep theirs steady: what waits in a queue is late when the path slows down.
+    /// Sets the queue goals of channels. While this side sends latency-sensitive data, the channel with the shortest round trip
+    /// keeps its queue short. Channels that carry promised streams keep theirs steady: packets in a queue are late when the path
+    /// slows down.
     pub(super) fn set_queue_goals(
         &mut self,
         endpoint: &mut Endpoint,
@@ -249,7 +250,7 @@ impl Channels {
         }
     }
 
-    /// Sets the rate that every channel is to hold.
+    /// Sets the rate that every channel holds.
     pub(super) fn set_rate(&mut self, rate: Rate) {
         self.rate = Some(rate);
         for state in &mut self.states {
@@ -257,13 +258,13 @@ impl Channels {
         }
     }
 
-    /// Sets the rate that one channel is to hold; false: no such channel.
+    /// Sets the rate that one channel holds; false: there is no such channel.
     pub(super) fn set_rate_of(&mut self, channel: ChannelId, rate: Rate) -> bool {
         let state = self.get_mut(channel);
         state.map(|state| state.own_rate = Some(rate)).is_some()
     }
 
-    /// Gives channels the rate that the application wants held, those that joined since included.
+    /// Sets the rate that the application configured on all channels, including those that joined since.
     pub(super) fn give_rates(&mut self, endpoint: &mut Endpoint) {
         for state in &mut self.states {
             let Some(rate) = state.own_rate.or(self.rate) else {
@@ -298,7 +299,7 @@ impl Channels {
         let mut is_any = false;
         for state in &mut self.states {
             if let Some(report) = state.collector.take(now) {
-                // A report that could not leave yet is out of date.
+                // A report that could not be sent yet is out of date.
                 let waiting = &mut state.control;
                 waiting.retain(|control| !matches!(control, Control::Report { .. }));
                 waiting.push_back(report);
@@ -309,12 +310,8 @@ impl Channels {
     }
 
     /// Statistics of all channels.
-    pub(super) fn reports(
-        &mut self,
-        endpoint: &mut Endpoint,
-        models: &Models,
-    ) -> Vec<ChannelReport> {
-        let measures = &mut self.measures;
+    pub(super) fn reports(&mut self, endpoint: &mut Endpoint) -> Vec<ChannelReport> {
+        let estimator = &mut self.estimator;
         let report = |state: &ChannelState| {
             let channel = endpoint.channel(state.id)?;
             let delay_variation = match &state.peer_report {
@@ -335,8 +332,8 @@ impl Channels {
                 payload_sent_bytes: state.payload_sent_bytes,
                 payload_received_bytes: state.payload_received_bytes,
                 delay_variation,
-                path: measures.report(state.id),
-                model: models.technology(state.id),
+                path: estimator.report(state.id),
+                model: estimator.technology(state.id),
             })
         };
         self.states.iter().filter_map(report).collect()

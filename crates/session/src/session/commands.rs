@@ -1,9 +1,10 @@
-//! Commands of the application.
+//! Commands of the application to a session.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use anabranch_base::{Instant, StreamId};
-use anabranch_sched::{StreamSpec, arrival, objective::Fields, spec::ADU_BYTES_MAX};
+use anabranch_sched::{arrival, objective::Fields};
+use anabranch_spec::{ADU_BYTES_MAX, StreamSpec};
 use bytes::Bytes;
 
 use super::Session;
@@ -130,7 +131,7 @@ impl Session {
         self.streams.buffer_left(stream)
     }
 
-    /// Changes how important an ADU is that was not settled yet.
+    /// Changes the importance of an ADU that is not settled yet.
     pub(crate) fn set_importance(
         &mut self,
         stream: StreamId,
@@ -142,7 +143,7 @@ impl Session {
         Ok(send.set_importance(adu, importance))
     }
 
-    /// Changes knobs of an open stream; those that are `None` stay as they are.
+    /// Changes parameters of an open stream; those that are `None` stay as they are.
     pub(crate) fn adjust(
         &mut self,
         stream: StreamId,
@@ -199,7 +200,7 @@ impl Session {
             .drop_recv_stream(stream)
             .ok_or(StreamError::UnknownStream(stream))?;
         self.control.push_back(Control::Stop { stream, code });
-        // What the application will never read must not keep the session's credit.
+        // Data that the application will never read must not keep the session's credit.
         self.streams.note_stopped(stream, accounts);
         self.pump.is_due = true;
         Ok(())
@@ -231,8 +232,8 @@ impl Session {
         })
     }
 
-    /// Hands the application what it has not read yet, because the session ends here: the peer may have
-    /// been told that it was delivered.
+    /// Hands the data that the application has not read yet over to it, because the session ends here: the peer may have
+    /// been informed that it was delivered.
     pub(crate) fn hand_over_remainders(&mut self, events: &mut VecDeque<Event>) {
         for (&stream, recv) in &mut self.streams.recv {
             let mut next = || {
@@ -256,7 +257,7 @@ impl Session {
         }
     }
 
-    /// Tells the application when a receiving half is over.
+    /// Notifies the application when a receive stream is over.
     pub(super) fn note_finished(&mut self, stream: StreamId, events: &mut VecDeque<Event>) {
         if self
             .streams
@@ -273,7 +274,7 @@ impl Session {
         }
     }
 
-    /// Tells the application what became of ADUs of a stream, and the peer if it must know.
+    /// Reports outcomes of ADUs of a stream to the application, and to the peer if it must know.
     pub(super) fn settle(
         &mut self,
         stream: StreamId,
@@ -357,7 +358,7 @@ impl Session {
         self.note_delivered(stream, events);
     }
 
-    /// Ends a sending half whose every ADU is settled and whose end the peer knows.
+    /// Ends a send stream of which all ADUs are settled and the peer knows the end.
     pub(super) fn note_delivered(&mut self, stream: StreamId, events: &mut VecDeque<Event>) {
         let over = self
             .streams

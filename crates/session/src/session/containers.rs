@@ -1,9 +1,9 @@
-//! Containers of a session: head, control frames and fragments, from the policy's choice to the channel.
+//! Containers of a session: header, control frames and fragments, from the policy's choice to the channel.
 
 use std::collections::VecDeque;
 
 use anabranch_base::{ChannelId, StreamId};
-use anabranch_sched::ChannelMask;
+use anabranch_spec::ChannelMask;
 
 use super::{
     Session,
@@ -22,7 +22,7 @@ use crate::{
 const CONTROL_BYTES_MAX: usize = 600;
 
 impl Session {
-    /// Starts a container: head, what introduces the channel, control frames.
+    /// Starts a container: header, introduction of the channel, control frames.
     pub(super) fn begin(&mut self, run: &mut Run<'_>, place: usize, capacity: usize) -> Builder {
         let mut builder = self.begin_bare(run, place, capacity, false);
         let limit = builder.bytes.len() + CONTROL_BYTES_MAX.min(builder.room());
@@ -36,7 +36,7 @@ impl Session {
                 let Some(control) = queue.front() else {
                     break;
                 };
-                // What is said of a stream must not come before its announcement.
+                // Control frames of a stream must not precede its announcement.
                 let open = control
                     .stream()
                     .and_then(|stream| self.streams.unannounced(stream));
@@ -60,7 +60,7 @@ impl Session {
         builder
     }
 
-    /// Starts a container without control frames and, for a copy, without a timestamp: what filled
+    /// Starts a container without control frames and, for a copy, without a timestamp: the fragments of
     /// one container must fit another.
     fn begin_bare(
         &mut self,
@@ -111,7 +111,7 @@ impl Session {
         }
     }
 
-    /// Hands the container to its channels and remembers what is in it.
+    /// Passes the container to its channels and records its content.
     pub(super) fn dispatch(
         &mut self,
         run: &mut Run<'_>,
@@ -132,11 +132,11 @@ impl Session {
                     for piece in pieces.iter() {
                         self.announce_in(&mut other, piece.place.stream);
                     }
-                    // The last fragment leaves out its length.
+                    // The last fragment omits its length.
                     let needed = pieces.iter().map(planned_bytes).sum::<usize>();
                     let needed = needed.saturating_sub(2);
                     if other.room() < needed {
-                        // Its head is longer than the first one's: no copy here this time.
+                        // Its header is longer than the first one's: no copy here this time.
                         run.scratch.channels[index].slots -= 1;
                         continue;
                     }
@@ -174,7 +174,7 @@ impl Session {
         pieces.clear();
     }
 
-    /// Hands one container to its channel.
+    /// Passes one container to its channel.
     pub(super) fn launch(
         &mut self,
         run: &mut Run<'_>,
@@ -196,16 +196,14 @@ impl Session {
         packet.wire_bytes = builder.bytes.len() as u64;
         state.launched += 1;
         let (sent_at, bytes) = (packet.sent_at, builder.bytes.len());
-        self.channels.measures.sent(sent_at, state.id, bytes);
         let number = channel.send(builder.bytes);
+        self.channels
+            .estimator
+            .sent(sent_at, state.id, number, bytes);
         if let Some(journal) = &mut self.journal {
             let view = channel_view(channel, (state.id, 0, 0));
             journal.note_sent(&view, number, &packet);
         }
-        self.scheduling
-            .planning
-            .models
-            .sent(state.id, number, sent_at, bytes);
         state.flight.push(number, packet);
     }
 
@@ -215,7 +213,7 @@ impl Session {
         (place, self.begin_bare(run, place, capacity, true))
     }
 
-    /// Sends control frames that found no container to travel in, on a channel that can carry them: on one that is held
+    /// Sends control frames that no container had space for, on a channel that can carry them: on a channel that is held
     /// they would be as good as lost.
     pub(super) fn flush_control(&mut self, run: &mut Run<'_>) {
         let mut nearest: Option<usize> = None;
@@ -242,7 +240,7 @@ impl Session {
         let Some(index) = nearest else {
             return;
         };
-        // What finds no space now goes out when something is acknowledged.
+        // Frames that do not fit now are sent when something is acknowledged.
         while !self.control.is_empty() && may_launch(run, index) {
             self.send_control(run, index);
         }

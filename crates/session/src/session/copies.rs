@@ -1,8 +1,8 @@
-//! Second copies: when slots would stay unused, or a pressing packet is overdue or likely to miss its
+//! Second copies: when slots would stay unused, or a latency-sensitive packet is overdue or likely to miss its
 //! deadline, or the path of a promised one has stalled, a fragment in flight is sent once more on another
 //! channel where it is likely to arrive earlier.
 //!
-//! This ends transfers without waiting for the slowest packet, and repairs pressing losses before
+//! This ends transfers without waiting for the slowest packet, and repairs losses of latency-sensitive data before
 //! QUIC's loss detection can see them. A budget bounds it ([`crate::Config::copies_max`]).
 
 use std::time::Duration;
@@ -16,23 +16,23 @@ use crate::{
     wire::frame::Place,
 };
 
-/// Packets looked at per channel and run.
+/// Packets examined per channel and run.
 const SCAN_MAX: usize = 256;
 /// The same while something is promised: a path that stalls holds a round trip of elastic packets, too.
 const SCAN_PROMISED_MAX: usize = 1024;
-/// A promised packet is sent again when that gains this much time,
+/// A promised packet is copied when that gains this much time,
 const STALL: Duration = Duration::from_millis(12);
-/// and what so many packets take on the other channel: a slow one has none to spare for what gains little.
+/// and the time of so many packets on the other channel: a slow one has no capacity to spare for a small gain.
 const STALL_PACKETS: u32 = 8;
 /// Copies per run.
 const COPIES_PER_RUN: usize = 32;
-/// Budget at the start, and saved up at most, in bytes.
+/// Budget at the start, and most that may be saved, in bytes.
 const BUDGET_START: f64 = 65_536.0;
 const BUDGET_MAX: f64 = 4e6;
-/// Time between two looks for what a second copy would help.
+/// Time between two searches for fragments that a second copy would help.
 const CHECK_PERIOD: Duration = Duration::from_millis(4);
 
-/// Budget of second copies, and the time of the next look. Key: session.
+/// Budget of second copies, and the time of the next search. Key: session.
 #[derive(Debug)]
 pub(super) struct Copies {
     budget_bytes: f64,
@@ -60,12 +60,12 @@ impl Copies {
         self.budget_bytes >= bytes as f64
     }
 
-    /// True if it is time to look for copies.
+    /// True if it is time to search for copies.
     pub(super) fn are_due(&self, now: Instant) -> bool {
         now >= self.check_at
     }
 
-    /// Notes a look; copies that found no slot take the next one there is.
+    /// Notes a search; copies that found no slot take the next one.
     pub(super) fn note_check(&mut self, now: Instant, is_done: bool) {
         self.check_at = match is_done {
             true => now + CHECK_PERIOD,
@@ -84,14 +84,14 @@ struct Candidate {
 }
 
 impl Session {
-    /// Copies what is pressing and in danger. Before slots are assigned, because bulk traffic leaves
-    /// none. Whether there was a slot for every copy.
+    /// Copies latency-sensitive packets that are likely to be late. It is called before slots are assigned, because bulk traffic
+    /// leaves none. Returns whether there was a slot for every copy.
     pub(super) fn copy_urgent(&mut self, run: &mut Run<'_>) -> bool {
         (!self.latency.is_sending(run.now) && self.promises.is_empty())
             || self.send_copies(run, false)
     }
 
-    /// Copies into slots that nothing else wants.
+    /// Copies into slots that are not used otherwise.
     pub(super) fn copy_tail(&mut self, run: &mut Run<'_>) {
         if run.scratch.streams.is_idle() {
             self.send_copies(run, true);
@@ -144,7 +144,7 @@ impl Session {
                     continue;
                 }
                 let age = run.now.since(packet.sent_at);
-                // Later than this its acknowledgement should have come.
+                // Its acknowledgement should have come by this age.
                 let ack_timeout =
                     here.rtt_smoothed + here.rtt_variation * 2 + Duration::from_millis(5);
                 let overdue = age > ack_timeout;
@@ -182,7 +182,7 @@ impl Session {
                     } else {
                         is_sooner && idle && send.spec.reliable
                     };
-                    // Objectives may keep what is not promised off the other channel.
+                    // Objectives may exclude data that is not promised from the other channel.
                     let may_go = || {
                         send.spec.pinned.is_none()
                             && (is_promised
@@ -259,5 +259,36 @@ impl Session {
                 break;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_paid_from_a_budget() {
+        let mut copies = Copies::new(Instant::EPOCH);
+        let start = BUDGET_START as usize;
+        assert!(copies.can_afford(start) && !copies.can_afford(start + 1));
+        copies.spend(start);
+        assert!(!copies.can_afford(1));
+        copies.earn(1_000, 0.05);
+        assert!(copies.can_afford(50) && !copies.can_afford(51));
+        copies.earn(usize::MAX, 1.0);
+        assert!(
+            copies.can_afford(BUDGET_MAX as usize) && !copies.can_afford(BUDGET_MAX as usize + 1)
+        );
+    }
+
+    #[test]
+    fn a_search_is_due_a_period_after_the_last() {
+        let start = Instant::from_secs(1);
+        let mut copies = Copies::new(start);
+        assert!(copies.are_due(start));
+        copies.note_check(start, true);
+        assert!(!copies.are_due(start) && copies.are_due(start + CHECK_PERIOD));
+        copies.note_check(start, false);
+        assert!(copies.are_due(start), "what found no slot goes on");
     }
 }

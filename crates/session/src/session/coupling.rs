@@ -1,8 +1,8 @@
-//! Channels that share a bottleneck together take no more than one flow's share of it.
+//! Coupling: channels that share a bottleneck together take no more than one flow's share of it.
 //!
-//! Once a second, each channel is told its share: one over the number of channels that carry data and share its
-//! bottleneck, itself included. A congestion event of one is told to its partners at once, so that all answer to it
-//! as one flow would. What either does is the controller's business (`docs/congestion.md`).
+//! Once a second, the share of each channel is set: one over the number of channels that carry data and share its
+//! bottleneck, itself included. Its partners are notified of a congestion event of one at once, so that all respond to it
+//! as one flow would. The congestion controller decides how to use both (`docs/congestion.md`).
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,26 +12,26 @@ use anabranch_channel::{Channel, Endpoint};
 use super::channels::{ChannelState, Channels};
 use crate::config::Coupling;
 
-/// Time between two judgements.
+/// Time between two evaluations.
 const PERIOD: Duration = Duration::from_secs(1);
-/// A pair stays coupled so long after it was last found to share a bottleneck: coupled channels show less of
-/// the queue by which they are found.
+/// Time for which a pair stays coupled after it was last found to share a bottleneck: coupled channels cause less of
+/// the queue by which sharing is detected.
 const HOLD: Duration = Duration::from_secs(30);
-/// A channel that carries less than this part of what its busiest partner does leaves the bottleneck to it.
+/// A channel that carries less than this part of its busiest partner's data leaves the bottleneck to it.
 const IDLE: f64 = 0.05;
 
 /// Key: session.
 #[derive(Debug, Default)]
 pub(super) struct Couplings {
     judged_at: Option<Instant>,
-    /// Bytes of each channel up to the last judgement, and since the one before.
+    /// Bytes of each channel up to the last evaluation, and since the one before.
     sent: BTreeMap<ChannelId, (u64, u64)>,
-    /// When two channels were last found to share a bottleneck; the smaller id first.
+    /// Time at which two channels were last found to share a bottleneck; the smaller id first.
     found_at: BTreeMap<(ChannelId, ChannelId), Instant>,
 }
 
 impl Couplings {
-    /// True to judge again.
+    /// True if the next evaluation is due.
     fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.judged_at.is_none_or(|at| now.since(at) >= PERIOD);
         if is_due {
@@ -40,7 +40,7 @@ impl Couplings {
         is_due
     }
 
-    /// The share of each channel, in their order, from what each has sent since it opened. O(channels²).
+    /// The share of each channel, in their order, from the bytes that each has sent since it opened. O(channels²).
     fn shares(
         &mut self,
         now: Instant,
@@ -115,7 +115,7 @@ impl Channels {
         }
     }
 
-    /// Gives channels their shares of a flow.
+    /// Sets the channels' shares of a flow.
     pub(super) fn couple(&mut self, now: Instant, endpoint: &mut Endpoint, coupling: Coupling) {
         if coupling == Coupling::Off || !self.couplings.is_due(now) {
             return;
@@ -123,9 +123,9 @@ impl Channels {
         let sent = |state: &ChannelState| (state.id, state.payload_sent_bytes);
         let channels: Vec<(ChannelId, u64)> = self.usable().map(sent).collect();
         let is_given = coupling == Coupling::All;
-        let measures = &self.measures;
+        let estimator = &self.estimator;
         let shares = self.couplings.shares(now, &channels, |one, other| {
-            is_given || measures.share_bottleneck(one, other)
+            is_given || estimator.share_bottleneck(one, other)
         });
         for (&(id, _), share) in channels.iter().zip(shares) {
             let Some(state) = self.get_mut(id) else {
@@ -160,7 +160,7 @@ mod tests {
         let found = |one, other| one != C && other != C;
         let shares = couplings.shares(secs(1), &[(A, 1_000), (B, 500), (C, 9_000)], found);
         assert_eq!(shares, [0.5, 0.5, 1.0]);
-        // B has sent next to nothing since: A has the bottleneck to itself.
+        // B has sent almost nothing since: A has the bottleneck to itself.
         let shares = couplings.shares(secs(2), &[(A, 2_000), (B, 510), (C, 18_000)], found);
         assert_eq!(shares, [1.0, 0.5, 1.0]);
         let all = couplings.shares(secs(3), &[(A, 3_000), (B, 1_510), (C, 19_000)], |_, _| true);

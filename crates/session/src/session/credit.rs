@@ -1,4 +1,4 @@
-//! Properties of credit: what an honest sender cannot run into, and what a hostile one cannot get.
+//! Properties of credit: a conforming sender never runs out of it for good, and a hostile one cannot exceed it.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -7,7 +7,7 @@ use std::{
 };
 
 use anabranch_base::{ChannelId, Instant, NodeId, Seed, SessionId, StreamId};
-use anabranch_sched::{Order, StreamSpec, spec::ADU_BYTES_MAX};
+use anabranch_spec::{ADU_BYTES_MAX, Order, StreamSpec};
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -20,11 +20,11 @@ use crate::{
 };
 
 const CHANNEL: ChannelId = ChannelId(0);
-/// Smallest stream window of a node that takes ADUs of every size.
+/// Smallest stream window of a node that accepts ADUs of every size.
 const STREAM_WINDOW_MIN_BYTES: u64 = ADU_BYTES_MAX as u64 + ADU_MARGIN_BYTES;
 
-/// The receiving end, with windows that bind. They are set past the configuration's minimum, which is there for ADUs of
-/// 16 MiB.
+/// The receiving session, with windows that limit the sender. They bypass the configuration's minimum, which is meant for
+/// ADUs of 16 MiB.
 fn receiver(stream_window: u64, session_window: u64) -> Session {
     let mut session = Session::new(
         Instant::EPOCH,
@@ -45,8 +45,8 @@ fn receiver(stream_window: u64, session_window: u64) -> Session {
     session
 }
 
-/// One container.
-fn hear(
+/// Receives one container.
+fn receive_container(
     session: &mut Session,
     write: impl FnOnce(&mut Vec<u8>),
 ) -> Result<VecDeque<Event>, ProtocolError> {
@@ -57,7 +57,7 @@ fn hear(
 }
 
 fn control(session: &mut Session, control: &Control) -> Result<VecDeque<Event>, ProtocolError> {
-    hear(session, |out| control.write(out))
+    receive_container(session, |out| control.write(out))
 }
 
 fn read_all(session: &mut Session, stream: StreamId) -> usize {
@@ -65,13 +65,13 @@ fn read_all(session: &mut Session, stream: StreamId) -> usize {
     std::iter::from_fn(|| session.receive(stream, &mut events)).count()
 }
 
-/// Held and reserved, as far as credit is to bound it.
+/// Bytes held and reserved, as far as credit has to bound them.
 fn held(session: &Session) -> u64 {
     session
         .streams
         .recv
         .values()
-        .map(|half| half.held_bytes() as u64)
+        .map(|recv| recv.held_bytes() as u64)
         .sum()
 }
 
@@ -86,14 +86,14 @@ fn check(session: &Session) {
         .streams
         .recv
         .values()
-        .filter(|half| half.spec.reliable);
-    let held: u64 = reliable.map(|half| half.held_bytes() as u64).sum();
+        .filter(|recv| recv.spec.reliable);
+    let held: u64 = reliable.map(|recv| recv.held_bytes() as u64).sum();
     assert!(held <= session.flow.load().seen - session.flow.consumed());
     assert!(session.flow.load().held_bytes as u64 <= window);
     assert!(session.flow.load().reserved_bytes as u64 <= window / 16);
 }
 
-/// On its way, in any order.
+/// A message in transit; messages arrive in any order.
 #[derive(Clone, Debug)]
 enum Mail {
     Fragment {
@@ -104,7 +104,7 @@ enum Mail {
     Control(Control),
 }
 
-/// An honest sender of a few streams, and the network.
+/// A conforming sender of a few streams, and the network.
 struct Sender {
     now: Instant,
     streams: BTreeMap<StreamId, SendStream>,
@@ -176,24 +176,24 @@ impl Sender {
         let streams: Vec<StreamId> = self.streams.keys().copied().collect();
         for stream in streams {
             let mut settled = Vec::new();
-            if let Some(half) = self.streams.get_mut(&stream) {
-                half.expire(self.now, &mut settled);
+            if let Some(send) = self.streams.get_mut(&stream) {
+                send.expire(self.now, &mut settled);
             }
             self.settled(stream, settled);
         }
     }
 
-    /// Sends a piece: the next one, or one of an ADU that overtakes. False: there is none, or no credit.
+    /// Sends a piece: the next one, or one of an ADU that overtakes others. False: there is none, or no credit.
     fn send(&mut self, stream: StreamId, pick: usize, room: usize, is_lost: bool) -> bool {
         let credit = self.credit - self.charged;
         let now = self.now;
-        let Some(half) = self.streams.get_mut(&stream) else {
+        let Some(send) = self.streams.get_mut(&stream) else {
             return false;
         };
-        let waits: Vec<u64> = half.waiting(credit).map(|adu| adu.sequence).collect();
+        let waits: Vec<u64> = send.waiting(credit).map(|adu| adu.sequence).collect();
         let piece = match waits.get(pick) {
-            Some(&adu) => half.take_piece_of(now, adu, credit, |_| room),
-            None => half.take_piece(now, credit, |_| room),
+            Some(&adu) => send.take_piece_of(now, adu, credit, |_| room),
+            None => send.take_piece(now, credit, |_| room),
         };
         let Some(piece) = piece else {
             return false;
@@ -202,14 +202,14 @@ impl Sender {
         assert!(self.charged <= self.credit);
         let length = piece.data.len();
         let settled = if is_lost {
-            half.on_lost(piece.place, length)
+            send.on_lost(piece.place, length)
         } else {
             self.mail.push(Mail::Fragment {
                 place: piece.place,
                 data: piece.data,
                 is_final: piece.is_final,
             });
-            half.on_acked(
+            send.on_acked(
                 Receipt {
                     at: now,
                     channel: CHANNEL,
@@ -224,16 +224,16 @@ impl Sender {
     }
 
     fn reset(&mut self, stream: StreamId) {
-        if let Some(half) = self.streams.remove(&stream) {
+        if let Some(send) = self.streams.remove(&stream) {
             self.mail.push(Mail::Control(Control::Reset {
                 stream,
                 code: 0,
-                charged_bytes: half.charged,
+                charged_bytes: send.charged,
             }));
         }
     }
 
-    /// Something arrives; a fragment perhaps again later.
+    /// Delivers a message; a fragment perhaps again later.
     fn deliver(&mut self, session: &mut Session, pick: usize, again: bool) {
         if self.mail.is_empty() {
             return;
@@ -245,21 +245,21 @@ impl Sender {
         } else {
             self.mail.swap_remove(index)
         };
-        let heard = match &mail {
+        let result = match &mail {
             Mail::Control(frame) => control(session, frame),
             Mail::Fragment {
                 place,
                 data,
                 is_final,
-            } => hear(session, |out| {
+            } => receive_container(session, |out| {
                 write_fragment(out, *place, *is_final, false, data);
             }),
         };
-        heard.expect("an honest sender breaks no rule");
+        result.expect("a conforming sender breaks no rule");
         check(session);
     }
 
-    /// The application at the other end reads, and its credit comes back.
+    /// The application at the other end reads, and the credit comes back.
     fn read(&mut self, session: &mut Session, pick: usize) {
         let streams: Vec<StreamId> = session.streams.recv.keys().copied().collect();
         if !streams.is_empty() {
@@ -269,8 +269,8 @@ impl Sender {
             match frame {
                 Control::SessionCredit { bytes } => self.credit = self.credit.max(bytes),
                 Control::StreamCredit { stream, bytes } => {
-                    if let Some(half) = self.streams.get_mut(&stream) {
-                        half.credit = half.credit.max(bytes);
+                    if let Some(send) = self.streams.get_mut(&stream) {
+                        send.credit = send.credit.max(bytes);
                     }
                 }
                 other => panic!("{other:?}"),
@@ -287,8 +287,8 @@ impl Sender {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Losses, duplicates, every order of arrival, ADUs that overtake, that expire begun or not, streams that are reset: an
-    /// honest sender breaks no rule and is never out of credit for good; in the end all credit has come back, and no more.
+    /// Losses, duplicates, every order of arrival, ADUs that overtake, that expire begun or not, streams that are reset: a
+    /// conforming sender breaks no rule and is never out of credit for good; in the end all credit has come back, and no more.
     #[test]
     fn honest_credit_neither_leaks_nor_grows(
         specs in prop::collection::vec((any::<bool>(), prop::option::of(5u64..200)), 1..4),
@@ -304,10 +304,10 @@ proptest! {
             match kind {
                 0..=3 => {
                     let now = sender.now;
-                    if let Some(half) = stream.and_then(|id| sender.streams.get_mut(&id)) {
-                        // What fits three quarters of the window.
+                    if let Some(send) = stream.and_then(|id| sender.streams.get_mut(&id)) {
+                        // Sizes that fit three quarters of the window.
                         let size = if flag { size } else { (size * 3).min(4_300) };
-                        half.push(now, vec![7; size].into(), 0);
+                        send.push(now, vec![7; size].into(), 0);
                     }
                 }
                 4..=9 => {
@@ -327,7 +327,7 @@ proptest! {
                 _ => {}
             }
         }
-        // What is left goes out: whenever nothing is under way and all is read, something can be sent.
+        // The rest is sent: whenever nothing is in transit and all is read, something can be sent.
         let mut rounds = 0;
         loop {
             while !sender.mail.is_empty() {
@@ -351,8 +351,8 @@ proptest! {
         prop_assert_eq!(session.streams.recv.len() + gone, specs.len());
     }
 
-    /// Any frames in any order, from a peer that knows the rules: until one of them ends the session, what is held and
-    /// reserved stays within the windows.
+    /// Any frames in any order, from a peer that knows the rules: until one of them ends the session, the bytes held and
+    /// reserved stay within the windows.
     #[test]
     fn no_frames_get_more_memory_than_the_windows(
         kinds in prop::collection::vec((any::<bool>(), any::<bool>(), any::<bool>()), 1..5),
@@ -376,8 +376,8 @@ proptest! {
                 1 => offset as u64,
                 _ => (offset + length) as u64 + crate::send::ADU_OVERHEAD_BYTES,
             };
-            let heard = match kind {
-                0..=6 => hear(&mut session, |out| {
+            let result = match kind {
+                0..=6 => receive_container(&mut session, |out| {
                     let place = Place { stream, sequence, offset: offset * usize::from(kind > 2) };
                     write_fragment(out, place, flag, false, &vec![7; length]);
                 }),
@@ -393,7 +393,7 @@ proptest! {
                     Ok(VecDeque::new())
                 }
             };
-            if heard.is_err() {
+            if result.is_err() {
                 break;
             }
             check(&session);
@@ -401,8 +401,8 @@ proptest! {
     }
 }
 
-/// An ADU of the largest size and SKIPs of what was never sent, in a window of less than four thirds of it: what the
-/// application then read was more than the session's account of credit knew, and the node was aborted.
+/// An ADU of the largest size and SKIPs of ADUs that were never sent, in a window of less than four thirds of it: the
+/// application then read more than the session's account of credit contained, and the node was aborted.
 #[test]
 fn reading_after_skips_in_a_small_window_ends_the_session_and_not_the_node() {
     let window = 20 << 20;
@@ -425,7 +425,7 @@ fn reading_after_skips_in_a_small_window_ends_the_session_and_not_the_node() {
             offset: at,
         };
         let is_final = at + part.len() == whole.len();
-        hear(&mut session, |out| {
+        receive_container(&mut session, |out| {
             write_fragment(out, place, is_final, false, part);
         })
         .expect("within credit");
@@ -440,12 +440,12 @@ fn reading_after_skips_in_a_small_window_ends_the_session_and_not_the_node() {
         matches!(refused, Err(ProtocolError::Stream(_))),
         "{refused:?}"
     );
-    // The host may read until it has taken notice.
+    // The host may read until it has noticed the end.
     assert_eq!(read_all(&mut session, stream), 1);
     assert!(session.flow.consumed() <= session.flow.load().seen);
 }
 
-/// In the smallest windows the largest ADU fits what is announced, whatever was read before.
+/// In the smallest windows the largest ADU fits the announced credit, whatever was read before.
 #[test]
 fn the_largest_adu_always_fits_what_is_announced() {
     const WINDOW: u64 = STREAM_WINDOW_MIN_BYTES;
@@ -455,9 +455,9 @@ fn the_largest_adu_always_fits_what_is_announced() {
         let stream = StreamId(0);
         sender.credit = WINDOW;
         for length in [small, 16 << 20] {
-            let half = sender.streams.get_mut(&stream).expect("open");
-            half.credit = half.credit.max(WINDOW);
-            half.push(Instant::EPOCH, vec![7; length].into(), 0);
+            let send = sender.streams.get_mut(&stream).expect("open");
+            send.credit = send.credit.max(WINDOW);
+            send.push(Instant::EPOCH, vec![7; length].into(), 0);
             while sender.backlog() > 0 {
                 let is_sent = sender.send(stream, usize::MAX, 64 << 10, false);
                 assert!(is_sent, "{} bytes wait without credit", sender.backlog());

@@ -20,8 +20,8 @@ const SUPERSEDED_KEPT: usize = 8;
 pub(crate) struct Establishment {
     /// Secret that the initial channel gave the session; `None` before its handshake is complete.
     pub(crate) token: Option<Token>,
-    /// Until the peer has acknowledged something on it, no other channel may carry data: the peer could not tell which session
-    /// it belongs to.
+    /// Until the peer has acknowledged something on it, no other channel may carry data: the peer could not know which session
+    /// the data belongs to.
     initial_channel: Option<ChannelId>,
     is_complete: bool,
     opened_at: Instant,
@@ -89,8 +89,8 @@ impl Establishment {
         (!is_settled).then_some(first)
     }
 
-    /// Makes `channel` the initial channel. Returns the one before it, and what the peer has to be sent first if it may know
-    /// the session by that one already.
+    /// Makes `channel` the initial channel. Returns the previous one, and the frame that has to be sent first if the peer may
+    /// know the session by that one already.
     pub(super) fn set_initial_channel(
         &mut self,
         channel: ChannelId,
@@ -115,5 +115,24 @@ impl Establishment {
     /// True if this session replaces that one, as the peer reported, and not too many since.
     pub(crate) fn has_superseded(&self, session: &[u8; TOKEN_BYTES]) -> bool {
         self.superseded.contains(session)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_replaced_sessions_are_remembered() {
+        let mut establishment = Establishment::new(Instant::EPOCH, false);
+        let id = |number: usize| [number as u8; TOKEN_BYTES];
+        for number in 0..SUPERSEDED_KEPT + 2 {
+            assert!(!establishment.has_superseded(&id(number)));
+            establishment.note_superseded(id(number));
+            assert!(establishment.has_superseded(&id(number)));
+            assert!(establishment.superseded.len() <= SUPERSEDED_KEPT);
+        }
+        assert!(!establishment.has_superseded(&id(1)), "two were forgotten");
+        assert!(establishment.has_superseded(&id(2)));
     }
 }

@@ -9,10 +9,10 @@ use crate::{
     recv::{Capacity, Load},
 };
 
-/// Gaps between ADUs received that are remembered, of all reliable streams together; a peer that numbers its ADUs more
-/// sparsely is at fault. Of unreliable streams about as many are, divided evenly.
+/// Most gaps between received ADUs that are recorded, of all reliable streams together; a peer that numbers its ADUs more
+/// sparsely violates the protocol. Of unreliable streams about as many are recorded, divided evenly.
 const GAPS_MAX: usize = 1 << 16;
-/// Most and fewest gaps of an unreliable stream, however many there are.
+/// Most and fewest gaps that an unreliable stream may have, whatever the number of streams.
 const UNRELIABLE_GAPS_MAX: usize = 1024;
 const UNRELIABLE_GAPS_MIN: usize = 8;
 /// Part of the session's window that may be reserved for bytes of ADUs that have not arrived.
@@ -21,13 +21,13 @@ const RESERVED_PART: usize = 16;
 /// Credit accounts. Key: session.
 #[derive(Debug)]
 pub(super) struct FlowControl {
-    /// Credit used by this side, of what the peer granted.
+    /// Credit used by this side, of that granted by the peer.
     charged: u64,
     credit: u64,
-    /// Credit that the application has consumed, of what this side granted.
+    /// Credit that the application has consumed, of that granted by this side.
     consumed: u64,
     granted: u64,
-    /// Resources that the receive streams take of what they share. Credit that was seen to be used stays in it when its
+    /// Sum of the receive streams' shared resources. Credit that was seen to be used stays in it when its
     /// stream is over.
     load: Load,
     /// Window of each stream at the peer; `None` before its HELLO.
@@ -63,7 +63,7 @@ impl FlowControl {
         self.credit = self.credit.max(total);
     }
 
-    /// Takes in the stream window of the peer's HELLO; true if it is larger than the one before.
+    /// Applies the stream window of the peer's HELLO; true if it is larger than the one before.
     pub(super) fn raise_peer_stream_window(&mut self, window: u64) -> bool {
         let is_larger = self.peer_stream_window < Some(window);
         if is_larger {
@@ -116,7 +116,7 @@ impl FlowControl {
         self.load.change(before, after);
     }
 
-    /// Returns all that a receive stream takes, but for the credit that was seen to be used.
+    /// Returns all resources of a receive stream, except the credit that was seen to be used.
     pub(super) fn release(&mut self, load: Load) {
         let seen = load.seen;
         let rest = Load {
@@ -126,7 +126,7 @@ impl FlowControl {
         self.load.change(load, rest);
     }
 
-    /// Capacity left of what `streams` receive streams share within `window`.
+    /// Capacity left of the resources that `streams` receive streams share within `window`.
     pub(super) fn capacity(&self, window: u64, streams: usize) -> Capacity {
         let window = usize::try_from(window).unwrap_or(usize::MAX);
         let each = GAPS_MAX / streams.max(1);

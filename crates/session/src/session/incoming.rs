@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_sched::StreamSpec;
+use anabranch_spec::StreamSpec;
 use bytes::Bytes;
 
 use super::{ProtocolError, Session};
@@ -14,12 +14,12 @@ use crate::{
     wire::{self, Control, Fragment, Frame, Reader, VERSION},
 };
 
-/// Control frames that may wait while the peer says more: it makes us answer, and acknowledges nothing. An honest one that
-/// opens as many streams as it may, all of which are refused, stays below.
+/// Control frames that may wait while the peer sends more: it elicits responses, and acknowledges nothing. A conforming one
+/// that opens as many streams as it may, all of which are refused, stays below.
 const CONTROLS_MAX: usize = 4 * STREAMS_MAX;
 
 impl Session {
-    /// Takes in a container that arrived on one of the session's channels.
+    /// Handles a container that arrived on one of the session's channels.
     pub(crate) fn on_container(
         &mut self,
         now: Instant,
@@ -45,7 +45,7 @@ impl Session {
         }
         if self.control.len() > CONTROLS_MAX {
             return Err(ProtocolError::Rule(
-                "more has to be answered than is let through",
+                "too many control frames wait to be sent in response",
             ));
         }
         Ok(())
@@ -65,12 +65,12 @@ impl Session {
         let capacity = self.recv_capacity();
         let Some(recv) = self.streams.recv.get_mut(&stream) else {
             // A stream that is over, or one whose announcement has not come: its fragments always
-            // travel behind the announcement, so the latter breaks the protocol.
+            // follow the announcement, so the latter is a protocol violation.
             return if self.streams.was_opened(stream) {
                 Ok(())
             } else {
                 Err(ProtocolError::Rule(
-                    "a fragment of a stream never announced",
+                    "a fragment of a stream that was never announced",
                 ))
             };
         };
@@ -109,7 +109,7 @@ impl Session {
                 if version != VERSION {
                     return Err(ProtocolError::Version(version));
                 }
-                // The windows of an end that says it again are larger, or the frame is late.
+                // In a repeated HELLO the windows are larger, or the frame is late.
                 if self.flow.raise_peer_stream_window(stream_window_bytes) {
                     for send in self.streams.send.values_mut() {
                         send.credit = send.credit.max(stream_window_bytes);
@@ -117,7 +117,7 @@ impl Session {
                 }
                 self.flow.raise_credit(session_window_bytes);
             }
-            // The engine has checked it and put the channel here.
+            // The engine has checked it and added the channel to this session.
             Control::Join { .. } => {}
             Control::Replace { session } => self.establishment.replaced.push(session),
             Control::Open { stream, spec } => self.on_open(now, stream, *spec, events)?,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::Instant;
 
-/// A latency-sensitive stream that has sent within this time keeps one channel's queue short.
+/// Time after its last ADU for which a latency-sensitive stream keeps one channel's queue short.
 const MEMORY: Duration = Duration::from_secs(2);
 /// Coalescing delay while latency-sensitive data flows.
 const COALESCING_DELAY: Duration = Duration::from_millis(1);

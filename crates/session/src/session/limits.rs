@@ -1,5 +1,5 @@
-//! Views of channels before a run of the pump, and the report afterwards of
-//! whether it was they that limited it.
+//! Views of channels before a run of the pump, and afterwards the report whether
+//! the channels or the application limited it.
 
 use anabranch_base::ChannelId;
 use anabranch_channel::Channel;
@@ -39,11 +39,11 @@ impl Session {
             run.scratch.channels_before = ids().collect();
             run.scratch.streams.invalidate();
         }
-        // A buffer that holds less than what may be in flight would starve the channels.
+        // A buffer that holds less than may be in flight would starve the channels.
         self.streams.buffer_bytes = self.config.send_buffer_bytes.max(windows.saturating_mul(2));
     }
 
-    /// Tells the channels what limits them, and decides when to run again.
+    /// Reports to each channel whether the network limits it, and decides when to run again.
     pub(super) fn settle_limits(&mut self, run: &mut Run<'_>) {
         let mut waiting = run
             .scratch
@@ -62,10 +62,10 @@ impl Session {
             };
             // A slot that the policy left unused is the application's limit, not the network's.
             let is_limited = channel.set_backlogged(backlogged && view.slots == 0);
-            // One that it holds back for what comes next says as little of the rate; but the path is busy.
+            // A slot that the policy holds back for data expected next is no measure of the rate either; but the path is busy.
             let is_held = backlogged && held_until.is_some();
             if !is_limited && !is_held {
-                self.channels.measures.ran_dry(view.id);
+                self.channels.estimator.ran_dry(view.id);
             }
             if backlogged
                 && view.slots == 0
@@ -74,7 +74,7 @@ impl Session {
                 self.pump.wake_at(at);
             }
         }
-        // Without a slot nothing was planned, and when to plan next is old news.
+        // Without a slot nothing was planned, and the time to plan next is out of date.
         let has_slot = run.scratch.channels.iter().any(|view| view.slots > 0);
         if backlogged && has_slot && self.scheduling.planning.is_on {
             let wake = self.scheduling.scheduler.wakes_at();
@@ -83,7 +83,7 @@ impl Session {
     }
 }
 
-/// A channel with so many slots for packets of so many application bytes.
+/// View of a channel with so many slots for packets of so many application bytes.
 pub(super) fn channel_view(
     channel: &mut Channel,
     (id, slots, packet_bytes): (ChannelId, usize, usize),

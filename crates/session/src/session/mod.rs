@@ -1,4 +1,4 @@
-//! A session: two nodes, one or more channels, any number of streams.
+//! Session: two nodes joined by one or more channels, with any number of streams.
 //!
 //! [`Session`] routes; managers own the state, and know neither the session nor each other:
 //!
@@ -8,18 +8,18 @@
 //! | `channels` | the state of each channel, the links that they are dialled on, rates, measurements; `coupling`: shared bottlenecks |
 //! | `streams` | send and receive streams by id; `send_streams`: which of them changed |
 //! | `flow_control` | credit in both directions |
-//! | `scheduling` | the policy, its scheduler, the objectives in force (`objectives`, `observed`), what a policy that plans is shown (`planning`, `models`), `arrival_period` |
-//! | `shares` | the share of each stream: `Throttle` events, caps, what is dropped beyond them |
+//! | `scheduling` | the policy, its scheduler, the objectives in force (`objectives`, `observed`), the input of a policy that plans (`planning`, `supply`), `arrival_period` |
+//! | `shares` | the share of each stream: `Throttle` events, caps, drops beyond them |
 //! | `copies` | the budget of second copies |
 //! | `latency` | latest latency-sensitive data |
-//! | `probation` | limits of a stranger's session before it is let in |
+//! | `probation` | limits of a stranger's session before it is admitted |
 //!
 //! | phase or input | file |
 //! |---|---|
 //! | commands of the application | `commands`, `objectives`, `promises` |
 //! | containers from the peer | `incoming` |
 //! | outcomes of packets: acknowledged, lost, or stuck on a silent channel | `outcomes` |
-//! | the pump, from slots and backlogs to containers (`builder`) | `pump`; `limits`, `views`, `outlook`: what it sees of channels and streams |
+//! | the pump, from slots and backlogs to containers (`builder`) | `pump`; `limits`, `views`, `outlook`: its views of channels and streams |
 
 mod arrival_period;
 mod builder;
@@ -35,7 +35,6 @@ mod flow_control;
 mod incoming;
 mod latency;
 mod limits;
-mod models;
 mod objectives;
 mod observed;
 mod outcomes;
@@ -48,6 +47,7 @@ mod scheduling;
 mod send_streams;
 mod shares;
 mod streams;
+mod supply;
 mod views;
 
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
@@ -55,18 +55,18 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 use anabranch_base::{ChannelId, Instant, NodeId, Rate, Seed, SessionId, SocketId, StreamId};
 use anabranch_channel::Endpoint;
 use anabranch_metering::Quotas;
-use anabranch_sched::{Policy, Scheduler};
+use anabranch_sched::{AnyScheduler, Policy};
 
 use crate::{
     config::Config,
     event::{Event, SessionCloseReason},
     journal::{Entry, Journal},
-    promise::Promises,
     recv::{Accounts, Capacity, Violation},
     stats::{ChannelReport, SessionStats, StreamStats},
     token::Token,
     wire::{Control, DecodeError, VERSION},
 };
+use anabranch_admission::Promises;
 
 use self::{
     channels::Channels, copies::Copies, establishment::Establishment, flow_control::FlowControl,
@@ -74,7 +74,7 @@ use self::{
     streams::Streams,
 };
 
-/// The peer broke the protocol; the session ends.
+/// Protocol violation of the peer; the session ends.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProtocolError {
     #[error(transparent)]
@@ -96,7 +96,7 @@ impl ProtocolError {
     }
 }
 
-/// Sums over a session's life, channels and streams that are over included.
+/// Totals over a session's life, channels and streams that are over included.
 #[derive(Debug, Default)]
 struct Totals {
     payload_sent_bytes: u64,
@@ -120,14 +120,14 @@ pub(crate) struct Session {
     promises: Promises,
     copies: Copies,
     latency: Latency,
-    /// Frames for the peer, on whatever channel goes first.
+    /// Control frames for the peer, on any channel.
     control: VecDeque<Control>,
     /// Limits until the peer has shown its right; `None`: it has, or need not.
     probation: Option<Box<Probation>>,
-    /// A stranger opened the session.
+    /// True if a stranger opened the session.
     pub(crate) is_strangers: bool,
     totals: Totals,
-    /// Kept while the application wants it.
+    /// Journal, kept while the application wants it.
     journal: Option<Box<Journal>>,
     pub(crate) pump: Pump,
 }
@@ -140,7 +140,7 @@ pub(crate) struct Parts {
     pub config: Config,
     /// End of its probation; `None`: it is not on probation.
     pub probation: Option<Instant>,
-    /// Seed of what is random in its scheduling.
+    /// Seed of the random decisions in its scheduling.
     pub seed: Seed,
 }
 
@@ -180,12 +180,12 @@ impl Session {
 
     // ── channels ────────────────────────────────────────────────────────────────────────────────
 
-    /// A channel that will belong to this session is being opened.
+    /// Adds a channel that is being opened.
     pub(crate) fn add_channel(&mut self, now: Instant, id: ChannelId) {
         self.channels.add(now, id);
     }
 
-    /// A channel of this session can carry data.
+    /// Handles the establishment of a channel: it can carry data.
     pub(crate) fn on_connected(
         &mut self,
         id: ChannelId,
@@ -212,7 +212,7 @@ impl Session {
         }
     }
 
-    /// The peer has let the session in: it acknowledged or sent something beyond the handshake.
+    /// Notes that the session is established: the peer acknowledged or sent something beyond the handshake.
     fn establish(&mut self, events: &mut VecDeque<Event>) {
         if self.establishment.complete() {
             events.push_back(Event::Connected {
@@ -254,10 +254,9 @@ impl Session {
         before
     }
 
-    /// A channel is over and all outcomes of its packets are known.
+    /// Handles the end of a channel; all outcomes of its packets are known.
     pub(crate) fn on_channel_closed(&mut self, now: Instant, id: ChannelId) {
         self.channels.on_closed(now, id);
-        self.scheduling.planning.models.close(id);
         self.promises.on_channels_changed();
         self.pump.is_due = true;
     }
@@ -271,7 +270,7 @@ impl Session {
         self.pump.is_due = true;
     }
 
-    /// False: no such channel.
+    /// Sets the rate that one channel holds; false: there is no such channel.
     pub(crate) fn set_rate_of_channel(&mut self, channel: ChannelId, rate: Rate) -> bool {
         let is_known = self.channels.set_rate_of(channel, rate);
         self.pump.is_due |= is_known;
@@ -306,7 +305,7 @@ impl Session {
     }
 
     /// Sets a scheduler that has no name; the policy's name stays.
-    pub(crate) fn set_scheduler(&mut self, scheduler: Box<dyn Scheduler>) {
+    pub(crate) fn set_scheduler(&mut self, scheduler: AnyScheduler) {
         self.scheduling.scheduler = scheduler;
         self.on_scheduler_changed();
     }
@@ -330,13 +329,13 @@ impl Session {
 
     // ── flow control ────────────────────────────────────────────────────────────────────────────
 
-    /// Capacity left of what the receive streams share.
+    /// Capacity left of the resources that receive streams share.
     fn recv_capacity(&self) -> Capacity {
         let window = self.config.session_window_bytes;
         self.flow.capacity(window, self.streams.recv.len())
     }
 
-    /// Bytes of reliable streams were consumed that had been seen; announces more credit when that is worth a frame.
+    /// Notes that `bytes` of reliable streams were consumed; announces more credit when that is worth a frame.
     fn consume(&mut self, bytes: u64) {
         let window = self.config.session_window_bytes;
         if let Some(bytes) = self.flow.consume(bytes, window) {
@@ -385,7 +384,7 @@ impl Session {
             self.channels.next_report(),
             self.channels.next_dial(),
             self.streams.expire_at,
-            self.channels.measures.due(),
+            self.channels.estimator.due(),
             self.shares.rests_at(),
             self.probation.as_ref().map(|probation| probation.until()),
         ]
@@ -394,16 +393,16 @@ impl Session {
         .min()
     }
 
-    /// Time for which packets may gather; `None`: this session sets no limit.
+    /// Coalescing delay that the session permits; `None`: it sets no limit.
     pub(crate) fn coalescing_delay(&self, now: Instant, endpoint: &Endpoint) -> Option<Duration> {
         let urgent = self.latency.coalescing_delay(now);
         urgent.or_else(|| self.channels.coalescing_delay(endpoint))
     }
 
-    /// Time has passed: drops what has expired, prepares reports, wakes the pump.
+    /// Handles the passage of time: drops expired ADUs, prepares reports, wakes the pump.
     pub(crate) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         self.expire(now, events);
-        self.advance_measures(now, events);
+        self.advance_estimates(now, events);
         self.shares.rest(now);
         self.pump.is_due |= self.channels.queue_reports(now);
         self.pump.advance(now);
@@ -429,8 +428,7 @@ impl Session {
     }
 
     pub(crate) fn channel_stats(&mut self, endpoint: &mut Endpoint) -> Vec<ChannelReport> {
-        let models = &self.scheduling.planning.models;
-        self.channels.reports(endpoint, models)
+        self.channels.reports(endpoint)
     }
 
     pub(crate) fn stream_stats(&self) -> Vec<StreamStats> {

@@ -7,7 +7,8 @@ use anabranch_hose::{
     ObjectiveId, Objectives, RateDemand, RateObjective, Shape, Type, VocabularyError,
     evaluate::InjectError, symbol, syntax::ast::VariableKind,
 };
-use anabranch_sched::{Demand, Guarantee, GuaranteeError, objective::Fields};
+use anabranch_sched::objective::Fields;
+use anabranch_spec::{Demand, Guarantee, GuaranteeError};
 
 use super::Session;
 use crate::{
@@ -30,7 +31,7 @@ impl ActiveObjectives {
         &mut self.set
     }
 
-    /// Streams that objectives ask about as such, ascending.
+    /// Streams that objectives refer to by id, ascending.
     fn named(&self) -> Vec<StreamId> {
         let mut named: Vec<StreamId> = (self.set.iter())
             .flat_map(|(_, objective)| objective.variables())
@@ -48,14 +49,14 @@ impl ActiveObjectives {
         all.any(|(_, objective)| objective.shape() == Shape::Combinatorial)
     }
 
-    /// The fields of these names and values by number, over those that were set before.
+    /// Header fields by number, from names and values; they override those that were set before.
     ///
     /// # Errors
-    /// A name or its type; then none counts.
+    /// A name or type is invalid; then none is applied.
     pub(super) fn fields(
         &mut self,
         before: &Fields,
-        news: &[(&str, FieldValue<'_>)],
+        given: &[(&str, FieldValue<'_>)],
     ) -> Result<Fields, VocabularyError> {
         let known = self.set.vocabulary();
         let is_known = |name: &str, kind: Type| {
@@ -63,20 +64,20 @@ impl ActiveObjectives {
             let field = &known.fields()[usize::from(id.0)];
             (field.value == kind).then_some(id)
         };
-        let is_news =
+        let is_undeclared =
             |(name, value): &(&str, FieldValue<'_>)| is_known(name, value.kind()).is_none();
-        if news.iter().any(is_news) {
+        if given.iter().any(is_undeclared) {
             // All of them, or none.
             let mut trial = known.clone();
-            for (name, value) in news {
+            for (name, value) in given {
                 trial.declare(name, value.kind())?;
             }
-            for (name, value) in news {
+            for (name, value) in given {
                 self.set.declare(name, value.kind())?;
             }
         }
         let mut values = before.values().to_vec();
-        for (name, value) in news {
+        for (name, value) in given {
             let Some(id) = self.set.vocabulary().field(name) else {
                 continue;
             };
@@ -94,7 +95,7 @@ impl ActiveObjectives {
     }
 }
 
-/// What a `rate` item asks for; it waits until it can be promised.
+/// The guarantee that a `rate` item demands; it waits until it can be promised.
 fn guarantee(rate: &RateObjective) -> Result<Guarantee, GuaranteeError> {
     let demand = match rate.demand {
         RateDemand::Probability(probability) => Demand::Rate {
@@ -151,8 +152,8 @@ impl Session {
         })
     }
 
-    /// Takes an objective out of force; false when it is not in force. A `rate` item's promise is released, and what an
-    /// earlier item for the same stream asks for is asked for again.
+    /// Removes an objective from force; false when it is not in force. A `rate` item's promise is released, and the demand of an
+    /// earlier item for the same stream is made again.
     pub(crate) fn remove_objective(
         &mut self,
         now: Instant,
@@ -162,7 +163,7 @@ impl Session {
         let mut rates = self.scheduling.objectives.set.rates().iter();
         let stream = rates.clone().find(|(rate, _)| *rate == id);
         let stream = stream.map(|(_, rate)| rate.stream);
-        // Of several for one stream, the last one is what its promise is about.
+        // Of several items for one stream, the last one determines its promise.
         let decides = rates.rfind(|(_, rate)| Some(rate.stream) == stream);
         let decides = decides.is_some_and(|(rate, _)| *rate == id);
         if !self.scheduling.objectives.set.remove(id) {
@@ -208,7 +209,7 @@ impl Session {
         objectives.chain(rates).collect()
     }
 
-    /// A stream has been opened, or is promised nothing any more: what `rate` items want for it is asked for.
+    /// Makes the demands of `rate` items for a stream that was opened, or has lost its promise.
     pub(super) fn ask_for_opened(
         &mut self,
         now: Instant,
@@ -222,7 +223,7 @@ impl Session {
         }
     }
 
-    /// Asks for what a `rate` item wants, if its stream is open. A refusal is told; where it may pass, the stream waits
+    /// Makes the demand of a `rate` item, if its stream is open. A refusal is reported; where it may pass, the stream waits
     /// for the promise.
     fn ask_for(
         &mut self,
@@ -231,7 +232,7 @@ impl Session {
         rate: &RateObjective,
         events: &mut VecDeque<Event>,
     ) {
-        // It was checked when it was injected.
+        // It was checked at injection.
         let Ok(wanted) = guarantee(rate) else {
             return;
         };
@@ -246,31 +247,31 @@ impl Session {
                     refusal: *refusal,
                 },
             });
-            // What cannot pass is refused once more.
+            // A refusal that cannot pass is repeated.
             let _ = self.change_guarantee(now, stream, Some(wanted.waiting()), events);
         }
     }
 
-    /// Sets header fields of an ADU that waits or is on its way; false when its fate is known.
+    /// Sets header fields of an ADU that waits or is in flight; false when its outcome is known.
     pub(crate) fn update_fields(
         &mut self,
         stream: StreamId,
         adu: u64,
-        news: &[(&str, FieldValue<'_>)],
+        given: &[(&str, FieldValue<'_>)],
     ) -> Result<bool, ObjectiveError> {
         let send = self.streams.send.get(&stream);
         let send = send.ok_or(StreamError::UnknownStream(stream))?;
         let Some(before) = send.fields(adu).cloned() else {
             return Ok(false);
         };
-        let fields = self.scheduling.objectives.fields(&before, news)?;
+        let fields = self.scheduling.objectives.fields(&before, given)?;
         self.pump.is_due = true;
         let send = self.streams.send.get_mut(&stream);
         Ok(send.is_some_and(|send| send.set_fields(adu, fields)))
     }
 
-    /// Tells of what went wrong in evaluations, each kind once for an objective.
-    pub(super) fn tell_faults(&mut self, events: &mut VecDeque<Event>) {
+    /// Reports faults in evaluations, each kind once for an objective.
+    pub(super) fn report_faults(&mut self, events: &mut VecDeque<Event>) {
         for (objective, faults) in self.scheduling.objectives.set.take_faults() {
             events.push_back(Event::Session {
                 session: self.id,

@@ -16,7 +16,7 @@ pub(super) struct Observed {
 
 #[derive(Clone, Copy, Debug)]
 struct Averages {
-    /// In milliseconds; NaN before the first.
+    /// Mean latency in milliseconds; NaN before the first ADU.
     mean: f64,
     variance: f64,
     jitter: f64,
@@ -25,7 +25,7 @@ struct Averages {
 }
 
 impl Observed {
-    /// Watches just these streams, ascending.
+    /// Observes just these streams, ascending.
     pub(super) fn watch(&mut self, streams: &[StreamId]) {
         self.streams
             .retain(|id, _| streams.binary_search(id).is_ok());
@@ -40,7 +40,7 @@ impl Observed {
         }
     }
 
-    /// An ADU was acknowledged so many milliseconds after it was handed over; `None`: it is lost.
+    /// Records the latency of an acknowledged ADU from its handing over, in milliseconds; `None`: it is lost.
     pub(super) fn note(&mut self, stream: StreamId, latency_ms: Option<f64>) {
         let Some(averages) = self.streams.get_mut(&stream) else {
             return;
@@ -71,7 +71,7 @@ impl Observed {
         averages.variance = (1.0 - GAIN) * (averages.variance + GAIN * difference * difference);
     }
 
-    /// What objectives are told, in order of streams.
+    /// Measurements for objectives, in order of streams.
     pub(super) fn streams(&self) -> impl Iterator<Item = Stream> + '_ {
         self.streams.iter().map(|(&id, averages)| Stream {
             id,

@@ -1,9 +1,10 @@
-//! Packets acknowledged, lost, or stuck on a silent channel.
+//! Outcomes of packets: acknowledged, lost, or in flight on a silent channel.
 
 use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, SessionId};
 use anabranch_channel::{Outcome, PacketOutcome};
+use anabranch_estimate::Acked;
 
 use super::Session;
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
 };
 
 impl Session {
-    /// A container's fate is known.
+    /// Handles the outcome of a container.
     pub(crate) fn on_outcome(
         &mut self,
         now: Instant,
@@ -42,14 +43,16 @@ impl Session {
             });
         }
         let (number, sent_at) = (outcome.container, packet.sent_at);
-        let models = &mut self.scheduling.planning.models;
+        let estimator = &mut self.channels.estimator;
         match outcome.outcome {
             Outcome::Acked { rtt } => {
-                models.acked(channel, number, now, rtt);
-                let bytes = packet.wire_bytes;
-                self.channels
-                    .measures
-                    .acked(channel, number, bytes, sent_at, rtt);
+                let acked = Acked {
+                    number,
+                    bytes: packet.wire_bytes,
+                    sent_at,
+                    rtt,
+                };
+                estimator.acked(now, channel, acked);
                 let receipt = Receipt {
                     at: now,
                     channel,
@@ -58,8 +61,7 @@ impl Session {
                 self.on_packet_acked(receipt, &packet, events);
             }
             Outcome::Lost => {
-                models.lost(channel, number, now, sent_at);
-                self.channels.measures.lost(channel, number);
+                estimator.lost(now, channel, number, sent_at);
                 self.on_packet_lost(channel, &packet, events);
             }
         }
@@ -119,8 +121,8 @@ impl Session {
     ) {
         for item in packet.items() {
             match item {
-                // What was moved away is somebody else's now, except that an unreliable stream's
-                // fragments were left here.
+                // Fragments of reliable streams that were moved are sent on other channels now; those of
+                // unreliable streams stay with this packet.
                 Item::Fragment { place, length, .. } => {
                     let Some(send) = self.streams.send.get_mut(&place.stream) else {
                         continue;
@@ -143,7 +145,7 @@ impl Session {
         }
     }
 
-    /// Queues a control frame again, unless a newer one says more.
+    /// Queues a control frame again, unless a newer one replaces it.
     fn resend(&mut self, control: &Control) {
         let obsolete = match control {
             Control::Report { .. } | Control::Join { .. } => true,
@@ -157,8 +159,8 @@ impl Session {
         }
     }
 
-    /// A channel has fallen silent: everything reliable on it goes to other channels now, without
-    /// waiting for its fate.
+    /// Handles the silence of a channel: all reliable data in flight on it is sent on other channels, without
+    /// waiting for its outcome.
     pub(crate) fn on_suspected(&mut self, channel: ChannelId) {
         let mut fragments = Vec::new();
         let mut controls = Vec::new();
@@ -192,7 +194,7 @@ impl Session {
         self.pump.is_due = true;
     }
 
-    /// A silent channel is back.
+    /// Handles the recovery of a silent channel.
     pub(crate) fn on_recovered(&mut self, channel: ChannelId) {
         if let Some(state) = self.channels.get_mut(channel) {
             state.suspected = false;

@@ -1,4 +1,4 @@
-//! Outlook: the time at which channels will have delivered what waits.
+//! Outlook of a stream: the times at which its channels will have delivered waiting data.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use anabranch_sched::{ChannelView, StreamView, arrival};
 
 use crate::send::Outlook;
 
-/// What the channels that a stream may use hold out to it.
+/// Prediction of arrival over the channels that a stream may use.
 pub(super) struct ChannelsOutlook<'a> {
     pub(super) channels: &'a [ChannelView],
     pub(super) stream: &'a StreamView,
@@ -20,7 +20,7 @@ impl<'a> ChannelsOutlook<'a> {
             .map(|index| &channels[index])
     }
 
-    /// Bytes that may leave now.
+    /// Bytes that may be sent now.
     pub(super) fn slots_bytes(&self) -> usize {
         self.usable()
             .map(|channel| channel.slots * channel.packet_bytes)
@@ -33,7 +33,7 @@ impl Outlook for ChannelsOutlook<'_> {
         arrival::completion(self.usable(), bytes as u64)
     }
 
-    /// That of the round trip on the channel which the next packet would take.
+    /// Variation of the round-trip time of the channel that the next packet would take.
     fn error(&self) -> Duration {
         self.usable()
             .min_by_key(|&channel| arrival::next_arrival(channel))

@@ -1,51 +1,43 @@
-//! Planning: the ADUs, slots and history that a policy which plans is shown.
+//! Planning: the ADUs, slots and history that are input to a policy which plans.
 
 use std::time::Duration;
 
 use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_estimate::model::Supply;
 use anabranch_hose::symbol;
 use anabranch_metering::Price;
-use anabranch_sched::{
-    ChannelMask,
-    model::Supply,
-    objective::{Adu, Channel, Correlation, Cycle, Outcome, Sent, Turns},
-};
+use anabranch_sched::objective::{Adu, Channel, Cycle, Outcome, Sent, Turns};
+use anabranch_spec::{ChannelMask, Correlation};
 
-use super::{
-    Session,
-    models::{self, Models},
-    observed::Observed,
-    pump::Run,
-};
+use super::{Session, channels::Channels, observed::Observed, pump::Run, supply::supply};
 use crate::send::{AduOutcome, Piece};
 
-/// ADUs, and fragments of them, that are shown at a time.
+/// Most ADUs, and fragments of them, in one cycle.
 const ADUS_MAX: usize = 512;
-/// The same while an objective over several ADUs is in force: what it costs grows with their square.
+/// The same while an objective over several ADUs is in force: its cost grows with their square.
 const COMPANIONS_MAX: usize = 64;
 /// ADUs of the transmission history.
 const HISTORY_MAX: usize = 32;
-/// How losses go together is looked at again after this.
+/// Time after which the correlation of losses is updated.
 const CORRELATION_PERIOD: Duration = Duration::from_millis(200);
 
 /// Key: session.
 #[derive(Debug, Default)]
 pub(super) struct Planning {
-    /// The policy plans in this run of the pump.
+    /// True if the policy plans in this run of the pump.
     pub is_on: bool,
     turns: Turns,
     cycle: Cycle,
-    /// The channels of the cycle, and when their losses were looked at.
+    /// The channels of the cycle; `correlated_at` is the time at which the correlation of their losses was updated.
     channels: Vec<ChannelId>,
     correlated_at: Instant,
-    pub models: Models,
     pub observed: Observed,
-    /// An objective over several ADUs is in force: it may ask about those sent before.
+    /// True if an objective over several ADUs is in force: it may refer to those sent before.
     pub has_history: bool,
 }
 
 impl Planning {
-    /// Outcome of an ADU.
+    /// Records the outcome of an ADU.
     pub(super) fn note_outcome(&mut self, stream: StreamId, sequence: u64, outcome: &AduOutcome) {
         let ms = |age: Duration| age.as_secs_f64() * 1e3;
         let known = match outcome {
@@ -66,14 +58,14 @@ impl Planning {
         }
     }
 
-    /// The stream is over.
+    /// Forgets a stream that is over.
     pub(super) fn forget(&mut self, stream: StreamId) {
         self.turns.forget(stream);
     }
 }
 
 impl Session {
-    /// Shows the policy what there is to decide about.
+    /// Prepares the input of the policy's next plan.
     pub(super) fn plan(&mut self, run: &mut Run<'_>, look_ahead: Duration) {
         self.draw_channels(run);
         self.draw_slots(run, look_ahead);
@@ -91,13 +83,12 @@ impl Session {
         self.scheduling.scheduler.plan(&view, cycle, objectives);
     }
 
-    /// Channels as objectives see them, and how losses go together.
+    /// Fills in the channels as objectives see them, and the correlation of their losses.
     fn draw_channels(&mut self, run: &mut Run<'_>) {
         let Planning {
             cycle,
             channels,
             correlated_at,
-            models,
             ..
         } = &mut self.scheduling.planning;
         let ids = || run.scratch.channels.iter().map(|channel| channel.id);
@@ -124,7 +115,8 @@ impl Session {
             cycle.history.clear();
         }
         for (channel, view) in cycle.channels.iter_mut().zip(&run.scratch.channels) {
-            channel.technology = models.technology_symbol(view.id);
+            let technology = self.channels.estimator.technology(view.id);
+            channel.technology = technology.map_or(f64::NAN, |known| symbol(known.name()));
             let state = self.channels.get(view.id);
             channel.is_metered = state.is_some_and(|state| state.marginal.is_metered);
             channel.rate_bps = if view.rate_bytes_per_s > 0.0 {
@@ -140,27 +132,32 @@ impl Session {
         if is_new {
             cycle.correlation = Correlation::independent(channels.len());
         }
-        models.correlate(channels, &mut cycle.correlation);
+        self.channels
+            .estimator
+            .correlate(channels, &mut cycle.correlation);
     }
 
     fn draw_slots(&mut self, run: &mut Run<'_>, look_ahead: Duration) {
-        let Planning { cycle, models, .. } = &mut self.scheduling.planning;
+        let Planning { cycle, .. } = &mut self.scheduling.planning;
         cycle.slots.clear();
+        let Channels {
+            states, estimator, ..
+        } = &mut self.channels;
         for (at, view) in run.scratch.channels.iter().enumerate() {
-            let state = self.channels.get(view.id);
+            let state = states.iter().find(|state| state.id == view.id);
             let next = state.map_or(0, |state| state.launched);
             if let Some(channel) = run.endpoint.channel(view.id) {
                 let price = state.and_then(|state| state.marginal.price);
                 let supply = Supply {
                     cost_per_byte: price.map_or(0.0, Price::per_byte),
-                    ..models::supply(run.now, view, next, channel)
+                    ..supply(run.now, view, next, channel)
                 };
-                models.offer(at, (view.id, &supply), look_ahead, &mut cycle.slots);
+                estimator.offer(at, (view.id, &supply), look_ahead, &mut cycle.slots);
             }
         }
     }
 
-    /// As many ADUs as there are slots, by shares and priorities; those larger than a packet in fragments.
+    /// Draws as many ADUs as there are slots, by shares and priorities; those larger than a packet in fragments.
     fn draw_adus(&mut self, run: &mut Run<'_>) {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let credit = self.flow.credit_left();
@@ -188,7 +185,7 @@ impl Session {
         let mut queues: Vec<_> = (views.iter())
             .map(|view| {
                 let send = self.streams.send.get(&view.id)?;
-                // What waits of the first of these, and the rest.
+                // The waiting ADUs of the first of these, and the rest.
                 Some((None, send.waiting(credit)))
             })
             .collect();
@@ -209,7 +206,7 @@ impl Session {
             let only = match views[stream].pinned {
                 None => None,
                 Some(Some(channel)) => Some(channel as u32),
-                // Its channel is not there.
+                // Its channel does not exist.
                 Some(None) => return None,
             };
             adus.push(Adu {
@@ -228,7 +225,7 @@ impl Session {
         adus.sort_unstable_by_key(|adu| (adu.stream, adu.sequence, adu.turn));
     }
 
-    /// What a policy that plans has sent: counts as a turn, and enters the history.
+    /// Records an ADU that a policy which plans has sent: counts as a turn, and enters the history.
     pub(super) fn note_sent(
         &mut self,
         run: &mut Run<'_>,
@@ -254,7 +251,7 @@ impl Session {
         let state = self.channels.get(view.id);
         let next = state.map_or(0, |state| state.launched);
         let mut slots = cycle.slots.iter().filter(|s| Some(s.channel) == channel);
-        // Those of a channel are in order; control frames may have taken some.
+        // The slots of a channel are in order; control frames may have taken some.
         let Some(mut slot) = slots.find(|slot| slot.sequence >= next).copied() else {
             return;
         };

@@ -1,9 +1,9 @@
-//! Probation: what the session of a stranger may cost before the application says that its peer has shown its right.
+//! Probation: limits of the cost of a stranger's session until the application reports that its peer has shown its right.
 //!
-//! Such a session has small windows, one stream of the peer's, and takes in [`TAKEN_MAX`] of payload and frames. What the
-//! peer sends beyond that is dropped by its channels unread, as if the network had lost it; the peer repeats it, and it
-//! arrives once the session is let in. The windows grow with the HELLO that is said then, and its paths are measured from
-//! then on: estimators are larger than all else that a session holds.
+//! Such a session has small windows, one stream of the peer's, and accepts [`TAKEN_MAX`] of payload and frames. Data that
+//! the peer sends beyond that is dropped by its channels unread, as if the network had lost it; the peer repeats it, and it
+//! arrives once the session is admitted. The windows grow with the HELLO that is sent then, and its paths are measured from
+//! then on: estimators are larger than all other state of a session.
 
 use anabranch_base::Instant;
 
@@ -13,9 +13,9 @@ use crate::{
     wire::{Control, Frame, VERSION},
 };
 
-/// Payload that is taken in, with [`FRAME_BYTES`] for each frame.
+/// Most payload that is accepted, with [`FRAME_BYTES`] for each frame.
 const TAKEN_MAX: u64 = 3 << 10;
-/// What a frame costs beside its payload.
+/// Cost of a frame beside its payload.
 const FRAME_BYTES: u64 = 128;
 /// Streams that the peer may open.
 const STREAMS_MAX: u64 = 1;
@@ -32,7 +32,8 @@ pub(super) struct Probation {
 }
 
 impl Probation {
-    /// Until then; `config` gets the windows of a session on probation, the smallest that every sender may assume.
+    /// Starts a probation until `until`; `config` gets the windows of a session on probation, the smallest that every sender may
+    /// assume.
     pub(super) fn new(until: Instant, config: &mut Config) -> Self {
         let probation = Self {
             until,
@@ -50,7 +51,7 @@ impl Probation {
         self.until
     }
 
-    /// Counts a frame. Nothing is dropped from a container that QUIC has acknowledged; one that is full of tiny frames
+    /// Counts a frame. No frame is dropped from a container that QUIC has acknowledged; a container full of tiny frames
     /// ends the session instead.
     pub(super) fn take(&mut self, frame: &Frame) -> Result<(), ProtocolError> {
         let payload = match frame {
@@ -60,17 +61,17 @@ impl Probation {
         self.taken += payload + FRAME_BYTES;
         if self.taken > 2 * TAKEN_MAX {
             return Err(ProtocolError::Rule(
-                "more frames than a peer may send before it is let in",
+                "more frames than a peer may send before it is admitted",
             ));
         }
         Ok(())
     }
 
-    /// The peer opens one more stream.
+    /// Counts a stream that the peer opens.
     pub(super) fn open(&mut self) -> Result<(), ProtocolError> {
         if self.streams >= STREAMS_MAX {
             return Err(ProtocolError::Rule(
-                "a second stream of a peer that was not let in yet",
+                "a second stream of a peer that was not admitted yet",
             ));
         }
         self.streams += 1;
@@ -83,14 +84,14 @@ impl Session {
         self.probation.is_some()
     }
 
-    /// True if the peer has used up what it may cost before it is let in.
+    /// True if the peer has used up its allowance.
     pub(crate) fn is_sated(&self) -> bool {
         self.probation
             .as_ref()
             .is_some_and(|probation| probation.taken >= TAKEN_MAX)
     }
 
-    /// From here on it is a session like others.
+    /// Ends the probation: from now on the session is like others.
     pub(crate) fn end_probation(&mut self) {
         let Some(probation) = self.probation.take() else {
             return;

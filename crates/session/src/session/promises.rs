@@ -1,23 +1,22 @@
-//! Promises of a session's streams: admission, and what is due as windows end.
+//! Promises of a session's streams: admission, and the review at the end of windows.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use anabranch_base::{Instant, StreamId};
-use anabranch_sched::{ChannelView, StreamSpec};
+use anabranch_sched::ChannelView;
+use anabranch_spec::StreamSpec;
 
 use super::Session;
-use crate::{
-    event::{Event, PromiseEvent, StreamError},
-    promise::{Explanation, Grant, Notice},
-};
+use crate::event::{Event, PromiseEvent, StreamError};
+use anabranch_admission::{Explanation, Grant, Notice};
 
-/// An ADU that has been on its way for longer than this and two round trips is behind,
+/// An ADU that has been on its way for longer than this and two round trips is late,
 const LATE: Duration = Duration::from_millis(50);
-/// and so is one that has been for longer than this and the shortest round trip: a queue is no excuse.
+/// and so is one that has been for longer than this and the shortest round trip, even in a queue.
 const LATE_QUEUED: Duration = Duration::from_millis(200);
 
 impl Session {
-    /// What would be answered if a stream with this spec were opened.
+    /// The answer that a stream with this spec would get if it were opened.
     pub(crate) fn admit(&mut self, now: Instant, spec: &StreamSpec) -> Result<Grant, StreamError> {
         spec.validate()?;
         let channels = self.channels.of_paths();
@@ -26,7 +25,7 @@ impl Session {
             .map_err(|refusal| StreamError::Refused(Box::new(refusal)))
     }
 
-    /// Asks for what a new stream's spec wants to be promised.
+    /// Makes the demand of a new stream's spec.
     pub(super) fn promise(
         &mut self,
         now: Instant,
@@ -37,7 +36,7 @@ impl Session {
         let channels = self.channels.of_paths();
         match self.promises.open(now, stream, spec, &channels) {
             Ok(notice) => {
-                self.tell(notice, events);
+                self.notify(notice, events);
                 self.pump.is_due = true;
                 Ok(())
             }
@@ -45,12 +44,12 @@ impl Session {
         }
     }
 
-    /// Changes what an open stream asks to be promised; `None` releases it from its promise.
+    /// Changes the demand of an open stream; `None` releases its promise.
     pub(crate) fn change_guarantee(
         &mut self,
         now: Instant,
         stream: StreamId,
-        guarantee: Option<anabranch_sched::Guarantee>,
+        guarantee: Option<anabranch_spec::Guarantee>,
         events: &mut VecDeque<Event>,
     ) -> Result<(), StreamError> {
         let send = self
@@ -68,7 +67,7 @@ impl Session {
             .promises
             .change(now, stream, &spec, &channels)
             .map_err(|refusal| StreamError::Refused(Box::new(refusal)))?;
-        self.tell(notice, events);
+        self.notify(notice, events);
         if let Some(send) = self.streams.send.get_mut(&stream) {
             send.spec = Arc::new(spec);
         }
@@ -76,15 +75,15 @@ impl Session {
         Ok(())
     }
 
-    /// Reason why a stream is promised what it is, or not.
+    /// Explanation of a stream's promise or refusal.
     pub(crate) fn explain(&self, stream: StreamId) -> Option<Explanation> {
         self.promises.explain(stream, &self.channels.of_paths())
     }
 
-    pub(super) fn advance_measures(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        let (measures, promises) = (&mut self.channels.measures, &mut self.promises);
+    pub(super) fn advance_estimates(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        let (estimator, promises) = (&mut self.channels.estimator, &mut self.promises);
         let (mut is_over, mut is_part_over) = (false, false);
-        measures.advance(now, |row| {
+        estimator.advance(now, |row| {
             is_part_over = true;
             is_over |= promises.observe(row);
         });
@@ -107,12 +106,12 @@ impl Session {
             return;
         }
         for notice in notices {
-            self.tell(Some(notice), events);
+            self.notify(Some(notice), events);
         }
         self.pump.is_due = true;
     }
 
-    /// Hands the mapping to the scheduler when it has changed.
+    /// Passes the mapping to the scheduler when it has changed.
     pub(super) fn hand_over_plan(&mut self, now: Instant) {
         if self.promises.is_changed() {
             let channels = self.channels.of_paths();
@@ -122,7 +121,7 @@ impl Session {
         }
     }
 
-    fn tell(&self, notice: Option<Notice>, events: &mut VecDeque<Event>) {
+    fn notify(&self, notice: Option<Notice>, events: &mut VecDeque<Event>) {
         let session = self.id;
         events.extend(notice.map(|notice| match notice {
             Notice::Promised(stream, grant) => Event::Promise {

@@ -1,14 +1,15 @@
-//! The scheduling loop: from slots and backlogs to containers.
+//! Pump: the scheduling loop, from slots and backlogs to containers.
 //!
-//! One run of the pump offers every slot there is to the policy, and fills a container for each slot
-//! taken. Beside the fragment that the policy chose, a container takes along what else fits: control
+//! One run of the pump offers every slot to the policy, and fills a container for each slot
+//! taken. Beside the fragment that the policy chose, a container carries coalesced data: control
 //! frames first, then further ADUs of the same stream, then of streams no more important than it.
 
 use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_channel::Endpoint;
-use anabranch_sched::{Changes, ChannelMask, ChannelView, Coalesced, Decision, View};
+use anabranch_sched::{Changes, ChannelView, Coalesced, Decision, Scheduler, View};
+use anabranch_spec::ChannelMask;
 
 use super::{Session, builder::Builder, outlook::ChannelsOutlook, views::Views};
 use crate::{
@@ -19,15 +20,15 @@ use crate::{
 
 /// A fragment smaller than this is not worth its header, unless it completes an ADU.
 const FRAGMENT_BYTES_MIN: usize = 96;
-/// Slots are not held back any longer for promised data that is later than this.
+/// Slots are no longer held back for promised data that is later than this.
 pub(super) const ARRIVAL_TOLERANCE: Duration = Duration::from_millis(1);
 
-/// What a container is filled with.
+/// Content with which a container is filled.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     /// Index of the stream's view.
     stream: usize,
-    /// Its ADU; `None`: whatever it sends next.
+    /// Its ADU; `None`: the one that it sends next.
     adu: Option<u64>,
 }
 
@@ -35,9 +36,9 @@ struct Load {
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) channels: Vec<ChannelView>,
-    /// For each channel view, the place of its state in [`Channels::states`](super::channels::Channels), and its container size.
+    /// For each channel view, the index of its state in [`Channels::states`](super::channels::Channels), and its container size.
     pub(super) places: Vec<(usize, usize)>,
-    /// Their ids as of the run before.
+    /// Ids of the channels in the run before.
     pub(super) channels_before: Vec<ChannelId>,
     pub(super) streams: Views,
     pieces: Vec<Piece>,
@@ -45,7 +46,7 @@ pub(super) struct Scratch {
     pub(super) filled: Vec<usize>,
 }
 
-/// One run of the pump: the time, and what it works on.
+/// One run of the pump: the time, and its context.
 pub(super) struct Run<'a> {
     pub(super) now: Instant,
     pub(super) endpoint: &'a mut Endpoint,
@@ -56,7 +57,7 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// What the policy sees.
+    /// The view of the policy.
     pub(super) fn view(&self) -> View<'_> {
         View {
             now: self.now,
@@ -66,10 +67,10 @@ impl Run<'_> {
     }
 }
 
-/// The pump of a session: when it has to run, and its buffers. Key: session.
+/// The pump of a session: the times at which it has to run, and its buffers. Key: session.
 #[derive(Debug)]
 pub(crate) struct Pump {
-    /// It has to run now.
+    /// True if it has to run now.
     pub(crate) is_due: bool,
     /// Time at which it has to run again.
     pub(super) due_at: Option<Instant>,
@@ -87,12 +88,12 @@ impl Default for Pump {
 }
 
 impl Pump {
-    /// Has it run at `at`, or earlier.
+    /// Schedules a run at `at`, or earlier.
     pub(super) fn wake_at(&mut self, at: Instant) {
         self.due_at = Some(self.due_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// Time has passed.
+    /// Makes a run due whose time has come.
     pub(super) fn advance(&mut self, now: Instant) {
         self.is_due |= self.due_at.is_some_and(|at| at <= now);
     }
@@ -123,7 +124,7 @@ impl Session {
         self.pump.scratch = run.scratch;
     }
 
-    /// Drops what has expired, lets capped streams send again, and announces ends of streams.
+    /// Drops expired ADUs, lets capped streams send again, and announces ends of streams.
     fn prepare_streams(&mut self, run: &mut Run<'_>) {
         self.pump.due_at = None;
         self.expire(run.now, run.events);
@@ -131,11 +132,11 @@ impl Session {
         self.streams.send.sort_touched();
         self.queue_finishes();
         self.streams.sweep_active();
-        // Whatever this was due for is done in this run.
+        // This run does all for which one was due.
         self.pump.is_due = false;
     }
 
-    /// Gives channels their queue goals, rates and shares of a flow.
+    /// Sets the channels' queue goals, rates and shares of a flow.
     fn steer_channels(&mut self, run: &mut Run<'_>) {
         let is_latency_sensitive = self.latency.is_sending(run.now);
         let (channels, promises) = (&mut self.channels, &self.promises);
@@ -145,7 +146,7 @@ impl Session {
         channels.notify_partners(run.now, run.endpoint);
     }
 
-    /// Brings the views of channels and streams up to date, and drops what would arrive too late.
+    /// Updates the views of channels and streams, and drops ADUs that would arrive too late.
     fn view(&mut self, run: &mut Run<'_>) {
         if self.promises.is_changed() {
             run.scratch.streams.invalidate();
@@ -156,8 +157,8 @@ impl Session {
         self.drop_hopeless(run);
     }
 
-    /// Urgent copies first, because bulk traffic leaves no slots; then what the policy decides; then copies into slots that
-    /// nothing else takes.
+    /// Fills slots: urgent copies first, because bulk traffic leaves no slots; then the decisions of the policy; then copies into
+    /// slots that are not used otherwise.
     fn fill_slots(&mut self, run: &mut Run<'_>) {
         let copies_due = self.copies.are_due(run.now);
         if copies_due {
@@ -166,14 +167,14 @@ impl Session {
         }
         self.assign_slots(run);
         if self.scheduling.planning.is_on {
-            self.tell_faults(run.events);
+            self.report_faults(run.events);
         }
         if copies_due {
             self.copy_tail(run);
         }
     }
 
-    /// Tells channels what limits them, and streams what they may send.
+    /// Reports to channels whether the network limits them, and to streams the rate that they may send.
     fn conclude(&mut self, run: &mut Run<'_>) {
         self.settle_limits(run);
         self.wait_for_caps();
@@ -181,7 +182,7 @@ impl Session {
         self.note_shares(run);
     }
 
-    /// Drops what is predicted to be late and would make more of its stream late. O(streams in the view), if any
+    /// Drops ADUs that are predicted to be late and would make more of their stream late. O(streams in the view), if any
     /// stream of the session has a lifetime.
     fn drop_hopeless(&mut self, run: &mut Run<'_>) {
         if !self.streams.has_lifetimes {
@@ -209,7 +210,7 @@ impl Session {
         let is_changed = !changed.is_empty();
         run.scratch.filled = changed;
         if is_changed {
-            // What this leaves to be said goes out with this run.
+            // Control frames that result are sent in this run.
             self.pump.is_due = false;
             self.queue_finishes();
             self.refresh_streams(run);
@@ -228,13 +229,10 @@ impl Session {
             .prepare(self.scheduling.objectives.in_force());
         self.scheduling.planning.is_on = look_ahead.is_some();
         if self.scheduling.planning.is_on {
-            let channels = &run.scratch.channels;
-            self.scheduling
-                .planning
-                .models
-                .open(channels, self.config.model);
+            let channels = run.scratch.channels.iter().map(|view| view.id);
+            self.channels.estimator.model(channels, self.config.model);
         } else {
-            self.scheduling.planning.models.clear();
+            self.channels.estimator.drop_models();
         }
         self.scheduling.scheduler.begin(&view, changes);
         self.scheduling.scheduler.expect(
@@ -274,7 +272,7 @@ impl Session {
             let sent = self.fill(run, load, channels);
             sent_since_plan += sent;
             if sent == 0 && adu.is_none() {
-                // The stream turned out to have nothing that may be sent.
+                // It turned out that the stream has nothing that may be sent.
                 self.streams
                     .send
                     .get_mut(&run.scratch.streams.all()[stream].id);
@@ -331,7 +329,7 @@ impl Session {
                 break;
             }
             if self.scheduling.planning.is_on {
-                // The policy has said what it wants; the views are brought up to date for its next word.
+                // The policy has decided; the views are updated for its next decision.
                 self.refresh_stream(&mut run.scratch.streams, index);
                 if taken == 0 && adu.is_none() {
                     break;
@@ -344,7 +342,7 @@ impl Session {
                 current = coalesce.map(|Coalesced { stream, adu }| Load { stream, adu });
                 continue;
             }
-            // Whatever else is waiting, is no more important, and may travel here.
+            // Further waiting data that is no more important and may be sent on these channels.
             let from = if index == stream { 0 } else { index + 1 };
             let views = run.scratch.streams.all();
             let other = (from..views.len()).find(|&other| {

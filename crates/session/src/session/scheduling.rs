@@ -1,7 +1,7 @@
-//! Scheduling of a session: the policy and its scheduler, the objectives in force, and what both are told of the streams.
+//! Scheduling of a session: the policy and its scheduler, the objectives in force, and the stream data that both use.
 
 use anabranch_base::{Seed, StreamId};
-use anabranch_sched::{Policy, Scheduler};
+use anabranch_sched::{AnyScheduler, Policy, Scheduler};
 
 use super::{arrival_period::ArrivalPeriods, objectives::ActiveObjectives, planning::Planning};
 
@@ -9,7 +9,7 @@ use super::{arrival_period::ArrivalPeriods, objectives::ActiveObjectives, planni
 #[derive(Debug)]
 pub(super) struct Scheduling {
     pub(super) policy: Policy,
-    pub(super) scheduler: Box<dyn Scheduler>,
+    pub(super) scheduler: AnyScheduler,
     seed: Seed,
     pub(super) objectives: ActiveObjectives,
     pub(super) planning: Planning,
@@ -17,7 +17,7 @@ pub(super) struct Scheduling {
 }
 
 impl Scheduling {
-    /// Scheduling by `policy`; `seed` decides what is random in it.
+    /// Scheduling by `policy`; `seed` is the seed of its random decisions.
     pub(super) fn new(policy: Policy, seed: Seed) -> Self {
         Self {
             policy,

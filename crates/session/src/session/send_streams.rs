@@ -1,4 +1,4 @@
-//! The sending halves, and which of them have changed since the pump looked last.
+//! Send streams of a session, with marks on those that have changed since the last run of the pump.
 
 use std::{collections::BTreeMap, ops::Deref};
 
@@ -6,13 +6,13 @@ use anabranch_base::StreamId;
 
 use crate::send::SendStream;
 
-/// By stream; reads like the map that it is. Whoever gets hold of a half to change it leaves a mark, so that what a
-/// run of the pump costs depends on the streams that changed and not on how many there are. Key: session.
+/// Map of send streams by id. Mutable access to a send stream leaves a mark, so that the cost of a
+/// run of the pump depends on the streams that changed and not on how many there are. Key: session.
 #[derive(Debug, Default)]
 pub(super) struct SendStreams {
     // Boxed: a map that grows at its end is half empty, and an entry in it costs almost twice its size.
     map: BTreeMap<StreamId, Box<SendStream>>,
-    /// Each stream once, except one that was removed and comes again.
+    /// Streams that have changed, each once, except one that was removed and inserted again.
     touched: Vec<StreamId>,
 }
 
@@ -25,47 +25,47 @@ impl Deref for SendStreams {
 }
 
 impl SendStreams {
-    pub(super) fn insert(&mut self, stream: StreamId, half: Box<SendStream>) {
-        self.map.insert(stream, half);
+    pub(super) fn insert(&mut self, stream: StreamId, send: Box<SendStream>) {
+        self.map.insert(stream, send);
         self.get_mut(&stream);
     }
 
     pub(super) fn remove(&mut self, stream: &StreamId) -> Option<Box<SendStream>> {
-        let half = self.map.remove(stream)?;
-        if !half.touched {
+        let send = self.map.remove(stream)?;
+        if !send.touched {
             self.touched.push(*stream);
         }
-        Some(half)
+        Some(send)
     }
 
-    /// The half, which counts as changed from now on.
+    /// The send stream, which counts as changed from now on.
     pub(super) fn get_mut(&mut self, stream: &StreamId) -> Option<&mut SendStream> {
-        let half = self.map.get_mut(stream)?;
-        if !half.touched {
-            half.touched = true;
+        let send = self.map.get_mut(stream)?;
+        if !send.touched {
+            send.touched = true;
             self.touched.push(*stream);
         }
-        Some(half)
+        Some(send)
     }
 
-    /// The half, for what changes nothing that the pump would see, or marks it otherwise.
+    /// The send stream, for changes that the pump need not see, or that are marked otherwise.
     pub(super) fn peek_mut(&mut self, stream: &StreamId) -> Option<&mut SendStream> {
-        self.map.get_mut(stream).map(|half| &mut **half)
+        self.map.get_mut(stream).map(|send| &mut **send)
     }
 
-    /// All halves, which count as changed from now on.
+    /// All send streams, which count as changed from now on.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut SendStream> {
         let touched = &mut self.touched;
-        self.map.iter_mut().map(move |(&stream, half)| {
-            if !half.touched {
-                half.touched = true;
+        self.map.iter_mut().map(move |(&stream, send)| {
+            if !send.touched {
+                send.touched = true;
                 touched.push(stream);
             }
-            &mut **half
+            &mut **send
         })
     }
 
-    /// What has changed, or is gone.
+    /// Streams that have changed or were removed.
     pub(super) fn touched(&self) -> &[StreamId] {
         &self.touched
     }
@@ -74,11 +74,11 @@ impl SendStreams {
         self.touched.sort_unstable();
     }
 
-    /// The pump has seen it all.
+    /// Removes all marks, once the pump has seen them.
     pub(super) fn clear_touched(&mut self) {
         for stream in self.touched.drain(..) {
-            if let Some(half) = self.map.get_mut(&stream) {
-                half.touched = false;
+            if let Some(send) = self.map.get_mut(&stream) {
+                send.touched = false;
             }
         }
     }

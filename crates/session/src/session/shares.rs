@@ -1,12 +1,12 @@
-//! Shares of streams: shares of the session's capacity, caps, and what is dropped beyond them.
+//! Shares of streams: shares of the session's capacity, caps, and drops beyond them.
 //!
 //! Every 200 ms the capacity of all channels is divided among the streams that want to send
-//! ([`allocation`](anabranch_sched::allocation)). What a stream wants is learned from what it was given to
-//! send, and is all that its cap allows while its buffer is full. What it is told (`Throttle`) is its
-//! offer: what it would get if it alone wanted more.
+//! ([`allocation`](anabranch_sched::allocation)). The demand of a stream is learned from the data that was handed over to
+//! it, and is all that its cap allows while its buffer is full. The rate in its `Throttle` events is its
+//! offer: the rate that it would get if it alone wanted more.
 //!
 //! Shares among streams that all have a backlog are enforced by the scheduler, packet by packet; caps by a
-//! bucket here; and what a stream with a drop order has waiting beyond its share is dropped here.
+//! bucket here; and ADUs of a stream with a drop order that wait beyond its share are dropped here.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,9 +15,10 @@ use std::{
 
 use anabranch_base::{Instant, Rate, StreamId};
 use anabranch_sched::{
-    ChannelView, StreamSpec,
+    ChannelView,
     allocation::{Allocator, Ask, Reserve},
 };
+use anabranch_spec::StreamSpec;
 
 use super::{Session, pump::Run};
 use crate::{
@@ -25,17 +26,17 @@ use crate::{
     send::{SendStream, Settled},
 };
 
-/// Time between two looks.
+/// Time between two divisions.
 const PERIOD: Duration = Duration::from_millis(200);
-/// A stream counts as sending for this long after its last fragment.
+/// Time after its last fragment for which a stream counts as sending.
 const SENDING: Duration = Duration::from_millis(500);
 /// Relative change of an offer that is worth an event: one in four.
 const CHANGE: u64 = 4;
-/// What a stream with a drop order may have waiting, in time at its share; its lifetime if that is shorter.
+/// Longest queue of a stream with a drop order, in time at its share; its lifetime if that is shorter.
 const QUEUE: Duration = Duration::from_millis(500);
-/// What a capped stream may send at once after a silence, in time at its cap.
+/// Burst that a capped stream may send after a silence, in time at its cap.
 const BURST: Duration = Duration::from_millis(50);
-/// A capped stream waits until it may send this much again, in time at its cap: so that not every packet
+/// Credit that a capped stream waits for when it has none, in time at its cap: so that not every packet
 /// wakes the pump.
 const QUANTUM: Duration = Duration::from_millis(5);
 
@@ -43,23 +44,23 @@ const QUANTUM: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug)]
 struct Account {
     stream: StreamId,
-    /// Bytes accepted from the application until the last look.
+    /// Bytes accepted from the application until the last division.
     accepted_bytes: u64,
-    /// What it was given to send, smoothed.
+    /// Rate of the data handed over to it, smoothed.
     demand_bps: u64,
-    /// `None` before the first division.
+    /// Its offer; `None` before the first division.
     offer_bps: Option<u64>,
     /// The offer in the last event.
-    told_bps: Option<u64>,
+    reported_bps: Option<u64>,
 }
 
 /// Key: session.
 #[derive(Debug)]
 pub(super) struct Shares {
     check_at: Instant,
-    /// Of streams that are sending, by stream, ascending.
+    /// Accounts of streams that are sending, by stream, ascending.
     accounts: Vec<Account>,
-    /// Of streams with a cap that are not at rest.
+    /// Buckets of streams with a cap that are not idle.
     buckets: BTreeMap<StreamId, Bucket>,
     /// Streams with a drop order, and some that had one.
     droppers: BTreeSet<StreamId>,
@@ -79,12 +80,12 @@ impl Shares {
         }
     }
 
-    /// Time at which what is kept of streams that send may go, because the pump has had no reason to run for long.
+    /// Time at which accounts of sending streams may be dropped, because the pump has had no reason to run for long.
     pub(super) fn rests_at(&self) -> Option<Instant> {
         (!self.accounts.is_empty()).then(|| self.check_at + SENDING)
     }
 
-    /// Gives memory back when all streams have fallen silent: idle ones are to be small.
+    /// Frees memory when all streams have fallen silent: idle sessions should be small.
     pub(super) fn rest(&mut self, now: Instant) {
         if self.rests_at().is_some_and(|at| at <= now) {
             self.accounts = Vec::new();
@@ -93,7 +94,7 @@ impl Shares {
         }
     }
 
-    /// Gives memory back that many streams needed which are silent now.
+    /// Frees memory that was needed by many streams which are silent now.
     fn shrink(&mut self) {
         if self.asks.capacity() > 4 * self.asks.len() + 64 {
             self.asks.shrink_to(2 * self.asks.len());
@@ -101,19 +102,19 @@ impl Shares {
         }
     }
 
-    /// The stream is there, or its spec has changed.
+    /// Notes a new stream, or a change of its spec.
     pub(super) fn note_order(&mut self, stream: StreamId, spec: &StreamSpec) {
         if spec.drop.is_some() {
             self.droppers.insert(stream);
         }
     }
 
-    /// True if the stream has used up what its cap allows for now.
+    /// True if the stream has used up the credit of its cap.
     pub(super) fn is_spent(&self, stream: StreamId) -> bool {
         self.buckets.get(&stream).is_some_and(Bucket::is_spent)
     }
 
-    /// A stream with this cap has sent `bytes`.
+    /// Charges the `bytes` that a stream with this cap has sent.
     pub(super) fn charge(&mut self, now: Instant, stream: StreamId, cap: Rate, bytes: usize) {
         let bucket = self.buckets.entry(stream);
         let bucket = bucket.or_insert_with(|| Bucket::new(now, cap));
@@ -132,15 +133,15 @@ impl Shares {
     }
 }
 
-/// A token bucket in bits · ns/s, exact: in any time t, a stream sends at most cap · t, what the bucket
-/// holds ([`BURST`] at the cap) and the packet with which it was used up. Key: stream.
+/// A token bucket in bits · ns/s, exact: in any time t, a stream sends at most cap · t, the content of the
+/// bucket ([`BURST`] at the cap) and the packet with which it was used up. Key: stream.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     at: Instant,
     cap_bps: u64,
-    /// Negative after the last packet; then nothing is sent until a quantum is there.
+    /// Credit; negative after the last packet, then nothing is sent until a quantum has been earned.
     credit: i128,
-    /// Used up, and a quantum is not there yet.
+    /// True if it is used up, and a quantum has not been earned yet.
     waits: bool,
 }
 
@@ -163,7 +164,7 @@ impl Bucket {
         i128::from(self.cap_bps) * time.as_nanos().min(u128::from(u64::MAX)) as i128
     }
 
-    /// Adds what has been earned since the last time, at the cap of that time; then `cap` holds.
+    /// Adds the credit earned since the last call, at the cap of that time; then `cap` applies.
     fn advance(&mut self, now: Instant, cap: Rate) {
         self.credit += self.worth(now.since(self.at));
         self.at = now;
@@ -181,21 +182,21 @@ impl Bucket {
         self.waits
     }
 
-    /// Time at which a quantum will be there.
+    /// Time at which a quantum will have been earned.
     fn ready_at(&self) -> Instant {
         let missing = self.worth(QUANTUM) - self.credit;
         let nanos = missing.max(0) / i128::from(self.cap_bps.max(1)) + 1;
         self.at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// As if it had never been used.
+    /// True if it is full, as if it had never been used.
     fn is_full(&self) -> bool {
         self.credit >= self.worth(BURST)
     }
 }
 
 impl Session {
-    /// Fills the buckets of capped streams, and forgets those that are full.
+    /// Refills the buckets of capped streams, and removes those that are full.
     pub(super) fn advance_caps(&mut self, run: &mut Run<'_>) {
         let send = &mut self.streams.send;
         self.shares.buckets.retain(|stream, bucket| {
@@ -205,14 +206,14 @@ impl Session {
             let was_spent = bucket.is_spent();
             bucket.advance(run.now, cap);
             if was_spent && !bucket.is_spent() {
-                // What the policy sees of the stream has changed.
+                // The policy's view of the stream has changed.
                 send.get_mut(stream);
             }
             !bucket.is_full()
         });
     }
 
-    /// Wakes the pump for streams that have used up what their caps allow.
+    /// Wakes the pump for streams that have used up the credit of their caps.
     pub(super) fn wait_for_caps(&mut self) {
         for (stream, bucket) in &self.shares.buckets {
             let waits = |send: &SendStream| send.backlog_bytes() > 0;
@@ -229,7 +230,7 @@ impl Session {
         }
     }
 
-    /// Divides capacity anew when it is time to, and tells streams whose offers have changed.
+    /// Divides capacity again when it is time to, and notifies streams whose offers have changed.
     pub(super) fn note_shares(&mut self, run: &mut Run<'_>) {
         if run.now < self.shares.check_at {
             return;
@@ -248,8 +249,8 @@ impl Session {
         for (account, &offer) in shares.accounts.iter_mut().zip(offers) {
             account.offer_bps = Some(offer);
             let changed = |before: u64| offer.abs_diff(before) > before / CHANGE;
-            if account.told_bps.is_none_or(changed) {
-                account.told_bps = Some(offer);
+            if account.reported_bps.is_none_or(changed) {
+                account.reported_bps = Some(offer);
                 run.events.push_back(Event::Stream {
                     session: self.id,
                     stream: account.stream,
@@ -261,7 +262,7 @@ impl Session {
         }
     }
 
-    /// Learns what streams want, and makes an account and an ask of each that wants something.
+    /// Measures the demands of streams, and makes an account and a request for each that has one.
     fn note_demands(&mut self, now: Instant) {
         let before = std::mem::take(&mut self.shares.accounts);
         self.shares.asks.clear();
@@ -288,7 +289,7 @@ impl Session {
         }
     }
 
-    /// Drops what streams with a drop order have waiting beyond their shares, where it is the shares that
+    /// Drops ADUs that wait beyond the shares of streams with a drop order, where the shares
     /// hold them back: no slot is left, or the cap is used up.
     pub(super) fn shed(&mut self, run: &mut Run<'_>) {
         if self.shares.droppers.is_empty() {
@@ -333,15 +334,15 @@ impl Session {
 }
 
 impl Account {
-    /// The stream's account, with what it wanted since the last look: what it was given to send, and what
-    /// it had waiting at the end. A rise counts at once, a fall by half.
+    /// The stream's account, with its demand since the last division: the larger of the bytes handed over to it and those
+    /// that wait at the end. A rise counts at once, a fall by half.
     fn of(send: &SendStream, known: Option<Self>) -> Self {
         let accepted = send.counters.bytes;
         let (since, smoothed) = match known {
             Some(account) => (accepted - account.accepted_bytes, account.demand_bps),
             None => (send.held_bytes() as u64, 0),
         };
-        // What was accepted and still waits is in both.
+        // Bytes that were accepted and still wait are in both.
         let wanted = since.max(send.backlog_bytes());
         let demand = Rate::from_bytes_per(wanted, PERIOD).as_bps();
         Self {
@@ -349,12 +350,12 @@ impl Account {
             accepted_bytes: accepted,
             demand_bps: demand.max(smoothed / 2 + demand / 2),
             offer_bps: known.and_then(|account| account.offer_bps),
-            told_bps: known.and_then(|account| account.told_bps),
+            reported_bps: known.and_then(|account| account.reported_bps),
         }
     }
 }
 
-/// What a channel carries: what it delivers while it is full, else at least what its window allows.
+/// Capacity of a channel: the rate that it delivers while it is full, else at least the rate that its window allows.
 fn capacity_bytes_per_s(view: &ChannelView) -> f64 {
     let delivered = view.rate_bytes_per_s;
     if view.slots == 0 || view.rtt_smoothed.is_zero() {
@@ -369,7 +370,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However a stream asks: between any two packets it has sent no more than the cap allows for the
+        /// However a stream sends: between any two packets it has sent no more than the cap allows for the
         /// time, the burst, and one packet.
         #[test]
         fn a_cap_holds_over_every_interval(
@@ -400,7 +401,7 @@ mod tests {
             }
         }
 
-        /// A stream that always has something to send gets its cap: no less than a quantum short.
+        /// A stream that always has something to send reaches its cap, apart from a quantum at most.
         #[test]
         fn a_cap_is_reached(cap_kbps in 100..100_000_u64, bytes in 100..1500_usize) {
             let cap = Rate::from_kbps(cap_kbps);
@@ -436,5 +437,41 @@ mod tests {
         assert!(!bucket.is_spent());
         bucket.charge(1);
         assert!(bucket.is_spent());
+    }
+
+    /// A channel with `slots` that delivers 1 MB/s and whose window allows 2 MB/s.
+    fn channel(slots: usize, rtt_ms: u64) -> ChannelView {
+        ChannelView {
+            id: anabranch_base::ChannelId(0),
+            slots,
+            packet_bytes: 1_200,
+            rtt_smoothed: Duration::from_millis(rtt_ms),
+            rtt_min: Duration::ZERO,
+            rtt_variation: Duration::ZERO,
+            rate_bytes_per_s: 1e6,
+            window_bytes: 100_000,
+            in_flight_bytes: 0,
+            loss: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_full_channel_has_the_capacity_that_it_delivers() {
+        assert_eq!(capacity_bytes_per_s(&channel(0, 50)), 1e6);
+        assert_eq!(
+            capacity_bytes_per_s(&channel(2, 50)),
+            2e6,
+            "as the window allows"
+        );
+        assert_eq!(
+            capacity_bytes_per_s(&channel(2, 200)),
+            1e6,
+            "at least as it delivers"
+        );
+        assert_eq!(
+            capacity_bytes_per_s(&channel(2, 0)),
+            1e6,
+            "no round trip yet"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Streams of a session: send and receive streams by id, which of them the peer opened, and which may need attention.
+//! Streams of a session: send and receive streams by id, those that the peer opened, and those that may need attention.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
 };
 
 use anabranch_base::{Instant, StreamId};
-use anabranch_sched::StreamSpec;
+use anabranch_spec::StreamSpec;
 
 use super::send_streams::SendStreams;
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
 /// Streams of both directions. Key: session.
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// This side initiated the session: the streams that it opens have ids of the initiator.
+    /// True if this side initiated the session: the streams that it opens have ids of the initiator.
     is_initiator: bool,
     pub(super) send: SendStreams,
     /// Send streams with something to send, to give up or to announce; others may linger until the next sweep. The cost of a
@@ -34,17 +34,17 @@ pub(super) struct Streams {
     seen: Ranges,
     /// Streams that this side stopped reading, with their credit, until the peer's reset states what they had used.
     stopped: BTreeMap<StreamId, Accounts>,
-    /// Streams of the peer of which anything is kept: a send or receive stream, or its having been stopped.
+    /// Number of streams of the peer of which any state is kept: a send or receive stream, or a record that it was stopped.
     of_peer: usize,
     /// Streams reset before the peer acknowledged their announcement.
     given_up: BTreeMap<StreamId, Arc<StreamSpec>>,
     /// Bytes that one send stream may hold: as configured, or more where long fat paths have more in flight.
     pub(super) buffer_bytes: usize,
-    /// No ADU expires before; `None`: none at all.
+    /// Time before which no ADU expires; `None`: none expires at all.
     pub(super) expire_at: Option<Instant>,
-    /// A stream with a lifetime has sent.
+    /// True if a stream with a lifetime has sent.
     pub(super) has_lifetimes: bool,
-    /// The most credit that an ADU may need, of all that were handed over.
+    /// The most credit that any ADU handed over so far may need.
     pub(super) charge_max: u64,
 }
 
@@ -81,7 +81,7 @@ impl Streams {
         self.next += 1;
     }
 
-    /// True if the stream was opened, by whichever side; it may be over.
+    /// True if the stream was opened, by either side; it may be over.
     pub(super) fn was_opened(&self, stream: StreamId) -> bool {
         let index = stream.0 >> 1;
         if self.is_ours(stream) {
@@ -97,7 +97,7 @@ impl Streams {
     /// The rule that the peer broke.
     pub(super) fn note_opened(&mut self, stream: StreamId) -> Result<bool, &'static str> {
         if self.is_ours(stream) {
-            return Err("a stream id of this node's side");
+            return Err("a stream id that belongs to this node");
         }
         let index = stream.0 >> 1;
         if self.seen.contains(index) {
@@ -126,7 +126,7 @@ impl Streams {
         self.stopped.insert(stream, accounts);
     }
 
-    /// Credit of a stream that was stopped, which the peer has reset now.
+    /// Takes the credit of a stream that was stopped and that the peer has now reset.
     pub(super) fn take_stopped(&mut self, stream: StreamId) -> Option<Accounts> {
         self.stopped.remove(&stream)
     }
@@ -178,14 +178,14 @@ impl Streams {
         self.send.get(&stream).map_or(0, |send| left(send))
     }
 
-    /// Send streams that may need something.
+    /// Send streams that may need attention.
     pub(super) fn active(&self) -> impl Iterator<Item = &SendStream> {
         self.active
             .iter()
             .filter_map(|stream| self.send.get(stream).map(|send| &**send))
     }
 
-    /// Forgets active streams that need nothing any more. O(streams that changed).
+    /// Removes active streams that need no attention any more. O(streams that changed).
     pub(super) fn sweep_active(&mut self) {
         for stream in self.send.touched() {
             let send = self.send.get(stream);
@@ -206,14 +206,14 @@ impl Streams {
             .collect()
     }
 
-    /// Looks for the next ADU to expire, if one may have by `now`.
+    /// Finds the next ADU to expire, if one may have by `now`.
     pub(super) fn advance_expiry(&mut self, now: Instant) {
         if self.expire_at.is_some_and(|at| at <= now) {
             self.expire_at = self.active().filter_map(SendStream::deadline).min();
         }
     }
 
-    /// Ends of streams whose last ADU has been sent since the last call.
+    /// Takes the ends of streams whose last ADU has been sent since the last call.
     pub(super) fn take_finishes(&mut self, mut announce: impl FnMut(Control)) {
         for index in 0..self.send.touched().len() {
             let stream = self.send.touched()[index];
@@ -223,8 +223,8 @@ impl Streams {
             let Some(send) = self.send.get_mut(&stream) else {
                 continue;
             };
-            // A reliable receiver waits for what is missing; an unreliable one must not be notified of
-            // the end while something may still arrive.
+            // The receiver of a reliable stream waits for missing data; that of an unreliable one must not be notified of
+            // the end while data may still arrive.
             let is_out = send.backlog_bytes() == 0 && (send.spec.reliable || send.is_settled());
             if send.finishing && !send.finish_sent && is_out {
                 send.finish_sent = true;

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::send::SendStream;
 
-/// Views of streams that do not wait any more are kept up to this many, and as many as do wait.
+/// Views of streams that do not wait any more are kept up to this number plus the number of those that do.
 const SPENT_MAX: usize = 64;
 
 /// Views of streams, by id, ascending. Key: session.
@@ -19,13 +19,13 @@ const SPENT_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Views {
     all: Vec<StreamView>,
-    /// Number of them that wait.
+    /// Number of views that wait.
     waiting: usize,
-    /// They hold for what is not marked as changed.
+    /// True if the views of streams that are not marked as changed are current.
     are_current: bool,
-    /// Since the last run, more than what is marked may have changed.
+    /// True if more than the marked streams may have changed since the last run.
     are_new: bool,
-    /// The credit of the session may have held back some of the streams.
+    /// True if the credit of the session may have held back some of the streams.
     were_short: bool,
 }
 
@@ -44,12 +44,12 @@ impl Views {
         self.are_new
     }
 
-    /// What all views depend on has changed.
+    /// Invalidates all views: a value that they all depend on has changed.
     pub(super) fn invalidate(&mut self) {
         self.are_current = false;
     }
 
-    /// The stream with this index has nothing that may be sent now. Views keep their places until the next run.
+    /// Notes that the stream with this index has nothing that may be sent now. Views keep their indices until the next run.
     pub(super) fn rest(&mut self, index: usize) {
         let view = &mut self.all[index];
         self.waiting -= usize::from(view.is_waiting());
@@ -80,7 +80,7 @@ impl Views {
 }
 
 impl Session {
-    /// Brings the views of streams up to date. O(streams that changed · log streams); O(active streams) when channels
+    /// Updates the views of streams. O(streams that changed · log streams); O(active streams) when channels
     /// or promises changed, and while the session's credit is short.
     pub(super) fn view_streams(&self, run: &mut Run<'_>) {
         let credit = self.flow.credit_left();
@@ -126,14 +126,14 @@ impl Session {
             .eq(self.sendable(self.flow.credit_left(), &scratch.channels))
     }
 
-    /// Brings the views of the streams that the last container carries up to date.
+    /// Updates the views of the streams that the last container carries.
     pub(super) fn refresh_streams(&self, run: &mut Run<'_>) {
         while let Some(index) = run.scratch.filled.pop() {
             self.refresh_stream(&mut run.scratch.streams, index);
         }
     }
 
-    /// Brings the view of the stream with this index up to date.
+    /// Updates the view of the stream with this index.
     pub(super) fn refresh_stream(&self, views: &mut Views, index: usize) {
         let credit = self.flow.credit_left();
         let view = &mut views.all[index];
@@ -162,7 +162,7 @@ impl Session {
     }
 }
 
-/// What a policy may count on: an application that is held back by a full buffer has more.
+/// Backlog on which a policy may count: an application that is held back by a full buffer has more.
 fn visible_backlog(send: &SendStream) -> u64 {
     if send.blocked {
         u64::MAX / 4

@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use anabranch_base::StreamId;
-use anabranch_sched::{Order, Priority, StreamSpec, spec::LABEL_BYTES_MAX};
+use anabranch_spec::{LABEL_BYTES_MAX, Order, Priority, StreamSpec};
 use bytes::{Buf, Bytes};
 
 use super::{DecodeError, varint};
@@ -116,7 +116,7 @@ pub enum Control {
         /// Credit that it has used.
         charged_bytes: u64,
     },
-    /// 0x0a: what arrived on this channel during the last report period.
+    /// 0x0a: packets that arrived on this channel during the last report period.
     Report {
         /// Packets.
         packets: u64,
@@ -489,7 +489,7 @@ impl Reader {
             return Err(DecodeError::Range("fragment length"));
         }
         let end = offset.saturating_add(length as u64);
-        if end > anabranch_sched::spec::ADU_BYTES_MAX as u64 {
+        if end > anabranch_spec::ADU_BYTES_MAX as u64 {
             return Err(DecodeError::Range("fragment offset"));
         }
         Ok(Frame::Fragment(Fragment {

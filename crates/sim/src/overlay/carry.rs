@@ -1,8 +1,8 @@
-//! Traffic over the ways that agents choose.
+//! Traffic over the paths that agents choose.
 //!
-//! A node that carries traffic keeps it on the routes that its agent gives, as a host with one circuit for
-//! each way would: a way whose relay is gone is noticed after three round trips, and what ways carry is told to the
-//! agent every second.
+//! A node that carries traffic keeps it on the routes that its agent gives, as a host with one circuit per path would:
+//! the loss of a path's relay is noticed after three round trips, and the rates of the paths are reported to the agent
+//! every second.
 
 use std::time::Duration;
 
@@ -11,40 +11,40 @@ use anabranch_overlay::{Fault, Routes, Sample, UnknownMember};
 
 use super::{Agents, What};
 
-/// Interval at which a host looks.
+/// Interval at which a host checks its loads.
 const LOOK: Duration = Duration::from_millis(50);
-/// Interval between reports of what paths carry.
+/// Interval between reports of the paths' rates.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// What a load carried at a time.
+/// Sample of the rate of a load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Carried {
     /// Time.
     pub at: Instant,
-    /// Over all ways, as the links are.
+    /// Rate over all paths, as the links have it.
     pub rate: Rate,
-    /// Paths in use, as nodes, the ends left out.
+    /// Paths in use, as their nodes without the ends.
     pub paths: Vec<Vec<usize>>,
 }
 
-/// Traffic from one node to another, as much as the ways take.
+/// Traffic from one node to another, at the full rate of its paths.
 pub(super) struct Load {
     from: usize,
     to: usize,
-    /// Paths with the time since when each is dead.
+    /// Paths, each with the time since which it is dead, if it is.
     paths: Vec<(Vec<usize>, Option<Instant>)>,
     reported_at: Instant,
     history: Vec<Carried>,
 }
 
 impl Agents {
-    /// Node `from` sends to node `to` from now on, messages of about `bytes`. Returns the number of the load.
+    /// Makes node `from` send to node `to` from now on, in messages of about `bytes`. Returns the number of the load.
     ///
     /// # Errors
-    /// The two are the same.
+    /// If both are the same.
     ///
     /// # Panics
-    /// Node `from` does not run.
+    /// If node `from` does not run.
     pub fn carry(&mut self, from: usize, to: usize, bytes: u64) -> Result<usize, UnknownMember> {
         let (id, now) = (self.id(to), self.now());
         let (agent, _) = self.agent_mut(from).expect("the source runs");
@@ -62,7 +62,7 @@ impl Agents {
         Ok(load)
     }
 
-    /// What a load carried, every 50 ms.
+    /// Samples of the rate of a load, every 50 ms.
     pub fn carried(&self, load: usize) -> &[Carried] {
         &self.loads[load].history
     }
@@ -134,7 +134,7 @@ impl Agents {
         });
     }
 
-    /// Keeps what is known of ways that stay.
+    /// Keeps the state of paths that stay.
     fn follow(&mut self, number: usize, routes: Option<&Routes>) {
         let Some(routes) = routes else {
             return;

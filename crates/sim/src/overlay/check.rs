@@ -4,9 +4,9 @@ use anabranch_overlay::State;
 
 use super::Agents;
 
-/// The first broken rule that holds at all times; `None` when all hold.
+/// First violation of the rules that hold at all times; `None` when all hold.
 ///
-/// No stranger is in the table of anybody else, whatever it says.
+/// No stranger is in the table of another node, whatever it sends.
 pub fn always(agents: &Agents) -> Option<String> {
     for n in (0..agents.len()).filter(|&n| !agents.is_stranger(n)) {
         let Some(agent) = agents.agent(n) else {
@@ -25,9 +25,9 @@ fn runs(agents: &Agents, n: usize) -> bool {
     agents.agent(n).is_some() && !agents.is_stranger(n)
 }
 
-/// The first broken rule of those that hold when the network was whole for long enough.
+/// First violation of the rules that hold once the network has been whole for long enough.
 ///
-/// Every running node that is on the lists counts every other one as alive, and nobody else.
+/// Every running node that is on the lists counts every other such node as alive, and no further node.
 pub fn members(agents: &Agents) -> Option<String> {
     for n in (0..agents.len()).filter(|&n| runs(agents, n)) {
         let agent = agents.agent(n)?;
@@ -51,8 +51,8 @@ pub fn members(agents: &Agents) -> Option<String> {
     None
 }
 
-/// The first broken rule of those that hold when, besides, nobody said anything new for long enough:
-/// [`members`], and all hold the same records.
+/// First violation of the rules that hold when, in addition, no node has published anything new for long enough:
+/// [`members`], and all nodes hold the same records.
 pub fn settled(agents: &Agents) -> Option<String> {
     if let Some(broken) = members(agents) {
         return Some(broken);
@@ -74,7 +74,7 @@ pub fn settled(agents: &Agents) -> Option<String> {
     let mut summaries = (0..agents.len()).filter_map(|n| Some(agents.agent(n)?.summary()));
     let first = summaries.next();
     if all_run && summaries.any(|summary| Some(summary) != first) {
-        return Some("two nodes know different things".to_owned());
+        return Some("two nodes hold different records".to_owned());
     }
     None
 }

@@ -1,14 +1,14 @@
-//! An agent over the real engine.
+//! Host of an overlay agent over the real engine.
 //!
 //! A [`Host`] does what a node's host does: sessions between members, the agent's messages on an unreliable stream
-//! ("overlay"), test messages on a reliable one ("probe"), and a transfer that uses a channel for each way that the
-//! agent gives. The ways themselves ("circuits") are routes that the scenario has laid
-//! ([`World::add_route`](crate::World::add_route)); opening one is dialling it.
+//! ("overlay"), test messages on a reliable one ("probe"), and a transfer that uses a channel for each path that the
+//! agent gives. The paths themselves ("circuits") are routes that the scenario has laid
+//! ([`World::add_route`](crate::World::add_route)); opening one means dialling it.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, NodeId, Rate, SessionId, StreamId};
-use anabranch_overlay::{Agent, Event as Told, Fault, Output, Sample};
+use anabranch_overlay::{Agent, Event as AgentEvent, Fault, Output, Sample};
 use anabranch_session::{
     ChannelReport, Engine, Event, Link, SendError, SessionEvent, StreamEvent, StreamSpec,
 };
@@ -22,21 +22,21 @@ use crate::{
 const OVERLAY: &str = "overlay";
 const PROBE: &str = "probe";
 const DATA: &str = "data";
-/// Interval at which the agent is told what ways carry.
+/// Interval at which the rates of the paths are reported to the agent.
 const REPORT: Duration = Duration::from_secs(1);
-/// Interval at which routes are looked at.
+/// Interval at which routes are checked.
 const LOOK: Duration = Duration::from_millis(100);
 const ADU_BYTES: usize = 64 << 10;
 
-/// A way to a node: its relays, in order.
+/// A path to a node: its relays, in order.
 pub type Path = (NodeId, Vec<NodeId>);
 
-/// What a host carried, at a report.
+/// Rates of a host's paths, at a report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// Time.
     pub at: Instant,
-    /// Confirmed by the peer since the last report, by way.
+    /// Rates acknowledged by the peer since the last report, by path.
     pub rates: Vec<(Vec<NodeId>, Rate)>,
 }
 
@@ -47,7 +47,7 @@ struct Transfer {
     bytes: u64,
     handed: u64,
     is_delivered: bool,
-    /// Paths in use, the direct one always.
+    /// Paths in use, always with the direct one.
     open: Vec<Vec<NodeId>>,
     channels: BTreeMap<ChannelId, Vec<NodeId>>,
     acked: BTreeMap<ChannelId, u64>,
@@ -56,21 +56,21 @@ struct Transfer {
 
 /// A node of the overlay over the real engine.
 pub struct Host {
-    /// The agent, to look at.
+    /// The agent, for inspection.
     pub agent: Agent,
-    /// What the agent told, and when.
-    pub told: Vec<(Instant, Told)>,
-    /// What the transfer carried, every second.
+    /// Events of the agent, with their times.
+    pub told: Vec<(Instant, AgentEvent)>,
+    /// Rates of the transfer, every second.
     pub reports: Vec<Report>,
-    /// Numbers of the ADUs of transfers to this node, in the order of arrival, with the time.
+    /// Numbers of the ADUs of transfers to this node, in order of arrival, with the time.
     pub received: Vec<(Instant, u64)>,
-    /// ADUs whose bytes are not what was sent.
+    /// ADUs whose bytes were changed.
     pub corrupt: u64,
-    /// Bytes of the agent's messages.
+    /// Total size of the agent's messages.
     pub message_bytes: u64,
-    /// The agent's messages.
+    /// Number of the agent's messages.
     pub messages: u64,
-    /// Paths that can be opened; the direct ones too.
+    /// Paths that can be opened, including the direct ones.
     paths: BTreeMap<Path, Link>,
     dialled: BTreeMap<SessionId, NodeId>,
     /// Sessions of the overlay that are up; the first is used.
@@ -78,14 +78,14 @@ pub struct Host {
     peers: BTreeMap<SessionId, NodeId>,
     streams: BTreeMap<(SessionId, &'static str), StreamId>,
     labels: BTreeMap<(SessionId, StreamId), String>,
-    /// Test messages under way: by ADU, the agent's number.
+    /// Test messages in transit: the agent's number by ADU.
     probes: BTreeMap<(SessionId, u64), u64>,
     transfer: Option<Transfer>,
     next_look: Instant,
 }
 
 impl Host {
-    /// A host of `agent`; `paths` are the routes that were laid from this node.
+    /// A host of `agent`; `paths` are the routes laid from this node.
     pub fn new(agent: Agent, paths: impl IntoIterator<Item = (Path, Link)>) -> Self {
         Self {
             agent,
@@ -107,15 +107,15 @@ impl Host {
         }
     }
 
-    /// Adds ways that were laid later.
+    /// Adds paths that were laid later.
     pub fn add_paths(&mut self, paths: impl IntoIterator<Item = (Path, Link)>) {
         self.paths.extend(paths);
     }
 
-    /// Begins to send `bytes` to `to`, on the direct way first and then on what the agent gives.
+    /// Begins to send `bytes` to `to`, on the direct path first and then on those that the agent gives.
     ///
     /// # Panics
-    /// There is no direct way to `to`, or it is no member: a mistake of the scenario.
+    /// If there is no direct path to `to`, or it is no member: a mistake of the scenario.
     pub fn send(&mut self, context: &mut Context<'_>, to: NodeId, bytes: u64) {
         let now = context.now();
         self.agent.want(to, bytes, now).expect("a member");
@@ -150,7 +150,7 @@ impl Host {
             .map_or_else(Vec::new, |transfer| transfer.open.clone())
     }
 
-    /// Acknowledged bytes of the transfer's channels that are open, by the relays that they go over. O(channels).
+    /// Acknowledged bytes of the transfer's open channels, by the relays of their paths. O(channels).
     pub fn acknowledged(&self, engine: &mut Engine) -> BTreeMap<ChannelId, (Vec<NodeId>, u64)> {
         let Some((transfer, session)) = self
             .transfer
@@ -170,12 +170,12 @@ impl Host {
         stats.into_iter().filter_map(of).collect()
     }
 
-    /// ADUs of a transfer of so many bytes.
+    /// Number of ADUs of a transfer of this size.
     pub const fn adus(bytes: u64) -> u64 {
         bytes.div_ceil(ADU_BYTES as u64)
     }
 
-    /// Does what the agent asks for, and what the transfer needs.
+    /// Carries out the agent's requests, and the work of the transfer.
     fn work(&mut self, context: &mut Context<'_>) {
         let now = context.now();
         while let Some(output) = self.agent.poll_output() {
@@ -211,7 +211,7 @@ impl Host {
             .is_some_and(|sessions| !sessions.is_empty());
         match self.paths.get(&(peer, Vec::new())) {
             _ if is_up => self.agent.handle_session(&peer, true, now),
-            // It is being dialled still.
+            // It is still being dialled.
             _ if self.dialled.values().any(|known| *known == peer) => {}
             Some(&link) => {
                 let session = context.connect(peer, vec![link]);
@@ -221,7 +221,7 @@ impl Host {
         }
     }
 
-    /// Closes the sessions that this node dialled; those of the peer are the peer's.
+    /// Closes the sessions that this node dialled; those that the peer dialled are left to the peer.
     fn disconnect(&mut self, context: &mut Context<'_>, peer: &NodeId) {
         let now = context.now();
         for session in self.sessions.get(peer).cloned().unwrap_or_default() {
@@ -276,7 +276,7 @@ impl Host {
         Some((session, adu))
     }
 
-    /// Hands the transfer's data over as far as it goes.
+    /// Sends as much of the transfer's data as the stream accepts.
     fn feed(&mut self, context: &mut Context<'_>) {
         let now = context.now();
         let Some(transfer) = &mut self.transfer else {
@@ -296,7 +296,7 @@ impl Host {
         context.finish(session, stream);
     }
 
-    /// Opens and closes channels so that they are those of the agent's routes and the direct one.
+    /// Opens and closes channels so that they match the agent's routes and the direct one.
     fn follow_routes(&mut self, context: &mut Context<'_>) {
         let now = context.now();
         let Some(transfer) = &mut self.transfer else {
@@ -332,7 +332,7 @@ impl Host {
         transfer.open = wanted;
     }
 
-    /// Tells the agent what ways carried since the last time.
+    /// Reports the rates of the paths since the last report to the agent.
     fn report(&mut self, context: &mut Context<'_>) {
         let now = context.now();
         let Some(transfer) = &mut self.transfer else {
@@ -360,7 +360,7 @@ impl Host {
             let before = transfer
                 .acked
                 .insert(channel.channel, channel.stats.bytes_acked);
-            // Of a channel that opened in between, or is silent, there is nothing to tell.
+            // There is nothing to report of a channel that opened in between, or is silent.
             let Some(before) = before.filter(|&before| before < channel.stats.bytes_acked) else {
                 continue;
             };
@@ -470,7 +470,7 @@ impl App for Host {
                 stream,
                 spec,
             } => {
-                // What the peer opened is a session of the overlay as soon as the overlay speaks on it.
+                // A session that the peer opened belongs to the overlay once the overlay uses it.
                 let is_overlay = spec.label == OVERLAY || spec.label == PROBE;
                 if let Some(&peer) = self.peers.get(&session).filter(|_| is_overlay) {
                     self.session_up(session, peer, now);

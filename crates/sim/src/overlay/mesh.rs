@@ -13,15 +13,14 @@ use anabranch_session::{AllowList, Config, Link};
 use super::host::{Host, Path};
 use crate::{Hop, NodeIndex, WireIndex, World};
 
-/// Nodes with agents, each joined to each other by a wire; node 0 sends to node 1, directly or through any other
-/// one.
+/// Nodes with agents, each pair joined by a wire; node 0 sends to node 1, directly or through any other node.
 pub struct Mesh {
     /// The world.
     pub world: World,
-    /// Wire between two nodes, by both numbers.
+    /// Wire between two nodes, by the numbers of both.
     wires: Vec<Vec<WireIndex>>,
     count: usize,
-    /// Nodes that were crashed.
+    /// Nodes that have crashed.
     dead: Vec<NodeIndex>,
 }
 
@@ -30,8 +29,8 @@ pub const SOURCE: NodeIndex = 0;
 /// The node that it sends to.
 pub const SINK: NodeIndex = 1;
 
-/// A symmetric link with a queue of one round trip; its rate moves by `spread` around the mean every half
-/// second, uniformly.
+/// A symmetric link with a queue of one round trip; its rate varies by `spread` around the mean every half second,
+/// uniformly.
 pub fn link(rate: Rate, round_trip: Duration, spread: f64) -> Configs {
     let source = if spread > 0.0 {
         RateSource::Walk(Walk {
@@ -50,7 +49,7 @@ pub fn link(rate: Rate, round_trip: Duration, spread: f64) -> Configs {
     })
 }
 
-/// Reason why there is no mesh.
+/// Reason for which no mesh can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum MeshError {
     /// A link is not valid.
@@ -61,16 +60,16 @@ pub enum MeshError {
     Agent(#[from] ConfigError),
 }
 
-/// Every two of `count` nodes, the lower one first.
+/// All pairs of `count` nodes, the lower one first.
 fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..count).flat_map(move |a| (a + 1..count).map(move |b| (a, b)))
 }
 
 impl Mesh {
-    /// `count` nodes; `links` says what joins two of them. Agents start at time 0, each told of node 0.
+    /// A mesh of `count` nodes; `links` gives the link between two of them. Agents start at time 0, each with the address of node 0.
     ///
     /// # Errors
-    /// A link or the configuration is not valid.
+    /// If a link or the configuration is not valid.
     pub fn new(
         count: usize,
         config: &AgentConfig,
@@ -144,7 +143,7 @@ impl Mesh {
         }
     }
 
-    /// Begins the transfer.
+    /// Starts the transfer.
     pub fn send(&mut self, bytes: u64) {
         self.world.with_app::<Host, ()>(SOURCE, |host, context| {
             host.send(context, World::node_id(SINK), bytes);
@@ -164,7 +163,7 @@ impl Mesh {
             .collect()
     }
 
-    /// Node `n` dies, and everything that goes through it.
+    /// Crashes node `n`, and everything that goes through it.
     pub fn crash(&mut self, n: usize) {
         self.dead.push(n);
         self.world.suspend(n);
@@ -173,10 +172,10 @@ impl Mesh {
         }
     }
 
-    /// The link between two nodes gets another rate, both ways.
+    /// Sets the rate of the link between two nodes, in both directions.
     ///
     /// # Errors
-    /// A rate of zero.
+    /// If the rate is zero.
     pub fn set_rate(&mut self, a: usize, b: usize, rate: Rate) -> Result<(), LinkError> {
         let now = self.world.now();
         let duplex = &mut self.world.wire(self.wires[a][b]).duplex;
@@ -184,7 +183,7 @@ impl Mesh {
         duplex.backward.set_rate(now, RateSource::Constant(rate))
     }
 
-    /// Cuts the wires between islands, and mends those within.
+    /// Cuts the wires between islands, and restores those within.
     pub fn partition(&mut self, island: impl Fn(usize) -> usize) {
         for (a, b) in pairs(self.count) {
             let is_dead = self.dead.contains(&a) || self.dead.contains(&b);

@@ -1,17 +1,16 @@
 //! Many overlay agents in virtual time, without the engine between them.
 //!
-//! Messages travel as they are, with delay, jitter and loss, over sessions that come up after a round trip;
-//! so a thousand nodes and an hour take seconds. What the sessions themselves add on the wire (handshakes,
-//! acknowledgements, keep-alives) is not here; [`Traffic`] counts [`MESSAGE_OVERHEAD_BYTES`] for each
-//! message and the number of sessions that came up. For the real thing put an agent on an
-//! [`App`](crate::App).
+//! Messages travel directly, with delay, jitter and loss, over sessions that come up after a round trip; so a thousand
+//! nodes and an hour take seconds. The overhead of the sessions themselves on the wire (handshakes, acknowledgements,
+//! keep-alives) is not simulated; [`Traffic`] counts [`MESSAGE_OVERHEAD_BYTES`] for each message and the number of
+//! sessions that came up. For the full stack, put an agent on an [`App`](crate::App).
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
 //! | `mod` | [`Agents`]: the event queue, nodes that start, crash and leave, partitions |
-//! | [`carry`] | traffic over the ways that agents choose |
+//! | [`carry`] | traffic over the paths that agents choose |
 //! | [`host`], [`mesh`] | an agent over the real engine, and a full mesh of such hosts |
-//! | [`check`] | what must hold when all is quiet |
+//! | [`check`] | rules that hold when the network is quiet |
 
 pub mod carry;
 pub mod check;
@@ -26,39 +25,39 @@ use std::{
 use anabranch_base::{Instant, NodeId, Random, Rate, Seed};
 use anabranch_overlay::{Agent, Config, ConfigError, Event, FakeKeys, Member, Output};
 
-/// What carries a message: QUIC's short header, its authentication, a fragment's head, UDP, roughly.
+/// Approximate overhead of a message: QUIC's short header, its authentication, a fragment's header, UDP.
 pub const MESSAGE_OVERHEAD_BYTES: u64 = 40;
-/// Time for which a host waits for an answer to a handshake.
+/// Time-out of a handshake.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
-/// A session whose other end is silent ends after this.
+/// Idle time-out of a session.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// What a node sent.
+/// Traffic sent by a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Their bytes, with [`MESSAGE_OVERHEAD_BYTES`] for each.
+    /// Their size in bytes, including [`MESSAGE_OVERHEAD_BYTES`] for each.
     pub bytes: u64,
-    /// Sessions that this node asked for and that came up.
+    /// Sessions that this node requested and that came up.
     pub sessions: u64,
     /// Bytes of test messages.
     pub probe_bytes: u64,
 }
 
-/// How messages travel.
+/// Model of the network between the nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Net {
-    /// Nodes lie at random in a square of this one-way delay; two of them are as far apart as the distance says,
-    /// and a millisecond more.
+    /// One-way delay across the square in which nodes are placed at random; the delay between two of them is their
+    /// distance plus a millisecond.
     pub span: Duration,
-    /// Exponential delay on top, on average.
+    /// Mean of an additional exponential delay.
     pub jitter: Duration,
     /// Probability that a message is lost.
     pub loss: f64,
-    /// Least and largest rate of a link, log-uniform between, the same both ways.
+    /// Least and largest rate of a link, log-uniform between them, the same in both directions.
     pub rates: (Rate, Rate),
-    /// Standard deviation of what traffic and test messages see of a link's rate, relative.
+    /// Relative standard deviation of the rates that traffic and test messages measure.
     pub noise: f64,
 }
 
@@ -99,7 +98,7 @@ enum What {
         id: u64,
         took: Duration,
     },
-    /// A host looks at the traffic that it carries.
+    /// A host checks the traffic that it carries.
     Carry {
         load: usize,
     },
@@ -126,7 +125,7 @@ impl PartialOrd for Due {
 
 struct Node {
     agent: Option<Agent>,
-    /// Counts starts, so that what was meant for an earlier life is not taken for this one.
+    /// Number of starts, so that events of an earlier life are not taken for this one's.
     life: u32,
     place: (f64, f64),
     island: u32,
@@ -135,7 +134,7 @@ struct Node {
     events: Vec<(Instant, Event)>,
 }
 
-/// Nodes with an agent each.
+/// Nodes with one agent each.
 pub struct Agents {
     now: Instant,
     order: u64,
@@ -163,7 +162,7 @@ pub fn node_id(n: usize) -> NodeId {
 }
 
 impl Agents {
-    /// `count` nodes, none of them running. `config` is what all of them run with.
+    /// `count` nodes, none of them running, all with the configuration `config`.
     pub fn new(count: usize, config: Config, net: Net, seed: Seed) -> Self {
         let mut random = seed.stream("agents");
         let ids: Vec<NodeId> = (0..count).map(node_id).collect();
@@ -197,8 +196,7 @@ impl Agents {
         }
     }
 
-    /// Makes node `n` a stranger: it has the others on its list, they do not have it on theirs. Only before
-    /// any node starts.
+    /// Makes node `n` a stranger: the others are on its list, but it is not on theirs. Only before any node starts.
     pub fn estrange(&mut self, n: usize) {
         self.strangers.insert(n);
     }
@@ -228,15 +226,15 @@ impl Agents {
         self.ids[n]
     }
 
-    /// The node of that id.
+    /// The node with this id.
     ///
     /// # Panics
-    /// There is none.
+    /// If there is none.
     pub fn index(&self, id: &NodeId) -> usize {
         self.by_id[id]
     }
 
-    /// The agent of node `n`, while it runs, and the time; what it asks for is done with the next event.
+    /// The agent of node `n`, while it runs, and the time; its requests are carried out with the next event.
     pub fn agent_mut(&mut self, n: usize) -> Option<(&mut Agent, Instant)> {
         let now = self.now;
         self.nodes[n].agent.as_mut().map(|agent| (agent, now))
@@ -247,12 +245,12 @@ impl Agents {
         self.nodes[n].agent.as_ref()
     }
 
-    /// What node `n` sent so far.
+    /// Traffic that node `n` has sent so far.
     pub fn traffic(&self, n: usize) -> Traffic {
         self.nodes[n].traffic
     }
 
-    /// What the agents of node `n` told their host so far, over all its lives.
+    /// Events that the agents of node `n` reported to their host so far, over all its lives.
     pub fn events(&self, n: usize) -> &[(Instant, Event)] {
         &self.nodes[n].events
     }
@@ -262,10 +260,10 @@ impl Agents {
         self.sessions.len()
     }
 
-    /// Starts node `n` (again); `via` is the member that it is told of.
+    /// Starts node `n` (again); `via` is the member whose address it is given.
     ///
     /// # Errors
-    /// The configuration is not valid.
+    /// If the configuration is not valid.
     pub fn start(&mut self, n: usize, via: Option<usize>) -> Result<(), ConfigError> {
         let members: Vec<Member> = (0..self.nodes.len())
             .filter(|&other| other == n || !self.is_stranger(other))
@@ -288,12 +286,12 @@ impl Agents {
         Ok(())
     }
 
-    /// Node `n` stops without a word; whether it comes back is open.
+    /// Stops node `n` without notice; it may be started again.
     pub fn crash(&mut self, n: usize) {
         self.nodes[n].agent = None;
     }
 
-    /// Node `n` says goodbye and stops.
+    /// Makes node `n` announce its leave and stop.
     pub fn leave(&mut self, n: usize) {
         let now = self.now;
         if let Some(agent) = &mut self.nodes[n].agent {
@@ -303,19 +301,19 @@ impl Agents {
         self.crash(n);
     }
 
-    /// From now on, messages pass between nodes of the same island only.
+    /// Restricts messages from now on to nodes of the same island.
     pub fn partition(&mut self, island: impl Fn(usize) -> u32) {
         for (n, node) in self.nodes.iter_mut().enumerate() {
             node.island = island(n);
         }
     }
 
-    /// Changes how messages travel from now on (not where nodes lie).
+    /// Changes the loss of messages from now on.
     pub fn set_loss(&mut self, loss: f64) {
         self.net.loss = loss;
     }
 
-    /// Lets `time` pass.
+    /// Runs for `time`.
     pub fn run_for(&mut self, time: Duration) {
         let end = self.now + time;
         while self.queue.peek().is_some_and(|due| due.at <= end) {
@@ -324,8 +322,8 @@ impl Agents {
         self.now = end;
     }
 
-    /// Lets time pass until `is_done`, asked every `every`; `None` when it was not within `limit`, else how
-    /// long it took.
+    /// Runs until `is_done`, which is checked every `every`; returns the time it took, or `None` if it took more than
+    /// `limit`.
     pub fn run_until(
         &mut self,
         limit: Duration,
@@ -344,7 +342,7 @@ impl Agents {
         }
     }
 
-    /// One-way delay between two nodes, jitter aside.
+    /// One-way delay between two nodes, without jitter.
     pub fn delay(&self, a: usize, b: usize) -> Duration {
         let (a, b) = (self.nodes[a].place, self.nodes[b].place);
         Duration::from_secs_f64((a.0 - b.0).hypot(a.1 - b.1) + 0.001)
@@ -365,7 +363,7 @@ impl Agents {
         self.rates.insert((a, b), rate);
     }
 
-    /// What traffic sees of a rate.
+    /// Rate as traffic measures it.
     fn noisy(&mut self, rate: Rate) -> Rate {
         rate * self.random.normal(1.0, self.net.noise).max(0.1)
     }
@@ -449,7 +447,7 @@ impl Agents {
         }
     }
 
-    /// Does what the agent of `n` asks for.
+    /// Carries out the requests of the agent of `n`.
     fn drain(&mut self, n: usize) {
         while let Some(output) = self.nodes[n].agent.as_mut().and_then(Agent::poll_output) {
             match output {
@@ -484,8 +482,8 @@ impl Agents {
         );
     }
 
-    /// A handshake takes a round trip; it succeeds when both run, may reach each other, and have each other on
-    /// their lists.
+    /// Starts a handshake, which takes a round trip; it succeeds if both nodes run, can reach each other, and are on
+    /// each other's lists.
     fn connect(&mut self, from: usize, to: usize) {
         let pair = (from.min(to), from.max(to));
         let lives = (self.nodes[pair.0].life, self.nodes[pair.1].life);
@@ -503,7 +501,8 @@ impl Agents {
         self.tell(to, from, round_trip, true);
     }
 
-    /// A test message takes its time at the link's rate and a round trip; a lost packet costs another one.
+    /// Sends a test message, which takes its transmission time and a round trip; a lost packet costs another round
+    /// trip.
     fn probe(&mut self, from: usize, to: usize, id: u64, bytes: u64) {
         self.nodes[from].traffic.probe_bytes += bytes;
         let pair = (from.min(to), from.max(to));
@@ -554,13 +553,13 @@ impl Agents {
             return;
         };
         if !self.can_reach(from, to) || self.nodes[to].agent.is_none() {
-            // The host finds out when nothing has come for long enough.
+            // The host detects it after the idle time-out.
             self.sessions.remove(&pair);
             self.tell(from, to, IDLE, false);
             return;
         }
         if session != lives {
-            // The other end knows nothing of the session any more, and says so.
+            // The other end has no such session any more, and reports it.
             self.sessions.remove(&pair);
             let round_trip = self.travel(from, to) + self.travel(to, from);
             self.tell(from, to, round_trip, false);

@@ -1,4 +1,4 @@
-//! Application of a storm: sends its loads, reads what comes, and writes both into the [`Ledger`].
+//! Application of a storm: sends its loads, reads its streams, and records both in the [`Ledger`].
 
 mod meddling;
 mod receiving;
@@ -23,12 +23,12 @@ use super::{
 };
 use crate::app::{App, Context};
 
-/// Time between two looks at what the engine holds.
+/// Interval between checks of what the engine holds.
 const TICK: Duration = Duration::from_millis(25);
-/// Time until a session that was forgotten is dialled again.
+/// Delay before a session that was forgotten is dialled again.
 const REDIAL: Duration = Duration::from_millis(200);
 
-/// What both nodes of a storm and its checks share.
+/// State that both nodes of a storm and its checks share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub plan: Rc<Plan>,
@@ -40,15 +40,15 @@ pub(super) struct Actor {
     side: usize,
     peer: NodeId,
     shared: Shared,
-    /// How the initiator reaches the peer; empty at the responder.
+    /// Links by which the initiator reaches the peer; empty at the responder.
     links: Vec<Link>,
     dial_at: Option<Instant>,
     session: Option<SessionId>,
     life: u32,
     outgoing: Vec<Outgoing>,
-    /// Flows that come in, by stream.
+    /// Incoming flows, by stream.
     incoming: BTreeMap<StreamId, Flow>,
-    /// Streams that wait for an application that does not read now.
+    /// Streams with data while the application pauses reading.
     unread: BTreeSet<StreamId>,
     is_paused: bool,
     watch: Watch,
@@ -97,7 +97,7 @@ impl Actor {
         self.peer
     }
 
-    /// True if everything it had to send has come to an end, and everything that came was read.
+    /// True if everything it had to send has ended, and everything that arrived was read.
     pub(super) fn is_done(&self) -> bool {
         self.session.is_some()
             && !self.outgoing.is_empty() | self.shared.plan.loads[self.side].is_empty()
@@ -105,7 +105,7 @@ impl Actor {
             && self.unread.is_empty()
     }
 
-    /// A session begins, and everything with it.
+    /// Starts a session, and its flows.
     fn adopt(&mut self, now: Instant, session: SessionId) {
         self.abandon();
         self.life = self.shared.ledger.borrow_mut().new_life();
@@ -127,7 +127,7 @@ impl Actor {
             .collect();
     }
 
-    /// Everything under way in the session ends with it. Data on streams of a peer that founds the session anew comes again, and is
+    /// Ends all flows of the session. Data on streams of a peer that establishes the session again is sent again, and
     /// answered again.
     fn abandon(&mut self) {
         let mut ledger = self.shared.ledger.borrow_mut();
@@ -147,7 +147,7 @@ impl Actor {
         let now = context.now();
         match self.session {
             Some(current) if current == session => {}
-            // The peer was restarted, or founds the session anew.
+            // The peer was restarted, or establishes the session again.
             Some(before) => {
                 if self.shared.plan.restart_at().is_some()
                     && let Ok(before) = context.engine().session(before)
@@ -179,7 +179,7 @@ impl Actor {
         }
     }
 
-    /// An event of the session between the two nodes.
+    /// Handles an event of the session between the two nodes.
     fn on_own_event(&mut self, context: &mut Context<'_>, event: Event) {
         let now = context.now();
         match event {
@@ -225,7 +225,7 @@ impl Actor {
         }
     }
 
-    /// The hostile peer's streams are read like any others.
+    /// Reads the hostile peer's streams like any others.
     fn on_stranger(&mut self, context: &mut Context<'_>, event: &Event) {
         match event {
             Event::Connected { .. } => self.shared.ledger.borrow_mut().hostile_sessions += 1,
@@ -244,7 +244,7 @@ impl Actor {
         }
     }
 
-    /// Pauses begin and end.
+    /// Begins and ends pauses.
     fn turn(&mut self, context: &mut Context<'_>) {
         let now = context.now();
         let pauses = &self.shared.plan.pauses[self.side];
@@ -261,7 +261,7 @@ impl Actor {
     }
 }
 
-/// The session that an event is about, if it is about one.
+/// Session of an event, if it has one.
 fn session_of(event: &Event) -> Option<SessionId> {
     match event {
         Event::Connected { session, .. }

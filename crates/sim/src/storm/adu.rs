@@ -1,11 +1,11 @@
-//! Content of the ADUs of a storm: flow, number and a pattern of both, so that a mix-up of streams, of ADUs or
-//! of bytes within one shows.
+//! Content of the ADUs of a storm: flow, number and a pattern of both, so that a mix-up of streams, of ADUs or of bytes
+//! within one is detected.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
-/// Bytes of the head: flow (4) and number (4), little endian.
+/// Size of the head: flow (4) and number (4), little endian.
 const HEAD_BYTES: usize = 8;
 /// Smallest ADU: the head.
 pub(super) const ADU_BYTES_MIN: usize = HEAD_BYTES;
@@ -29,7 +29,7 @@ pub(super) fn make(flow: u32, number: u32, bytes: usize) -> Bytes {
         .collect()
 }
 
-/// Flow and number that stand in the head.
+/// Flow and number in the head.
 pub(super) fn head(data: &[u8]) -> Option<(u32, u32)> {
     let word = |at: usize| Some(u32::from_le_bytes(data.get(at..at + 4)?.try_into().ok()?));
     Some((word(0)?, word(4)?))
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_adu_flow_or_byte_is_seen() {
+    fn another_adu_flow_or_byte_is_detected() {
         let data = make(3, 5, 1000);
         assert_eq!(head(&data), Some((3, 5)));
         assert!(is_intact(3, 5, &data, &[]));

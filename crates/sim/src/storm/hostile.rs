@@ -1,5 +1,5 @@
-//! Hostile peer: a node with a key that the victim allows, which says any legal and illegal frame over channels
-//! of its own. The session of the two honest nodes must not notice.
+//! Hostile peer: a node with a key that the victim allows, which sends any legal and illegal frame over channels of its
+//! own. The session of the two honest nodes must not be affected.
 
 mod frames;
 
@@ -11,24 +11,24 @@ use anabranch_session::{AllowList, ChannelConfig, Link, Received, SecretKey, Tra
 
 use crate::{Raw, epoch};
 
-/// Containers that it sends in all.
+/// Total number of containers that it sends.
 const CONTAINERS: u32 = 600;
-/// Channels that it opens, one after another.
+/// Number of channels that it opens, one after another.
 const CHANNELS: u32 = 12;
 /// Mean time between two of its moves.
 const PACE_S: f64 = 0.02;
-/// Time until it dials again when it was thrown out.
+/// Delay before it dials again after it was disconnected.
 const REDIAL: Duration = Duration::from_millis(150);
 
-/// A node that speaks the protocol as it likes.
+/// A node that does not conform to the protocol.
 pub(super) struct Hostile {
     endpoint: Endpoint,
     victim: NodeId,
-    /// Place where the victim is; `None` until the world is wired.
+    /// Link to the victim; `None` until the world is wired.
     pub link: Option<Link>,
     channel: Option<ChannelId>,
     is_introduced: bool,
-    voice: frames::Voice,
+    generator: frames::Generator,
     random: Random,
     move_at: Option<Instant>,
     containers: u32,
@@ -47,7 +47,7 @@ impl Hostile {
             link: None,
             channel: None,
             is_introduced: false,
-            voice: frames::Voice::new(&mut random),
+            generator: frames::Generator::new(&mut random),
             move_at: Some(Instant::from_millis(random.between(100, 2_000))),
             random,
             containers: 0,
@@ -56,12 +56,12 @@ impl Hostile {
         }
     }
 
-    /// Containers that it sent.
+    /// Number of containers that it sent.
     pub(super) fn containers(&self) -> u32 {
         self.containers
     }
 
-    /// Takes in whatever the channel has for it.
+    /// Reads everything that the channel has received.
     fn attend(&mut self, now: Instant) {
         let Some(id) = self.channel else {
             return;
@@ -95,21 +95,21 @@ impl Hostile {
             None if self.may_go_on() => {
                 self.channels += 1;
                 self.is_introduced = false;
-                self.voice = frames::Voice::new(&mut self.random);
+                self.generator = frames::Generator::new(&mut self.random);
                 let dialled =
                     self.endpoint
                         .connect(now, link.socket, link.remote, self.victim, None);
                 self.channel = dialled.ok();
             }
             None => return,
-            Some(id) => self.speak(now, id),
+            Some(id) => self.send_containers(now, id),
         }
         if self.containers < CONTAINERS {
             self.move_at = Some(now + Duration::from_secs_f64(pause));
         }
     }
 
-    fn speak(&mut self, now: Instant, id: ChannelId) {
+    fn send_containers(&mut self, now: Instant, id: ChannelId) {
         let Some(channel) = self.endpoint.channel(id) else {
             return;
         };
@@ -127,12 +127,12 @@ impl Hostile {
             return;
         } else {
             for _ in 0..self.random.between(1, 4) {
-                containers.push(self.voice.container(&mut self.random));
+                containers.push(self.generator.container(&mut self.random));
             }
         }
         for container in containers {
-            let room = channel.container_bytes_max().unwrap_or(0);
-            if container.len() <= room && !container.is_empty() {
+            let space = channel.container_bytes_max().unwrap_or(0);
+            if container.len() <= space && !container.is_empty() {
                 channel.send(container);
                 self.containers += 1;
             }

@@ -1,5 +1,5 @@
-//! Ledger of a storm: every ADU by its identity, from both ends. The checks read it when all is over; it
-//! survives restarts of nodes.
+//! Ledger of a storm: every ADU by its identity, from both ends. The checks read it at the end; it survives restarts of
+//! nodes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,18 +12,18 @@ use anabranch_session::{Missing, SessionCloseReason};
 /// One direction of a stream in one life of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Flow {
-    /// Counts the sessions that the opening node has had in this storm.
+    /// Number of the session among those of the opening node in this storm.
     pub life: u32,
     /// The node that opened the stream.
     pub side: usize,
-    /// Which of its loads.
+    /// Index of its load.
     pub load: usize,
-    /// From the accepting node to the opener.
+    /// True for the direction from the accepting node to the opener.
     pub is_back: bool,
 }
 
 impl Flow {
-    /// As it stands in ADUs.
+    /// The flow as encoded in ADUs.
     pub(super) fn word(self) -> u32 {
         self.life << 8 | (self.load as u32) << 2 | (self.side as u32) << 1 | u32::from(self.is_back)
     }
@@ -63,7 +63,7 @@ impl Flow {
     }
 }
 
-/// What a sender was told of an ADU.
+/// Outcome of an ADU as reported to its sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AduOutcome {
     Acked,
@@ -75,7 +75,7 @@ pub(super) enum AduOutcome {
     Dropped,
 }
 
-/// An ADU as its sender knows it.
+/// Sender's record of an ADU.
 #[derive(Debug, Clone)]
 pub(super) struct Sent {
     pub at: Instant,
@@ -83,44 +83,44 @@ pub(super) struct Sent {
     pub outcomes: Vec<(Instant, AduOutcome)>,
 }
 
-/// An ADU as its receiver got it.
+/// Receiver's record of an ADU.
 #[derive(Debug, Clone)]
 pub(super) struct Delivery {
     pub at: Instant,
-    /// Time at which the packet left that brought it; `None`: the application had let it wait.
+    /// Time at which the packet that completed it was sent; `None` if the application had delayed reading it.
     pub departed: Option<Instant>,
-    /// Number by its content; `None` when that is not an ADU of this flow.
+    /// Number by its content; `None` if the content is not an ADU of this flow.
     pub number: Option<u64>,
-    /// Number by the engine.
+    /// Number assigned by the engine.
     pub sequence: u64,
     pub is_intact: bool,
     pub bytes: usize,
     pub missing: Missing,
 }
 
-/// How an end of a flow learned that it was over.
+/// Notifications of a flow's end at both of its ends.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ends {
-    /// The receiver: everything was read.
+    /// Count at the receiver: everything was read.
     pub finished: u32,
-    /// The sender: everything is at the peer's node.
+    /// Count at the sender: everything is at the peer's node.
     pub delivered: u32,
-    /// The sender gave it up with this code; the receiver heard of it with that one.
+    /// Code with which the sender reset it; `reset_notified` is the code that the receiver was notified of.
     pub reset: Option<u32>,
-    pub reset_heard: Option<u32>,
-    /// The receiver wanted no more, with this code; the sender heard of it with that one.
+    pub reset_notified: Option<u32>,
+    /// Code with which the receiver stopped it; `stopped_notified` is the code that the sender was notified of.
     pub stopped: Option<u32>,
-    pub stopped_heard: Option<u32>,
+    pub stopped_notified: Option<u32>,
     /// ADUs delivered after the receiver knew of either.
     pub late: u64,
 }
 
 impl Ends {
     fn is_closed_for_reading(&self) -> bool {
-        self.reset_heard.is_some() || self.stopped.is_some()
+        self.reset_notified.is_some() || self.stopped.is_some()
     }
 
-    /// One of the two ends wanted no more of it.
+    /// True if one of the two ends gave it up.
     pub(super) fn is_cut_short(&self) -> bool {
         self.reset.is_some() || self.stopped.is_some()
     }
@@ -132,15 +132,15 @@ pub(super) struct Account {
     pub sent: Vec<Sent>,
     pub delivered: Vec<Delivery>,
     pub ends: Ends,
-    /// Fates of numbers that were never sent.
+    /// Outcomes of numbers that were never sent.
     pub stray_outcomes: u64,
-    /// The engine numbered an ADU in another way than its application.
+    /// ADUs whose number at the engine differs from the application's.
     pub misnumbered: u64,
-    /// Its session ended before it.
+    /// True if its session ended before it.
     pub is_orphaned: bool,
     /// Bytes that the receiver has read.
     pub read_bytes: u64,
-    /// ADUs that the receiver's engine says it dropped for want of room.
+    /// ADUs that the receiver's engine reports as dropped for lack of space.
     pub dropped_adus: u64,
 }
 
@@ -152,7 +152,7 @@ pub(super) struct Closed {
     pub reason: SessionCloseReason,
 }
 
-/// A bound and the most that came of it.
+/// A bound and the largest share of it that was used.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Gauge {
     /// The largest share of the bound that was used.
@@ -184,22 +184,22 @@ pub(super) struct Gauges {
     pub cap: Gauge,
 }
 
-/// Everything that is known.
+/// All records of a storm.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     pub flows: BTreeMap<Flow, Account>,
     pub closed: Vec<Closed>,
-    /// Sessions from node to node, as each side counted them.
+    /// Sessions between the two nodes, as counted by each side.
     pub sessions: [Vec<SessionId>; 2],
     pub gauges: [Gauges; 2],
-    /// The most that a stream's send buffer was allowed to hold: long fat paths raise it.
+    /// Largest bound of a stream's send buffer: long fat paths raise it.
     pub send_buffer_max: [u64; 2],
-    /// Bytes held by the process beyond what it held at the start, against what it may.
+    /// Bytes held by the process beyond those at the start, against the bound.
     pub memory: Gauge,
     /// Sessions that the hostile peer had with its victim.
     pub hostile_sessions: u64,
     lives: u32,
-    /// Lives that are over.
+    /// Lives that have ended.
     ended: BTreeSet<u32>,
 }
 
@@ -210,7 +210,7 @@ impl Ledger {
     }
 
     pub(super) fn account(&mut self, flow: Flow) -> &mut Account {
-        // A stream that was under way may open after its opener's life.
+        // A stream that was in transit may open after its opener's life.
         let is_orphaned = self.ended.contains(&flow.life);
         self.flows.entry(flow).or_insert_with(|| Account {
             is_orphaned,
@@ -243,7 +243,7 @@ impl Ledger {
         account.delivered.push(delivery);
     }
 
-    /// The node that accepted a stream has to forget what it got and what it answered, because the opener begins anew.
+    /// Discards what the accepting node of a stream received and answered, because the opener begins anew.
     pub(super) fn begin_anew(&mut self, flow: Flow) {
         let account = self.account(flow);
         if account.is_orphaned {
@@ -252,20 +252,20 @@ impl Ledger {
         account.delivered.clear();
         account.read_bytes = 0;
         account.ends.finished = 0;
-        account.ends.reset_heard = None;
+        account.ends.reset_notified = None;
         account.ends.stopped = None;
         account.ends.late = 0;
-        // What the opener got of the answers stays: it must not come twice.
+        // The opener's record of the answers stays: they must not come twice.
         if let Some(answers) = self.flows.get_mut(&flow.back()) {
             answers.sent.clear();
             answers.stray_outcomes = 0;
             answers.misnumbered = 0;
             answers.ends.delivered = 0;
-            answers.ends.stopped_heard = None;
+            answers.ends.stopped_notified = None;
         }
     }
 
-    /// A life is over, and its flows with it.
+    /// Ends a life, and its flows with it.
     pub(super) fn end(&mut self, life: u32) {
         self.ended.insert(life);
         for (flow, account) in &mut self.flows {

@@ -3,14 +3,14 @@
 use super::{ledger::Ledger, plan::Plan};
 use crate::world::World;
 
-/// What two engines, their channels and their statistics take without any data, and the storm itself: plan, ledger,
+/// Memory of two engines, their channels and their statistics without any data, and of the storm itself: plan, ledger,
 /// event queue.
 const REST_BYTES: u64 = 4 << 20;
-/// A buffer that grows doubles: what is put together may take twice its bytes.
+/// Growth factor of a buffer, which doubles: reassembled data may take twice its size.
 const GROWTH: u64 = 2;
 
-/// What may be held now: both nodes' send buffers and receive windows, what a hostile peer's sessions may hold at
-/// its victim, and the packets under way.
+/// Memory that may be held now: both nodes' send buffers and receive windows, what a hostile peer's sessions may hold
+/// at its victim, and the packets in transit.
 pub(super) fn bound(world: &World, plan: &Plan, ledger: &Ledger) -> u64 {
     let config = &plan.config;
     let hostile = 2 * ledger.hostile_sessions.min(2);

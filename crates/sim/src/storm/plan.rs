@@ -13,52 +13,52 @@ use crate::network::Hop;
 
 /// Largest ADU of any load.
 const ADU_BYTES_MAX: usize = 200_000;
-/// Windows that are small enough to be used up while a reader stands still.
+/// Windows that are small enough to be used up while a reader pauses.
 const STREAM_WINDOWS: [u64; 3] = [256 << 10, 384 << 10, 640 << 10];
 const SESSION_WINDOWS: [u64; 3] = [1 << 20, 5 << 18, 2 << 20];
 
-/// What joins the two nodes: one wire, or two with a relay between them.
+/// Path between the two nodes: one wire, or two with a relay between them.
 #[derive(Debug, Clone)]
 pub(super) struct Path {
     pub trunks: Vec<Configs>,
 }
 
-/// How a flow ends.
+/// Ending of a flow.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ending {
     Finish,
-    /// The sender gives it up once it has handed over this many ADUs.
+    /// The sender resets it after it has sent this many ADUs.
     Reset {
         after: u64,
         code: u32,
     },
-    /// The receiver wants no more once it has read this many.
+    /// The receiver stops it after it has read this many.
     Stop {
         after: u64,
         code: u32,
     },
 }
 
-/// What is sent on a flow.
+/// Data sent on a flow.
 #[derive(Debug, Clone)]
 pub(super) struct Load {
-    /// Without label.
+    /// Specification without label.
     pub spec: StreamSpec,
     pub adu_bytes: usize,
     pub every: Option<Duration>,
     pub adus: u64,
     pub start: Instant,
     pub ending: Ending,
-    /// What the accepting node sends on the stream, if it is duplex: so many ADUs of that size.
+    /// Data that the accepting node sends on the stream, if it is duplex: number and size of ADUs.
     pub back: Option<(u64, usize)>,
 }
 
-/// What happens to a node.
+/// Interruption of a node.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Upset {
     /// It is killed and started again.
     Restart { side: usize, at: Duration },
-    /// It stands still for a while.
+    /// It is suspended for a while.
     Suspend {
         side: usize,
         from: Duration,
@@ -66,7 +66,7 @@ pub(super) enum Upset {
     },
 }
 
-/// What may be sent by one node over one path.
+/// Budget of one node on one path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
     pub side: usize,
@@ -81,13 +81,13 @@ pub(super) struct Plan {
     pub loads: [Vec<Load>; 2],
     pub config: Config,
     pub faults: Vec<weather::Fault>,
-    /// Cross-traffic by wire and direction, until the sky clears.
+    /// Cross-traffic by wire and direction, until the faults are repaired.
     pub neighbours: Vec<(Hop, Traffic)>,
-    /// Time at which each node's application does not read.
+    /// Intervals in which each node's application does not read.
     pub pauses: [Vec<(Instant, Instant)>; 2],
     pub upsets: Vec<Upset>,
     pub budget: Option<Budget>,
-    /// A third node says anything to the responder.
+    /// True if a third node sends arbitrary frames to the responder.
     pub is_hostile: bool,
 }
 
@@ -137,7 +137,7 @@ impl Plan {
             path: random.below(self.paths.len() as u64) as usize,
             cap_kilobytes: random.between(60, 600),
         };
-        // Nobody else on the wire where its bytes are counted.
+        // No other sender on the wire where its bytes are counted.
         let hop = self.first_hop(budget.side, budget.path);
         self.neighbours.retain(|(other, _)| *other != hop);
         self.budget = Some(budget);
@@ -159,7 +159,7 @@ impl Plan {
         }
     }
 
-    /// Kinds of streams, reliable and not, that this node reads: each has a window of its own.
+    /// Number of kinds of streams, reliable and not, that this node reads: each has a window of its own.
     pub(super) fn kinds_read(&self, side: usize) -> u64 {
         let peers = self.loads[1 - side].iter();
         let backs = self.loads[side].iter().filter(|load| load.spec.duplex);
@@ -176,7 +176,7 @@ impl Plan {
         })
     }
 
-    /// For people.
+    /// Description of the plan.
     pub(super) fn describe(&self) -> String {
         let config = &self.config;
         let mut lines = vec![format!(
@@ -254,7 +254,7 @@ fn is_fast(paths: &[Path], config: &Config) -> bool {
     is_eager && paths.iter().any(is_good)
 }
 
-/// What some streams want; nothing that forbids sending for ever, so that all must arrive in the end.
+/// Objectives of some streams; none that forbids sending for ever, so that all must arrive in the end.
 fn any_objectives(random: &mut Random) -> Option<Arc<str>> {
     const TEXTS: [&str; 5] = [
         "objective { context { adu:a { stream_id <= 1 } } goal { expected(a::latency) < 800 }
@@ -356,7 +356,7 @@ fn any_load(random: &mut Random, is_fast: bool) -> Load {
         };
     }
     if reliable && lifetime.is_none() && random.chance(0.2) {
-        // Slow enough to bind, quick enough to end in 20 s.
+        // Slow enough to take effect, fast enough to end in 20 s.
         let least = Rate::from_bytes_per(adus * adu_bytes as u64, Duration::from_secs(20));
         spec.cap = Some(least.max(Rate::from_kbps(random.between(50, 1500))));
     }

@@ -1,7 +1,7 @@
-//! Deliberate faults: each makes one invariant fail, so that a check that cannot fail is found out.
+//! Deliberate faults: each breaks one invariant, so that a check that cannot fail is detected.
 //!
-//! They sit between the engine and the application of a storm ([`Actor`](super::actor::Actor)), or between the
-//! world and the checks; the engine itself is what is shipped.
+//! They are placed between the engine and the application of a storm ([`Actor`](super::actor::Actor)), or between the
+//! world and the checks; the engine itself is the one that is shipped.
 
 use anabranch_base::{Instant, SessionId};
 use anabranch_session::{Adu, Event, Order, StreamEvent, StreamSpec};
@@ -15,35 +15,35 @@ pub enum Tamper {
     Corrupt,
     /// An ADU is delivered twice.
     Duplicate,
-    /// Two ADUs of an ordered stream are delivered the wrong way round.
+    /// Two ADUs of an ordered stream are delivered in the wrong order.
     Swap,
     /// An ADU gets the number of the next.
     Renumber,
     /// An ADU of a reliable stream is lost on its way to the application.
     Lose,
-    /// An ADU of a stream with a lifetime is taken to have left an hour later.
+    /// An ADU of a stream with a lifetime is recorded as sent an hour later.
     Delay,
-    /// The receiver never hears that a stream has ended.
+    /// The receiver is not notified of a stream's end.
     SwallowEnd,
-    /// The sender never hears of an acknowledgement.
+    /// The sender is not notified of an acknowledgement.
     SwallowOutcome,
-    /// The sender hears of an acknowledgement twice.
+    /// The sender is notified of an acknowledgement twice.
     RepeatOutcome,
-    /// An ADU that was lost is said to be acknowledged.
+    /// An ADU that was lost is reported as acknowledged.
     ForgeAck,
-    /// An ADU that was acknowledged is said to be lost.
+    /// An ADU that was acknowledged is reported as lost.
     ForgeLoss,
-    /// An ADU that was acknowledged is said to have been dropped before it was sent.
+    /// An ADU that was acknowledged is reported as dropped before it was sent.
     ForgeDrop,
-    /// What arrived of a lost ADU and what did not are exchanged.
+    /// The parts of a lost ADU that arrived and those that did not are exchanged.
     ExchangeParts,
-    /// The code of a reset or a stop is another one.
+    /// The code of a reset or a stop is replaced by another.
     ChangeCode,
     /// An ADU is delivered once more after the stream was given up.
     Linger,
     /// The session is closed by its initiator.
     CloseSession,
-    /// A second session is opened beside it.
+    /// A second session is opened beside the first.
     ConnectAgain,
     /// A gibibyte more is held for sending than is reported.
     InflateHeldForSending,
@@ -55,9 +55,9 @@ pub enum Tamper {
     InflateCopies,
     /// Capped streams send a megabyte more each second.
     InflateRate,
-    /// A metered path carries as much again as its cap.
+    /// A metered path carries twice its cap.
     Overspend,
-    /// A packet is put on a wire that nobody sent.
+    /// A packet that no node sent is put on a wire.
     Smuggle,
     /// 256 MiB are allocated and kept.
     Leak,
@@ -107,7 +107,7 @@ impl Tamper {
             Self::ForgeAck => Invariant::AckedDelivered,
             Self::ForgeLoss => Invariant::ReliableKept,
             Self::ForgeDrop => Invariant::DroppedUnsent,
-            Self::ExchangeParts => Invariant::PartsTold,
+            Self::ExchangeParts => Invariant::PartsReported,
             Self::ChangeCode | Self::Linger => Invariant::GivenUp,
             Self::CloseSession => Invariant::SessionLives,
             Self::ConnectAgain => Invariant::OneSession,
@@ -123,11 +123,11 @@ impl Tamper {
     }
 }
 
-/// A deliberate fault at work in one node.
+/// State of a deliberate fault in one node.
 #[derive(Debug, Default)]
 pub(super) struct Tampering {
     what: Option<Tamper>,
-    /// Those that happen once have happened.
+    /// True if a fault that happens once has happened.
     is_done: bool,
     kept: Option<(Flow, Adu)>,
     ballast: Vec<u8>,
@@ -156,7 +156,7 @@ impl Tampering {
         self.ballast = vec![1; 256 << 20];
     }
 
-    /// What the application gets instead of an ADU.
+    /// ADU delivered to the application in place of the original.
     pub(super) fn of_adu(
         &mut self,
         mut adu: Adu,
@@ -203,7 +203,7 @@ impl Tampering {
         vec![(adu, departed)]
     }
 
-    /// What the application hears instead of an event.
+    /// Events passed to the application in place of the original.
     pub(super) fn of_event(&mut self, event: Event) -> Vec<Event> {
         match event {
             Event::Finished { .. } if self.once(Tamper::SwallowEnd) => Vec::new(),

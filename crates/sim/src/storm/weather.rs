@@ -1,4 +1,4 @@
-//! Faults: what goes wrong with which wire, and when.
+//! Faults of the wires, and their schedule.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(super) fn forecast(random: &mut Random, wires: usize) -> Vec<Fault> {
         .collect()
 }
 
-/// Draws who else sends: in one case of four over each direction of each wire, 10 to 60 % of its mean rate.
+/// Draws the other senders: in one case of four over each direction of each wire, 10 to 60 % of its mean rate.
 pub(super) fn neighbours(random: &mut Random, wires: &[Configs]) -> Vec<(Hop, Traffic)> {
     let mut drawn = Vec::new();
     for (index, wire) in wires.iter().enumerate() {
@@ -82,7 +82,7 @@ pub(super) fn neighbours(random: &mut Random, wires: &[Configs]) -> Vec<(Hop, Tr
     drawn
 }
 
-/// Lets the weather and the neighbours loose on the world; returns when the sky is clear.
+/// Schedules the faults and the other senders in the world; returns the time at which all faults are repaired.
 pub(super) fn schedule(
     world: &mut World,
     faults: &[Fault],
@@ -100,7 +100,7 @@ pub(super) fn schedule(
         world.schedule(fault.from, move |world| strike(world, wire, kind));
         world.schedule(fault.to, move |world| repair(world, wire, &original));
     }
-    // Overlapping faults of one wire may leave one behind; at the end all is well.
+    // Overlapping faults of one wire may leave one behind; at the end every wire is restored.
     let wires: Vec<_> = faults.iter().map(|fault| fault.wire).collect();
     for wire in wires {
         let original = world.wire(wire).duplex.forward.config().clone();

@@ -11,42 +11,42 @@ use anabranch_link::{
 
 use super::Topology;
 
-/// The name of the path with the steadier and lower available bandwidth.
+/// Name of the path with the steadier and lower available bandwidth.
 pub const PATH_A: &str = "path A";
-/// The name of the path with the higher and more variable available bandwidth.
+/// Name of the path with the higher and more variable available bandwidth.
 pub const PATH_B: &str = "path B";
 
-/// Every wire: "all link capacities are 100 Mbps" [IQ-Paths §VI-B].
+/// Rate of every wire: "all link capacities are 100 Mbps" [IQ-Paths §VI-B].
 const RATE: Rate = Rate::from_mbps(100);
-/// Of each of the two shared wires, one way. Assumed: the testbed "emulates a realistic wide area setting"
-/// without saying which.
+/// One-way delay of each of the two shared wires. Assumed: the testbed "emulates a realistic wide area setting" without
+/// further detail.
 const DELAY_SHARED: Duration = Duration::from_millis(10);
-/// Of every other wire. Assumed.
+/// One-way delay of every other wire. Assumed.
 const DELAY_EDGE: Duration = Duration::from_millis(1);
 
 /// The server N-1 reaches the client N-6 over N-3 and N-5 (path A) and over N-2 and N-4 (path B).
 ///
-/// N-9 to N-11 send cross-traffic over the wire from N-3 to N-5, N-12 to N-14 over that from N-2 to N-4.
-/// Text and caption name nodes, capacities and the shared wires. The figure's drawing is not at hand;
-/// which three nodes send where, the sinks N-7 and N-8, the letters of the paths, and all delays are
-/// assumed (`deviation: figure8-testbed`).
+/// N-9 to N-11 send cross-traffic over the wire from N-3 to N-5, N-12 to N-14 over that from N-2 to N-4. Text and
+/// caption name nodes, capacities and the shared wires. The figure's drawing is not available; the assignment of
+/// senders to wires, the sinks N-7 and N-8, the letters of the paths, and all delays are assumed (`deviation:
+/// figure8-testbed`).
 ///
-/// The NLANR recordings are gone. In their place are Pareto on–off aggregates (α = 1.5, H = 0.75), fitted to
-/// what Table III says of the available bandwidth per second: path B, as WFQ used it alone, 45.8 Mbit/s
-/// with a deviation of 11.4, above 24.9 in 95 % and 19.7 in 99 % of the time; path A 38.6 Mbit/s, the rest
-/// of the 84.4 that MSFQ got from both, and steady (`deviation: figure8-traffic`).
+/// The NLANR recordings are no longer available. They are replaced by Pareto on–off aggregates (α = 1.5, H = 0.75),
+/// fitted to the available bandwidth per second in Table III: path B, as WFQ used it alone, 45.8 Mbit/s with a
+/// deviation of 11.4, above 24.9 in 95 % and 19.7 in 99 % of the time; path A 38.6 Mbit/s, the rest of the 84.4 that
+/// MSFQ got from both, and steady (`deviation: figure8-traffic`).
 pub fn figure8() -> Topology {
     figure8_with(
-        // Many slow sources: 61.4 Mbit/s in all three, hardly moving.
+        // Many slow sources: 61.4 Mbit/s in all three, with little variation.
         [(); 3].map(|()| users(60, Rate::from_kbps(682))),
-        // Few fast sources: 54.2 Mbit/s in all three, moving much.
+        // Few fast sources: 54.2 Mbit/s in all three, with much variation.
         [(); 3].map(|()| users(3, Rate::from_kbps(12_044))),
     )
 }
 
-/// As [`figure8`], with other cross-traffic: that of N-9 to N-11 on path A, that of N-12 to N-14 on path B.
-/// For recordings, as the paper replayed them, see [`Replay`](anabranch_link::traffic::Replay): three
-/// sources may play one recording from different places.
+/// The network of [`figure8`] with other cross-traffic: that of N-9 to N-11 on path A, that of N-12 to N-14 on path B.
+/// For recordings, as the paper replayed them, see [`Replay`](anabranch_link::traffic::Replay): three sources may play
+/// one recording from different positions.
 pub fn figure8_with(path_a: [Traffic; 3], path_b: [Traffic; 3]) -> Topology {
     let mut topology = Topology::default();
     let wire = |delay| {
@@ -82,7 +82,7 @@ pub fn figure8_with(path_a: [Traffic; 3], path_b: [Traffic; 3]) -> Topology {
     topology
 }
 
-/// Users of one node, on half of the time.
+/// Users of one node, each active half of the time.
 fn users(sources: u32, peak: Rate) -> Traffic {
     Traffic::ParetoOnOff(ParetoOnOff {
         sources,

@@ -7,28 +7,28 @@ use anabranch_link::{Config, Jitter, Loss, Queue, RateSource, duplex::Configs, l
 
 use super::Topology;
 
-/// The packet for which a channel's latency is stated, as an IP packet. Assumed: the experiments on real
-/// channels sent 1400 bytes [Horde Appendix A].
+/// Size of the IP packet for which a channel's latency is stated. Assumed: the experiments on real channels sent 1400
+/// bytes [Horde Appendix A].
 pub const PACKET_BYTES: usize = 1_400;
 
 /// A row of Figure 7-5.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Channel {
-    /// What the figure calls it.
+    /// Name in the figure.
     pub name: &'static str,
-    /// From the van to the network.
+    /// Rate from the van to the network.
     pub rate: Rate,
-    /// The mean round-trip time of a packet of [`PACKET_BYTES`].
+    /// Mean round-trip time of a packet of [`PACKET_BYTES`].
     pub rtt_mean: Duration,
-    /// Its standard deviation; it is Gaussian.
+    /// Standard deviation of the round-trip time, which is Gaussian.
     pub rtt_deviation: Duration,
-    /// The fraction lost: the middle of the figure's range.
+    /// Fraction of packets lost: the middle of the figure's range.
     pub loss: f64,
-    /// The longest loss burst; all powers of two up to it occur.
+    /// Longest loss burst; all powers of two up to it occur.
     pub burst_max: u32,
 }
 
-/// Figure 7-5. An ellipsis there repeats the value above.
+/// Rows of Figure 7-5. An ellipsis there repeats the value above.
 pub const HORDE_CHANNELS: [Channel; 6] = [
     // "0-1 %", "1, 2, 4, 8, and 16".
     row("cdma1", 120, [600, 50], 0.005, 16),
@@ -41,14 +41,13 @@ pub const HORDE_CHANNELS: [Channel; 6] = [
     row("gprs4", 22, [1_000, 100], 0.03, 4),
 ];
 
-/// The six channels, as routes from a van to a host; each has points of its own, since the paper's channels
-/// share nothing.
+/// The six channels, as routes from a van to a host; each has points of its own, since the paper's channels share
+/// nothing.
 ///
-/// Loss follows the Markov process of Figure 7-6. Each packet's round-trip time is drawn independently, so
-/// packets may overtake each other. A channel here also has a rate and a queue, which the paper's have
-/// not: the stated latency is that of a packet alone, its time to send included. The way back is free of
-/// loss and three times as fast (Figure A-1's ratio); a queue of two seconds is assumed
-/// (`deviation: horde-channels`).
+/// Loss follows the Markov process of Figure 7-6. Each packet's round-trip time is drawn independently, so packets may
+/// overtake each other. Unlike the paper's channels, a channel here also has a rate and a queue: the stated latency is
+/// that of a single packet, including its transmission time. The reverse direction is free of loss and three times as
+/// fast (Figure A-1's ratio); a queue of two seconds is assumed (`deviation: horde-channels`).
 pub fn horde_six() -> Topology {
     let mut topology = Topology::default();
     for channel in &HORDE_CHANNELS {
@@ -64,13 +63,13 @@ pub fn horde_six() -> Topology {
 }
 
 impl Channel {
-    /// Both directions: forward is from the van.
+    /// Configuration of both directions: forward is from the van.
     ///
     /// # Panics
-    /// When the loss cannot be reached with the bursts, which no row of the figure asks for.
+    /// If the loss cannot be reached with the bursts, which no row of the figure requires.
     pub fn configs(&self) -> Configs {
         let send = self.rate.time_to_send(PACKET_BYTES as u64);
-        // The Gaussian part lies around three deviations; what remains is the same both ways.
+        // The mean of the Gaussian part is three deviations; the remainder is the same in both directions.
         let fixed = self.rtt_mean.saturating_sub(send + self.rtt_deviation * 3);
         let loss = Doubling::horde(self.loss, self.burst_max).expect("a row is in range");
         Configs {

@@ -1,4 +1,4 @@
-//! Random networks in which routes share bottlenecks or do not, with the truth about it.
+//! Random networks whose routes may share bottlenecks, with the ground truth.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use anabranch_session::Controller;
 use super::Topology;
 use crate::flow::FlowPlan;
 
-/// How much faster the private wires of a route are than its bottleneck, at least and at most. With
+/// Rate of a route's private wires as a multiple of its bottleneck's, from the least to the largest. With
 /// [`PRIVATE_LOAD_MAX`] of them taken, 3.5 times the bottleneck's rate is left on average.
 const PRIVATE_FACTOR: std::ops::Range<f64> = 5.0..10.0;
-/// The largest load on a private wire, a fraction of its rate.
+/// Largest load on a private wire, as a fraction of its rate.
 const PRIVATE_LOAD_MAX: f64 = 0.3;
 
-/// A network to look for shared bottlenecks in, and where they are.
+/// A network for the detection of shared bottlenecks, with their location.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shared {
     /// Two to four routes, named `route 0` and so on, in this order.
     pub topology: Topology,
     /// The bottlenecks.
     pub bottlenecks: Vec<Bottleneck>,
-    /// Which bottleneck each route passes, an index of `bottlenecks`.
+    /// Bottleneck of each route, as an index of `bottlenecks`.
     pub bottleneck_of: Vec<usize>,
 }
 
@@ -36,16 +36,16 @@ pub struct Shared {
 pub struct Bottleneck {
     /// Its points, in the direction of the routes.
     pub between: [String; 2],
-    /// What it carries.
+    /// Its rate.
     pub rate: Rate,
-    /// What cross-traffic takes of it over a long time, flows not included.
+    /// Mean load of cross-traffic, flows not included.
     pub load: Rate,
-    /// Number of greedy flows that compete, besides.
+    /// Number of greedy flows that compete in addition.
     pub flows: usize,
 }
 
 impl Shared {
-    /// True if two routes, by their place in the plan, share their bottleneck.
+    /// True if two routes, by their index in the plan, share their bottleneck.
     pub fn shares(&self, one: usize, other: usize) -> bool {
         self.bottleneck_of[one] == self.bottleneck_of[other]
     }
@@ -54,11 +54,10 @@ impl Shared {
 /// Draws a network: two to four routes; each has, with even chances, a bottleneck of its own or that of an
 /// earlier route.
 ///
-/// A bottleneck carries 4 to 40 Mbit/s, 2 to 30 ms away, with a queue of 20 to 200 ms. Cross-traffic takes 20
-/// to 85 % of it (Poisson, Pareto on–off or paced at a walking rate), and in one case of four a cubic or
-/// newreno flow competes for the rest. Each route has private wires before and behind, of 5 to 10 times the
-/// rate and 1 to 40 ms, with up to 30 % load of their own, so that delays move there, too. The same
-/// seed gives the same network.
+/// A bottleneck carries 4 to 40 Mbit/s, 2 to 30 ms away, with a queue of 20 to 200 ms. Cross-traffic takes 20 to 85 %
+/// of it (Poisson, Pareto on–off or paced at a rate that follows a random walk), and in one case of four a cubic or
+/// newreno flow competes for the rest. Each route has private wires before and after it, of 5 to 10 times the rate and
+/// 1 to 40 ms, with up to 30 % load of their own, so that delays vary there, too. The same seed gives the same network.
 pub fn random(seed: Seed) -> Shared {
     let mut random = seed.stream("topology");
     let routes = random.between(2, 4) as usize;

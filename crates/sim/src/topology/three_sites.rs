@@ -11,12 +11,12 @@ use anabranch_link::{
 
 use super::Topology;
 
-/// The name of the direct path.
+/// Name of the direct path.
 pub const DIRECT: &str = "direct";
-/// The name of the path through the daemon at GaTech.
+/// Name of the path through the daemon at GaTech.
 pub const VIA_GATECH: &str = "via GaTech";
 
-/// ORNL reaches LSU directly and through GaTech; there is a wire between every two sites.
+/// Network in which ORNL reaches LSU directly and through GaTech; there is a wire between every two sites.
 ///
 /// From the paper: the direct path has a minimum delay of 35 ms (§3, Figure 2); a single stream got 1.14
 /// Mbit/s on the mean of the 21 transfers of Table 1, between 0.66 and 1.88; two paths together got 2.41.
@@ -44,7 +44,7 @@ pub fn three_sites() -> Topology {
     topology
 }
 
-/// Twenty users, each on a quarter of the time, of this mean rate together.
+/// Twenty users, each active a quarter of the time, with this mean rate together.
 fn users(mean: Rate) -> Traffic {
     Traffic::ParetoOnOff(ParetoOnOff {
         sources: 20,

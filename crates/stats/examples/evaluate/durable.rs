@@ -17,7 +17,7 @@ struct Outcome {
     /// The share of what followed that reached the promise, and the quantile at half the failure rate alone.
     kept: f64,
     kept_half: f64,
-    /// What followed, compared with the history.
+    /// The samples that followed, compared with the history.
     drift: f64,
 }
 

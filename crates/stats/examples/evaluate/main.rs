@@ -7,7 +7,7 @@
 //! The traces are looked for in `ANABRANCH_DATA`, then in `../shared/data`.
 #![allow(clippy::print_stdout)] // The tables are its result.
 
-#[path = "../../tests/common/mod.rs"]
+#[path = "../../tests/integration/common/mod.rs"]
 mod common;
 mod durable;
 mod sums;

@@ -1,7 +1,7 @@
 //! Available bandwidth of a channel, measured window by window.
 //!
 //! A [`Sampler`] turns deliveries into one [`Sample`] for each window of 0.1 to 1 s. A sample taken while
-//! the sender had no more to send says only that the path carries *at least* so much: it is censored on
+//! the sender had no more to send means only that the path carries *at least* so much: it is censored on
 //! the right, and [`Survival`] (Kaplan and Meier) uses it as that.
 
 mod sampler;
@@ -14,7 +14,7 @@ use anabranch_base::Rate;
 pub use sampler::{BadWindow, Sampler};
 pub use survival::Survival;
 
-/// What a rate says about what the path could carry.
+/// Relation of a rate to the capacity of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Bound {
     /// The path was kept busy: it carried this much and no more.
@@ -28,7 +28,7 @@ pub enum Bound {
 pub struct Sample {
     /// Bits delivered in the window, over its length.
     pub rate: Rate,
-    /// Whether the path could have carried more.
+    /// True if the path could have carried more.
     pub bound: Bound,
 }
 

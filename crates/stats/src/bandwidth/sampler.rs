@@ -14,7 +14,7 @@ pub struct BadWindow(Duration);
 /// Counts what one channel delivered in windows of equal length, which follow each other without gaps.
 ///
 /// Call [`delivered`](Self::delivered) and [`ran_dry`](Self::ran_dry) in the order of time, and
-/// [`poll`](Self::poll) until it says `None` before either of them, or when a window ends.
+/// [`poll`](Self::poll) until it returns `None` before either of them, or when a window ends.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     window: Duration,

@@ -103,7 +103,7 @@ impl Survival {
         }
     }
 
-    /// The largest sample, exact or not, at the last [`refresh`](Self::refresh); the estimate says nothing of
+    /// The largest sample, exact or not, at the last [`refresh`](Self::refresh); the estimate gives no information on
     /// rates above it.
     pub fn largest(&self) -> Option<Rate> {
         self.sorted.last().map(|sample| sample.rate)

@@ -6,12 +6,12 @@ use crate::evidence::{EstimateError, enough, within};
 /// Deviations beyond this many mean absolute deviations, of the last moments, are cut before they teach
 /// anything: a lone spike.
 const CLIP: f64 = 6.0;
-/// What is compared is cut at this many of its median size around that time.
+/// The compared values are cut at this many of its median size around that time.
 const CLIP_SCALED: f64 = 4.0;
 /// By this part the estimate of the median size rises or falls with each bin: e-fold in twenty.
 const SCALE_STEP: f64 = 0.05;
 
-/// What is compared, in bins of time.
+/// The compared values, in bins of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
     /// Channels, 2 to 64.
@@ -26,7 +26,7 @@ pub struct Config {
     pub memory: f64,
 }
 
-/// How alike two channels are, at the lag at which they are most alike.
+/// Likeness of two channels, at the lag at which they are most alike.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Coherence {
     /// The correlation coefficient, in [−1, 1].
@@ -146,7 +146,7 @@ impl CoherenceMatrix {
     /// The same with what each channel sent itself in the bin, in any unit; empty when that is not
     /// known.
     ///
-    /// What a channel's delay owes to its own traffic is taken out by regression on the last 6 bins,
+    /// The part of a channel's delay that its own traffic explains is removed by regression on the last 6 bins,
     /// because an application that bursts over two channels at once fills two separate queues together.
     ///
     /// # Errors
@@ -229,7 +229,7 @@ impl CoherenceMatrix {
         Ok(())
     }
 
-    /// Makes room for one more channel, the last; what is known of the others stays.
+    /// Adds one more channel, the last; what is known of the others stays.
     ///
     /// # Errors
     /// It would be the 65th; nothing changes then.
@@ -272,7 +272,7 @@ impl CoherenceMatrix {
         }
     }
 
-    /// How alike channels `first` < `second` are.
+    /// Likeness of channels `first` < `second`.
     ///
     /// The variance under independence is (1/n)·Σ_j ρ_x(j)·ρ_y(j) over all lags j [Bartlett 1935], so
     /// slow queues, whose delays repeat themselves, need more time.

@@ -14,19 +14,19 @@ use crate::evidence::{EstimateError, finite, within};
 /// After this many memories without a packet everything is forgotten.
 const GAP_MEMORIES: f64 = 5.0;
 
-/// What a [`Detector`] does.
+/// Parameters of a [`Detector`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
     /// Channels, 2 to 64.
     pub channels: usize,
     /// Delays are averaged over bins of this length. It should hold a packet of each channel.
     pub bin: Duration,
-    /// Time for which after its sending the fate of a packet may still come in; at least the largest RTT.
+    /// Time for which after its sending the outcome of a packet may still come in; at least the largest RTT.
     pub horizon: Duration,
     /// Largest difference of the times from the sender to the queue on two channels.
     pub lag_max: Duration,
     /// Movements of the delay slower than this are removed: clock drift, route changes, and the slow cycles of
-    /// congestion control, which take a long time to tell apart.
+    /// congestion control, which take a long time to distinguish.
     pub trend: Duration,
     /// The longest cycle of a queue for which evidence is discounted: two queues that both swing with
     /// about one period look alike until they have drifted apart.
@@ -93,7 +93,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy, Default)]
 struct Pair {
     verdict: Verdict,
-    /// What the evidence says now, and for how many steps it has.
+    /// The present conclusion from the evidence, and the number of steps for which it has held.
     leaning: Verdict,
     steps: u32,
 }
@@ -105,7 +105,7 @@ struct Bin {
     own_bytes: u64,
 }
 
-/// Watches the delays and losses of all channels and says which share a bottleneck.
+/// Watches the delays and losses of all channels and reports those that share a bottleneck.
 ///
 /// Delays are relative one-way delays in seconds by the time of *sending*: the clocks of both ends may
 /// differ by any constant; all channels must be measured against the same two clocks or their own.
@@ -213,7 +213,7 @@ impl Detector {
         })
     }
 
-    /// Makes room for one more channel, the last; what is known of the others stays. Allocates all
+    /// Adds one more channel, the last; what is known of the others stays. Allocates all
     /// memory anew.
     ///
     /// # Errors
@@ -300,7 +300,7 @@ impl Detector {
         Ok(())
     }
 
-    /// Says that the fates of all packets sent before `until` are known: closes the bins that end by then.
+    /// Notes that the outcomes of all packets sent before `until` are known: closes the bins that end by then.
     pub fn advance(&mut self, until: Instant) {
         let until = self.bin_of(until);
         self.close_to(until);
@@ -506,7 +506,7 @@ impl Detector {
     }
 }
 
-/// What the evidence says, given what was said before.
+/// Conclusion from the evidence, given the one before.
 fn lean(config: &Config, before: Verdict, coherence: &Coherence) -> Verdict {
     let Coherence {
         coefficient,

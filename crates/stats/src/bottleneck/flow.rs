@@ -97,7 +97,7 @@ struct Interval {
     crossed: bool,
 }
 
-/// What RFC 8382 says about a channel.
+/// Verdict of RFC 8382 on a channel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
     /// skew_est, in [−1, 1]: the share of delays below the mean less the share above. An idle path has

@@ -6,7 +6,7 @@
 //! more: the delays themselves, at the same time. Packets that wait in one queue see it rise and fall
 //! together, so the decision here rests on the cross-correlation of the two delay series, with the
 //! standard deviation that it would have for independent queues, and on hysteresis; the summaries are
-//! kept beside it, for they say whether a channel is congested at all.
+//! kept beside it, for they show whether a channel is congested at all.
 //!
 //! | file | estimator | source |
 //! |---|---|---|

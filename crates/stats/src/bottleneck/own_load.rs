@@ -57,7 +57,7 @@ impl OwnLoad {
         };
     }
 
-    /// What the loads leave unexplained of the detrended delay of this bin.
+    /// Part of the detrended delay of this bin that the loads do not explain.
     pub(super) fn residual(&mut self, delay: f64, keep: f64) -> f64 {
         let loads = &self.loads;
         let residual = delay - dot(&self.weights, loads);

@@ -6,7 +6,7 @@ use crate::{
     joint::effective,
 };
 
-/// What a [`DriftDetector`] compares.
+/// Parameters of a [`DriftDetector`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
     /// Samples of the reference, which is taken first and then stays, at least 20.
@@ -45,7 +45,7 @@ pub struct Drift {
     pub independent_share: f64,
 }
 
-/// Compares the last samples of a stream with a reference taken before, and says when the distribution
+/// Compares the last samples of a stream with a reference taken before, and reports when the distribution
 /// has moved; then the moved window becomes the start of a new reference.
 ///
 /// D is kept exactly and incrementally: the reference's distinct values cut the line into cells, a

@@ -42,7 +42,7 @@ pub(super) struct Calibrator {
     target: f64,
     error_sum: ErrorSum,
     recent: f64,
-    /// What an error counts. Outcomes of promises that stand together are largely one event, so it falls with
+    /// Weight of an error. Outcomes of promises that stand together are largely one event, so it falls with
     /// the hold; with its power −0.7, between full and single counting (docs/statistics.md).
     share: f64,
 }

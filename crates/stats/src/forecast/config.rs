@@ -1,6 +1,6 @@
 //! Configuration of a forecaster.
 
-/// What to promise.
+/// Configuration of promises.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The probabilities with which promises are to be kept, each within 0.5 to 0.99, increasing, at most
@@ -8,11 +8,11 @@ pub struct Config {
     pub levels: Vec<f64>,
     /// For how many samples a promise must stand, 1 to 60.
     pub hold: usize,
-    /// What is kept as often as promised when a promise stands for several samples.
+    /// Unit that is kept as often as promised when a promise stands for several samples.
     pub judged: Judged,
 }
 
-/// How a promise that stands for a term of H samples is judged. With H = 1 both mean the same.
+/// Judgement of a promise for a term of H samples. With H = 1 both mean the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Judged {
     /// As a whole: it is kept when all H samples reach it. Of all terms, the share P is kept.

@@ -1,7 +1,7 @@
 //! The sum of a calibrator's errors, and what is owed to a path that was dead.
 
 const RESERVE_MAX: f64 = 1000.0;
-/// What is spent of the reserve with each outcome: so many broken promises more than promised.
+/// Part of the reserve that each outcome takes: so many broken promises more than promised.
 const RESERVE_RATE: f64 = 0.01;
 /// This share of the reserve is spent on top, so that a large one does not wait for ever.
 const RESERVE_SHARE: f64 = 0.00025;

@@ -1,4 +1,4 @@
-//! Seven ways to see the next outcome's distribution, each answering any quantile.
+//! Seven estimates of the next outcome's distribution, each answering any quantile.
 
 use crate::order::Window;
 
@@ -140,5 +140,5 @@ fn plain(window: &Window, levels: &[f64], row: &mut [f64], rate: impl Fn(f64) ->
     }
 }
 
-/// Residuals beyond this many spreads say no more.
+/// Residuals beyond this many spreads count as much.
 const RESIDUAL_MAX: f64 = 300.0;

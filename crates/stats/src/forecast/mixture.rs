@@ -6,7 +6,7 @@ use super::experts::EXPERTS;
 
 /// Weight of past losses lost with each outcome: an effective memory of 200.
 const FORGET: f64 = 0.995;
-/// How sharply a loss above the best expert's costs weight.
+/// Sharpness with which a loss above the best expert's costs weight.
 const SHARPNESS: f64 = 1.0;
 
 /// The weights of all experts for one level.
@@ -29,7 +29,7 @@ impl Mixture {
         }
     }
 
-    /// The experts said `promises` at `level`, and all of `outcomes` came: what counts is the mean loss.
+    /// The experts gave `promises` at `level`, and all of `outcomes` came: what counts is the mean loss.
     /// Outcomes that are no number are passed over.
     pub(super) fn learn(&mut self, promises: &[f64; EXPERTS], outcomes: &[f64], level: f64) {
         let known = || outcomes.iter().filter(|outcome| !outcome.is_nan());
@@ -44,7 +44,7 @@ impl Mixture {
         self.count = self.count * FORGET + 1.0;
     }
 
-    /// The weighted mean of what the experts say.
+    /// The weighted mean of the experts' answers.
     pub(super) fn mix(&self, promises: &[f64; EXPERTS]) -> f64 {
         let least = self.losses.iter().copied().fold(f64::INFINITY, f64::min);
         let all: f64 = self.losses.iter().sum();

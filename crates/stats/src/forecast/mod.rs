@@ -1,6 +1,6 @@
 //! Promises: what the next samples of a path will reach with a stated probability.
 //!
-//! A [`Forecaster`] takes one bandwidth sample after another and says, for each of several probabilities P,
+//! A [`Forecaster`] takes one bandwidth sample after another and gives, for each of several probabilities P,
 //! a rate that the next sample (or each of the next H) reaches with probability P: over any long run, the
 //! share of kept promises is P, on series that are neither independent nor stationary, too. A promise about H
 //! samples is judged as a whole, or each of its samples on its own ([`Judged`]).
@@ -70,7 +70,7 @@ pub use config::{Config, ConfigError, Judged};
 const OUTCOMES_MIN: usize = 20;
 /// A promise below this share of the path's usual rate is not worth breaking: it becomes 0.
 const FLOOR: f64 = 0.03;
-/// A lower bound that all but this share of the likely outcomes exceed says nothing.
+/// A lower bound that all but this share of the likely outcomes exceed gives no information.
 const INFORMATIVE: f64 = 0.05;
 /// The fractional part of the golden ratio: its multiples fill the unit interval evenly.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
@@ -78,7 +78,7 @@ const GOLDEN: f64 = 0.618_033_988_749_894_9;
 /// With each sample, experts about terms learn how it is seen from so many of the last H situations.
 const LAGS: usize = 3;
 
-/// How promises of one level fared: counts of promises, or of their samples where each is judged on its own
+/// Statistics of the promises of one level: counts of promises, or of their samples where each is judged on its own
 /// ([`Judged::Each`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Account {
@@ -86,7 +86,7 @@ pub struct Account {
     pub kept: u64,
     /// Promises that a sample fell short of.
     pub broken: u64,
-    /// Those on which a lower bound said nothing.
+    /// Those on which a lower bound gave no information.
     pub unknown: u64,
 }
 
@@ -190,7 +190,7 @@ impl Forecaster {
     /// hold. It is the promise of the lowest configured level that is at least `p`.
     ///
     /// `None` when too little is known: fewer than 20 outcomes, or than 1/(1 − level); and when `p` is
-    /// above every level, or NaN. Rate 0 says that nothing can be promised.
+    /// above every level, or NaN. Rate 0 means that nothing can be promised.
     pub fn promise(&self, p: f64) -> Option<Rate> {
         let index = self.level(p)?;
         let known = self.experts.len();
@@ -202,8 +202,8 @@ impl Forecaster {
         Some(Rate::from_bps(self.promises[index] as u64))
     }
 
-    /// How the promises of the lowest configured level that is at least `p` fared, those
-    /// included that [`promise`](Self::promise) did not tell yet; `None` when there is no such level.
+    /// Statistics of the promises of the lowest configured level that is at least `p`, those
+    /// included that [`promise`](Self::promise) did not return yet; `None` when there is no such level.
     pub fn account(&self, p: f64) -> Option<Account> {
         Some(self.levels[self.level(p)?].account)
     }
@@ -245,7 +245,7 @@ impl Forecaster {
         self.levels.iter().position(|level| p <= level.kept + 1e-9)
     }
 
-    /// What a sample of at least `bps` is taken for; `None` when it says nothing.
+    /// Value that a sample of at least `bps` is taken for; `None` when it gives no information.
     fn impute(&mut self, bps: f64) -> Option<f64> {
         let situation = *self.state.situation();
         let ratios = self.experts.short_ratios();
@@ -349,7 +349,7 @@ impl Forecaster {
             for (index, level) in self.levels.iter().enumerate() {
                 let mixed = level.mixture.mix(&of_level(&self.answers, count, index));
                 // A higher probability never promises more. Whole bits per second, rounded down: what is
-                // judged is what was said.
+                // judged are the answers given.
                 least = least.min(if mixed < floor { 0.0 } else { mixed.floor() });
                 self.promises[index] = least;
             }
@@ -393,7 +393,7 @@ impl Forecaster {
     }
 }
 
-/// What all experts answered for one level.
+/// Answers of all experts for one level.
 fn of_level(answers: &[f64], count: usize, index: usize) -> [f64; EXPERTS] {
     std::array::from_fn(|expert| answers[expert * count + index])
 }

@@ -9,7 +9,7 @@ use super::{experts::EXPERTS, state::Situation};
 pub(super) enum Verdict {
     Kept,
     Broken,
-    /// A lower bound fell short of the promise, which says nothing.
+    /// A lower bound fell short of the promise, which gives no information.
     Unknown,
 }
 
@@ -18,7 +18,7 @@ pub(super) enum Verdict {
 struct Entry {
     situation: Situation,
     is_promised: bool,
-    /// The least of the samples since, bounds replaced; infinite when none said anything.
+    /// The least of the samples since, bounds replaced; infinite when none gave information.
     outcome: f64,
     /// The least of the lower bounds since.
     bound: f64,
@@ -66,9 +66,9 @@ pub(super) struct Completed<'a> {
     pub(super) answers: &'a [f64],
     /// The least of the samples; `None` when nothing was learnt.
     pub(super) outcome: Option<f64>,
-    /// What each of the samples is taken for, in no order; NaN for one that says nothing.
+    /// Value that each of the samples is taken for, in no order; NaN for one that gives no information.
     pub(super) outcomes: &'a [f64],
-    /// Which of the sequences of promises that do not overlap they belong to, 0 to H − 1.
+    /// Index of the sequence of promises that do not overlap to which they belong, 0 to H − 1.
     pub(super) phase: usize,
     bound: f64,
     broken: u16,
@@ -136,7 +136,7 @@ impl Pending {
     }
 
     /// A sample came by which promises are judged as a whole; `value` is what it is taken for, `None` when it
-    /// says nothing. Calls `broken(level)` for
+    /// gives no information. Calls `broken(level)` for
     /// each promise that it breaks, which is at once and not when the promise's time is over.
     pub(super) fn observe(
         &mut self,
@@ -183,7 +183,7 @@ impl Pending {
         (back <= self.len).then(|| &self.entries[(self.next + hold - back) % hold].situation)
     }
 
-    /// Which of the sequences of promises that do not overlap the next ones belong to.
+    /// Index of the sequence of promises that do not overlap to which the next ones belong.
     pub(super) fn phase(&self) -> usize {
         self.next
     }
@@ -225,7 +225,7 @@ impl Pending {
         })
     }
 
-    /// Promises made in `situation`, and what the experts had said.
+    /// Promises made in `situation`, and the answers of the experts.
     pub(super) fn promise(
         &mut self,
         is_promised: bool,

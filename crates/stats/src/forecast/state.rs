@@ -13,7 +13,7 @@ const SCALE: f64 = 200.0;
 const MOMENTS: f64 = 300.0;
 /// Of the path's usual rate: added to rates before logarithms and ratios, so that zero has a place.
 const OFFSET: f64 = 0.01;
-/// Spread of logarithms below which nothing is told apart.
+/// Spread of logarithms below which nothing is distinguished.
 const SPREAD_MIN: f64 = 0.02;
 
 /// Number of numbers that describe a situation.

@@ -2,16 +2,16 @@
 
 use super::error_sum::ErrorSum;
 
-/// Terms after which the level evens out what the books hold, at a target of 0.1; they grow as the target
+/// Terms after which the level evens out the error sums, at a target of 0.1; they grow as the target
 /// falls, to this power.
 const TERMS: f64 = 3.0;
 const TERMS_POWER: f64 = -0.3;
-/// What the mean of all books counts beside those of one phase.
+/// Weight of the mean of all error sums beside those of one phase.
 const COMMON: f64 = 0.4;
 /// Reaction to the newest samples, which lose `1 − RECENT_DECAY` of their weight with each.
 const RECENT_GAIN: f64 = 0.3;
 const RECENT_DECAY: f64 = 0.8;
-/// The levels that may be asked for: this share of the target, and from it this share of the way to 1.
+/// The levels that may be asked for: this share of the target, and from it this share of the distance to 1.
 const LOW: f64 = 0.05;
 const HIGH: f64 = 0.4;
 /// Place where the sum of a phase's errors stops while nothing can be promised, in terms.
@@ -20,7 +20,7 @@ const TRIVIAL_SUM: f64 = 1.5;
 /// The level of promises that stand for terms of H samples, each sample judged on its own.
 ///
 /// Promises made H samples apart do not overlap: there are H such sequences, or phases, and whoever renews
-/// every H samples lives in one of them. So each phase has books of its own, in which a term counts
+/// every H samples lives in one of them. So each phase has error sums of its own, in which a term counts
 /// eᵩ = (broken − α·known)/H; what its last term brought is known in time for its next. With S = 0.6·Sᵩ +
 /// 0.4·S̄, where S̄ is the mean of all phases,
 ///
@@ -68,7 +68,7 @@ impl TermCalibrator {
         self.recent = self.recent * RECENT_DECAY + broken - self.target;
     }
 
-    /// A term of `phase` is over. The share `known` of its samples said whether they reached the promise,
+    /// A term of `phase` is over. The share `known` of its samples showed whether they reached the promise,
     /// and the share `broken` of all did not; `is_trivial` when the promise was 0.
     pub(super) fn learn(&mut self, phase: usize, known: f64, broken: f64, is_trivial: bool) {
         let error_sum = &mut self.phases[phase];

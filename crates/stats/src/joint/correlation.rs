@@ -13,7 +13,7 @@ const PAIRS_MIN: usize = 8;
 const EFFECTIVE_MIN: f64 = 4.0;
 const WHAT: &str = "correlation";
 
-/// Which coefficient.
+/// Kind of coefficient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Of the values: linear relations; sensitive to outliers.

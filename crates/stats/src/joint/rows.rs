@@ -43,7 +43,7 @@ pub struct Share {
     pub rows: usize,
 }
 
-/// What a combination of channels keeps with a given probability.
+/// Rate that a combination of channels keeps with a given probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
     /// The largest value reached in at least the asked share of the rows; censored cells count with their
@@ -56,7 +56,7 @@ pub struct Level {
 }
 
 impl JointWindow {
-    /// Room for the last `rows` rows of `channels` channels.
+    /// Creates a window of the last `rows` rows of `channels` channels.
     ///
     /// # Errors
     /// `channels` outside 1 to 64, no rows.
@@ -263,7 +263,7 @@ impl JointWindow {
     }
 }
 
-/// Whether the cell reaches the threshold; `None` when that is open.
+/// True if the cell reaches the threshold; `None` when that is open.
 fn reaches(cell: Cell, threshold: f64) -> Option<bool> {
     match cell {
         _ if threshold <= 0.0 => Some(true),
@@ -273,7 +273,7 @@ fn reaches(cell: Cell, threshold: f64) -> Option<bool> {
     }
 }
 
-/// Folds the cells whose weight is above 0; `None` when one of them is missing. The flag tells whether one
+/// Folds the cells whose weight is above 0; `None` when one of them is missing. The flag states whether one
 /// of them was a lower bound.
 fn combine(
     row: &[Cell],

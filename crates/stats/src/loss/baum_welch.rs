@@ -12,7 +12,7 @@ const MARGIN: f64 = 1e-9;
 /// States good and bad.
 type Pair = [f64; 2];
 
-/// Fits all four parameters to a window of fates by Baum and Welch's iteration (expectation
+/// Fits all four parameters to a window of outcomes by Baum and Welch's iteration (expectation
 /// maximisation over the hidden states) [Rabiner 1989, §III.C, Eqs. 18–27, scaled as in §V.A].
 ///
 /// One iteration is O(packets); the likelihood never falls. Memory is taken at construction. Per window,
@@ -28,7 +28,7 @@ pub struct BaumWelch {
     iterations_max: usize,
 }
 
-/// What the iteration arrived at.
+/// Result of the iteration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fit {
     /// The model; its bad state loses at least as much as the good one.
@@ -53,7 +53,7 @@ impl Fit {
 }
 
 impl BaumWelch {
-    /// Room for windows of up to `packets` packets, with at most `iterations_max` iterations a fit.
+    /// Creates buffers for windows of up to `packets` packets, with at most `iterations_max` iterations a fit.
     pub fn new(packets: usize, iterations_max: usize) -> Self {
         let capacity = packets.max(PACKETS_MIN);
         Self {
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Sums the probability of the fates over all sequences of states.
+    /// Sums the probability of the outcomes over all sequences of states.
     fn likelihood_naive(model: &GilbertElliott, outcomes: &[bool]) -> f64 {
         let bad = model.bad_share();
         (0..1u32 << outcomes.len())

@@ -34,7 +34,7 @@ impl Bursts {
         }
     }
 
-    /// Takes the fate of the next packet in the order of sending.
+    /// Takes the outcome of the next packet in the order of sending.
     pub fn observe(&mut self, lost: bool) {
         if lost {
             self.run = self.run.saturating_add(1);

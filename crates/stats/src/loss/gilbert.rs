@@ -70,7 +70,7 @@ impl GilbertElliott {
         if either > 0.0 { both / either } else { 0.0 }
     }
 
-    /// Correlation of the fates of neighbouring packets, in [−1, 1]; 0 when there is nothing to correlate.
+    /// Correlation of the outcomes of neighbouring packets, in [−1, 1]; 0 when there is nothing to correlate.
     pub fn correlation(&self) -> f64 {
         let rate = self.rate();
         let variance = rate * (1.0 - rate);
@@ -95,14 +95,14 @@ impl GilbertElliott {
     }
 }
 
-/// Counts of short patterns in the fates, from which the model follows in closed form.
+/// Counts of short patterns in the outcomes, from which the model follows in closed form.
 ///
 /// `observe`: O(1), no allocation; with forgetting, so the fit follows the channel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moments {
     packets: f64,
     lost: f64,
-    /// Pairs (i, i + 1) by fate.
+    /// Pairs (i, i + 1) by outcome.
     arrived_first: f64,
     lost_after_arrived: f64,
     lost_first: f64,
@@ -110,9 +110,9 @@ pub struct Moments {
     /// Triples whose ends are lost, by the middle.
     lost_arrived_lost: f64,
     lost_lost_lost: f64,
-    /// The last two fates, the last in front.
+    /// The last two outcomes, the last in front.
     last: [Option<bool>; 2],
-    /// What a count keeps per packet.
+    /// Share of a count that remains after a packet.
     keep: f64,
 }
 
@@ -143,7 +143,7 @@ impl Moments {
         })
     }
 
-    /// Takes the fate of the next packet in the order of sending.
+    /// Takes the outcome of the next packet in the order of sending.
     pub fn observe(&mut self, lost: bool) {
         if self.keep < 1.0 {
             for count in [

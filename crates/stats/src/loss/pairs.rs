@@ -12,7 +12,7 @@ pub const DISTANCE_MAX: usize = 256;
 /// about half the rate. `observe`: O(k_max), no allocation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PairLoss {
-    /// The last fates: the one k packets ago at `(next − k) mod len`; `None` before the first packet.
+    /// The last outcomes: the one k packets ago at `(next − k) mod len`; `None` before the first packet.
     last: Box<[Option<bool>]>,
     next: usize,
     /// Pairs at each distance in which both were lost, and in which at least one was; faded.
@@ -51,7 +51,7 @@ impl PairLoss {
         })
     }
 
-    /// Takes the fate of the next packet in the order of sending.
+    /// Takes the outcome of the next packet in the order of sending.
     pub fn observe(&mut self, lost: bool) {
         let length = self.last.len();
         for distance in 1..=length {

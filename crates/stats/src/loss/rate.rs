@@ -10,7 +10,7 @@ pub struct LossRate {
     /// One bit a packet, set when lost.
     words: Box<[u64]>,
     capacity: usize,
-    /// Place where the next fate goes.
+    /// Index of the next outcome.
     next: usize,
     packets: usize,
     lost: usize,
@@ -26,7 +26,7 @@ pub struct Interval {
 }
 
 impl LossRate {
-    /// Remembers the fates of the last `packets` packets, at least one.
+    /// Remembers the outcomes of the last `packets` packets, at least one.
     pub fn new(packets: usize) -> Self {
         let capacity = packets.max(1);
         Self {
@@ -38,7 +38,7 @@ impl LossRate {
         }
     }
 
-    /// Takes the fate of the next packet in the order of sending.
+    /// Takes the outcome of the next packet in the order of sending.
     pub fn observe(&mut self, lost: bool) {
         let (word, bit) = (self.next / 64, 1u64 << (self.next % 64));
         if self.packets == self.capacity {
@@ -77,7 +77,7 @@ impl LossRate {
     /// Wilson's score interval for the loss probability: `deviations` 1.96 gives 95 %.
     ///
     /// It stays honest with no loss seen at all. Bursts carry less information than independent losses:
-    /// with `correlation` ρ between the fates of neighbouring packets, N packets count as
+    /// with `correlation` ρ between the outcomes of neighbouring packets, N packets count as
     /// N·(1 − ρ)/(1 + ρ). Take ρ from [`super::GilbertElliott::correlation`]; 0 for independent losses.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl LossRate {
         })
     }
 
-    /// The fates in the window, oldest first: true for lost.
+    /// The outcomes in the window, oldest first: true for lost.
     pub fn outcomes(&self) -> impl Iterator<Item = bool> + '_ {
         let oldest = (self.next + self.capacity - self.packets) % self.capacity;
         (0..self.packets).map(move |offset| {

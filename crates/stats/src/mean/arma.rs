@@ -84,7 +84,7 @@ impl Arma {
             *coefficient += gain * scale * error;
         }
         let trace: f64 = (0..n).map(|i| self.covariance[i][i]).sum();
-        // Without news the covariance would grow without end; then nothing is forgotten.
+        // Without new samples the covariance would grow without end; then nothing is forgotten.
         let forget = if trace > COVARIANCE_MAX { 1.0 } else { FORGET };
         for (row, g) in self.covariance.iter_mut().zip(&gain).take(n) {
             for (entry, h) in row.iter_mut().zip(&gain) {

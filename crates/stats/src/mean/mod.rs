@@ -20,7 +20,7 @@ pub use ewma::Ewma;
 
 use crate::order::Window;
 
-/// Something that says what the next sample will be.
+/// Predictor of the next sample.
 ///
 /// The order of calls is `predict`, then `observe` of what came, again and again. Values that are not
 /// finite are passed over.

@@ -5,7 +5,7 @@
 //!
 //! It is a sorted array beside a ring. A value is found in O(log N) comparisons; what lies between the
 //! place of the value that leaves and that of the value that comes moves by one, at most 12·N bytes of
-//! adjacent memory. At the N of this room, 500 to 1000, that is several times faster than a tree, which
+//! adjacent memory. At the N of this crate, 500 to 1000, that is several times faster than a tree, which
 //! takes O(log N) steps that each miss the branch predictor: a treap of counts and sums took three times as
 //! long for insertion and quantile at N = 1000 (`docs/statistics.md`). Sums are added up when asked for,
 //! so they do not drift.
@@ -165,7 +165,7 @@ impl Window {
     /// stands at k/(n+1), with straight lines between them and down to 0 at `p` = 0.
     ///
     /// Unlike [`quantile`](Self::quantile) it moves continuously with `p`, and below the smallest value it
-    /// goes on towards 0, because n values say nothing of what happens once in more than n. `None` when
+    /// goes on towards 0, because n values give no information on what happens once in more than n. `None` when
     /// the window is empty or `p` is NaN. O(1).
     pub fn quantile_of_next(&self, p: f64) -> Option<f64> {
         if self.len == 0 || p.is_nan() {
@@ -226,7 +226,7 @@ impl Window {
     }
 }
 
-/// In four lanes, which the processor adds at once.
+/// In four partial sums, which the processor adds at once.
 fn sum(values: &[f64]) -> f64 {
     let mut lanes = [0.0; 4];
     let chunks = values.chunks_exact(4);

@@ -8,8 +8,8 @@ use crate::evidence::{EstimateError, level, within};
 /// 1 − 8·((64e/ε)·ln(64e/ε))²·exp(−ε²·k/512), where I is the expected squared error.
 ///
 /// Delays must be scaled so that squared errors lie in [0, 1]; ε is in that unit, squared. The bound is
-/// loose: for ε = 0.1 it says nothing (0) below 1.07 million samples. It proves that the fit
-/// converges; the standard errors of [`super::Line`] say how close it is. Eq. (10) prints the middle factor
+/// loose: for ε = 0.1 it gives nothing (0) below 1.07 million samples. It proves that the fit
+/// converges; the standard errors of [`super::Line`] show how close it is. Eq. (10) prints the middle factor
 /// without the square; (8) is the one that follows from an estimator of dimension 2 [DESIGN §11], and it is
 /// the weaker claim. In [0, 1].
 ///
@@ -68,7 +68,7 @@ mod tests {
         }
     }
 
-    /// What the bound asks for: 95 % within 0.1 (of squared delay) takes 1.2 million messages.
+    /// Messages that the bound asks for: 95 % within 0.1 (of squared delay) takes 1.2 million messages.
     #[test]
     fn golden() {
         assert_eq!(samples(0.1, 0.95).unwrap(), 1_229_702);

@@ -41,7 +41,7 @@ pub struct LineFit {
     yy: f64,
 }
 
-/// What the points say of the errors of a fit by least squares.
+/// Estimate from the points of the errors of a fit by least squares.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scatter {
     /// Standard deviation of a point around the line, in units of y.

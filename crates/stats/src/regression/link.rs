@@ -17,7 +17,7 @@ pub enum DelaySource {
     SmallMessage,
 }
 
-/// What a link does to a message: delay(r) ≈ r/EBW + d_min [Daemons Eq. (2)].
+/// Delay of a message on a link: delay(r) ≈ r/EBW + d_min [Daemons Eq. (2)].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkEstimate {
     /// EBW, the throughput that this protocol reaches on the link under today's load; above 0.

@@ -8,10 +8,10 @@ use crate::evidence::{EstimateError, enough, level, within};
 const LAGS_MAX: usize = 16;
 /// Largest lag in packets.
 const LAG_MAX: u32 = 256;
-/// When the weight of a new pair reaches this, all weights are scaled down.
+/// Weight of a new pair at which all weights are scaled down.
 const GAIN_MAX: f64 = 1e12;
 
-/// What [`ConditionalRtt`] keeps.
+/// Parameters of a [`ConditionalRtt`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The lags k in packets, 1 to 256, at most 16 of them.
@@ -47,7 +47,7 @@ impl Default for Config {
 
 /// p_k(x | z) = P(RTT of packet i + k is x | RTT of packet i is z) [Horde §7.4.2].
 ///
-/// On a channel whose queue fills and drains, the last RTT says where in the cycle the queue is, which
+/// On a channel whose queue fills and drains, the last RTT shows where in the cycle the queue is, which
 /// the smoothed RTT does not know. The estimate is a matrix of counts for each lag k, rows z and columns
 /// x, both in bins of equal ratio, with exponential forgetting. A forecast uses the row of z and, where
 /// that holds too little, its neighbours.

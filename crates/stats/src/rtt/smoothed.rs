@@ -46,7 +46,7 @@ impl SmoothedRtt {
         self.observe_delayed(rtt, Duration::ZERO);
     }
 
-    /// Takes a sample that contains `ack_delay`, the time for which the peer says it held the
+    /// Takes a sample that contains `ack_delay`, the time for which the peer reports to have held the
     /// acknowledgement back [RFC 9002 §5.3].
     ///
     /// The delay is subtracted unless that would put the sample below the minimum; the minimum itself

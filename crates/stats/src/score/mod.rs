@@ -103,7 +103,7 @@ pub fn pinball(promise: f64, outcome: f64, level: f64) -> f64 {
     }
 }
 
-/// What a promise that stands for `hold` samples is judged by: at each t the least of
+/// Outcome by which a promise for `hold` samples is judged: at each t the least of
 /// `samples[t..t + hold]`. `hold − 1` shorter than the samples; empty when there are too few or `hold`
 /// is 0.
 pub fn held(samples: &[f64], hold: usize) -> Vec<f64> {

@@ -16,24 +16,24 @@ use crate::{
     target::Target,
 };
 
-/// First packets made beforehand: each opens a handshake of its own as long as the victim has forgotten the earlier one.
+/// Number of first packets prepared before the run: each begins a new handshake as long as the victim has forgotten the earlier one.
 const INITIALS: usize = 20_000;
 /// Addresses from which they are sent.
 const INITIAL_HOSTS: u32 = 250;
-/// Connections held at the same time, so that the descriptors of one process suffice.
+/// Connections held at the same time, limited so that the descriptors of one process suffice.
 const CLIENTS_MAX: usize = 400;
-/// A connection that has come to nothing is replaced after this time.
+/// Time after which a connection that has come to nothing is replaced.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn quic(target: &Target) -> Result<(NodeId, SocketAddr), Failure> {
     target.quic.ok_or_else(|| "no ticket".into())
 }
 
-/// Made by [`prepare_initials`].
+/// Packets made by [`prepare_initials`].
 static PACKETS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
 
-/// Makes the first packets, as many as a run of `seconds` can use: each costs a key exchange, which
-/// the run itself must not pay.
+/// Makes the first packets, as many as a run of `seconds` can use: each costs a key exchange, which the run itself must not pay
+/// for.
 pub(super) fn prepare_initials(
     target: &Target,
     seconds: u64,
@@ -82,12 +82,12 @@ pub(super) fn half_open(target: &Target, limits: &Limits) -> Result<Tally, Failu
     })
 }
 
-/// Channels whose handshake is complete, and that say nothing.
+/// Channels whose handshake is complete, but on which nothing is sent.
 pub(super) fn no_join(target: &Target, limits: &Limits) -> Result<Tally, Failure> {
     hold(target, limits, |client, tally| client.exchange(tally))
 }
 
-/// Sessions that are founded and show no right.
+/// Sessions that are established but show no right.
 pub(super) fn no_right(target: &Target, limits: &Limits) -> Result<Tally, Failure> {
     hold(target, limits, |client, tally| {
         client.exchange(tally)?;
@@ -98,8 +98,8 @@ pub(super) fn no_right(target: &Target, limits: &Limits) -> Result<Tally, Failur
     })
 }
 
-/// Opens connections at the rate of the run (a twentieth of it: each costs the adversary a handshake), holds them, and
-/// moves each on with `step`.
+/// Opens connections at the rate of the run (a twentieth of it: each costs the adversary a handshake), holds them, and advances
+/// each with `step`.
 fn hold(
     target: &Target,
     limits: &Limits,

@@ -2,9 +2,9 @@
 
 use super::talk::FRAMES_MAX;
 
-/// Largest offset at which one byte fits an ADU.
+/// Largest offset at which an ADU may have a byte.
 const FAR: u64 = (16 << 20) - 16;
-/// Reliable and ordered; neither; neither, but both ways.
+/// Flags of a stream: reliable and ordered; neither; neither, but duplex.
 const RELIABLE: u8 = 0x03;
 const UNRELIABLE: u8 = 0x00;
 const DUPLEX: u8 = 0x07;
@@ -44,13 +44,13 @@ fn skip(out: &mut Vec<u8>, stream: u64, sequence: u64, charged: u64) {
     varint(out, charged);
 }
 
-/// What a hostile session says.
+/// Frames of a hostile session.
 pub(super) struct Script {
-    /// Stream 0 is still to be opened, with these flags.
+    /// Flags with which stream 0 is still to be opened.
     open: Option<u8>,
-    /// Number that the next frame is made of.
+    /// Number from which the next frame is made.
     at: u64,
-    /// Adds a frame, or a few that belong together, and moves the number on.
+    /// Adds a frame, or a few that belong together, and advances the number.
     frame: fn(&mut u64, &mut Vec<u8>),
 }
 
@@ -79,7 +79,7 @@ fn script(open: Option<u8>, at: u64, frame: fn(&mut u64, &mut Vec<u8>)) -> Scrip
     Script { open, at, frame }
 }
 
-/// A byte at the end of an ADU, and a SKIP that says it used the largest ADU's credit.
+/// A byte at the end of an ADU, and a SKIP that claims the largest ADU's credit.
 pub(super) fn skip_credit(_: u64) -> Script {
     script(Some(RELIABLE), 0, |at, out| {
         byte(out, 0, *at, FAR, false);
@@ -108,7 +108,7 @@ pub(super) fn far_offset(_: u64) -> Script {
     })
 }
 
-/// Streams that nobody accepts.
+/// Streams that the victim never accepts.
 pub(super) fn opens(_: u64) -> Script {
     script(None, 0, |at, out| {
         open(out, *at, DUPLEX);

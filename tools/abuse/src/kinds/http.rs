@@ -13,7 +13,7 @@ use crate::target::Target;
 
 /// Connections held at the same time: more than a process with 1,024 descriptors can have.
 const CONNECTIONS_MAX: usize = 1_500;
-/// Of the descriptors that this process may have.
+/// Connection attempts a second, limited by the descriptors that this process may have.
 const ATTEMPTS_PER_S: f64 = 1_000.0;
 
 fn http(target: &Target) -> Result<SocketAddr, Failure> {
@@ -30,7 +30,7 @@ pub(super) fn half_requests(target: &Target, limits: &Limits) -> Result<Tally, F
     )
 }
 
-/// Whole requests, one behind the other, whose answers stay in the socket.
+/// Whole requests in a row, whose answers stay in the socket.
 pub(super) fn slow_readers(target: &Target, limits: &Limits) -> Result<Tally, Failure> {
     let request = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
     hold(target, limits, request, request)
@@ -48,7 +48,7 @@ fn hold(target: &Target, limits: &Limits, first: &[u8], more: &[u8]) -> Result<T
                 break;
             }
             tally.attempts += 1;
-            // A refused connection is the victim's right, and so is one that is closed at once.
+            // The victim may refuse a connection, or close it at once.
             let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200))
             else {
                 continue;
@@ -71,7 +71,7 @@ fn hold(target: &Target, limits: &Limits, first: &[u8], more: &[u8]) -> Result<T
     Ok(tally)
 }
 
-/// True if the victim has not closed it. Reads one byte at most, so that the answer stays where it is.
+/// True if the victim has not closed the connection. Reads one byte at most, so that the answer stays in the socket.
 fn lives(stream: &mut TcpStream) -> bool {
     match stream.read(&mut [0]) {
         Ok(length) => length > 0,

@@ -31,7 +31,7 @@ pub(crate) struct Limits {
     pub(crate) bits_per_s: u64,
 }
 
-/// Does what kinds need before the run begins.
+/// Prepares the data that kinds need before the run begins.
 pub(crate) fn prepare(
     chosen: &[&Kind],
     target: &Target,
@@ -47,7 +47,7 @@ pub(crate) fn prepare(
 /// Name of the kind that [`prepare`] is for.
 const INITIALS: &str = "initials";
 
-/// What a kind sent, and what came back.
+/// Counts of a kind: packets sent and received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) attempts: u64,
@@ -87,7 +87,7 @@ pub(crate) const KINDS: &[Kind] = &[
     ),
     quic!(
         "no-join",
-        "connected channels that never say JOIN",
+        "connected channels that never send JOIN",
         connect::no_join
     ),
     quic!(
@@ -122,7 +122,7 @@ pub(crate) const KINDS: &[Kind] = &[
     ),
     quic!(
         "tiny",
-        "unreliable ADUs of one byte that nobody reads",
+        "unreliable ADUs of one byte that are not read",
         |t, l| talk::run(t, l, frames::tiny)
     ),
     quic!("gaps", "every second ADU of a reliable stream", |t, l| {
@@ -152,7 +152,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
 ];
 
-/// Number of times that something may happen until the end, spread evenly.
+/// Pace: spreads a number of actions evenly until the end.
 pub(crate) struct Pace {
     began: Instant,
     end: Instant,
@@ -170,8 +170,8 @@ impl Pace {
         }
     }
 
-    /// Waits until one more may happen; false at the end. What could not happen in time is not made up for beyond a
-    /// tenth of a second.
+    /// Waits until one more action may happen; false at the end. Actions that could not happen in time are not made up for
+    /// beyond a tenth of a second.
     pub(crate) fn next(&mut self) -> bool {
         loop {
             let now = Instant::now();
@@ -188,7 +188,7 @@ impl Pace {
         }
     }
 
-    /// Number of further ones that may happen now, without waiting; none at the end.
+    /// Number of further actions that may happen now, without waiting; none at the end.
     pub(crate) fn ready(&mut self) -> u64 {
         let now = Instant::now();
         if now >= self.end {

@@ -1,4 +1,4 @@
-//! Abuse by frames: a session that says what no honest one would.
+//! Abuse by frames: a session that sends frames that no honest one would.
 
 use std::{
     net::IpAddr,
@@ -12,14 +12,14 @@ use crate::{
     target::Target,
 };
 
-/// Bytes of frames in one container: what fits the smallest packet.
+/// Bytes of frames in one container: as many as fit the smallest packet.
 pub(super) const FRAMES_MAX: usize = 1_100;
-/// New sessions a second, when the victim ends them.
+/// New sessions a second, if the victim ends them.
 const SESSIONS_PER_S: f64 = 20.0;
-/// A connection that does not come about is given up after this time.
+/// Time after which a connection that is not established is given up.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Says it at the rate of the run, in one session after another.
+/// Sends the script at the rate of the run, in one session after another.
 pub(super) fn run(
     target: &Target,
     limits: &Limits,
@@ -46,7 +46,7 @@ pub(super) fn run(
         let mut pace = Pace::new(limits.end, per_s);
         while Instant::now() < limits.end && !client.is_over() {
             for _ in 0..pace.ready() {
-                client.say(&script.next());
+                client.send_frames(&script.next());
             }
             client.exchange(&mut tally)?;
             thread::sleep(Duration::from_millis(1));

@@ -1,17 +1,17 @@
-//! Reading ahead, while an index is made: the heads of all frames are looked at, one after the other, and asking an
-//! object store for each would take a request for each.
+//! Read-ahead while an index is made: the headers of all frames are read, one after the other, and an object store would need a
+//! request for each.
 
 use std::io;
 
 use super::place::{Film, ReadError};
 
-/// A film whose bytes are read in larger pieces than they are asked for.
+/// A film that is read in larger pieces than requested.
 pub(super) struct Ahead<'a> {
     film: &'a dyn Film,
     window: Vec<u8>,
-    /// Place where the window begins in the film.
+    /// Position at which the window begins in the film.
     window_at: u64,
-    /// The film was found changed.
+    /// True if the film has changed.
     pub(super) is_changed: bool,
 }
 
@@ -45,8 +45,7 @@ impl<'a> Ahead<'a> {
         let end = offset.saturating_add(into.len() as u64);
         let window_end = self.window_at + self.window.len() as u64;
         if offset < self.window_at || end > window_end {
-            // Those who read on in order, be it with steps as long as large frames, get more and more at a time; those who
-            // jump do not pay for it.
+            // Reads in order, even with steps as long as large frames, get more and more at a time; jumps do not pay for it.
             let step = (most / 4) as u64;
             let follows = offset >= self.window_at && offset <= window_end.saturating_add(step);
             let bytes = if follows { 4 * self.window.len() } else { 0 };
@@ -71,7 +70,7 @@ mod tests {
 
     use super::{super::place::Stamp, *};
 
-    /// Its bytes are their places, modulo 251; it counts what is asked of it.
+    /// A film whose bytes are their offsets, modulo 251; counts the reads.
     #[derive(Debug)]
     struct Counted {
         stamp: Stamp,
@@ -134,7 +133,7 @@ mod tests {
         assert!(bytes <= 10_100_000, "{bytes}");
     }
 
-    /// Of a film of 50 Mbit/s, too.
+    /// The same for a film of 50 Mbit/s.
     #[test]
     fn long_steps_are_order_as_well() {
         let film = Counted::new(50_000_000, 1 << 20);

@@ -1,4 +1,4 @@
-//! A directory with videos, also in folders. Links that lead out of it and hidden files are not in the catalogue.
+//! A directory with videos, including its folders. Links that lead out of it and hidden files are not in the catalogue.
 
 use std::{
     fs::{self, File, Metadata},
@@ -13,9 +13,9 @@ use super::{
     place::{Catalogue, Film, Found, Place, ReadError, Stamp},
 };
 
-/// Folders within folders.
+/// Maximum depth of folders.
 const DEPTH_MAX: usize = 16;
-/// The directory is not read more often than this.
+/// Minimum interval between reads of the directory.
 const RESCAN: Duration = Duration::from_secs(2);
 
 /// A directory.
@@ -45,7 +45,7 @@ impl Folder {
         Ok(Self { root })
     }
 
-    /// Its full path.
+    /// The full path of the directory.
     pub(super) fn path(&self) -> &Path {
         &self.root
     }
@@ -76,7 +76,7 @@ impl Folder {
                 }
                 continue;
             }
-            // A link counts when it stays in the library.
+            // A link counts when its target is in the library.
             let is_inside = !kind.is_symlink()
                 || path
                     .canonicalize()
@@ -95,7 +95,7 @@ impl Folder {
         Ok(())
     }
 
-    /// A path below the directory, with slashes.
+    /// Path relative to the directory, with slashes.
     fn inside(&self, path: &Path) -> Option<String> {
         let inside = path.strip_prefix(&self.root).ok()?;
         let parts: Option<Vec<_>> = inside.iter().map(|part| part.to_str()).collect();
@@ -125,7 +125,7 @@ impl Place for Folder {
     fn open(&self, found: &Found) -> Result<Box<dyn Film>, ReadError> {
         let path = self.root.join(&found.at);
         let file = File::open(&path)?;
-        // What is open counts, not what the walk saw.
+        // The open file counts, not what the walk saw.
         let stamp = stamp(&file.metadata()?);
         Ok(Box::new(Open { path, file, stamp }))
     }
@@ -145,7 +145,7 @@ impl Film for Open {
     }
 
     fn check(&self) -> Result<(), ReadError> {
-        // A new file under the old name, and an old file with new content.
+        // Detects a new file under the old name, and an old file with new content.
         let now = fs::metadata(&self.path).map_err(|_| ReadError::Changed)?;
         let own = self.file.metadata()?;
         if stamp(&now) != self.stamp || stamp(&own) != self.stamp {
@@ -159,7 +159,7 @@ impl Film for Open {
     }
 }
 
-/// Length, time, and the number in its file system, where there is such a thing.
+/// Length, time, and the number in the file system, where there is one.
 fn stamp(metadata: &Metadata) -> Stamp {
     let modified = metadata.modified().ok();
     let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_told() {
+    fn a_missing_folder_is_reported() {
         let error = Folder::open(Path::new("/nonexistent/films")).unwrap_err();
         let words = error.to_string();
         assert!(words.contains("/nonexistent/films"), "{words}");

@@ -1,4 +1,4 @@
-//! Indexes of earlier runs on disk: one file a video, in a folder that may be thrown away at any time.
+//! Indexes of earlier runs on disk: one file per video, in a folder that may be deleted at any time.
 
 use std::{
     fs, io,
@@ -10,14 +10,14 @@ use bytes::Bytes;
 
 use super::place::Stamp;
 
-/// Bytes before a stored index: what it is the index of.
+/// Size of the header of a stored index: a digest of the version and the content.
 const HEADER_BYTES: usize = 32;
 
 /// A folder with indexes.
 #[derive(Debug)]
 pub(super) struct Kept {
     folder: PathBuf,
-    /// Of which place; several may share a folder.
+    /// The place that they belong to; several may share a folder.
     place: String,
 }
 
@@ -36,18 +36,18 @@ impl Kept {
         Some((Index::decode(&encoded).ok()?, encoded))
     }
 
-    /// Keeps one. Where that fails it is made again the next time.
+    /// Stores an index. If that fails it is made again the next time.
     pub(super) fn write(&self, name: &str, stamp: &Stamp, encoded: &[u8]) {
         let path = self.path(name);
         if let Err(error) = write(&path, stamp, encoded) {
-            tracing::debug!(%error, path = %path.display(), "the index is not kept");
+            tracing::debug!(%error, path = %path.display(), "the index cannot be stored");
         }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.place.as_bytes());
-        // No name has it.
+        // A separator: no name contains it.
         hasher.update(b"\n");
         hasher.update(name.as_bytes());
         let hash = hasher.finalize().to_hex();
@@ -55,7 +55,7 @@ impl Kept {
     }
 }
 
-/// Says which version of a film an index is of, and that it is whole.
+/// Header of a stored index: identifies the version of the film, and protects the content.
 fn header(stamp: &Stamp, encoded: &[u8]) -> [u8; HEADER_BYTES] {
     let mut hasher = blake3::Hasher::new_derive_key("anabranch 2026-11 video stored index");
     hasher.update(&stamp.bytes.to_be_bytes());

@@ -1,12 +1,12 @@
 //! The videos of an origin: a directory, or a part of an object store.
 //!
-//! What is served is decided here alone: a proxy names a video of the catalogue, never a path.
+//! Only this module decides what is served: a proxy names a video of the catalogue, never a path.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `place` | what a library needs of the place where videos lie |
+//! | `place` | the interface that a library needs of the place of its videos |
 //! | `folder` | a directory |
-//! | `names` | which files are videos, and what they are called |
+//! | `names` | names of videos: which files are videos |
 //! | `opened` | a video that is open: the bytes of its chunks |
 //! | `kept` | indexes of earlier runs, on disk |
 //! | `ahead` | reading ahead while an index is made |
@@ -44,12 +44,12 @@ use crate::{
     wire::Entry,
 };
 
-/// Videos whose index stays in memory.
+/// Maximum number of indexes that stay in memory.
 const OPEN_MAX: usize = 64;
 /// Folder in a directory with the indexes of its videos.
 const INDEX_FOLDER: &str = ".anabranch-index";
 
-/// Reason why a video is not served.
+/// Reason for which a video is not served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LibraryError {
@@ -58,7 +58,7 @@ pub enum LibraryError {
     Folder {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// There is no such video.
@@ -72,10 +72,10 @@ pub enum LibraryError {
     Read {
         /// The video.
         name: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The file is not one that can be served.
+    /// The file cannot be served.
     #[error("the video '{name}' cannot be served: {source}")]
     Unusable {
         /// The video.
@@ -83,7 +83,7 @@ pub enum LibraryError {
         /// Reason.
         source: IndexError,
     },
-    /// The object store gives nothing.
+    /// The object store fails.
     #[cfg(feature = "s3")]
     #[error(transparent)]
     Store(#[from] s3::StoreError),
@@ -93,26 +93,26 @@ pub enum LibraryError {
 struct State {
     catalogue: Arc<Catalogue>,
     scanned: Option<Instant>,
-    /// Indexes in memory, the last used last.
+    /// Indexes in memory, the most recently used last.
     open: Vec<Arc<Opened>>,
     /// Videos whose index is being made.
     making: HashSet<String>,
 }
 
-/// Videos of one place. Its calls wait for a disk or a network: not for an asynchronous task.
+/// Videos of one place. Its calls wait for a disk or a network: do not call them from an asynchronous task.
 #[derive(Debug)]
 pub struct Library {
     place: Box<dyn Place>,
     kept: Kept,
     division: Division,
     state: Mutex<State>,
-    /// An index was made, or could not be.
+    /// Notified when an index was made, or could not be.
     made: Condvar,
 }
 
 impl Library {
     /// The videos below the directory `root`, all divided by `division`. Indexes are kept in the folder `indexes`; `None`: in a
-    /// hidden one of the directory.
+    /// hidden folder of the directory.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -126,7 +126,8 @@ impl Library {
         Ok(Self::new(Box::new(folder), indexes, division))
     }
 
-    /// The videos in a part of an object store. Indexes are kept in the folder `indexes`, which other libraries may use as well.
+    /// The videos in a part of an object store. Indexes are kept in the folder `indexes`, which other libraries may use as
+    /// well.
     ///
     /// # Errors
     /// The store does not list them.
@@ -151,17 +152,17 @@ impl Library {
         }
     }
 
-    /// The place, for people and for telling it from others.
+    /// Name of the place, for people and to distinguish it from others.
     pub fn place(&self) -> String {
         self.place.name()
     }
 
-    /// How its videos are divided.
+    /// Division of its videos.
     pub fn division(&self) -> Division {
         self.division
     }
 
-    /// The videos, by name. Costs a look through the place, now and then.
+    /// The videos, by name. Scans the place now and then.
     pub fn list(&self) -> Vec<Entry> {
         let catalogue = self.catalogue();
         let entry = |(name, found): (&String, &Found)| Entry {
@@ -172,8 +173,8 @@ impl Library {
         catalogue.iter().map(entry).collect()
     }
 
-    /// Opens a video by its name in the catalogue. Its index is kept where that can be, and read from there the next time.
-    /// Whoever asks for one that is being made waits for it.
+    /// Opens a video by its name in the catalogue. Its index is stored where possible, and read from there the next time. A
+    /// caller that asks for an index that is being made waits for it.
     ///
     /// # Errors
     /// There is no such video, or it cannot be read or served.
@@ -241,8 +242,10 @@ impl Library {
         state.scanned = Some(Instant::now());
         match scanned {
             Ok(found) => state.catalogue = Arc::new(found),
-            // What was there is served for as long as it can be read.
-            Err(error) => tracing::warn!(%error, "the catalogue stays as it was"),
+            // The old catalogue is served for as long as its files can be read.
+            Err(error) => {
+                tracing::warn!(%error, "the library cannot be read; the catalogue remains as before");
+            }
         }
         state.catalogue.clone()
     }
@@ -252,7 +255,7 @@ impl Library {
     }
 }
 
-/// The right to open a video: one at a time has it, so that no index is made twice.
+/// The right to open a video: only one caller at a time has it, so that no index is made twice.
 struct Turn<'a> {
     library: &'a Library,
     name: &'a str,
@@ -292,7 +295,7 @@ impl State {
     }
 }
 
-/// The version that proxies see: of the film, and of how it is divided.
+/// The version that proxies see: of the film and of its division.
 fn version(stamp: &Stamp, division: &Division) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("anabranch 2026-11 video version");
     hasher.update(&stamp.bytes.to_be_bytes());

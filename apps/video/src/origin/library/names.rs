@@ -3,12 +3,12 @@
 use super::place::{Catalogue, Found};
 use crate::wire::NAME_BYTES_MAX;
 
-/// Files with these extensions are videos.
+/// Extensions of video files.
 const EXTENSIONS: [&str; 5] = ["mp4", "m4v", "mov", "m4s", "cmfv"];
-/// Videos in a library.
+/// Maximum number of videos in a library.
 pub(super) const VIDEOS_MAX: usize = 100_000;
 
-/// True if a name can be part of a video's: no separators, no way up, nothing hidden, nothing that would have to be
+/// True if a name can be part of a video's: no separators, no parent folder, nothing hidden, nothing that would have to be
 /// escaped in a terminal.
 pub(super) fn is_plain(part: &str) -> bool {
     !part.is_empty()
@@ -22,12 +22,12 @@ pub(super) fn is_video(name: &str) -> bool {
     extension(name).is_some()
 }
 
-/// Puts a film into the catalogue, if it is a video with a good name. `found.at` is its place, with slashes between folders.
+/// Adds a film to the catalogue, if it is a video with a valid name. `found.at` is its path, with slashes between folders.
 pub(super) fn put(catalogue: &mut Catalogue, found: Found) {
     let Some((title, extension)) = title(&found.at) else {
         return;
     };
-    // Two files that differ in their extension only: the second goes by its full name.
+    // Two files that differ only in their extension: the second is listed by its full name.
     let title = if catalogue.contains_key(title) {
         format!("{title}.{extension}")
     } else {
@@ -36,7 +36,7 @@ pub(super) fn put(catalogue: &mut Catalogue, found: Found) {
     catalogue.insert(title, found);
 }
 
-/// The name in the catalogue, and the extension; `None` when it is no video, or the name is not good.
+/// The name in the catalogue, and the extension; `None` when it is no video, or the name is not valid.
 fn title(at: &str) -> Option<(&str, &str)> {
     let extension = extension(at)?;
     let title = &at[..at.len() - extension.len() - 1];

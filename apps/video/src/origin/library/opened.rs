@@ -11,22 +11,22 @@ use super::{
 };
 use crate::video::Video;
 
-/// Most that is read at a time, with what is read for nothing.
+/// Maximum size of one read, including gaps.
 const SPAN_BYTES_MAX: u64 = 8 << 20;
 
 /// A video that is open for reading.
 #[derive(Debug)]
 pub struct Opened {
-    /// State of it.
+    /// The video.
     pub video: Arc<Video>,
-    /// Its index as it is sent.
+    /// Its encoded index.
     pub index: Bytes,
-    /// Place where it is in the library.
+    /// Its path in the library.
     pub(super) at: String,
     pub(super) film: Box<dyn Film>,
 }
 
-/// Frames that lie side by side in the film.
+/// Contiguous frames in the film.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     offset: u64,
@@ -66,7 +66,7 @@ impl Opened {
     }
 }
 
-/// Joins frames that lie side by side and follow each other.
+/// Joins frames that are contiguous and follow each other.
 fn runs(frames: impl Iterator<Item = (u64, usize)>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (offset, bytes) in frames {
@@ -78,8 +78,8 @@ fn runs(frames: impl Iterator<Item = (u64, usize)>) -> Vec<Run> {
     runs
 }
 
-/// Fills `data` with the runs, one after the other. Those that lie near each other in the film are read together, whatever
-/// their order.
+/// Fills `data` with the runs, one after the other. Runs that are near each other in the film are read together, whatever their
+/// order.
 fn read_runs(film: &dyn Film, runs: &[Run], mut data: &mut [u8]) -> Result<(), ReadError> {
     let mut pieces = Vec::with_capacity(runs.len());
     for &run in runs {
@@ -183,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_near_takes_one_request_where_requests_cost() {
+    fn near_ranges_take_one_request_where_requests_cost() {
         let film = film(60);
-        // The sound's frames lie between those of the picture.
+        // The sound's frames are between those of the picture.
         read(
             &film,
             &[(0, 100), (200, 100), (100, 40), (340, 10), (5_000, 1)],
@@ -208,7 +208,7 @@ mod tests {
     }
 
     proptest! {
-        /// Also frames that lie over each other, and in any order.
+        /// The same for frames that overlap, and in any order.
         #[test]
         fn every_frame_has_its_bytes(
             frames in proptest::collection::vec((0..5_000_u64, 0..300_usize), 0..40),

@@ -7,60 +7,60 @@ use super::LibraryError;
 /// Videos by their names in the catalogue.
 pub(super) type Catalogue = BTreeMap<String, Found>;
 
-/// What tells one version of a film from another.
+/// Identity of one version of a film.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     /// Length in bytes.
     pub(super) bytes: u64,
-    /// Differs between two versions of the same length: time and number of a file, ETag of an object.
+    /// Distinguishes two versions of the same length: time and number of a file, ETag of an object.
     pub(super) mark: String,
 }
 
-/// A film that a place has.
+/// A film at a place.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// Place where it is within the place.
+    /// Its path at the place.
     pub(super) at: String,
-    /// What it was when it was found.
+    /// Its version when it was listed.
     pub(super) stamp: Stamp,
 }
 
 /// A place with films. Calls wait for a disk or a network.
 pub(super) trait Place: fmt::Debug + Send + Sync {
-    /// Its name for people, and for telling it from others.
+    /// Name for people, and to distinguish it from other places.
     fn name(&self) -> String;
 
-    /// It is not looked through more often than this.
+    /// Minimum interval between scans.
     fn rescan(&self) -> Duration;
 
-    /// Looks through it.
+    /// Lists the films.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The place cannot be read.
     fn scan(&self) -> Result<Catalogue, LibraryError>;
 
-    /// Opens a film that was found.
+    /// Opens a listed film.
     ///
     /// # Errors
-    /// It is gone, or cannot be read.
+    /// The film is gone, or cannot be read.
     fn open(&self, found: &Found) -> Result<Box<dyn Film>, ReadError>;
 }
 
-/// A film that is open. Calls wait for a disk or a network.
+/// An open film. Calls wait for a disk or a network.
 pub(super) trait Film: fmt::Debug + Send + Sync {
-    /// The version that is read; it stays the same.
+    /// The version that is read; it does not change.
     fn stamp(&self) -> &Stamp;
 
-    /// Bytes that are read for nothing rather than asking a second time for what follows them.
+    /// Size of a gap that is read along rather than making a second request for what follows.
     fn gap_bytes(&self) -> usize;
 
-    /// Bytes that are read ahead where all of the film is read in order; zero where that is of no use.
+    /// Size of the read-ahead where all of the film is read in order; zero where that is of no use.
     fn ahead_bytes(&self) -> usize;
 
-    /// Whether the place still has this version, as far as can be told without reading.
+    /// Checks that the place still has this version, as far as possible without reading.
     ///
     /// # Errors
-    /// [`ReadError::Changed`]: it has another, or none.
+    /// [`ReadError::Changed`]: it has another version, or none.
     fn check(&self) -> Result<(), ReadError>;
 
     /// Fills `into` with the bytes from `offset` on, all of them of this version.
@@ -70,7 +70,7 @@ pub(super) trait Film: fmt::Debug + Send + Sync {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError>;
 }
 
-/// Reason why bytes of a film cannot be had.
+/// Reason for which bytes of a film cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     /// The place has another version now, or none.

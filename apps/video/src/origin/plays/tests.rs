@@ -6,7 +6,7 @@ use crate::{
     wire::{Enhanced, Essential},
 };
 
-/// Everything: from the first chunk on, with room for neither lead nor haste.
+/// A whole film: from the first chunk on, with neither lead nor prefetch.
 const ALL: From = From {
     essential: 0,
     enhanced: 0,
@@ -20,7 +20,7 @@ struct Sent {
     due: Due,
 }
 
-/// Plays with a disk that is `disk` late, a pipe that takes all, and what was sent.
+/// Plays with a disk of latency `disk`, a pipe that takes everything, and a record of what was sent.
 struct World {
     plays: Plays,
     now: Instant,
@@ -69,7 +69,7 @@ impl World {
             self.load();
             match self.plays.poll_timeout(self.now) {
                 Some(at) if at <= secs(until) => {
-                    // A group that has ended goes on at once, but time passes all the same.
+                    // The next group begins at once, but time passes all the same.
                     self.now = at.max(self.now + Duration::from_nanos(1));
                 }
                 _ => break,
@@ -104,8 +104,8 @@ impl World {
         .collect()
     }
 
-    /// Chunk, ADUs, frames left out, of each chunk that was said to be sent.
-    fn told(&self, play: u32) -> Vec<(u32, u32, u32)> {
+    /// Chunk, ADUs and frames left out, of each chunk that was reported as sent.
+    fn reports(&self, play: u32) -> Vec<(u32, u32, u32)> {
         let of = self.sent.iter().filter(|sent| sent.play == play);
         of.filter_map(|sent| match sent.due {
             Due::Essential(Essential::Sent {
@@ -119,11 +119,11 @@ impl World {
     }
 }
 
-/// Both flows whole and in order, the enhanced one at the pace of the film, the essential one a segment ahead.
+/// Both flows are whole and in order, the enhanced one at the pace of the film, the essential one a segment ahead.
 #[test]
 fn a_film_leaves_in_two_flows() {
     let mut world = World::new(30);
-    // The first segment lies at the proxy.
+    // The proxy has the first segment.
     world.start(
         1,
         From {
@@ -139,7 +139,7 @@ fn a_film_leaves_in_two_flows() {
         (3..15).collect::<Vec<_>>()
     );
     for (&chunk, &at) in &whole {
-        // Segments of 6 s, chunks of 2: all of a segment has left before it plays.
+        // Segments of 6 s, chunks of 2 s: all of a segment has left before it plays.
         let segment = u64::from(chunk / 3);
         let plays = secs(10.0) + Duration::from_secs(6 * segment);
         assert!(at <= plays, "chunk {chunk} at {at}");
@@ -160,15 +160,16 @@ fn a_film_leaves_in_two_flows() {
         assert!(apart <= Duration::from_millis(2_010), "{at}: {film:?}");
         assert!(*at + Duration::from_secs(1) >= secs(10.0) + film);
     }
-    let told = world.told(1);
-    assert_eq!(told.len(), 15);
+    let reports = world.reports(1);
+    assert_eq!(reports.len(), 15);
     assert!(
-        told.iter()
+        reports
+            .iter()
             .all(|&(_, adus, out)| adus == 2 * 8 * (3 + 2) && out == 0)
     );
 }
 
-/// No more leaves in any second than both flows' rates and a group's unevenness.
+/// In no second more leaves than both flows' rates and a group's unevenness allow.
 #[test]
 fn it_leaves_evenly() {
     let mut world = World::new(30);
@@ -189,12 +190,13 @@ fn it_leaves_evenly() {
         };
         *slots.entry(sent.at.as_nanos() / 100_000_000).or_default() += bytes;
     }
-    // 32 kB of enhanced and 10 kB of essential data a second, of these 5 % more.
+    // 32 kB of enhanced and 10 kB of essential data a second, plus 5 %.
     let most = slots.values().max().copied().unwrap_or_default();
     assert!(most <= 4_260 + 2 * 1_079 + 1_000, "{most} bytes in 100 ms");
 }
 
-/// Begun in the middle of a segment of which nothing was sent ahead: every chunk has left before the enhanced flow is through with it.
+/// A play begins in the middle of a segment of which nothing was sent ahead: every chunk has left before the enhanced flow has
+/// finished it.
 #[test]
 fn a_play_that_begins_anywhere_has_every_chunk_in_time() {
     for begin in [0, 1, 4, 8, 13] {
@@ -218,7 +220,7 @@ fn a_play_that_begins_anywhere_has_every_chunk_in_time() {
     }
 }
 
-/// A viewer seeks: what waited for the old place is gone, and the new one has the same rule.
+/// A viewer seeks: data that waited for the old position is dropped, and the same rules hold at the new one.
 #[test]
 fn a_seek_begins_anew() {
     let mut world = World::new(60);
@@ -230,7 +232,7 @@ fn a_seek_begins_anew() {
         enhanced: 20,
         ..ALL
     };
-    // What is being read when he does is not taken for what he wants then.
+    // Data that was being read at that time is not taken for the new position.
     let old = Wanted {
         play: 1,
         epoch: 1,
@@ -254,9 +256,9 @@ fn a_seek_begins_anew() {
     assert!(world.plays.is_over(1));
 }
 
-/// With room it runs ahead by its lead, and the chunks in time with it.
+/// With spare capacity it runs ahead by its lead, and the chunks keep up with it.
 #[test]
-fn a_lead_is_made_where_there_is_room() {
+fn a_lead_is_gained_with_spare_capacity() {
     let mut world = World::new(60);
     world.start(
         1,
@@ -268,7 +270,7 @@ fn a_lead_is_made_where_there_is_room() {
     world.plays.set_room(world.now, 1.0, &[1.0]);
     world.run(40.0);
     let last = world.enhanced(1).last().map(|(_, adu)| adu.chunk);
-    // 30 s of film have passed, 6 more are there.
+    // 30 s of film have passed, 6 more are sent.
     assert!((17..=18).contains(&last.unwrap_or_default()), "{last:?}");
     for (chunk, at) in world.whole(1) {
         let needed = (2.0 * f64::from(chunk + 1) - 6.0).max(1.0 + f64::from(chunk));
@@ -279,23 +281,24 @@ fn a_lead_is_made_where_there_is_room() {
     assert!(need.pace < 1.1, "{need:?}");
 }
 
-/// Where there is no room for all, the least needed frames stay behind, the proxy is told how many, and the rate falls.
+/// Without capacity for everything, the least needed frames are left out, their number is reported to the proxy, and
+/// the rate falls.
 #[test]
-fn what_has_no_room_is_left_out() {
+fn frames_that_do_not_fit_are_left_out() {
     let mut world = World::new(30);
     world.start(1, ALL);
     world.plays.set_room(world.now, 0.8, &[0.0]);
     world.run(60.0);
-    let told = world.told(1);
-    assert_eq!(told.len(), 15);
+    let reports = world.reports(1);
+    assert_eq!(reports.len(), 15);
     assert!(
-        told.iter().all(|&(_, _, out)| (1..32).contains(&out)),
-        "{told:?}"
+        reports.iter().all(|&(_, _, out)| (1..32).contains(&out)),
+        "{reports:?}"
     );
     let adus = world.enhanced(1);
     let bytes: usize = adus.iter().map(|(_, adu)| adu.data.len()).sum();
     assert!(bytes < 30 * 8 * 4_000 * 81 / 100, "{bytes}");
-    // Of 8 P frames and 16 B frames a second the P frames have stayed.
+    // Of 8 P frames and 16 B frames a second the P frames remain.
     let predicted = adus
         .iter()
         .filter(|(_, adu)| adu.sample % 25 % 3 == 1)
@@ -303,7 +306,7 @@ fn what_has_no_room_is_left_out() {
     assert_eq!(predicted, 30 * 8 * 3);
 }
 
-/// Somebody joins: those who play go on as they did.
+/// A play begins: the others continue as before.
 #[test]
 fn an_arrival_changes_nothing_for_those_who_play() {
     let run = |others: u32| {
@@ -336,9 +339,9 @@ fn an_arrival_changes_nothing_for_those_who_play() {
     }
 }
 
-/// A pipe that takes nothing for a while costs nothing but time.
+/// A pipe that takes nothing for a while only delays the data.
 #[test]
-fn what_there_is_no_room_for_comes_later() {
+fn data_that_does_not_fit_comes_later() {
     let mut world = World::new(10);
     world.start(1, ALL);
     for step in 0..200 {
@@ -361,7 +364,7 @@ fn what_there_is_no_room_for_comes_later() {
     assert_eq!(bytes, 10 * 8 * 4_000);
 }
 
-/// What ends leaves nothing, and what comes for it is not taken.
+/// A play that has ended leaves nothing behind, and data read for it is not taken.
 #[test]
 fn a_play_that_ended_is_gone() {
     let mut world = World::new(10);

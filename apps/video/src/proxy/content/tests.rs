@@ -62,7 +62,7 @@ fn arriving(video: &Arc<Video>, film: &[u8], chunk: u32) -> Assembly {
     assembly
 }
 
-/// What is there of it is what the film has there.
+/// Checks that the frames of the content are those of the film.
 fn check(content: &Content, film: &[u8], is_there: impl Fn(FrameId) -> bool) {
     let video = content.video().clone();
     let mut missing = 0;
@@ -143,7 +143,7 @@ fn the_most_needed_frames_are_asked_for_first_and_fit() {
     let (video, film) = film();
     let mut assembly = arriving(&video, film, 0);
     let all = adus(&video, film, 0, 500);
-    // Of the first frame one part only.
+    // Only one part of the first frame.
     assert!(assembly.put_enhanced(&all[0]));
     let missing = assembly.missing();
     let frames: Vec<FrameId> = video.frames(0, Part::Enhanced).collect();
@@ -185,7 +185,7 @@ fn the_most_needed_frames_are_asked_for_first_and_fit() {
     check(&content, film, |frame| wanted.contains(&number_of(frame)));
 }
 
-/// From the store, or from memory: the essential part that was let go of comes from elsewhere.
+/// From the store, or from memory: the dropped essential part is supplied by the caller.
 #[test]
 fn the_essential_part_may_lie_elsewhere() {
     let (video, film) = film();
@@ -207,8 +207,8 @@ fn the_essential_part_may_lie_elsewhere() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is lost, doubled or comes in another order: frames that are whole are there, others are not, and the same
-    /// comes back from the disk.
+    /// Whatever is lost, duplicated or reordered: frames that are whole are there, others are not, and the disk returns the
+    /// same.
     #[test]
     fn whole_frames_are_there_and_no_others(
         chunk in 0..2_u32,
@@ -236,14 +236,14 @@ proptest! {
         check(&restored, film, is_whole);
     }
 
-    /// What is on the disk may be anything.
+    /// The file on disk may contain anything.
     #[test]
     fn rubbish_is_not_restored(stored in proptest::collection::vec(any::<u8>(), 0..2_000)) {
         let (video, film) = film();
         let essential = bytes(&video, film, 0, Part::Essential);
         let stored = Bytes::from(stored);
         if let Some(content) = Content::restore(video.clone(), 0, essential.clone(), &stored) {
-            // Then it says so itself.
+            // Then it encodes to the same bytes.
             prop_assert_eq!(content.stored(), stored);
         }
         prop_assert!(Content::restore(video, 0, essential.slice(1..), &Bytes::new()).is_none());

@@ -1,4 +1,4 @@
-//! Responses: what all of them carry, and how refusals look.
+//! Responses: common headers, and the form of refusals.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::wire::{Refusal, RefusalKind};
 const CMSD_STATIC: HeaderName = HeaderName::from_static("cmsd-static");
 const CMSD_DYNAMIC: HeaderName = HeaderName::from_static("cmsd-dynamic");
 
-/// What of a request matters for every answer.
+/// Properties of a request that every response depends on.
 pub(super) struct Answer {
     pub(super) is_head: bool,
     pub(super) range: Option<String>,
@@ -33,7 +33,7 @@ impl Answer {
         }
     }
 
-    /// All of something, or the range of it that was asked for.
+    /// All of `bytes`, or the requested range of them.
     pub(super) fn whole(&self, mime: &'static str, bytes: &Bytes) -> Response<Body> {
         let total = bytes.len() as u64;
         let Some(range) = self.range(total) else {
@@ -47,7 +47,7 @@ impl Answer {
         response
     }
 
-    /// The bytes asked for of `total`; `None`: there are none such.
+    /// The requested range of `total` bytes; `None`: it contains none.
     pub(super) fn range(&self, total: u64) -> Option<std::ops::Range<u64>> {
         match asked(self.range.as_deref(), total) {
             Asked::Everything => Some(0..total),
@@ -56,7 +56,7 @@ impl Answer {
         }
     }
 
-    /// The head of an answer with this range of `total` bytes.
+    /// The head of a response with this range of `total` bytes.
     pub(super) fn begin(
         &self,
         mime: &'static str,
@@ -77,18 +77,21 @@ impl Answer {
     }
 
     pub(super) fn not_satisfiable(&self, total: u64) -> Response<Body> {
-        let mut response = self.words(StatusCode::RANGE_NOT_SATISFIABLE, "there are no such bytes");
+        let mut response = self.words(
+            StatusCode::RANGE_NOT_SATISFIABLE,
+            "the range is beyond the end",
+        );
         let text = format!("bytes */{total}");
         put(response.headers_mut(), header::CONTENT_RANGE, &text);
         response
     }
 
-    /// An answer without a body, and without a word about its length.
+    /// A response without a body and without a length.
     pub(super) fn head_only(&self, mime: &'static str) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(mime));
-        // What is missing now may be there the next time.
+        // Frames that are missing now may be there the next time.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         response
     }
@@ -99,7 +102,7 @@ impl Answer {
         response
     }
 
-    /// An answer in words.
+    /// A response with a text.
     pub(super) fn words(&self, status: StatusCode, words: &str) -> Response<Body> {
         let mut response = self.head_only("text/plain; charset=utf-8");
         *response.status_mut() = status;
@@ -114,7 +117,7 @@ impl Answer {
     }
 }
 
-/// A refusal as HTTP says it.
+/// A refusal as an HTTP response.
 pub(super) fn refused(answer: &Answer, refusal: &Refusal) -> Response<Body> {
     let status = match refusal.kind {
         RefusalKind::NotFound => StatusCode::NOT_FOUND,
@@ -141,17 +144,17 @@ fn put(headers: &mut HeaderMap, name: HeaderName, text: &str) {
     }
 }
 
-/// What players that listen are told of a segment (Common Media Server Data, CTA-5006).
-pub(super) struct Said {
+/// Media server data on a segment, for players that evaluate it (Common Media Server Data, CTA-5006).
+pub(super) struct ServerData {
     pub(super) is_video: bool,
     pub(super) duration: Duration,
     pub(super) bytes: u64,
-    /// Between the request and its answer.
+    /// Time between the request and its response.
     pub(super) waited: Duration,
     pub(super) left_out: u32,
 }
 
-impl Said {
+impl ServerData {
     pub(super) fn put(&self, headers: &mut HeaderMap) {
         let millis = self.duration.as_millis().max(1);
         let kbps = u128::from(self.bytes) * 8 / millis;

@@ -1,7 +1,7 @@
-//! Connections of players: how many there may be, and which one makes room for another.
+//! Connections of players: their maximum number, and replacement of one by another.
 //!
-//! A connection that has no request under way, or whose player reads nothing, gives its place to a new one when all places are
-//! taken. So half requests and stalled responses keep nobody out. Knows no socket and no clock.
+//! A connection that has no request in progress, or whose player reads nothing, gives its place to a new one when all places
+//! are taken. So incomplete requests and stalled responses do not keep others out. Knows no socket and no clock.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,10 +12,10 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// A player that has read nothing for this long may lose its place to another.
+/// Time after which a player that reads nothing may lose its place to another.
 const STALLED: Duration = Duration::from_secs(5);
 
-/// Most connections at a time.
+/// Maximum numbers of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// In all.
@@ -24,7 +24,7 @@ pub(super) struct Limits {
     pub(super) per_address: usize,
 }
 
-/// The connections there are.
+/// The current connections.
 #[derive(Debug)]
 pub(super) struct Guests {
     limits: Limits,
@@ -41,14 +41,14 @@ struct State {
 #[derive(Debug)]
 struct Guest {
     address: IpAddr,
-    /// Since when it has no request under way.
+    /// Time since which it has no request in progress.
     idle: Option<Instant>,
-    /// Since when its player has read nothing of what is to be sent.
+    /// Time since which its player has not read data that is to be sent.
     stalled: Option<Instant>,
     leave: Arc<Notify>,
 }
 
-/// The place of one connection; free again when dropped.
+/// The place of one connection; released when dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     guests: Arc<Guests>,
@@ -56,7 +56,7 @@ pub(super) struct Place {
     leave: Arc<Notify>,
 }
 
-/// While it is there, a request is under way.
+/// A request in progress, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Place>);
 
@@ -68,7 +68,8 @@ impl Guests {
         })
     }
 
-    /// A place for a connection from `address`; another one may have to leave. `None`: all are taken by requests under way.
+    /// Takes a place for a connection from `address`; another connection may have to leave. `None`: all places are taken by
+    /// requests in progress.
     pub(super) fn admit(self: &Arc<Self>, now: Instant, address: IpAddr) -> Option<Arc<Place>> {
         let address = network(address);
         let mut state = self.lock();
@@ -97,12 +98,12 @@ impl Guests {
         }))
     }
 
-    /// Takes the place of a connection that waits, if there is one: descriptors are short.
+    /// Closes an idle or stalled connection, if there is one: descriptors are short.
     pub(super) fn make_room(&self, now: Instant) {
         self.lock().make_room(now, None);
     }
 
-    /// Connections there are.
+    /// Number of connections.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.lock().guests.len()
@@ -114,8 +115,8 @@ impl Guests {
 }
 
 impl State {
-    /// Sends away the connection that has been idle for the longest, or else stalled; `None`: there is none. O(connections), at
-    /// the limit only.
+    /// Closes the connection that has been idle for the longest, or else stalled; `None`: there is none. O(connections), only
+    /// at the limit.
     fn make_room(&mut self, now: Instant, from: Option<IpAddr>) -> Option<()> {
         let candidates = self.guests.iter().filter_map(|(&number, guest)| {
             if from.is_some_and(|from| from != guest.address) {
@@ -150,18 +151,18 @@ impl State {
 }
 
 impl Place {
-    /// A request has come.
+    /// Notes that a request has come.
     pub(super) fn begin(self: &Arc<Self>) -> Busy {
         self.change(|guest| guest.idle = None);
         Busy(self.clone())
     }
 
-    /// Its player reads nothing, since `since`; `None`: it reads.
+    /// Notes that its player has read nothing since `since`; `None`: it reads.
     pub(super) fn stalled(&self, since: Option<Instant>) {
         self.change(|guest| guest.stalled = since);
     }
 
-    /// Ready when the place has gone to another.
+    /// Ready when the place was given to another connection.
     pub(super) async fn taken(&self) {
         self.leave.notified().await;
     }
@@ -185,7 +186,8 @@ impl Drop for Place {
     }
 }
 
-/// What counts as one address: all of IPv4, and the network of an IPv6 address, as one host has all addresses of it.
+/// The unit that counts as one address: a whole IPv4 address, and the network of an IPv6 address, as one host has all addresses
+/// of it.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -209,7 +211,7 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    /// True if a place was taken from its connection. (Says so once.)
+    /// True if the place of its connection was taken. (Reported once.)
     fn is_taken(place: &Place) -> bool {
         let mut taken = Box::pin(place.taken());
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn half_requests_keep_nobody_out() {
+    fn incomplete_requests_keep_no_connection_out() {
         let guests = Guests::new(LIMITS);
         let begun = Instant::now();
         let at = |n| begun + Duration::from_millis(n);
@@ -252,7 +254,7 @@ mod tests {
         let late = guests.admit(now + STALLED, address(9)).expect("a place");
         assert!(is_taken(&places[2]) && !is_taken(&places[1]));
         let _late = late.begin();
-        // One that goes on is no candidate any more; one that is through is.
+        // A connection that reads again is no longer a candidate; one whose request is complete is.
         places[1].stalled(Some(now));
         places[1].stalled(None);
         assert!(guests.admit(now + 2 * STALLED, address(9)).is_none());

@@ -3,15 +3,15 @@
 //! | address | what |
 //! |---|---|
 //! | `/` | the catalogue, with a player |
-//! | `/stats.json` | what the proxy did so far |
+//! | `/stats.json` | statistics of the proxy |
 //! | `/v/NAME.mp4` | the video as one fragmented MP4, with byte ranges |
 //! | `/v/NAME/master.m3u8` | the video as HLS |
 //! | `/v/NAME/TRACK/index.m3u8` | a track's playlist |
 //! | `/v/NAME/TRACK/init.mp4`, `/v/NAME/TRACK/N.m4s` | its segments, CMAF |
 //!
-//! `serve` takes connections, `guests` bounds them, `rules` says who is answered.
+//! `serve` accepts connections, `guests` limits them, `rules` decides which requests are answered.
 //!
-//! Names are looked up in the catalogue of the origin; no path of the file system is ever made of an address.
+//! Names are looked up in the catalogue of the origin; no path of the file system is ever derived from a URL.
 
 mod answer;
 mod guests;
@@ -41,20 +41,21 @@ use self::{
 use super::{Shared, cached_video::CachedVideo};
 use crate::wire::{NAME_BYTES_MAX, Refusal, RefusalKind};
 
-/// Most connections of players at a time, unless it is said otherwise.
+/// Default maximum number of connections of players.
 const CONNECTIONS: usize = 512;
 
 /// Settings of the HTTP side of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Most connections of players at a time; fewer where the system allows the process fewer descriptors. Beyond, one that has no
-    /// request under way makes room, or whose player reads nothing; otherwise new ones get 503.
+    /// Maximum number of connections of players; fewer where the system allows the process fewer descriptors. Beyond it, a
+    /// connection that has no request in progress, or whose player reads nothing, gives its place to a new one; otherwise new
+    /// ones get 503.
     pub connections: usize,
-    /// Most of them from one address; of IPv6, from one network of 64 bits.
+    /// Maximum number of connections from one address; of IPv6, from one network of 64 bits.
     pub per_address: usize,
     /// Names of the proxy, besides `localhost`, addresses, and the machine's own name. Requests under other names are refused.
     pub names: Vec<String>,
-    /// Sites whose pages may read answers, as `https://example.org`, or `*` for all; none: only the proxy's own page.
+    /// Sites whose pages may read responses, as `https://example.org`, or `*` for all; none: only the proxy's own page.
     pub cors: Vec<String>,
 }
 
@@ -85,7 +86,7 @@ pub(super) async fn serve(
     serve::serve(Front { shared, rules }, listener, limits, stop).await;
 }
 
-/// What answers every request.
+/// Handler of all requests.
 #[derive(Clone)]
 struct Front {
     shared: Arc<Shared>,
@@ -110,7 +111,7 @@ impl serve::Handler for Front {
     }
 }
 
-/// What is asked for.
+/// Target of a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Target {
     Page,
@@ -122,7 +123,7 @@ enum Target {
     Segment(String, usize, u32),
 }
 
-/// `None`: there is nothing at this address, whatever the catalogue says.
+/// Target of a path; `None`: there is nothing at this address, whatever is in the catalogue.
 fn target(path: &str) -> Option<Target> {
     let path = decode(path)?;
     match path.as_str() {
@@ -161,7 +162,7 @@ fn number<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
     (number.to_string() == text).then_some(number)
 }
 
-/// A path without percent signs; `None` when what they stand for is no text, or holds what no name does.
+/// Decodes a path; `None` when the result is not text, or has characters that no name contains.
 fn decode(path: &str) -> Option<String> {
     let mut out = Vec::with_capacity(path.len());
     let mut bytes = path.bytes();
@@ -181,7 +182,7 @@ fn decode(path: &str) -> Option<String> {
     (!text.chars().any(char::is_control)).then_some(text)
 }
 
-/// A name as a part of an address.
+/// A name as a part of a URL.
 fn encode(name: &str) -> String {
     let mut out = String::new();
     for byte in name.bytes() {
@@ -195,7 +196,7 @@ fn encode(name: &str) -> String {
     out
 }
 
-/// A viewer, as well as it can be told from another.
+/// Identifies a viewer as well as possible.
 fn viewer(peer: SocketAddr, request: &Request<()>) -> u64 {
     let agent = request.headers().get(header::USER_AGENT);
     let mut hasher = std::hash::DefaultHasher::new();
@@ -211,7 +212,7 @@ async fn get(
     request: &Request<()>,
 ) -> Response<Body> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let words = "only GET and HEAD are answered";
+        let words = "only GET and HEAD are supported";
         return answer.words(StatusCode::METHOD_NOT_ALLOWED, words);
     }
     let Some(target) = target(request.uri().path()) else {
@@ -276,7 +277,7 @@ async fn segment(
     }
     let mime = mime(cached_video, track);
     if answer.is_head {
-        // How long it will be depends on what arrives; nothing is fetched to find out.
+        // The length depends on the frames that arrive; nothing is fetched to find it out.
         return Ok(answer.head_only(mime));
     }
     let asked = std::time::Instant::now();
@@ -292,14 +293,14 @@ async fn segment(
     shared.stats.response_bytes.add(fragment.bytes.len() as u64);
     let mut response = answer.whole(mime, &fragment.bytes);
     let is_video = video.index.tracks[track].is_video();
-    let said = answer::Said {
+    let server_data = answer::ServerData {
         is_video,
         duration: place.duration,
         bytes: fragment.bytes.len() as u64,
         waited: asked.elapsed(),
         left_out: fragment.left_out.total(),
     };
-    said.put(response.headers_mut());
+    server_data.put(response.headers_mut());
     Ok(response)
 }
 
@@ -327,7 +328,7 @@ fn mime(cached_video: &CachedVideo, track: usize) -> &'static str {
     }
 }
 
-/// Addresses that lead somewhere name a video as it can be written again; ranges lie within what there is.
+/// A decoded name encodes to the same target; ranges are within the total.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz(text: &str) {
     let (path, range) = text.split_once('\n').unwrap_or((text, ""));

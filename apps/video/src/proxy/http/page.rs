@@ -1,11 +1,11 @@
-//! The page with the catalogue, and the numbers.
+//! The page with the catalogue, and the statistics.
 
 use serde_json::json;
 
 use super::encode;
 use crate::proxy::Shared;
 
-/// Videos that the page lists; others are found by their name.
+/// Maximum number of videos on the page; others are found by their name.
 const LISTED: usize = 1_000;
 
 pub(super) fn page(shared: &Shared) -> String {
@@ -28,7 +28,7 @@ pub(super) fn page(shared: &Shared) -> String {
     include_str!("page.html").replace("<!--rows-->", &rows)
 }
 
-/// The numbers. Nothing of the origin's address, key or network stands here: pages in viewers' browsers can read it.
+/// The statistics. They contain nothing of the origin's address, key or network: pages in viewers' browsers can read them.
 pub(super) fn stats(shared: &Shared) -> String {
     let store = shared.store.stats();
     let line = shared.pipe.line_now();
@@ -71,7 +71,7 @@ pub(super) fn stats(shared: &Shared) -> String {
     all.to_string()
 }
 
-/// Text in HTML.
+/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! A video as one file: its layout is known before any of it has arrived, so that players can ask for any part.
+//! A video as one file: its layout is known before any of it has arrived, so that players can request any part.
 
 use std::{
     ops::Range,
@@ -23,10 +23,10 @@ use tokio::sync::mpsc;
 use super::answer::Answer;
 use crate::{proxy::cached_video::CachedVideo, wire::Refusal};
 
-/// What is handed to the connection at a time.
+/// Size of the portions that are handed to the connection.
 const PORTION_BYTES: usize = 64 << 10;
 
-/// Answers with the part of the file that was asked for.
+/// Responds with the requested part of the file.
 pub(super) async fn respond(
     answer: &Answer,
     cached_video: Arc<CachedVideo>,
@@ -45,7 +45,7 @@ pub(super) async fn respond(
         viewer,
         range,
     };
-    // What cannot begin is refused; later it can only be cut off.
+    // An error before the start is a refusal; later the response can only be cut off.
     let first = reader.next().await?;
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -80,7 +80,7 @@ pub(super) async fn respond(
     Ok(response)
 }
 
-/// Reads a file that is put together while it is read.
+/// Reader of a file that is assembled while it is read.
 struct Reader {
     cached_video: Arc<CachedVideo>,
     viewer: u64,
@@ -129,7 +129,7 @@ impl Reader {
     }
 }
 
-/// A body that comes in portions; the next is asked for when the last has left.
+/// A body that comes in portions; the next is requested when the last has left.
 struct Portions(mpsc::Receiver<Result<Bytes, Refusal>>);
 
 impl HttpBody for Portions {

@@ -2,18 +2,18 @@
 
 use std::ops::Range;
 
-/// What a request asks for.
+/// Range of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// No range, or one that may be passed over.
+    /// No range, or one that may be ignored.
     Everything,
     /// These bytes; at least one.
     Range(Range<u64>),
-    /// Bytes that are not there.
+    /// Bytes that do not exist.
     Nothing,
 }
 
-/// Reads a `Range` header for something of `total` bytes. Several ranges at once are answered with everything, as RFC 9110
+/// Parses a `Range` header for something of `total` bytes. Several ranges at once are answered with everything, as RFC 9110
 /// §14.2 allows.
 pub(super) fn asked(header: Option<&str>, total: u64) -> Asked {
     let Some(header) = header else {
@@ -25,7 +25,7 @@ pub(super) fn asked(header: Option<&str>, total: u64) -> Asked {
     };
     let read = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
-        // More than fits is beyond the end.
+        // A number that does not fit is beyond the end.
         is_number.then(|| text.parse().unwrap_or(u64::MAX))
     };
     let (first, last) = (first.trim(), last.trim());

@@ -1,14 +1,14 @@
-//! Requests that are answered at all: under which names the proxy is known, and which pages of other sites may use it.
+//! Access rules of the HTTP side: the names under which the proxy answers, and the pages of other sites that may use it.
 //!
-//! A page of another site can have a browser ask this proxy under a name that leads here since a moment ago (DNS rebinding), and
-//! then read the answers as its own. Such a request carries the other site's name, and is refused. Addresses in digits cannot be
-//! made to lead elsewhere.
+//! A page of another site can have a browser ask this proxy under a name that has just been made to resolve to it (DNS
+//! rebinding), and then read the responses as its own. Such a request carries the other site's name, and is refused. Numeric
+//! addresses cannot be made to lead elsewhere.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, Version, header, uri::Authority};
 
-/// Under which names the proxy answers, and to which sites.
+/// Names under which the proxy answers, and sites that may read its responses.
 #[derive(Debug)]
 pub(super) struct Rules {
     names: Vec<String>,
@@ -16,18 +16,18 @@ pub(super) struct Rules {
     is_open: bool,
 }
 
-/// What of a site may see an answer.
+/// Permission of sites to read a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sharing {
-    /// Value of `Access-Control-Allow-Origin`; `None`: pages of other sites see nothing.
+    /// Value of `Access-Control-Allow-Origin`; `None`: pages of other sites may read nothing.
     allowed: Option<HeaderValue>,
-    /// Answers differ by site, so that caches keep them apart.
+    /// True if responses differ by site, so that caches keep them apart.
     varies: bool,
 }
 
 impl Rules {
-    /// `names`: of this proxy, besides those of this machine. `sites`: whose pages may read answers, as `https://example.org`, or
-    /// `*` for all.
+    /// `names`: of this proxy, besides those of this machine. `sites`: those whose pages may read responses, as
+    /// `https://example.org`, or `*` for all.
     pub(super) fn new(names: &[String], sites: &[String]) -> Self {
         let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
         let mut names: Vec<String> = lower(names);
@@ -45,10 +45,10 @@ impl Rules {
         }
     }
 
-    /// Whether a request is answered, and what sites may see of the answer.
+    /// Checks that a request may be answered, and which sites may read the response.
     ///
     /// # Errors
-    /// It is not; the status and the reason in words.
+    /// It may not; the status and the reason.
     pub(super) fn check<T>(
         &self,
         request: &Request<T>,
@@ -65,7 +65,7 @@ impl Rules {
             },
             varies: !self.is_open && !self.sites.is_empty(),
         };
-        // Browsers say where a request comes from. Without a word about sites, only a person's own step from there leads here.
+        // Browsers send the site of a request. Where it is another one, only a navigation by the user may lead here.
         let is_elsewhere = matches!(
             text(headers, "sec-fetch-site"),
             Some("cross-site" | "same-site")
@@ -75,7 +75,7 @@ impl Rules {
         if self.sites.is_empty() && is_elsewhere && !is_step {
             return Err((
                 StatusCode::FORBIDDEN,
-                "pages of other sites may not use this proxy; its --cors can name them",
+                "pages of other sites may not use this proxy; its option --cors allows sites",
             ));
         }
         Ok(sharing)
@@ -87,7 +87,7 @@ impl Rules {
         if hosts.next().is_some() {
             return Err((StatusCode::BAD_REQUEST, "more than one Host"));
         }
-        // What a request to a proxy of the old kind names goes before the header (RFC 9112 §3.2.2).
+        // The target of a request to a conventional proxy takes precedence over the header (RFC 9112 §3.2.2).
         let named = request.uri().authority().cloned().or_else(|| {
             let host = host?.to_str().ok()?;
             host.parse::<Authority>().ok()
@@ -97,13 +97,13 @@ impl Rules {
             let is_old = request.version() < Version::HTTP_11 && host.is_none();
             return match is_old {
                 true => Ok(()),
-                false => Err((StatusCode::BAD_REQUEST, "no Host, or none that makes sense")),
+                false => Err((StatusCode::BAD_REQUEST, "no valid Host")),
             };
         };
         if named.as_str().contains('@') || !self.is_known(named.host()) {
             return Err((
                 StatusCode::MISDIRECTED_REQUEST,
-                "this proxy is not known by that name; its --http-name can say that it is",
+                "this proxy does not answer under that name; its option --http-name adds names",
             ));
         }
         Ok(())
@@ -125,7 +125,7 @@ impl Rules {
 }
 
 impl Sharing {
-    /// Says so in an answer.
+    /// Adds the headers to a response.
     pub(super) fn put(&self, headers: &mut HeaderMap) {
         headers.insert(
             header::X_CONTENT_TYPE_OPTIONS,
@@ -146,7 +146,7 @@ impl Sharing {
         );
     }
 
-    /// The same in the answer to a question beforehand (preflight).
+    /// Adds the headers to the response to a preflight request.
     pub(super) fn put_options(&self, headers: &mut HeaderMap) {
         self.put(headers);
         if self.allowed.is_some() {
@@ -166,7 +166,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// The machine's own name, which its neighbours know it by.
+/// The machine's own name, by which its neighbours know it.
 fn own_name() -> Option<String> {
     #[cfg(unix)]
     {
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(status(&rules, "/", &[]), Some(400));
         let twice = [("host", "localhost"), ("host", "localhost")];
         assert_eq!(status(&rules, "/", &twice), Some(400));
-        // As it is said to proxies: the address counts.
+        // A request as to a conventional proxy: the target counts.
         let both = [("host", "localhost")];
         assert_eq!(status(&rules, "http://evil.example/", &both), Some(421));
     }
@@ -261,7 +261,7 @@ mod tests {
         );
     }
 
-    /// An image or a film on another site's page, which asks without CORS.
+    /// An image or a film on another site's page, which is requested without CORS.
     #[test]
     fn pages_of_other_sites_cause_no_work() {
         let asked = |rules: &Rules, site, mode, dest| {

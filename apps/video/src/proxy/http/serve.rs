@@ -1,4 +1,4 @@
-//! Listening: connections are taken, bounded, and given up when they do not get on.
+//! HTTP listener: accepts and limits connections, and closes those that make no progress.
 
 use std::{
     io,
@@ -29,25 +29,25 @@ use tokio::{
 
 use super::guests::{Busy, Guests, Limits, Place};
 
-/// A request must be there this long after its connection, or after the answer before it.
+/// Time within which a request must be complete after its connection, or after the previous response.
 pub(super) const HEAD_MAX: Duration = Duration::from_secs(10);
-/// A player that reads nothing for this long is taken for gone: one that pauses asks anew for the rest.
+/// Time after which a player that reads nothing is taken for gone: one that pauses requests the rest anew.
 pub(super) const STALL_MAX: Duration = Duration::from_secs(300);
-/// Longest head of a request, in bytes, and most lines of it.
+/// Maximum size of the head of a request, in bytes, and maximum number of its lines.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEAD_LINES_MAX: usize = 64;
-/// Descriptors that are left for the cache, the session and what the system needs.
+/// Number of descriptors reserved for the cache, the session and the needs of the system.
 const DESCRIPTORS_KEPT: u64 = 128;
-/// Time for which responses may go on after the proxy was told to stop.
+/// Time for which responses may continue after the proxy was stopped.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// First pause after no connection could be taken, doubled up to [`PAUSE_MAX`].
+/// First pause after a failure to accept connections, doubled up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Said to whom no place is left.
+/// Response to connections for which there is no place.
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 2\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// What answers requests. Their bodies, if they have any, are not read.
+/// Handler of requests. Their bodies, if they have any, are not read.
 pub(super) trait Handler: Clone + Send + Sync + 'static {
     fn answer(
         self,
@@ -56,7 +56,7 @@ pub(super) trait Handler: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
-/// As `limits` want it, but so that descriptors are left.
+/// Reduces `limits` so that enough descriptors are left.
 pub(super) fn bounded(limits: Limits) -> Limits {
     let total = match descriptors() {
         None => limits.total,
@@ -72,7 +72,7 @@ pub(super) fn bounded(limits: Limits) -> Limits {
     }
 }
 
-/// Most descriptors of this process; `None`: there is no limit, or none that is known.
+/// Maximum number of descriptors of this process; `None`: there is no limit, or it is not known.
 fn descriptors() -> Option<u64> {
     #[cfg(unix)]
     {
@@ -82,7 +82,7 @@ fn descriptors() -> Option<u64> {
     None
 }
 
-/// Serves until `stop` is ready, and lets responses under way go on for a moment.
+/// Serves until `stop` is ready, and then lets responses in progress continue for a moment.
 pub(super) async fn serve(
     handler: impl Handler,
     listener: TcpListener,
@@ -105,8 +105,8 @@ pub(super) async fn serve(
             Ok(taken) => taken,
             Err(error) if is_of_one_connection(&error) => continue,
             Err(error) => {
-                limited!(warn, %error, "no connection can be taken; it is tried again");
-                // Most often for want of descriptors.
+                limited!(warn, %error, "connections cannot be accepted; retrying");
+                // Most often for lack of descriptors.
                 guests.make_room(now);
                 tokio::time::sleep(pause).await;
                 pause = (2 * pause).min(PAUSE_MAX);
@@ -118,7 +118,7 @@ pub(super) async fn serve(
             refuse(&stream);
             continue;
         };
-        // It is about latency only.
+        // It only affects latency.
         let _ = stream.set_nodelay(true);
         running.spawn(converse(
             handler.clone(),
@@ -131,11 +131,11 @@ pub(super) async fn serve(
     stopping.send_replace(true);
     drop(listener);
     let ended = async { while running.join_next().await.is_some() {} };
-    // What goes on after that is cut off.
+    // Later responses are cut off.
     let _ = tokio::time::timeout(FAREWELL, ended).await;
 }
 
-/// Failures that tell nothing of the listener.
+/// True for failures that concern one connection, not the listener.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -146,13 +146,13 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Says that there is no place, if that can be said at once.
+/// Sends the refusal, if that is possible at once.
 fn refuse(stream: &TcpStream) {
-    // A new connection has room for it; where not, being closed says enough.
+    // A new connection has space in its buffer; where it has not, closing it is enough.
     let _ = stream.try_write(BUSY);
 }
 
-/// One connection, until it is over.
+/// Serves one connection until it is over.
 pub(super) async fn converse<I>(
     handler: impl Handler,
     io: I,
@@ -184,15 +184,15 @@ pub(super) async fn converse<I>(
         .max_headers(HEAD_LINES_MAX)
         .serve_connection(io, service);
     let mut connection = std::pin::pin!(connection);
-    let told = async {
+    let stopped = async {
         // The sender lives as long as the listener.
         let _ = stopping.wait_for(|&is_stopping| is_stopping).await;
     };
-    // What players do to their connections is no matter for the log.
+    // Errors of players' connections are not logged.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = place.taken() => return,
-        () = told => connection.as_mut().graceful_shutdown(),
+        () = stopped => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }
@@ -223,7 +223,7 @@ impl HttpBody for Tracked {
     }
 }
 
-/// A connection that fails when nothing of what is to be sent has been taken for [`STALL_MAX`].
+/// A connection that fails when none of the data to be sent has been taken for [`STALL_MAX`].
 struct Watched<I> {
     io: I,
     place: Arc<Place>,
@@ -231,7 +231,7 @@ struct Watched<I> {
 }
 
 impl<I> Watched<I> {
-    /// Looks at what came of writing.
+    /// Evaluates the result of a write.
     fn look<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if done.is_ready() {
             if self.stalled.take().is_some() {

@@ -63,7 +63,7 @@ fn bikes() -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// The same as a directory with the same film has, with any name that keys can have, and in any number of pages.
+/// The bucket gives the same as a directory with the same film, with any name that keys can have, and in any number of pages.
 #[test]
 fn a_bucket_is_a_library() {
     let store = Store::start(3);
@@ -106,7 +106,7 @@ fn a_bucket_is_a_library() {
     ));
 }
 
-/// What was found out once is not asked for again: not by this library, nor by one that is opened later.
+/// Indexes are read from the store once: neither this library requests them again, nor one that is opened later.
 #[test]
 fn an_index_is_made_once() {
     let store = Store::start(1_000);
@@ -143,9 +143,9 @@ fn range_bytes(line: &str) -> u64 {
     to.parse::<u64>().unwrap() + 1 - from.parse::<u64>().unwrap()
 }
 
-/// Failures that pass are not noticed.
+/// Transient failures are not noticed.
 #[test]
-fn what_fails_is_asked_again() {
+fn failed_requests_are_retried() {
     let store = Store::start(1_000);
     store.put("film.mp4", bikes());
     let indexes = tempfile::tempdir().unwrap();
@@ -173,7 +173,7 @@ fn what_fails_is_asked_again() {
 
 /// Another object under the same key is another video, whatever its length.
 #[test]
-fn a_changed_object_is_told() {
+fn a_changed_object_is_reported() {
     let store = Store::start(1_000);
     store.put("film.mp4", bikes());
     let indexes = tempfile::tempdir().unwrap();
@@ -196,7 +196,7 @@ fn a_changed_object_is_told() {
 type Change = fn(&mut Access);
 
 #[test]
-fn wrong_settings_are_told_in_words() {
+fn wrong_settings_are_reported_clearly() {
     let store = Store::start(1_000);
     let indexes = tempfile::tempdir().unwrap();
     let open = |location: &str, change: Change| {
@@ -223,7 +223,7 @@ fn wrong_settings_are_told_in_words() {
         (
             "s3://films",
             |access| access.endpoint = Some("ftp://x".into()),
-            "no endpoint",
+            "not a valid endpoint",
         ),
         (
             "s3://films",
@@ -235,14 +235,14 @@ fn wrong_settings_are_told_in_words() {
         let error = open(location, change).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    // A bucket that is public needs no key.
+    // A public bucket needs no key.
     store.publish();
     assert_eq!(open("s3://films", |access| access.key = None).unwrap(), []);
 }
 
-/// Where no handshake succeeds, asking again does not help.
+/// A retry does not help where no handshake succeeds.
 #[test]
-fn a_store_that_cannot_be_trusted_is_told() {
+fn an_untrusted_store_is_reported() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("https://{}", listener.local_addr().unwrap());
     let answering = std::thread::spawn(move || {
@@ -250,7 +250,7 @@ fn a_store_that_cannot_be_trusted_is_told() {
         connection
             .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             .unwrap();
-        // Until the other side has seen it.
+        // Until the peer has seen it.
         let _ = connection.read_to_end(&mut Vec::new());
     });
     let access = Access {
@@ -291,7 +291,7 @@ async fn films_play_from_an_object_store() {
     assert!(answer.body == expected.body, "the same film");
 
     store.put("in/film.mp4", std::fs::read(film(30)).unwrap());
-    // What is in the cache plays; the proxy hears of the new version by itself.
+    // The content of the cache plays; the proxy learns of the new version by itself.
     let waiting = async {
         loop {
             let list = get(proxy.address, "/v/film/0/index.m3u8", "").await;
@@ -309,7 +309,7 @@ async fn films_play_from_an_object_store() {
     origin.stop().await;
 }
 
-/// An object that changes while it is played ends in the answer that a changed file ends in.
+/// An object that changes while it is played ends in the same response as a changed file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_play_of_a_changed_object_ends_in_410() {
     let store = Store::start(1_000);
@@ -327,7 +327,7 @@ async fn a_play_of_a_changed_object_ends_in_410() {
     let words = String::from_utf8_lossy(&first.body).into_owned();
     assert_eq!(first.status, 200, "{words}");
     store.put("film.mp4", bikes());
-    // A place that nobody has been to: changed, or of a new version already, which has no such place.
+    // A position that was not requested before: changed, or of a new version already, which has no such position.
     let last = get(proxy.address, "/v/film/0/14.m4s", "").await;
     assert!(matches!(last.status, 410 | 404), "{last:?}");
     let words = String::from_utf8_lossy(&last.body).into_owned();

@@ -1,4 +1,4 @@
-//! A small object store on loopback: listing in pages, ranges, signatures that are checked, and failures when told so.
+//! A small object store on loopback: listing in pages, ranges, signatures that are checked, and failures on demand.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,10 +16,10 @@ pub(crate) const REGION: &str = "eu-test-1";
 pub(crate) const ID: &str = "AKTEST";
 pub(crate) const SECRET: &str = "not/so+secret";
 
-/// The error with one request.
+/// Failure of one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// An answer with this status and no more.
+    /// A response with this status and nothing else.
     Status(u16),
     /// Half of the body, then the end of the connection.
     Cut,
@@ -36,7 +36,7 @@ struct Object {
 struct State {
     objects: BTreeMap<String, Object>,
     faults: VecDeque<Fault>,
-    /// Of requests that were let in: what was asked for, without the signature.
+    /// Targets of authorised requests, without the signature.
     asked: Vec<String>,
     /// Requests that failed because of a fault.
     failed: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// One that lists `page` objects at a time.
+    /// A store that lists `page` objects at a time.
     pub(crate) fn start(page: usize) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let store = Self {
@@ -64,7 +64,7 @@ impl Store {
         std::thread::spawn(move || {
             for connection in listener.incoming().flatten() {
                 let store = serving.clone();
-                // A client that hangs up is its own affair.
+                // A client that hangs up is not an error.
                 std::thread::spawn(move || {
                     let _ = store.serve(&connection);
                 });
@@ -77,7 +77,7 @@ impl Store {
         format!("http://{}", self.address)
     }
 
-    /// Puts an object, over the one before.
+    /// Puts an object, replacing an existing one.
     pub(crate) fn put(&self, key: &str, bytes: Vec<u8>) {
         let etag = format!("\"{}\"", &blake3::hash(&bytes).to_hex()[..32]);
         let object = Object { bytes, etag };
@@ -88,17 +88,17 @@ impl Store {
         self.lock().objects.remove(key);
     }
 
-    /// The next requests fail like this, one after the other.
+    /// Makes the next requests fail like this, one after the other.
     pub(crate) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
         self.lock().faults.extend(faults);
     }
 
-    /// Whoever asks is let in.
+    /// Authorises all requests.
     pub(crate) fn publish(&self) {
         self.lock().is_public = true;
     }
 
-    /// What was asked for since the last time: `LIST after TOKEN` or `GET KEY FROM-TO`; and how many requests failed.
+    /// Requests since the last call: `LIST after TOKEN` or `GET KEY FROM-TO`; and the number of failed requests.
     pub(crate) fn asked(&self) -> (Vec<String>, usize) {
         let mut state = self.lock();
         let failed = std::mem::take(&mut state.failed);
@@ -233,7 +233,7 @@ impl Store {
             .unwrap();
         }
         for (key, object) in page {
-            // As forms do it.
+            // As in forms.
             let key = key
                 .replace('%', "%25")
                 .replace('+', "%2B")
@@ -266,7 +266,7 @@ impl Reply {
         }
     }
 
-    /// With the length of the whole body, of which `body` is what is sent.
+    /// Encodes the response with the length of the whole body, of which `body` is sent.
     fn bytes(&self, body: &[u8]) -> Vec<u8> {
         let head = format!(
             "HTTP/1.1 {} Said\r\n{}Content-Length: {}\r\n\r\n",

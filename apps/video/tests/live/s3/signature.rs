@@ -1,4 +1,4 @@
-//! AWS's signatures, version 4, in the address of a request: computed anew, with another implementation of SHA-256 than the
+//! AWS's signatures, version 4, in the URL of a request: computed anew, with another implementation of SHA-256 than the
 //! program's, from the text of the request alone.
 //!
 //! Source: "Authenticating Requests: Using Query Parameters (AWS Signature Version 4)", Amazon S3 API Reference.
@@ -7,17 +7,17 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use ring::{digest, hmac};
 
-/// What a signature was made with.
+/// Key of a signature.
 pub(crate) struct Key<'a> {
     pub(crate) id: &'a str,
     pub(crate) secret: &'a str,
     pub(crate) region: &'a str,
 }
 
-/// Reason why a request is not let in: the code of S3's error.
+/// Reason for which a request is denied: the code of S3's error.
 pub(crate) type Code = &'static str;
 
-/// Checks a request, of its method, its target and its host. `now`: seconds since 1970.
+/// Checks a request, by its method, its target and its host. `now`: seconds since 1970.
 pub(crate) fn check(
     method: &str,
     target: &str,
@@ -57,7 +57,7 @@ pub(crate) fn check(
     if begun + lasts < now {
         return Err("AccessDenied");
     }
-    // Only the host is signed, and what the body is is not.
+    // Only the host is signed; the body is not.
     if parameter("X-Amz-SignedHeaders") != "host" {
         return Err("AuthorizationQueryParametersError");
     }
@@ -101,7 +101,7 @@ fn hex(bytes: &[u8]) -> String {
 fn seconds(date: &str) -> Option<u64> {
     let number = |from: usize, to: usize| date.get(from..to)?.parse::<u64>().ok();
     let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
-    // Years that begin in March end in the day that not all have.
+    // Years that begin in March end in the leap day.
     let (year, month) = if month > 2 {
         (year, month - 3)
     } else {
@@ -112,7 +112,7 @@ fn seconds(date: &str) -> Option<u64> {
     Some(((days * 24 + number(9, 11)?) * 60 + number(11, 13)?) * 60 + number(13, 15)?)
 }
 
-/// Percent-encoding as AWS wants it: all but letters, digits and `-._~`.
+/// Percent-encoding as AWS requires it: all but letters, digits and `-._~`.
 fn encode(text: &str) -> String {
     text.bytes().fold(String::new(), |mut out, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

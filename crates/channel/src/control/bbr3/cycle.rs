@@ -1,4 +1,4 @@
-//! From state to state.
+//! State transitions.
 //!
 //! ```text
 //!  Startup ─► Drain ─► Down ─► Cruise ─► Refill ─► Up ─┐      any ─► ProbeRtt ─► Cruise
@@ -13,11 +13,11 @@ use super::{AckPhase, Bbr3, STARTUP_LOSS_RANGES, Sample, State, loss, model::Ver
 
 /// Rounds after which Drain gives up.
 const DRAIN_ROUNDS: u64 = 3;
-/// Rounds between two probes at most: what Reno needs to grow by as many packets.
+/// Maximum number of rounds between two probes: as many as Reno needs to grow by as many packets.
 const PROBE_ROUNDS_MAX: f64 = 63.0;
 /// Shortest and longest time between two probes, in seconds.
 const PROBE_WAIT_S: (f64, f64) = (2.0, 3.0);
-/// Time with little in flight to see the shortest round trip.
+/// Time with little in flight to measure the shortest round trip.
 const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 
 impl Bbr3 {
@@ -97,7 +97,7 @@ impl Bbr3 {
             }
             State::Cruise if self.is_time_to_probe(now) => self.start_refill(),
             State::Refill if self.round_started => {
-                // The pipe is full without a queue: what is sent from here on probes.
+                // The pipe is full without a queue: packets sent from here on are probes.
                 self.is_probe_sample = true;
                 self.start_up(sample);
             }
@@ -125,7 +125,7 @@ impl Bbr3 {
 
     fn is_time_to_go_down(&mut self, sample: &Sample) -> bool {
         if self.last_probe_too_high && self.in_flight >= self.model.inflight_long {
-            // The last probe lost packets from here on; look before going on.
+            // The last probe lost packets from this amount on; check before going further.
             self.last_probe_cautious = true;
             return true;
         }
@@ -137,8 +137,8 @@ impl Bbr3 {
         self.full_pipe.now
     }
 
-    /// Keeps track of which samples a probe brought, and raises the long-term bound while it loses
-    /// little; true when that decided the next state [AdaptLongTermModel].
+    /// Tracks the samples that a probe caused, and raises the long-term bound while few packets are lost; true if that
+    /// decided the next state [AdaptLongTermModel].
     fn adapt_long_term(&mut self, sample: &Sample) -> bool {
         if self.ack_phase == AckPhase::ProbeStarting && self.round_started {
             self.ack_phase = AckPhase::ProbeFeedback;
@@ -234,7 +234,7 @@ impl Bbr3 {
         }
     }
 
-    /// Nothing was in flight: the application paused [HandleRestartFromIdle].
+    /// Handles the end of a pause of the application, in which nothing was in flight [HandleRestartFromIdle].
     pub(super) fn restart_from_idle(&mut self, now: Instant) {
         self.idle_restart = true;
         self.model.restart_aggregation(now);
@@ -245,7 +245,7 @@ impl Bbr3 {
         }
     }
 
-    /// The last losses were late packets [HandleSpuriousLossDetection].
+    /// Handles losses that turned out to be late packets [HandleSpuriousLossDetection].
     pub(super) fn undo_loss(&mut self) {
         let Some(undo) = self.undo.take() else {
             return;

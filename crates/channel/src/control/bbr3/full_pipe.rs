@@ -1,17 +1,17 @@
 //! Full pipe: sending faster no longer delivers more [draft-ietf-ccwg-bbr, Exiting Acceleration
 //! Based on Bandwidth Plateau].
 
-/// Growth of the delivery rate that shows that the pipe was not full.
+/// Growth of the delivery rate that indicates that the pipe was not full.
 const GROWTH: f64 = 1.25;
 /// Rounds without it after which the pipe is full.
 const ROUNDS: u32 = 3;
 
-/// Watches the delivery rate, once a round, while the controller sends faster than it.
+/// Detector of a full pipe: checks the delivery rate once per round while the controller sends faster than it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FullPipe {
     baseline: f64,
     rounds: u32,
-    /// The pipe is full as far as the running probe can tell.
+    /// The pipe is full, as far as the running probe can determine.
     pub(super) now: bool,
     /// It has been full once: Startup is over.
     pub(super) reached: bool,
@@ -25,7 +25,7 @@ impl FullPipe {
         self.now = false;
     }
 
-    /// Takes the sample that ended a round.
+    /// Processes the sample that ended a round.
     pub(super) fn on_round(&mut self, rate: f64) {
         if self.now {
             return;

@@ -1,16 +1,15 @@
-//! Losses that are more than chance.
+//! Test for losses that are more than chance.
 
 /// Share of lost packets that BBR tolerates [draft-ietf-ccwg-bbr, BBR.LossThresh].
 pub(super) const THRESHOLD: f64 = 0.02;
 /// Standard deviations above the threshold from which losses are more than chance.
 const DEVIATIONS: f64 = 2.0;
 
-/// Packets that a flight of `packets` may lose before its loss is above [`THRESHOLD`] by more than
-/// chance explains.
+/// Packets that a flight of `packets` may lose before its loss exceeds [`THRESHOLD`] by more than chance explains.
 ///
-/// A flight loses its packets one by one, so a path that loses a share p of them takes about
-/// p·n ± √(p·n) out of n (Poisson). Comparing the bare share, as the draft does, declares a path that
-/// loses 1 % at random congested in one flight of twenty when a flight is 200 packets.
+/// Packets of a flight are lost independently, so a path that loses a share p of them takes about p·n ± √(p·n) out of n
+/// (Poisson). Comparing the bare share, as the draft does, declares a path that loses 1 % at random congested in one
+/// flight of twenty when a flight is 200 packets.
 fn tolerated(packets: f64) -> f64 {
     let expected = THRESHOLD * packets;
     expected + DEVIATIONS * expected.sqrt()
@@ -49,7 +48,7 @@ mod tests {
     }
 
     proptest! {
-        /// The flight at which it became too much lies within the last packet.
+        /// The point in the flight at which losses became too many lies within the last packet.
         #[test]
         fn excess_lies_within_the_last_packet(flight in 1_000.0f64..1e7, lost in 1_000.0f64..1e6) {
             let at = flight_at_excess(lost, flight, 1_000.0, 1_000.0);

@@ -1,31 +1,30 @@
 //! BBR version 3, after draft-ietf-ccwg-bbr.
 //!
-//! A model of the path (largest delivery rate of late, shortest round trip) sets how fast packets leave
-//! and how many bytes are in flight. A cycle of states tests the model: faster than it (`Up`), slower
-//! (`Down`), and now and then almost nothing (`ProbeRtt`). Losses bound it on two time scales: what a
-//! probe found to be too much (`inflight_long`), and what the path stopped to carry since
-//! (`bandwidth_short`, `inflight_short`).
+//! A model of the path (largest recent delivery rate, shortest round trip) determines the pacing rate and the bytes in
+//! flight. A cycle of states tests the model: faster than it (`Up`), slower (`Down`), and now and then almost nothing
+//! (`ProbeRtt`). Losses bound it on two time scales: what a probe showed to be too much (`inflight_long`), and what the
+//! path no longer carried since (`bandwidth_short`, `inflight_short`).
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `mod.rs` | the controller's state, and the steps of each event in their order |
 //! | `state.rs` | the states and their gains |
-//! | `cycle.rs` | from state to state |
+//! | `cycle.rs` | state transitions |
 //! | `model.rs` | bandwidth, aggregation, and the two time scales of bounds |
 //! | `window.rs` | pacing rate and window from the model |
 //! | `full_pipe.rs`, `loss.rs`, `rtt.rs` | one estimator each |
 //!
-//! The draft works on one rate sample an acknowledgement, that of the newest packet acknowledged; so
-//! does this, once for each batch. Its names are kept where they are words. Where we differ
+//! The draft uses one rate sample per acknowledgement, that of the newest packet acknowledged; so does this
+//! implementation, once for each batch. The draft's names are kept if they are words. Differences
 //! (`spec/deviations.toml`, `bbr3-…`):
 //!
 //! - **Losses count when they are more than chance** (`loss.rs`): a path that loses 1 % at random is
 //!   not congested. The draft's short-term bounds react to every round with a single loss, and lose
 //!   2 % of the rate each time.
-//! - **ProbeRTT only when the empty path was not seen** (`rtt.rs`): a round trip within 2 % of the
-//!   shortest puts it off, as a shorter one does in the draft.
-//! - **ECN**: the draft leaves the response open. A mark counts as a round of too much loss.
-//! - **Randomness** comes from a stream of the channel, which makes runs repeatable.
+//! - **ProbeRTT only if the empty path was not seen** (`rtt.rs`): a round trip within 2 % of the shortest postpones it,
+//!   as a shorter one does in the draft.
+//! - **ECN**: the draft leaves the response open. A mark counts as a round of excessive loss.
+//! - **Randomness** comes from a random stream of the channel, which makes runs repeatable.
 
 mod cycle;
 mod full_pipe;
@@ -50,7 +49,7 @@ const WINDOW_MIN_PACKETS: f64 = 4.0;
 /// Ranges of lost packets in a round below which Startup goes on [BBRStartupFullLossCnt].
 const STARTUP_LOSS_RANGES: u32 = 6;
 
-/// Place where the rate samples of a probe stand.
+/// Phase of the rate samples of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AckPhase {
     Init,
@@ -60,7 +59,7 @@ enum AckPhase {
     ProbeStopping,
 }
 
-/// What the acknowledgements of one batch say: the sample of the newest packet among them.
+/// Summary of the acknowledgements of one batch: the sample of the newest packet among them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     /// Bytes per second; 0 when unknown.
@@ -80,7 +79,7 @@ struct Sample {
     rtt_s: f64,
 }
 
-/// Values to go back to when a loss turns out not to have been one.
+/// Values to restore if a loss turns out to be spurious.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     state: Option<State>,
@@ -89,7 +88,7 @@ struct Undo {
     inflight_long: f64,
 }
 
-/// See the module.
+/// BBR version 3; see the module.
 #[derive(Debug)]
 pub(super) struct Bbr3 {
     random: Random,
@@ -100,7 +99,7 @@ pub(super) struct Bbr3 {
     rtt: RttMin,
     full_pipe: FullPipe,
 
-    /// Of what one flow would take.
+    /// Share of what one flow would take.
     share: f64,
     window: f64,
     pacing_rate: f64,
@@ -110,10 +109,10 @@ pub(super) struct Bbr3 {
     in_flight: f64,
     delivered: u64,
     batch: Option<Sample>,
-    /// Packets sent from this moment while no more than so much had been delivered say nothing about
-    /// the path's rate: we held them back ourselves.
+    /// Packets sent from this moment while no more than so much had been delivered indicate nothing about the path's
+    /// rate: the sender held them back itself.
     held_back: Option<(Instant, u64)>,
-    /// The window was full within the last round: until so much is delivered.
+    /// The window counts as full until so much has been delivered: it was full within the last round.
     window_limited_until: u64,
     idle_restart: bool,
 
@@ -129,7 +128,7 @@ pub(super) struct Bbr3 {
     up_rounds: u32,
     up_acked: f64,
     up_acked_per_packet: f64,
-    /// Rate samples and losses of now belong to packets sent to probe.
+    /// Current rate samples and losses belong to packets sent to probe.
     is_probe_sample: bool,
     last_probe_too_high: bool,
     last_probe_cautious: bool,
@@ -182,7 +181,7 @@ impl Bbr3 {
         }
     }
 
-    /// The steps of the draft for each acknowledgement, in its order [Per-ACK Steps].
+    /// Processes an acknowledgement in the draft's order of steps [Per-ACK Steps].
     fn on_sample(&mut self, now: Instant, sample: &Sample) {
         self.model.update_latest(sample, self.delivered);
         self.update_round(sample);
@@ -226,8 +225,7 @@ impl Bbr3 {
         self.delivered <= self.window_limited_until
     }
 
-    /// Samples of packets sent from now on until everything in flight has been delivered are not the
-    /// path's doing.
+    /// Marks samples of packets sent from now on, until everything in flight has been delivered, as not caused by the path.
     fn hold_back(&mut self, now: Instant) {
         let since = match self.held_back {
             Some((since, until)) if self.delivered <= until => since,
@@ -241,7 +239,7 @@ impl Bbr3 {
             .is_some_and(|(since, until)| sent >= since && delivered_at_sent <= until)
     }
 
-    /// Remembers what a loss is about to change.
+    /// Saves the values that a loss is about to change.
     fn note_loss(&mut self) {
         if !self.model.note_loss(self.delivered) {
             return;
@@ -255,7 +253,7 @@ impl Bbr3 {
         });
     }
 
-    /// The probe found more in flight than the path holds [HandleInflightTooHigh].
+    /// Handles a probe that put more in flight than the path holds [HandleInflightTooHigh].
     fn on_inflight_too_high(&mut self, now: Instant, in_flight: f64, app_limited: bool) {
         self.last_probe_too_high = true;
         self.is_probe_sample = false;
@@ -391,7 +389,7 @@ mod tests {
     }
 
     impl Feed {
-        /// Past Startup.
+        /// A feed past Startup.
         fn steady() -> Self {
             let now = test_epoch();
             let mut feed = Self {

@@ -14,7 +14,7 @@ const HEADROOM: f64 = 0.15;
 /// Rounds over which aggregation is the largest seen [BBR.ExtraAckedFilterLen].
 const AGGREGATION_ROUNDS: u64 = 10;
 
-/// What is believed of the path. Bounds are infinite where nothing bounds.
+/// Estimates of the path. Bounds are infinite if there is none.
 #[derive(Debug)]
 pub(super) struct Model {
     /// Largest delivery rate of the running cycle and of the one before, in bytes per second.
@@ -22,13 +22,13 @@ pub(super) struct Model {
     /// Bounds since the last probe, from losses outside of probes.
     pub(super) bandwidth_short: f64,
     pub(super) inflight_short: f64,
-    /// What a probe found to be the most the path holds.
+    /// Largest amount in flight that the path held in a probe.
     pub(super) inflight_long: f64,
 
     /// The largest of the running round, for the short-term bounds.
     bandwidth_latest: f64,
     inflight_latest: f64,
-    /// A round for the judgement of losses ends when a packet sent after this much was delivered is.
+    /// Amount delivered that ends a loss round: it ends when a packet sent after that is delivered.
     loss_round_ends_at: u64,
     loss_round_started: bool,
     /// Bytes acknowledged and lost in the running round, and ranges of packets lost.
@@ -36,10 +36,10 @@ pub(super) struct Model {
     round_lost: f64,
     round_ranges: u32,
     last_lost: Option<u64>,
-    /// The round has seen a loss, or an ECN mark.
+    /// The round had a loss, or an ECN mark.
     is_loss_in_round: bool,
     pub(super) marked: bool,
-    /// Rounds in a row that saw losses.
+    /// Consecutive rounds with losses.
     loss_rounds: u32,
 
     aggregation: MaxFilter,
@@ -47,14 +47,14 @@ pub(super) struct Model {
     aggregation_acked: f64,
 }
 
-/// What the losses of a finished round amount to.
+/// Verdict on the losses of a finished round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verdict {
     /// More than chance explains.
     pub(super) too_much: bool,
     /// Separate ranges of lost packets.
     pub(super) ranges: u32,
-    /// Rounds in a row that saw losses, this one included.
+    /// Consecutive rounds with losses, this one included.
     pub(super) rounds: u32,
 }
 
@@ -87,12 +87,12 @@ impl Model {
         self.bandwidth_max[0].max(self.bandwidth_max[1])
     }
 
-    /// The same within the short-term bound.
+    /// The same, limited by the short-term bound.
     pub(super) fn bandwidth(&self) -> f64 {
         self.bandwidth_max().min(self.bandwidth_short)
     }
 
-    /// The long-term bound less some room for others.
+    /// The long-term bound less some headroom for others.
     pub(super) fn inflight_with_headroom(&self, packet: f64) -> f64 {
         if self.inflight_long.is_infinite() {
             return f64::INFINITY;
@@ -127,7 +127,7 @@ impl Model {
         }
     }
 
-    /// A cycle ends: samples of the one before it are forgotten, unless this one had none.
+    /// Ends a cycle: samples of the one before it are forgotten, unless this one had none.
     pub(super) fn advance_bandwidth(&mut self) {
         if self.bandwidth_max[0] > 0.0 {
             self.bandwidth_max = [0.0, self.bandwidth_max[0]];
@@ -160,7 +160,7 @@ impl Model {
         self.aggregation_since = now;
     }
 
-    /// A loss or a mark; whether it is the first of its round.
+    /// Records a loss or a mark; true if it is the first of its round.
     pub(super) fn note_loss(&mut self, delivered: u64) -> bool {
         if self.is_loss_in_round {
             return false;
@@ -178,7 +178,7 @@ impl Model {
         self.last_lost = Some(packet);
     }
 
-    /// What the losses of the round that has just ended amount to; `None` within a round.
+    /// Verdict on the losses of the round that has just ended; `None` within a round.
     fn judge_round(&mut self, packet: f64) -> Option<Verdict> {
         if !self.loss_round_started {
             return None;
@@ -203,7 +203,7 @@ impl Model {
         Some(verdict)
     }
 
-    /// The losses of this round were none.
+    /// Clears the losses of this round, which were spurious.
     pub(super) fn forget_loss(&mut self) {
         self.is_loss_in_round = false;
         self.round_lost = 0.0;
@@ -226,7 +226,7 @@ impl Model {
         self.inflight_short = f64::INFINITY;
     }
 
-    /// A round of too many losses outside of a probe [LossLowerBounds].
+    /// Lowers the short-term bounds after a round of too many losses outside of a probe [LossLowerBounds].
     fn lower_short_term(&mut self, window: f64) {
         if self.bandwidth_short.is_infinite() {
             self.bandwidth_short = self.bandwidth_max();
@@ -238,14 +238,14 @@ impl Model {
         self.inflight_short = self.inflight_latest.max(BETA * self.inflight_short);
     }
 
-    /// What the last round delivered at most.
+    /// Largest amount delivered in the last round.
     pub(super) fn inflight_latest(&self) -> f64 {
         self.inflight_latest
     }
 }
 
 impl Bbr3 {
-    /// Once a round: lowers the short-term bounds, or ends Startup, when losses were too many.
+    /// Once per round: lowers the short-term bounds, or ends Startup, if losses were too many.
     pub(super) fn adapt_short_term(&mut self) {
         let Some(verdict) = self.model.judge_round(self.packet) else {
             return;

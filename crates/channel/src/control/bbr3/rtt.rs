@@ -1,5 +1,4 @@
-//! The shortest round trip, and when it must be looked at afresh [draft-ietf-ccwg-bbr, ProbeRTT
-//! Logic].
+//! The shortest round trip, and the time at which it must be measured afresh [draft-ietf-ccwg-bbr, ProbeRTT Logic].
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +6,7 @@ use std::time::{Duration, Instant};
 const FILTER_LENGTH: Duration = Duration::from_secs(10);
 /// Time without a sample near the shortest after which ProbeRTT is due.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
-/// A sample this little above the shortest one shows the path without our queue as well.
+/// A sample this little above the shortest one also shows the path without our queue.
 const NEAR: f64 = 1.02;
 
 /// Two minimum filters, of 5 s for scheduling ProbeRTT and of 10 s for the model.
@@ -18,7 +17,7 @@ pub(super) struct RttMin {
     shortest_at: Instant,
     recent_s: f64,
     recent_at: Instant,
-    /// The sample for ProbeRTT has expired with the last update.
+    /// The sample for ProbeRTT expired at the last update.
     pub(super) expired: bool,
 }
 
@@ -40,7 +39,7 @@ impl RttMin {
             self.recent_s = rtt_s;
             self.recent_at = now;
         } else if rtt_s <= self.recent_s * NEAR {
-            // Deviation bbr3-probe-rtt: the queue was empty just now, nothing needs to be probed.
+            // Deviation bbr3-probe-rtt: the queue was empty just now, so no probe is needed.
             self.recent_at = now;
         }
         let age = now.saturating_duration_since(self.shortest_at);
@@ -50,7 +49,7 @@ impl RttMin {
         }
     }
 
-    /// ProbeRTT is over: the next one is due an interval from now.
+    /// Records the end of ProbeRTT: the next one is due an interval from now.
     pub(super) fn probed(&mut self, now: Instant) {
         self.recent_at = now;
         self.expired = false;

@@ -5,14 +5,14 @@ const STARTUP_PACING_GAIN: f64 = 2.77;
 /// Window gain that lets the rate double every round, and keeps pacing in charge afterwards.
 const DEFAULT_WINDOW_GAIN: f64 = 2.0;
 
-/// What the controller is about.
+/// State of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Doubles the rate every round until the pipe is full.
     Startup,
     /// Empties the queue that Startup built.
     Drain,
-    /// Leaves the path some room, and empties the queue that Up built.
+    /// Leaves the path some headroom, and empties the queue that Up built.
     Down,
     /// Sends at the path's rate.
     Cruise,
@@ -20,7 +20,7 @@ pub(super) enum State {
     Refill,
     /// Sends faster than the path delivered so far.
     Up,
-    /// Holds little in flight to see the shortest round trip.
+    /// Keeps little in flight to measure the shortest round trip.
     ProbeRtt,
 }
 
@@ -45,13 +45,12 @@ impl State {
         }
     }
 
-    /// One of the four states of the steady cycle.
+    /// True in the four states of the steady cycle.
     pub(super) fn is_probe_bw(self) -> bool {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// True if losses now are the answer to a question that the controller asked, and not a sign that
-    /// the path has become worse.
+    /// True if losses now are the result of a probe, and not a sign that the path has become worse.
     pub(super) fn is_probing_bandwidth(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }

@@ -4,7 +4,7 @@
 
 use super::{Bbr3, Sample, State, WINDOW_MIN_PACKETS};
 
-/// Paced this much below the estimate, so that a queue drains [BBR.PacingMarginPercent].
+/// Margin of the pacing rate below the estimate, so that a queue drains [BBR.PacingMarginPercent].
 const PACING_MARGIN: f64 = 0.01;
 /// Traffic that may leave at once, in seconds of the pacing rate, and its largest size.
 const QUANTUM_S: f64 = 1e-3;
@@ -19,8 +19,8 @@ impl Bbr3 {
         self.set_pacing_rate_with(gain);
     }
 
-    /// A gain whose excess over 1 is that of a share of a flow: what probes take from others, and what
-    /// waits in the bottleneck's queue, is in proportion to it.
+    /// The gain with its excess over 1 scaled to the share of a flow: bandwidth that probes take from others, and data
+    /// that waits in the bottleneck's queue, are in proportion to it.
     fn shared(&self, gain: f64) -> f64 {
         1.0 + (gain - 1.0) * self.share
     }
@@ -50,12 +50,12 @@ impl Bbr3 {
         gain * bandwidth * self.rtt.shortest_s
     }
 
-    /// What should be in flight to use the path, unless congestion has cut the window.
+    /// Amount that should be in flight to use the path, unless congestion has reduced the window.
     pub(super) fn target_inflight(&self) -> f64 {
         self.bdp(1.0).min(self.window)
     }
 
-    /// At least what leaves at once, and enough packets to be acknowledged in pairs.
+    /// `inflight`, but at least what leaves at once, and enough packets to be acknowledged in pairs.
     fn quantised(&self, inflight: f64) -> f64 {
         let quantum = (self.pacing_rate * QUANTUM_S)
             .min(QUANTUM_MAX_BYTES)
@@ -68,7 +68,7 @@ impl Bbr3 {
         }
     }
 
-    /// `gain` bandwidth-delay products, in a volume that can be sent.
+    /// `gain` bandwidth-delay products, rounded up to a volume that can be sent.
     pub(super) fn inflight(&self, gain: f64) -> f64 {
         self.quantised(self.bdp(gain))
     }
@@ -91,7 +91,7 @@ impl Bbr3 {
         self.window = self.window.min(self.bound());
     }
 
-    /// What losses allow [BoundCwndForModel].
+    /// Bound on the window from losses [BoundCwndForModel].
     fn bound(&self) -> f64 {
         let long = match self.state {
             State::Cruise | State::ProbeRtt => self.model.inflight_with_headroom(self.packet),

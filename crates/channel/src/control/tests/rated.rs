@@ -1,4 +1,4 @@
-//! `verb`: what a controller of the rate must do on the channels that it is for.
+//! `verb`: requirements on a rate controller on the channels that it is made for.
 
 use proptest::prelude::*;
 
@@ -43,7 +43,7 @@ fn a_cdma_channel_is_filled_without_a_loss() {
     );
 }
 
-/// Above the top plateau there is nothing to gain by the specification: probing is off.
+/// Above the top plateau there is nothing to gain by definition: probing is off.
 #[test]
 fn the_top_plateau_is_the_end() {
     let fast = Path {

@@ -1,4 +1,4 @@
-//! `ctcp`: what a controller with a target rate must do.
+//! `ctcp`: requirements on a controller with a target rate.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ fn of(inner: Inner, path: &Path, seconds: f64) -> Outcome {
     run(Controller::Ctcp(ctcp), path, seconds, 1)
 }
 
-/// Farthest that any adjustment interval after the first is from `rate`, as a part of it.
+/// Largest deviation of any adjustment interval after the first from `rate`, as a fraction of it.
 fn farthest(out: &Outcome, rate: f64) -> f64 {
     let intervals = out.tenths.len() / 80;
     let distance = |k: usize| (out.rate(8.0 * k as f64, 8.0 * (k + 1) as f64) / rate - 1.0).abs();
     (1..intervals).map(distance).fold(0.0, f64::max)
 }
 
-/// A tenth of what the link carries, and nothing of its queue.
+/// A tenth of the link's capacity, and none of its queue.
 #[test]
 fn the_target_is_held_and_nothing_waits() {
     for inner in [Inner::Auto, Inner::NewReno] {
@@ -59,7 +59,7 @@ fn packets_leave_one_by_one() {
     }
 }
 
-/// What is lost is sent again within the target, which has a margin for it.
+/// Lost data is sent again within the target, which has a margin for it.
 #[test]
 fn random_loss_costs_what_is_lost() {
     let lossy = Path {
@@ -71,7 +71,7 @@ fn random_loss_costs_what_is_lost() {
     assert!((out.sent as f64 / (160.0 * TARGET_BYTES) - 1.0).abs() < 0.01);
 }
 
-/// A second almost without a slot is made up for, without exceeding the target much at any time.
+/// A second almost without slots is made up for, without exceeding the target much at any time.
 #[test]
 fn what_an_outage_took_is_made_up_for() {
     let dark = Path {
@@ -98,7 +98,7 @@ fn a_target_beyond_the_capacity_feeds_no_endless_queue() {
         let out = of(inner, &narrow, 160.0);
         assert!(out.rate(8.0, 160.0) > 0.97 * 4e5, "{inner:?}");
         let most = out.rtt_s.iter().copied().fold(0.0, f64::max);
-        // Base and room of 100 ms at the target, drained at four fifths of it.
+        // Base plus 100 ms of queue at the target, drained at four fifths of it.
         assert!(most < 0.15 / 0.8 + 0.03, "{inner:?}: {most}");
         assert_eq!(out.lost, 0, "{inner:?}");
     }
@@ -133,7 +133,7 @@ fn the_target_changes_while_it_runs() {
     }
 }
 
-/// What the application did not send is no debt.
+/// Data that the application did not send is no deficit.
 #[test]
 fn a_pause_is_not_made_up_for() {
     let pausing = Path {

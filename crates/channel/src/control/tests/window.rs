@@ -1,4 +1,4 @@
-//! `aimd` and `binomial`: what controllers that fill the queue until it overflows must do.
+//! `aimd` and `binomial`: requirements on controllers that fill the queue until it overflows.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ const SQRT: Controller = Controller::Binomial(Binomial::SQRT);
 const IIAD: Controller = Controller::Binomial(Binomial::IIAD);
 const ALL: [Controller; 3] = [AIMD, SQRT, IIAD];
 
-/// Least and most of the rate in tenths of seconds from here on, in bytes per second.
+/// Smallest and largest rate in tenths of seconds from here on, in bytes per second.
 fn swing(out: &Outcome, from_s: f64) -> (f64, f64) {
     let tenths = &out.tenths[(from_s * 10.0) as usize..];
     // Over five tenths, which is five round trips and more.
@@ -25,7 +25,7 @@ fn swing(out: &Outcome, from_s: f64) -> (f64, f64) {
     })
 }
 
-/// A queue of one bandwidth-delay product is what halving the window needs.
+/// A queue of one bandwidth-delay product, which halving the window needs.
 #[test]
 fn a_steady_link_is_filled() {
     for controller in ALL {
@@ -35,7 +35,7 @@ fn a_steady_link_is_filled() {
     }
 }
 
-/// Of what binomial controllers are for: with a short queue, AIMD empties it and SQRT does not.
+/// Purpose of binomial controllers: with a short queue, AIMD empties it and SQRT does not.
 #[test]
 fn sqrt_swings_less_than_aimd() {
     let shallow = Path {

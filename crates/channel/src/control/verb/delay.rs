@@ -1,27 +1,27 @@
-//! Do round trips grow? One judgement a round.
+//! Detection of growing round trips, judged once per round.
 //!
-//! Single round trips of a radio channel swing by more than a queue adds [Horde Figure 7-25], so what is
-//! compared is the mean of a round, with the least such mean of late.
+//! Single round trips of a radio channel vary by more than a queue adds [Horde Figure 7-25], so the mean of a round is
+//! compared with the smallest recent mean.
 
 use std::time::{Duration, Instant};
 
 use super::super::filter::MaxFilter;
 
-/// Lifetime of the least mean.
+/// Lifetime of the smallest mean.
 const LEAST_LIFE: Duration = Duration::from_secs(30);
-/// After half of it without a mean near the least, the queue has to be drained to see it again.
+/// Half of it: time without a mean near the smallest after which the queue has to be drained to see it again.
 const STALE: Duration = Duration::from_secs(15);
-/// Near the least: so much of the tolerated growth above it.
+/// Distance that counts as near the smallest mean, as a part of the tolerated growth.
 const NEAR: f64 = 0.25;
 /// Fewest round trips in a mean.
 const SAMPLES_MIN: u32 = 4;
 /// A mean this much below the one before shows a queue that drains.
 const FALLING: f64 = 0.95;
 
-/// What the rounds say. O(1) an acknowledgement, no allocation.
+/// Round trips of the rounds. O(1) per acknowledgement, no allocation.
 #[derive(Debug)]
 pub(super) struct Delay {
-    /// Shortest time that a round takes: means over less follow the technology's own swing.
+    /// Shortest duration of a round: means over less time follow the technology's own variation.
     span: Duration,
     origin: Option<Instant>,
     /// The running round: only packets sent from its beginning on count, and the acknowledgement of one of them
@@ -33,13 +33,13 @@ pub(super) struct Delay {
     first_at: Option<Instant>,
     /// Negated means.
     least: MaxFilter,
-    /// Time at which a mean was last near the least.
+    /// Time at which a mean was last near the smallest.
     near_at: Option<Instant>,
     mean_s: Option<f64>,
     mean_before_s: Option<f64>,
 }
 
-/// A round that ended.
+/// A completed round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Round {
     /// Bytes per second acknowledged in it.
@@ -70,18 +70,18 @@ impl Delay {
         self.mean_s
     }
 
-    /// The least mean of late, in seconds.
+    /// The smallest recent mean, in seconds.
     pub(super) fn least_s(&self) -> Option<f64> {
         self.mean_s.map(|_| -self.least.get())
     }
 
-    /// True if the last round took this many seconds longer than the shortest of late.
+    /// True if the last round took this many seconds longer than the shortest recent one.
     pub(super) fn is_above(&self, rise_s: f64) -> bool {
         self.mean_s
             .is_some_and(|mean| mean + self.least.get() > rise_s)
     }
 
-    /// True if the least mean will soon be forgotten without having been seen again; says so once.
+    /// True if the smallest mean will soon be forgotten without having been seen again; true only once.
     pub(super) fn is_stale(&mut self, now: Instant) -> bool {
         let stale = self
             .near_at
@@ -92,14 +92,14 @@ impl Delay {
         stale
     }
 
-    /// What was the shortest is so no more: the path has changed, or others fill its queue.
+    /// Discards the smallest mean: the path has changed, or others fill its queue.
     pub(super) fn forget(&mut self, now: Instant) {
         if let Some(mean) = self.mean_s {
             self.least.reset(-mean, self.position(now));
         }
     }
 
-    /// Begins a round anew: what was sent before `now` says nothing about what is sent from now on.
+    /// Begins a round anew: packets sent before `now` do not predict those sent from now on.
     pub(super) fn restart(&mut self, now: Instant) {
         self.since = Some(now);
         self.sum_s = 0.0;
@@ -108,8 +108,7 @@ impl Delay {
         self.first_at = None;
     }
 
-    /// Takes an acknowledgement; `Some` when a round has ended with it. Means that grow by `rise_s` seconds are too
-    /// long.
+    /// Processes an acknowledgement; `Some` if it ended a round. Means that grow by `rise_s` seconds are too long.
     pub(super) fn on_ack(
         &mut self,
         now: Instant,

@@ -1,15 +1,15 @@
-//! `verb`: a rate on plateaus, for channels whose rate is steady and known by its technology, and whose round
-//! trips show a queue long before a deep buffer overflows [Horde §7.4.1].
+//! `verb`: a rate on plateaus, for channels whose rate is steady and known by their technology, and whose round trips
+//! show a queue long before a deep buffer overflows [Horde §7.4.1].
 //!
 //! | the thesis | here |
 //! |---|---|
 //! | a coarse timer resets the rate to the goodput of the period before | `period.rs`, `end_period` |
 //! | growing round trips make it back off before anything is lost | `delay.rs`, `end_round` |
-//! | within a plateau it edges upwards, by AIMD that is not aggressive | `edge`, `on_congestion` |
+//! | within a plateau it increases slowly, by AIMD that is not aggressive | `edge`, `on_congestion` |
 //! | once stable, it tries the next plateau | `climb` |
 //! | at the top plateau it does not probe | `climb`: there is none above |
 //!
-//! The thesis gives no constants but the plateaus; what had to be filled in is listed in
+//! The thesis gives no constants but the plateaus; the values that had to be chosen are listed in
 //! `spec/deviations.toml` (`verb-…`).
 
 mod delay;
@@ -28,19 +28,19 @@ use crate::config;
 const BACKOFF: f64 = 0.85;
 /// Lowest factor on the rate in one back-off.
 const BACKOFF_MIN: f64 = 0.5;
-/// Back-offs one after the other, after which a longer round trip is no queue of ours.
+/// Consecutive back-offs after which a longer round trip is not caused by our queue.
 const BACKOFFS_MAX: u32 = 6;
-/// Part of the way to the next plateau gained by edging, each round trip.
+/// Fraction of the distance to the next plateau gained by edging in each round trip.
 const EDGE: f64 = 1.0 / 16.0;
 /// Most plateaus climbed at once.
 const STRIDE_MAX: u32 = 4;
-/// Most stable periods waited for before the next plateau is tried again.
+/// Maximum number of stable periods before the next plateau is tried again.
 const WAIT_MAX: u32 = 8;
 /// Fewest packets that may be in flight.
 const WINDOW_MIN_PACKETS: f64 = 4.0;
-/// Silence that is not a slow path: seconds, round trips, packets.
+/// Silence that is longer than that of a slow path: seconds, round trips, packets.
 const SILENCE: (f64, f64, f64) = (0.4, 3.0, 4.0);
-/// A round trip before the first is known, in seconds.
+/// Assumed round trip before the first is known, in seconds.
 const RTT_INITIAL_S: f64 = 0.3;
 
 #[derive(Debug)]
@@ -57,10 +57,10 @@ pub(super) struct Verb {
     share: f64,
     delay: Delay,
     period: Option<Period>,
-    /// What was sent before says nothing: the path was silent.
+    /// Time before which packets sent are ignored, because the path was silent.
     deaf_until: Option<Instant>,
     acked_at: Option<Instant>,
-    /// Stable periods at this plateau, and how many are waited for.
+    /// Stable periods at this plateau, and the number required before a climb.
     stable: u32,
     wait: u32,
     /// Plateaus of the next climb.
@@ -68,7 +68,7 @@ pub(super) struct Verb {
     /// The last period began with a climb.
     is_trying: bool,
     backoffs: u32,
-    /// Goodput of the last period, and what the rate returns to when the queue has drained.
+    /// Goodput of the last period, and the rate to return to when the queue has drained.
     goodput: f64,
     carried: Option<f64>,
 }
@@ -112,8 +112,8 @@ impl Verb {
         self.delay.mean_s().unwrap_or(RTT_INITIAL_S)
     }
 
-    /// Time for which goodput is measured: over the coarse timer, but over one round trip during the start, or as long as a round
-    /// takes.
+    /// Time over which goodput is measured: the coarse timer, but one round trip during the start, or as long as a
+    /// round takes.
     fn period_length(&self) -> Duration {
         let rtt = Duration::from_secs_f64(self.rtt_s().min(10.0));
         if self.starting {
@@ -123,13 +123,13 @@ impl Verb {
         }
     }
 
-    /// True if round trips have grown half as much as is tolerated.
+    /// True if round trips have grown by half of what is tolerated.
     fn has_queue(&self) -> bool {
         self.delay.is_above(self.rise_s() / 2.0)
     }
 
-    /// True if so much was lost that the channel is overfull. While there is a queue, a loss is likely
-    /// its: then a tenth of what is tolerated otherwise is too much.
+    /// True if so many packets were lost that the channel is overfull. While there is a queue, it is the likely cause
+    /// of a loss: then a tenth of the usual tolerance is too much.
     fn is_lossy(&self, period: &Period) -> bool {
         let tolerated = self.parameters.loss;
         period.is_lossy(tolerated) || self.has_queue() && period.is_lossy(tolerated / 10.0)
@@ -154,7 +154,7 @@ impl Verb {
         let was_trying = std::mem::take(&mut self.is_trying);
         self.goodput = verdict.goodput;
         if period.is_limited {
-            // What the application did not send says nothing about the channel.
+            // Data that the application did not send gives no information about the channel.
         } else if is_calm && verdict.keeps_up {
             self.backoffs = 0;
             match self.carried {
@@ -179,7 +179,7 @@ impl Verb {
         self.period = Some(Period::new(now, self.rate));
     }
 
-    /// The channel carries the rate: try more.
+    /// Tries a higher rate: the channel carries this one.
     fn climb(&mut self, was_trying: bool) {
         if self.starting {
             self.set_rate(self.rate * 2.0);
@@ -187,7 +187,7 @@ impl Verb {
             return;
         }
         if was_trying {
-            // The plateau is viable; perhaps the next ones are, too.
+            // The plateau is viable; perhaps the next ones are as well.
             self.wait = 1;
             self.stride = (self.stride * 2).min(STRIDE_MAX);
         }
@@ -203,7 +203,7 @@ impl Verb {
         }
     }
 
-    /// The rate was too much: wait longer before the next attempt.
+    /// Gives up a rate that was too high: waits longer before the next attempt.
     fn give_up(&mut self, was_trying: bool) {
         self.stable = 0;
         self.stride = 1;
@@ -223,8 +223,8 @@ impl Verb {
             self.delay.forget(now);
             return;
         }
-        // What a round delivers swings with the technology; the period before says it better, unless the
-        // channel has evidently become slower since.
+        // The delivery of a round varies with the technology; the period before is more reliable, unless the channel
+        // has evidently become slower since.
         let carried = match self.backoffs {
             1 => self.rate.min(delivered.max(self.goodput)),
             _ => self.rate.min(delivered),
@@ -245,7 +245,7 @@ impl Verb {
         self.delay.restart(now);
     }
 
-    /// Upwards within the plateau.
+    /// Increases the rate within the plateau.
     fn edge(&mut self, bytes: u64) {
         let Some(period) = &self.period else {
             return;
@@ -259,7 +259,7 @@ impl Verb {
         self.set_rate((self.rate + gained).min(ceiling));
     }
 
-    /// The path was silent for longer than a slow one is.
+    /// True if the path was silent for longer than a slow one is.
     fn is_after_silence(&self, now: Instant) -> bool {
         let (seconds, round_trips, packets) = SILENCE;
         let timeout = seconds
@@ -323,7 +323,7 @@ impl Control for Verb {
             return;
         }
         if event.is_persistent {
-            // Nothing came through at all; find the channel's rate anew.
+            // Nothing came through at all; measure the channel's rate anew.
             self.set_rate(BACKOFF_MIN * self.rate);
             self.give_up(false);
             self.starting = true;
@@ -355,8 +355,8 @@ impl Control for Verb {
         self.share = share.clamp(0.01, 1.0);
     }
 
-    /// What fills the channel and twice the queue at which it backs off: it bounds what a channel that falls
-    /// silent is sent.
+    /// Capacity of the channel plus twice the queue at which it backs off: it bounds the data sent on a channel that
+    /// falls silent.
     fn window(&self) -> u64 {
         let least = WINDOW_MIN_PACKETS * self.mtu;
         let Some(rtt_s) = self.delay.least_s() else {

@@ -1,20 +1,20 @@
-//! The coarse timer: what became of the sending rate over one period.
+//! The coarse timer: result of the sending rate over one period.
 
 use std::time::{Duration, Instant};
 
 /// Fewest packets by which goodput is judged.
 const PACKETS_MIN: f64 = 8.0;
-/// A period without so many ends after this many times its length.
+/// Multiple of its length after which a period without so many ends.
 const PERIODS_MAX: u32 = 4;
 /// Goodput this much below the sending rate still confirms it; one packet more, as packets are not
 /// divisible.
 const SLACK: f64 = 0.05;
 
-/// Counts what was sent since the rate was set. Goodput is taken between acknowledgements, so it does not depend on
-/// the round trip.
+/// Counters of what was sent since the rate was set. Goodput is measured between acknowledgements, so it does not
+/// depend on the round trip.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Period {
-    /// Time at which the rate was set; what was sent before it does not count.
+    /// Time at which the rate was set; packets sent before it do not count.
     pub(super) since: Instant,
     /// That rate, in bytes per second.
     pub(super) rate: f64,
@@ -28,12 +28,12 @@ pub(super) struct Period {
     pub(super) is_limited: bool,
 }
 
-/// What a period showed.
+/// Result of a period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Verdict {
     /// Bytes per second acknowledged.
     pub(super) goodput: f64,
-    /// As much came out of the network, lost packets included, as went in.
+    /// As much came out of the network, lost packets included, as was sent.
     pub(super) keeps_up: bool,
 }
 
@@ -80,8 +80,8 @@ impl Period {
         f64::from(self.lost_packets) > expected + 2.0 * expected.max(1.0).sqrt()
     }
 
-    /// `Some` once the period has lasted for `length` and holds enough packets of `mtu` bytes. The rate is
-    /// `rate` now.
+    /// Verdict once the period has lasted for `length` and holds enough packets of `mtu` bytes, else `None`. The rate
+    /// is `rate` now.
     pub(super) fn end(
         &self,
         now: Instant,
@@ -101,7 +101,7 @@ impl Period {
             .as_secs_f64()
             .max(1e-6);
         let out = (self.bytes + self.lost) as f64 / seconds;
-        // It has risen evenly, if at all.
+        // It has increased evenly, if at all.
         let sent = (self.rate + rate) / 2.0;
         let slack = SLACK + mtu / (sent * seconds);
         Some(Verdict {

@@ -1,4 +1,4 @@
-//! The nodes and the links between them.
+//! Topology of the demonstration: its nodes and the links between them.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
@@ -9,7 +9,7 @@ use std::{
 use anabranch::{
     Ticket,
     base::{NodeId, Seed},
-    control::{self, Question},
+    control::{self, Request},
     keys,
     net::emulate::{Emulator, PathSpec},
 };
@@ -24,12 +24,12 @@ use crate::{
     exit::{Failure, Outcome},
 };
 
-/// The nodes; the first sends, the second receives, the others relay.
+/// Names of the nodes; the first sends, the second receives, the others relay.
 pub(super) const NODES: [&str; 4] = ["lab", "clinic", "relay", "spare"];
 pub(super) const LAB: usize = 0;
 pub(super) const CLINIC: usize = 1;
 pub(super) const RELAYS: [usize; 2] = [2, 3];
-/// Rate and delay of the links between them.
+/// Links between the nodes: their ends and properties.
 pub(super) const LINKS: [([usize; 2], &str); 6] = [
     ([0, 1], "rate=8 Mbit/s, delay=20 ms, queue=100 ms"),
     ([0, 2], "rate=20 Mbit/s, delay=8 ms, queue=100 ms"),
@@ -38,10 +38,11 @@ pub(super) const LINKS: [([usize; 2], &str); 6] = [
     ([3, 1], "rate=6 Mbit/s, delay=15 ms, queue=100 ms"),
     ([2, 3], "rate=20 Mbit/s, delay=10 ms, queue=100 ms"),
 ];
-/// Ports that a relay has for circuits. All that it sees here comes from one address, so that circuits can share none.
+/// Ports of a relay for circuits. All packets come from one address here, so that circuits cannot share a port.
 const PORTS: u16 = 12;
-/// Time that a node may take to start.
+/// Timeout for the start of a node.
 const STARTED: Duration = Duration::from_secs(60);
+/// Interval between two queries of a node that starts.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A running node; killed when this is dropped.
@@ -53,8 +54,8 @@ pub(super) struct Node {
     process: Option<Child>,
 }
 
-/// First of [`PORTS`] ports in a row that are free now, on loopback and where others see them; none that was `taken` before. All are
-/// below those that the system gives out by itself: one of these may be gone before the node takes it that it is meant for.
+/// Finds [`PORTS`] consecutive free ports on loopback and on the address `seen`, apart from those `taken` before, and returns the
+/// first. All are below the ephemeral ports of the system, any of which may be in use again before the node binds it.
 fn free_ports(seen: Option<IpAddr>, taken: &mut Vec<u16>) -> Result<u16, Failure> {
     let at = [Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), seen];
     for first in (20_000..30_000).step_by(32) {
@@ -71,7 +72,7 @@ fn free_ports(seen: Option<IpAddr>, taken: &mut Vec<u16>) -> Result<u16, Failure
     Err(Failure::other("no ports are free on 127.0.0.1"))
 }
 
-/// Keys, configurations and emulated links; and where the receiver is reached.
+/// Creates keys, configurations and emulated links, and the ticket with the address of the receiver.
 pub(super) fn lay_out(folder: &Path, seed: u64) -> Result<(Vec<Node>, Emulator, Ticket), Failure> {
     let mut taken = Vec::new();
     let first = free_ports(None, &mut taken)?;
@@ -89,12 +90,12 @@ pub(super) fn lay_out(folder: &Path, seed: u64) -> Result<(Vec<Node>, Emulator, 
     let sender = keys::create(&folder.join("sender.key"))?;
     std::fs::create_dir(folder.join("received")).map_err(Failure::file)?;
     let mut specs = Vec::new();
-    // By the index of the link and its direction: where the end that calls finds the other one.
-    let mut doors: Vec<([usize; 2], usize)> = Vec::new();
+    // Index of the emulated path by caller and callee.
+    let mut entries: Vec<([usize; 2], usize)> = Vec::new();
     for (ends, text) in LINKS {
         let links = parse_both(text, &mut load_trace).map_err(Failure::other)?;
         for [from, to] in [ends, [ends[1], ends[0]]] {
-            doors.push(([from, to], specs.len()));
+            entries.push(([from, to], specs.len()));
             specs.push(PathSpec {
                 name: format!("{}-{}", NODES[from], NODES[to]),
                 listen: ([127, 0, 0, 1], 0).into(),
@@ -103,14 +104,14 @@ pub(super) fn lay_out(folder: &Path, seed: u64) -> Result<(Vec<Node>, Emulator, 
             });
         }
     }
-    // What the lab sends to a relay's circuits goes over the link between them, too: as if the relay stood behind a translator.
-    // Nor may two relays have a port in common: what is still on its way to the first would come to the second.
+    // Packets from the lab to a relay's circuits cross the link between them, too, as if the relay were behind a NAT.
+    // The relays must not have a port in common: packets in flight to the first would reach the second.
     let mut public = Vec::new();
     for (number, relay) in RELAYS.into_iter().enumerate() {
         let seen = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2 + number as u8));
         let first = free_ports(Some(seen), &mut taken)?;
         public.push((seen, first));
-        let (_, text) = LINKS[doors
+        let (_, text) = LINKS[entries
             .iter()
             .position(|(ends, _)| *ends == [LAB, relay])
             .unwrap_or(0)
@@ -125,8 +126,8 @@ pub(super) fn lay_out(folder: &Path, seed: u64) -> Result<(Vec<Node>, Emulator, 
         }
     }
     let emulator = Emulator::start(specs, Seed(seed)).map_err(Failure::other)?;
-    let door = |from: usize, to: usize| {
-        let found = doors.iter().find(|(ends, _)| *ends == [from, to]);
+    let entry = |from: usize, to: usize| {
+        let found = entries.iter().find(|(ends, _)| *ends == [from, to]);
         found.map(|&(_, index)| emulator.addresses()[index])
     };
     for (own, node) in nodes.iter().enumerate() {
@@ -154,7 +155,7 @@ pub(super) fn lay_out(folder: &Path, seed: u64) -> Result<(Vec<Node>, Emulator, 
             );
         }
         for (other, site) in nodes.iter().enumerate().filter(|(other, _)| *other != own) {
-            let Some(address) = door(own, other) else {
+            let Some(address) = entry(own, other) else {
                 continue;
             };
             text += &format!(
@@ -167,7 +168,7 @@ pub(super) fn lay_out(folder: &Path, seed: u64) -> Result<(Vec<Node>, Emulator, 
     let ticket = Ticket {
         node: nodes[CLINIC].id,
         secret: None,
-        addresses: door(LAB, CLINIC).into_iter().collect(),
+        addresses: entry(LAB, CLINIC).into_iter().collect(),
     };
     Ok((nodes, emulator, ticket))
 }
@@ -181,13 +182,13 @@ impl Node {
             .spawn();
         self.process = Some(process.map_err(Failure::other)?);
         let deadline = tokio::time::Instant::now() + STARTED;
-        while control::ask(&self.control, &Question::show("status"))
+        while control::ask(&self.control, &Request::Status {})
             .await
             .is_err()
         {
             if tokio::time::Instant::now() > deadline {
                 return Err(Failure::other(
-                    "a node does not start; is a port of it taken?",
+                    "a node did not start in time; is one of its ports in use?",
                 ));
             }
             tokio::time::sleep(LOOK).await;
@@ -202,7 +203,7 @@ impl Node {
     }
 
     pub(super) async fn overlay(&self) -> Vec<Value> {
-        match control::ask(&self.control, &Question::show("overlay")).await {
+        match control::ask(&self.control, &Request::Overlay {}).await {
             Ok(answer) => rows(&answer).to_vec(),
             Err(_) => Vec::new(),
         }

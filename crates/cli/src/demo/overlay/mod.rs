@@ -1,7 +1,7 @@
-//! `anabranch demo-overlay`: four nodes on this machine, emulated links between them, a transfer over two ways, and a relay that
-//! is killed on the way.
+//! `anabranch demo-overlay`: four nodes on this machine, emulated links between them, a transfer over two paths, and a relay that
+//! is killed during the transfer.
 //!
-//! Every node is a process of its own, `anabranch node`, and the transfer is `anabranch send --overlay`: what a user would run.
+//! Every node is a separate process, `anabranch node`, and the transfer is `anabranch send --overlay`, as a user would run them.
 //! Only the links are emulated, in this process.
 
 mod layout;
@@ -11,7 +11,7 @@ use std::{path::Path, time::Duration};
 use anabranch::{
     Ticket,
     base::{NodeId, Seed},
-    control::{self, PathsQuery, Question},
+    control::{self, PathsQuery, Request},
 };
 use serde_json::{Value, json};
 use tokio::process::Child;
@@ -26,10 +26,10 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Megabytes to send.
+    /// Size of the file to send, in megabytes.
     #[arg(long, value_name = "MB", default_value_t = 24, value_parser = clap::value_parser!(u64).range(4..=1000))]
     megabytes: u64,
-    /// Same seed, same losses.
+    /// Seed of the random losses; the same seed gives the same losses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print the result as JSON, and nothing else.
@@ -37,12 +37,13 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Time that the nodes may take to find and measure each other.
+/// Timeout for the nodes to find and measure each other.
 const SETTLED: Duration = Duration::from_secs(60);
-/// Time for which they measure at least.
+/// Minimum time for which they measure.
 const MEASURED: Duration = Duration::from_secs(10);
+/// Interval between two queries.
 const LOOK: Duration = Duration::from_millis(250);
-/// Time that the transfer may take.
+/// Timeout for the transfer.
 const SENT: Duration = Duration::from_secs(300);
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
@@ -67,7 +68,7 @@ async fn show(arguments: &Arguments) -> Outcome {
     teller.say_all(table::lines(&before))?;
 
     teller.say(format!(
-        "\n{} MB from lab to clinic, over the overlay …",
+        "\nsending {} MB from lab to clinic, over the overlay …",
         arguments.megabytes
     ))?;
     let file = folder.path().join("scan.bin");
@@ -77,7 +78,7 @@ async fn show(arguments: &Arguments) -> Outcome {
     let partly = folder.path().join("send.control");
     let share = progress_of(&partly, bytes, 0.35, &mut sending).await?;
     teller.say(format!(
-        "{:.1} s: {:.0} % is there; {} is killed",
+        "{:.1} s: {:.0} % is sent; {} is killed",
         clock.elapsed().as_secs_f64(),
         100.0 * share,
         NODES[relay]
@@ -88,12 +89,12 @@ async fn show(arguments: &Arguments) -> Outcome {
     nodes[relay].kill().await;
     let (after, took) = rerouted(&nodes[LAB], NODES[relay], killed).await?;
     teller.say(format!(
-        "{:.1} s after that, other ways are open:",
+        "{:.1} s later, the paths avoid it:",
         took.as_secs_f64()
     ))?;
     teller.say_all(table::paths(&after))?;
     let ended = tokio::time::timeout(SENT, sending.wait()).await;
-    let status = ended.map_err(|_| Failure::other("the transfer takes too long"))?;
+    let status = ended.map_err(|_| Failure::other("the transfer took too long"))?;
     let status = status.map_err(Failure::other)?;
     let seconds = clock.elapsed().as_secs_f64();
     let arrived = folder.path().join("received").join("scan.bin");
@@ -116,15 +117,11 @@ async fn show(arguments: &Arguments) -> Outcome {
         print_line(&result.to_string())?;
     } else {
         teller.say(format!(
-            "\n{:.1} s in all, {mbps:.1} Mbit/s; {} relayed {:.1} MB; the file {}",
+            "\n{:.1} s in total, {mbps:.1} Mbit/s; {} relayed {:.1} MB; the file {}",
             seconds,
             NODES[other],
             relayed as f64 / 1e6,
-            if is_intact {
-                "is intact"
-            } else {
-                "is NOT what was sent"
-            }
+            if is_intact { "is intact" } else { "is DAMAGED" }
         ))?;
     }
     for node in &mut nodes {
@@ -138,27 +135,26 @@ async fn show(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// The ways among the rows.
+/// Rows of paths.
 fn table_rows(rows: &[Value]) -> Vec<&Value> {
     table::of(rows, "path").collect()
 }
 
-/// Waits until a way from the lab to the clinic leads over a relay; what the lab tells of its overlay, and which relay.
+/// Waits until a path from the lab to the clinic crosses a relay; returns the lab's overlay and the index of the relay.
 async fn settled(lab: &Node, to: NodeId, bytes: u64) -> Result<(Vec<Value>, usize), Failure> {
-    let question = Question {
-        paths: Some(PathsQuery {
+    let request = Request::OverlayPaths {
+        paths: PathsQuery {
             to: to.to_string(),
             user: 1 << 40,
             bytes,
             ..PathsQuery::default()
-        }),
-        ..Question::show("overlay_paths")
+        },
     };
     let deadline = tokio::time::Instant::now() + SETTLED;
     // The first estimates are rough.
     let first = tokio::time::Instant::now() + MEASURED;
     loop {
-        let answer = control::ask(&lab.control, &question)
+        let answer = control::ask(&lab.control, &request)
             .await
             .map_err(Failure::other)?;
         let paths = rows(&answer);
@@ -175,7 +171,7 @@ async fn settled(lab: &Node, to: NodeId, bytes: u64) -> Result<(Vec<Value>, usiz
                 print_line(&line)?;
             }
             return Err(Failure::other(
-                "no way over a relay was found to be worth it within a minute",
+                "within a minute, no path over a relay was worth using",
             ));
         }
         tokio::time::sleep(LOOK).await;
@@ -199,7 +195,7 @@ fn send(folder: &Path, file: &Path, ticket: &Ticket, lab: &Node) -> Result<Child
     command.spawn().map_err(Failure::other)
 }
 
-/// Waits until the sender has sent this part of the bytes; the part.
+/// Waits until the sender has sent at least `part` of the bytes; returns the part sent.
 async fn progress_of(
     control: &Path,
     bytes: u64,
@@ -207,7 +203,7 @@ async fn progress_of(
     sending: &mut Child,
 ) -> Result<f64, Failure> {
     loop {
-        let sent = match control::ask(control, &Question::show("paths")).await {
+        let sent = match control::ask(control, &Request::Paths {}).await {
             Ok(answer) => rows(&answer)
                 .iter()
                 .filter_map(|row| row["sent_bytes"].as_u64())
@@ -227,9 +223,9 @@ async fn progress_of(
     }
 }
 
-/// What the sender's channels carry.
+/// Bytes sent on each of the sender's channels, as text.
 async fn channels(control: &Path) -> Vec<String> {
-    let answer = control::ask(control, &Question::show("paths")).await;
+    let answer = control::ask(control, &Request::Paths {}).await;
     let answer = answer.unwrap_or_default();
     let line = |row: &Value| {
         let sent = row["sent_bytes"].as_u64().unwrap_or_default();
@@ -242,7 +238,7 @@ async fn channels(control: &Path) -> Vec<String> {
     rows(&answer).iter().map(line).collect()
 }
 
-/// Waits until the relay that is gone is in no way any more; the ways there are instead, and how long that took.
+/// Waits until no path crosses the relay `gone`; returns the new paths and the time since the relay was killed.
 async fn rerouted(
     lab: &Node,
     gone: &str,
@@ -256,13 +252,13 @@ async fn rerouted(
             return Ok((rows, killed.elapsed()));
         }
         if killed.elapsed() > SETTLED {
-            return Err(Failure::other("no other way was found within a minute"));
+            return Err(Failure::other("no other path was found within a minute"));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// Bytes that a relay has carried to their destinations on the circuits that it has.
+/// Bytes that a relay has forwarded to their destinations on its present circuits.
 async fn carried(relay: &Node) -> u64 {
     let rows = relay.overlay().await;
     let bytes = table::of(&rows, "circuit").filter_map(|row| row["outward_bytes"].as_u64());

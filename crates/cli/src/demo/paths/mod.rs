@@ -34,13 +34,13 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Folder with the recorded traces and the film.
+    /// Directory with the recorded traces and the film.
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
-    /// About how long to send.
+    /// Approximate duration of the transmission, in seconds.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=600))]
     seconds: u64,
-    /// Same seed, same losses.
+    /// Seed of the random losses; the same seed gives the same losses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print the result as JSON, and nothing else.
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Name, recorded rate, and what else makes the path what it is.
+/// Paths: name, trace of the rate, and the other properties of the link.
 const PATHS: [(&str, &str, &str); 3] = [
     (
         "3g",
@@ -62,11 +62,11 @@ const PATHS: [(&str, &str, &str); 3] = [
     ),
     ("fixed", "fixed.csv", "delay=12 ms, queue=150 ms"),
 ];
-/// The path that is cut in the middle.
+/// Index of the path that is cut in the middle of the run.
 const CUT: usize = 1;
-/// Time between two lines of progress.
+/// Interval between two progress lines.
 const EVERY: Duration = Duration::from_secs(1);
-/// Bytes of the file for each second: about what the paths carry beside the other streams.
+/// Size of the file for each second of the run: about what the paths carry beside the other streams.
 const FILE_BYTES_PER_S: u64 = 2_000_000;
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
@@ -77,7 +77,7 @@ async fn show(arguments: &Arguments) -> Outcome {
     let film = arguments.data.join("bikes.mp4");
     let film = std::fs::read(&film).map_err(|error| {
         Failure::file(format!(
-            "cannot read {}: {error}; run this in the repository, or name its data folder with --data",
+            "cannot read {}: {error}; run this in the repository, or give its data directory with --data",
             film.display()
         ))
     })?;
@@ -111,7 +111,7 @@ async fn show(arguments: &Arguments) -> Outcome {
         ))?;
     }
 
-    // A socket of its own for each path, as a machine with three modems has.
+    // A separate socket for each path, as on a machine with three modems.
     let pairs = sender.sockets().into_iter().zip(emulator.addresses());
     let links = pairs.map(|(socket, &remote)| Link {
         socket: socket.id,
@@ -140,7 +140,7 @@ async fn show(arguments: &Arguments) -> Outcome {
         let watching = watch.run(&tally, clock, plan.file_bytes, teller);
         tokio::select! {
             both = async { tokio::try_join!(sending, receiving) } => both?,
-            () = cutting => unreachable!("the cutter waits for ever"),
+            () = cutting => unreachable!("`cut` does not return"),
             never = watching => return never,
         }
     };
@@ -181,7 +181,7 @@ fn emulate(data: &FilePath, target: SocketAddr, seed: Seed) -> Result<Emulator, 
     Emulator::start(specs, seed).map_err(Failure::other)
 }
 
-/// Cuts the path for a fifth of the time, in the middle.
+/// Cuts the path for the middle fifth of the run; does not return.
 async fn cut(path: &Path, time: Duration) {
     tokio::time::sleep(time.mul_f64(0.4)).await;
     path.set_up(false);
@@ -190,11 +190,11 @@ async fn cut(path: &Path, time: Duration) {
     std::future::pending::<()>().await;
 }
 
-/// Looks at the sender's channels now and then.
+/// Samples the sender's channels periodically and records their events.
 struct Watch<'a> {
     session: &'a Session,
     emulator: &'a Emulator,
-    /// Payload bytes that each channel has carried to each address; a channel may be replaced.
+    /// Payload bytes by remote address and channel; a channel may be replaced by another.
     carried: BTreeMap<(SocketAddr, ChannelId), u64>,
     remotes: BTreeMap<ChannelId, SocketAddr>,
     events: Vec<String>,
@@ -226,7 +226,7 @@ impl<'a> Watch<'a> {
             .sum()
     }
 
-    /// Prints a line now and then; ends only when that fails.
+    /// Prints a progress line at every tick; returns only on failure.
     async fn run(
         &mut self,
         tally: &Tally,
@@ -272,11 +272,11 @@ impl<'a> Watch<'a> {
                 .map_or_else(|| channel.to_string(), |(path, _)| path.name().to_owned())
         };
         let text = match event {
-            SessionEvent::ChannelUp { channel, .. } => format!("{} joined", name(channel)),
-            SessionEvent::ChannelSuspected { channel } => format!("{} fell silent", name(channel)),
+            SessionEvent::ChannelUp { channel, .. } => format!("{} is up", name(channel)),
+            SessionEvent::ChannelSuspected { channel } => format!("{} is suspected", name(channel)),
             SessionEvent::ChannelRecovered { channel, silence } => {
                 format!(
-                    "{} is back after {:.2} s",
+                    "{} recovered after {:.2} s",
                     name(channel),
                     silence.as_secs_f64()
                 )

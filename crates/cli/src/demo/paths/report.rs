@@ -1,27 +1,27 @@
-//! Report of the demo, for people and for programs.
+//! Report of the demo, as text or JSON.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// A stream: what was asked and what it got.
+/// Result of one stream: its requirement and the service that it received.
 pub(super) struct StreamRow {
     pub(super) name: String,
     pub(super) asked: String,
-    /// Messages the application made.
+    /// Messages that the application produced.
     pub(super) sent: u64,
-    /// Of these, not accepted because they would have been late.
+    /// Messages that the engine refused because they would have been late; counted in `sent`, too.
     pub(super) refused: u64,
     pub(super) arrived: u64,
     pub(super) in_time: u64,
     pub(super) bytes: u64,
-    /// Over which the bytes arrived.
+    /// Time in which the bytes arrived.
     pub(super) time: Duration,
-    /// In ascending order.
+    /// Delays of the messages, in ascending order.
     pub(super) delays: Vec<Duration>,
 }
 
-/// A path: what it carried and what it lost, in packets where nothing else is said.
+/// Result of one path: its traffic and losses, in packets unless stated otherwise.
 pub(super) struct PathRow {
     pub(super) name: String,
     /// Application bytes.
@@ -59,7 +59,7 @@ impl StreamRow {
 
 impl Report {
     pub(super) fn lines(&self) -> Vec<String> {
-        let mut lines = vec![String::new(), "what happened to the paths".to_owned()];
+        let mut lines = vec![String::new(), "events of the paths".to_owned()];
         lines.extend(self.events.iter().map(|event| format!("  {event}")));
         lines.push(String::new());
         lines.push(format!(
@@ -98,7 +98,7 @@ impl Report {
         let total: u64 = self.paths.iter().map(|row| row.bytes).sum();
         for row in &self.paths {
             lines.push(format!(
-                "path {:<10} {:>5.1} % of the bytes ({:.1} MB); of {} packets {} met a full queue, {} were lost, {} fell into the cut",
+                "path {:<10} {:>5.1} % of the bytes ({:.1} MB); dropped of {} packets: {} queue full, {} lost, {} while cut",
                 row.name,
                 100.0 * row.bytes as f64 / total.max(1) as f64,
                 row.bytes as f64 / 1e6,
@@ -117,7 +117,7 @@ impl Report {
         lines
     }
 
-    /// One shape for every result of this program: flat rows, units in the names.
+    /// The report as JSON, in the format of all results of this program: flat rows, units in the names.
     pub(super) fn json(&self) -> String {
         let mut rows: Vec<Value> = Vec::new();
         for row in &self.streams {

@@ -1,4 +1,4 @@
-//! The demo's three streams, at both ends.
+//! Both ends of the demo's three streams.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,17 +15,17 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::report::StreamRow;
 use crate::exit::Failure;
 
-/// Control: 50 messages a second, of no use after 150 ms.
+/// Interval of the control stream: 50 messages a second, each of no use after 150 ms.
 const CONTROL_EVERY: Duration = Duration::from_millis(20);
 const CONTROL_LIFETIME: Duration = Duration::from_millis(150);
 const CONTROL_BYTES: usize = 200;
-/// Video: 25 frames a second of 7,500 bytes make 1.5 Mbit/s.
+/// Interval of the video stream: 25 frames of 7,500 bytes a second, which is 1.5 Mbit/s.
 const FRAME_EVERY: Duration = Duration::from_millis(40);
 const FRAME_LIFETIME: Duration = Duration::from_millis(400);
 const FRAME_BYTES: usize = 7_500;
-/// The file goes in pieces of this size.
+/// Size of the ADUs in which the file is sent.
 const PIECE_BYTES: usize = 64 << 10;
-/// Time after the last message in which those on their way may arrive.
+/// Time allowed after the last message for those still in flight.
 const GRACE: Duration = Duration::from_millis(800);
 
 const CONTROL: &str = "control";
@@ -40,7 +40,7 @@ pub(super) struct Plan {
     pub(super) seed: u64,
 }
 
-/// What was sent and what arrived, so far.
+/// Counts of the messages and bytes sent and received so far, shared by both ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally(Arc<Mutex<Counts>>);
 
@@ -56,7 +56,7 @@ struct Counts {
 #[derive(Debug, Default)]
 struct Live {
     sent: u64,
-    /// Refused by the engine: they would have been late.
+    /// Messages that the engine refused because they would have been late.
     refused: u64,
     arrived_bytes: u64,
     delays: Vec<Duration>,
@@ -76,7 +76,7 @@ impl Tally {
         })
     }
 
-    /// The end of a progress line.
+    /// Formats the end of a progress line.
     pub(super) fn line(&self, file_bytes: u64) -> String {
         let counts = self.lock();
         format!(
@@ -137,7 +137,7 @@ impl Tally {
     }
 }
 
-/// Sends everything; the file's hash. Live streams go on until the time is over and the file is there.
+/// Sends all three streams and returns the file's hash. Live streams continue until the time is over and the file has arrived.
 pub(super) async fn send_all(
     session: &Session,
     plan: &Plan,
@@ -192,7 +192,7 @@ pub(super) async fn send_all(
     Ok(hash)
 }
 
-/// Pieces of `content`, over and over, each with the time it was made.
+/// Sends messages of repeated `content`, each with its time of origin, until `is_done`.
 async fn send_live(
     stream: &Stream,
     every: Duration,
@@ -247,7 +247,7 @@ async fn send_file(stream: &Stream, plan: &Plan, tally: &Tally) -> Result<String
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// Receives everything; the file's hash.
+/// Receives all three streams and returns the file's hash.
 pub(super) async fn receive_all(
     session: Session,
     clock: Clock,
@@ -268,7 +268,7 @@ pub(super) async fn receive_all(
     hash.ok_or_else(|| Failure::other("the file did not arrive"))
 }
 
-/// One stream to its end; the hash, if it is the file.
+/// Receives a stream to its end; returns the hash if it is the file.
 async fn receive(stream: Stream, clock: Clock, tally: Tally) -> Result<Option<String>, Failure> {
     let label = stream.spec().label.clone();
     let mut hasher = anabranch::transfer::Hasher::new();
@@ -283,7 +283,9 @@ async fn receive(stream: Stream, clock: Clock, tally: Tally) -> Result<Option<St
         }
         let bytes = adu.data.len() as u64;
         if bytes < 8 {
-            return Err(Failure::other("a message without its time"));
+            return Err(Failure::other(
+                "a message arrived without its time of origin",
+            ));
         }
         let sent = Instant::from_nanos(adu.data.get_u64());
         tally.live(&label, |live| {

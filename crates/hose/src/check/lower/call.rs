@@ -1,4 +1,4 @@
-//! Calls of the language's functions.
+//! Lowering of calls to built-in functions.
 
 use super::{Lowered, Lowering, Target};
 use crate::{
@@ -19,7 +19,7 @@ impl<'a> Lowering<'_, 'a> {
                 let known: Vec<_> = builtin::names(builtin::FUNCTIONS, level).collect();
                 let help = match nearest(name.text, known.iter().copied()) {
                     Some(meant) => format!("did you mean '{meant}'?"),
-                    None => format!("there are: {}", known.join(", ")),
+                    None => format!("the functions are: {}", known.join(", ")),
                 };
                 Diagnostic::error(name.span, format!("there is no function '{}'", name.text))
                     .help(help)
@@ -91,7 +91,7 @@ impl<'a> Lowering<'_, 'a> {
         }
     }
 
-    /// A distribution becomes a number: its mean, or the probability of `true` in percent.
+    /// Converts a distribution to a number: its mean, or the probability of `true` in percent.
     fn distribution(&mut self, argument: &Expr<'a>, wanted: Type, form: &str) -> Lowered {
         let (node, found) = self.lower(argument)?;
         if found == wanted {
@@ -120,7 +120,7 @@ impl<'a> Lowering<'_, 'a> {
         None
     }
 
-    /// Reports what a filter cannot know.
+    /// Reports the use in a filter of a value that is known only after a slot is chosen.
     fn after_slot(&mut self, span: Span) -> Option<()> {
         if self.own.is_none() {
             return Some(());

@@ -1,4 +1,4 @@
-//! Expressions to nodes: names are resolved, types checked, names forgotten.
+//! Lowering of expressions to nodes: names are resolved and dropped, types checked.
 
 mod call;
 mod names;
@@ -16,7 +16,7 @@ use crate::{
     vocabulary::{FieldId, Vocabulary},
 };
 
-/// What the whole text has in common.
+/// Context common to the whole text.
 #[derive(Clone, Copy)]
 pub(super) struct Facts<'c> {
     pub(super) text: &'c str,
@@ -32,7 +32,7 @@ pub(super) struct Known<'a> {
     pub(super) target: Target,
 }
 
-/// What a variable stands for.
+/// Target of a variable.
 #[derive(Clone, Copy)]
 pub(super) enum Target {
     /// The ADU variable with this number.
@@ -40,21 +40,21 @@ pub(super) enum Target {
     Stream(StreamId),
 }
 
-/// Nodes of one objective in the making.
+/// Nodes of one objective under construction.
 pub(super) struct Lowering<'c, 'a> {
     pub(super) facts: Facts<'c>,
     pub(super) findings: &'c mut Findings,
     /// In order of declaration.
     pub(super) variables: Vec<Known<'a>>,
-    /// In a filter: the variable that it is for, whose fields need no `::`.
+    /// In a filter: the variable to which it applies, whose fields need no `::`.
     pub(super) own: Option<u8>,
     pub(super) nodes: Vec<Node>,
     pub(super) spans: Vec<Span>,
-    /// Which variables were named.
+    /// Places at which variables were used.
     pub(super) used: Vec<Span>,
 }
 
-/// What was lowered; `None` when an error was reported.
+/// A lowered expression with its type; `None` if an error was reported.
 type Lowered = Option<(NodeId, Type)>;
 
 impl<'a> Lowering<'_, 'a> {
@@ -82,15 +82,15 @@ impl<'a> Lowering<'_, 'a> {
         None
     }
 
-    /// Lowers an expression whose value is used: `correlated_loss(a, b)` alone stands for its probability, as
-    /// Figure 7-19 writes it (deviation: hose-correlated-loss).
+    /// Lowers an expression whose value is used: `correlated_loss(a, b)` alone stands for its probability, as in Figure
+    /// 7-19 (deviation: hose-correlated-loss).
     fn value(&mut self, expr: &Expr<'a>) -> Lowered {
         let (node, found) = self.lower(expr)?;
         let is_correlated = matches!(self.nodes.get(node.0 as usize), Some(Node::Correlated(..)));
         Some((node, if is_correlated { Type::Numeric } else { found }))
     }
 
-    /// What would be of the type that is wanted.
+    /// Help text: an expression that would be of the expected type.
     fn help(&self, expr: &Expr<'_>, wanted: Type, found: Type) -> Option<String> {
         let words = expr.span.of(self.facts.text);
         match (found, &expr.kind) {
@@ -114,7 +114,7 @@ impl<'a> Lowering<'_, 'a> {
         }
     }
 
-    /// Place where the type of a field comes from.
+    /// Origin of a field's type, for an error message.
     fn origin(&self, name: Name<'_>, of_channel: bool) -> Option<String> {
         let (id, value) = self.facts.vocabulary.find(name.text, of_channel)?;
         let name = name.text;
@@ -186,7 +186,7 @@ impl<'a> Lowering<'_, 'a> {
             }
             _ => (Type::Numeric, Type::Boolean),
         };
-        // Both sides, so that the errors of both are found.
+        // Both sides are lowered, so that errors in either are reported.
         let (left, right) = (self.want(left, operand), self.want(right, operand));
         Some((
             self.push(Node::Binary(binary(op), left?, right?), span),
@@ -194,7 +194,7 @@ impl<'a> Lowering<'_, 'a> {
         ))
     }
 
-    /// `==` and `!=` compare any two values of one definite type.
+    /// Lowers `==` or `!=`, which compare any two values of one definite type.
     fn equality(&mut self, op: BinaryOp, left: &Expr<'a>, right: &Expr<'a>, span: Span) -> Lowered {
         let (lowered, other) = (self.value(left), self.value(right));
         let ((left_node, left_type), (right_node, right_type)) = (lowered?, other?);
@@ -224,8 +224,11 @@ impl<'a> Lowering<'_, 'a> {
                 .help(left, right_type, left_type)
                 .or_else(|| self.help(right, left_type, right_type));
             self.error(|| {
-                Diagnostic::error(span, format!("{left_type} is compared with {right_type}"))
-                    .maybe_help(help)
+                Diagnostic::error(
+                    span,
+                    format!("cannot compare {left_type} with {right_type}"),
+                )
+                .maybe_help(help)
             });
             return None;
         }

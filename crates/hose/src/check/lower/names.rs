@@ -1,4 +1,4 @@
-//! Names and their meanings: variables, fields of ADUs and streams, attributes of channels.
+//! Lowering of names: variables, fields of ADUs and streams, attributes of channels.
 
 use anabranch_base::StreamId;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl<'a> Lowering<'_, 'a> {
-    /// A name alone: a field in a filter, a mistake elsewhere.
+    /// Lowers a name alone: a field in a filter, an error elsewhere.
     pub(super) fn name(&mut self, name: Name<'a>) -> Lowered {
         if let Some(own) = self.own {
             return self.adu_field(own, name, name.span);
@@ -37,7 +37,7 @@ impl<'a> Lowering<'_, 'a> {
                 format!("name one of its fields, as in '{}::latency_ave'", name.text),
             ),
             None => (
-                format!("'{}' is not known here", name.text),
+                format!("unknown name '{}'", name.text),
                 format!(
                     "outside of filters, fields follow a variable, as in '{first}::{}'",
                     name.text
@@ -48,7 +48,7 @@ impl<'a> Lowering<'_, 'a> {
         None
     }
 
-    /// The variable of that name, which must be bound before this place.
+    /// The variable of that name, which must have been bound before.
     pub(super) fn variable(&mut self, name: Name<'a>) -> Option<Known<'a>> {
         let found = self
             .variables
@@ -115,7 +115,7 @@ impl<'a> Lowering<'_, 'a> {
         let names = known.iter().map(|field| field.name.as_str());
         let names = names.chain(builtin::names(builtin::ADU_FIELDS, level));
         let (message, help) = if of_streams {
-            let message = format!("ADUs have no field '{name}'; streams have");
+            let message = format!("ADUs have no field '{name}', but streams do");
             (
                 message,
                 "bind a stream, as in 'stream:s { stream_id == 3 }'".to_owned(),
@@ -130,11 +130,11 @@ impl<'a> Lowering<'_, 'a> {
             let message = format!("ADUs have no field '{name}'");
             let help = match nearest(name, names) {
                 Some(meant) => format!("did you mean '{meant}'?"),
-                None => "the language uses this word itself".to_owned(),
+                None => "this word is reserved by the language".to_owned(),
             };
             (message, help)
         } else {
-            let message = format!("the type of the field '{name}' cannot be told");
+            let message = format!("the type of the field '{name}' cannot be determined");
             let help = format!(
                 "compare it with a literal somewhere, or declare it ('field {name}: string', with 'hose 2')"
             );
@@ -165,7 +165,7 @@ impl<'a> Lowering<'_, 'a> {
             } else {
                 match nearest(field.text, known.iter().copied()) {
                     Some(meant) => format!("did you mean '{meant}'?"),
-                    None => format!("they have: {}", known.join(", ")),
+                    None => format!("the fields of streams are: {}", known.join(", ")),
                 }
             };
             Diagnostic::error(
@@ -185,7 +185,7 @@ impl<'a> Lowering<'_, 'a> {
     ) -> Lowered {
         let known = self.variable(variable)?;
         let Target::Adu(variable) = known.target else {
-            self.error(|| Diagnostic::error(span, "a stream has no channel; its ADUs have"));
+            self.error(|| Diagnostic::error(span, "a stream has no channel; only its ADUs do"));
             return None;
         };
         if self.own.is_some() {
@@ -208,7 +208,7 @@ impl<'a> Lowering<'_, 'a> {
                 let name = attribute.text;
                 Diagnostic::error(
                     attribute.span,
-                    format!("the type of the attribute '{name}' cannot be told"),
+                    format!("the type of the attribute '{name}' cannot be determined"),
                 )
                 .help(format!("declare it: 'field channel::{name}: string'"))
             });
@@ -217,7 +217,7 @@ impl<'a> Lowering<'_, 'a> {
         Some((self.push(Node::Adu { variable, fact }, span), value))
     }
 
-    /// The variables that are bound but not named anywhere.
+    /// Variables that are bound but not used.
     pub(in crate::check) fn unused(&self) -> impl Iterator<Item = Name<'a>> + use<'_, 'a> {
         self.variables
             .iter()

@@ -1,4 +1,4 @@
-//! H.264: what slices say, and stand-ins for frames that are missing.
+//! H.264: slice headers, and stand-ins for frames that are missing.
 
 mod parameters;
 mod reference;

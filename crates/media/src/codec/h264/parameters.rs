@@ -2,7 +2,7 @@
 
 use crate::codec::bits::Bits;
 
-/// A sequence of progressive frames; others get no stand-ins.
+/// Sequence parameter set of progressive frames; others get no stand-ins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sequence {
     pub(super) id: u32,
@@ -15,11 +15,11 @@ pub(super) struct Sequence {
     pub(super) macroblocks: u32,
 }
 
-/// Profiles whose sets say more about samples.
+/// Profiles whose parameter sets have further fields about samples.
 const HIGH: [u32; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
 
 impl Sequence {
-    /// Reads a set, a NAL unit; `None` for one that is not understood, has fields, or order counts of type 1.
+    /// Parses a NAL unit; `None` for a set that is not understood, has fields, or uses order counts of type 1.
     pub(super) fn read(unit: &[u8]) -> Option<Self> {
         let (&header, body) = unit.split_first()?;
         if header & 31 != 7 {
@@ -71,7 +71,7 @@ impl Sequence {
             frame_num_bits,
             order_bits,
             references_max,
-            // 139,264 are the most of any level.
+            // 139,264 is the maximum of any level.
             macroblocks: width.checked_mul(height).filter(|&all| all <= 139_264)?,
         })
         .filter(|_| is_valid)
@@ -92,12 +92,12 @@ fn scaling_list(bits: &mut Bits<'_>, size: u32) -> Option<()> {
     Some(())
 }
 
-/// What a slice header needs of a picture parameter set.
+/// Fields of a picture parameter set that slice headers depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pictures {
     pub(super) id: u32,
     pub(super) has_bottom_order: bool,
-    /// Reference pictures of the two lists, where a slice does not say.
+    /// Number of reference pictures of the two lists where a slice does not specify it.
     pub(super) active: [u32; 2],
     pub(super) is_weighted: bool,
     pub(super) is_weighted_explicitly: bool,
@@ -105,7 +105,7 @@ pub(super) struct Pictures {
 }
 
 impl Pictures {
-    /// Reads a set, a NAL unit; `None` for one that is not understood or has slice groups.
+    /// Parses a NAL unit; `None` for a set that is not understood or has slice groups.
     pub(super) fn read(unit: &[u8]) -> Option<Self> {
         let (&header, body) = unit.split_first()?;
         if header & 31 != 8 {

@@ -3,7 +3,7 @@
 use super::parameters::{Pictures, Sequence};
 use crate::codec::bits::Bits;
 
-/// Memory management commands of one picture.
+/// Most memory management commands of one picture.
 const COMMANDS_MAX: usize = 40;
 
 /// One memory management command and its values.
@@ -14,7 +14,7 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// Number of values that an operation has.
+    /// Number of values that an operation takes.
     pub(super) const fn values(operation: u32) -> Option<usize> {
         match operation {
             1 | 2 | 4 | 6 => Some(1),
@@ -25,19 +25,19 @@ impl Command {
     }
 }
 
-/// What others need to know of a referenced frame.
+/// Data of a referenced frame that later frames depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reference {
     pub(super) importance: u8,
     pub(super) is_idr: bool,
     pub(super) frame_num: u32,
     pub(super) order: u32,
-    /// `None`: the oldest goes when the buffer is full.
+    /// `None`: the oldest is removed when the buffer is full.
     pub(super) commands: Option<Vec<Command>>,
 }
 
 impl Reference {
-    /// Reads the header of a referenced slice; `None` for what is not understood.
+    /// Parses the header of a referenced slice; `None` if it is not understood.
     pub(super) fn read(unit: &[u8], sequence: &Sequence, sets: &[Pictures]) -> Option<Self> {
         let (&header, body) = unit.split_first()?;
         let (importance, kind) = (header >> 5 & 3, header & 31);
@@ -67,7 +67,7 @@ impl Reference {
         if set.has_redundant {
             bits.golomb()?;
         }
-        // 0: P, 1: B, 2: I; SP and SI are of streams that nobody has.
+        // 0: P, 1: B, 2: I; SP and SI occur in no streams in use.
         let lists = match slice_type {
             0 => 1,
             1 => 2,
@@ -93,7 +93,7 @@ impl Reference {
     }
 }
 
-/// Skips all that a header says about reference lists.
+/// Skips the fields of a header about reference lists.
 fn lists_of(bits: &mut Bits<'_>, sequence: &Sequence, set: &Pictures, lists: usize) -> Option<()> {
     let mut active = set.active;
     if lists == 2 {

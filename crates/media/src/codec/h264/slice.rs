@@ -3,7 +3,8 @@
 use crate::codec::{Picture, bits::Bits};
 use crate::index::FrameType;
 
-/// What a NAL unit says about its picture, if it is a slice; it may be cut off after some bytes.
+/// Reads type and reference flag of a picture from a NAL unit, if it is a slice; the unit may be cut off after some
+/// bytes.
 ///
 /// ```text
 /// | 0 | nal_ref_idc 2 | nal_unit_type 5 | first_mb_in_slice ue(v) | slice_type ue(v) | …
@@ -17,7 +18,7 @@ pub(crate) fn slice(unit: &[u8]) -> Option<Picture> {
     let mut bits = Bits::new(rest);
     let _first_macroblock = bits.golomb()?;
     let frame = match bits.golomb()? {
-        // P, SP; values from 5 on say that all slices of the picture are of that type (Table 7-6).
+        // P, SP; values from 5 on mean that all slices of the picture are of that type (Table 7-6).
         0 | 3 | 5 | 8 => FrameType::Predicted,
         1 | 6 => FrameType::Bidirectional,
         // I, SI.

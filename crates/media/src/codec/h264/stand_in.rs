@@ -1,20 +1,20 @@
-//! Stand-ins: a few bytes that take the place of a referenced frame that is missing.
+//! Stand-ins: a few bytes that replace a missing referenced frame.
 //!
-//! A decoder that misses a referenced frame meets gaps in frame numbers and commands about pictures that it never
-//! had; some give up. A stand-in has the missing frame's number, order count and commands, and as picture a P
-//! slice in which every macroblock is skipped: a copy of the picture that was shown before it. So the buffer of decoded
-//! pictures goes through the same states as without loss, and what refers to the missing frame sees its
+//! A decoder that misses a referenced frame meets gaps in frame numbers and commands about pictures that it never had;
+//! some give up. A stand-in has the missing frame's number, order count and commands, and as its picture a P slice in
+//! which every macroblock is skipped: a copy of the picture shown before it. So the buffer of decoded pictures goes
+//! through the same states as without loss, and frames that refer to the missing one are predicted from its
 //! predecessor.
 //!
-//! It needs a picture parameter set of its own (no arithmetic coding, one reference, no weights), which is added to
-//! the codec settings.
+//! It needs a picture parameter set of its own (no arithmetic coding, one reference, no weights), which is added to the
+//! codec settings.
 
 use super::{
     parameters::{Pictures, Sequence},
     reference::Reference,
 };
 
-/// Bits from the most significant on.
+/// Writer of bits, most significant first.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
@@ -43,7 +43,7 @@ impl Bits {
         self.put(code, length + 1);
     }
 
-    /// A NAL unit: header, bits, a one, emulation prevention.
+    /// Completes a NAL unit: header, bits, a stop bit, emulation prevention.
     fn unit(mut self, header: u8) -> Vec<u8> {
         self.put(1, 1);
         let mut unit = vec![header];
@@ -60,25 +60,25 @@ impl Bits {
     }
 }
 
-/// The NAL unit of a stand-in, with its length before it.
+/// NAL unit of a stand-in, with its length before it.
 pub(crate) type StandIn = Vec<u8>;
 
-/// Follows the frames of a track in decode order and writes stand-ins for them.
+/// Tracks the frames of a stream in decode order and writes stand-ins for them.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     sequence: Sequence,
     sets: Vec<Pictures>,
-    /// Id of the set for stand-ins.
+    /// Id of the parameter set for stand-ins.
     set: u32,
-    /// Number of each frame in the buffer, and when it is shown; `None` while it holds what is not followed
-    /// (long-term references).
+    /// Number and presentation time of each frame in the buffer; `None` while the buffer holds frames that are not
+    /// tracked (long-term references).
     held: Option<Vec<(u32, i64)>>,
 }
 
 impl Writer {
-    /// From the body of 'avcC'. `None` for streams without stand-ins. Also the settings with the set added.
+    /// Reads the body of 'avcC'. Returns also the settings with the set added. `None` for streams without stand-ins.
     pub(crate) fn new(settings: &[u8]) -> Option<(Self, Vec<u8>)> {
-        // Lengths of four bytes, one sequence set.
+        // NAL unit lengths of four bytes, one sequence parameter set.
         if settings.get(4)? & 3 != 3 || settings.get(5)? & 31 != 1 {
             return None;
         }
@@ -121,7 +121,7 @@ impl Writer {
         }
         // No weights.
         bits.put(0, 3);
-        // Quantisation, as good as any.
+        // Any quantisation will do.
         for _ in 0..3 {
             bits.golomb(0);
         }
@@ -130,20 +130,21 @@ impl Writer {
         bits.unit(0x68)
     }
 
-    /// The header of a referenced slice.
+    /// Parses the header of a referenced slice.
     pub(crate) fn reference(&self, unit: &[u8]) -> Option<Reference> {
         Reference::read(unit, &self.sequence, &self.sets)
     }
 
-    /// The stand-in of a referenced frame that is shown at a time; the frames must come in decode order, all that are
-    /// referenced. `None` for IDR pictures.
+    /// Writes the stand-in of a referenced frame with the given presentation time; all referenced frames must come, in
+    /// decode order. `None` for IDR pictures.
     pub(crate) fn next(&mut self, reference: &Reference, shown: i64) -> Option<StandIn> {
         let stand_in = (!reference.is_idr).then(|| self.write(reference, shown));
         self.mark(reference, shown);
         stand_in
     }
 
-    /// A referenced frame whose header is not understood: what the buffer holds is not known until the next IDR.
+    /// Handles a referenced frame whose header is not understood: the content of the buffer is unknown until the next
+    /// IDR.
     pub(crate) fn lose(&mut self) {
         self.held = None;
     }
@@ -159,9 +160,9 @@ impl Writer {
         if let Some(order_bits) = self.sequence.order_bits {
             bits.put(reference.order, order_bits);
         }
-        // As many references as the set says.
+        // As many references as the parameter set specifies.
         bits.put(0, 1);
-        // The picture that is shown before; the one decoded before, where that is not known.
+        // The picture shown before; the one decoded before, where that is not known.
         let held = self.held.as_deref().unwrap_or_default();
         let before = held
             .iter()
@@ -202,7 +203,7 @@ impl Writer {
         bytes
     }
 
-    /// The buffer after a frame (ITU-T H.264 §8.2.5).
+    /// Updates the buffer after a frame (ITU-T H.264 §8.2.5).
     fn mark(&mut self, reference: &Reference, shown: i64) {
         let modulus = 1u32 << self.sequence.frame_num_bits;
         if reference.is_idr {
@@ -227,7 +228,7 @@ impl Writer {
             None => {
                 let most = self.sequence.references_max.max(1) as usize;
                 while held.len() >= most {
-                    // The one decoded first: frame numbers count modulo.
+                    // The one decoded first: frame numbers wrap around.
                     held.remove(0);
                 }
             }
@@ -240,7 +241,7 @@ impl Writer {
     }
 }
 
-/// A NAL unit behind its length of two bytes.
+/// Takes a NAL unit that follows its length of two bytes.
 fn take_unit<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, after) = rest.split_first_chunk::<2>()?;
     let (unit, after) = after.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;

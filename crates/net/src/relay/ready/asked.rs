@@ -1,4 +1,4 @@
-//! All ports are asked.
+//! Ready list that names all ports, so that each is polled.
 
 use std::{
     io,
@@ -35,7 +35,7 @@ impl Ready {
         Ok(())
     }
 
-    /// Watches it no more.
+    /// Stops watching a port.
     pub(in super::super) fn remove(&self, id: PortId, _: &Arc<Port>) {
         self.lock().retain(|(watched, _)| *watched != id);
     }
@@ -45,7 +45,7 @@ impl Ready {
         named.extend(self.lock().iter().map(|(id, _)| *id));
     }
 
-    /// Sleeps until a port has packets, somebody rings, or `most` is over.
+    /// Sleeps until a port has packets, the waker rings, or `most` has passed.
     pub(in super::super) fn sleep(&self, waker: &Waker, most: Option<Duration>) {
         let ports = self.lock().clone();
         let watched = ports.iter().map(|(_, port)| port.socket.watch(true));

@@ -1,4 +1,4 @@
-//! The kernel keeps the list.
+//! Ready list that the kernel keeps (epoll).
 
 use std::{
     io,
@@ -19,7 +19,7 @@ use rustix::{
 use super::super::pool::Port;
 use crate::waker::{Interest, Waker};
 
-/// Ports named at once; others have their turn after these.
+/// Ports listed at once; others follow in the next turn.
 const LISTED_MAX: usize = 64;
 
 /// The ports that are watched.
@@ -50,9 +50,9 @@ impl Ready {
         )?)
     }
 
-    /// Watches it no more.
+    /// Stops watching a port.
     pub(in super::super) fn remove(&self, _: PortId, port: &Arc<Port>) {
-        // It is there, or was not taken up.
+        // It fails only if the port was never added.
         let _ = epoll::delete(&self.list, port.socket.io());
     }
 
@@ -72,7 +72,7 @@ impl Ready {
         }
     }
 
-    /// Sleeps until a port has packets, somebody rings, or `most` is over.
+    /// Sleeps until a port has packets, the waker rings, or `most` has passed.
     pub(in super::super) fn sleep(&self, waker: &Waker, most: Option<Duration>) {
         let interest = Interest {
             readable: true,

@@ -77,7 +77,7 @@ fn a_file_appears_only_when_it_is_complete() {
     drop(write(&mut area, 0, b"abc"));
     assert!(!folder.path().join("film").exists());
 
-    // Interrupted; the next attempt goes on.
+    // Interrupted; the next attempt continues.
     let mut area = open(folder.path(), 6);
     let have = area.have(0).unwrap();
     assert_eq!(have.bytes, 3);
@@ -96,7 +96,7 @@ fn a_file_appears_only_when_it_is_complete() {
 }
 
 #[test]
-fn a_changed_source_begins_anew() {
+fn a_changed_source_starts_from_the_beginning() {
     let folder = tempfile::tempdir().unwrap();
     drop(write(&mut open(folder.path(), 6), 0, b"abc"));
     assert_eq!(open(folder.path(), 7).have(0).unwrap().bytes, 0);
@@ -119,7 +119,7 @@ fn an_existing_name_is_never_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let mut area = open(folder.path(), 0);
     close(&mut area, 0, b"").unwrap();
-    // It appears between the beginning and the end.
+    // It appears between the start and the end.
     fs::write(folder.path().join("film"), "mine").unwrap();
     assert!(matches!(area.finish(), Err(TransferError::Exists { .. })));
     assert_eq!(fs::read(folder.path().join("film")).unwrap(), b"mine");
@@ -127,9 +127,9 @@ fn an_existing_name_is_never_replaced() {
     assert!(matches!(refused, Err(TransferError::Exists { .. })));
 }
 
-/// The same size, other bytes: nothing says so but the hash.
+/// The same size, other bytes: only the hash differs.
 #[test]
-fn a_finished_file_is_believed_by_its_bytes_alone() {
+fn a_finished_file_is_trusted_only_by_its_content() {
     let folder = tempfile::tempdir().unwrap();
     let mut area = try_open(folder.path(), tree(&[("a", 3), ("b", 3)])).unwrap();
     let sink = write(&mut area, 1, b"one");
@@ -171,9 +171,9 @@ fn every_file_must_be_confirmed_in_the_attempt_that_ends() {
     assert_eq!(fs::read(named.path.join("a")).unwrap(), b"one");
 }
 
-/// A note, a journal and data as anybody can write them who knows the form.
+/// A note, a journal and data as anyone who knows the format can write them.
 #[test]
-fn a_planted_folder_is_not_believed() {
+fn a_planted_folder_is_not_trusted() {
     let folder = tempfile::tempdir().unwrap();
     let name = key().folder_name(sender(), "film");
     let planted = folder.path().join(&name);
@@ -199,11 +199,11 @@ fn links_in_the_folder_are_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     fs::write(elsewhere.path().join("film"), "theirs").unwrap();
-    // In the folder's place.
+    // In place of the folder.
     let name = key().folder_name(sender(), "film");
     symlink(elsewhere.path(), folder.path().join(&name)).unwrap();
     drop(open(folder.path(), 6));
-    // In the place of the data, and of a file.
+    // In place of the data, and of a file.
     let root = hidden(folder.path());
     fs::remove_dir_all(root.join("data")).unwrap();
     symlink(elsewhere.path(), root.join("data")).unwrap();
@@ -241,9 +241,9 @@ fn two_names_of_one_file_are_refused() {
     assert!(again.have(2).is_err());
 }
 
-/// Killed after the rename, before the sender could hear of it.
+/// Killed after the rename, before the sender received the confirmation.
 #[test]
-fn a_retry_after_the_name_was_given_finds_it_and_can_be_told() {
+fn a_retry_after_the_rename_finds_the_transfer_complete() {
     let folder = tempfile::tempdir().unwrap();
     let mut area = open(folder.path(), 3);
     let sink = write(&mut area, 0, b"abc");
@@ -265,7 +265,7 @@ fn a_retry_after_the_name_was_given_finds_it_and_can_be_told() {
 }
 
 #[test]
-fn after_the_name_was_given_nothing_else_comes_under_the_ticket() {
+fn after_the_rename_the_ticket_is_good_for_no_other_transfer() {
     let folder = tempfile::tempdir().unwrap();
     let film = folder.path().join("film");
     let mut area = open(folder.path(), 3);
@@ -273,12 +273,12 @@ fn after_the_name_was_given_nothing_else_comes_under_the_ticket() {
     area.close_file(0, sink, 3, blake3::hash(b"abc").into())
         .unwrap();
     drop(area.finish().unwrap());
-    // Other bytes under the name.
+    // Other bytes under the same name.
     let mut area = open(folder.path(), 3);
     assert!(area.open_file(0, Have::default()).is_err());
     assert!(close(&mut area, 0, b"abX").is_err());
     drop(area);
-    // Another source; the same one, after the user has moved it away.
+    // Another source; then the same one, after the user has moved the file away.
     let other = try_open(folder.path(), manifest(4));
     assert!(matches!(other, Err(TransferError::Ticket(_))), "{other:?}");
     fs::remove_file(&film).unwrap();
@@ -291,7 +291,7 @@ fn after_the_name_was_given_nothing_else_comes_under_the_ticket() {
 
 /// Killed between the note and the rename.
 #[test]
-fn a_note_of_what_did_not_happen_is_not_believed() {
+fn a_note_of_a_rename_that_did_not_happen_is_not_trusted() {
     let folder = tempfile::tempdir().unwrap();
     let mut area = open(folder.path(), 3);
     drop(write(&mut area, 0, b"abc"));
@@ -306,7 +306,7 @@ fn a_note_of_what_did_not_happen_is_not_believed() {
 }
 
 #[test]
-fn what_was_named_long_ago_is_forgotten_and_what_waits_is_kept() {
+fn transfers_named_long_ago_are_forgotten_and_unfinished_ones_kept() {
     let folder = tempfile::tempdir().unwrap();
     let mut area = open(folder.path(), 0);
     close(&mut area, 0, b"").unwrap();
@@ -339,7 +339,7 @@ fn sums_and_sizes_near_the_end_of_the_range_do_not_overflow() {
     assert!(area.close_untouched(9, &Have::default(), 0, hash).is_err());
 }
 
-/// A hasher has 2 kB; of 200,000 files there may be that many.
+/// A hasher takes 2 kB; there may be one for each of 200,000 files.
 #[test]
 fn little_is_remembered_of_many_files() {
     use super::super::writing::have_all;
@@ -353,13 +353,13 @@ fn little_is_remembered_of_many_files() {
         drop(write(&mut area, index, bytes));
     }
     let area = try_open(folder.path(), tree(&files)).unwrap();
-    let (told, mut telling) = tokio::sync::mpsc::channel(100);
-    let (_, have) = have_all(area, &told).unwrap();
+    let (sender, mut replies) = tokio::sync::mpsc::channel(100);
+    let (_, have) = have_all(area, &sender).unwrap();
     assert_eq!(have.len(), 40 + 16);
     let hashers = have.values().filter(|have| have.hasher.is_some());
     assert_eq!(hashers.count(), 16);
-    let said = std::iter::from_fn(|| telling.try_recv().ok()).count();
-    assert_eq!(said, have.len());
+    let reported = std::iter::from_fn(|| replies.try_recv().ok()).count();
+    assert_eq!(reported, have.len());
 }
 
 #[test]

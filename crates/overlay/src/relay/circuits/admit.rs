@@ -10,48 +10,47 @@ use crate::relay::{
     ports::{PortId, Side},
 };
 
-/// Packets that came together: from one peer to one port, all of one size but the last, which may be
-/// smaller.
+/// Packets that arrived together: from one peer to one port, all of one size except the last, which may be smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
-    /// Who sent them.
+    /// Their sender.
     pub remote: SocketAddr,
-    /// The relay's own address to which they came, where it has several on this port.
+    /// The relay's own address at which they arrived, if it has several on this port.
     pub local_ip: Option<IpAddr>,
-    /// Bytes of UDP payload, all together.
+    /// Bytes of UDP payload in total.
     pub bytes: usize,
     /// Bytes of one packet.
     pub packet_bytes: usize,
 }
 
-/// One direction of a circuit, as [`CircuitTable::undelivered`] wants it. Numbers are small, so that they can be
-/// used as an index; a number is used again when a circuit is gone.
+/// One direction of a circuit, as passed to [`CircuitTable::undelivered`]. Numbers are small, so that they can serve as
+/// an index; a number is reused after its circuit has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowId {
-    /// The number.
+    /// Number of the direction.
     pub index: u32,
     generation: u32,
 }
 
-/// Place where packets go.
+/// Instruction to forward packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// They leave from this port,
+    /// Port from which they leave.
     pub port: PortId,
-    /// to this address,
+    /// Address to which they go.
     pub remote: SocketAddr,
-    /// as from this one of the relay's own, where it has several.
+    /// The relay's own address from which they leave, if it has several.
     pub local_ip: Option<IpAddr>,
-    /// So many of them, from the front; at least one. The rest is dropped.
+    /// Number of packets to forward, from the front; at least one. The rest are dropped.
     pub packets: usize,
-    /// Whose they are.
+    /// Direction of the circuit to which they are charged.
     pub flow: FlowId,
 }
 
-/// Outcome of a train.
+/// Verdict on a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Forward some of it, or all.
+    /// Forward all of it, or a part.
     Forward(Forward),
     /// Drop it; it is counted.
     Drop,
@@ -71,15 +70,15 @@ impl Train {
     fn fitting(&self, bytes: u64) -> u64 {
         match bytes >= self.bytes as u64 {
             true => self.packets(),
-            // Of full size, all but the last.
+            // All but the last have the full size.
             false => (bytes / self.packet_bytes.max(1) as u64).min(self.packets() - 1),
         }
     }
 }
 
 impl CircuitTable {
-    /// Packets came to `port`. What is forwarded is charged to circuit and source at once. Does not
-    /// allocate; O(log circuits on this port).
+    /// Gives the verdict on packets that arrived at `port`. Forwarded packets are charged to circuit and source at
+    /// once. Does not allocate; O(log circuits on this port).
     pub fn admit(&mut self, now: Instant, port: PortId, train: Train) -> Verdict {
         let Some(end) = self.ports.find(port, train.remote) else {
             self.totals.foreign_packets += train.packets();
@@ -171,8 +170,8 @@ impl CircuitTable {
         })
     }
 
-    /// Packets that a verdict let through could not be sent. They count as dropped, and not as bytes of the
-    /// period; the rate they have used is used.
+    /// Handles that forwarded packets could not be sent. They count as dropped, and not as bytes of the period; the
+    /// rate that they used is not returned.
     pub fn undelivered(&mut self, flow: FlowId, packets: u64, bytes: u64, reason: Reason) {
         self.headroom.returned(bytes);
         let move_over = |account: &mut Account| {
@@ -185,7 +184,7 @@ impl CircuitTable {
         move_over(&mut self.totals.account);
         let slot = flow.index as usize / 2;
         let circuit = self.circuits.get_mut(slot).and_then(Option::as_mut);
-        // Otherwise it has ended in the meantime, and its account with it; the source's keeps the packets.
+        // Otherwise the circuit and its account have ended in the meantime; the source's account keeps the packets.
         if let Some(circuit) = circuit.filter(|circuit| circuit.generation == flow.generation) {
             move_over(&mut circuit.account);
             let peer = self.peers.get_mut(circuit.owner);
@@ -196,7 +195,7 @@ impl CircuitTable {
 }
 
 impl Circuit {
-    /// Bytes that the next hop may still be sent without having answered.
+    /// Bytes that may still be sent to a next hop that has not answered.
     fn unanswered_left(&self, from: Side, most: u64) -> u64 {
         match from {
             Side::Near if !self.has_answered => most.saturating_sub(self.account.outward.bytes),
@@ -204,7 +203,7 @@ impl Circuit {
         }
     }
 
-    /// None while nobody knows where to.
+    /// Bytes that may go back to the source: none until its address is known.
     fn back_left(&self, from: Side) -> u64 {
         match from {
             Side::Far if self.near.remote.is_none() => 0,

@@ -1,4 +1,4 @@
-//! Checks of a requested route: it leads somewhere, and only forward.
+//! Checks of a requested route: its hops are valid, and it has no loop.
 
 use std::{
     collections::BTreeSet,
@@ -13,19 +13,19 @@ use crate::relay::{
     ports::{Family, Peer},
 };
 
-/// Addresses of a session that count as seen; the others are left out.
+/// Most addresses of a session that are used; the others are left out.
 const SEEN_MAX: usize = 8;
 
-/// What was asked for, checked.
+/// Checked request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CheckedRoute {
-    /// Who sends to the near port.
+    /// Sender to the near port.
     pub(super) origin: Peer,
-    /// Where the far port sends.
+    /// Address to which the far port sends.
     pub(super) towards: SocketAddr,
     /// The node that is there.
     pub(super) next: NodeId,
-    /// The rate wanted.
+    /// The requested rate.
     pub(super) wanted: Rate,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn check_route(
         }
         Origin::Known => return Err(Refusal::Origin),
         Origin::Host(ip) => {
-            // The port says nothing of a host.
+            // A host is identified without its port.
             check_origin(SocketAddr::new(ip, 1), is_there)?;
             Peer::Hosts([ip].into())
         }
@@ -101,7 +101,7 @@ fn place(own: NodeId, from: NodeId, route: &[NodeId]) -> Result<usize, Refusal> 
         .ok_or(Refusal::Route)
 }
 
-/// Where `next` is reached, if the source leaves that to the relay.
+/// Address of `next`: the requested one, or the relay's choice if the source leaves that to it.
 fn next_hop(
     next: NodeId,
     asked: SocketAddr,
@@ -113,7 +113,7 @@ fn next_hop(
     let known = members.addresses(next);
     let at = match asked.port() {
         0 => known.first().copied(),
-        // A port of the next relay, which has the family that it says.
+        // A port of the next relay, in the family that the request specifies.
         port => known
             .iter()
             .map(|address| address.ip().to_canonical())
@@ -123,7 +123,7 @@ fn next_hop(
     at.ok_or(Refusal::Towards)
 }
 
-/// The hosts of a node's addresses, those of the first one's family.
+/// IP addresses of a node, limited to the family of the first.
 fn host_ips(addresses: &[SocketAddr]) -> Result<Box<[IpAddr]>, Refusal> {
     let ips_all = || addresses.iter().map(|address| address.ip().to_canonical());
     let family = Family::of(ips_all().next().ok_or(Refusal::Origin)?);
@@ -147,7 +147,7 @@ fn check_origin(address: SocketAddr, is_there: impl Fn(SocketAddr) -> bool) -> R
     }
 }
 
-/// Refuses what is no address of one node, or is not written in the one way in which packets show it.
+/// Refuses an address that does not belong to one node, or is not in the form in which packets show it.
 fn check_address(address: SocketAddr) -> Result<(), Refusal> {
     let is_one_node = match address.ip() {
         IpAddr::V4(ip) => !ip.is_unspecified() && !ip.is_multicast() && !ip.is_broadcast(),

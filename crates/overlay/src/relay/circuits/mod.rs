@@ -29,39 +29,39 @@ use super::{
     ports::{End, Family, Peer, PortId, Ports, Side},
 };
 
-/// What a node next to a relay on a route is.
+/// Role of a node next to a relay on a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The last of the route: packets go to it, at an address of its own.
+    /// The last node of the route: packets go to it, at one of its own addresses.
     Destination,
     /// A relay: packets go to, or come from, any port at its IP address.
     Relay,
 }
 
-/// What the host knows of the other nodes.
+/// The host's knowledge of the other nodes.
 pub trait Members {
-    /// True if the node is on the list of those that the relay serves.
+    /// True if the node is on the list of nodes that the relay serves.
     fn is_member(&self, node: NodeId) -> bool;
 
-    /// True if `node`, which is on the list, is at `address`. Of a [`Role::Relay`] the port says nothing.
+    /// True if `node`, which is on the list, is at `address`. For a [`Role::Relay`], the port is ignored.
     ///
-    /// What a node, or another one, merely says of itself is no reason to answer yes: the relay would
-    /// send to whomever it names. Good reasons are the configuration, and a session with the node at this
-    /// address.
+    /// An unproven claim of any node is no reason to return true: the relay would send to any address that the node
+    /// names. Valid reasons are the configuration, and a session with the node at this address.
     fn is_at(&self, node: NodeId, address: SocketAddr, role: Role) -> bool;
 
-    /// Where `node`, which is on the list, is known to be, the best first; empty: nobody knows. For each, [`Self::is_at`] says yes. A source
-    /// that is not next to the node need not know: where nodes have an address on each of several links, each knows another one.
+    /// Known addresses of `node`, which is on the list, the best first; empty: none is known. For each, [`Self::is_at`]
+    /// returns true. A source that is not next to the node need not know them: where nodes have an address on each of
+    /// several links, each neighbour knows a different one.
     fn addresses(&self, node: NodeId) -> Vec<SocketAddr>;
 }
 
 /// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Send this.
+    /// Send this answer.
     Answer(Answer),
-    /// No port fits: open one, tell [`CircuitTable::add_port`], and ask again. If none can be opened, answer with
-    /// [`Refusal::Ports`].
+    /// No port is suitable: open one, call [`CircuitTable::add_port`], and repeat the request. If none can be opened,
+    /// answer with [`Refusal::Ports`].
     NeedsPort(Family),
 }
 
@@ -70,22 +70,22 @@ pub enum Outcome {
 struct Hop {
     port: PortId,
     peer: Peer,
-    /// The address that packets come from, once it is known; no other is heard then.
+    /// The address that packets come from, once it is known; packets from others are then dropped.
     remote: Option<SocketAddr>,
-    /// The relay's own address that they come to.
+    /// The relay's own address at which they arrive.
     local_ip: Option<IpAddr>,
 }
 
 #[derive(Debug)]
 struct Circuit {
-    /// Distinguishes it from others that had, or will have, its slot.
+    /// Distinguishes it from earlier and later circuits in its slot.
     generation: u32,
     id: CircuitId,
-    /// Whose it is: an index of [`Peers`].
+    /// Its owner: an index of [`Peers`].
     owner: u32,
     /// The next hop.
     next: NodeId,
-    /// As asked for; a repeated request is recognised by it.
+    /// The request as checked; identifies a repeated request.
     asked: CheckedRoute,
     near: Hop,
     far: Hop,
@@ -97,7 +97,7 @@ struct Circuit {
     account: Account,
 }
 
-/// A relay's book of circuits. No sockets, no clock: every call takes `now`, which does not run back.
+/// Circuit table of a relay. No sockets, no clock: every call takes `now`, which never decreases.
 #[derive(Debug)]
 pub struct CircuitTable {
     config: Config,
@@ -113,10 +113,10 @@ pub struct CircuitTable {
 }
 
 impl CircuitTable {
-    /// An empty book.
+    /// An empty table.
     ///
     /// # Errors
-    /// A value of the config is out of its range.
+    /// A value of the configuration is out of its range.
     pub fn new(now: Instant, config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
@@ -133,8 +133,8 @@ impl CircuitTable {
         })
     }
 
-    /// A request of the node `from`, which has proved who it is and is seen at the addresses `seen`.
-    /// O(ports + log circuits).
+    /// Handles a request of the node `from`, which is authenticated and seen at the addresses `seen`. O(ports + log
+    /// circuits).
     pub fn request(
         &mut self,
         now: Instant,
@@ -160,25 +160,24 @@ impl CircuitTable {
         Outcome::Answer(done.unwrap_or_else(|refusal| self.refuse(request.circuit(), refusal)))
     }
 
-    /// The answer that says no, counted.
+    /// Returns a refusal, and counts it.
     pub fn refuse(&mut self, circuit: CircuitId, refusal: Refusal) -> Answer {
         self.totals.refused += 1;
         Answer::Refused { circuit, refusal }
     }
 
-    /// A port that was opened for [`Outcome::NeedsPort`], and where others reach it; with an unspecified IP
-    /// address where they reach the relay.
+    /// Adds a port that was opened for [`Outcome::NeedsPort`], with the address at which others reach it; an
+    /// unspecified IP address stands for that of the relay.
     pub fn add_port(&mut self, address: SocketAddr) -> PortId {
         self.ports.add(address)
     }
 
-    /// A port that nobody uses any more, to be closed. Ask until `None` after every request and
-    /// [`Self::expire`].
+    /// A port that is no longer used, to be closed. To be called until `None` after every request and [`Self::expire`].
     pub fn unused_port(&mut self) -> Option<PortId> {
         self.ports.pop_unused()
     }
 
-    /// Ends all circuits of a node; it has left, or is no longer on the list.
+    /// Ends all circuits of a node that has left or is no longer on the list.
     pub fn close_all(&mut self, node: NodeId) {
         let span = (node, CircuitId(0))..=(node, CircuitId(u64::MAX));
         let slots: Vec<u32> = self.by_name.range(span).map(|(_, &slot)| slot).collect();
@@ -204,12 +203,12 @@ impl CircuitTable {
         self.by_expiry.first().map(|&(at, _)| at)
     }
 
-    /// What a source may use from now on. Circuits it has too many are not closed, but not refreshed either.
+    /// Sets the quota of a source. Circuits in excess of it are not closed, but not refreshed either.
     pub fn set_quota(&mut self, now: Instant, node: NodeId, quota: Quota) {
         self.peers.set_quota(now, node, quota, &self.config);
     }
 
-    /// What the relay has left, to be told to others: of the last minute's seconds, nine in ten had this
+    /// Capacity that the relay has left, for publication: of the last minute's seconds, nine in ten had this
     /// much left or more, less what younger circuits were granted and do not use yet. O(circuits).
     pub fn headroom(&mut self, now: Instant) -> Rate {
         let used = self.headroom.used(now).as_bps();
@@ -234,7 +233,7 @@ impl CircuitTable {
         Rate::from_bps(left)
     }
 
-    /// The slot, or the family of which a port is missing.
+    /// Opens a circuit. Returns its slot, or the family for which a port is missing.
     fn open(
         &mut self,
         now: Instant,
@@ -295,7 +294,7 @@ impl CircuitTable {
         Ok(Ok(slot))
     }
 
-    /// The same request once more: the answer was lost, or the source has come back.
+    /// Handles a repeated request: the answer was lost, or the source has come back.
     fn reopen(
         &mut self,
         now: Instant,
@@ -394,7 +393,7 @@ impl CircuitTable {
             circuit: id,
             near,
             far,
-            // Said in whole milliseconds, and never more than is so.
+            // In whole milliseconds, rounded down.
             lifetime: Duration::from_millis(u64::try_from(lifetime.as_millis()).unwrap_or(0)),
             rate,
             bytes_left: self.peers.bytes_left(now, owner, &self.config),

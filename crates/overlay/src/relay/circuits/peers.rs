@@ -11,7 +11,7 @@ use crate::relay::{
     message::Refusal,
 };
 
-/// Sources remembered. One that has no circuit gives way when another comes and there is no room.
+/// Most sources remembered. When the table is full, a new source replaces one without circuits.
 const PEERS_MAX: usize = 4_096;
 
 /// One source.
@@ -19,13 +19,13 @@ const PEERS_MAX: usize = 4_096;
 pub(super) struct Peer {
     pub(super) node: NodeId,
     pub(super) quota: Quota,
-    /// Said for this source; otherwise the default.
+    /// True if the quota was set for this source; otherwise it is the default.
     has_own_quota: bool,
     pub(super) bucket: Bucket,
     pub(super) circuits: u32,
-    /// Sum of what its circuits were granted.
+    /// Sum of the rates granted to its circuits.
     granted_bps: u64,
-    /// Which period [`Self::bytes`] is of.
+    /// The period of [`Self::bytes`].
     period: u64,
     bytes: u64,
     pub(super) account: Account,
@@ -54,7 +54,7 @@ impl Peer {
         }
     }
 
-    /// What of the relay's capacity it holds: what its circuits were granted, but not more than it may use.
+    /// Part of the relay's capacity that it holds: the grants of its circuits, but not more than it may use.
     fn holds_bps(&self) -> u64 {
         self.granted_bps.min(self.quota.rate.as_bps())
     }
@@ -85,7 +85,7 @@ impl Peer {
 }
 
 impl Peers {
-    /// What all sources hold of the relay's capacity.
+    /// Part of the relay's capacity that all sources hold.
     pub(super) fn granted(&self) -> Rate {
         Rate::from_bps(self.granted_bps)
     }
@@ -111,7 +111,7 @@ impl Peers {
         self.get_mut(index).bytes_left(now, config)
     }
 
-    /// The source that wants one more circuit.
+    /// Index of the source that requests one more circuit.
     pub(super) fn enter(
         &mut self,
         now: Instant,
@@ -138,7 +138,7 @@ impl Peers {
             self.peers.push(peer);
             self.peers.len() - 1
         } else {
-            // Whoever has used up a period's bytes must not be able to have that forgotten.
+            // A source that has used bytes of the period must not have them forgotten.
             let is_idle = |old: &mut Peer| {
                 old.circuits == 0
                     && !old.has_own_quota
@@ -154,11 +154,11 @@ impl Peers {
         Some(index as u32)
     }
 
-    /// What of `wanted` can be granted when the relay has `left`.
+    /// Part of `wanted` that can be granted when the relay has `left`.
     pub(super) fn grant(&self, index: u32, wanted: Rate, left: Rate) -> Rate {
         let peer = &self.peers[index as usize];
         let wanted = wanted.min(peer.quota.rate);
-        // Circuits of one source share its rate: what it holds already costs nothing more.
+        // Circuits of one source share its rate: only an increase of its share uses capacity.
         let more = peer.quota.rate.as_bps() - peer.holds_bps();
         if more <= left.as_bps() {
             wanted
@@ -193,7 +193,7 @@ impl Peers {
         });
     }
 
-    /// Keeps the sum of what sources hold.
+    /// Changes a source and updates the sum of the capacity that sources hold.
     fn change(&mut self, index: u32, change: impl FnOnce(&mut Peer)) {
         let peer = &mut self.peers[index as usize];
         let before = peer.holds_bps();

@@ -14,27 +14,27 @@ use crate::relay::{
 /// One circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitReport {
-    /// Whose it is.
+    /// Its owner.
     pub source: NodeId,
-    /// As the source calls it.
+    /// Its ID, chosen by the source.
     pub circuit: CircuitId,
     /// The next hop.
     pub next: NodeId,
-    /// Where the source sends.
+    /// Address to which the source sends.
     pub near: SocketAddr,
-    /// Where packets leave from, and answers come to.
+    /// Address from which packets leave, and to which answers come.
     pub far: SocketAddr,
-    /// Where the source's packets come from; `None` until the first, if it was not said.
+    /// Address from which the source's packets come; `None` until the first, if it was not given.
     pub origin: Option<SocketAddr>,
-    /// Where they go.
+    /// Address to which the source's packets are forwarded.
     pub towards: SocketAddr,
-    /// Bytes granted, both directions together.
+    /// Granted rate, both directions together.
     pub rate: Rate,
-    /// Since it was opened.
+    /// Time since it was opened.
     pub age: Duration,
-    /// Until it expires.
+    /// Time until it expires.
     pub left: Duration,
-    /// What it has carried.
+    /// Its traffic.
     pub account: Account,
 }
 
@@ -43,23 +43,23 @@ pub struct CircuitReport {
 pub struct PeerReport {
     /// The source.
     pub source: NodeId,
-    /// What it may use.
+    /// Its quota.
     pub quota: Quota,
-    /// Circuits it has.
+    /// Number of its circuits.
     pub circuits: u32,
     /// Bytes used of the period, both directions together.
     pub bytes_in_period: u64,
-    /// What all its circuits have carried, those that have ended included.
+    /// Traffic of all its circuits, those that have ended included.
     pub account: Account,
 }
 
 impl CircuitTable {
-    /// How the relay was set up.
+    /// Configuration of the relay.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// All circuits, by source and number.
+    /// All circuits, by source and circuit ID.
     pub fn circuits(&self, now: Instant) -> impl Iterator<Item = CircuitReport> {
         self.by_name.iter().map(move |(&(source, circuit), &slot)| {
             let state: &Circuit = self.circuit(slot);
@@ -104,7 +104,7 @@ impl CircuitTable {
         })
     }
 
-    /// What the relay has done.
+    /// Statistics of the relay.
     pub fn totals(&self) -> Totals {
         self.totals
     }

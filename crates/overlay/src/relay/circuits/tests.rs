@@ -10,7 +10,7 @@ use crate::relay::{
 
 mod properties;
 
-/// Nodes: 0 is the relay, 9 is on nobody's list.
+/// Key of a node: 0 is the relay, 9 is on no list.
 fn node(number: u8) -> NodeId {
     NodeId::from_public_key([number; 32])
 }
@@ -24,16 +24,16 @@ impl Members for Sites {
     }
 
     fn is_at(&self, node: NodeId, address: SocketAddr, role: Role) -> bool {
-        let is_home = address.ip() == home(node.public_key()[0]).ip();
-        is_home && (role == Role::Relay || address.port() == 4433)
+        let is_site = address.ip() == site(node.public_key()[0]).ip();
+        is_site && (role == Role::Relay || address.port() == 4433)
     }
 
     fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
-        vec![home(node.public_key()[0])]
+        vec![site(node.public_key()[0])]
     }
 }
 
-fn home(number: u8) -> SocketAddr {
+fn site(number: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, number], 4433))
 }
 
@@ -44,7 +44,7 @@ fn at(text: &str) -> SocketAddr {
 const NOW: Instant = Instant::from_secs(1_000);
 const RATE: Rate = Rate::from_mbps(10);
 
-/// A relay with a host that always has a port to open.
+/// A relay with a host that can always open a port.
 struct Relay {
     circuits: CircuitTable,
     opened: u16,
@@ -84,7 +84,7 @@ impl Relay {
     }
 
     fn ask(&mut self, now: Instant, from: u8, request: &Request) -> Answer {
-        self.ask_as(now, from, &[home(from)], request)
+        self.ask_as(now, from, &[site(from)], request)
     }
 
     fn close_unused(&mut self) {
@@ -114,8 +114,8 @@ fn open(circuit: u64, source: u8, destination: u8) -> Open {
     Open {
         circuit: CircuitId(circuit),
         route: [source, 0, destination].map(node).to_vec(),
-        origin: Origin::Exact(home(source)),
-        towards: home(destination),
+        origin: Origin::Exact(site(source)),
+        towards: site(destination),
         rate: RATE,
         lifetime: Duration::from_secs(60),
     }
@@ -147,7 +147,7 @@ fn relay() -> Relay {
 }
 
 #[test]
-fn a_circuit_carries_both_ways_and_nothing_of_others() {
+fn a_circuit_carries_both_directions_and_nothing_else() {
     let mut relay = relay();
     let answer = opened(relay.ask(NOW, 1, &Request::Open(open(5, 1, 2))));
     assert_eq!(answer.circuit, CircuitId(5));
@@ -156,11 +156,11 @@ fn a_circuit_carries_both_ways_and_nothing_of_others() {
     // Two peers with different addresses need one port.
     assert_eq!(answer.near, answer.far);
 
-    let out = forwarded(relay.send(NOW, home(1), answer.near, 2_500));
-    assert_eq!((out.remote, out.packets), (home(2), 3));
+    let out = forwarded(relay.send(NOW, site(1), answer.near, 2_500));
+    assert_eq!((out.remote, out.packets), (site(2), 3));
     assert_eq!(out.port, relay.port(answer.far));
-    let back = forwarded(relay.send(NOW, home(2), answer.far, 500));
-    assert_eq!((back.remote, back.packets), (home(1), 1));
+    let back = forwarded(relay.send(NOW, site(2), answer.far, 500));
+    assert_eq!((back.remote, back.packets), (site(1), 1));
     assert_eq!(
         relay.send(NOW, at("192.0.2.1:9"), answer.near, 100),
         Verdict::Drop
@@ -192,38 +192,38 @@ fn circuits_of_two_sources_to_one_destination_share_the_near_port_only() {
     assert_eq!(one.near, two.near);
     assert_ne!(one.far, two.far);
     assert_eq!(relay.circuits.ports_len(), 2);
-    forwarded(relay.send(NOW, home(1), one.near, 100));
-    forwarded(relay.send(NOW, home(2), two.near, 100));
+    forwarded(relay.send(NOW, site(1), one.near, 100));
+    forwarded(relay.send(NOW, site(2), two.near, 100));
     assert_eq!(
-        forwarded(relay.send(NOW, home(3), one.far, 100)).remote,
-        home(1)
+        forwarded(relay.send(NOW, site(3), one.far, 100)).remote,
+        site(1)
     );
     assert_eq!(
-        forwarded(relay.send(NOW, home(3), two.far, 100)).remote,
-        home(2)
+        forwarded(relay.send(NOW, site(3), two.far, 100)).remote,
+        site(2)
     );
 }
 
 #[test]
-fn behind_a_translator_the_first_packet_tells_the_port() {
+fn behind_a_translator_the_first_packet_determines_the_port() {
     let mut relay = relay();
     let request = Open {
         origin: Origin::Known,
         ..open(1, 1, 2)
     };
-    // Two modems, and an address of the other family that nobody uses here.
+    // Two modems, and an unused address of the other family.
     let seen = ["192.0.2.77:1024", "192.0.2.88:1024", "[2001:db8::7]:1024"].map(at);
     let answer = opened(relay.ask_as(NOW, 1, &seen, &Request::Open(request)));
-    // Nobody knows yet where answers would go.
+    // The destination of answers is not known yet.
     assert_eq!(
-        relay.send(NOW, home(2), answer.far, 100),
+        relay.send(NOW, site(2), answer.far, 100),
         Verdict::Drop,
         "{answer:?}"
     );
     let dropped = relay.circuits.totals().account.dropped;
     assert_eq!(dropped.by(Reason::NotLearnt), 1);
     forwarded(relay.send(NOW, at("192.0.2.77:5555"), answer.near, 100));
-    let back = forwarded(relay.send(NOW, home(2), answer.far, 100));
+    let back = forwarded(relay.send(NOW, site(2), answer.far, 100));
     assert_eq!(back.remote, at("192.0.2.77:5555"));
     for other in ["192.0.2.77:5556", "192.0.2.88:5555"].map(at) {
         assert_eq!(
@@ -232,7 +232,7 @@ fn behind_a_translator_the_first_packet_tells_the_port() {
             "{other}"
         );
     }
-    // The translator has forgotten; the source knows by the silence, and says so.
+    // The translator has lost its mapping; the source notices the silence and asks to relearn.
     let refresh = Request::Refresh {
         circuit: CircuitId(1),
         lifetime: Duration::from_secs(60),
@@ -240,7 +240,7 @@ fn behind_a_translator_the_first_packet_tells_the_port() {
     };
     opened(relay.ask(NOW, 1, &refresh));
     forwarded(relay.send(NOW, at("192.0.2.88:5556"), answer.near, 100));
-    let back = forwarded(relay.send(NOW, home(2), answer.far, 100));
+    let back = forwarded(relay.send(NOW, site(2), answer.far, 100));
     assert_eq!(back.remote, at("192.0.2.88:5556"));
     assert_eq!(
         relay.send(NOW, at("192.0.2.77:5555"), answer.near, 100),
@@ -250,7 +250,7 @@ fn behind_a_translator_the_first_packet_tells_the_port() {
 
 #[test]
 fn a_second_relay_takes_packets_from_the_first_only() {
-    // 1 → 0 → 5 → 2, opened at relay 5 first: its near port is where relay 0 is to send.
+    // 1 → 0 → 5 → 2, opened at relay 5 first: relay 0 sends to its near port.
     let mut config = Config::new(node(5));
     config.capacity = Rate::from_mbps(100);
     let (mut first, mut second) = (relay(), Relay::new(config));
@@ -267,16 +267,16 @@ fn a_second_relay_takes_packets_from_the_first_only() {
         ..open(1, 1, 2)
     };
     let first_hop = opened(first.ask(NOW, 1, &Request::Open(at_first)));
-    let out = forwarded(first.send(NOW, home(1), first_hop.near, 100));
+    let out = forwarded(first.send(NOW, site(1), first_hop.near, 100));
     assert_eq!(out.remote, at("192.0.2.5:7000"));
-    // Relay 0 is at 192.0.2.0; what comes from the source directly is foreign.
+    // Relay 0 is at 192.0.2.0; packets directly from the source are foreign.
     assert_eq!(
-        second.send(NOW, home(1), second_hop.near, 100),
+        second.send(NOW, site(1), second_hop.near, 100),
         Verdict::Drop
     );
     let out = forwarded(second.send(NOW, at("192.0.2.0:10001"), second_hop.near, 100));
-    assert_eq!(out.remote, home(2));
-    // The source need not say where the first is.
+    assert_eq!(out.remote, site(2));
+    // The source need not specify the address of the first relay.
     let known = Open {
         origin: Origin::Known,
         circuit: CircuitId(2),
@@ -284,7 +284,7 @@ fn a_second_relay_takes_packets_from_the_first_only() {
     };
     let by_known = opened(second.ask(NOW, 1, &Request::Open(known)));
     let out = forwarded(second.send(NOW, at("192.0.2.0:10002"), by_known.near, 100));
-    assert_eq!(out.remote, home(2));
+    assert_eq!(out.remote, site(2));
     let elsewhere = Open {
         origin: Origin::Host([192, 0, 2, 3].into()),
         circuit: CircuitId(3),
@@ -297,7 +297,7 @@ fn a_second_relay_takes_packets_from_the_first_only() {
 }
 
 #[test]
-fn what_leads_nowhere_or_back_is_refused() {
+fn a_route_that_leads_nowhere_or_back_is_refused() {
     let route = |nodes: &[u8]| Open {
         route: nodes.iter().copied().map(node).collect(),
         ..open(1, 1, 2)
@@ -354,7 +354,7 @@ fn what_leads_nowhere_or_back_is_refused() {
         refused(relay.ask_as(NOW, 1, &[], &Request::Open(unseen))),
         Refusal::Origin
     );
-    // A port of its own, taken for another relay's.
+    // One of the relay's own ports, given as that of another relay.
     opened(relay.ask(NOW, 1, &Request::Open(open(1, 1, 2))));
     let own = Open {
         towards: at("198.51.100.1:10001"),
@@ -376,7 +376,7 @@ fn what_leads_nowhere_or_back_is_refused() {
         let request = Request::Open(own);
         relay
             .circuits
-            .request(NOW, node(1), &[home(1)], &request, &Anywhere)
+            .request(NOW, node(1), &[site(1)], &request, &Anywhere)
     };
     let Outcome::Answer(answer) = anywhere(&mut relay) else {
         panic!("no answer");
@@ -394,7 +394,7 @@ fn a_repeated_request_changes_nothing_and_another_is_a_conflict() {
     assert_eq!(relay.circuits.circuits_len(), 1);
     let other = Request::Open(open(1, 1, 3));
     assert_eq!(refused(relay.ask(later, 1, &other)), Refusal::Conflict);
-    // Numbers are each source's own.
+    // Each source has its own numbers.
     opened(relay.ask(later, 2, &Request::Open(open(1, 2, 3))));
 }
 
@@ -411,11 +411,11 @@ fn a_circuit_ends_when_it_is_not_refreshed() {
     let refreshed = opened(relay.ask(later, 1, &refresh));
     assert_eq!(refreshed.lifetime, Duration::from_secs(60), "the most");
     let last = NOW + Duration::from_nanos(118_999_999_999);
-    forwarded(relay.send(last, home(1), answer.near, 100));
+    forwarded(relay.send(last, site(1), answer.near, 100));
     let over = NOW + Duration::from_secs(119);
     assert_eq!(relay.circuits.next_expiry(), Some(over));
-    // Even if the host is late with `expire`.
-    assert_eq!(relay.send(over, home(1), answer.near, 100), Verdict::Drop);
+    // This holds even if the host calls `expire` late.
+    assert_eq!(relay.send(over, site(1), answer.near, 100), Verdict::Drop);
     relay.circuits.expire(over);
     relay.close_unused();
     assert_eq!(relay.circuits.totals().expired, 1);
@@ -443,16 +443,16 @@ fn quotas_are_kept() {
         Refusal::Circuits
     );
     // 8 Mbit/s for 100 ms are 100 kB of burst.
-    forwarded(relay.send(NOW, home(1), answer.near, 100));
-    forwarded(relay.send(NOW, home(2), answer.far, 100));
-    let burst = forwarded(relay.send(NOW, home(1), answer.near, 150_000));
+    forwarded(relay.send(NOW, site(1), answer.near, 100));
+    forwarded(relay.send(NOW, site(2), answer.far, 100));
+    let burst = forwarded(relay.send(NOW, site(1), answer.near, 150_000));
     assert_eq!(burst.packets, 99);
     let dropped = relay.circuits.totals().account.dropped;
     assert_eq!(dropped.by(Reason::CircuitRate), 51);
     // A second circuit does not help: the source's bucket is empty, too.
     let other = relay.circuits.circuits(NOW).nth(1).unwrap();
     assert_eq!(
-        relay.send(NOW, home(1), other.near, 1_000),
+        relay.send(NOW, site(1), other.near, 1_000),
         Verdict::Drop,
         "{other:?}"
     );
@@ -460,11 +460,11 @@ fn quotas_are_kept() {
     assert_eq!(dropped.by(Reason::PeerRate), 1);
     // 99,200 bytes of 200,000 are used.
     let later = NOW + Duration::from_secs(1);
-    let rest = forwarded(relay.send(later, home(1), answer.near, 100_000));
+    let rest = forwarded(relay.send(later, site(1), answer.near, 100_000));
     assert_eq!(rest.packets, 100);
     let much_later = NOW + Duration::from_secs(2);
     assert_eq!(
-        relay.send(much_later, home(1), answer.near, 1_000),
+        relay.send(much_later, site(1), answer.near, 1_000),
         Verdict::Drop
     );
     let dropped = relay.circuits.totals().account.dropped;
@@ -486,9 +486,9 @@ fn a_quota_can_be_changed() {
         bytes_per_period: 1_000,
     };
     relay.circuits.set_quota(NOW, node(1), less);
-    forwarded(relay.send(NOW, home(1), answer.near, 1_000));
+    forwarded(relay.send(NOW, site(1), answer.near, 1_000));
     assert_eq!(
-        relay.send(NOW, home(1), answer.near, 1_000),
+        relay.send(NOW, site(1), answer.near, 1_000),
         Verdict::Drop,
         "more than the period's bytes"
     );
@@ -513,21 +513,21 @@ fn a_next_hop_that_never_answers_is_not_flooded() {
     let mut sent = 0;
     for second in 0..50 {
         let now = NOW + Duration::from_secs(second);
-        if let Verdict::Forward(forward) = relay.send(now, home(1), answer.near, 10_000) {
+        if let Verdict::Forward(forward) = relay.send(now, site(1), answer.near, 10_000) {
             sent += forward.packets * 1_000;
         }
     }
     assert_eq!(sent, 65_000);
     let now = NOW + Duration::from_secs(50);
-    forwarded(relay.send(now, home(2), answer.far, 100));
-    forwarded(relay.send(now, home(1), answer.near, 10_000));
+    forwarded(relay.send(now, site(2), answer.far, 100));
+    forwarded(relay.send(now, site(1), answer.near, 10_000));
 }
 
 #[test]
-fn what_could_not_be_sent_is_not_counted_as_sent() {
+fn undelivered_packets_are_not_counted_as_sent() {
     let mut relay = relay();
     let answer = opened(relay.ask(NOW, 1, &Request::Open(open(1, 1, 2))));
-    let out = forwarded(relay.send(NOW, home(1), answer.near, 3_000));
+    let out = forwarded(relay.send(NOW, site(1), answer.near, 3_000));
     relay
         .circuits
         .undelivered(out.flow, 2, 2_000, Reason::Congested);
@@ -554,7 +554,7 @@ fn ports_run_out_with_a_clear_answer() {
     opened(relay.ask(NOW, 1, &Request::Open(open(2, 1, 2))));
     let third = Request::Open(open(3, 1, 3));
     assert_eq!(refused(relay.ask(NOW, 1, &third)), Refusal::Ports);
-    // Another source still has room on the same ports.
+    // Another source still fits on the same ports.
     opened(relay.ask(NOW, 3, &Request::Open(open(1, 3, 4))));
     let close = Request::Close {
         circuit: CircuitId(1),
@@ -576,7 +576,7 @@ fn headroom_counts_what_was_granted_until_use_is_known() {
     };
     let answer = opened(relay.ask(NOW, 1, &Request::Open(wants(1, 60))));
     assert_eq!(relay.circuits.headroom(NOW), Rate::from_mbps(40));
-    // What is left is granted, and then nothing.
+    // The rest is granted, and then nothing.
     let rest = opened(relay.ask(NOW, 1, &Request::Open(wants(2, 60))));
     assert_eq!(rest.rate, Rate::from_mbps(40));
     assert_eq!(
@@ -601,12 +601,12 @@ fn a_grown_circuit_counts_with_its_use() {
         ..open(1, 1, 2)
     };
     let answer = opened(relay.ask(NOW, 1, &Request::Open(request)));
-    forwarded(relay.send(NOW, home(1), answer.near, 100));
-    forwarded(relay.send(NOW, home(2), answer.far, 100));
+    forwarded(relay.send(NOW, site(1), answer.near, 100));
+    forwarded(relay.send(NOW, site(2), answer.far, 100));
     // 8 Mbit/s for two minutes.
     for decisecond in 1..=1_200 {
         let now = NOW + Duration::from_millis(decisecond * 100);
-        forwarded(relay.send(now, home(1), answer.near, 100_000));
+        forwarded(relay.send(now, site(1), answer.near, 100_000));
     }
     let now = NOW + Duration::from_secs(120);
     assert_eq!(relay.circuits.headroom(now), Rate::from_mbps(92));

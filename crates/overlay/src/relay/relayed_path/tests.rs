@@ -28,7 +28,8 @@ impl Members for Sites {
     }
 }
 
-/// As node `.0` sees it: each link has a network of its own, so a node is elsewhere for each of its neighbours.
+/// Addresses as node `.0` sees them: each link has a network of its own, so a node has another address for each of its
+/// neighbours.
 struct Links(u8);
 
 impl Links {
@@ -70,7 +71,7 @@ fn spec(relays: &[u8]) -> RelayedPathSpec {
     }
 }
 
-/// A relay `number` that knows its address only as "where you reach me".
+/// A relay `number` that reports an unspecified address, which stands for the one at which it is reached.
 fn circuits(number: u8) -> CircuitTable {
     CircuitTable::new(NOW, Config::new(node(number))).unwrap()
 }
@@ -104,7 +105,8 @@ fn ask_where(
     }
 }
 
-/// Relays 2, 3, … with everything asked and answered that is due; the relays in order of being asked.
+/// Sends all requests that are due to relays 2, 3, …, and handles the answers. Returns the relays in the order of
+/// requests.
 fn settle(
     relayed_path: &mut RelayedPath,
     circuits: &mut [CircuitTable],
@@ -123,7 +125,7 @@ fn settle(
 }
 
 #[test]
-fn the_last_relay_is_asked_first_and_packets_find_their_way() {
+fn the_last_relay_is_asked_first_and_packets_arrive() {
     let mut circuits: Vec<CircuitTable> = (2..5).map(circuits).collect();
     let mut relayed_path = RelayedPath::new(spec(&[2, 3, 4])).unwrap();
     assert_eq!(relayed_path.entrance(), None);
@@ -135,13 +137,13 @@ fn the_last_relay_is_asked_first_and_packets_find_their_way() {
     assert_eq!(entrance.ip(), ip(2));
     assert_eq!(relayed_path.rate(), Some(Rate::from_mbps(10)));
 
-    // Hop by hop: where it comes to, and from where.
+    // Hop by hop: destination and source address of the packet.
     let (mut to, mut from) = (entrance, SocketAddr::new(ip(SOURCE), 4433));
     for (number, circuits) in (2..).zip(&mut circuits) {
         assert_eq!(to.ip(), ip(number));
         let report = circuits.circuits(NOW).next().unwrap();
         assert_eq!(report.near.port(), to.port());
-        // The only port of each relay, as all its peers differ.
+        // Each relay has only one port, because all its peers differ.
         assert_eq!((report.near, circuits.ports_len()), (report.far, 1));
         let port = crate::relay::PortId::from_bits(1 << 32);
         let train = Train {
@@ -161,9 +163,10 @@ fn the_last_relay_is_asked_first_and_packets_find_their_way() {
     assert_eq!(to, SocketAddr::new(ip(DESTINATION), 4433));
 }
 
-/// The source knows none of the addresses that its relays have for each other, nor do they know those that it has for them.
+/// The source does not know the addresses that its relays have for each other, nor do they know those that it has for
+/// them.
 #[test]
-fn neighbours_meet_where_they_know_each_other() {
+fn neighbours_use_the_addresses_they_know() {
     let mut circuits: Vec<CircuitTable> = (2..5).map(circuits).collect();
     let mut relayed_path = RelayedPath::new(RelayedPathSpec {
         first: Links(SOURCE).address(2).ip(),
@@ -199,7 +202,7 @@ fn neighbours_meet_where_they_know_each_other() {
 }
 
 #[test]
-fn a_way_lives_as_long_as_it_is_refreshed() {
+fn a_path_lives_as_long_as_it_is_refreshed() {
     let mut circuits: Vec<CircuitTable> = (2..4).map(circuits).collect();
     let mut relayed_path = RelayedPath::new(spec(&[2, 3])).unwrap();
     settle(&mut relayed_path, &mut circuits, NOW);
@@ -225,9 +228,9 @@ fn a_way_lives_as_long_as_it_is_refreshed() {
 }
 
 #[test]
-fn a_relay_that_refuses_or_is_lost_breaks_the_way_and_the_others_are_closed() {
+fn a_relay_that_refuses_or_is_lost_breaks_the_path_and_the_others_are_closed() {
     let mut circuits: Vec<CircuitTable> = (2..5).map(circuits).collect();
-    // Relay 3 has been told that it has no rate to give.
+    // Relay 3 has a quota without any rate.
     let none = crate::relay::Quota {
         rate: Rate::ZERO,
         ..crate::relay::Quota::default()
@@ -256,13 +259,13 @@ fn a_relay_that_refuses_or_is_lost_breaks_the_way_and_the_others_are_closed() {
 }
 
 #[test]
-fn no_answer_is_an_answer_after_a_while() {
+fn a_relay_that_does_not_answer_is_lost() {
     let mut relayed_path = RelayedPath::new(spec(&[2, 3])).unwrap();
     let (relay, _) = relayed_path.next(NOW).unwrap();
     assert_eq!((relay, relayed_path.next(NOW)), (node(3), None));
     let until = relayed_path.timeout().unwrap();
     assert_eq!(until, NOW + ANSWER_WITHIN);
-    // It may have been opened all the same.
+    // The circuit may have been opened nevertheless.
     let close = Request::Close {
         circuit: CircuitId(7),
     };
@@ -289,7 +292,7 @@ fn the_source_can_be_learnt_anew() {
 }
 
 #[test]
-fn a_wish_is_not_forgotten_while_the_relay_is_asked_something_else() {
+fn a_relearn_is_sent_after_a_pending_request() {
     let mut circuits: Vec<CircuitTable> = (2..3).map(circuits).collect();
     let mut seen = spec(&[2]);
     seen.origin = Origin::Known;
@@ -310,7 +313,7 @@ fn a_wish_is_not_forgotten_while_the_relay_is_asked_something_else() {
 }
 
 #[test]
-fn a_way_that_is_none_is_refused() {
+fn an_invalid_path_is_refused() {
     for relays in [
         &[][..],
         &[2, 3, 4, 5, 6, 7, 8],
@@ -323,8 +326,8 @@ fn a_way_that_is_none_is_refused() {
 }
 
 proptest! {
-    /// Whatever relays answer, and whoever is lost when: what was opened is refreshed in time or closed, the
-    /// way ends with nothing left standing, and a broken one stays so.
+    /// For any answers and any loss of relays: circuits are refreshed in time or closed, the path ends with no circuit
+    /// left, and a broken path stays broken.
     #[test]
     fn nothing_is_left_behind(
         steps in prop::collection::vec((0u8..7, 2u8..6, 0u64..40_000), 1..60),

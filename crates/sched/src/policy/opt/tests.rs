@@ -1,5 +1,6 @@
 use super::{super::claims::tests::promised, *};
-use crate::{arrival::tests::channel, pick::tests::stream, policy::Policy, spec::Priority};
+use crate::{arrival::tests::channel, pick::tests::stream, policy::Policy};
+use anabranch_spec::Priority;
 
 /// Rates in bytes per second, one a millisecond of each link, repeated for ever.
 #[derive(Clone, Debug)]
@@ -233,7 +234,7 @@ fn it_keeps_what_can_be_kept() {
         total / 18.0 / mbps(30.0)
     );
     let shared = run(
-        Policy::Msfq.build(anabranch_base::Seed(1)).as_mut(),
+        &mut Policy::Msfq.build(anabranch_base::Seed(1)),
         &future,
         20,
     );

@@ -1,4 +1,4 @@
-//! Room for promised data that is about to come.
+//! Slots held back for promised data that are expected.
 //!
 //! A path that elastic streams keep full has a queue, and a frame that arrives at the sender waits behind it. While
 //! that queue lasts, the path is busy whether or not anything is added: so nothing elastic is, from so long before the
@@ -16,7 +16,7 @@ const LEAD_MAX: Duration = Duration::from_millis(12);
 /// Part of a queue that is not believed: acknowledgements come in batches, and the rate may rise.
 const MARGIN: Duration = Duration::from_millis(3);
 
-/// Which channels are held back, and until when.
+/// Channels that are held back, and the time until which they are.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     expected: Option<Instant>,

@@ -48,15 +48,13 @@ use self::{
     path::{DUE, Head, Path},
     share::{Nanos, Share, nanos},
 };
-use super::{
-    Decision, Scheduler,
-    default::{EarliestArrival, Turn},
-};
+use super::default::{EarliestArrival, Turn};
+use crate::{Decision, PromiseScheduler, Scheduler};
 use crate::{
     arrival::time_to_deliver,
-    plan::Plan,
-    view::{Changes, ChannelMask, StreamView, View},
+    view::{Changes, StreamView, View},
 };
+use anabranch_spec::{ChannelMask, Plan};
 
 /// A path on which a packet is later than this backs off.
 const GRACE: Nanos = 5e6;
@@ -108,7 +106,7 @@ pub(super) struct Pgos {
     taken: Option<usize>,
     /// Shares that were taken from, and nothing was sent: until the next run begins.
     left_out: Vec<usize>,
-    /// When the last run began: shares are caught up with that as they are looked at.
+    /// Time at which the last run began: shares are caught up with that as they are looked at.
     begun_at: Nanos,
     /// Some of the promised streams are on no path yet.
     has_afloat: bool,
@@ -156,7 +154,7 @@ impl Pgos {
         find(&self.by_stream, stream)
     }
 
-    /// What else is needed to decide about elastic streams.
+    /// State for decisions about elastic streams.
     fn split(&mut self, now: Nanos) -> (&mut EarliestArrival, Backlog<'_>) {
         let backlog = Backlog {
             promised: &self.promised,
@@ -184,7 +182,7 @@ impl Pgos {
             .then_some(owner.place)
     }
 
-    /// Whose turn it is on the path, with the stream's place in the view; those without anything to
+    /// The stream whose turn it is on the path, with the stream's place in the view; those without anything to
     /// send are passed over.
     fn turn(&mut self, path: usize, view: &View<'_>, now: Nanos) -> Option<(usize, usize)> {
         match self.paths[path].head {
@@ -220,7 +218,7 @@ impl Pgos {
         }
     }
 
-    /// Whether the stream has something to send may have changed since the last run began.
+    /// Records that the stream may have begun or ceased to have data to send since the last run began.
     fn check(&mut self, view: &View<'_>, owner: usize, now: Nanos) {
         let is_ready = self.place(view, owner).is_some();
         let promised = &mut self.promised[owner];
@@ -461,7 +459,7 @@ impl Pgos {
         elastic.next_of(view, promised.filter(is_next).map(|(_, owner)| owner.place))
     }
 
-    /// What is promised, and what waits for a promise up to the rate that it asked for.
+    /// Decides about promised data, and data that wait for a promise up to the rate that was asked for.
     pub(super) fn next_promised(&mut self, view: &View<'_>) -> Decision {
         if self.promised.is_empty() || view.channels.iter().all(|channel| channel.slots == 0) {
             return Decision::Wait;
@@ -590,14 +588,6 @@ impl Scheduler for Pgos {
         }
     }
 
-    fn expect(&mut self, promised: Option<Instant>) {
-        self.hold.expect(promised);
-    }
-
-    fn held_until(&self) -> Option<Instant> {
-        self.hold.until
-    }
-
     fn next(&mut self, view: &View<'_>) -> Decision {
         match self.next_promised(view) {
             Decision::Wait => self.next_elastic(view, |_| true),
@@ -656,7 +646,9 @@ impl Scheduler for Pgos {
     fn forget(&mut self, stream: StreamId) {
         self.elastic.forget(stream);
     }
+}
 
+impl PromiseScheduler for Pgos {
     fn remap(&mut self, now: Instant, plan: &Plan) {
         let at = nanos(now);
         let mut before = std::mem::take(self);
@@ -705,5 +697,13 @@ impl Scheduler for Pgos {
         self.has_afloat = self.promised.iter().any(|promised| promised.is_afloat);
         self.left_out.reserve(self.shares.len());
         self.map_paths(at, plan, &before.paths);
+    }
+
+    fn expect(&mut self, promised: Option<Instant>) {
+        self.hold.expect(promised);
+    }
+
+    fn held_until(&self) -> Option<Instant> {
+        self.hold.until
     }
 }

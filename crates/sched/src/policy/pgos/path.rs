@@ -34,7 +34,7 @@ pub(super) struct Path {
     shares: Vec<u32>,
     /// Place where its channel was in the last view.
     place: usize,
-    /// Whose turn it is.
+    /// The share whose turn it is.
     pub(super) head: Head,
 }
 
@@ -105,7 +105,7 @@ impl Path {
         self.turns.contains(share.number)
     }
 
-    /// Whose turn it is: an index into `shares`. O(1), amortised over packets.
+    /// The share whose turn it is: an index into `shares`. O(1), amortised over packets.
     pub(super) fn peek(&mut self, shares: &[Share], now: Nanos) -> Option<usize> {
         let (number, is_due) = self.turns.first(now + DUE)?;
         let share = self.shares[number] as usize;

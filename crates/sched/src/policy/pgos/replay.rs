@@ -9,10 +9,9 @@ use super::*;
 use crate::{
     arrival::tests::channel,
     pick::tests::stream,
-    plan::Assignment,
-    spec::Priority,
     view::{ChannelView, StreamView},
 };
+use anabranch_spec::{Assignment, Priority};
 
 const PACKET: u64 = 1400;
 
@@ -103,7 +102,7 @@ fn seen<'a>(now: Instant, channels: &'a [ChannelView], streams: &'a [StreamView]
     }
 }
 
-/// Two schedulers through the same runs: one is told what changed, and sees streams that no longer wait; the other
+/// Two schedulers through the same runs: one is notified of changes, and sees streams that no longer wait; the other
 /// empties its queues before each run and sees only those that did when it began. Returns packets sent.
 fn replay(seed: u64) -> usize {
     let mut draws = Draws(seed);

@@ -60,7 +60,7 @@ impl Share {
         self.ready_at = before.ready_at;
     }
 
-    /// What was not sent when it was due may be sent later, but no more than one window's worth.
+    /// Data that were not sent when they were due may be sent later, but no more than one window's worth.
     pub(super) fn catch_up(&mut self, now: Nanos) {
         self.due = self.due.max(now - self.window);
     }

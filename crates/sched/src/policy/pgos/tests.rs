@@ -6,10 +6,9 @@ use super::*;
 use crate::{
     arrival::tests::channel,
     pick::tests::stream,
-    plan::Assignment,
-    spec::Priority,
     view::{ChannelView, StreamView},
 };
+use anabranch_spec::{Assignment, Priority};
 
 const PACKET: usize = 1400;
 const SECOND: Duration = Duration::from_secs(1);

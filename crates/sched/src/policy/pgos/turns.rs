@@ -58,7 +58,7 @@ impl Turns {
         self.due.contains(member) || self.later.key(self.places[member] as usize) != OUT
     }
 
-    /// Whose turn it is, and whether it is due. O(1) but for those that become due.
+    /// The share whose turn it is, and whether it is due. O(1) but for those that become due.
     pub(super) fn first(&mut self, horizon: Nanos) -> Option<(usize, bool)> {
         while let Some((place, _)) = self.later.first().filter(|first| first.1 < horizon as u64) {
             self.later.set(place, OUT);

@@ -4,17 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    arrival::tests::channel,
-    objective::{Correlation, Fields, Slot},
-    pick::tests::stream,
-    policy::Policy,
-    spec::Priority,
+    AnyScheduler, arrival::tests::channel, objective::Fields, pick::tests::stream, policy::Policy,
     view::ChannelView,
 };
+use anabranch_spec::{Correlation, Priority, Slot};
 
 /// ADUs of 1,000 bytes that wait in some streams, and what the policy is shown of them.
 struct Bench {
-    scheduler: Box<dyn Scheduler>,
+    scheduler: AnyScheduler,
     objectives: Objectives,
     channels: Vec<ChannelView>,
     streams: Vec<StreamView>,

@@ -172,7 +172,7 @@ fn in_order_it_is_one_buffer() {
 
 /// Memory that was reserved for a long ADU does not stay with a short one.
 #[test]
-fn a_short_adu_keeps_no_room() {
+fn a_short_adu_keeps_no_spare_capacity() {
     let allowance = Allowance {
         expected_bytes: 8 << 10,
         reserve_bytes: 1 << 20,

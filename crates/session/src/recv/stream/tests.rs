@@ -127,7 +127,7 @@ fn a_skip_beyond_the_credit_is_a_violation() {
 }
 
 #[test]
-fn an_unreliable_fragment_without_room_is_dropped() {
+fn an_unreliable_fragment_without_space_is_dropped() {
     let mut s = stream(false, Order::Unordered);
     let room = Capacity {
         held_bytes: 500,

@@ -25,7 +25,7 @@ fn take(stream: &mut SendStream, room: usize) -> Option<Piece> {
 }
 
 #[test]
-fn an_adu_is_cut_to_the_room_there_is() {
+fn an_adu_is_cut_to_the_space_there_is() {
     let mut s = stream(true, None);
     s.push(Instant::EPOCH, Bytes::from(vec![7; 2500]), 0);
     let pieces: Vec<Piece> = std::iter::from_fn(|| take(&mut s, 1000)).collect();
@@ -144,7 +144,7 @@ fn an_unreliable_adu_is_lost_with_its_first_fragment() {
 }
 
 #[test]
-fn what_arrived_of_a_lost_adu_is_told() {
+fn what_arrived_of_a_lost_adu_is_reported() {
     let spec = StreamSpec {
         reliable: false,
         notify: true,
@@ -181,7 +181,7 @@ fn a_copy_in_flight_spares_the_repair() {
 }
 
 #[test]
-fn expired_adus_are_dropped_and_the_receiver_told() {
+fn expired_adus_are_dropped_and_the_receiver_notified() {
     let mut s = stream(true, Some(100));
     s.push(Instant::EPOCH, Bytes::from(vec![1; 1500]), 0);
     s.push(Instant::EPOCH, Bytes::from(vec![2; 10]), 0);

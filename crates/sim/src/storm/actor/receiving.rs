@@ -1,4 +1,4 @@
-//! Receiving half of an actor.
+//! Receiving side of an actor.
 
 use anabranch_base::{Instant, StreamId};
 use anabranch_session::{Adu, StreamSpec};
@@ -26,7 +26,7 @@ impl Actor {
         self.outgoing.extend(back);
     }
 
-    /// The flow that comes in on a stream: one of the peer's, or the other direction of one of ours.
+    /// Incoming flow of a stream: one of the peer's, or the reverse direction of one of this node's.
     pub(super) fn flow_of(&self, stream: StreamId) -> Option<Flow> {
         let own = || {
             let mut all = self.outgoing.iter();
@@ -83,7 +83,7 @@ impl Actor {
         }
     }
 
-    /// Notes an ADU.
+    /// Records an ADU.
     pub(super) fn take(
         &mut self,
         context: &mut Context<'_>,
@@ -122,17 +122,17 @@ impl Actor {
         self.unread.remove(&stream);
         if let Some(flow) = self.flow_of(stream) {
             let mut ledger = self.shared.ledger.borrow_mut();
-            ledger.account(flow).ends.reset_heard = Some(code);
+            ledger.account(flow).ends.reset_notified = Some(code);
         }
     }
 }
 
-/// Number of an ADU by its content, and whether its bytes are those that were sent.
+/// Number of an ADU by its content, and true if its bytes are those that were sent.
 fn identify(flow: u32, adu: &Adu) -> (Option<u64>, bool) {
     let missing = &adu.missing.ranges;
     let is_head_there = missing.first().is_none_or(|first| first.start >= 8) && adu.data.len() >= 8;
     if !is_head_there {
-        // The engine's number must do.
+        // Only the engine's number is available.
         let is_intact = adu::is_intact(flow, adu.sequence as u32, &adu.data, missing);
         return (Some(adu.sequence), is_intact);
     }

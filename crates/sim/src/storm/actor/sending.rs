@@ -1,4 +1,4 @@
-//! Sending half of an actor.
+//! Sending side of an actor.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(in crate::storm) struct Outgoing {
     start: Instant,
     ending: Ending,
     sent: u64,
-    /// The stream's buffer was full when it was tried last.
+    /// True if the stream's buffer was full at the last attempt.
     is_blocked: bool,
     is_finishing: bool,
     is_over: bool,
@@ -54,7 +54,7 @@ impl Outgoing {
         }
     }
 
-    /// What the accepting node sends on a stream that was opened to it.
+    /// Flow of the accepting node on a stream that the peer opened.
     pub(super) fn back(flow: Flow, load: &Load, stream: StreamId) -> Option<Self> {
         let (adus, adu_bytes) = load.back?;
         Some(Self {
@@ -67,7 +67,7 @@ impl Outgoing {
         })
     }
 
-    /// Everything was delivered, or one of the two ends wanted no more.
+    /// True if everything was delivered, or one of the two ends gave the stream up.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
@@ -95,7 +95,7 @@ impl Outgoing {
         }
     }
 
-    /// Time at which it has something to do, its stream's buffer permitting.
+    /// Time at which it has something to do, if its stream's buffer permits.
     pub(super) fn due(&self) -> Option<Instant> {
         let waits =
             self.sent < self.adus && !self.is_blocked && !self.is_over && !self.is_finishing;
@@ -112,7 +112,7 @@ impl Outgoing {
 }
 
 impl Actor {
-    /// Hands over whatever is due.
+    /// Sends whatever is due.
     pub(super) fn pump(&mut self, context: &mut Context<'_>) {
         let now = context.now();
         let Some(session) = self.session else {
@@ -195,7 +195,7 @@ impl Actor {
             one.is_over = true;
             let flow = one.flow;
             let mut ledger = self.shared.ledger.borrow_mut();
-            ledger.account(flow).ends.stopped_heard = Some(code);
+            ledger.account(flow).ends.stopped_notified = Some(code);
         }
     }
 

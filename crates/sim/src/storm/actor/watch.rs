@@ -1,4 +1,4 @@
-//! Looks at what the engine holds and sends, against its bounds.
+//! Checks of what the engine holds and sends, against its bounds.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use crate::{
     storm::{ledger::Gauge, tamper::Tamper},
 };
 
-/// Copies allowed from the beginning, in bytes, as `session/copies.rs` has it.
+/// Bytes of copies allowed from the beginning, as in `session/copies.rs`.
 const COPIES_AT_FIRST: f64 = 65_536.0;
-/// What a capped stream may send at once: 50 ms at its cap, and one packet.
+/// Burst of a capped stream: 50 ms at its cap, and one packet.
 const CAP_BURST_S: f64 = 0.05;
 const PACKET_BYTES: f64 = 1500.0;
 
-/// What has to be remembered between two looks. Key: session.
+/// State kept between two checks. Key: session.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Capped streams: when they sent last, and what is in their buckets then.
+    /// Capped streams: time of the last transmission, and level of the bucket then.
     caps: BTreeMap<StreamId, (Instant, f64)>,
-    /// The most that each stream's send buffer was allowed to hold: what is in it stays when less is.
+    /// Largest bound of each stream's send buffer so far: data already in it stays when the bound falls.
     send_buffer_max: u64,
 }
 
 impl Actor {
-    /// Cheap; after every event.
+    /// Checks that are cheap, after every event.
     pub(super) fn look(&mut self, context: &mut Context<'_>) {
         let Some(session) = self.session else {
             return;
@@ -50,7 +50,7 @@ impl Actor {
         let mut ledger = self.shared.ledger.borrow_mut();
         let open = || self.outgoing.iter().filter(|one| one.is_open());
         let adus: usize = open().map(Outgoing::adu_bytes).sum();
-        // Streams that were stopped or are not known to be over any more hold nothing.
+        // An upper bound: streams that were stopped, or have ended, hold nothing.
         let streams = self.outgoing.len() as u64;
         let buffer = self.watch.send_buffer_max.max(stats.send_buffer_bytes);
         self.watch.send_buffer_max = buffer;
@@ -59,7 +59,7 @@ impl Actor {
         *widest = buffer.max(*widest);
         let gauges = &mut ledger.gauges[self.side];
         gauges.send_buffer.note(stats.send_held_bytes, may_send);
-        // Reliable streams have one window together, unreliable ones another.
+        // Reliable streams share one window, unreliable ones another.
         let window = plan.config.session_window_bytes;
         let may_read = window * plan.kinds_read(self.side);
         gauges.session_window.note(stats.recv_held_bytes, may_read);
@@ -92,7 +92,7 @@ impl Actor {
         }
     }
 
-    /// Every fragment of a capped stream, repairs included, goes into a leaky bucket.
+    /// Puts every fragment of a capped stream, retransmissions included, into a leaky bucket.
     fn look_at_caps(&mut self, context: &mut Context<'_>, session: SessionId) {
         let mut fullest = Gauge::default();
         for entry in context
@@ -133,7 +133,7 @@ impl Actor {
             .note(fullest.value, fullest.bound);
     }
 
-    /// Every now and then.
+    /// Checks that are expensive, at intervals.
     pub(super) fn look_closely(&mut self, context: &mut Context<'_>) {
         let Some(session) = self.session else {
             return;

@@ -1,4 +1,4 @@
-//! Bounds of what nodes hold and send.
+//! Bounds on what nodes hold and send.
 
 use super::{Findings, Invariant};
 use crate::storm::ledger::{Gauge, Ledger};
@@ -7,7 +7,7 @@ pub(super) fn check(ledger: &Ledger, findings: &mut Findings) {
     let mut judge = |invariant: Invariant, whose: &str, gauge: Gauge| {
         if gauge.value > gauge.bound {
             let words = format!("{whose}: {} of {} bytes", gauge.value, gauge.bound);
-            findings.say(invariant, words);
+            findings.report(invariant, words);
         }
     };
     for (side, gauges) in ledger.gauges.iter().enumerate() {

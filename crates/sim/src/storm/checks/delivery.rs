@@ -29,7 +29,7 @@ fn intact(case: &Case<'_>, findings: &mut Findings) {
                 "{}: ADU {} came damaged, {} bytes",
                 case.name, one.sequence, one.bytes
             );
-            findings.say(Invariant::Intact, words);
+            findings.report(Invariant::Intact, words);
             return;
         }
     }
@@ -40,7 +40,7 @@ fn once(case: &Case<'_>, findings: &mut Findings) {
     let mut numbers = case.account.delivered.iter().filter_map(|one| one.number);
     if let Some(twice) = numbers.find(|number| !seen.insert(*number)) {
         let words = format!("{}: ADU {twice} was delivered twice", case.name);
-        findings.say(Invariant::Once, words);
+        findings.report(Invariant::Once, words);
     }
 }
 
@@ -51,7 +51,7 @@ fn order(case: &Case<'_>, findings: &mut Findings) {
     {
         let (a, b) = (pair[0].number, pair[1].number);
         let words = format!("{}: ADU {a:?} came before {b:?}", case.name);
-        findings.say(Invariant::Order, words);
+        findings.report(Invariant::Order, words);
     }
 }
 
@@ -62,26 +62,26 @@ fn identity(case: &Case<'_>, findings: &mut Findings) {
     };
     if let Some(odd) = account.delivered.iter().find(is_odd) {
         let words = format!(
-            "{}: the engine says ADU {}, its content {:?}, {} were sent",
+            "{}: the engine numbers it ADU {}, its content {:?}, {} were sent",
             case.name,
             odd.sequence,
             odd.number,
             account.sent.len()
         );
-        findings.say(Invariant::Identity, words);
+        findings.report(Invariant::Identity, words);
     }
     if account.misnumbered + account.stray_outcomes > 0 {
         let words = format!(
-            "{}: {} ADUs numbered otherwise than sent, {} fates of ADUs never sent",
+            "{}: {} ADUs numbered otherwise than sent, {} outcomes of ADUs never sent",
             case.name, account.misnumbered, account.stray_outcomes
         );
-        findings.say(Invariant::Identity, words);
+        findings.report(Invariant::Identity, words);
     }
 }
 
-/// The packet that brings the last byte of an ADU left within its lifetime: so it is late by its time on the path at
-/// most. Two kinds wait for a word that may itself be repaired: what waits in order for an ADU that was given up, and
-/// an ADU of which only a part is delivered.
+/// The packet that carries the last byte of an ADU was sent within its lifetime, so the ADU is late at most by the
+/// packet's time on the path. Two kinds may wait for a retransmission: an ADU that waits in order for one that was
+/// given up, and an ADU of which only a part is delivered.
 fn lifetime(case: &Case<'_>, findings: &mut Findings) {
     let Some(lifetime) = case.load.spec.lifetime else {
         return;
@@ -110,7 +110,7 @@ fn lifetime(case: &Case<'_>, findings: &mut Findings) {
                 one.sequence,
                 departed.since(sent.at)
             );
-            findings.say(Invariant::Lifetime, words);
+            findings.report(Invariant::Lifetime, words);
             return;
         }
     }

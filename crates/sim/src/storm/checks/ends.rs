@@ -1,4 +1,4 @@
-//! Ends of flows: complete, with both ends knowing, or given up by one of them.
+//! Ends of flows: complete and known to both ends, or given up by one of them.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn complete(case: &Case<'_>, findings: &mut Findings) {
     if account.sent.len() as u64 != adus {
         let sent = account.sent.len();
         let words = format!("{}: {sent} of {adus} ADUs were accepted", case.name);
-        findings.say(Invariant::Complete, words);
+        findings.report(Invariant::Complete, words);
     }
     let came: BTreeSet<u64> = account.delivered.iter().map(|one| one.sequence).collect();
     let first_missing = (0..adus).find(|number| !came.contains(number));
@@ -32,7 +32,7 @@ fn complete(case: &Case<'_>, findings: &mut Findings) {
             case.name,
             came.len()
         );
-        findings.say(Invariant::Complete, words);
+        findings.report(Invariant::Complete, words);
     }
 }
 
@@ -42,10 +42,10 @@ fn end(case: &Case<'_>, findings: &mut Findings) {
     let is_odd = |count: u32| count > 1 || count < expected;
     if is_odd(ends.finished) || is_odd(ends.delivered) {
         let words = format!(
-            "{}: the receiver heard {} times that it was over, the sender {} times",
+            "{}: the end was reported {} times to the receiver, {} times to the sender",
             case.name, ends.finished, ends.delivered
         );
-        findings.say(Invariant::End, words);
+        findings.report(Invariant::End, words);
     }
 }
 
@@ -57,25 +57,25 @@ fn given_up(case: &Case<'_>, plan: &Plan, findings: &mut Findings) {
         Ending::Stop { code, .. } if !case.flow.is_back => (None, Some(code)),
         _ => (None, None),
     };
-    // A stopped stream is answered with a reset that the receiver does not hear of any more.
-    let is_odd = |heard: Option<u32>, said: Option<u32>, planned: Option<u32>| {
-        heard.is_some() && (heard != said || heard != planned)
+    // A stopped stream is answered with a reset, of which the receiver is not notified any more.
+    let is_odd = |notified: Option<u32>, sent_code: Option<u32>, planned: Option<u32>| {
+        notified.is_some() && (notified != sent_code || notified != planned)
     };
-    let is_wrong = is_odd(ends.reset_heard, ends.reset, may_reset)
-        || is_odd(ends.stopped_heard, ends.stopped, may_stop);
-    // Unless everything was over before, the other end hears of it.
-    let is_unheard = !case.account.is_orphaned
-        && ((ends.reset.is_some() && ends.reset_heard.is_none() && ends.finished == 0)
-            || (ends.stopped.is_some() && ends.stopped_heard.is_none() && ends.delivered == 0));
-    // One that the peer never heard of needs no end.
+    let is_wrong = is_odd(ends.reset_notified, ends.reset, may_reset)
+        || is_odd(ends.stopped_notified, ends.stopped, may_stop);
+    // Unless everything was over before, the other end is notified.
+    let is_unnotified = !case.account.is_orphaned
+        && ((ends.reset.is_some() && ends.reset_notified.is_none() && ends.finished == 0)
+            || (ends.stopped.is_some() && ends.stopped_notified.is_none() && ends.delivered == 0));
+    // A stream that the peer never received needs no end.
     let is_unknown = case.account.delivered.is_empty();
-    if is_wrong || (is_unheard && !is_unknown) || ends.late > 0 {
-        let words = format!("{}: planned {ending:?}, came to {ends:?}", case.name);
-        findings.say(Invariant::GivenUp, words);
+    if is_wrong || (is_unnotified && !is_unknown) || ends.late > 0 {
+        let words = format!("{}: planned {ending:?}, ended with {ends:?}", case.name);
+        findings.report(Invariant::GivenUp, words);
     }
 }
 
-/// Every load was sent in the life of the session that lasted.
+/// Checks that every load was sent in the life of the session that lasted.
 pub(super) fn check_all_there(plan: &Plan, ledger: &Ledger, findings: &mut Findings) {
     for (side, loads) in plan.loads.iter().enumerate() {
         for load in 0..loads.len() {
@@ -83,8 +83,8 @@ pub(super) fn check_all_there(plan: &Plan, ledger: &Ledger, findings: &mut Findi
                 (flow.side, flow.load, flow.is_back) == (side, load, false) && !account.is_orphaned
             });
             if !lasted {
-                let words = format!("load {side}/{load} was never sent to its end");
-                findings.say(Invariant::Complete, words);
+                let words = format!("load {side}/{load} was never sent completely");
+                findings.report(Invariant::Complete, words);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Checks of a storm, one invariant a function: the first four files go through the [`Ledger`] flow by flow,
-//! the others look at the two nodes and at the network.
+//! Checks of a storm, one function per invariant: the first four files go through the [`Ledger`] flow by flow, the
+//! others inspect the two nodes and the network.
 
 mod bounds;
 mod delivery;
@@ -13,10 +13,10 @@ use std::fmt;
 use super::{actor::Actor, ledger::Ledger, plan::Plan, tamper::Tamper};
 use crate::world::World;
 
-/// What must hold in every storm.
+/// Invariants of every storm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
-    /// What is delivered has the bytes that were sent, and gaps only where they are marked.
+    /// Delivered data has the bytes that were sent, and gaps only where they are marked.
     Intact,
     /// No ADU is delivered twice.
     Once,
@@ -26,39 +26,39 @@ pub enum Invariant {
     Identity,
     /// Reliable streams without lifetime deliver every ADU.
     Complete,
-    /// Both ends of a stream learn once that it is over.
+    /// Both ends of a stream are notified once that it is over.
     End,
-    /// Every ADU has exactly one fate.
+    /// Every ADU has exactly one outcome.
     OneOutcome,
-    /// What is acknowledged was delivered.
+    /// Every acknowledged ADU was delivered.
     AckedDelivered,
     /// Reliable streams lose nothing.
     ReliableKept,
-    /// What is said to be dropped before it was sent is not delivered.
+    /// An ADU reported as dropped before it was sent is not delivered.
     DroppedUnsent,
-    /// What the sender hears of the parts of a lost ADU is what the receiver has.
-    PartsTold,
+    /// The parts of a lost ADU reported to the sender are those that the receiver has.
+    PartsReported,
     /// Codes of resets and stops are those of the other end, and nothing is delivered afterwards.
     GivenUp,
     /// Nothing of an ADU is sent after its lifetime.
     Lifetime,
-    /// The session outlives the weather.
+    /// The session survives the faults.
     SessionLives,
     /// The two nodes have one session.
     OneSession,
-    /// Send buffers keep to their bound.
+    /// Send buffers stay within their bound.
     SendBuffer,
-    /// What waits to be read keeps to the session's window.
+    /// Data waiting to be read stays within the session's window.
     SessionWindow,
-    /// What waits to be read of a reliable stream keeps to the stream's window.
+    /// Data of a reliable stream waiting to be read stays within the stream's window.
     StreamWindow,
-    /// Copies keep to their budget.
+    /// Copies stay within their budget.
     Copies,
-    /// Capped streams keep to their caps.
+    /// Capped streams stay within their caps.
     Cap,
     /// A metered path carries no byte beyond its cap.
     Budget,
-    /// The network accounts for every packet, and keeps order where it says so.
+    /// The network accounts for every packet, and keeps order where it promises to.
     Network,
     /// The process holds no more memory than the windows in use allow.
     Memory,
@@ -77,7 +77,7 @@ impl Invariant {
         Self::AckedDelivered,
         Self::ReliableKept,
         Self::DroppedUnsent,
-        Self::PartsTold,
+        Self::PartsReported,
         Self::GivenUp,
         Self::Lifetime,
         Self::SessionLives,
@@ -93,12 +93,12 @@ impl Invariant {
     ];
 }
 
-/// A broken invariant, with words for people.
+/// A broken invariant, with a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
     /// The invariant.
     pub invariant: Invariant,
-    /// Place where and how.
+    /// Description of the violation.
     pub words: String,
 }
 
@@ -108,12 +108,12 @@ impl fmt::Display for Broken {
     }
 }
 
-/// What is broken so far.
+/// Violations found so far.
 #[derive(Debug, Default)]
 pub(super) struct Findings(pub Vec<Broken>);
 
 impl Findings {
-    pub(super) fn say(&mut self, invariant: Invariant, words: impl Into<String>) {
+    pub(super) fn report(&mut self, invariant: Invariant, words: impl Into<String>) {
         let words = words.into();
         self.0.push(Broken { invariant, words });
     }
@@ -157,14 +157,14 @@ pub(super) struct Case<'a> {
     pub flow: super::ledger::Flow,
     pub load: &'a super::plan::Load,
     pub account: &'a super::ledger::Account,
-    /// Time at which its receiver did not read.
+    /// Intervals in which its receiver did not read.
     pub pauses: &'a [(anabranch_base::Instant, anabranch_base::Instant)],
-    /// Of its receiver.
+    /// Stream window of its receiver.
     pub stream_window_bytes: u64,
 }
 
 impl Case<'_> {
-    /// ADUs that were to be sent.
+    /// Number of ADUs that were to be sent.
     fn adus(&self) -> u64 {
         if self.flow.is_back {
             self.load.back.map_or(0, |(adus, _)| adus)
@@ -173,18 +173,18 @@ impl Case<'_> {
         }
     }
 
-    /// The flow lived as long as it wanted to.
+    /// True if the flow was not cut short.
     fn is_whole(&self) -> bool {
         !self.account.is_orphaned && !self.account.ends.is_cut_short()
     }
 
-    /// Everything must arrive.
+    /// True if everything must arrive.
     fn is_certain(&self) -> bool {
         self.load.spec.reliable && self.load.spec.lifetime.is_none()
     }
 }
 
-/// The nodes' applications.
+/// The application of a node.
 fn actor(world: &mut World, side: usize) -> &mut Actor {
     world.app::<Actor>(side)
 }

@@ -1,4 +1,4 @@
-//! The network, and what it was given to carry where that is paid for.
+//! Checks of the network, and of the bytes that metered paths carried.
 
 use super::{Findings, Invariant};
 use crate::{
@@ -13,7 +13,7 @@ pub(super) fn check(
     findings: &mut Findings,
 ) {
     for words in world.audit() {
-        findings.say(Invariant::Network, words);
+        findings.report(Invariant::Network, words);
     }
     let Some(budget) = plan.budget else {
         return;
@@ -27,6 +27,6 @@ pub(super) fn check(
     }
     if carried > cap {
         let words = format!("{budget:?}: {carried} bytes were sent");
-        findings.say(Invariant::Budget, words);
+        findings.report(Invariant::Budget, words);
     }
 }

@@ -1,4 +1,4 @@
-//! Outcomes of ADUs as reported to senders, against what happened to each of them.
+//! Outcomes of ADUs as reported to senders, compared with what happened to each of them.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -8,7 +8,7 @@ use anabranch_session::Order;
 use super::{Case, Findings, Invariant};
 use crate::storm::ledger::{AduOutcome, Delivery, Sent};
 
-/// Fewer ADUs than this in a window may push out one that is still under way.
+/// Number of ADUs per window below which an incomplete one may be dropped for lack of space.
 const CROWD: u64 = 8;
 
 pub(super) fn check(case: &Case<'_>, findings: &mut Findings) {
@@ -27,7 +27,7 @@ pub(super) fn check(case: &Case<'_>, findings: &mut Findings) {
             };
             if let Some((invariant, words)) = fault {
                 let words = format!("{}: ADU {number} {words}", case.name);
-                findings.say(invariant, words);
+                findings.report(invariant, words);
                 return;
             }
         }
@@ -35,21 +35,21 @@ pub(super) fn check(case: &Case<'_>, findings: &mut Findings) {
 }
 
 fn one_outcome(case: &Case<'_>, findings: &mut Findings) {
-    // The accepting node of a duplex stream does not ask for them.
+    // The accepting node of a duplex stream does not request outcomes.
     let least = usize::from(case.is_whole() && !case.flow.is_back);
     let mut sent = (0..).zip(&case.account.sent);
     let odd = sent.find(|(_, one)| one.outcomes.len() > 1 || one.outcomes.len() < least);
     if let Some((number, one)) = odd {
         let outcomes: Vec<&AduOutcome> = one.outcomes.iter().map(|(_, outcome)| outcome).collect();
-        let words = format!("{}: ADU {number} has the fates {outcomes:?}", case.name);
-        findings.say(Invariant::OneOutcome, words);
+        let words = format!("{}: ADU {number} has the outcomes {outcomes:?}", case.name);
+        findings.report(Invariant::OneOutcome, words);
     }
 }
 
 type Fault = (Invariant, String);
 
-/// What is acknowledged is at the application, unless the receiver of an unreliable stream had a reason to drop it
-/// that its documentation states.
+/// Checks that an acknowledged ADU reached the application, unless the receiver of an unreliable stream had a
+/// documented reason to drop it.
 fn acked(
     case: &Case<'_>,
     delivered: &BTreeMap<u64, &Delivery>,
@@ -70,12 +70,12 @@ fn acked(
             spec.lifetime
                 .is_some_and(|lifetime| at >= sent.at + lifetime)
         };
-        // Incomplete ADUs alone may take the window; then the oldest are dropped.
+        // Incomplete ADUs alone may fill the window; then the oldest are dropped.
         let is_crowded = || {
             let is_large = sent.bytes as u64 * CROWD > case.stream_window_bytes;
             is_large || case.account.dropped_adus > 0
         };
-        // So they are when nobody reads.
+        // They are also dropped when the application does not read.
         let is_unread = || {
             case.pauses
                 .iter()
@@ -87,8 +87,8 @@ fn acked(
     (!may_drop).then_some((Invariant::AckedDelivered, words))
 }
 
-/// Every byte is in exactly one of the two lists, and what is said to have arrived was handed out where the stream
-/// delivers parts.
+/// Checks that every byte is in exactly one of the two lists, and that data reported as arrived was delivered where the
+/// stream delivers parts.
 fn lost_parts(
     case: &Case<'_>,
     sent: &Sent,
@@ -96,7 +96,7 @@ fn lost_parts(
     (arrived, lost): (&[Range<u64>], &[Range<u64>]),
 ) -> Option<Fault> {
     if case.load.spec.reliable {
-        let words = "of a reliable stream is said to be lost".to_owned();
+        let words = "of a reliable stream was reported as lost".to_owned();
         return Some((Invariant::ReliableKept, words));
     }
     let mut all: Vec<&Range<u64>> = arrived.iter().chain(lost).collect();
@@ -104,12 +104,12 @@ fn lost_parts(
     let mut at = 0;
     for range in all {
         if range.start != at {
-            return Some((Invariant::PartsTold, told(arrived, lost)));
+            return Some((Invariant::PartsReported, reported_parts(arrived, lost)));
         }
         at = range.end;
     }
     if at != sent.bytes as u64 {
-        return Some((Invariant::PartsTold, told(arrived, lost)));
+        return Some((Invariant::PartsReported, reported_parts(arrived, lost)));
     }
     let came = came?;
     let is_missing = |range: &Range<u64>| {
@@ -120,15 +120,15 @@ fn lost_parts(
     arrived
         .iter()
         .any(is_missing)
-        .then(|| (Invariant::PartsTold, told(arrived, lost)))
+        .then(|| (Invariant::PartsReported, reported_parts(arrived, lost)))
 }
 
-fn told(arrived: &[Range<u64>], lost: &[Range<u64>]) -> String {
-    format!("is said to have arrived in {arrived:?}, to be lost in {lost:?}")
+fn reported_parts(arrived: &[Range<u64>], lost: &[Range<u64>]) -> String {
+    format!("was reported as arrived in {arrived:?}, as lost in {lost:?}")
 }
 
 fn dropped(case: &Case<'_>, came: Option<&Delivery>) -> Option<Fault> {
     let is_sound = came.is_none() && case.load.spec.drop.is_some();
-    let words = "is said to have been dropped before it was sent".to_owned();
+    let words = "was reported as dropped before it was sent".to_owned();
     (!is_sound).then_some((Invariant::DroppedUnsent, words))
 }

@@ -1,4 +1,4 @@
-//! The session between the two nodes.
+//! Checks of the session between the two nodes.
 
 use anabranch_session::SessionCloseReason;
 
@@ -13,8 +13,8 @@ pub(super) fn check(world: &mut World, plan: &Plan, ledger: &Ledger, findings: &
     one(world, findings);
 }
 
-/// It ends only where a restart ends it, or where its initiator founds it anew on another path before it is
-/// established.
+/// The session ends only if a restart ends it, or if its initiator establishes it again on another path before it is
+/// complete.
 fn lives(plan: &Plan, ledger: &Ledger, findings: &mut Findings) {
     let restart = plan.restart_at();
     let is_expected = |closed: &crate::storm::ledger::Closed| {
@@ -24,12 +24,12 @@ fn lives(plan: &Plan, ledger: &Ledger, findings: &mut Findings) {
     };
     if let Some(closed) = ledger.closed.iter().find(|closed| !is_expected(closed)) {
         let words = format!("node {}: the session ended: {}", closed.side, closed.reason);
-        findings.say(Invariant::SessionLives, words);
+        findings.report(Invariant::SessionLives, words);
     }
     for (side, sessions) in ledger.sessions.iter().enumerate() {
         if sessions.is_empty() {
             let words = format!("node {side}: there never was a session");
-            findings.say(Invariant::SessionLives, words);
+            findings.report(Invariant::SessionLives, words);
         }
     }
 }
@@ -46,7 +46,7 @@ fn one(world: &mut World, findings: &mut Findings) {
         let with_peer: Vec<_> = with_peer.collect();
         if with_peer.len() != 1 || with_peer.first() != current.as_ref() {
             let words = format!("node {side}: sessions {with_peer:?}, in use {current:?}");
-            findings.say(Invariant::OneSession, words);
+            findings.report(Invariant::OneSession, words);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Containers of a hostile peer: legal frames about its streams, and frames whose every field is an ordinary
-//! number, an edge of its range, or beyond it; now and then noise.
+//! Containers of a hostile peer: legal frames about its streams, and frames whose every field is an ordinary number, an
+//! edge of its range, or beyond it; now and then random bytes.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use anabranch_session::{
 
 /// Largest number that a varint holds.
 const NUMBER_MAX: u64 = (1 << 62) - 1;
-/// Streams that it speaks of.
+/// Number of streams that it refers to.
 const STREAMS: usize = 24;
-/// Bytes of a container, at most about.
+/// Approximate largest size of a container.
 const BYTES_MAX: usize = 1_100;
 
-/// What founds a session, as `spec/wire.md` §6 says.
+/// Frames that establish a session, as in `spec/wire.md` §6.
 pub(super) fn introduction(channel: &Channel) -> Vec<u8> {
     let secret = |label: &[u8]| channel.export_secret(label).unwrap_or_default();
     let (secret, binding) = (
@@ -46,15 +46,15 @@ pub(super) fn introduction(channel: &Channel) -> Vec<u8> {
     container
 }
 
-/// How a hostile peer speaks on one channel: the streams that it has announced, and how often it breaks a rule. One
-/// that breaks none for a while gets farther.
+/// Generator of a hostile peer's frames on one channel, with the streams that it has announced and the probability with
+/// which it breaks a rule. A peer that breaks none for a while gets farther.
 #[derive(Debug)]
-pub(super) struct Voice {
+pub(super) struct Generator {
     announced: Vec<StreamId>,
     wildness: f64,
 }
 
-impl Voice {
+impl Generator {
     pub(super) fn new(random: &mut Random) -> Self {
         Self {
             announced: Vec::new(),
@@ -62,7 +62,7 @@ impl Voice {
         }
     }
 
-    /// A container of some frames.
+    /// Writes a container of some frames.
     pub(super) fn container(&mut self, random: &mut Random) -> Vec<u8> {
         let mut out = vec![0];
         if random.chance(self.wildness) {
@@ -75,8 +75,8 @@ impl Voice {
             if random.chance(self.wildness) {
                 match random.below(3) {
                     0 => noise(random, &mut out),
-                    1 => Say::wild(random).fragment(&mut out),
-                    _ => Say::wild(random).control().write(&mut out),
+                    1 => Fields::wild(random).fragment(&mut out),
+                    _ => Fields::wild(random).control().write(&mut out),
                 }
             } else {
                 self.legal(random, &mut out);
@@ -90,12 +90,12 @@ impl Voice {
         out
     }
 
-    /// A frame that breaks no rule by itself; all together may, as more than there is credit for.
+    /// Writes a frame that breaks no rule by itself; all together may, for example by exceeding the credit.
     fn legal(&mut self, random: &mut Random, out: &mut Vec<u8>) {
         if self.announced.is_empty() || (self.announced.len() < STREAMS && random.chance(0.1)) {
             let stream = StreamId::new(self.announced.len() as u64, true);
             self.announced.push(stream);
-            let spec = Say::tame(random, stream).spec();
+            let spec = Fields::tame(random, stream).spec();
             Control::Open {
                 stream,
                 spec: Box::new(spec),
@@ -104,17 +104,17 @@ impl Voice {
             return;
         }
         let stream = self.announced[random.below(self.announced.len() as u64) as usize];
-        let say = Say::tame(random, stream);
-        if say.random.chance(0.6) {
-            say.fragment(out);
+        let fields = Fields::tame(random, stream);
+        if fields.random.chance(0.6) {
+            fields.fragment(out);
         } else {
-            say.control().write(out);
+            fields.control().write(out);
         }
     }
 }
 
-/// What one frame is made of.
-struct Say<'a> {
+/// Random fields of one frame.
+struct Fields<'a> {
     random: &'a mut Random,
     /// `None`: any stream, and any number in every field.
     stream: Option<StreamId>,
@@ -132,7 +132,7 @@ fn token(random: &mut Random) -> [u8; 16] {
     token
 }
 
-impl<'a> Say<'a> {
+impl<'a> Fields<'a> {
     fn wild(random: &'a mut Random) -> Self {
         let stream = None;
         Self { random, stream }
@@ -147,7 +147,7 @@ impl<'a> Say<'a> {
         self.stream.is_none()
     }
 
-    /// A number below `usual`; of a wild frame often an edge.
+    /// A number below `usual`; in a wild frame often an edge case.
     fn number(&mut self, usual: u64) -> u64 {
         const EDGES: [u64; 10] = [
             0,
@@ -175,7 +175,7 @@ impl<'a> Say<'a> {
         })
     }
 
-    /// Many begin far into their ADU, which is what costs a careless receiver most.
+    /// Writes a fragment. Many begin far into their ADU, which costs a careless receiver most.
     fn fragment(mut self, out: &mut Vec<u8>) {
         let place = Place {
             stream: self.stream(),

@@ -4,21 +4,21 @@ use std::{fmt, path::PathBuf, str::FromStr};
 
 use super::StoreError;
 
-/// Place where AWS takes requests for a bucket whose region nobody named.
+/// Region where AWS takes requests for a bucket of unknown region.
 const REGION: &str = "us-east-1";
-/// Longest name of a bucket or a folder in it.
+/// Maximum length of the name of a bucket or a folder in it.
 const NAME_BYTES_MAX: usize = 1_024;
 
-/// A part of an object store, as `s3://BUCKET/FOLDER`.
+/// A part of an object store, written `s3://BUCKET/FOLDER`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     pub(super) bucket: String,
-    /// What the keys of its objects begin with; empty, or with a slash at its end.
+    /// Prefix of the keys of its objects; empty, or with a slash at its end.
     pub(super) prefix: String,
 }
 
 impl Location {
-    /// True if a library's name is that of an object store.
+    /// True if a library's name denotes an object store.
     pub fn is_one(text: &str) -> bool {
         text.get(..5)
             .is_some_and(|scheme| scheme.eq_ignore_ascii_case("s3://"))
@@ -66,32 +66,32 @@ impl fmt::Display for Location {
     }
 }
 
-/// How to reach an object store.
+/// Endpoint of an object store, and the credentials.
 #[derive(Clone)]
 pub struct Access {
     /// Its address; `None`: that of AWS for the region.
     pub endpoint: Option<String>,
     /// The region that requests are signed for.
     pub region: String,
-    /// Who asks; `None`: anybody.
+    /// Credentials; `None`: anonymous.
     pub key: Option<Key>,
-    /// PEM file with the certificates that are trusted in place of the usual ones.
+    /// PEM file with the trusted certificates, in place of the default ones.
     pub certificates: Option<PathBuf>,
 }
 
 /// Credentials.
 #[derive(Clone)]
 pub struct Key {
-    /// The key's name.
+    /// Identifier of the key.
     pub id: String,
-    /// The key.
+    /// Secret of the key.
     pub secret: String,
-    /// Of a session that ends by itself.
+    /// Token of a temporary session.
     pub token: Option<String>,
 }
 
 impl fmt::Debug for Key {
-    /// Without the secret.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key")
             .field("id", &self.id)
@@ -100,7 +100,7 @@ impl fmt::Debug for Key {
 }
 
 impl fmt::Debug for Access {
-    /// Without the secret.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("Access");
         out.field("endpoint", &self.endpoint);
@@ -111,12 +111,12 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// As the environment says it, by the names that AWS's own tools use: `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`,
-    /// `AWS_REGION`, `AWS_DEFAULT_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`,
-    /// `AWS_CA_BUNDLE`. Empty variables count as none.
+    /// Reads the environment variables of AWS's own tools: `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_REGION`,
+    /// `AWS_DEFAULT_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `AWS_CA_BUNDLE`. Empty
+    /// variables count as unset.
     ///
     /// # Errors
-    /// One half of the credentials is missing.
+    /// Half of the credentials is missing.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, StoreError> {
         let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         let first = |names: [&str; 2]| names.into_iter().find_map(variable);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_credentials_is_told() {
+    fn half_of_the_credentials_is_reported() {
         let error = access(&[("AWS_ACCESS_KEY_ID", "name")]).unwrap_err();
         assert!(error.to_string().contains("AWS_SECRET_ACCESS_KEY is not"));
         let error = access(&[("AWS_SECRET_ACCESS_KEY", "hush")]).unwrap_err();

@@ -1,31 +1,31 @@
-//! Error answers of a store, in words that help.
+//! Error responses of a store, as helpful messages.
 
 use super::{StoreError, xml::element};
 
-/// An answer that is not what was asked for.
+/// An unexpected response.
 pub(super) struct Answer<'a> {
     pub(super) status: u16,
-    /// Its body: XML, as S3 says it, or whatever another server says.
+    /// Its body: XML from S3, or anything from another server.
     pub(super) body: &'a str,
-    /// The region of the bucket, where the store tells it.
+    /// The region of the bucket, where the store reports it.
     pub(super) region: Option<&'a str>,
 }
 
-/// Who asked whom.
+/// Context of a request: who sent it, and where.
 pub(super) struct Asked<'a> {
     pub(super) endpoint: &'a str,
     pub(super) bucket: &'a str,
-    /// The name of the key; `None`: nobody signed.
+    /// The identifier of the key; `None`: the request was not signed.
     pub(super) key: Option<&'a str>,
 }
 
 impl Answer<'_> {
-    /// True if asking again may help.
+    /// True if a retry may help.
     pub(super) fn is_passing(&self) -> bool {
         matches!(self.status, 408 | 429 | 500 | 502 | 503 | 504)
     }
 
-    /// The error that it means.
+    /// The error that the response means.
     pub(super) fn error(&self, asked: &Asked<'_>) -> StoreError {
         let endpoint = asked.endpoint.to_owned();
         let code = element(self.body, "Code").unwrap_or_default();
@@ -57,10 +57,10 @@ impl Answer<'_> {
                     .to_owned(),
             ),
             (_, "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired") => {
-                denied("the session of these credentials is over; renew AWS_SESSION_TOKEN".to_owned())
+                denied("the session of these credentials has expired; renew AWS_SESSION_TOKEN".to_owned())
             }
             (_, "RequestTimeTooSkewed") => {
-                denied("this machine's clock differs from its own by too much; set it".to_owned())
+                denied("this machine's clock differs too much from the store's; set it".to_owned())
             }
             (401 | 403, _) if asked.key.is_none() => denied(format!(
                 "the bucket '{}' is not public; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -74,7 +74,7 @@ impl Answer<'_> {
             )),
             (404, _) if code.is_empty() => StoreError::Failed {
                 endpoint,
-                reason: "it does not speak S3 (HTTP 404)".to_owned(),
+                reason: "it does not support the S3 protocol (HTTP 404)".to_owned(),
             },
             _ => StoreError::Failed {
                 endpoint,
@@ -83,15 +83,17 @@ impl Answer<'_> {
         }
     }
 
-    /// What it says, on one line that is not too long.
+    /// The message, on one line of limited length.
     fn words(&self) -> String {
         let status = self.status;
-        let said = match (element(self.body, "Code"), element(self.body, "Message")) {
+        let message = match (element(self.body, "Code"), element(self.body, "Message")) {
             (Some(code), Some(message)) => format!("{code}: {message}"),
             (Some(code), None) => code,
             _ => return format!("HTTP {status}"),
         };
-        let plain = said.chars().map(|c| if c.is_control() { ' ' } else { c });
+        let plain = message
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c });
         let short: String = plain.take(300).collect();
         format!("{} (HTTP {status})", short.trim_end_matches('.'))
     }
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_to_do() {
+    fn errors_contain_advice() {
         let key = Some("KEY");
         for (status, code, key, expected) in [
             (
@@ -170,7 +172,7 @@ mod tests {
     #[test]
     fn other_servers_are_recognised() {
         let page = words(404, "<html>nginx</html>", None, None);
-        assert!(page.contains("does not speak S3"), "{page}");
+        assert!(page.contains("does not support the S3 protocol"), "{page}");
         assert!(words(502, "bad gateway\n", None, None).contains("HTTP 502"));
         let nasty = format!(
             "<Code>a\n\x1b[31m</Code><Message>{}</Message>",

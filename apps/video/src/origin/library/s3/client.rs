@@ -1,4 +1,4 @@
-//! One request: sent, and sent again when that helps.
+//! HTTP client of an object store: requests, with retries.
 
 use std::{
     fs, io,
@@ -20,27 +20,27 @@ use super::{
     sign::{Target, address, encode},
 };
 
-/// Number of times that a request is sent at most.
+/// Maximum number of attempts of a request.
 const ATTEMPTS: u32 = 5;
-/// Pause before the second time, doubled before each further one; up to half of it is left off by chance, so that many that
-/// failed together do not come back together.
+/// Pause before the second attempt, doubled before each further one; a random part of up to half is subtracted, so that clients
+/// that failed together do not retry together.
 const PAUSE: Duration = Duration::from_millis(200);
-/// After this long a request is not sent again: proxies wait for 30 s.
+/// Time after which a request is not retried: proxies wait for 30 s.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Until a connection stands.
+/// Timeout for connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Until an answer begins.
+/// Timeout for the start of a response.
 const RESPONSE_MAX: Duration = Duration::from_secs(10);
-/// Until it has ended.
+/// Timeout for the end of a response.
 const BODY_MAX: Duration = Duration::from_secs(30);
-/// Longest listing that is taken: a thousand keys of a kilobyte, and what is said of each.
+/// Maximum size of a listing: a thousand keys of a kilobyte, with their properties.
 const LISTING_BYTES_MAX: u64 = 4 << 20;
-/// What is read of an answer with an error.
+/// Maximum length that is read of an error response.
 const ERROR_BYTES_MAX: u64 = 16 << 10;
-/// Connections that are kept open for the next request.
+/// Maximum number of connections kept open for the next request.
 const IDLE_MAX: usize = 64;
 
-/// A bucket, and how to ask it for something. Calls wait for the network.
+/// A bucket, and the connection to its store. Calls wait for the network.
 #[derive(Debug)]
 pub(super) struct Client {
     agent: Agent,
@@ -49,23 +49,23 @@ pub(super) struct Client {
     region: String,
     endpoint: String,
     scheme: String,
-    /// Of the endpoint, or of the bucket at it.
+    /// Host of the endpoint, or of the bucket at it.
     host: String,
-    /// What the paths of all objects begin with.
+    /// Common prefix of the paths of all objects.
     root: String,
 }
 
-/// Reason why an attempt failed.
+/// Reason for which an attempt failed.
 enum Fault {
-    /// Asking again may help.
+    /// A retry may help.
     Passing(StoreError),
-    /// It will not.
+    /// A retry does not help.
     Final(StoreError),
 }
 
 impl Client {
     /// # Errors
-    /// The endpoint is none, or the certificates cannot be read.
+    /// The endpoint is not valid, or the certificates cannot be read.
     pub(super) fn new(location: &Location, access: &Access) -> Result<Self, StoreError> {
         let name = location.bucket.clone();
         let endpoint = match &access.endpoint {
@@ -109,7 +109,7 @@ impl Client {
         })
     }
 
-    /// Place where the store is, for people.
+    /// The store's endpoint, for people.
     pub(super) fn endpoint(&self) -> &str {
         &self.endpoint
     }
@@ -141,7 +141,7 @@ impl Client {
         })
     }
 
-    /// Fills `into` with the bytes of an object from `offset` on; answers are those of the version that `etag` names.
+    /// Fills `into` with the bytes of an object from `offset` on; the response must be of the version that `etag` names.
     ///
     /// # Errors
     /// The store does not give them. [`StoreError::Changed`]: it has another version, or none.
@@ -181,7 +181,7 @@ impl Client {
                 404 | 412 | 416 => return Err(Fault::Final(StoreError::Changed)),
                 _ => return Err(self.fault(response)),
             }
-            // Not every store minds what must match.
+            // Some stores ignore `If-Match`.
             if let Some(found) = text(header::ETAG.as_str())
                 && is_etag(etag)
                 && found != etag
@@ -191,11 +191,11 @@ impl Client {
             let mut body = response.into_body().into_reader();
             body.read_exact(into)
                 .map_err(|error| self.passing(&error))?;
-            // The end is read, too: only then is the connection free for the next request.
+            // The end is read, too: only then can the connection serve the next request.
             match body.read(&mut [0]) {
                 Ok(0) => Ok(()),
                 Ok(_) => {
-                    let reason = "it sends more than was asked for".to_owned();
+                    let reason = "it sends more than was requested".to_owned();
                     Err(Fault::Final(self.failed(reason)))
                 }
                 Err(error) => Err(self.passing(&error)),
@@ -203,7 +203,7 @@ impl Client {
         })
     }
 
-    /// The address of an object, or of the bucket; good for an hour.
+    /// The URL of an object, or of the bucket; valid for an hour.
     fn address(&self, key: &str, query: Vec<(&'static str, String)>) -> String {
         let path = match (&*self.root, key) {
             ("", "") => "/".to_owned(),
@@ -219,7 +219,7 @@ impl Client {
         address(target, self.key.as_ref(), &self.region, wall_clock())
     }
 
-    /// Tries until it works, or will not.
+    /// Retries until the attempt succeeds, or cannot.
     fn persist<T>(&self, mut attempt: impl FnMut() -> Result<T, Fault>) -> Result<T, StoreError> {
         let begun = Instant::now();
         let mut pause = PAUSE;
@@ -231,13 +231,13 @@ impl Client {
                     if number >= ATTEMPTS || begun.elapsed() >= TIMEOUT {
                         return Err(error);
                     }
-                    tracing::debug!(%error, number, "asked again");
+                    tracing::debug!(%error, number, "the request is retried");
                     std::thread::sleep(pause.mul_f64(0.5 + 0.5 * chance()));
                     pause *= 2;
                 }
             }
         }
-        unreachable!("it ends at the last attempt");
+        unreachable!("the loop returns at the last attempt");
     }
 
     fn send(
@@ -252,7 +252,7 @@ impl Client {
             ureq::Error::HostNotFound => {
                 Fault::Passing(self.unreachable("there is no such host".to_owned()))
             }
-            // What is said of a handshake comes as this: waiting does not help.
+            // Failures of the TLS handshake arrive as this error: a retry does not help.
             ureq::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
                 let hint = "a store with certificates of its own needs AWS_CA_BUNDLE";
                 Fault::Final(self.unreachable(format!("{error}; {hint}")))
@@ -262,10 +262,10 @@ impl Client {
         })
     }
 
-    /// What an answer that is not the one that was asked for means.
+    /// Classifies an unexpected response.
     fn fault(&self, mut response: Response<ureq::Body>) -> Fault {
         let body = response.body_mut().with_config().limit(ERROR_BYTES_MAX);
-        // Whatever it is, the status counts.
+        // The status counts, whatever the body is.
         let body = body.lossy_utf8(true).read_to_string().unwrap_or_default();
         let answer = Answer {
             status: response.status().as_u16(),
@@ -331,7 +331,7 @@ fn header_text<'a>(response: &'a Response<ureq::Body>, name: &str) -> Option<&'a
     response.headers().get(name)?.to_str().ok()
 }
 
-/// The usual certificates, or those that a file names.
+/// The default certificates, or those in the named file.
 fn tls(access: &Access) -> Result<TlsConfig, StoreError> {
     let Some(path) = &access.certificates else {
         return Ok(TlsConfig::default());
@@ -350,19 +350,19 @@ fn tls(access: &Access) -> Result<TlsConfig, StoreError> {
         }
     }
     if found.is_empty() {
-        return Err(failed(io::Error::other("it has none")));
+        return Err(failed(io::Error::other("it contains none")));
     }
     let roots = RootCerts::Specific(Arc::new(found));
     Ok(TlsConfig::builder().root_certs(roots).build())
 }
 
-/// The store's signatures are good around a time of day.
+/// The store's signatures are valid around a time of day.
 #[expect(clippy::disallowed_methods, reason = "signatures need the wall clock")]
 fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 
-/// A number from 0 to 1 that is another one every time.
+/// A random number from 0 to 1.
 fn chance() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     let bits = RandomState::new().hash_one(0) >> 32;
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_that_cannot_be_read_are_told() {
+    fn unreadable_certificates_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bundle.pem");
         let access = || Access {
@@ -450,6 +450,6 @@ mod tests {
         );
         fs::write(&path, "no certificate\n").unwrap();
         let empty = tls(&access()).unwrap_err().to_string();
-        assert!(empty.contains("it has none"), "{empty}");
+        assert!(empty.contains("it contains none"), "{empty}");
     }
 }

@@ -10,13 +10,13 @@ use crate::origin::library::{
     place::{Catalogue, Found, Stamp},
 };
 
-/// Pages of a listing, of a thousand objects each: more, and the rest is left out.
+/// Maximum number of pages of a listing, of a thousand objects each; the rest is left out.
 const PAGES_MAX: usize = 1_000;
 
-/// Whether a bucket can be listed.
+/// Checks that a bucket can be listed.
 ///
 /// # Errors
-/// It cannot, and why.
+/// It cannot, with the reason.
 pub(super) fn check(client: &Client, location: &Location) -> Result<(), StoreError> {
     let xml = client.list(&location.prefix, None, Some(1))?;
     parse(client, &xml).map(|_| ())
@@ -25,7 +25,7 @@ pub(super) fn check(client: &Client, location: &Location) -> Result<(), StoreErr
 /// Lists everything below the location.
 ///
 /// # Errors
-/// A page of it cannot be had.
+/// A page of it cannot be read.
 pub(super) fn scan(client: &Client, location: &Location) -> Result<Catalogue, StoreError> {
     let mut catalogue = Catalogue::new();
     let mut token: Option<String> = None;
@@ -45,7 +45,7 @@ pub(super) fn scan(client: &Client, location: &Location) -> Result<Catalogue, St
                 );
                 return Ok(catalogue);
             }
-            // Where a store has no ETags, the time of the last change must do.
+            // Without an ETag, the time of the last change serves.
             let mark = if object.etag.trim_matches('"').is_empty() {
                 object.modified
             } else {
@@ -68,11 +68,11 @@ pub(super) fn scan(client: &Client, location: &Location) -> Result<Catalogue, St
 }
 
 fn parse(client: &Client, xml: &str) -> Result<Page, StoreError> {
-    let none = || client.failed("what it lists is no list of objects".to_owned());
+    let none = || client.failed("its response is not a list of objects".to_owned());
     xml::page(xml).ok_or_else(none)
 }
 
-/// ETags come with and without their quotes; answers have them.
+/// Adds missing quotes: ETags come with and without them; responses have them.
 fn quoted(etag: String) -> String {
     if etag.ends_with('"') {
         etag

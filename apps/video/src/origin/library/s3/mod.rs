@@ -1,15 +1,15 @@
-//! Videos in an object store that speaks S3: listing, and ranges of objects, signed by version 4 of AWS's signatures.
+//! Videos in an object store with the S3 protocol: listing, and ranges of objects, signed by version 4 of AWS's signatures.
 //!
 //! Nothing is ever written there: an origin needs the right to list the bucket and to get its objects, no more.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `access` | which bucket, where, with whose key |
-//! | `sign` | an address with a signature |
-//! | `client` | one request: sent, and sent again when that helps |
-//! | `answer` | what an answer with an error means |
+//! | `access` | bucket, endpoint and credentials |
+//! | `sign` | URLs with a signature |
+//! | `client` | HTTP client: requests, with retries |
+//! | `answer` | meaning of error responses |
 //! | `xml` | a page of a listing |
-//! | `listing` | which objects are videos |
+//! | `listing` | listing of a bucket: the objects that are videos |
 //! | `object` | ranges of one version of an object |
 
 mod access;
@@ -29,25 +29,27 @@ use super::{
     place::{Catalogue, Film, Found, Place, ReadError},
 };
 
-/// A bucket is not listed more often than this: listing is paid for.
+/// Minimum interval between listings of a bucket: listing is paid for.
 const RESCAN: Duration = Duration::from_secs(10);
 
-/// Reason why an object store gives nothing.
+/// Reason for which an object store fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The library's name is not one of an object store.
-    #[error("'{0}' names no part of an object store; write s3://BUCKET or s3://BUCKET/FOLDER")]
+    /// The library's name does not denote an object store.
+    #[error("'{0}' is not the address of an object store; write s3://BUCKET or s3://BUCKET/FOLDER")]
     Location(String),
-    /// The endpoint is none.
-    #[error("'{0}' is no endpoint of an object store; write http://HOST:PORT or https://HOST")]
+    /// The endpoint is not valid.
+    #[error(
+        "'{0}' is not a valid endpoint of an object store; write http://HOST:PORT or https://HOST"
+    )]
     Endpoint(String),
-    /// Only one half of the credentials is there.
+    /// Half of the credentials is missing.
     #[error("{present} is set and {missing} is not; set both, or neither for a public bucket")]
     Half {
         /// The variable that is set.
         present: &'static str,
-        /// The other.
+        /// The missing one.
         missing: &'static str,
     },
     /// The certificates to trust cannot be read.
@@ -58,7 +60,7 @@ pub enum StoreError {
         /// The error.
         source: io::Error,
     },
-    /// Nothing answers, or not in time.
+    /// There is no response, or not in time.
     #[error("the object store at {endpoint} cannot be reached: {cause}")]
     Unreachable {
         /// Its address.
@@ -71,13 +73,13 @@ pub enum StoreError {
     NoBucket {
         /// The bucket.
         bucket: String,
-        /// Place where it was looked for.
+        /// The endpoint that was asked.
         endpoint: String,
     },
     /// The bucket is in another region.
     #[error("the bucket is in another region: set AWS_REGION to '{0}'")]
     Region(String),
-    /// The store does not let us.
+    /// The store denies access.
     #[error("the object store at {endpoint} refuses: {reason}")]
     Denied {
         /// Its address.
@@ -85,15 +87,15 @@ pub enum StoreError {
         /// Reason, and what may help.
         reason: String,
     },
-    /// It failed, or said what makes no sense.
+    /// The store failed, or its response makes no sense.
     #[error("the object store at {endpoint} fails: {reason}")]
     Failed {
         /// Its address.
         endpoint: String,
-        /// What it said.
+        /// Its message.
         reason: String,
     },
-    /// The object is not there any more, or is another one.
+    /// The object is gone, or is another version.
     #[error("the object has changed")]
     Changed,
 }
@@ -106,10 +108,10 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Looks whether the bucket can be listed.
+    /// Opens a part of a bucket, after a check that it can be listed.
     ///
     /// # Errors
-    /// It cannot.
+    /// The bucket cannot be listed.
     pub(super) fn open(location: &Location, access: &Access) -> Result<Self, StoreError> {
         let client = Client::new(location, access)?;
         listing::check(&client, location)?;
@@ -133,7 +135,7 @@ impl Place for Bucket {
         Ok(listing::scan(&self.client, &self.location)?)
     }
 
-    /// Asks nothing of the store: whether the object is still what was listed shows when it is read.
+    /// Sends no request: a change since the listing shows when the object is read.
     fn open(&self, found: &Found) -> Result<Box<dyn Film>, ReadError> {
         let key = self.location.key(&found.at);
         Ok(Box::new(Object::new(
@@ -144,7 +146,7 @@ impl Place for Bucket {
     }
 }
 
-/// Whatever a store says is a page, or none; an error has words, on one line.
+/// Any text from a store is a page, or none; an error has a message of one line.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(text: &str) {
     use anabranch::base::text;

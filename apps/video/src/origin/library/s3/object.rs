@@ -5,9 +5,9 @@ use std::{io, sync::Arc};
 use super::{StoreError, client::Client};
 use crate::origin::library::place::{Film, ReadError, Stamp};
 
-/// Asking takes as long as some of this on the way: what lies between two ranges is read with them.
+/// Size of a gap that is read along with two ranges: a request takes as long as some of this.
 const GAP_BYTES: usize = 256 << 10;
-/// While an index is made.
+/// Size of the read-ahead while an index is made.
 const AHEAD_BYTES: usize = 4 << 20;
 
 /// A version of an object.
@@ -37,7 +37,7 @@ impl Film for Object {
         AHEAD_BYTES
     }
 
-    /// Every range is asked for by its version.
+    /// Every range is requested by its version.
     fn check(&self) -> Result<(), ReadError> {
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! Addresses with a signature of AWS's, version 4.
+//! URLs with a signature of AWS's, version 4.
 //!
-//! Source: "Authenticating Requests: Using Query Parameters (AWS Signature Version 4)", Amazon S3 API Reference. Only the host is
-//! signed, so that ranges and conditions are headers like any others.
+//! Source: "Authenticating Requests: Using Query Parameters (AWS Signature Version 4)", Amazon S3 API Reference. Only the host
+//! is signed, so that ranges and conditions are headers like any others.
 
 use std::{
     fmt::Write,
@@ -12,23 +12,23 @@ use ring::{digest, hmac};
 
 use super::access::Key;
 
-/// Time for which a signature is good, in seconds; clocks differ.
+/// Validity of a signature, in seconds; clocks differ.
 const SIGNED_FOR_S: u32 = 3_600;
 
-/// What is asked for.
+/// Target of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Target<'a> {
     /// `http://HOST:PORT` or `https://HOST`.
     pub(super) scheme: &'a str,
-    /// As the header `Host` says it.
+    /// Value of the header `Host`.
     pub(super) host: &'a str,
     /// Path, percent-encoded.
     pub(super) path: String,
-    /// Parameters, as they are.
+    /// Parameters, not encoded.
     pub(super) query: Vec<(&'static str, String)>,
 }
 
-/// The address for GET; with a signature, if there is a key.
+/// The URL for GET; signed if there is a key.
 pub(super) fn address(
     mut target: Target<'_>,
     key: Option<&Key>,
@@ -82,7 +82,7 @@ fn canonical(query: &mut [(&'static str, String)]) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// Percent-encodes all but letters, digits, `-._~` and what is in `plain`.
+/// Percent-encodes everything but letters, digits, `-._~` and the characters in `plain`.
 pub(super) fn encode(text: &str, plain: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -90,7 +90,7 @@ pub(super) fn encode(text: &str, plain: &str) -> String {
         if is_plain || plain.as_bytes().contains(&byte) {
             out.push(byte.into());
         } else {
-            // A string takes anything.
+            // Writing to a string does not fail.
             let _ = write!(out, "%{byte:02X}");
         }
     }
@@ -104,13 +104,13 @@ fn mac(key: &[u8], text: &str) -> Vec<u8> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut out, byte| {
-        // A string takes anything.
+        // Writing to a string does not fail.
         let _ = write!(out, "{byte:02x}");
         out
     })
 }
 
-/// A moment as `YYYYMMDDTHHMMSSZ`, in UTC.
+/// A time as `YYYYMMDDTHHMMSSZ`, in UTC.
 fn date(at: SystemTime) -> String {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let seconds = since.as_secs();
@@ -161,7 +161,7 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    /// The documented signing key and its text, step by step ("Signature Calculations", Amazon S3 API Reference).
+    /// The documented signing key and signed text, step by step ("Signature Calculations", Amazon S3 API Reference).
     #[test]
     fn keys_are_derived_as_documented() {
         let first = "AWS4wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
@@ -175,7 +175,7 @@ mod tests {
         );
     }
 
-    /// The documented presigned address, but for the time that it is good: `tests/live/s3/signature.rs` has that one.
+    /// The documented presigned URL, except for its validity: `tests/live/s3/signature.rs` has that one.
     #[test]
     fn an_address_has_every_part_in_its_order() {
         let target = Target {

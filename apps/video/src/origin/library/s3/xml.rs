@@ -1,24 +1,25 @@
-//! Page of a store's listing. Other elements than those that are needed are skipped, whatever they are.
+//! Page of a store's listing. Unknown elements are skipped.
 //!
 //! Source: "ListObjectsV2", Amazon S3 API Reference.
 
 use percent_encoding::percent_decode_str;
 use roxmltree::{Document, Node, ParsingOptions};
 
-/// Elements and texts of a page; one of a thousand objects has some twenty thousand. Each takes memory many times its bytes.
+/// Maximum number of elements and texts of a page; one of a thousand objects has some twenty thousand. Each takes memory many
+/// times its bytes.
 const NODES_MAX: u32 = 200_000;
-/// Attributes of one element, or signs of equality in one text: a key of an object may have a thousand.
+/// Maximum number of attributes of one element, or of equals signs in one text: a key of an object may have a thousand.
 const ATTRIBUTES_MAX: usize = 1_024;
 
 /// A page of a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) objects: Vec<Listed>,
-    /// How the next page is asked for; `None`: this was the last.
+    /// Continuation token of the next page; `None`: this was the last.
     pub(super) next: Option<String>,
 }
 
-/// An object of it.
+/// An object in a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) key: String,
@@ -28,7 +29,7 @@ pub(super) struct Listed {
     pub(super) modified: String,
 }
 
-/// Reads XML without definitions of its own, and not more of it than a store has reason to send.
+/// Parses XML without definitions of its own, up to the size that a store has reason to send.
 fn parse(xml: &str) -> Option<Document<'_>> {
     if !is_plain(xml) {
         return None;
@@ -40,14 +41,14 @@ fn parse(xml: &str) -> Option<Document<'_>> {
     Document::parse_with_options(xml, options).ok()
 }
 
-/// True if no element has more attributes than [`ATTRIBUTES_MAX`]: what reads them looks at each for each. `<` stands in no attribute,
-/// so that what lies between two of them has those of one element at most.
+/// True if no element has more attributes than [`ATTRIBUTES_MAX`]: parsing them takes quadratic time. No attribute contains
+/// `<`, so that the text between two of them has those of one element at most.
 fn is_plain(xml: &str) -> bool {
     let mut between = xml.as_bytes().split(|&byte| byte == b'<');
     between.all(|part| part.iter().filter(|&&byte| byte == b'=').count() <= ATTRIBUTES_MAX)
 }
 
-/// Reads a page; `None` when it is none. Objects with keys that are no text are left out. O(bytes).
+/// Reads a page; `None` when the text is not one. Objects whose keys are not text are left out. O(bytes).
 pub(super) fn page(xml: &str) -> Option<Page> {
     let document = parse(xml)?;
     let root = document.root_element();
@@ -79,7 +80,7 @@ pub(super) fn page(xml: &str) -> Option<Page> {
     Some(page)
 }
 
-/// What is in the first element of this name, wherever it is; `None` also when the text is not XML.
+/// Content of the first element of this name, wherever it is; `None` also when the text is not XML.
 pub(super) fn element(xml: &str, name: &str) -> Option<String> {
     let document = parse(xml)?;
     let mut all = document.descendants();
@@ -100,7 +101,7 @@ fn child<'a>(node: Node<'a, '_>, name: &'static str) -> Option<&'a str> {
     Some(child.text().unwrap_or_default())
 }
 
-/// Keys are listed percent-encoded, with a plus for a space, as in forms. `None`: they are no text.
+/// Decodes a key: percent-encoded, with a plus for a space, as in forms. `None`: it is not text.
 fn decode(key: &str) -> Option<String> {
     let spaced = key.replace('+', " ");
     let decoded = percent_decode_str(&spaced).decode_utf8().ok()?;
@@ -113,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// As AWS says it.
+    /// Example of AWS.
     #[test]
     fn a_page_is_read() {
         let xml = r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -163,7 +164,7 @@ mod tests {
         assert_eq!(page("<ListBucketResult/>"), Some(Page::default()));
     }
 
-    /// What a store could say to keep a processor busy, or fill the memory.
+    /// Responses with which a store could keep a processor busy, or fill the memory.
     #[test]
     fn a_hostile_page_is_refused_at_once() {
         let many = |what: &dyn Fn(usize) -> String| (0..300_000).map(what).collect::<String>();

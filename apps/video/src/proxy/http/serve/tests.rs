@@ -1,10 +1,10 @@
-//! Connections over pipes in memory, in virtual time: nothing depends on how busy the machine is.
+//! Connections over pipes in memory, in virtual time: the results do not depend on the load of the machine.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
 
-/// Answers everything with so many bytes.
+/// A handler that answers every request with so many bytes.
 #[derive(Clone)]
 struct Plain(usize);
 
@@ -60,15 +60,18 @@ async fn half_a_request_is_given_up() {
         let begun = Instant::now();
         let mut player = world.connect();
         player.write_all(half).await.unwrap();
-        let said = rest(&mut player).await;
-        assert!(said.is_empty() || said.contains(" 408 "), "{said}");
+        let response = rest(&mut player).await;
+        assert!(
+            response.is_empty() || response.contains(" 408 "),
+            "{response}"
+        );
         let took = begun.elapsed();
         assert!(took >= HEAD_MAX && took < HEAD_MAX + Duration::from_secs(1));
     }
     assert_eq!(world.guests.len(), 0);
 }
 
-/// One that sends a byte now and then is no better.
+/// A connection that sends a byte now and then is closed as well.
 #[tokio::test(start_paused = true)]
 async fn a_slow_request_is_given_up() {
     let world = World::new(5);
@@ -129,7 +132,7 @@ async fn long_heads_are_refused() {
     }
 }
 
-/// A player that pauses has time; one that is gone without a word has not for ever.
+/// A player that pauses has time; one that has disappeared silently is closed in the end.
 #[tokio::test(start_paused = true)]
 async fn a_player_that_reads_nothing_is_given_up() {
     let bytes = 1 << 20;
@@ -160,7 +163,7 @@ async fn a_place_that_was_taken_is_left_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn told_to_stop_it_ends_what_is_under_way() {
+async fn on_stop_it_ends_requests_in_progress() {
     let world = World::new(100_000);
     let mut idle = world.connect();
     let mut player = world.connect();

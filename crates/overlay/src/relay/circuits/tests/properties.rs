@@ -1,4 +1,4 @@
-//! Properties of the circuit table, whatever sources request and send, and however late the host is.
+//! Properties of the circuit table under any requests and packets of sources, and any delay of the host.
 
 use super::*;
 
@@ -25,7 +25,7 @@ enum Step {
         circuit: u64,
     },
     CloseAll(u8),
-    /// From whom (source or destination, or nobody) to which of the open ports.
+    /// Packets from a source, a destination or a stranger, to one of the open ports.
     Send {
         from: u8,
         source_port: u16,
@@ -80,7 +80,7 @@ fn config() -> Config {
     }
 }
 
-/// What the test knows of a circuit.
+/// State of a circuit in the test.
 struct Known {
     source: u8,
     rate: Rate,
@@ -91,15 +91,15 @@ struct Known {
 #[derive(Default)]
 struct Ledger {
     known: BTreeMap<(u8, u64), Known>,
-    /// What each circuit, and each source, was let through, and when.
+    /// Packets of each circuit, and of each source, that were forwarded, with their times.
     through: BTreeMap<(u8, u64), Vec<(Instant, u64)>>,
     offered_packets: u64,
     last: Option<(FlowId, u64)>,
-    /// Bytes that were let through, but not sent after all.
+    /// Bytes that were admitted, but not sent.
     returned: u64,
 }
 
-/// No span of time saw more than the rate and one burst.
+/// Checks that no span of time carried more than the rate and one burst.
 fn check_spans(rate: Rate, through: &[(Instant, u64)]) -> Result<(), TestCaseError> {
     let burst = config().burst_bytes(rate);
     for (index, (begin, _)) in through.iter().enumerate() {
@@ -136,7 +136,7 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
             prop_assert!(bytes <= 200_000 + ledger.returned, "{bytes} in a period");
         }
     }
-    // In the end everything is given back.
+    // In the end, all resources are returned.
     relay.circuits.expire(now + Duration::from_secs(11));
     relay.close_unused();
     prop_assert_eq!(relay.circuits.circuits_len(), 0);
@@ -210,7 +210,7 @@ fn take(
                     source,
                     rate: opened.rate,
                     expires_at: *now + opened.lifetime,
-                    towards: home(destination),
+                    towards: site(destination),
                 };
                 let before = ledger.known.insert((source, circuit), known);
                 if before.is_none_or(|before| before.expires_at <= *now) {
@@ -239,7 +239,7 @@ fn take(
             if open.is_empty() {
                 return Ok(());
             }
-            let remote = SocketAddr::new(home(from).ip(), source_port);
+            let remote = SocketAddr::new(site(from).ip(), source_port);
             let to = open[port % open.len()];
             send(relay, ledger, *now, remote, to, bytes)?;
         }
@@ -286,7 +286,7 @@ fn send(
 }
 
 impl Ledger {
-    /// What a circuit that has ended was let through counts for its source only.
+    /// Ends a circuit; its traffic then counts only for its source.
     fn end(&mut self, source: u8, circuit: u64) -> Result<(), TestCaseError> {
         if let Some(through) = self.through.remove(&(source, circuit)) {
             self.through
@@ -304,7 +304,7 @@ fn check(relay: &mut Relay, ledger: &Ledger) -> Result<(), TestCaseError> {
     prop_assert!(circuits.circuits_len() <= config.circuits_max);
     prop_assert!(circuits.ports_len() <= config.ports_max);
     prop_assert!(circuits.peers.granted() <= config.capacity * config.overbooking);
-    // No port is leaked, none is closed under a circuit.
+    // No port is leaked, and none of a live circuit is closed.
     prop_assert_eq!(circuits.ports.census(), (2 * circuits.circuits_len(), 0));
     let mut taken = BTreeSet::new();
     for circuit in circuits.circuits(NOW) {
@@ -322,7 +322,7 @@ fn check(relay: &mut Relay, ledger: &Ledger) -> Result<(), TestCaseError> {
         prop_assert!(peer.circuits <= config.quota.circuits);
         sum += peer.account;
     }
-    // Accounts of sources may know of fewer undelivered packets: a circuit can end in between.
+    // Accounts of sources may contain fewer undelivered packets, because a circuit can end in between.
     let all = |account: &Account| {
         account.outward.packets + account.back.packets + account.dropped.packets()
     };

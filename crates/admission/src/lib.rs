@@ -1,0 +1,20 @@
+//! Admission control: whether the promise that a stream demands can be given, on which paths, and what could be given instead.
+//!
+//! The evidence is the sample history of the paths' capacity; the mapping finds a set of paths for every promised stream
+//! [IQ-Paths §V]; a promise that is in force is reviewed window by window, renewed, or withdrawn with notice. Nothing here
+//! knows packets or sessions: rows of samples come in, grants and refusals and a plan for the scheduler go out.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`guarantee`] | rates that a distribution of bandwidth supports: Lemmas 1 and 2, splits, buffers |
+//! | [`mapping`] | resource mapping: promised streams onto paths, and the guarantees that could be given instead |
+//! | [`promise`] | promises to streams: admission, renewal, notice, withdrawal, statistics |
+
+pub mod guarantee;
+pub mod mapping;
+pub mod promise;
+
+pub use mapping::{Offer, Reduction, Term};
+pub use promise::{
+    Account, AdmissionController, Candidate, Explanation, Grant, Notice, Promises, Reason, Refusal,
+};

@@ -1,0 +1,266 @@
+//! Resource mapping: which path carries how much of which promised stream [IQ-Paths §V-B.2a].
+//!
+//! Streams are taken in order of precedence: the highest probability first, then the smallest bound on late
+//! packets, then the highest window constraint. Each goes on one path when one suffices; on the smallest
+//! number of paths together when it may be divided; else the mapping fails and names the stream.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`capacity`] | what sets of paths can hold, as the mapping needs to know it |
+//! | [`request`] | a stream to be mapped, and the order of precedence |
+//! | `mod` | the mapping |
+//! | [`offer`] | what could be promised instead |
+//!
+//! A stream of probability P that comes after others of total rate ℓ on a set of paths gets its rate r in a
+//! window exactly when the set holds ℓ + r in it, since those before it are served first. So the set
+//! suffices when what it holds with probability P is at least ℓ + r (Lemma 1); and of its packets, those of
+//! E\[(ℓ + r − b)⁺\] − E\[(ℓ − b)⁺\] are late (Lemma 2, twice). Sets are judged by their simultaneous samples,
+//! not by sums over paths; see `spec/guarantees.md`.
+
+pub mod capacity;
+pub mod offer;
+pub mod request;
+#[cfg(test)]
+mod tests;
+
+use anabranch_spec::{ChannelMask, Demand};
+
+pub use capacity::{Capacity, Term};
+pub use offer::{Offer, Reduction};
+pub use request::Request;
+
+/// Most paths that a stream is divided over.
+const DIVIDED_MAX: usize = 8;
+/// Rates within this of each other are equal, in bits per second.
+const EQUAL_BPS: f64 = 1.0;
+
+/// Placement of one stream: its rate on each path, in bits per second, none of them 0.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Placement {
+    /// The paths that were found to suffice together; some may carry nothing by plan.
+    pub set: ChannelMask,
+    /// (path, rate), ascending by path.
+    pub shares: Vec<(usize, f64)>,
+}
+
+impl Placement {
+    /// All of `rate_bps` on one path.
+    pub fn only(path: usize, rate_bps: f64) -> Self {
+        Self {
+            set: ChannelMask::only(path),
+            shares: vec![(path, rate_bps)],
+        }
+    }
+}
+
+/// Reason why a stream found no place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shortage {
+    /// Its index among the requests.
+    pub request: usize,
+    /// The path, or the set of them, that came closest; `None` while no path was measured long enough.
+    pub binding: Option<Binding>,
+}
+
+/// The binding constraint: capacity for the stream of the set of paths that came closest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Binding {
+    /// The paths.
+    pub set: ChannelMask,
+    /// Capacity that they have with the stream's probability, in bits per second.
+    pub holds_bps: f64,
+    /// The part of it that streams before it take.
+    pub taken_bps: f64,
+}
+
+/// Choice among paths that all suffice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    /// The one with the largest margin: the promise is kept most often.
+    Safest,
+    /// The one with the smallest: large gaps stay for those to come.
+    Tightest,
+}
+
+/// Maps all `requests`, which must be in order of precedence ([`Request::sort`]); the answer is in their
+/// order. A stream stays where it was when that still suffices.
+///
+/// O(requests² · paths) additions, and O(requests · paths) questions to `capacity`.
+///
+/// # Errors
+/// The first stream that finds no place, when neither the safest nor the tightest choice of paths for those
+/// before it leaves one.
+pub fn map(requests: &[Request], capacity: &mut dyn Capacity) -> Result<Vec<Placement>, Shortage> {
+    attempt(requests, capacity, Fit::Safest)
+        .or_else(|shortage| attempt(requests, capacity, Fit::Tightest).map_err(|_| shortage))
+}
+
+fn attempt(
+    requests: &[Request],
+    capacity: &mut dyn Capacity,
+    fit: Fit,
+) -> Result<Vec<Placement>, Shortage> {
+    let mut load = Load::new(capacity.paths());
+    let mut placements = Vec::with_capacity(requests.len());
+    for (index, request) in requests.iter().enumerate() {
+        let placement = place(request, &load, capacity, fit).map_err(|binding| Shortage {
+            request: index,
+            binding,
+        })?;
+        load.add(&placement);
+        placements.push(placement);
+    }
+    Ok(placements)
+}
+
+/// Rate promised on each path already, in bits per second.
+#[derive(Clone, Debug)]
+struct Load(Vec<f64>);
+
+impl Load {
+    fn new(paths: usize) -> Self {
+        Self(vec![0.0; paths])
+    }
+
+    fn add(&mut self, placement: &Placement) {
+        for &(path, rate) in &placement.shares {
+            self.0[path] += rate;
+        }
+    }
+
+    fn on(&self, set: ChannelMask) -> f64 {
+        set.iter().map(|path| self.0[path]).sum()
+    }
+}
+
+/// Finds a place for one stream; `Err`: the set that came closest.
+fn place(
+    request: &Request,
+    load: &Load,
+    capacity: &mut dyn Capacity,
+    fit: Fit,
+) -> Result<Placement, Option<Binding>> {
+    let rate = request.rate_bps;
+    let mut rooms: Vec<(usize, f64)> = Vec::with_capacity(load.0.len());
+    let mut closest: Option<(f64, Binding)> = None;
+    for path in request.paths(load.0.len()) {
+        let Some(room) = room(request, ChannelMask::only(path), load, capacity) else {
+            continue;
+        };
+        closest = Some(closer(closest, room));
+        rooms.push((path, room.0));
+    }
+    let suffices = |room: f64| room + EQUAL_BPS >= rate;
+    let before = request.before.set;
+    let stays = rooms
+        .iter()
+        .find(|(path, room)| before == ChannelMask::only(*path) && suffices(*room));
+    let fitting = rooms.iter().filter(|(_, room)| suffices(*room));
+    let one = stays.or_else(|| match fit {
+        Fit::Safest => fitting.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))),
+        Fit::Tightest => fitting.min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0))),
+    });
+    if let Some(&(path, _)) = one {
+        return Ok(Placement::only(path, rate));
+    }
+    if request.is_divisible && request.pinned.is_none() {
+        // Together, those with the most capacity of their own first.
+        rooms.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let mut set = ChannelMask::NONE;
+        for (count, &(path, _)) in rooms.iter().enumerate().take(DIVIDED_MAX) {
+            set = set.with(path);
+            if count == 0 {
+                continue;
+            }
+            let Some(room) = room(request, set, load, capacity) else {
+                continue;
+            };
+            closest = Some(closer(closest, room));
+            if suffices(room.0) {
+                return Ok(divide(rate, set, &rooms[..=count]));
+            }
+        }
+    }
+    Err(closest.map(|(_, binding)| binding))
+}
+
+/// The rate that a set still has for the stream, and what that comes from; `None`: too little is known.
+fn room(
+    request: &Request,
+    set: ChannelMask,
+    load: &Load,
+    capacity: &mut dyn Capacity,
+) -> Option<(f64, Binding)> {
+    let taken = load.on(set);
+    let holds = match request.demand {
+        Demand::Rate { probability, .. } | Demand::Packets { probability, .. } => {
+            let probability = 1.0 - (1.0 - probability) * request.caution;
+            capacity.holds(set, probability, request.term)?
+        }
+        Demand::Late {
+            packet_bytes,
+            late_packets,
+            ..
+        } => {
+            let late_bps =
+                late_packets * f64::from(packet_bytes) * 8.0 / request.window.as_secs_f64();
+            let allowed_bps = capacity.allowed(set, late_bps * request.caution, request.term)?;
+            let before = capacity.shortfall(set, taken, request.term)?;
+            largest_with_shortfall(before + allowed_bps, taken + request.rate_bps, |need| {
+                capacity.shortfall(set, need, request.term)
+            })?
+        }
+    };
+    let binding = Binding {
+        set,
+        holds_bps: holds,
+        taken_bps: taken,
+    };
+    Some((holds - taken, binding))
+}
+
+/// The largest need up to `wanted` of which no more than `allowed` is missing on average.
+fn largest_with_shortfall(
+    allowed: f64,
+    wanted: f64,
+    mut shortfall: impl FnMut(f64) -> Option<f64>,
+) -> Option<f64> {
+    if shortfall(wanted)? <= allowed {
+        return Some(wanted);
+    }
+    // The shortfall grows with the need, by at most as much.
+    let (mut low, mut high) = (0.0, wanted);
+    for _ in 0..48 {
+        let middle = f64::midpoint(low, high);
+        if shortfall(middle)? <= allowed {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Some(low)
+}
+
+fn closer(best: Option<(f64, Binding)>, next: (f64, Binding)) -> (f64, Binding) {
+    best.filter(|best| best.0 >= next.0).unwrap_or(next)
+}
+
+/// Divides `rate` in proportion to the free capacity of each path; those without any are there for bad windows only
+/// and carry nothing by plan.
+fn divide(rate: f64, set: ChannelMask, rooms: &[(usize, f64)]) -> Placement {
+    let total: f64 = rooms.iter().map(|(_, room)| room.max(0.0)).sum();
+    let mut shares: Vec<(usize, f64)> = rooms
+        .iter()
+        .map(|&(path, room)| {
+            let part = if total > 0.0 {
+                room.max(0.0) / total
+            } else {
+                1.0 / rooms.len() as f64
+            };
+            (path, rate * part)
+        })
+        .filter(|(_, rate)| *rate > 0.0)
+        .collect();
+    shares.sort_by_key(|(path, _)| *path);
+    Placement { set, shares }
+}

@@ -1,0 +1,101 @@
+//! A stream to be mapped, and the order of precedence.
+
+use std::{cmp::Ordering, time::Duration};
+
+use anabranch_base::StreamId;
+
+use super::{Placement, Term};
+use anabranch_spec::{Demand, Guarantee};
+
+/// A promised stream, or one that wants to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The stream; the order of ids decides between equals.
+    pub stream: StreamId,
+    /// The demand on each window.
+    pub demand: Demand,
+    /// The rate of that, in bits per second.
+    pub rate_bps: f64,
+    /// The window.
+    pub window: Duration,
+    /// x/y of its window constraint; 1 without one.
+    pub constraint: f64,
+    /// For how long.
+    pub term: Term,
+    /// Of what may fail (1 − P, or the bound on late packets), the share that is made use of; above 0, at most
+    /// 1. Less than 1 when the stream's own windows have failed more often than was promised.
+    pub caution: f64,
+    /// Several paths may carry it.
+    pub is_divisible: bool,
+    /// The only path it may use.
+    pub pinned: Option<usize>,
+    /// Place where it has been; empty when it is new.
+    pub before: Placement,
+}
+
+impl Request {
+    /// The request of `guarantee` for the stream; divisible, on any path, new.
+    pub fn new(stream: StreamId, guarantee: &Guarantee, term: Term) -> Self {
+        Self {
+            stream,
+            demand: guarantee.demand,
+            rate_bps: guarantee.required().as_bps() as f64,
+            window: guarantee.window,
+            constraint: guarantee.constraint(),
+            term,
+            caution: 1.0,
+            is_divisible: true,
+            pinned: None,
+            before: Placement::default(),
+        }
+    }
+
+    /// The share of windows that must be kept, with the caution that the stream is judged with; `None` for a bound
+    /// on late packets.
+    pub fn judged(&self) -> Option<f64> {
+        match self.demand {
+            Demand::Rate { probability, .. } | Demand::Packets { probability, .. } => {
+                Some(1.0 - (1.0 - probability) * self.caution)
+            }
+            Demand::Late { .. } => None,
+        }
+    }
+
+    /// Order of precedence: `Less` goes first. Streams with a probability come before those with a bound on
+    /// late packets [IQ-Paths §V-B.2a, Table I].
+    pub fn precedence(&self, other: &Self) -> Ordering {
+        self.class()
+            .cmp(&other.class())
+            .then(self.strictness().total_cmp(&other.strictness()))
+            .then(other.constraint.total_cmp(&self.constraint))
+            .then(self.stream.cmp(&other.stream))
+    }
+
+    fn class(&self) -> u8 {
+        u8::from(matches!(self.demand, Demand::Late { .. }))
+    }
+
+    /// The smaller, the stricter, within a class.
+    fn strictness(&self) -> f64 {
+        match self.demand {
+            Demand::Rate { probability, .. } | Demand::Packets { probability, .. } => {
+                1.0 - probability
+            }
+            Demand::Late { late_packets, .. } => late_packets,
+        }
+    }
+
+    /// Brings requests into order of precedence.
+    pub fn sort(requests: &mut [Self]) {
+        requests.sort_by(Self::precedence);
+    }
+
+    /// The paths it may use.
+    pub(super) fn paths(&self, count: usize) -> std::ops::Range<usize> {
+        match self.pinned {
+            Some(path) if path < count => path..path + 1,
+            Some(_) => 0..0,
+            None => 0..count,
+        }
+    }
+}

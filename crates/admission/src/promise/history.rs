@@ -1,0 +1,534 @@
+//! Sample history: the capacity of sets of paths in one scheduling window.
+//!
+//! Rows of simultaneous samples of all paths, one a window; and a calibrated forecaster for each set of paths
+//! that was queried, fed with the sum over the set, so that promises on several paths together
+//! are calibrated on their joint behaviour.
+
+use std::time::Duration;
+
+use crate::{
+    guarantee::{Scale, late::rate_for_late},
+    mapping::{Capacity, Term},
+};
+use anabranch_base::{ChannelId, Rate};
+use anabranch_spec::{ChannelMask, Demand};
+use anabranch_stats::{
+    bandwidth::Sample,
+    durable::Durable,
+    forecast::{Config, Forecaster, Judged},
+    joint::{Cell, JointWindow},
+    order,
+};
+
+use super::Channels;
+
+/// Windows kept.
+pub(super) const ROWS: usize = 500;
+/// Fewest windows for a durable promise.
+const DURABLE_ROWS: usize = 300;
+/// Windows for which a forecast is calibrated: the term of a renewable promise.
+const TERM_WINDOWS: usize = 10;
+/// Sets of paths with a forecaster of their own.
+const SETS_MAX: usize = 24;
+/// Probability of the promises that a path must have kept to be steady enough for a bound on late packets.
+const STEADY_PROBABILITY: f64 = 0.95;
+/// Fewest windows for a promise without a forecast.
+const WINDOWS_MIN: usize = 20;
+/// Probabilities for which forecasts are calibrated, ascending.
+const LEVELS: [f64; 5] = [0.5, 0.75, 0.9, 0.95, 0.99];
+/// The same in the order in which offers try them.
+const LEVELS_DOWN: [f64; 5] = [0.99, 0.95, 0.9, 0.75, 0.5];
+/// The highest probability of a renewable promise: no forecast is calibrated beyond.
+const SUREST: f64 = LEVELS_DOWN[0];
+/// A durable promise is made at half the allowed failure rate, and one window at least must be allowed to fail.
+const DURABLE_FAILURES: f64 = 2.0;
+/// Step by which one window moves the logarithm of the share of the bound that is used in Lemma 2, the most that a window
+/// counts, in bounds, and the least share that is used [`lab run violation-bound`, `calibrated`].
+pub(super) const LATE_GAIN: f64 = 0.02;
+pub(super) const LATE_WORST: f64 = 10.0;
+const LATE_LEAST: f64 = 1e-4;
+/// Scale of packets of one byte in windows of a second.
+const IN_BYTES: Scale = Scale {
+    packet_bytes: 1,
+    window: Duration::from_secs(1),
+};
+
+/// Number of windows that must be known before `demand` can be promised for `term`.
+pub(super) fn needed(term: Term, demand: &Demand) -> usize {
+    let least = match term {
+        Term::Durable => DURABLE_ROWS,
+        Term::Renewable => WINDOWS_MIN,
+    };
+    let failures = match term {
+        Term::Durable => DURABLE_FAILURES,
+        Term::Renewable => 1.0,
+    };
+    match demand {
+        // 1/(1 − 0.99) is 99.999… in floating point, or 100.000…
+        Demand::Rate { probability, .. } | Demand::Packets { probability, .. } => {
+            least.max((failures / (1.0 - probability) - 1e-6).ceil() as usize)
+        }
+        Demand::Late { .. } => least,
+    }
+}
+
+/// The highest probability that can be promised for `term`, however long the paths are known.
+pub(super) fn highest(term: Term) -> f64 {
+    match term {
+        Term::Durable => 1.0 - DURABLE_FAILURES / ROWS as f64,
+        Term::Renewable => SUREST,
+    }
+}
+
+/// Key: session.
+#[derive(Clone, Debug)]
+pub(crate) struct SampleHistory {
+    window: Duration,
+    /// Sub-windows in a window.
+    parts: u32,
+    filled: u32,
+    /// The current window, by path.
+    partial: Vec<Partial>,
+    rows: Option<JointWindow>,
+    sets: Vec<Known>,
+    durable: Vec<(ChannelMask, f64, Option<f64>)>,
+    /// Results of `allowed`: set, bound, and allowed shortfall, both in bits per second.
+    allowed: Vec<(ChannelMask, f64, f64)>,
+    row: Vec<Cell>,
+    sums: Vec<f64>,
+    /// For each of the sums, true if it is a lower bound of the set's capacity.
+    are_bounds: Vec<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Partial {
+    bps: f64,
+    /// Rates of the last two sub-windows that were measured.
+    recent_bps: [f64; 2],
+    is_censored: bool,
+    measured: u32,
+}
+
+/// A set of paths with its forecaster.
+#[derive(Clone, Debug)]
+struct Known {
+    set: ChannelMask,
+    forecaster: Forecaster,
+    asked_at: u64,
+}
+
+impl Partial {
+    fn add(&mut self, cell: Cell) {
+        match cell {
+            Cell::Missing => return,
+            Cell::Exact(bps) => self.add_bps(bps),
+            Cell::AtLeast(bps) => {
+                self.add_bps(bps);
+                self.is_censored = true;
+            }
+        }
+        self.measured += 1;
+    }
+
+    fn add_bps(&mut self, bps: f64) {
+        self.bps += bps;
+        self.recent_bps = if self.measured == 0 {
+            [bps; 2]
+        } else {
+            [self.recent_bps[1], bps]
+        };
+    }
+
+    /// Rate at which the path could continue: the better of the last two sub-windows.
+    fn recent_bps(&self) -> f64 {
+        self.recent_bps[0].max(self.recent_bps[1])
+    }
+
+    fn take(&mut self, parts: u32) -> Cell {
+        let partial = std::mem::take(self);
+        let mean = partial.bps / f64::from(parts);
+        if partial.measured == 0 {
+            Cell::Missing
+        } else if partial.is_censored || partial.measured < parts {
+            Cell::AtLeast(mean)
+        } else {
+            Cell::Exact(mean)
+        }
+    }
+}
+
+/// The sum over a set: exact when all its parts are; `None` when no part was measured.
+fn sum(row: &[Cell], set: ChannelMask) -> Option<Sample> {
+    let (mut total, mut is_exact, mut is_measured) = (0.0, true, false);
+    for path in set.iter() {
+        match row.get(path).copied().unwrap_or_default() {
+            Cell::Missing => is_exact = false,
+            Cell::Exact(bps) => {
+                total += bps;
+                is_measured = true;
+            }
+            Cell::AtLeast(bps) => {
+                total += bps;
+                is_exact = false;
+                is_measured = true;
+            }
+        }
+    }
+    let rate = Rate::from_bps(total as u64);
+    is_measured.then(|| {
+        if is_exact {
+            Sample::exact(rate)
+        } else {
+            Sample::at_least(rate)
+        }
+    })
+}
+
+impl Known {
+    fn new(set: ChannelMask, rows: Option<&JointWindow>) -> Option<Self> {
+        let config = Config {
+            levels: LEVELS.to_vec(),
+            hold: TERM_WINDOWS,
+            judged: Judged::Each,
+        };
+        let mut forecaster = Forecaster::new(&config).ok()?;
+        for row in rows.into_iter().flat_map(JointWindow::iter) {
+            if let Some(sample) = sum(row, set) {
+                forecaster.observe(sample);
+            }
+        }
+        Some(Self {
+            set,
+            forecaster,
+            asked_at: 0,
+        })
+    }
+}
+
+impl SampleHistory {
+    /// Creates a history of windows of `window`, whose samples come in parts of `measured`.
+    pub(crate) fn new(window: Duration, measured: Duration) -> Self {
+        let parts = window
+            .as_nanos()
+            .div_ceil(measured.as_nanos().max(1))
+            .max(1);
+        Self {
+            window,
+            parts: u32::try_from(parts).unwrap_or(u32::MAX),
+            filled: 0,
+            partial: Vec::new(),
+            rows: None,
+            sets: Vec::new(),
+            durable: Vec::new(),
+            allowed: Vec::new(),
+            row: Vec::new(),
+            sums: Vec::new(),
+            are_bounds: Vec::new(),
+        }
+    }
+
+    /// Windows known.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows.as_ref().map_or(0, JointWindow::rows)
+    }
+
+    /// Adds a sub-window's samples, by path; returns whether a window is complete.
+    pub(crate) fn push(&mut self, row: &[Cell]) -> bool {
+        if row.len() > self.partial.len() {
+            self.partial.resize(row.len(), Partial::default());
+            self.widen();
+        }
+        for (partial, cell) in self.partial.iter_mut().zip(row) {
+            partial.add(*cell);
+        }
+        self.filled += 1;
+        if self.filled < self.parts {
+            return false;
+        }
+        self.end_window();
+        true
+    }
+
+    /// Part of the current window that has passed; `None`: nothing.
+    pub(super) fn passed(&self) -> Option<Duration> {
+        (self.filled > 0).then(|| self.window * self.filled / self.parts)
+    }
+
+    /// Rate that all paths together may carry to the end of the current window, estimated from its last two parts, in
+    /// bits per second.
+    pub(super) fn recent_bps(&self) -> f64 {
+        self.partial.iter().map(Partial::recent_bps).sum()
+    }
+
+    /// Ends the current window as if each path continued as in the better of its last two parts.
+    pub(super) fn end_early(&mut self) {
+        let left = self.parts - self.filled;
+        for partial in &mut self.partial {
+            if partial.measured > 0 {
+                partial.bps += partial.recent_bps() * f64::from(left);
+                partial.measured += left;
+            }
+        }
+        self.end_window();
+    }
+
+    fn end_window(&mut self) {
+        self.filled = 0;
+        self.row.clear();
+        for partial in &mut self.partial {
+            self.row.push(partial.take(self.parts));
+        }
+        let Some(rows) = &mut self.rows else {
+            return;
+        };
+        if self.row.iter().any(|cell| *cell != Cell::Missing) {
+            // The row has a cell for every path, and rates are not negative.
+            let _ = rows.push(&self.row);
+            for known in &mut self.sets {
+                if let Some(sample) = sum(&self.row, known.set) {
+                    known.forecaster.observe(sample);
+                }
+            }
+            self.durable.clear();
+            self.allowed.clear();
+        }
+    }
+
+    /// Adds space for more paths; the samples of earlier paths are kept.
+    fn widen(&mut self) {
+        let count = self.partial.len();
+        let mut rows = JointWindow::new(count, ROWS).ok();
+        if let (Some(rows), Some(before)) = (&mut rows, &self.rows) {
+            for row in before.iter() {
+                self.row.clear();
+                self.row.extend_from_slice(row);
+                self.row.resize(count, Cell::Missing);
+                let _ = rows.push(&self.row);
+            }
+        }
+        self.rows = rows;
+        // The capacity of single paths is queried at every admission.
+        for path in 0..count {
+            self.know(ChannelMask::only(path));
+        }
+    }
+
+    /// The forecaster of a set, created from the rows at the first query.
+    fn know(&mut self, set: ChannelMask) -> Option<&Known> {
+        let newest = self.sets.iter().map(|known| known.asked_at).max();
+        let at = match self.sets.iter().position(|known| known.set == set) {
+            Some(at) => at,
+            None => {
+                if self.sets.len() >= SETS_MAX {
+                    // Single paths are always queried again.
+                    let oldest = (0..self.sets.len())
+                        .filter(|&at| self.sets[at].set.iter().count() > 1)
+                        .min_by_key(|&at| self.sets[at].asked_at)?;
+                    self.sets.swap_remove(oldest);
+                }
+                self.sets.push(Known::new(set, self.rows.as_ref())?);
+                self.sets.len() - 1
+            }
+        };
+        self.sets[at].asked_at = newest.unwrap_or(0) + 1;
+        self.sets.get(at)
+    }
+
+    /// The history as the mapping reads it; paths without a channel carry nothing.
+    pub(crate) fn view<'a>(&'a mut self, channels: Channels<'a>) -> View<'a> {
+        View {
+            history: self,
+            channels,
+        }
+    }
+
+    fn renewable(&mut self, set: ChannelMask, probability: f64) -> Option<f64> {
+        let forecast = forecast(&self.know(set)?.forecaster, probability);
+        // Before the forecaster has enough samples, or while the sender never filled the path: a lower bound
+        // that this share of windows reached.
+        forecast.or_else(|| self.quantile(set, probability, WINDOWS_MIN))
+    }
+
+    /// Rate that a share `probability` of the windows reach; lower bounds count as exact.
+    fn quantile(&mut self, set: ChannelMask, probability: f64, least: usize) -> Option<f64> {
+        self.collect(set)?;
+        let count = self.sums.len();
+        if count < least || (count as f64) * (1.0 - probability) < 1.0 {
+            return None;
+        }
+        let missed = ((1.0 - probability) * count as f64 + 1e-9) as usize;
+        let (_, value, _) = self
+            .sums
+            .select_nth_unstable_by(missed.min(count - 1), f64::total_cmp);
+        Some(*value)
+    }
+
+    /// Puts the sums of all windows into `sums`, oldest first.
+    fn collect(&mut self, set: ChannelMask) -> Option<()> {
+        let rows = self.rows.as_ref()?;
+        self.sums.clear();
+        self.are_bounds.clear();
+        for sample in rows.iter().filter_map(|row| sum(row, set)) {
+            self.sums.push(sample.bps());
+            self.are_bounds.push(sample.is_censored());
+        }
+        Some(())
+    }
+
+    /// Shortfall by Lemma 2 that is allowed for a rate on `set`, so that the actual one does not exceed `late_bps`, in bits per
+    /// second: `late_bps` itself, or less where such promises, renewed throughout the history, would have
+    /// been broken.
+    ///
+    /// After each known window, the logarithm of the used share moves by 0.02·(1 − Z/z); lower bounds below the
+    /// rate are skipped. O(N log N) for N windows, once for a set, bound and window.
+    fn allowed(&mut self, set: ChannelMask, late_bps: f64) -> Option<f64> {
+        let known = self
+            .allowed
+            .iter()
+            .find(|(s, late, _)| *s == set && *late == late_bps);
+        if let Some((.., allowed)) = known {
+            return Some(*allowed);
+        }
+        self.collect(set)?;
+        let mut seen = order::Window::new(ROWS);
+        let mut asked = 1.0f64;
+        let mut rate_bps = None;
+        for (index, (&bps, &is_bound)) in self.sums.iter().zip(&self.are_bounds).enumerate() {
+            let since = index.checked_sub(WINDOWS_MIN);
+            if since.is_some_and(|since| since.is_multiple_of(TERM_WINDOWS)) {
+                rate_bps = rate_for_late(&seen, asked * late_bps / 8.0, IN_BYTES);
+            }
+            if let Some(rate_bps) = rate_bps.filter(|rate| *rate <= bps || !is_bound) {
+                let late = (rate_bps - bps).max(0.0) / late_bps;
+                let step = LATE_GAIN * (1.0 - late.min(LATE_WORST));
+                asked = (asked * step.exp()).clamp(LATE_LEAST, 1.0);
+            }
+            // Rates are finite.
+            let _ = seen.push(bps);
+        }
+        self.allowed.push((set, late_bps, asked * late_bps));
+        Some(asked * late_bps)
+    }
+
+    /// Rate of a durable promise: with a margin, on paths whose history would have kept it.
+    fn durable(&mut self, set: ChannelMask, probability: f64) -> Option<f64> {
+        let known = self
+            .durable
+            .iter()
+            .find(|(s, p, _)| *s == set && *p == probability);
+        if let Some((.., value)) = known {
+            return *value;
+        }
+        let value = self.steady(set, probability).map(|durable| durable.rate);
+        self.durable.push((set, probability, value));
+        value
+    }
+
+    /// The durable promise of a set, if its history would have kept such promises.
+    fn steady(&mut self, set: ChannelMask, probability: f64) -> Option<Durable> {
+        self.collect(set)?;
+        let demand = Demand::Rate {
+            rate: Rate::ZERO,
+            probability,
+        };
+        if self.sums.len() < needed(Term::Durable, &demand) {
+            return None;
+        }
+        let durable = Durable::of(&self.sums, probability).ok()?;
+        durable.is_steady().then_some(durable)
+    }
+
+    fn shortfall(&mut self, set: ChannelMask, need_bps: f64) -> Option<f64> {
+        self.collect(set)?;
+        if self.sums.len() < WINDOWS_MIN {
+            return None;
+        }
+        let missing: f64 = self.sums.iter().map(|sum| (need_bps - sum).max(0.0)).sum();
+        Some(missing / self.sums.len() as f64)
+    }
+}
+
+/// View of the sample history for the mapping; see [`SampleHistory::view`].
+pub(crate) struct View<'a> {
+    history: &'a mut SampleHistory,
+    channels: Channels<'a>,
+}
+
+impl View<'_> {
+    /// Windows known of the path that was measured longest, of those that a stream may use.
+    pub(super) fn known(&mut self, pinned: Option<usize>) -> usize {
+        let usable = |path: &usize| pinned.is_none_or(|pinned| pinned == *path);
+        let mut longest = 0;
+        for path in (0..self.paths()).filter(usable) {
+            if let Some(set) = self.present(ChannelMask::only(path))
+                && self.history.collect(set).is_some()
+            {
+                longest = longest.max(self.history.sums.len());
+            }
+        }
+        longest
+    }
+
+    /// The paths of a set that have a channel.
+    fn present(&self, set: ChannelMask) -> Option<ChannelMask> {
+        let is_there = |path: usize| {
+            let channel: Option<ChannelId> = self.channels.get(path).copied().flatten();
+            channel.is_some()
+        };
+        let present = set
+            .iter()
+            .filter(|&path| is_there(path))
+            .fold(ChannelMask::NONE, ChannelMask::with);
+        (!present.is_empty()).then_some(present)
+    }
+}
+
+impl Capacity for View<'_> {
+    fn paths(&self) -> usize {
+        self.channels.len().min(64)
+    }
+
+    fn holds(&mut self, set: ChannelMask, probability: f64, term: Term) -> Option<f64> {
+        let set = self.present(set)?;
+        match term {
+            Term::Durable => self.history.durable(set, probability),
+            Term::Renewable => self.history.renewable(set, probability),
+        }
+    }
+
+    fn shortfall(&mut self, set: ChannelMask, need_bps: f64, term: Term) -> Option<f64> {
+        let set = self.present(set)?;
+        match term {
+            // Lemma 2 on the past; a margin like that of a rate: half of the bound is allowed.
+            Term::Durable => {
+                self.history.steady(set, STEADY_PROBABILITY)?;
+                Some(2.0 * self.history.shortfall(set, need_bps)?)
+            }
+            Term::Renewable => self.history.shortfall(set, need_bps),
+        }
+    }
+
+    fn allowed(&mut self, set: ChannelMask, late_bps: f64, _term: Term) -> Option<f64> {
+        let set = self.present(set)?;
+        self.history.allowed(set, late_bps)
+    }
+
+    fn probabilities(&self) -> &[f64] {
+        &LEVELS_DOWN
+    }
+}
+
+/// Rate that `forecaster` promises with `probability`: interpolated between calibrated levels on the logarithm of
+/// the failure probability; extrapolated beyond the last.
+fn forecast(forecaster: &Forecaster, probability: f64) -> Option<f64> {
+    let promise = |level: f64| Some(forecaster.promise(level)?.as_bps() as f64);
+    let above = LEVELS.iter().position(|level| probability <= level + 1e-9);
+    let above = above.unwrap_or(LEVELS.len() - 1);
+    if above == 0 || (probability - LEVELS[above]).abs() <= 1e-9 {
+        return promise(LEVELS[above]);
+    }
+    let (low, high) = (LEVELS[above - 1], LEVELS[above]);
+    let place = ((1.0 - low) / (1.0 - probability)).ln() / ((1.0 - low) / (1.0 - high)).ln();
+    let (low, high) = (promise(low)?, promise(high)?);
+    Some((low + (high - low) * place).max(0.0))
+}

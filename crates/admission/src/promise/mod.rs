@@ -1,0 +1,498 @@
+//! Promises to streams: their evidence, and whether they were kept.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `history` | the capacity of sets of paths in one scheduling window: the evidence |
+//! | `answer` | [`Grant`] and [`Refusal`]: the answers for applications |
+//! | `explain` | [`Explanation`]: the reasons for a stream's promise or refusal |
+//! | `own` | the caution with which a stream's promise is judged, from its own windows |
+//! | `stream` | the state of one promised stream, and the statistics of its windows |
+//! | `controller` | [`AdmissionController`]: the same without a session, for experiments |
+//! | `review` | renewal, warning, withdrawal, during and after windows |
+//! | `mod` | admission |
+//!
+//! A stream is admitted when it can be mapped together with all existing promises
+//! ([`crate::mapping`]). A *durable* promise is made with a margin on paths that do not drift, and
+//! holds until the stream closes. A *renewable* one holds for its term; two seconds before the end it is
+//! renewed from the forecast at that time, or its owner is notified that it will lapse. Streams of lower probability
+//! yield first, because the others are mapped before them. A stream without a promise in force (it waits, or
+//! lost it) is still served before elastic ones, up to the rate it demanded, after all promised streams.
+
+mod answer;
+mod controller;
+mod explain;
+mod history;
+mod own;
+mod review;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::mapping::{self, Offer, Placement, Reduction, Request, Shortage, Term, offer};
+use anabranch_base::{ChannelId, Instant, Rate, StreamId};
+use anabranch_spec::{Assignment, Claim, Grade, Guarantee, Plan, StreamSpec};
+use anabranch_stats::joint::Cell;
+
+use self::{
+    history::{SampleHistory, View},
+    stream::Promised,
+};
+
+pub use self::{
+    answer::{Grant, Reason, Refusal},
+    controller::{AdmissionController, Candidate},
+    explain::Explanation,
+    stream::{Account, Note},
+};
+
+/// Time before its end at which a promise is renewed, or its owner notified that it cannot be.
+pub const NOTICE: Duration = Duration::from_secs(2);
+/// Overhead of headers, as a factor of a stream's bytes.
+const OVERHEAD: f64 = 1.02;
+/// The scheduling window in which capacity is measured.
+const WINDOW: Duration = Guarantee::WINDOW;
+
+/// Promises to the streams of one session, and the evidence for them.
+#[derive(Debug)]
+pub struct Promises {
+    history: SampleHistory,
+    /// The streams that demanded a promise.
+    streams: BTreeMap<StreamId, Promised>,
+    /// True if the mapping has to be passed to the scheduler.
+    is_changed: bool,
+    /// Channels that promised streams use.
+    on: Vec<ChannelId>,
+}
+
+/// Event of a promise, for its owner.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Notice {
+    /// It was made.
+    Promised(StreamId, Grant),
+    /// It will lapse, or break, unless the paths recover.
+    Warned(StreamId, Refusal),
+    /// It has lapsed.
+    Withdrawn(StreamId, Refusal),
+}
+
+/// The channel on each path; `None`: there is none.
+pub type Channels<'a> = &'a [Option<ChannelId>];
+
+impl Promises {
+    /// Creates promises over capacity that is measured in parts of `measured`, which divides a second.
+    pub fn new(measured: Duration) -> Self {
+        Self {
+            history: SampleHistory::new(WINDOW, measured),
+            streams: BTreeMap::new(),
+            is_changed: false,
+            on: Vec::new(),
+        }
+    }
+
+    /// True if no stream demanded a promise.
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// True if the scheduler has to be updated.
+    pub fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    /// True if promised streams use this channel; those that still wait use any.
+    pub fn is_on(&self, channel: ChannelId) -> bool {
+        self.on.contains(&channel)
+    }
+
+    /// Adds the samples of all paths in one sub-window; returns whether a scheduling window is complete.
+    pub fn observe(&mut self, row: &[Cell]) -> bool {
+        self.history.push(row)
+    }
+
+    /// The answer that a stream of `spec` would get if it were opened now.
+    pub fn admit(
+        &mut self,
+        now: Instant,
+        spec: &StreamSpec,
+        channels: Channels<'_>,
+    ) -> Result<Grant, Refusal> {
+        let Some(guarantee) = spec.guarantee.as_deref().copied() else {
+            return Err(Refusal::bare(Reason::NoGuarantee));
+        };
+        self.place(now, NEW, &guarantee, spec, channels)
+            .map(|(grant, _)| grant)
+    }
+
+    /// Admits a new stream, or keeps it waiting where its guarantee allows that.
+    pub fn open(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        spec: &StreamSpec,
+        channels: Channels<'_>,
+    ) -> Result<Option<Notice>, Refusal> {
+        let Some(guarantee) = spec.guarantee.as_deref().copied() else {
+            return Ok(None);
+        };
+        let answer = self.place(now, stream, &guarantee, spec, channels);
+        let mut entry = Promised::new(now, guarantee, spec);
+        let notice = match answer {
+            Ok((grant, placements)) => {
+                entry.grant(now, grant.term, &grant);
+                self.streams.insert(stream, entry);
+                self.settle(placements);
+                Some(Notice::Promised(stream, grant))
+            }
+            Err(refusal) if guarantee.waits && refusal.reason.may_pass() => {
+                entry.note(now, format!("waits: {refusal}"));
+                self.streams.insert(stream, entry);
+                None
+            }
+            Err(refusal) => return Err(refusal),
+        };
+        self.is_changed = true;
+        Ok(notice)
+    }
+
+    /// Changes or withdraws the demand of an open stream. When the new demand is refused, nothing
+    /// changes; when it has to wait, a promise in force stays so until the new demand can be promised.
+    pub fn change(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        spec: &StreamSpec,
+        channels: Channels<'_>,
+    ) -> Result<Option<Notice>, Refusal> {
+        let Some(guarantee) = spec.guarantee.as_deref().copied() else {
+            self.close(stream);
+            return Ok(None);
+        };
+        match self.place(now, stream, &guarantee, spec, channels) {
+            Ok((grant, placements)) => {
+                Ok(Some(self.exchange(now, stream, spec, grant, placements)))
+            }
+            Err(refusal) if guarantee.waits && refusal.reason.may_pass() => {
+                self.is_changed = true;
+                let durable = self.streams.get_mut(&stream);
+                if let Some(entry) = durable.filter(|entry| entry.is_in_force()) {
+                    entry.note(
+                        now,
+                        format!("demands another guarantee, which waits: {refusal}"),
+                    );
+                    entry.wanted = Some(Box::new(spec.clone()));
+                    return Ok(None);
+                }
+                let mut entry = Promised::new(now, guarantee, spec);
+                entry.note(now, format!("waits: {refusal}"));
+                self.replace(stream, entry);
+                Ok(None)
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Gives a stream the promise of `spec`, for which a placement was found.
+    fn exchange(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        spec: &StreamSpec,
+        grant: Grant,
+        placements: Vec<(StreamId, Placement)>,
+    ) -> Notice {
+        let mut entry = Promised::new(now, grant.guarantee, spec);
+        entry.grant(now, grant.term, &grant);
+        self.replace(stream, entry);
+        self.settle(placements);
+        self.is_changed = true;
+        Notice::Promised(stream, grant)
+    }
+
+    /// Replaces the entry of the stream by `entry`, which inherits its statistics.
+    fn replace(&mut self, stream: StreamId, mut entry: Promised) {
+        if let Some(before) = self.streams.remove(&stream) {
+            entry.inherit(before);
+        }
+        self.streams.insert(stream, entry);
+    }
+
+    /// Removes a stream that is over.
+    pub fn close(&mut self, stream: StreamId) {
+        self.is_changed |= self.streams.remove(&stream).is_some();
+    }
+
+    /// Notes that a channel was opened or closed.
+    pub fn on_channels_changed(&mut self) {
+        self.is_changed |= !self.streams.is_empty();
+    }
+
+    /// Notes that `bytes` of the stream were acknowledged.
+    pub fn acked(&mut self, stream: StreamId, bytes: u64) {
+        if let Some(entry) = self.streams.get_mut(&stream) {
+            entry.acked_bytes += bytes;
+        }
+    }
+
+    /// The claim of a stream for the scheduler.
+    pub fn claim(&self, stream: StreamId) -> Option<Claim> {
+        self.streams.get(&stream).map(|entry| Claim {
+            bytes_per_s: entry.guarantee.required().as_bytes_per_s(),
+            window: entry.guarantee.window,
+            rank: entry.rank,
+        })
+    }
+
+    /// The plan for the scheduler, if it changed.
+    pub fn take_plan(&mut self, channels: Channels<'_>) -> Option<Plan> {
+        if !std::mem::take(&mut self.is_changed) {
+            return None;
+        }
+        let order = self.order();
+        let mut assignments = Vec::with_capacity(order.len());
+        for (rank, stream) in order.into_iter().enumerate() {
+            let Some(entry) = self.streams.get_mut(&stream) else {
+                continue;
+            };
+            entry.rank = rank as u32;
+            let bytes = |rate_bps: f64| rate_bps / 8.0 * entry.guarantee.window.as_secs_f64();
+            assignments.push(Assignment {
+                stream,
+                window: entry.guarantee.window,
+                window_bytes: bytes(entry.guarantee.required().as_bps() as f64),
+                constraint: entry.guarantee.constraint(),
+                may_split: entry.is_divisible,
+                shares: entry
+                    .placement
+                    .shares
+                    .iter()
+                    .filter_map(|&(path, rate)| {
+                        Some((channels.get(path).copied()??, bytes(rate / OVERHEAD)))
+                    })
+                    .collect(),
+            });
+        }
+        self.on.clear();
+        let shares = assignments.iter().flat_map(|assignment| &assignment.shares);
+        self.on.extend(shares.map(|(channel, _)| *channel));
+        self.on.sort_unstable();
+        self.on.dedup();
+        Some(Plan { assignments })
+    }
+
+    /// Streams in order of precedence: those with a promise in force, then the others.
+    fn order(&self) -> Vec<StreamId> {
+        let mut requests = self.requests(|_, _| true, &[]);
+        Request::sort(&mut requests);
+        let mut order: Vec<StreamId> = requests.iter().map(|request| request.stream).collect();
+        order.sort_by_key(|stream| !self.streams[stream].is_in_force());
+        order
+    }
+
+    fn requests(
+        &self,
+        which: impl Fn(StreamId, &Promised) -> bool,
+        channels: Channels<'_>,
+    ) -> Vec<Request> {
+        self.streams
+            .iter()
+            .filter(|(stream, entry)| which(**stream, entry))
+            .map(|(&stream, entry)| entry.request(stream, channels, OVERHEAD))
+            .collect()
+    }
+
+    /// Finds a placement for a stream beside all existing promises.
+    fn place(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        guarantee: &Guarantee,
+        spec: &StreamSpec,
+        channels: Channels<'_>,
+    ) -> Result<(Grant, Vec<(StreamId, Placement)>), Refusal> {
+        let found = self.find(now, stream, guarantee, spec, channels);
+        found.ok_or_else(|| self.refuse(now, stream, guarantee, spec, channels))
+    }
+
+    /// The same without a reason, which costs more than the placement.
+    fn find(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        guarantee: &Guarantee,
+        spec: &StreamSpec,
+        channels: Channels<'_>,
+    ) -> Option<(Grant, Vec<(StreamId, Placement)>)> {
+        let request = Promised::new(now, *guarantee, spec).request(stream, channels, OVERHEAD);
+        for &term in terms(guarantee.grade) {
+            if !is_within_reach(guarantee, term) {
+                continue;
+            }
+            let wanted = Request {
+                term,
+                ..request.clone()
+            };
+            if let Some(placements) = self.map_with(&wanted, channels) {
+                let own = placements.iter().find(|(id, _)| *id == stream);
+                let own = own.map(|(_, placement)| placement.clone());
+                let grant = Grant::new(now, guarantee, term, &own.unwrap_or_default(), channels);
+                return Some((grant, placements));
+            }
+        }
+        None
+    }
+
+    /// Reason why [`Self::find`] found nothing: for the last grade that can be given at all, or else for the one of
+    /// the highest probability.
+    fn refuse(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        guarantee: &Guarantee,
+        spec: &StreamSpec,
+        channels: Channels<'_>,
+    ) -> Refusal {
+        let terms = terms(guarantee.grade);
+        let within = terms
+            .iter()
+            .rfind(|term| is_within_reach(guarantee, **term));
+        let Some(&term) = within else {
+            let term = terms[0];
+            let highest = history::highest(term);
+            return Refusal::bare(Reason::TooSure { highest, term });
+        };
+        let entry = Promised::new(now, *guarantee, spec);
+        let wanted = Request {
+            term,
+            ..entry.request(stream, channels, OVERHEAD)
+        };
+        let (others, all) = self.beside(&wanted, channels);
+        let mut view = self.history.view(channels);
+        let shortage = mapping::map(&all, &mut view).err().unwrap_or(Shortage {
+            request: all.len() - 1,
+            binding: None,
+        });
+        refusal(&wanted, &others, &all, shortage, &mut view, channels)
+    }
+
+    /// Maps `wanted` together with all existing promises.
+    fn map_with(
+        &mut self,
+        wanted: &Request,
+        channels: Channels<'_>,
+    ) -> Option<Vec<(StreamId, Placement)>> {
+        let (_, all) = self.beside(wanted, channels);
+        let placements = mapping::map(&all, &mut self.history.view(channels)).ok()?;
+        Some(all.iter().map(|r| r.stream).zip(placements).collect())
+    }
+
+    /// The requests of all existing promises; and the same with `wanted`, in order of precedence.
+    fn beside(&self, wanted: &Request, channels: Channels<'_>) -> (Vec<Request>, Vec<Request>) {
+        let is_other =
+            |stream: StreamId, entry: &Promised| stream != wanted.stream && entry.is_in_force();
+        let others = self.requests(is_other, channels);
+        let mut all = others.clone();
+        all.push(wanted.clone());
+        Request::sort(&mut all);
+        (others, all)
+    }
+
+    fn settle(&mut self, placements: Vec<(StreamId, Placement)>) {
+        for (stream, placement) in placements {
+            if let Some(entry) = self.streams.get_mut(&stream) {
+                self.is_changed |= entry.placement != placement;
+                entry.placement = placement;
+            }
+        }
+    }
+
+    /// Explanation of a stream's promise or refusal.
+    pub fn explain(&self, stream: StreamId, channels: Channels<'_>) -> Option<Explanation> {
+        let entry = self.streams.get(&stream)?;
+        Some(Explanation::new(
+            stream,
+            entry,
+            channels,
+            self.history.rows(),
+        ))
+    }
+}
+
+/// Terms to be tried, the best first.
+fn terms(grade: Grade) -> &'static [Term] {
+    match grade {
+        Grade::Best => &[Term::Durable, Term::Renewable],
+        Grade::Durable => &[Term::Durable],
+        Grade::Renewable => &[Term::Renewable],
+    }
+}
+
+/// True if a guarantee of this probability is ever given for `term`.
+fn is_within_reach(guarantee: &Guarantee, term: Term) -> bool {
+    let probability = guarantee.probability();
+    probability.is_none_or(|probability| probability <= history::highest(term) + 1e-9)
+}
+
+/// The id of a stream that does not exist yet: the last in precedence among equals.
+const NEW: StreamId = StreamId(u64::MAX);
+
+fn refusal(
+    wanted: &Request,
+    others: &[Request],
+    all: &[Request],
+    shortage: Shortage,
+    view: &mut View<'_>,
+    channels: Channels<'_>,
+) -> Refusal {
+    let offer = offer::offer(wanted, others, view);
+    let offer = Offer {
+        rate: offer.rate.map(as_displayed),
+        reduction: offer.reduction.map(|reduction| Reduction {
+            to: as_displayed(reduction.to),
+            ..reduction
+        }),
+        ..offer
+    };
+    let failed = all[shortage.request].stream;
+    let reason = match shortage.binding {
+        _ if failed != wanted.stream => Reason::Displaces(failed),
+        Some(binding) => Reason::TooLittle {
+            channels: binding
+                .set
+                .iter()
+                .filter_map(|path| channels.get(path).copied()?)
+                .collect(),
+            holds: Rate::from_bps(binding.holds_bps as u64),
+            taken: Rate::from_bps(binding.taken_bps as u64),
+            needed: Rate::from_bps(wanted.rate_bps as u64),
+            // The judged probability, which is higher than the demanded one after windows of its own were broken.
+            probability: wanted.judged().map(|p| (p * 1e3).round() / 1e3),
+        },
+        None => {
+            let windows = view.known(wanted.pinned);
+            let needed = history::needed(wanted.term, &wanted.demand);
+            if wanted.term == Term::Durable && windows >= needed {
+                Reason::Unsteady { windows }
+            } else {
+                Reason::TooLittleKnown {
+                    windows,
+                    needed: needed.max(windows + 1),
+                    term: wanted.term,
+                }
+            }
+        }
+    };
+    Refusal { reason, offer }
+}
+
+/// A rate with headers as the stream's own, rounded down to the three digits that are displayed: a demand for the displayed
+/// rate is not more than was found.
+fn as_displayed(rate: Rate) -> Rate {
+    let own = (rate.as_bps() as f64 / OVERHEAD) as u64;
+    let mut unit = 1;
+    while own / unit >= 1_000 {
+        unit *= 10;
+    }
+    Rate::from_bps(own / unit * unit)
+}

@@ -1,0 +1,217 @@
+//! Review of promises during and after windows.
+
+use std::time::Duration;
+
+use crate::mapping::{self, Request, Term};
+use anabranch_base::{Instant, StreamId};
+use anabranch_spec::StreamSpec;
+
+use super::{
+    Channels, Notice, OVERHEAD, Promises, WINDOW,
+    answer::Grant,
+    is_within_reach, refusal,
+    stream::{Promised, Running, Window},
+};
+
+impl Promises {
+    /// Ends a scheduling window: judges it, renews, warns, withdraws. `since` returns the time since
+    /// which the oldest byte of a stream that is not known to have arrived has been waiting.
+    pub fn end_window(
+        &mut self,
+        now: Instant,
+        channels: Channels<'_>,
+        late: Duration,
+        since: impl Fn(StreamId) -> Option<Instant>,
+    ) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        for (&stream, entry) in &mut self.streams {
+            let oldest = since(stream);
+            entry.end_window(Window {
+                length: WINDOW,
+                is_behind: oldest.is_some_and(|at| now.since(at) > late),
+            });
+        }
+        self.review(now, channels, &mut notices);
+        notices
+    }
+
+    /// Ends a part of a scheduling window: warns streams whose window can no longer be kept, if that, or the rate that the
+    /// paths carried in it so far, means that the promise will not be renewed. `late` and `since` as for
+    /// [`Self::end_window`].
+    pub fn watch_window(
+        &mut self,
+        now: Instant,
+        channels: Channels<'_>,
+        late: Duration,
+        since: impl Fn(StreamId) -> Option<Instant>,
+    ) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        let Some(passed) = self.history.passed() else {
+            return notices;
+        };
+        let recent_bps = self.history.recent_bps();
+        let (mut before_bps, mut are_failing, mut is_anyone_unwarned) = (0.0, false, false);
+        for stream in self.order() {
+            let Some(entry) = self.streams.get_mut(&stream) else {
+                continue;
+            };
+            let running = Running {
+                passed,
+                bytes_per_s: (recent_bps - before_bps).max(0.0) / 8.0,
+            };
+            let is_behind = since(stream).is_some_and(|at| now.since(at) > late);
+            are_failing |= entry.watch(running, is_behind);
+            is_anyone_unwarned |= entry.is_failing && !entry.is_warned();
+            before_bps += entry.guarantee.required().as_bps() as f64;
+        }
+        if are_failing && is_anyone_unwarned {
+            self.foresee(now, channels, &mut notices);
+        }
+        notices
+    }
+
+    /// Warns of windows that fail before they are over, as [`Self::review`] will at their end. It copies the history, so it is
+    /// only called when a stream may have to be warned.
+    fn foresee(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
+        let mut history = self.history.clone();
+        history.end_early();
+        let mut kept: Vec<Request> = Vec::new();
+        for stream in self.order() {
+            let Some(entry) = self.streams.get_mut(&stream) else {
+                continue;
+            };
+            let request = entry.request(stream, channels, OVERHEAD);
+            let mut all = kept.clone();
+            all.push(request.clone());
+            Request::sort(&mut all);
+            match mapping::map(&all, &mut history.view(channels)) {
+                Ok(_) => kept = all,
+                Err(shortage) if entry.is_failing && !entry.is_warned() => {
+                    let mut view = history.view(channels);
+                    let refusal = refusal(&request, &kept, &all, shortage, &mut view, channels);
+                    entry.warn(now, &refusal);
+                    notices.push(Notice::Warned(stream, refusal));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Maps all promises again on the current history; renews, warns and withdraws.
+    fn review(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
+        if self.streams.is_empty() {
+            return;
+        }
+        self.review_promises(now, channels, notices);
+        self.review_wishes(now, channels, notices);
+    }
+
+    fn review_promises(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
+        let order = self.order();
+        let mut all = self.requests(|_, _| true, channels);
+        Request::sort(&mut all);
+        // Usually all can be mapped at once; else one after the other, the first in precedence
+        // first.
+        if let Ok(placements) = mapping::map(&all, &mut self.history.view(channels)) {
+            let placed = all.iter().map(|request| request.stream);
+            self.settle(placed.zip(placements).collect());
+            for stream in order {
+                self.confirm(now, stream, channels, notices);
+            }
+            return;
+        }
+        let mut kept: Vec<Request> = Vec::new();
+        for stream in order {
+            let request = self.streams[&stream].request(stream, channels, OVERHEAD);
+            let mut all = kept.clone();
+            all.push(request.clone());
+            Request::sort(&mut all);
+            match mapping::map(&all, &mut self.history.view(channels)) {
+                Ok(placements) => {
+                    kept = all;
+                    let placed = kept.iter().map(|request| request.stream);
+                    self.settle(placed.zip(placements).collect());
+                    self.confirm(now, stream, channels, notices);
+                }
+                Err(shortage) => {
+                    let Some(entry) = self.streams.get_mut(&stream) else {
+                        continue;
+                    };
+                    let is_due = entry.is_due(now);
+                    if !entry.is_in_force() || (entry.is_warned() && !is_due) {
+                        continue;
+                    }
+                    let mut view = self.history.view(channels);
+                    let refusal = refusal(&request, &kept, &all, shortage, &mut view, channels);
+                    if is_due {
+                        entry.withdraw(now, &refusal);
+                        self.is_changed = true;
+                        notices.push(Notice::Withdrawn(stream, refusal));
+                    } else {
+                        entry.warn(now, &refusal);
+                        notices.push(Notice::Warned(stream, refusal));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Promises the changed demands of streams whose earlier promise is in force, as soon as possible.
+    fn review_wishes(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
+        let wishes: Vec<(StreamId, Box<StreamSpec>)> = self
+            .streams
+            .iter()
+            .filter_map(|(&stream, entry)| Some((stream, entry.wanted.clone()?)))
+            .collect();
+        for (stream, spec) in wishes {
+            let Some(guarantee) = spec.guarantee.as_deref().copied() else {
+                continue;
+            };
+            if let Some((grant, placements)) = self.find(now, stream, &guarantee, &spec, channels) {
+                notices.push(self.exchange(now, stream, &spec, grant, placements));
+            } else if let Some(entry) = self.streams.get_mut(&stream)
+                && !entry.is_in_force()
+            {
+                // The promise kept meanwhile has lapsed: from now on the stream waits for its new demand.
+                self.replace(stream, Promised::new(now, guarantee, &spec));
+                self.is_changed = true;
+            }
+        }
+    }
+
+    /// Confirms a stream for which a placement was found: renews its promise, or makes one; a durable one, where that was
+    /// demanded and is possible now.
+    fn confirm(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        channels: Channels<'_>,
+        notices: &mut Vec<Notice>,
+    ) {
+        let Some(entry) = self.streams.get(&stream) else {
+            return;
+        };
+        let mut risen = None;
+        if entry.may_rise(now) {
+            let wanted = Request {
+                term: Term::Durable,
+                ..entry.request(stream, channels, OVERHEAD)
+            };
+            if is_within_reach(&entry.guarantee, Term::Durable)
+                && let Some(placements) = self.map_with(&wanted, channels)
+            {
+                self.settle(placements);
+                risen = Some(Term::Durable);
+            }
+        }
+        let Some(entry) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        if let Some(term) = risen.or_else(|| entry.holds(now)) {
+            let grant = Grant::new(now, &entry.guarantee, term, &entry.placement, channels);
+            entry.grant(now, term, &grant);
+            self.is_changed = true;
+            notices.push(Notice::Promised(stream, grant));
+        }
+    }
+}

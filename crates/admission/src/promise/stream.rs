@@ -1,0 +1,310 @@
+//! State of one stream that demanded a promise.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::mapping::{Placement, Request, Term};
+use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_spec::{Grade, Guarantee, StreamSpec};
+
+use super::{
+    Channels, NOTICE,
+    answer::{Grant, Refusal},
+    own::Own,
+};
+
+/// Notes kept for an explanation.
+const NOTES_MAX: usize = 16;
+/// A window is kept when this share of the bytes it needs has arrived: the missing part is less than a packet
+/// that crosses its end.
+const KEPT_FRACTION: f64 = 0.999;
+
+/// State of the promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It waits for one, or has lost it.
+    None,
+    Durable {
+        is_warned: bool,
+    },
+    Renewable {
+        until: Instant,
+        is_warned: bool,
+    },
+}
+
+impl State {
+    /// True if a promise is in force.
+    pub(crate) fn is_in_force(self) -> bool {
+        self != Self::None
+    }
+}
+
+/// Statistics of the windows in which a promise was in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Windows in which the promised bytes arrived, or all that the application had.
+    pub kept: u64,
+    /// The other windows.
+    pub broken: u64,
+    /// Promises withdrawn.
+    pub withdrawn: u64,
+}
+
+/// A decision about a promise, and its reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Time.
+    pub at: Instant,
+    /// The decision.
+    pub text: String,
+}
+
+/// Progress of a stream's current window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Running {
+    /// Part of the current window of capacity that has passed.
+    pub(super) passed: Duration,
+    /// Rate that the paths leave to the stream, in bytes per second, if they continue so.
+    pub(super) bytes_per_s: f64,
+}
+
+/// A window of capacity, as far as a stream's own window is judged by it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub(super) length: Duration,
+    /// True if data handed over long ago has not arrived.
+    pub(super) is_behind: bool,
+}
+
+/// Outcome of a window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Outcome {
+    is_kept: bool,
+    /// Bytes missing of those needed; 0 when it is kept.
+    missing: f64,
+}
+
+/// Key: stream.
+#[derive(Debug)]
+pub(crate) struct Promised {
+    pub(crate) guarantee: Guarantee,
+    pub(crate) is_divisible: bool,
+    pinned: Option<ChannelId>,
+    pub(crate) state: State,
+    /// Its rate on each path.
+    pub(super) placement: Placement,
+    /// Place in the order of precedence.
+    pub(super) rank: u32,
+    pub(super) acked_bytes: u64,
+    /// Windows of capacity since the stream's own window began.
+    elapsed: Duration,
+    was_behind: bool,
+    /// Outcomes of its own windows, and the caution that follows from them.
+    own: Own,
+    /// True if the current window will be broken, as far as can be foreseen.
+    pub(super) is_failing: bool,
+    /// Its new demand, made while a promise was in force, which stays so until this can be promised.
+    pub(super) wanted: Option<Box<StreamSpec>>,
+    pub(crate) account: Account,
+    pub(crate) notes: VecDeque<Note>,
+}
+
+impl Promised {
+    pub(super) fn new(_now: Instant, guarantee: Guarantee, spec: &StreamSpec) -> Self {
+        Self {
+            guarantee,
+            is_divisible: spec.is_divisible(),
+            pinned: spec.pinned,
+            state: State::None,
+            placement: Placement::default(),
+            rank: u32::MAX,
+            acked_bytes: 0,
+            elapsed: Duration::ZERO,
+            was_behind: false,
+            own: Own::new(&guarantee),
+            is_failing: false,
+            wanted: None,
+            account: Account::default(),
+            notes: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn is_in_force(&self) -> bool {
+        self.state.is_in_force()
+    }
+
+    pub(super) fn is_warned(&self) -> bool {
+        match self.state {
+            State::None => false,
+            State::Durable { is_warned } | State::Renewable { is_warned, .. } => is_warned,
+        }
+    }
+
+    /// The term of its promise, or else of the one that it demands.
+    fn term(&self) -> Term {
+        match self.state {
+            State::Durable { .. } => Term::Durable,
+            State::None if self.guarantee.grade == Grade::Durable => Term::Durable,
+            State::None | State::Renewable { .. } => Term::Renewable,
+        }
+    }
+
+    /// Its request to the mapping.
+    pub(super) fn request(
+        &self,
+        stream: StreamId,
+        channels: Channels<'_>,
+        overhead: f64,
+    ) -> Request {
+        let request = Request::new(stream, &self.guarantee, self.term());
+        Request {
+            rate_bps: request.rate_bps * overhead,
+            caution: if self.is_failing {
+                self.own.caution_after_failure()
+            } else {
+                self.own.caution()
+            },
+            is_divisible: self.is_divisible,
+            // A channel that does not exist is on no path.
+            pinned: self.pinned.map(|pinned| {
+                let place = channels.iter().position(|channel| *channel == Some(pinned));
+                place.unwrap_or(usize::MAX)
+            }),
+            before: self.placement.clone(),
+            ..request
+        }
+    }
+
+    pub(super) fn grant(&mut self, now: Instant, term: Term, grant: &Grant) {
+        let was = self.state;
+        self.state = match term {
+            Term::Durable => State::Durable { is_warned: false },
+            Term::Renewable => State::Renewable {
+                until: now + self.guarantee.term,
+                is_warned: false,
+            },
+        };
+        if !was.is_in_force() {
+            self.acked_bytes = 0;
+            self.elapsed = Duration::ZERO;
+        }
+        self.note(now, format!("promised: {grant}"));
+    }
+
+    /// Inherits the statistics of the stream's earlier demand.
+    pub(super) fn inherit(&mut self, mut before: Self) {
+        before.notes.append(&mut self.notes);
+        self.notes = before.notes;
+        while self.notes.len() > NOTES_MAX {
+            self.notes.pop_front();
+        }
+        self.account = before.account;
+        if self.guarantee.demand == before.guarantee.demand {
+            self.own = before.own;
+        }
+    }
+
+    pub(super) fn warn(&mut self, now: Instant, refusal: &Refusal) {
+        match &mut self.state {
+            State::None => {}
+            State::Durable { is_warned } | State::Renewable { is_warned, .. } => *is_warned = true,
+        }
+        self.note(now, format!("warned: {refusal}"));
+    }
+
+    pub(super) fn withdraw(&mut self, now: Instant, refusal: &Refusal) {
+        self.state = State::None;
+        // It is mapped to no path now, and uses any, before elastic streams.
+        self.placement = Placement::default();
+        self.account.withdrawn += 1;
+        self.note(now, format!("withdrawn: {refusal}"));
+    }
+
+    /// Notes that a placement was found; returns the term to grant, if the owner has to be notified.
+    pub(super) fn holds(&mut self, now: Instant) -> Option<Term> {
+        let term = self.term();
+        match &mut self.state {
+            State::None => Some(term),
+            State::Durable { is_warned } => {
+                *is_warned = false;
+                None
+            }
+            State::Renewable { until, is_warned } => {
+                *is_warned = false;
+                if *until <= now + NOTICE {
+                    // Renewed without an event.
+                    *until += self.guarantee.term;
+                }
+                None
+            }
+        }
+    }
+
+    /// True if it is time to try for a durable promise: when a promise would be made anyway.
+    pub(super) fn may_rise(&self, now: Instant) -> bool {
+        self.guarantee.grade == Grade::Best
+            && match self.state {
+                State::None => true,
+                State::Durable { .. } => false,
+                State::Renewable { until, .. } => until <= now + NOTICE,
+            }
+    }
+
+    /// True if a promise that has no placement any more is over now.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        matches!(self.state, State::Renewable { until, .. } if until <= now)
+    }
+
+    /// Ends a window of capacity; if it also ends one of the stream's own windows, that is judged.
+    pub(super) fn end_window(&mut self, window: Window) {
+        self.elapsed += window.length;
+        self.was_behind |= window.is_behind;
+        if self.elapsed < self.guarantee.window {
+            return;
+        }
+        let outcome = self.outcome(self.acked_bytes as f64);
+        if self.is_in_force() {
+            self.account.kept += u64::from(outcome.is_kept);
+            self.account.broken += u64::from(!outcome.is_kept);
+            self.own.judge(!outcome.is_kept, outcome.missing);
+        } else {
+            self.own.wait();
+        }
+        self.acked_bytes = 0;
+        self.elapsed = Duration::ZERO;
+        self.was_behind = false;
+        self.is_failing = false;
+    }
+
+    /// Outcome of a window of the stream in which `acked_bytes` arrived.
+    fn outcome(&self, acked_bytes: f64) -> Outcome {
+        let needed = self.guarantee.required().bytes_in(self.guarantee.window) as f64;
+        let is_kept = acked_bytes >= KEPT_FRACTION * needed || !self.was_behind;
+        Outcome {
+            is_kept,
+            missing: if is_kept { 0.0 } else { needed - acked_bytes },
+        }
+    }
+
+    /// Examines the current window; returns true when it becomes clear that it will be broken if paths continue so.
+    pub(super) fn watch(&mut self, running: Running, is_behind: bool) -> bool {
+        if self.is_failing || !self.is_in_force() || !is_behind {
+            return false;
+        }
+        let left = self
+            .guarantee
+            .window
+            .saturating_sub(self.elapsed + running.passed);
+        let comes = running.bytes_per_s * left.as_secs_f64();
+        let needed = self.guarantee.required().bytes_in(self.guarantee.window) as f64;
+        self.is_failing = self.acked_bytes as f64 + comes < KEPT_FRACTION * needed;
+        self.is_failing
+    }
+
+    pub(super) fn note(&mut self, at: Instant, text: String) {
+        if self.notes.len() == NOTES_MAX {
+            self.notes.pop_front();
+        }
+        self.notes.push_back(Note { at, text });
+    }
+}

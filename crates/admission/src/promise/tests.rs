@@ -1,0 +1,263 @@
+use std::time::Duration;
+
+use crate::mapping::{Capacity, Term};
+use anabranch_base::{ChannelId, Instant, Rate, StreamId};
+use anabranch_spec::{ChannelMask, Demand, Grade, Guarantee, StreamSpec};
+use anabranch_stats::joint::Cell;
+
+use super::{AdmissionController, Notice, Promises, Reason};
+
+const STREAM: StreamId = StreamId(1);
+
+fn guarantee(kbps: u64, probability: f64) -> Guarantee {
+    Guarantee::rate(Rate::from_kbps(kbps), probability)
+}
+
+fn spec(guarantee: Guarantee) -> StreamSpec {
+    StreamSpec::default().with_guarantee(guarantee)
+}
+
+fn with(guarantee: Guarantee, grade: Grade) -> Guarantee {
+    Guarantee { grade, ..guarantee }
+}
+
+/// So many windows in which the only path held `bps`, and every stream got what it had.
+fn pass(controller: &mut AdmissionController, windows: usize, bps: f64) -> Vec<Notice> {
+    (0..windows)
+        .flat_map(|_| controller.end_window(&[bps], |_| false))
+        .collect()
+}
+
+fn known(windows: usize, bps: f64) -> AdmissionController {
+    let mut controller = AdmissionController::new(1);
+    pass(&mut controller, windows, bps);
+    controller
+}
+
+#[test]
+fn a_change_that_waits_keeps_what_is_promised() {
+    let mut controller = known(60, 4e6);
+    let small = guarantee(3_000, 0.9);
+    assert!(controller.open(STREAM, &spec(small)).unwrap().is_some());
+    // Refused, and not to wait: all is as it was.
+    let large = guarantee(6_000, 0.9);
+    assert!(controller.change(STREAM, &spec(large)).is_err());
+    assert_eq!(controller.explain(STREAM).unwrap().wanted, None);
+    assert_eq!(controller.change(STREAM, &spec(large.waiting())), Ok(None));
+    let kept = controller.explain(STREAM).unwrap();
+    assert_eq!(kept.term, Some(Term::Renewable), "{kept:#?}");
+    assert_eq!(kept.guarantee, small);
+    assert_eq!(kept.wanted, Some(large.waiting()));
+    pass(&mut controller, 20, 4e6);
+    assert_eq!(controller.explain(STREAM).unwrap().guarantee, small);
+    // There is capacity now.
+    let notices = pass(&mut controller, 60, 9e6);
+    let promised = notices.iter().any(
+        |notice| matches!(notice, Notice::Promised(_, grant) if grant.guarantee == large.waiting()),
+    );
+    assert!(promised, "{notices:?}");
+    let now = controller.explain(STREAM).unwrap();
+    assert_eq!((now.guarantee, now.wanted), (large.waiting(), None));
+    assert_eq!(now.account.withdrawn, 0);
+}
+
+#[test]
+fn what_was_kept_meanwhile_may_lapse_and_the_wish_waits_on() {
+    let mut controller = known(60, 4e6);
+    controller
+        .open(STREAM, &spec(guarantee(3_000, 0.9)))
+        .unwrap();
+    let large = guarantee(6_000, 0.9).waiting();
+    assert_eq!(controller.change(STREAM, &spec(large)), Ok(None));
+    pass(&mut controller, 20, 1e6);
+    let now = controller.explain(STREAM).unwrap();
+    assert_eq!((now.term, now.guarantee), (None, large), "{now:#?}");
+    assert_eq!((now.wanted, now.account.withdrawn), (None, 1));
+}
+
+#[test]
+fn a_stream_that_waited_for_the_best_grade_rises_to_it_when_it_is_renewed() {
+    let mut controller = AdmissionController::new(1);
+    controller
+        .open(STREAM, &spec(guarantee(1_000, 0.9).waiting()))
+        .unwrap();
+    pass(&mut controller, 60, 4e6);
+    let term = |controller: &AdmissionController| controller.explain(STREAM).unwrap().term;
+    assert_eq!(term(&controller), Some(Term::Renewable));
+    let notices = pass(&mut controller, 260, 4e6);
+    assert_eq!(term(&controller), Some(Term::Durable));
+    let told = notices.iter().filter(
+        |notice| matches!(notice, Notice::Promised(_, grant) if grant.term == Term::Durable),
+    );
+    assert_eq!(told.count(), 1, "{notices:?}");
+    // Who asked for a renewable promise keeps that.
+    let renewable = with(guarantee(1_000, 0.9), Grade::Renewable);
+    controller.open(StreamId(2), &spec(renewable)).unwrap();
+    pass(&mut controller, 30, 4e6);
+    let second = controller.explain(StreamId(2)).unwrap();
+    assert_eq!(second.term, Some(Term::Renewable));
+}
+
+#[test]
+fn what_no_memory_can_bear_out_is_refused_even_to_those_who_wait() {
+    let mut controller = known(500, 4e6);
+    let sure = guarantee(100, 0.999);
+    for grade in [Grade::Best, Grade::Durable] {
+        let wanted = with(sure, grade);
+        for wanted in [wanted, wanted.waiting()] {
+            let refusal = controller.open(STREAM, &spec(wanted)).unwrap_err();
+            let expected = Reason::TooSure {
+                highest: 0.996,
+                term: Term::Durable,
+            };
+            assert_eq!(refusal.reason, expected);
+            assert!(refusal.to_string().contains("99.6 %"), "{refusal}");
+        }
+    }
+    let renewable = with(guarantee(100, 0.995), Grade::Renewable);
+    let refusal = controller.open(STREAM, &spec(renewable)).unwrap_err();
+    assert!(refusal.to_string().contains("99 %"), "{refusal}");
+    // The offer is admitted.
+    let grant = controller.admit(&spec(with(guarantee(100, 0.996), Grade::Durable)));
+    assert_eq!(grant.unwrap().term, Term::Durable);
+    let grant = controller.admit(&spec(with(guarantee(100, 0.99), Grade::Renewable)));
+    assert_eq!(grant.unwrap().term, Term::Renewable);
+}
+
+#[test]
+fn a_refusal_says_how_much_is_known_and_how_much_is_needed() {
+    let late = Guarantee::new(Demand::Late {
+        rate: Rate::from_kbps(100),
+        packet_bytes: 1_200,
+        late_packets: 0.5,
+    });
+    for (wanted, grade, needs) in [
+        (guarantee(100, 0.95), Grade::Renewable, 20),
+        (guarantee(100, 0.99), Grade::Renewable, 100),
+        (guarantee(100, 0.95), Grade::Durable, 300),
+        (guarantee(100, 0.995), Grade::Durable, 400),
+        (late, Grade::Renewable, 20),
+        (late, Grade::Durable, 300),
+    ] {
+        let wanted = spec(with(wanted, grade));
+        let mut controller = known(needs - 1, 4e6);
+        let refusal = controller.admit(&wanted).unwrap_err();
+        let Reason::TooLittleKnown {
+            windows, needed, ..
+        } = refusal.reason
+        else {
+            panic!("{refusal}");
+        };
+        assert_eq!((windows, needed), (needs - 1, needs));
+        pass(&mut controller, 1, 4e6);
+        assert!(controller.admit(&wanted).is_ok(), "{wanted:?}");
+    }
+}
+
+#[test]
+fn a_path_that_falls_is_no_ground_for_a_durable_promise() {
+    let mut controller = known(200, 8e6);
+    pass(&mut controller, 200, 2e6);
+    let wanted = with(guarantee(100, 0.95), Grade::Durable);
+    let refusal = controller.admit(&spec(wanted)).unwrap_err();
+    assert_eq!(refusal.reason, Reason::Unsteady { windows: 400 });
+}
+
+#[test]
+fn what_an_offer_says_in_words_is_admitted() {
+    for bps in [1_234_567.0, 8_765_432.0, 19_996_000.0] {
+        let mut controller = known(60, bps);
+        let wanted = with(guarantee(40_000, 0.9), Grade::Renewable);
+        let refusal = controller.admit(&spec(wanted)).unwrap_err();
+        let offered = refusal.offer.rate.expect("something is left");
+        assert!(
+            offered.as_bps() as f64 > 0.95 * bps / AdmissionController::OVERHEAD,
+            "{refusal}"
+        );
+        let read: Rate = offered.to_string().parse().unwrap();
+        let accepted = with(Guarantee::rate(read, 0.9), Grade::Renewable);
+        assert!(controller.admit(&spec(accepted)).is_ok(), "{refusal}");
+    }
+}
+
+/// The path holds what is asked for in four of five windows, and three of four are promised. A stream that gets
+/// nothing all the same is not promised it again.
+#[test]
+fn a_stream_that_fares_worse_than_its_path_is_warned() {
+    let fares = |is_behind: bool| {
+        let mut controller = AdmissionController::new(1);
+        let window = |controller: &mut AdmissionController, at: usize, is_behind: bool| {
+            let bps = if at.is_multiple_of(5) { 2.5e6 } else { 4e6 };
+            controller.end_window(&[bps], |_| is_behind)
+        };
+        for at in 0..100 {
+            window(&mut controller, at, false);
+        }
+        let wanted = with(guarantee(3_000, 0.75), Grade::Renewable);
+        controller.open(STREAM, &spec(wanted)).unwrap();
+        let notices: Vec<Notice> = (100..160)
+            .flat_map(|at| window(&mut controller, at, is_behind))
+            .collect();
+        notices
+    };
+    assert_eq!(fares(false), []);
+    let notices = fares(true);
+    assert!(
+        matches!(notices.first(), Some(Notice::Warned(STREAM, _))),
+        "{notices:?}"
+    );
+    let is_withdrawn = |notice: &Notice| matches!(notice, Notice::Withdrawn(..));
+    assert!(notices.iter().any(is_withdrawn), "{notices:?}");
+}
+
+#[test]
+fn a_window_that_can_no_longer_be_kept_is_warned_of_while_it_runs() {
+    let part = Duration::from_millis(200);
+    let channels = [Some(ChannelId(0))];
+    let late = Duration::from_millis(130);
+    let mut promises = Promises::new(part);
+    let mut now = Instant::EPOCH;
+    for _ in 0..300 {
+        promises.observe(&[Cell::Exact(4e6)]);
+        now += part;
+    }
+    let wanted = with(guarantee(3_800, 0.9), Grade::Renewable);
+    let opened = promises.open(now, STREAM, &spec(wanted), &channels);
+    assert!(opened.unwrap().is_some());
+    // What is not behind breaks no window.
+    let mut after = |promises: &mut Promises, bps: f64, behind: Duration| {
+        promises.acked(STREAM, (bps / 8.0 * 0.2) as u64);
+        assert!(!promises.observe(&[Cell::Exact(bps)]), "the window runs");
+        now += part;
+        promises.watch_window(now, &channels, late, |_| Some(now - behind))
+    };
+    assert_eq!(after(&mut promises, 4e6, Duration::ZERO), []);
+    // Not even if the rest were as good as the part before.
+    let notices = after(&mut promises, 2e5, part);
+    assert!(
+        matches!(&notices[..], [Notice::Warned(STREAM, _)]),
+        "{notices:?}"
+    );
+    assert_eq!(after(&mut promises, 2e5, part * 2), [], "once is enough");
+    let explanation = promises.explain(STREAM, &channels).unwrap();
+    assert!(explanation.is_warned && explanation.term.is_some());
+    assert_eq!(explanation.account.broken, 0, "it is not over yet");
+}
+
+#[test]
+fn lemma_2_is_asked_for_less_where_its_promises_would_have_been_broken() {
+    let late_bps = 4e5;
+    let allowed = |controller: &mut AdmissionController| {
+        let path = ChannelMask::only(0);
+        controller
+            .capacity()
+            .allowed(path, late_bps, Term::Renewable)
+    };
+    assert_eq!(allowed(&mut known(300, 8e6)), Some(late_bps));
+    let mut falling = AdmissionController::new(1);
+    for at in 0..300 {
+        falling.end_window(&[8e6 - 2e4 * f64::from(at)], |_| false);
+    }
+    let less = allowed(&mut falling).unwrap();
+    assert!(less < 0.5 * late_bps, "{less}");
+}

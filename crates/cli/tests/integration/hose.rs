@@ -1,0 +1,163 @@
+//! `anabranch hose` as a user runs it: messages, files, exit codes.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+fn run(folder: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .arg("hose")
+        .args(arguments)
+        .current_dir(folder)
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that does not read its input may have ended.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn samples() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "..", "hose", "samples"]
+        .iter()
+        .collect()
+}
+
+const WRONG: &str = "objective {\n  context { adu:a { stream_id == 1 } }\n  goal { b::length < 1 }\n  utility { a { 1 } }\n}\n";
+
+#[test]
+fn check_reports_errors_and_their_places() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("wrong.hose"), WRONG).unwrap();
+    let output = run(folder.path(), &["check", "wrong.hose"], "");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("--> wrong.hose:3:10") && said.contains("did you mean 'a'?"),
+        "{said}"
+    );
+
+    let output = run(folder.path(), &["check", "--json", "-"], WRONG);
+    assert_eq!(output.status.code(), Some(2));
+    let row: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(row["is_sound"], false);
+    assert_eq!(
+        (
+            &row["diagnostics"][0]["line"],
+            &row["diagnostics"][0]["column"]
+        ),
+        (&3.into(), &10.into())
+    );
+
+    let output = run(folder.path(), &["check", "nowhere.hose"], "");
+    assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
+}
+
+#[test]
+fn check_passes_every_sample() {
+    let mut files: Vec<String> = fs::read_dir(samples())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".hose"))
+        .collect();
+    files.push("../../lab/src/experiments/telemedicine/objectives.hose".to_owned());
+    let mut arguments = vec!["check"];
+    arguments.extend(files.iter().map(String::as_str));
+    let output = run(&samples(), &arguments, "");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stdout).matches(": sound;").count(),
+        files.len()
+    );
+}
+
+#[test]
+fn fmt_rewrites_checks_and_filters() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.hose");
+    let loose = "objective{context{adu:a{true}}goal{true}utility{a{1}}}";
+    fs::write(&file, loose).unwrap();
+    let output = run(folder.path(), &["fmt", "--check", "x.hose"], "");
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).trim()),
+        (Some(1), "x.hose")
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), loose);
+    assert_eq!(
+        run(folder.path(), &["fmt", "x.hose"], "").status.code(),
+        Some(0)
+    );
+    let formatted = fs::read_to_string(&file).unwrap();
+    assert!(
+        formatted.starts_with("objective {\n  context { adu:a { true } }\n"),
+        "{formatted}"
+    );
+    assert_eq!(
+        run(folder.path(), &["fmt", "--check", "x.hose"], "")
+            .status
+            .code(),
+        Some(0)
+    );
+    assert_eq!(
+        text(&run(folder.path(), &["fmt", "-"], loose).stdout),
+        formatted
+    );
+    assert_eq!(
+        run(folder.path(), &["fmt", "-"], "objective {")
+            .status
+            .code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn eval_reports_scores_and_their_reasons() {
+    let arguments = ["eval", "s4.hose", "--schedule", "schedule.json"];
+    let output = run(&samples(), &arguments, "");
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(said.starts_with("utility 4870\n"), "{said}");
+    assert!(
+        said.contains("its goal is met in 10 of 16 contexts"),
+        "{said}"
+    );
+    assert!(
+        said.contains("foo = stream 3 #1: 100; expected(foo::latency) <= 700 (600, 700)"),
+        "{said}"
+    );
+
+    let output = run(
+        &samples(),
+        &[arguments.as_slice(), &["--json"]].concat(),
+        "",
+    );
+    let row: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&row["utility"], row["objectives"].as_array().unwrap().len()),
+        (&4870.0.into(), 4)
+    );
+
+    let output = run(
+        &samples(),
+        &["eval", "x1.hose", "--schedule", "-"],
+        "{\"slots\": [{\"loss\": 3}]}",
+    );
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("slots[0]: 'loss' is 3"),
+        "{}",
+        text(&output.stderr)
+    );
+}

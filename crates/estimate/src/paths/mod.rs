@@ -1,0 +1,231 @@
+//! Measurements of a session's paths while it uses them.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod` | windows common to all paths, shared bottlenecks |
+//! | `path` | the estimators of one path |
+//!
+//! A *path* is a pair of local socket and remote address; a channel that is lost and opened again on the
+//! same path inherits the earlier measurements. Bandwidth is counted in windows of equal length that all
+//! paths share, so that one row of samples was measured at one time [DESIGN §5]. Windows run while
+//! anything is sent; idle time is not measured.
+
+mod path;
+
+use std::{net::SocketAddr, time::Duration};
+
+use anabranch_base::{ChannelId, Instant, SocketId};
+use anabranch_stats::{
+    bottleneck::{Detector, Verdict, detector},
+    joint::Cell,
+};
+
+use crate::{order::Settled, report::PathReport};
+use path::{Path, RoundTrip};
+
+/// After a silence of this many windows, counting starts again.
+const IDLE_WINDOWS: u32 = 2;
+/// Noise that delayed acknowledgements (4 ms at most, unless configured) leave in the mean round-trip time
+/// of a few packets: its deviation is 0.5 ms.
+const NOISE: Duration = Duration::from_millis(1);
+/// Time after which the outcome of a packet is known.
+const HORIZON: Duration = Duration::from_secs(3);
+
+/// Estimators of all paths of a session.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    window: Duration,
+    /// Time at which the current window ends; `None` while nothing is sent.
+    ends_at: Option<Instant>,
+    used_at: Instant,
+    paths: Vec<Path>,
+    row: Vec<Cell>,
+    detector: Option<Detector>,
+    advanced_at: Instant,
+}
+
+impl Paths {
+    /// Creates measurements in windows of `window`, 100 ms to 1 s.
+    pub(crate) fn new(window: Duration) -> Self {
+        Self {
+            window,
+            ends_at: None,
+            used_at: Instant::EPOCH,
+            paths: Vec::new(),
+            row: Vec::new(),
+            detector: None,
+            advanced_at: Instant::EPOCH,
+        }
+    }
+
+    /// Records that `channel` now uses this path.
+    pub(crate) fn join(&mut self, channel: ChannelId, socket: SocketId, remote: SocketAddr) {
+        let known = self.paths.iter_mut().find(|path| path.is(socket, remote));
+        if let Some(path) = known {
+            path.join(channel);
+            return;
+        }
+        let mut path = Path::new(channel, socket, remote);
+        if let Some(ends_at) = self.ends_at {
+            // It missed a part of the current window.
+            path.begin(ends_at - self.window, self.window);
+            path.ran_dry();
+        }
+        self.paths.push(path);
+        self.widen();
+    }
+
+    /// Extends the shared state by one more path.
+    fn widen(&mut self) {
+        let count = self.paths.len();
+        match &mut self.detector {
+            // Beyond the detector's capacity, the new path is not examined.
+            Some(detector) => {
+                let _ = detector.add_channel();
+            }
+            None if count == 2 => {
+                let config = detector::Config {
+                    noise: NOISE,
+                    ..detector::Config::new(count)
+                };
+                self.detector = Detector::new(config).ok();
+            }
+            None => {}
+        }
+    }
+
+    /// The channel of each path, in the order of the cells of a row; `None` while a path has none.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = Option<ChannelId>> {
+        self.paths.iter().map(Path::channel)
+    }
+
+    fn index(&self, channel: ChannelId) -> Option<usize> {
+        self.paths
+            .iter()
+            .position(|path| path.channel() == Some(channel))
+    }
+
+    /// Records that a container of `bytes` was sent on `channel`.
+    pub(crate) fn sent(&mut self, now: Instant, channel: ChannelId, bytes: usize) {
+        let Some(index) = self.index(channel) else {
+            return;
+        };
+        if self.ends_at.is_none() {
+            self.ends_at = Some(now + self.window);
+            for path in &mut self.paths {
+                path.begin(now, self.window);
+            }
+        }
+        self.used_at = now;
+        if let Some(detector) = &mut self.detector {
+            let _ = detector.observe_sent(index, now, u32::try_from(bytes).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Records that a container of `bytes`, sent at `sent_at`, was acknowledged after `rtt`.
+    pub(crate) fn acked(
+        &mut self,
+        channel: ChannelId,
+        bytes: u64,
+        sent_at: Instant,
+        rtt: Duration,
+    ) {
+        let Some(index) = self.index(channel) else {
+            return;
+        };
+        self.paths[index].acked(bytes, sent_at, rtt);
+        if let Some(detector) = &mut self.detector
+            && let Some(youngest) = self.paths[index].youngest(RoundTrip { sent_at, rtt })
+        {
+            let delay_s = youngest.rtt.as_secs_f64();
+            let _ = detector.observe_delay(index, youngest.sent_at, delay_s);
+        }
+    }
+
+    /// Records that a container was lost.
+    pub(crate) fn lost(&mut self, channel: ChannelId) {
+        let Some(index) = self.index(channel) else {
+            return;
+        };
+        self.paths[index].lost();
+        if let Some(detector) = &mut self.detector {
+            let _ = detector.observe_loss(index);
+        }
+    }
+
+    /// Takes packets in the order of sending into the loss statistics.
+    pub(crate) fn settle(&mut self, channel: ChannelId, settled: &[Settled]) {
+        if let Some(index) = self.index(channel) {
+            self.paths[index].settle(settled);
+        }
+    }
+
+    /// Records that `channel` had capacity and there was nothing to send.
+    pub(crate) fn ran_dry(&mut self, channel: ChannelId) {
+        if let Some(index) = self.index(channel) {
+            self.paths[index].ran_dry();
+        }
+    }
+
+    /// Records that the channel is over; another one may use its path later.
+    pub(crate) fn leave(&mut self, channel: ChannelId) {
+        if let Some(index) = self.index(channel) {
+            self.paths[index].leave();
+        }
+    }
+
+    /// Time at which [`Paths::advance`] is due.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.ends_at
+    }
+
+    /// Evaluates the windows that have ended by `now`, and passes the row of each to `row`.
+    pub(crate) fn advance(&mut self, now: Instant, mut row: impl FnMut(&[Cell])) {
+        while let Some(ends_at) = self.ends_at.filter(|&at| at <= now) {
+            self.end_window(ends_at);
+            row(&self.row);
+            let is_idle = ends_at.since(self.used_at) >= self.window * IDLE_WINDOWS;
+            self.ends_at = (!is_idle).then_some(ends_at + self.window);
+        }
+        if let Some(detector) = &mut self.detector
+            && now.since(self.advanced_at) >= self.window
+        {
+            self.advanced_at = now;
+            detector.advance(now - HORIZON.min(now.since_epoch()));
+        }
+    }
+
+    fn end_window(&mut self, now: Instant) {
+        self.row.clear();
+        for path in &mut self.paths {
+            self.row.push(path.end_window(now));
+        }
+    }
+
+    /// True if two channels are found to share a bottleneck.
+    pub(crate) fn share_bottleneck(&self, one: ChannelId, other: ChannelId) -> bool {
+        let (Some(one), Some(other)) = (self.index(one), self.index(other)) else {
+            return false;
+        };
+        self.detector
+            .as_ref()
+            .is_some_and(|detector| detector.verdict(one, other) == Ok(Verdict::Shared))
+    }
+
+    /// State of the path of `channel`; `None` before anything was measured.
+    pub(crate) fn report(&mut self, channel: ChannelId) -> Option<PathReport> {
+        let index = self.index(channel)?;
+        let mut report = self.paths[index].report(self.window)?;
+        if let Some(detector) = &self.detector {
+            // Each pair by its own evidence: if sharing were transitive, one error would cause several.
+            let shares = |other: usize| {
+                other != index && detector.verdict(index, other) == Ok(Verdict::Shared)
+            };
+            report.shares_with = (0..self.paths.len())
+                .filter(|&other| shares(other))
+                .filter_map(|other| self.paths[other].channel())
+                .collect();
+        }
+        Some(report)
+    }
+}

@@ -1,0 +1,182 @@
+#![doc = include_str!("plan.md")]
+
+mod customers;
+mod engine;
+pub mod exact;
+mod fluid;
+mod records;
+mod rows;
+mod summary;
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use anabranch_base::Rate;
+
+use crate::{
+    Experiment, Options, Row,
+    experiments::path_sets::sets::{Choice, PathSet, choose_as},
+    kit::{
+        parallel,
+        streams::{RecordedPath, Scene},
+    },
+};
+use records::Outcome;
+
+pub use rows::Rows;
+
+/// The experiment.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "admission",
+    summary: "random streams on recorded paths: what is admitted, and how well promises hold",
+    plan: include_str!("plan.md"),
+    folders: &["paths"],
+    run,
+    compare: summary::compare,
+    plots: |_| Vec::new(),
+};
+
+const WINDOW: Duration = Duration::from_secs(1);
+/// Windows before the first customer arrives.
+const BEFORE: usize = 60;
+/// Limit on the windows of a fluid run.
+const WINDOWS_MAX: usize = 1_200;
+/// The sets of fluid runs, and the shortest recording.
+const FLUID: Choice = Choice {
+    name: "admission, fluid",
+    together: &[(2, 8), (3, 8), (4, 6)],
+    apart: &[(2, 8), (3, 8), (4, 4)],
+};
+const FLUID_LEAST: Duration = Duration::from_secs(590);
+/// Sets of the engine and its twin.
+const ENGINE: Choice = Choice {
+    name: "admission, engine",
+    together: &[(2, 3), (3, 2), (4, 1)],
+    apart: &[(2, 2), (3, 2)],
+};
+/// Seconds of a run of the engine.
+const ENGINE_SECONDS: usize = 400;
+/// Sum to which the paths of the engine are scaled down: more would only add packets.
+const ENGINE_MAX: Rate = Rate::from_mbps(12);
+
+/// Implementation that serves the streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// [`fluid`].
+    Fluid,
+    /// [`mod@engine`].
+    Engine,
+    /// [`fluid`], on the sets and customers of the engine.
+    Twin,
+}
+
+impl Mode {
+    const ALL: [Self; 3] = [Self::Fluid, Self::Engine, Self::Twin];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fluid => "fluid",
+            Self::Engine => "engine",
+            Self::Twin => "twin",
+        }
+    }
+}
+
+/// A run to make.
+struct Job<'a> {
+    mode: Mode,
+    set: PathSet<'a>,
+}
+
+/// A completed run.
+struct Done<'a> {
+    job: &'a Job<'a>,
+    windows: usize,
+    outcome: Outcome,
+}
+
+fn run(options: &Options<'_>) -> Vec<Row> {
+    let mut jobs = Vec::new();
+    let least = Duration::from_secs(ENGINE_SECONDS as u64);
+    // Long runs first, so that all cores are busy until the end.
+    for (mode, choice, least) in [
+        (Mode::Engine, ENGINE, least),
+        (Mode::Fluid, FLUID, FLUID_LEAST),
+        (Mode::Twin, ENGINE, least),
+    ] {
+        for set in choose_as(choice, least, options.corpus, options.seed) {
+            let name = format!("{}/{}", mode.name(), set.name());
+            if options.wants(&name) {
+                jobs.push(Job { mode, set });
+            }
+        }
+    }
+    let done = AtomicUsize::new(0);
+    let results = parallel::map(&jobs, |job| {
+        let result = run_one(options, job);
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        if done.is_multiple_of(5) || done == jobs.len() {
+            (options.progress)(&format!("admission: {done} of {} runs", jobs.len()));
+        }
+        result
+    });
+    let results: Vec<Done<'_>> = jobs
+        .iter()
+        .zip(results)
+        .filter_map(|(job, result)| {
+            let (windows, outcome) = result?;
+            Some(Done {
+                job,
+                windows,
+                outcome,
+            })
+        })
+        .collect();
+    let mut rows: Vec<Row> = results.iter().map(summary::of_set).collect();
+    for mode in Mode::ALL {
+        let own: Vec<&Done<'_>> = results
+            .iter()
+            .filter(|done| done.job.mode == mode)
+            .collect();
+        if !own.is_empty() {
+            rows.extend(summary::of_levels(mode, &own));
+            rows.push(summary::of_mode(mode, &own));
+        }
+    }
+    rows
+}
+
+/// Number of its windows and its outcome; `None` if a recording is no path.
+fn run_one(options: &Options<'_>, job: &Job<'_>) -> Option<(usize, Outcome)> {
+    let most = match job.mode {
+        Mode::Fluid => Rate::from_mbps(1_000_000),
+        Mode::Engine | Mode::Twin => ENGINE_MAX,
+    };
+    let scene = Scene::of_recordings(&job.set.recordings, most)?;
+    let Scene::Recorded(paths) = &scene else {
+        return None;
+    };
+    let shortest = paths.iter().map(RecordedPath::duration).min()?;
+    let windows = match job.mode {
+        Mode::Fluid => WINDOWS_MAX.min(shortest.as_secs() as usize),
+        Mode::Engine | Mode::Twin => ENGINE_SECONDS,
+    };
+    let means: Vec<f64> = paths.iter().map(RecordedPath::mean_bps).collect();
+    // The engine and its twin have the same customers.
+    let who = format!("customers of {}", job.set.name());
+    let customers = customers::draw(options.seed, &who, &means, BEFORE..windows);
+    let outcome = if job.mode == Mode::Engine {
+        engine::run(options.seed, &scene, &customers, windows)?
+    } else {
+        let held: Vec<Vec<f64>> = paths
+            .iter()
+            .map(|path| path.windows_bps(WINDOW, windows))
+            .collect();
+        let row = |at: usize| held.iter().map(|path| path[at]).collect();
+        let by_window: Vec<Vec<f64>> = (0..windows).map(row).collect();
+        fluid::run(&by_window, &customers)
+    };
+    Some((windows, outcome))
+}

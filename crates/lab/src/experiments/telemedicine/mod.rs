@@ -1,0 +1,107 @@
+#![doc = include_str!("plan.md")]
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`clinic`] | the application: streams, sizes, fields |
+//! | [`lines`](mod@lines) | the six paths |
+//! | `ends` | both sides in a simulated world |
+//! | [`mod@measure`] | a run in virtual time |
+//! | [`figures`] | counts of the receivers |
+//! | [`show`] | rows, comparison, plots |
+
+pub mod clinic;
+mod ends;
+pub mod figures;
+pub mod lines;
+pub mod measure;
+pub mod show;
+
+use std::sync::Arc;
+
+use anabranch_base::Seed;
+use anabranch_session::Policy;
+
+use crate::{
+    Experiment, Options, Row,
+    kit::{corpus::Corpus, parallel},
+};
+use clinic::{Clinic, Side};
+use lines::{Line, lines};
+use measure::{Timing, measure};
+
+/// The experiment.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "telemedicine",
+    summary: "video, audio in both directions and EKG over six cellular paths, by scheduling algorithm [Horde §1.1]",
+    plan: include_str!("plan.md"),
+    folders: &[
+        "paths/satcell/udp_20230404-100714",
+        "paths/satcell/udp_20230404-112733",
+    ],
+    run,
+    compare: show::compare,
+    plots: show::plots,
+};
+
+/// Demands of both sides on the network.
+pub const OBJECTIVES: &str = include_str!("objectives.hose");
+/// Policies compared.
+pub const POLICIES: [&str; 4] = ["round_robin", "random_walk", "assign", "default"];
+
+/// Policies that `only` selects.
+pub fn policies(only: Option<&str>) -> Vec<Policy> {
+    let wanted = |name: &&&str| only.is_none_or(|only| name.contains(only));
+    let names = POLICIES.iter().filter(wanted);
+    names.filter_map(|name| name.parse().ok()).collect()
+}
+
+/// The application, and paths with the capacity that it needs.
+///
+/// # Errors
+/// A message that names the recording that is no path.
+pub fn setting(seed: Seed, corpus: &Corpus) -> Result<(Arc<Clinic>, Vec<Line>), String> {
+    let clinic = Clinic::recorded(seed);
+    let lines = lines(&corpus.recordings, clinic.offered_bps(Side::Ambulance))?;
+    Ok((Arc::new(clinic), lines))
+}
+
+/// Runs every policy.
+fn run(options: &Options<'_>) -> Vec<Row> {
+    let (clinic, lines) = match setting(options.seed, options.corpus) {
+        Ok(setting) => setting,
+        Err(words) => {
+            (options.progress)(&format!("telemedicine: {words}"));
+            return Vec::new();
+        }
+    };
+    let policies = policies(options.only);
+    if policies.is_empty() {
+        return Vec::new();
+    }
+    let runs = parallel::map(&policies, |&policy| {
+        let measured = measure(options.seed, &lines, policy, Timing::USUAL, &clinic);
+        let words = measured.as_ref().err().map(|words| format!(": {words}"));
+        let name = policy.name();
+        (options.progress)(&format!(
+            "telemedicine: {name}{}",
+            words.unwrap_or_default()
+        ));
+        measured.ok()
+    });
+    let mut rows = show::path_rows(&lines);
+    for (policy, measured) in policies.iter().zip(&runs) {
+        let Some(measured) = measured else { continue };
+        let labels = [
+            ("algorithm", policy.name()),
+            ("film", clinic.film),
+            ("record", clinic.ekg),
+        ];
+        let names = lines.iter().map(|line| line.name.as_str());
+        let shares: Vec<_> = names.zip(measured.path_shares.iter().copied()).collect();
+        rows.extend(show::rows(&labels, &measured.figures, &shares));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests;

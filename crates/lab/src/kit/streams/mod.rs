@@ -1,0 +1,27 @@
+//! A [`Source`](crate::kit::sources::Source) over the paths of a network, under a scheduling policy, in virtual time: arrivals of
+//! each stream in windows of one second.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`scene`] | the paths: a network with cross-traffic, or recordings |
+//! | [`algorithm`] | the policies compared |
+//! | [`apps`] | the application that offers frames, and the one that records arrivals |
+//! | [`oracle`] | the optimum's knowledge of the future |
+//! | [`mod@measure`] | one run |
+//! | [`figures`] | figures from windows and frames |
+//! | [`lateness`] | causes of late frames |
+//! | [`show`] | rows and curves that several experiments have in common |
+
+pub mod algorithm;
+pub mod apps;
+pub mod figures;
+pub mod lateness;
+pub mod measure;
+pub mod oracle;
+pub mod scene;
+pub mod show;
+
+pub use algorithm::Algorithm;
+pub use figures::{StreamFigures, Windows};
+pub use measure::{Measured, Timing, measure};
+pub use scene::{RecordedPath, Scene};

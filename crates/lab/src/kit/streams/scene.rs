@@ -1,0 +1,315 @@
+//! Paths of a run.
+
+use std::{sync::Arc, time::Duration};
+
+use anabranch_base::{Rate, Seed};
+use anabranch_link::{
+    Config, Queue, RateSource, Trace,
+    duplex::Configs,
+    source::Playback,
+    trace::{Shape, Step},
+};
+use anabranch_session::Link;
+use anabranch_sim::{
+    Topology, World,
+    topology::{RoutePlan, TopologyError},
+    world::NodeIndex,
+};
+
+use crate::kit::recording::Recording;
+
+/// One-way delay of a recorded path. Recordings of bandwidth do not contain it.
+const DELAY: Duration = Duration::from_millis(20);
+/// Queue of a recorded path at its mean rate: mobile networks and satellites have long ones.
+const QUEUE: Duration = Duration::from_millis(200);
+/// Rate of a recorded path's return direction.
+const BACKWARD: Rate = Rate::from_mbps(100);
+
+/// A path whose rate was recorded.
+#[derive(Clone, Debug)]
+pub struct RecordedPath {
+    /// The recording's name.
+    pub name: String,
+    trace: Arc<Trace>,
+    /// Factor on the recorded rate.
+    pub scale: f64,
+}
+
+/// Paths between two nodes.
+#[derive(Clone, Debug)]
+pub enum Scene {
+    /// Routes of a network, with its cross-traffic.
+    Network(Topology),
+    /// Recorded paths, which share nothing.
+    Recorded(Vec<RecordedPath>),
+}
+
+impl RecordedPath {
+    /// Path of a recording: the rate of each row holds until the next, and it starts again at its end. `None` without two
+    /// measured bandwidths, or without any above 0.
+    pub fn new(recording: &Recording) -> Option<Self> {
+        let begin = recording.times_s.first()?;
+        let values = recording.bandwidth_bps.as_ref()?;
+        let mut steps: Vec<Step> = Vec::new();
+        for (time, value) in recording.times_s.iter().zip(values) {
+            let Some(value) = value else { continue };
+            let at = Duration::from_secs_f64((time - begin).max(0.0));
+            // Of two rows with the same time the later one holds.
+            steps.retain(|step| step.at < at);
+            steps.push(Step {
+                at,
+                rate: Rate::from_bps(*value as u64),
+                rtt: None,
+                loss: None,
+            });
+        }
+        let text: String = std::iter::once("t_s,bandwidth_bps\n".to_owned())
+            .chain(steps.iter().map(|step| {
+                let (at, rate) = (step.at.as_secs_f64(), step.rate.as_bps());
+                format!("{at},{rate}\n")
+            }))
+            .collect();
+        let trace = Trace::parse(&recording.name, text.as_bytes()).ok()?;
+        let is_usable = steps.len() > 1 && trace.rate_max() > Rate::ZERO;
+        is_usable.then(|| Self {
+            name: recording.name.clone(),
+            trace: trace.into(),
+            scale: 1.0,
+        })
+    }
+
+    /// Mean of its rate, in bits per second.
+    pub fn mean_bps(&self) -> f64 {
+        self.trace.rate_mean().as_bps() as f64 * self.scale
+    }
+
+    /// The recorded rates, unscaled.
+    pub fn trace(&self) -> &Arc<Trace> {
+        &self.trace
+    }
+
+    /// Duration of the recording.
+    pub fn duration(&self) -> Duration {
+        self.trace.duration()
+    }
+
+    /// Capacity in each of `count` windows of `width`, in bits per second. O(windows + rows).
+    pub fn windows_bps(&self, width: Duration, count: usize) -> Vec<f64> {
+        let Shape::Steps(steps) = self.trace.shape() else {
+            return vec![0.0; count];
+        };
+        let lap_s = self.trace.duration().as_secs_f64();
+        let rates = steps.iter().map(|step| step.rate.as_bps() as f64);
+        let begins = steps.iter().map(|step| step.at.as_secs_f64());
+        let ends = begins.clone().skip(1).chain([lap_s]);
+        let pieces: Vec<(f64, f64)> = ends.zip(rates).collect();
+        let width_s = width.as_secs_f64();
+        let mut windows = vec![0.0; count];
+        // Piece that is played, and the beginning of its lap.
+        let (mut piece, mut lap_begin_s, mut at_s) = (0, 0.0, 0.0);
+        for (index, window) in windows.iter_mut().enumerate() {
+            let end_s = width_s * (index + 1) as f64;
+            while at_s < end_s {
+                let (piece_end_s, rate_bps) = pieces[piece];
+                let until_s = end_s.min(lap_begin_s + piece_end_s);
+                *window += rate_bps * (until_s - at_s).max(0.0) * self.scale / width_s;
+                at_s = until_s;
+                if until_s < end_s {
+                    piece += 1;
+                    if piece == pieces.len() {
+                        piece = 0;
+                        lap_begin_s += lap_s;
+                    }
+                }
+            }
+        }
+        windows
+    }
+
+    fn configs(&self) -> Configs {
+        let forward = Config {
+            rate: RateSource::Trace(Playback {
+                trace: Arc::clone(&self.trace),
+                scale: self.scale,
+                start: Duration::ZERO,
+            }),
+            delay: DELAY,
+            queue: Queue::time(QUEUE),
+            ..Config::default()
+        };
+        let backward = Config {
+            rate: RateSource::Constant(BACKWARD),
+            delay: DELAY,
+            ..Config::default()
+        };
+        Configs { forward, backward }
+    }
+}
+
+impl Scene {
+    /// Recorded paths of all these recordings, with their rates multiplied by one factor if their sum would exceed `most` on
+    /// average; `None` if one of them is no path.
+    pub fn of_recordings(recordings: &[&Recording], most: Rate) -> Option<Self> {
+        let paths: Option<Vec<RecordedPath>> = recordings
+            .iter()
+            .map(|recording| RecordedPath::new(recording))
+            .collect();
+        let mut paths = paths?;
+        let sum: f64 = paths.iter().map(RecordedPath::mean_bps).sum();
+        let scale = (most.as_bps() as f64 / sum).min(1.0);
+        for path in &mut paths {
+            path.scale = scale;
+        }
+        Some(Self::Recorded(paths))
+    }
+
+    /// Names of its paths.
+    pub fn paths(&self) -> Vec<&str> {
+        match self {
+            Self::Network(plan) => plan
+                .routes
+                .iter()
+                .map(|route| route.name.as_str())
+                .collect(),
+            Self::Recorded(paths) => paths.iter().map(|path| path.name.as_str()).collect(),
+        }
+    }
+
+    /// The same scene with only one of its paths, and all cross-traffic.
+    #[must_use]
+    pub fn only(&self, path: usize) -> Self {
+        match self {
+            Self::Network(plan) => {
+                let mut plan = plan.clone();
+                plan.routes = plan.routes.into_iter().skip(path).take(1).collect();
+                Self::Network(plan)
+            }
+            Self::Recorded(paths) => {
+                Self::Recorded(paths.iter().skip(path).take(1).cloned().collect())
+            }
+        }
+    }
+
+    /// Places the scene between two nodes of a world. Returns the links by which the first reaches the second, one for each
+    /// path.
+    ///
+    /// # Errors
+    /// The network's plan is inconsistent.
+    pub fn lay(
+        &self,
+        world: &mut World,
+        nodes: [NodeIndex; 2],
+    ) -> Result<Vec<Link>, TopologyError> {
+        match self {
+            Self::Network(plan) => Ok(plan.lay(world)?.connect(world, nodes)),
+            Self::Recorded(paths) => {
+                let mut links = Vec::new();
+                for path in paths {
+                    let wire = world.add_wire(nodes[0], nodes[1], path.configs())?;
+                    links.push(world.link(nodes[0], wire));
+                }
+                Ok(links)
+            }
+        }
+    }
+
+    /// One-way delay of each path without queueing.
+    pub fn delays(&self) -> Vec<Duration> {
+        match self {
+            Self::Network(plan) => {
+                let delay = |route: &RoutePlan| -> Duration {
+                    let hops = route.via.windows(2);
+                    hops.filter_map(|hop| plan.config(&hop[0], &hop[1]))
+                        .map(|config| config.delay)
+                        .sum()
+                };
+                plan.routes.iter().map(delay).collect()
+            }
+            Self::Recorded(paths) => vec![DELAY; paths.len()],
+        }
+    }
+
+    /// Longest of [`Self::delays`].
+    pub fn delay_max(&self) -> Duration {
+        self.delays().into_iter().max().unwrap_or_default()
+    }
+
+    /// Capacity that each path has for us in each of `count` windows of `width` from time zero on, in bits per second, in a
+    /// world of this seed in which the scene is placed first: the minimum over its hops.
+    ///
+    /// # Errors
+    /// The network's plan is inconsistent.
+    pub fn available_bps(
+        &self,
+        seed: Seed,
+        (width, count): (Duration, usize),
+    ) -> Result<Vec<Vec<f64>>, TopologyError> {
+        match self {
+            Self::Recorded(paths) => Ok(paths
+                .iter()
+                .map(|path| path.windows_bps(width, count))
+                .collect()),
+            Self::Network(plan) => plan
+                .routes
+                .iter()
+                .map(|route| {
+                    let mut least = vec![f64::INFINITY; count];
+                    for hop in route.via.windows(2) {
+                        let between = [hop[0].as_str(), hop[1].as_str()];
+                        let left = plan.available_bps(seed, between, (width, count))?;
+                        for (least, left) in least.iter_mut().zip(left.into_iter().flatten()) {
+                            *least = least.min(left.max(0.0));
+                        }
+                    }
+                    Ok(least)
+                })
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_sim::topology::figure8;
+
+    fn recording(rates: &[f64]) -> Recording {
+        Recording {
+            name: "r".to_owned(),
+            times_s: (0..rates.len()).map(|index| index as f64).collect(),
+            bandwidth_bps: Some(rates.iter().copied().map(Some).collect()),
+            ..Recording::default()
+        }
+    }
+
+    #[test]
+    fn recordings_are_scaled_together() {
+        let (one, other) = (recording(&[8e6, 4e6]), recording(&[0.0, 12e6]));
+        let scene = Scene::of_recordings(&[&one, &other], Rate::from_mbps(6)).unwrap();
+        let width = Duration::from_secs(1);
+        let windows = scene.available_bps(Seed(1), (width, 3)).unwrap();
+        assert_eq!(windows, [[4e6, 2e6, 4e6], [0.0, 6e6, 0.0]]);
+        let longer = scene.available_bps(Seed(1), (Duration::from_millis(1_500), 2));
+        for bps in &longer.unwrap()[0] {
+            assert!((bps - 5e6 / 1.5).abs() < 1e-3, "{bps}");
+        }
+        assert_eq!(
+            scene.only(1).available_bps(Seed(1), (width, 1)).unwrap(),
+            [[0.0]]
+        );
+        let wide = Scene::of_recordings(&[&one], Rate::from_mbps(100)).unwrap();
+        assert_eq!(wide.available_bps(Seed(1), (width, 1)).unwrap(), [[8e6]]);
+        assert!(Scene::of_recordings(&[&recording(&[0.0, 0.0])], Rate::from_mbps(1)).is_none());
+    }
+
+    #[test]
+    fn a_network_reports_its_delay_and_available_rate() {
+        let scene = Scene::Network(figure8());
+        assert_eq!(scene.paths(), ["path A", "path B"]);
+        assert_eq!(scene.delay_max(), Duration::from_millis(12));
+        let windows = scene.available_bps(Seed(1), (Duration::from_secs(1), 20));
+        for path in windows.unwrap() {
+            assert!(path.iter().all(|&left| (0.0..100e6).contains(&left)));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Requests of the control socket.
+
+use serde::{Deserialize, Serialize};
+
+use crate::spec::SpecText;
+
+/// A request to a running node: a line of JSON, such as `{"show":"explain","stream":"4"}`.
+///
+/// `session` names the session that the request is about, such as `session-0` or `0`; `None`: all of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "show", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// State of the node, its sockets, budgets and sessions.
+    Status {},
+    /// Channels of all sessions.
+    Paths {},
+    /// Streams of all sessions.
+    Streams {},
+    /// Rights that other nodes have here.
+    Rights {},
+    /// Reads the configuration again and puts its rights and peers into force.
+    Reload {},
+    /// The answer that a stream would get if it were opened.
+    Admit {
+        /// The stream, which is not opened.
+        spec: Box<SpecText>,
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
+    /// Reasons for the promise of a stream, or for its refusal.
+    Explain {
+        /// The stream, such as `stream-4` or `4`.
+        stream: String,
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
+    /// Objectives in force.
+    Objectives {
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
+    /// Puts objectives into force.
+    ObjectiveAdd {
+        /// Objectives in HOSE.
+        text: String,
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
+    /// Takes an objective out of force.
+    ObjectiveRemove {
+        /// Its number.
+        objective: String,
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
+    /// Members, links, paths, relays and circuits of the overlay.
+    Overlay {},
+    /// Paths to a member of the overlay, for an application that sends on them.
+    OverlayPaths {
+        /// The query.
+        paths: PathsQuery,
+    },
+}
+
+/// Query for paths of the overlay, by an application that uses them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathsQuery {
+    /// The member to be reached.
+    pub to: String,
+    /// A number that the application chose at random and keeps.
+    pub user: u64,
+    /// Approximate number of bytes to be sent.
+    pub bytes: u64,
+    /// Addresses of an earlier answer that failed.
+    #[serde(default)]
+    pub failed: Vec<std::net::SocketAddr>,
+    /// Addresses of an earlier answer from which nothing has been received yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unanswered: Vec<std::net::SocketAddr>,
+    /// Measurements of its own traffic on them since the last query.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used: Vec<crate::overlay::PathUse>,
+}
+
+impl Request {
+    /// Its value of `show`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Status {} => "status",
+            Self::Paths {} => "paths",
+            Self::Streams {} => "streams",
+            Self::Rights {} => "rights",
+            Self::Reload {} => "reload",
+            Self::Admit { .. } => "admit",
+            Self::Explain { .. } => "explain",
+            Self::Objectives { .. } => "objectives",
+            Self::ObjectiveAdd { .. } => "objective_add",
+            Self::ObjectiveRemove { .. } => "objective_remove",
+            Self::Overlay {} => "overlay",
+            Self::OverlayPaths { .. } => "overlay_paths",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_named_as_it_is_written() {
+        let session = || Some("0".to_owned());
+        let all = [
+            Request::Status {},
+            Request::Paths {},
+            Request::Streams {},
+            Request::Rights {},
+            Request::Reload {},
+            Request::Admit {
+                spec: Box::default(),
+                session: None,
+            },
+            Request::Explain {
+                stream: "4".to_owned(),
+                session: session(),
+            },
+            Request::Objectives { session: None },
+            Request::ObjectiveAdd {
+                text: "hose 2".to_owned(),
+                session: session(),
+            },
+            Request::ObjectiveRemove {
+                objective: "1".to_owned(),
+                session: session(),
+            },
+            Request::Overlay {},
+            Request::OverlayPaths {
+                paths: PathsQuery {
+                    user: u64::MAX,
+                    ..PathsQuery::default()
+                },
+            },
+        ];
+        for request in all {
+            let text = serde_json::to_string(&request).unwrap();
+            assert!(text.contains(&format!("\"show\":\"{}\"", request.name())));
+            assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request);
+        }
+    }
+}

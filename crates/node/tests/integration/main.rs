@@ -1,0 +1,7 @@
+//! Integration tests of the crate, in one program, so that it is linked only once.
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
+mod hostile_transfer;
+mod overlay;
+mod rights;
+mod transfer;

@@ -1,0 +1,6 @@
+//! Integration tests of the crate, in one program: each is linked once.
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
+mod hostile_listener;
+mod hostile_peer;
+mod strangers;

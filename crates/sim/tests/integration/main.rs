@@ -1,0 +1,21 @@
+//! Integration tests of the crate, in one program: each is linked once.
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
+mod budgets;
+mod common;
+mod deadlines;
+mod founding;
+mod models;
+mod network;
+mod objectives;
+mod overlay;
+mod overlay_engine;
+mod parts;
+mod promises;
+mod rates;
+mod restart;
+mod storm;
+mod storm_faults;
+mod topologies;
+mod transfer;
+mod waiting;

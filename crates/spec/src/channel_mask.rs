@@ -1,0 +1,42 @@
+//! Set of channels.
+
+/// A set of channels or paths, by index into a list that is at most 64 long, such as the channels of a scheduler's view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ChannelMask(u64);
+
+impl ChannelMask {
+    /// No channel.
+    pub const NONE: Self = Self(0);
+
+    /// Just this channel.
+    pub const fn only(index: usize) -> Self {
+        Self(1 << index)
+    }
+
+    /// Adds a channel.
+    pub const fn with(self, index: usize) -> Self {
+        Self(self.0 | 1 << index)
+    }
+
+    /// True if the channel is in the set.
+    pub const fn contains(self, index: usize) -> bool {
+        self.0 >> index & 1 == 1
+    }
+
+    /// True if the set is empty.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The channels of the set, in ascending order.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            (rest != 0).then(|| {
+                let index = rest.trailing_zeros() as usize;
+                rest &= rest - 1;
+                index
+            })
+        })
+    }
+}
