@@ -5,7 +5,7 @@ use crate::world::World;
 
 /// Memory of two engines, their channels and their statistics without any data, and of the storm itself: plan, ledger,
 /// event queue.
-const REST_BYTES: u64 = 4 << 20;
+const REST_BYTES: u64 = 7 << 19;
 /// Growth factor of a buffer, which doubles: reassembled data may take twice its size.
 const GROWTH: u64 = 2;
 
