@@ -61,7 +61,7 @@ pub use anabranch_session::{PromiseEvent, SessionEvent, StreamEvent};
 pub use clock::Clock;
 pub use error::{Closed, ConnectError, StartError, StreamFailure};
 pub use host::{Host, HostConfig, Locals, SessionReport, SocketReport};
-pub use session_handle::Session;
+pub use session_handle::{Session, WeakSession};
 pub use socket::{Bind, BindError, SocketStats};
 pub use stream::{CODE_DROPPED, Stream};
 pub use tariff::{BudgetReport, Counted, HostEvent, ParsePlaceError, Place, Tariff};

@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     net::SocketAddr,
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Poll},
 };
 
@@ -53,7 +53,28 @@ impl Drop for SessionInner {
     }
 }
 
+/// Reference to a session that does not keep it open.
+#[derive(Clone, Debug)]
+pub struct WeakSession(Weak<SessionInner>);
+
+impl WeakSession {
+    /// The session; `None` once its last handle and the last of its streams are dropped.
+    pub fn upgrade(&self) -> Option<Session> {
+        self.0.upgrade().map(|inner| Session { inner })
+    }
+}
+
 impl Session {
+    /// A reference that does not keep the session open.
+    pub fn downgrade(&self) -> WeakSession {
+        WeakSession(Arc::downgrade(&self.inner))
+    }
+
+    /// Number of handles to the session and to its streams, this one included; other threads may change it at any time.
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.inner)
+    }
+
     pub(crate) fn new(host: Arc<HostInner>, id: SessionId, peer: NodeId) -> Self {
         Self {
             inner: Arc::new(SessionInner { host, id, peer }),

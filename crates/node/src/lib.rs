@@ -72,6 +72,7 @@
 //! | [`ticket`] | one line of text that lets one sender reach a receiver |
 //! | [`transfer`] | files and directories over a session |
 //! | [`rights`] | what each node may do here |
+//! | [`service`] | the parts of a node that take the streams of peers |
 //! | [`daemon`] | a node that runs by its configuration |
 //! | [`control`] | the local socket through which a running node reports its state |
 //! | [`net`] | the host: sockets, sessions, streams, emulators |
@@ -84,6 +85,7 @@ pub mod ledger;
 pub mod objectives;
 pub mod overlay;
 pub mod rights;
+pub mod service;
 pub mod spec;
 pub mod ticket;
 pub mod transfer;

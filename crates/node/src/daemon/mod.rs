@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `mod` | [`Daemon`]: start, operation, shutdown |
 //! | `serve` | one session, limited to the rights of its peer |
+//! | `sessions` | open sessions by peer, shared by everything in the node that sends |
 //! | `peers` | the peers that are dialled, and the folders that files go into |
 //! | `reload` | change of the configuration while the node runs |
 
 mod peers;
 mod reload;
 mod serve;
+mod sessions;
 
 use std::{
     collections::BTreeMap,
@@ -18,17 +20,22 @@ use std::{
 };
 
 use anabranch_base::NodeId;
-use anabranch_net::{Host, HostConfig, StartError, limited};
+use anabranch_net::{Host, HostConfig, Session, StartError, limited};
 use anabranch_session::{AllowList, SecretKey};
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 
 use self::{
     peers::{Call, Receivers},
     reload::Started,
+    sessions::Sessions,
 };
 pub use self::{
     reload::{ReloadError, Reloaded, Source},
-    serve::CODE_NO_RIGHT,
+    serve::{CODE_BUSY, CODE_NO_RIGHT},
+    sessions::Handle,
 };
 use crate::{
     config::NodeConfig,
@@ -38,6 +45,7 @@ use crate::{
     objectives::{Objectives, ObjectivesFileError},
     overlay::{Overlay, OverlayError, Runner},
     rights::Rights,
+    service::Services,
     ticket::Ticket,
     transfer::{Receiver, TransferError},
 };
@@ -82,6 +90,8 @@ pub struct Daemon {
     control: Control,
     /// The task of the overlay, until it is run.
     runner: Mutex<Option<Runner>>,
+    /// Sessions that were opened on demand, until they are served.
+    opened: tokio::sync::Mutex<mpsc::Receiver<Session>>,
 }
 
 /// State shared by sessions, control requests and reloads.
@@ -94,6 +104,8 @@ pub(crate) struct Core {
     rights: Rights,
     key: SecretKey,
     receivers: Mutex<Receivers>,
+    services: Services,
+    sessions: Sessions,
     calls: watch::Sender<Arc<Vec<Call>>>,
     names: Mutex<BTreeMap<NodeId, String>>,
     started: tokio::sync::Mutex<Started>,
@@ -144,6 +156,7 @@ impl Daemon {
             }
             None => (None, None),
         };
+        let (sessions, opened) = Sessions::new();
         let core = Core {
             host,
             overlay,
@@ -151,6 +164,8 @@ impl Daemon {
             rights,
             key,
             receivers: Mutex::new(receivers),
+            services: Services::default(),
+            sessions,
             calls: watch::Sender::new(Arc::new(reload::calls(&config, objectives))),
             names: Mutex::new(config.names.clone()),
             started: tokio::sync::Mutex::new(Started {
@@ -163,13 +178,17 @@ impl Daemon {
             ledger,
             control,
             runner: Mutex::new(runner),
+            opened: tokio::sync::Mutex::new(opened),
         })
     }
 
     /// Sets the source of the configuration for reloads, requested here or over the control socket.
+    ///
+    /// # Panics
+    /// If there is a [`Handle`] already.
     #[must_use]
     pub fn with_source(mut self, source: Source) -> Self {
-        let core = Arc::get_mut(&mut self.core).expect("no task runs before `run`");
+        let core = Arc::get_mut(&mut self.core).expect("there is no handle yet");
         core.started.get_mut().source = Some(source);
         self
     }
@@ -187,6 +206,11 @@ impl Daemon {
     /// The rights in force.
     pub fn rights(&self) -> &Rights {
         &self.core.rights
+    }
+
+    /// A handle for the parts of the program that use its sessions.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.core.clone())
     }
 
     /// Reads the configuration again, and puts its peers and rights into force: all of them, or none if the configuration is
@@ -225,6 +249,14 @@ impl Daemon {
                 while tasks.try_join_next().is_some() {}
             }
         };
+        let lingering = async {
+            let mut opened = self.opened.lock().await;
+            let mut tasks = JoinSet::new();
+            while let Some(session) = opened.recv().await {
+                tasks.spawn(core.clone().serve_while_used(session));
+                while tasks.try_join_next().is_some() {}
+            }
+        };
         let keeping = async {
             if let Some(ledger) = &self.ledger {
                 ledger.keep(&core.host).await;
@@ -242,7 +274,7 @@ impl Daemon {
         };
         let calling = core.clone().keep_all();
         let serving = self.control.serve_node(core);
-        tokio::join!(accepting, calling, keeping, relaying, serving);
+        tokio::join!(accepting, lingering, calling, keeping, relaying, serving);
     }
 
     /// Notifies the peers, and records the usage.

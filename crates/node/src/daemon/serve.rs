@@ -3,17 +3,22 @@
 use std::{pin::pin, sync::Arc};
 
 use anabranch_base::NodeId;
-use anabranch_net::{Session, limited};
+use anabranch_net::{Session, Stream, limited};
+use tokio::task::JoinSet;
 
 use super::{Core, peers::Call};
 use crate::{
     overlay::LABELS,
     rights::{Right, Table, Terms},
-    transfer::{Completed, Progress, TransferError},
+    transfer::{Completed, Progress, TransferError, is_transfer},
 };
 
 /// Application code of sessions and streams that the peer has no right to.
 pub const CODE_NO_RIGHT: u32 = 0x12;
+/// Application code of streams beyond what a session may have served at a time.
+pub const CODE_BUSY: u32 = 0x10;
+/// Streams of one session that services serve at a time; further ones are refused.
+const SERVED_MAX: usize = 16_384;
 
 /// Sessions that a node may open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +44,7 @@ impl Core {
     /// Serves a session that a peer opened, until it is over or the peer may no longer have it.
     pub(super) async fn attend(self: Arc<Self>, session: Session) {
         let peer = session.peer();
+        self.sessions.add(&session);
         loop {
             let before = Access::of(&self.rights.table(), &peer);
             if !before.may_call && !before.is_member {
@@ -53,7 +59,7 @@ impl Core {
                 if before.may_call {
                     self.serve(&session).await;
                 } else {
-                    refuse_streams(&session).await;
+                    refuse_streams(&session, |label| !label.starts_with(LABELS)).await;
                 }
             };
             tokio::select! {
@@ -71,10 +77,20 @@ impl Core {
     /// Accepts what the peer may send until the session ends.
     pub(super) async fn serve(&self, session: &Session) {
         let peer = session.peer();
+        tokio::select! {
+            () = self.receive_files(session) => {}
+            () = self.serve_streams(session) => {}
+        }
+        limited!(info, %peer, "session over");
+    }
+
+    /// Receives files, one transfer after the other, for as long as the peer may send them.
+    async fn receive_files(&self, session: &Session) {
+        let peer = session.peer();
         while session.close_reason().is_none() {
             let terms = self.rights.terms(&peer, Right::SendFiles);
             let Some(receiver) = self.receiver(terms.as_ref()) else {
-                refuse_streams(session).await;
+                refuse_streams(session, is_transfer).await;
                 break;
             };
             let progress = Progress::default();
@@ -95,7 +111,26 @@ impl Core {
             };
             report(&peer, &progress, result);
         }
-        limited!(info, %peer, "session over");
+    }
+
+    /// Hands each stream that is neither a transfer's nor the overlay's to the service that takes its label, and stops it if
+    /// there is none.
+    async fn serve_streams(&self, session: &Session) {
+        let is_ours = |label: &str| !label.starts_with(LABELS) && !is_transfer(label);
+        let mut serving = JoinSet::new();
+        while let Ok(stream) = session
+            .accept_stream_where(|spec| is_ours(&spec.label))
+            .await
+        {
+            while serving.try_join_next().is_some() {}
+            match self.services.find(&stream.spec().label) {
+                Some(service) if serving.len() < SERVED_MAX => {
+                    serving.spawn(service.serve(session.clone(), stream));
+                }
+                Some(_) => refuse(&stream, CODE_BUSY),
+                None => refuse(&stream, CODE_NO_RIGHT),
+            }
+        }
     }
 
     /// Keeps a session with a peer open; does not return.
@@ -106,6 +141,7 @@ impl Core {
             match self.host.connect(peer.node, &peer.addresses).await {
                 Ok(session) => {
                     limited!(info, peer = peer.name, "session open");
+                    self.sessions.add(&session);
                     pause = super::RETRY_MIN;
                     if let Some(text) = &objectives
                         && let Err(error) = session.inject_objectives(text)
@@ -147,12 +183,22 @@ fn begun(progress: &Progress, terms: Option<&Terms>) -> Begun {
     }
 }
 
-/// Stops every stream other than the overlay's, until the session is over.
-async fn refuse_streams(session: &Session) {
-    let is_foreign = |spec: &anabranch_session::StreamSpec| !spec.label.starts_with(LABELS);
-    while let Ok(stream) = session.accept_stream_where(is_foreign).await {
-        // A stream that is already over has nothing to stop.
-        let _ = stream.stop(CODE_NO_RIGHT);
+/// Stops every stream with such a label, until the session is over.
+async fn refuse_streams(session: &Session, is_refused: impl Fn(&str) -> bool) {
+    while let Ok(stream) = session
+        .accept_stream_where(|spec| is_refused(&spec.label))
+        .await
+    {
+        refuse(&stream, CODE_NO_RIGHT);
+    }
+}
+
+/// Stops a stream, and resets the direction of this node.
+fn refuse(stream: &Stream, code: u32) {
+    // A direction that is already over has nothing to stop.
+    let _ = stream.stop(code);
+    if stream.can_send() {
+        let _ = stream.reset(code);
     }
 }
 

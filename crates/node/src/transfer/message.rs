@@ -22,6 +22,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub const CONTROL_LABEL: &str = "anabranch-transfer/2";
 /// Label of the data stream.
 pub const DATA_LABEL: &str = "anabranch-transfer-data/2";
+/// Beginning of the labels of transfers, of every version.
+const LABELS: &str = "anabranch-transfer";
+
+/// True for the label of a stream that belongs to a transfer, of this version or another.
+pub(crate) fn is_transfer(label: &str) -> bool {
+    label.starts_with(LABELS)
+}
 /// Limit on the bytes of a message on the control stream.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 256 << 10;
 /// Limit on the bytes of the first message, which comes from an unknown peer.

@@ -47,6 +47,7 @@ mod writing;
 pub use blake3::Hasher;
 pub use error::TransferError;
 pub use manifest::ENTRIES_MAX;
+pub(crate) use message::is_transfer;
 pub use message::{CONTROL_LABEL, DATA_LABEL, Kind};
 pub use progress::{Progress, Snapshot};
 pub use receive::{Completed, Receiver};

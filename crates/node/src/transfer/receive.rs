@@ -30,7 +30,6 @@ use super::{
 };
 use crate::{
     keys::KeyError,
-    overlay::LABELS,
     rights::{Right, Rights},
     ticket::{ADDRESSES_MAX, SECRET_BYTES, Secret, Ticket},
 };
@@ -402,9 +401,9 @@ async fn farewell(control: &Stream, last: &Reply, timeout: Duration) -> bool {
     matches!(tokio::time::timeout(timeout, saying).await, Ok(Ok(())))
 }
 
-/// The next stream that is not the overlay's, which must have this label.
+/// The next stream of a transfer, which must have this label.
 async fn accept(session: &Session, label: &str) -> Result<Stream, TransferError> {
-    let own = session.accept_stream_where(|spec| !spec.label.starts_with(LABELS));
+    let own = session.accept_stream_where(|spec| message::is_transfer(&spec.label));
     let stream = own.await?;
     if stream.spec().label != label {
         return Err(TransferError::Protocol("an unexpected stream"));

@@ -4,4 +4,5 @@
 mod hostile_transfer;
 mod overlay;
 mod rights;
+mod services;
 mod transfer;

@@ -1,0 +1,161 @@
+//! Sessions of a node by peer, shared by everything in the node that sends.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anabranch_base::NodeId;
+use anabranch_net::{ConnectError, Host, Session, WeakSession, limited};
+use tokio::{sync::mpsc, time::Instant};
+
+use super::Core;
+use crate::{rights::Rights, service::Services};
+
+/// Time that a session opened on demand stays open after its last use.
+const LINGER: Duration = Duration::from_secs(10);
+/// Time between two checks of its use.
+const CHECK: Duration = Duration::from_secs(2);
+/// Sessions opened on demand that may wait for the task that serves them.
+const OPENED_MAX: usize = 64;
+
+/// The open sessions of a node. Bounded by the sessions of its host.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    table: Mutex<BTreeMap<NodeId, Vec<WeakSession>>>,
+    /// Held while a peer is dialled, so that concurrent requests for it share one session.
+    dialling: tokio::sync::Mutex<()>,
+    opened: mpsc::Sender<Session>,
+}
+
+impl Sessions {
+    /// Creates an empty table; sessions that are opened on demand arrive at the receiver, and are served from there.
+    pub(super) fn new() -> (Self, mpsc::Receiver<Session>) {
+        let (opened, arriving) = mpsc::channel(OPENED_MAX);
+        let sessions = Self {
+            table: Mutex::default(),
+            dialling: tokio::sync::Mutex::default(),
+            opened,
+        };
+        (sessions, arriving)
+    }
+
+    /// Adds a session, opened by either side.
+    pub(super) fn add(&self, session: &Session) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.retain(|_, sessions| {
+            sessions.retain(|session| session.upgrade().is_some());
+            !sessions.is_empty()
+        });
+        let sessions = table.entry(session.peer()).or_default();
+        sessions.push(session.downgrade());
+    }
+
+    /// The oldest open session with this peer.
+    fn find(&self, peer: &NodeId) -> Option<Session> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = table.get(peer)?.iter().filter_map(WeakSession::upgrade);
+        open.find(|session| session.close_reason().is_none())
+    }
+}
+
+/// A running node, for the parts of a program that use its sessions. Clones share it; it does not keep the node running.
+#[derive(Clone, Debug)]
+pub struct Handle(Arc<Core>);
+
+impl Handle {
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        Self(core)
+    }
+
+    /// The node's host.
+    pub fn host(&self) -> &Host {
+        &self.0.host
+    }
+
+    /// The rights in force.
+    pub fn rights(&self) -> &Rights {
+        &self.0.rights
+    }
+
+    /// The services that take the streams of its peers.
+    pub fn services(&self) -> &Services {
+        &self.0.services
+    }
+
+    /// Name of a node in the configuration; its id if it has none.
+    pub fn name(&self, node: &NodeId) -> String {
+        self.0.name(node)
+    }
+
+    /// The node with this name in the configuration, or with this id.
+    pub fn node_named(&self, name: &str) -> Option<NodeId> {
+        let names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = names.iter().find(|(_, known)| *known == name);
+        named.map(|(node, _)| *node).or_else(|| name.parse().ok())
+    }
+
+    /// A session with a peer: one that is open, whichever side opened it, or a new one to `addresses`, or to those in the
+    /// configuration if `addresses` is empty. A new one stays open until ten seconds after its last use.
+    ///
+    /// # Errors
+    /// As [`Host::connect`]. The node must be running ([`super::Daemon::run`]).
+    pub async fn session_with(
+        &self,
+        peer: NodeId,
+        addresses: &[SocketAddr],
+    ) -> Result<Session, ConnectError> {
+        self.0.session_with(peer, addresses).await
+    }
+}
+
+impl Core {
+    async fn session_with(
+        &self,
+        peer: NodeId,
+        addresses: &[SocketAddr],
+    ) -> Result<Session, ConnectError> {
+        if let Some(session) = self.sessions.find(&peer) {
+            return Ok(session);
+        }
+        let _dialling = self.sessions.dialling.lock().await;
+        if let Some(session) = self.sessions.find(&peer) {
+            return Ok(session);
+        }
+        let configured = self.calls.borrow().clone();
+        let configured = configured.iter().find(|call| call.peer.node == peer);
+        let addresses = match configured {
+            Some(call) if addresses.is_empty() => &call.peer.addresses,
+            _ => addresses,
+        };
+        let session = self.host.connect(peer, addresses).await?;
+        limited!(info, peer = self.name(&peer), "session open on demand");
+        self.sessions.add(&session);
+        if self.sessions.opened.send(session.clone()).await.is_err() {
+            return Err(ConnectError::ShuttingDown);
+        }
+        Ok(session)
+    }
+
+    /// Serves a session that was opened on demand, until it was not used for a while.
+    pub(super) async fn serve_while_used(self: Arc<Self>, session: Session) {
+        let mut used = Instant::now();
+        let unused = async {
+            loop {
+                tokio::time::sleep(CHECK).await;
+                // This task has one handle.
+                if session.handles() > 1 {
+                    used = Instant::now();
+                } else if used.elapsed() >= LINGER {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = self.serve(&session) => {}
+            () = unused => session.close(0, "not in use"),
+        }
+    }
+}
