@@ -113,7 +113,7 @@ demo-video: build ## a film in two flows over a pipe that loses packets, to a pl
 	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-video
 
 .PHONY: pairs
-pairs: lab ## the path pairs of docs/performance.md in virtual time, as JSON
+pairs: lab ## the path pairs of docs/results/performance.md in virtual time, as JSON
 	$(CARGO) run --release --locked -q -p anabranch-lab -- run pairs --json
 
 .PHONY: report

@@ -4,7 +4,7 @@
 //! log(b·RTT)/log(growth) + c round trips. Messages timed on fresh channels over a *link* include it in their least
 //! delay: d_min exceeds the delay of a one-packet message by it. A *path* of several links has a longer round trip and
 //! more to find, so the sum of its links' least delays [Daemons §4] is too early: on random overlays, a third of the
-//! short transfers were more than 10 % later (`docs/routes.md`). For channels that have carried data before, the sum is
+//! short transfers were more than 10 % later (`docs/results/routes.md`). For channels that have carried data before, the sum is
 //! right.
 
 use std::time::Duration;

@@ -15,7 +15,7 @@
 //! lie close together, a fall of a few percent breaks the promise.
 //!
 //! The history of a path hardly shows whether it *will* drift: neither the drift between its parts, nor their
-//! Kolmogorov–Smirnov distance, nor the performance of promises made of one part in another (`docs/statistics.md`). So
+//! Kolmogorov–Smirnov distance, nor the performance of promises made of one part in another (`docs/results/statistics.md`). So
 //! the drift is to be watched while the promise stands: [`Durable::drift_to`] with the samples since.
 
 use crate::{

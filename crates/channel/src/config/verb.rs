@@ -68,7 +68,7 @@ impl Verb {
         rise: Duration::from_millis(600),
         loss: 0.05,
     };
-    /// LTE, measured on recordings; see `docs/congestion.md`.
+    /// LTE, measured on recordings; see `docs/results/congestion.md`.
     pub const LTE: Self = Self {
         plateaus: Plateaus {
             first: Rate::from_kbps(100),
@@ -90,7 +90,7 @@ impl Verb {
         start: Rate::from_mbps(4),
         ..Self::LTE
     };
-    /// Satellites in low Earth orbit; see `docs/congestion.md`.
+    /// Satellites in low Earth orbit; see `docs/results/congestion.md`.
     pub const SATELLITE: Self = Self {
         plateaus: Plateaus {
             first: Rate::from_kbps(200),

@@ -2,7 +2,7 @@
 //!
 //! [`CircuitTable`] decides what may be forwarded, and where to. This module is its host: it opens and
 //! closes ports as the table requires, receives packets in batches, asks for a verdict on each
-//! train, and sends the permitted packets, in batches again. `docs/relays.md` has the reasons and figures.
+//! train, and sends the permitted packets, in batches again. `docs/relays.md` has the reasons, `docs/results/relays.md` the figures.
 //!
 //! [`Relay`] is the handle. Requests come through the node's sessions, which authenticate their sources;
 //! all calls are short and may come from any thread.

@@ -1,4 +1,4 @@
-//! The figures of `docs/statistics.md`: promises on every recorded path.
+//! The figures of `docs/results/statistics.md`: promises on every recorded path.
 //!
 //! ```text
 //! cargo run --release -p anabranch-stats --example evaluate -- [--hold H] [--each] [--shuffle] [--traces]

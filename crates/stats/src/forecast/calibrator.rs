@@ -43,7 +43,7 @@ pub(super) struct Calibrator {
     error_sum: ErrorSum,
     recent: f64,
     /// Weight of an error. Outcomes of promises that stand together are largely one event, so it falls with
-    /// the hold; with its power −0.7, between full and single counting (docs/statistics.md).
+    /// the hold; with its power −0.7, between full and single counting (docs/results/statistics.md).
     share: f64,
 }
 

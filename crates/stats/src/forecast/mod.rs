@@ -22,7 +22,7 @@
 //! | promises that still stand | `pending.rs` |
 //!
 //! The percentile of a window [IQ-Paths §IV] is one of the experts; alone it is the baseline
-//! [`mean::Percentile`](crate::mean::Percentile). `docs/statistics.md` has the figures of both and what was
+//! [`mean::Percentile`](crate::mean::Percentile). `docs/results/statistics.md` has the figures of both and what was
 //! tried and failed. A promise at time t depends on the samples before t only.
 //!
 //! ```

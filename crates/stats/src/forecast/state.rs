@@ -2,7 +2,7 @@
 
 use crate::mean::Ewma;
 
-/// Half-lives in samples. Chosen once for all traces (docs/statistics.md, what was tried).
+/// Half-lives in samples. Chosen once for all traces (docs/results/statistics.md, what was tried).
 const FAST: f64 = 0.3;
 const SHORT: f64 = 2.0;
 const LONG: f64 = 10.0;

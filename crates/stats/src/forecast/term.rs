@@ -31,7 +31,7 @@ const TRIVIAL_SUM: f64 = 1.5;
 /// within bounds: whatever was broken too much or too little is to be made good within M terms. As a term may
 /// break as a whole, a trace of a few dozen terms is off by several points unless errors are answered
 /// in proportion; on the logarithm of the level, as for promises that are judged as a whole, the answer to a
-/// negative sum is too weak (docs/statistics.md). D is that of [`Calibrator`](super::calibrator::Calibrator),
+/// negative sum is too weak (docs/results/statistics.md). D is that of [`Calibrator`](super::calibrator::Calibrator),
 /// over samples: at each, the share of the durable promises that it broke less α.
 #[derive(Debug, Clone)]
 pub(super) struct TermCalibrator {

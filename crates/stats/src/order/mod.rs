@@ -7,7 +7,7 @@
 //! place of the value that leaves and that of the value that comes moves by one, at most 12·N bytes of
 //! adjacent memory. At the N of this crate, 500 to 1000, that is several times faster than a tree, which
 //! takes O(log N) steps that each miss the branch predictor: a treap of counts and sums took three times as
-//! long for insertion and quantile at N = 1000 (`docs/statistics.md`). Sums are added up when asked for,
+//! long for insertion and quantile at N = 1000 (`docs/results/statistics.md`). Sums are added up when asked for,
 //! so they do not drift.
 
 #[cfg(test)]

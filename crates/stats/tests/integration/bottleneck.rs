@@ -2,7 +2,7 @@
 //! shared bottleneck.
 //!
 //! `cargo test -p anabranch-stats --test integration bottleneck:: -- --nocapture` prints the table of
-//! `docs/path-estimators.md`.
+//! `docs/results/path-estimators.md`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // A test that prints its table.
 

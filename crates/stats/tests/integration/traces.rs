@@ -111,7 +111,7 @@ fn a_bus_ride_is_promised_for_terms() {
     }
 }
 
-/// The figures that `docs/statistics.md` claims, on all traces there are.
+/// The figures that `docs/results/statistics.md` claims, on all traces there are.
 #[test]
 fn recorded_paths_meet_what_is_claimed() {
     let Some(folder) = common::data_folder() else {
@@ -152,7 +152,7 @@ fn recorded_paths_meet_what_is_claimed() {
     }
 }
 
-/// Terms, sums of paths and durable promises: what `docs/statistics.md` claims of recorded ones.
+/// Terms, sums of paths and durable promises: what `docs/results/statistics.md` claims of recorded ones.
 #[test]
 fn recorded_paths_meet_what_is_claimed_of_terms_and_sums() {
     let Some(folder) = common::data_folder() else {

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::kit::corpus::Corpus;
 
-    /// Longest gap in order after a relay's failure, over 3 RTT, of the runs in docs/overlay.md. The target is 1; it is missed
+    /// Longest gap in order after a relay's failure, over 3 RTT, of the runs in docs/results/overlay.md. The target is 1; it is missed
     /// by the time for suspicion (two round trips and their variation) and the delay of the repair.
     const GAP_MOST: f64 = 1.7;
 

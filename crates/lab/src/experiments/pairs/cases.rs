@@ -97,7 +97,7 @@ impl Path {
         };
         Configs {
             // Losses concern the direction of the data; the return path is clean, as in the comparisons quoted in
-            // docs/performance.md.
+            // docs/results/performance.md.
             backward: Config {
                 loss: Loss::None,
                 ..one.clone()
