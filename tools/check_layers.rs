@@ -1,6 +1,6 @@
 //! Checker of the boundaries between crates (`docs/architecture.md`): permitted dependencies between crates, libraries confined
 //! to one crate, and words banned from the engine's source; also of the ratchets on the code: fields of a struct (`fields`),
-//! headers (`headers`), reasons of dependencies (`reasons`).
+//! headers (`headers`), reasons of dependencies (`reasons`), links of documents (`links`).
 //!
 //! No dependencies: `tools/check-layers` compiles it with plain rustc and runs it on the repository; `tools/check-layers
 //! --self-test` runs the fixtures at the end of this file, which prove that the checks can fail. It reads manifests line by
@@ -11,6 +11,8 @@
 mod fields;
 #[path = "check_layers/headers.rs"]
 mod headers;
+#[path = "check_layers/links.rs"]
+mod links;
 #[path = "check_layers/reasons.rs"]
 mod reasons;
 
@@ -552,8 +554,8 @@ fn check_crate(root: &Path, folder: &Path, broken: &mut Vec<Violation>) -> std::
     Ok(())
 }
 
-fn run(root: &Path) -> std::io::Result<(usize, Vec<Violation>)> {
-    let mut broken = Vec::new();
+fn run(root: &Path) -> std::io::Result<(usize, usize, Vec<Violation>)> {
+    let (links, mut broken) = links::check_all(root)?;
     let mut crates = 0;
     for group in ["crates", "apps"] {
         let Ok(entries) = fs::read_dir(root.join(group)) else {
@@ -568,7 +570,7 @@ fn run(root: &Path) -> std::io::Result<(usize, Vec<Violation>)> {
             }
         }
     }
-    Ok((crates, broken))
+    Ok((crates, links, broken))
 }
 
 fn main() -> ExitCode {
@@ -576,18 +578,18 @@ fn main() -> ExitCode {
         .nth(1)
         .map_or_else(|| PathBuf::from("."), PathBuf::from);
     match run(&root) {
-        Ok((0, _)) => {
+        Ok((0, ..)) => {
             eprintln!(
                 "check-layers: no crate under {}; give the repository's root",
                 root.display()
             );
             ExitCode::from(2)
         }
-        Ok((crates, broken)) if broken.is_empty() => {
-            println!("check-layers: {crates} crates respect their layers");
+        Ok((crates, links, broken)) if broken.is_empty() => {
+            println!("check-layers: {crates} crates respect their layers, {links} links resolve");
             ExitCode::SUCCESS
         }
-        Ok((_, broken)) => {
+        Ok((_, _, broken)) => {
             for violation in &broken {
                 eprintln!("{violation}");
             }
