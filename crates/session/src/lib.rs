@@ -17,8 +17,8 @@
 //! | [`engine`] | [`Engine`]: the only entry and exit; routes between channels and sessions |
 //! | [`event`] | [`Event`]: events for the application |
 //! | [`config`] | [`Config`] |
-//! | `session` | a session: its channels, streams, pump |
-//! | `send`, `recv` | send streams, receive streams |
+//! | `session` | a session: its channels, streams, pump, outcomes of packets |
+//! | `send`, `recv` | send streams, with the queue of what is sent again; receive streams |
 //! | `flight` | the fragments in each packet in flight |
 //! | [`journal`] | a log of packets: time, channel and outcome |
 //! | `parameters` | [`StreamParameters`]: the parameters of an open stream that may be changed |

@@ -1,4 +1,4 @@
-//! A send stream.
+//! A send stream: its queue of new data, and of lost fragments that are sent again first.
 
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Outcomes of packets: acknowledged, lost, or in flight on a silent channel.
+//! Outcomes of packets: acknowledged, lost, or in flight on a silent channel. Fragments of a lost packet go back to the queue of
+//! their stream here (`on_packet_lost`, then `send::stream`).
 
 use std::{collections::VecDeque, time::Duration};
 

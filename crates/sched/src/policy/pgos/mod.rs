@@ -15,7 +15,7 @@
 //! over all paths whenever its own has no slot for a millisecond, because a slot exists here only when a
 //! packet may leave. So a packet of a stream that may be divided goes where it is expected first, be it
 //! late or not, and whether or not its own path has a slot: to another path when it arrives there before its own could have
-//! delivered what the stream has waiting, and never to one that is slower than waiting. What waits for another path in this way
+//! delivered what the stream has waiting, and never to one that is slower than waiting. A packet that waits for another path
 //! does not hold back what is scheduled behind it on its own; and on the other path it goes before streams that it
 //! precedes, once it is due: a frame of few packets would otherwise wait until a large one beside it is gone. A packet of a stream that is not to
 //! be divided leaves its path only when it is late and the path stands still; that path then backs off, for
