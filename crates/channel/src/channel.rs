@@ -56,7 +56,7 @@ pub enum CloseReason {
         reason: String,
     },
     /// Nothing was received for the idle time-out.
-    #[error("nothing received from the peer within the idle time-out")]
+    #[error("no reply from the peer within the idle time-out")]
     TimedOut,
     /// The peer has no such connection any more; it was restarted.
     #[error("the peer no longer has this channel; it may have been restarted")]

@@ -22,7 +22,7 @@ Exit codes: 0 if a session would promise it, 4 if none would. A promise covers o
 pub(crate) struct Arguments {
     #[command(flatten)]
     control: control::Asking,
-    /// Only ask. This is what the command always does: it never opens or reserves anything.
+    /// No effect: the command only asks. It never opens or reserves anything.
     #[arg(long)]
     dry_run: bool,
     /// Session to ask, such as session-0 [default: every session].
@@ -132,18 +132,20 @@ fn lines(row: &Value, rows: &[Value]) -> Vec<String> {
     }
     lines.push(format!("  would not be promised: {}", text("why")));
     if let Some(rate) = bps(&row["offer_rate_bps"]) {
-        lines.push(format!("  instead: {rate}, as often"));
+        lines.push(format!("  available at this probability: {rate}"));
     }
     if let Some(probability) = row["offer_probability"].as_f64() {
         let percent = percent_of(probability);
-        lines.push(format!("  instead: the same in {percent} of all windows"));
+        lines.push(format!(
+            "  available at this rate: {percent} of all windows"
+        ));
     }
     if let Some(stream) = row["offer_reduce_stream"].as_str() {
         lines.push(match bps(&row["offer_reduce_to_bps"]) {
             Some(rate) if rate != Rate::ZERO => {
-                format!("  instead: the same, with {stream} reduced to {rate}")
+                format!("  available as asked if {stream} is reduced to {rate}")
             }
-            _ => format!("  instead: the same, without the promise of {stream}"),
+            _ => format!("  available as asked without the promise of {stream}"),
         });
     }
     lines

@@ -160,6 +160,14 @@ pub(crate) fn print_line(line: &str) -> Outcome {
     print_bytes(format!("{}\n", printable_lines(line)).as_bytes())
 }
 
+/// Number of files with its noun.
+pub(crate) fn files_text(files: u64) -> String {
+    match files {
+        1 => "1 file".to_owned(),
+        _ => format!("{files} files"),
+    }
+}
+
 /// Writes a line to standard error, with the command's name before it.
 pub(crate) fn note(words: &str) {
     // If standard error is closed, there is no other place to report it.

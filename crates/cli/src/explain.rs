@@ -94,7 +94,7 @@ fn promise<'a>(
     }
     let count = |key: &str| row[key].as_u64().unwrap_or_default();
     lines.push(format!(
-        "  windows kept {}, broken {}; promises withdrawn {}; based on {} windows with traffic",
+        "  windows kept {}, broken {}; promises withdrawn {}; based on {} s of measurements",
         count("windows_kept"),
         count("windows_broken"),
         count("withdrawn"),

@@ -33,11 +33,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::{Failure, Outcome};
 
-/// Carry streams of data over several unreliable network paths at once.
+/// Send data over several networks at once.
 #[derive(Debug, Parser)]
 #[command(name = "anabranch", version, after_long_help = exit::HELP)]
 struct Arguments {
-    /// Log more; repeat for still more. RUST_LOG takes precedence.
+    /// More verbose; may be repeated. RUST_LOG takes precedence.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -52,21 +52,21 @@ enum Command {
     Recv(recv::Arguments),
     /// Send a file, a directory or standard input to the holder of a ticket.
     Send(Box<send::Arguments>),
-    /// Run a node as a service, as its configuration file specifies.
+    /// Run a node from a configuration file.
     Node(node::Arguments),
-    /// Show the state of a running node.
+    /// Show node status.
     Status(control::Asking),
     /// List the paths of a running node.
     Paths(control::Asking),
     /// List the streams of a running node.
     Streams(control::Asking),
-    /// List the rights that a running node grants, by peer.
+    /// List the rights that a running node grants to each peer.
     Rights(control::Asking),
-    /// Make a running node read its configuration again; changes of peers and rights take effect at once.
+    /// Reload the configuration of a running node; changes of peers and rights take effect at once.
     Reload(control::Asking),
-    /// Ask a running node whether it would promise a stream what it demands, and if not, what it could promise.
+    /// Ask a running node if it can promise a stream its demand, and if not, what it can promise instead.
     Admit(admit::Arguments),
-    /// Explain the promise of a stream of a running node, and count the windows in which it was kept.
+    /// Explain a stream's promise, and count the intervals that met the guarantee.
     Explain(explain::Arguments),
     /// Add, list or remove the objectives of a running node.
     Objective(objective::Arguments),
@@ -78,7 +78,7 @@ enum Command {
     Demo(demo::paths::Arguments),
     /// Demonstrate an overlay on this machine: four nodes, a transfer over two paths, and a relay that is killed.
     DemoOverlay(demo::overlay::Arguments),
-    /// Serve stored video in two flows: origin, proxy, and plain HTTP for players.
+    /// Serve stored video: an origin, and a proxy with plain HTTP for players.
     Video(Box<video::Arguments>),
     /// Demonstrate video on this machine: an origin, a link that loses packets, a proxy and a player.
     DemoVideo(demo::video::Arguments),

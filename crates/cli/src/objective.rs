@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Put the objectives of a file into force, all or none.
+    /// Apply the objectives of a file atomically: all or none.
     #[command(after_help = "\
 Objectives have an effect under the policies assign and random_walk. They apply to the sessions that are open now, until these end;
 objectives for all later sessions are given to the node with --objectives. If the file has errors, they are printed with their

@@ -11,7 +11,7 @@ use anabranch::{
 };
 use tokio::sync::mpsc;
 
-use crate::exit::note;
+use crate::exit::{files_text, note};
 
 /// Questions that may wait; so do the peers that caused them.
 const WAITING_MAX: usize = 16;
@@ -95,7 +95,7 @@ fn words(offered: &Offered, directory: &Path) -> String {
         None => "of unknown size".to_owned(),
     };
     let files = match offered.kind {
-        Kind::Directory => format!("{} files, ", offered.files),
+        Kind::Directory => format!("{}, ", files_text(offered.files)),
         _ => String::new(),
     };
     let hidden = match offered.hidden {

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     costs,
-    exit::{Failure, Outcome, print_line, stopped},
+    exit::{Failure, Outcome, files_text, print_line, stopped},
     keygen::key_path,
     meter::{self, Direction},
     prompt::OfferPrompt,
@@ -221,9 +221,9 @@ fn report(done: &Completed) -> Outcome {
         .map(|hash| format!(", BLAKE3 {hash}"))
         .unwrap_or_default();
     print_line(&format!(
-        "received {} ({} files, {} bytes{hash})",
+        "received {} ({}, {} bytes{hash})",
         path.display(),
-        done.files,
+        files_text(done.files),
         done.bytes
     ))
 }

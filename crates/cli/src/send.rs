@@ -19,7 +19,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
     costs,
-    exit::{Failure, Outcome, note, print_line, stopped},
+    exit::{Failure, Outcome, files_text, note, print_line, stopped},
     guarantee,
     keygen::key_path,
     meter::{self, Direction},
@@ -194,8 +194,10 @@ async fn transfer(
         bytes => format!(", {bytes} of them were there already"),
     };
     print_line(&format!(
-        "sent {} ({} files, {} bytes{note}); the receiver has verified it",
-        done.name, done.files, done.bytes
+        "sent {} ({}, {} bytes{note}); the receiver has verified it",
+        done.name,
+        files_text(done.files),
+        done.bytes
     ))?;
     for line in last
         .iter()

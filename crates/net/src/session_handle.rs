@@ -308,7 +308,7 @@ impl Session {
         })
     }
 
-    /// Puts the objectives of a HOSE text into force for the data that this side sends: all of them, or none if there is
+    /// Applies the objectives of a HOSE text to the data that this side sends: all of them, or none if there is
     /// an error. They have an effect under [`Policy::Assign`] and [`Policy::RandomWalk`]. `rate` items ask for
     /// promises; [`SessionEvent::ObjectiveRefused`] reports a refusal.
     ///

@@ -12,7 +12,7 @@
 //! | `paths` | one a channel |
 //! | `streams` | one a stream |
 //! | `rights` | `right`, one a right that a node has here |
-//! | `reload` | `reloaded`: reads the configuration again and puts its rights and peers into force |
+//! | `reload` | `reloaded`: reads the configuration again and applies its rights and peers |
 //! | `admit` with `spec` (a [`SpecText`](crate::spec::SpecText)) | of each session `answer`, and `path`s of a grant |
 //! | `explain` with `stream` | `promise`, `path`, `decision` |
 //! | `objectives` | of each session, one an objective |

@@ -2,7 +2,7 @@
 //!
 //! [IQ-Paths] Theorem 1 adds the probabilities of the paths, P = Σ Pʲ, which is not the probability of
 //! anything; `spec/guarantees.md` §4 has the counter-example and the statement that is true. What the
-//! session promises rests on simultaneous samples of all paths; where there are none, on the bound that
+//! session promises is based on simultaneous samples of all paths; where there are none, on the bound that
 //! holds whatever the dependence ([`probability_at_least`]).
 
 use anabranch_stats::{

@@ -222,7 +222,7 @@ impl fmt::Display for Refusal {
             reduction,
         } = &self.offer;
         let offers = [
-            rate.map(|rate| format!("{rate} as often")),
+            rate.map(|rate| format!("{rate} at this probability")),
             probability
                 .map(|probability| format!("the same rate in {} of windows", percent(probability))),
             reduction.map(|reduction| {
@@ -275,8 +275,8 @@ mod tests {
         assert_eq!(
             one.to_string(),
             "channel-1 provides 5.00 Mbit/s in 95 % of windows; 9.18 Mbit/s would be needed, headers included; \
-             could be promised: 4.90 Mbit/s as often, or the same rate in 75 % of windows, or all of it without the \
-             promise of stream-3"
+             could be promised: 4.90 Mbit/s at this probability, or the same rate in 75 % of windows, or all of it without \
+             the promise of stream-3"
         );
         assert_eq!(
             Refusal::bare(too_little(&[1, 2], 2)).to_string(),

@@ -52,7 +52,7 @@ fn summary(file: &str, program: &Program) -> String {
         program.objectives.iter().filter(of).count()
     };
     format!(
-        "{file}: sound; objectives over one ADU {}, over several {}, over streams {}; rates {}",
+        "{file}: OK: {} single-message objectives, {} over several messages, {} over streams; {} rates",
         count(Shape::Single),
         count(Shape::Combinatorial),
         count(Shape::Streams),

@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     /// Number of contexts of each objective to print in full.
     #[arg(long, value_name = "N", default_value_t = 10)]
     contexts: usize,
-    /// Maximum number of bindings to try for one objective; a note reports that others were left out.
+    /// Maximum number of bindings to try for one objective; the rest are skipped and reported.
     #[arg(long, value_name = "N", default_value_t = Limits::default().tries)]
     tries: u64,
     /// Print one JSON object.

@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 enum Command {
     /// Check files of objectives: report their errors, and the kind of each objective.
     Check(check::Arguments),
-    /// Rewrite files of objectives in the standard layout.
+    /// Format files of objectives.
     Fmt(fmt::Arguments),
     /// Compute the utility of a schedule under objectives, and explain it.
     Eval(eval::Arguments),

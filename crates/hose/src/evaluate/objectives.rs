@@ -117,7 +117,7 @@ impl Objectives {
         &self.vocabulary
     }
 
-    /// Puts the objectives of a text into force: all of them, or none if there is an error.
+    /// Applies the objectives of a text atomically: all of them, or none if there is an error.
     ///
     /// # Errors
     /// The text has errors, or there would be too many objectives.
@@ -167,7 +167,7 @@ impl Objectives {
         ObjectiveId(self.next - 1)
     }
 
-    /// Takes an objective or rate out of force; false if it was not in force.
+    /// Removes an objective or rate; false if it was not in force.
     pub fn remove(&mut self, id: ObjectiveId) -> bool {
         let before = self.entries.len() + self.rates.len();
         self.entries.retain(|entry| entry.id != id);

@@ -27,7 +27,7 @@ pub(super) fn list(host: &Host, session: Option<&str>) -> Result<Vec<Value>, Str
     Ok(rows)
 }
 
-/// Puts a text into force in each session, or in none.
+/// Applies a text in each session, or in none.
 pub(super) fn add(host: &Host, text: &str, session: Option<&str>) -> Result<Vec<Value>, String> {
     let mut added: Vec<(SessionId, ObjectiveId)> = Vec::new();
     let mut rows = Vec::new();
@@ -69,7 +69,7 @@ pub(super) fn add(host: &Host, text: &str, session: Option<&str>) -> Result<Vec<
     Ok(rows)
 }
 
-/// Takes an objective out of force, in each session that has one of this number.
+/// Removes an objective, in each session that has one of this number.
 pub(super) fn remove(
     host: &Host,
     objective: &str,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{PathsQuery, ms};
 use crate::overlay::{LinkView, MemberView, Overlay, PathFeedback, Source, State};
 
-/// Most addresses, and most ways, that an asker speaks of; it cannot have been given more.
+/// Most addresses, and most paths, that an asker speaks of; it cannot have been given more.
 const PATHS_MAX: usize = 64;
 /// Fastest rate that is believed, bit/s.
 const RATE_MAX_BPS: u64 = 1_000_000_000_000;
@@ -13,7 +13,7 @@ const RATE_MAX_BPS: u64 = 1_000_000_000_000;
 const WINDOW_MAX_MS: u64 = 3_600_000;
 /// Longest round trip that is believed.
 const RTT_MAX_US: u64 = 100_000_000;
-/// Largest message that ways are sought for: 1 PB.
+/// Largest message that paths are sought for: 1 PB.
 const BYTES_MAX: u64 = 1_000_000_000_000_000;
 /// Askers' numbers begin here; those below are the node's own.
 const USERS_FROM: u64 = 1 << 32;

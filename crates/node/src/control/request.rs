@@ -18,7 +18,7 @@ pub enum Request {
     Streams {},
     /// Rights that other nodes have here.
     Rights {},
-    /// Reads the configuration again and puts its rights and peers into force.
+    /// Reads the configuration again and applies its rights and peers.
     Reload {},
     /// The answer that a stream would get if it were opened.
     Admit {
@@ -42,7 +42,7 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
     },
-    /// Puts objectives into force.
+    /// Applies objectives.
     ObjectiveAdd {
         /// Objectives in HOSE.
         text: String,
@@ -50,7 +50,7 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
     },
-    /// Takes an objective out of force.
+    /// Removes an objective.
     ObjectiveRemove {
         /// Its number.
         objective: String,

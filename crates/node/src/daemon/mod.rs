@@ -213,7 +213,7 @@ impl Daemon {
         Handle::new(self.core.clone())
     }
 
-    /// Reads the configuration again, and puts its peers and rights into force: all of them, or none if the configuration is
+    /// Reads the configuration again, and applies its peers and rights atomically: all of them, or none if the configuration is
     /// refused. Whatever depends on a right that was withdrawn ends: sessions, transfers, circuits.
     ///
     /// # Errors

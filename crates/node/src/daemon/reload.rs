@@ -49,7 +49,7 @@ pub struct Reloaded {
 }
 
 impl Core {
-    /// Reads the configuration again and puts its rights and peers into force.
+    /// Reads the configuration again and applies its rights and peers.
     pub(crate) async fn reload(&self) -> Result<Reloaded, ReloadError> {
         // One at a time: the last one requested is in force.
         let mut started = self.started.lock().await;

@@ -18,7 +18,7 @@ impl Default for Rights {
 }
 
 impl Rights {
-    /// Puts this table into force.
+    /// Applies this table.
     pub fn new(table: Table) -> Self {
         Self(Arc::new(watch::Sender::new(Arc::new(table))))
     }
@@ -47,7 +47,7 @@ impl Rights {
         self.0.borrow().terms(node, right).cloned()
     }
 
-    /// Puts another table into force, atomically for all readers, and returns the previous one.
+    /// Applies another table, atomically for all readers, and returns the previous one.
     pub fn replace(&self, table: Table) -> Arc<Table> {
         self.0.send_replace(Arc::new(table))
     }

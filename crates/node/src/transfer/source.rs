@@ -143,7 +143,7 @@ impl Walk {
             let metadata = fs::symlink_metadata(&child).map_err(TransferError::read(&child))?;
             let name = name_of(&child)?;
             if is_reserved(&name) {
-                tracing::warn!(path = %child.display(), "left out: an unfinished transfer");
+                tracing::warn!(path = %child.display(), "skipped (unfinished transfer)");
                 continue;
             }
             let child_at = format!("{at}/{name}");
@@ -151,8 +151,10 @@ impl Walk {
                 self.directory(&child, &child_at)?;
             } else if metadata.is_file() {
                 self.add(&child, child_at, &metadata)?;
+            } else if metadata.is_symlink() {
+                tracing::warn!(path = %child.display(), "skipped (symlink)");
             } else {
-                tracing::warn!(path = %child.display(), "left out: neither file nor directory");
+                tracing::warn!(path = %child.display(), "skipped (neither file nor directory)");
             }
         }
         Ok(())

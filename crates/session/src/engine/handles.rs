@@ -163,7 +163,7 @@ impl<'e> SessionMut<'e> {
         self.state().set_rate_of_channel(channel, rate)
     }
 
-    /// Puts the objectives of a HOSE text into force in a session, all or none. They count under a policy that follows
+    /// Applies the objectives of a HOSE text in a session, all or none. They count under a policy that follows
     /// objectives, `assign` or `random_walk`. Streams are named by their ids; a `rate` item asks for a promise for
     /// its stream, now or when it opens, and an event tells what came of it.
     ///
@@ -178,7 +178,7 @@ impl<'e> SessionMut<'e> {
         session.inject_objectives(now, text, events)
     }
 
-    /// Takes an objective out of force, and releases what a `rate` item was promised; false when it is not in force.
+    /// Removes an objective, and releases what a `rate` item was promised; false when it is not in force.
     pub fn remove_objective(&mut self, now: Instant, objective: ObjectiveId) -> bool {
         let (session, events) = self.parts();
         session.remove_objective(now, objective, events)

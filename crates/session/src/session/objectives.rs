@@ -121,7 +121,7 @@ fn guarantee(rate: &RateObjective) -> Result<Guarantee, GuaranteeError> {
 }
 
 impl Session {
-    /// Puts the objectives of a text into force, or none of them.
+    /// Applies all objectives of a text, or none of them.
     pub(crate) fn inject_objectives(
         &mut self,
         now: Instant,

@@ -273,7 +273,9 @@ impl<'a> Watch<'a> {
         };
         let text = match event {
             SessionEvent::ChannelUp { channel, .. } => format!("{} is up", name(channel)),
-            SessionEvent::ChannelSuspected { channel } => format!("{} is suspected", name(channel)),
+            SessionEvent::ChannelSuspected { channel } => {
+                format!("{} is not responding", name(channel))
+            }
             SessionEvent::ChannelRecovered { channel, silence } => {
                 format!(
                     "{} recovered after {:.2} s",

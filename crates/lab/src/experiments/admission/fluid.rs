@@ -18,7 +18,7 @@ use super::{
 const EVERY: usize = 10;
 /// Future windows by which the clairvoyant judges paths.
 const FUTURE: usize = 60;
-/// Past windows that a durable promise rests on.
+/// Past windows on which a durable promise is based.
 const PAST: usize = 500;
 
 /// A durable promise, to be judged by the drift of its paths.

@@ -94,13 +94,13 @@ fn compare(rows: &[Row]) -> Vec<Published> {
     let lost = worst(rows, &Case::ALL.map(Case::name), "lost");
     vec![
         Published::new(
-            "relay dies: longest standstill of the other ways, over 3 RTT of that way (worst)",
+            "relay dies: longest standstill of the other paths, over 3 RTT of that path (worst)",
             "target",
             "1 at most",
             excess("still_ms"),
         ),
         Published::new(
-            "relay dies: longest gap in order at the receiver, over 3 RTT of that way (worst)",
+            "relay dies: longest gap in order at the receiver, over 3 RTT of that path (worst)",
             "target",
             "1 at most",
             excess("gap_ms"),

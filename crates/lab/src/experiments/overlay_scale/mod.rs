@@ -156,7 +156,7 @@ fn compare(rows: &[Row]) -> Vec<Published> {
     }
     if let Some(ms) = of(1_000, "routes_ms") {
         lines.push(Published::new(
-            "four ways among 1,000 nodes",
+            "four paths among 1,000 nodes",
             "target",
             "50 ms at most",
             format!("{ms:.2} ms"),

@@ -19,7 +19,7 @@ use anabranch_stats::{
 
 /// Sample from which on promises are made.
 pub(super) const FROM: usize = 100;
-/// Limit on the samples that a promise rests on.
+/// Limit on the samples on which a promise is based.
 const HISTORY: usize = 500;
 /// Number of windows between two promises.
 const RENEWED: usize = 10;

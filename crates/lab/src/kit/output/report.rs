@@ -45,7 +45,7 @@ impl Page {
                 section.provenance, section.rows_file
             );
             if !section.published.is_empty() {
-                text.push_str("| what | source | there | here |\n|---|---|---|---|\n");
+                text.push_str("| quantity | source | paper | this run |\n|---|---|---|---|\n");
                 for line in &section.published {
                     let _ = writeln!(
                         text,
