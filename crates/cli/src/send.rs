@@ -3,15 +3,15 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch::{
-    AllowList, Explanation, Guarantee, Host, HostConfig, Session, Ticket,
+    AllowList, Explanation, Guarantee, Host, HostConfig, Order, Session, StreamSpec, Ticket,
     base::{Instant, duration},
     config,
     control::{Control, ControlError},
     keys,
     ledger::Ledger,
-    spec::{GuaranteeText, words},
+    spec::{GuaranteeText, SpecText, words},
     transfer::{
-        Completed, DATA_LABEL, Manner, Progress, Source, Step, TransferError, send_promised,
+        Completed, DATA_LABEL, Manner, Progress, Source, Step, TransferError, send_as,
         send_with_retries,
     },
 };
@@ -67,6 +67,12 @@ pub(crate) struct Arguments {
     quiet: bool,
     #[command(flatten)]
     costs: costs::Costing,
+    /// Profile of the data stream: bulk, background, interactive or redundant.
+    #[arg(long, value_name = "NAME", default_value = "bulk")]
+    profile: String,
+    /// Path preference, such as 'never metered' or 'prefer interface=eth*'; may be repeated, the first that matches decides.
+    #[arg(long = "paths", value_name = "RULE")]
+    paths: Vec<String>,
     #[command(flatten)]
     guarantee: guarantee::Flags,
 }
@@ -92,7 +98,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         })?;
         Source::Path(arguments.source.clone())
     };
-    let guarantee = wanted(&arguments.guarantee)?;
+    let data = data_spec(&arguments)?;
     let ticket = arguments.ticket.resolve(is_stdin)?;
     let (host, ledger) = host(&arguments, &ticket)?;
     let control = match &arguments.control {
@@ -109,7 +115,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         }
     };
     let outcome = tokio::select! {
-        outcome = transfer(&host, &ticket, &arguments, guarantee, source) => outcome,
+        outcome = transfer(&host, &ticket, &arguments, data, source) => outcome,
         () = recv::keep(ledger.as_ref(), &host) => Err(Failure::other("the usage ledger is no longer kept")),
         () = answering => unreachable!("requests are answered until this is dropped"),
         stopped = stopped() => stopped.and(Err(Failure::by_signal(
@@ -117,6 +123,24 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         ))),
     };
     recv::shutdown(ledger.as_ref(), &host, outcome).await
+}
+
+/// The spec of the data stream that the flags ask for.
+fn data_spec(arguments: &Arguments) -> Result<StreamSpec, Failure> {
+    let text = SpecText {
+        profile: Some(arguments.profile.clone()),
+        paths: (!arguments.paths.is_empty()).then(|| arguments.paths.clone()),
+        ..SpecText::default()
+    };
+    let mut spec = text
+        .resolve()
+        .map_err(|error| Failure::usage(format!("--{error}")))?;
+    spec.guarantee = wanted(&arguments.guarantee)?.map(Box::new);
+    spec.validate().map_err(Failure::usage)?;
+    if !spec.reliable || spec.order != Order::Ordered || spec.lifetime.is_some() {
+        return Err(Failure::usage(TransferError::Lossy));
+    }
+    Ok(spec)
 }
 
 /// The guarantee that the flags ask for. It waits for a promise, because nothing is known of the paths yet.
@@ -149,7 +173,7 @@ async fn transfer(
     host: &Host,
     ticket: &Ticket,
     arguments: &Arguments,
-    guarantee: Option<Guarantee>,
+    data: StreamSpec,
     source: Source,
 ) -> Outcome {
     let progress = Progress::default();
@@ -158,7 +182,7 @@ async fn transfer(
     let mut explained = None;
     let manner = Manner {
         retry_for: arguments.retry,
-        guarantee,
+        data: data.clone(),
     };
     let user = overlay_user(arguments, ticket).await?;
     let sending = async {
@@ -205,7 +229,7 @@ async fn transfer(
     {
         print_line(&line)?;
     }
-    if let Some(guarantee) = &guarantee {
+    if let Some(guarantee) = &data.guarantee {
         print_line(&account(guarantee, explained.as_ref()))?;
     }
     Ok(())
@@ -256,7 +280,7 @@ async fn send_source(
         source @ Source::Reader { .. } => {
             let session = host.connect(ticket.node, &ticket.addresses).await?;
             observe(Step::Connected(&session));
-            send_promised(&session, ticket.secret, source, manner.guarantee, progress).await
+            send_as(&session, ticket.secret, source, &manner.data, progress).await
         }
     }
 }

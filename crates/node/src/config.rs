@@ -10,7 +10,7 @@ use anabranch_net::{Bind, Locals};
 use anabranch_session::Config as EngineConfig;
 use serde::Deserialize;
 
-use crate::{keys, rights::Table};
+use crate::{keys, rights::Table, spec::preferences};
 
 mod costs;
 mod overlay;
@@ -76,6 +76,8 @@ pub struct SessionLayer {
     pub copies_max: Option<String>,
     /// Detection of shared bottlenecks: selects the paths that are coupled.
     pub coupling: Option<String>,
+    /// Path preferences of all streams, after their own.
+    pub paths: Option<Vec<String>>,
 }
 
 /// Settings of channels, as texts with units.
@@ -253,6 +255,7 @@ impl Layer {
                 send_buffer: self.session.send_buffer.or(below.session.send_buffer),
                 copies_max: self.session.copies_max.or(below.session.copies_max),
                 coupling: self.session.coupling.or(below.session.coupling),
+                paths: self.session.paths.or(below.session.paths),
             },
             channel: ChannelLayer {
                 controller: self.channel.controller.or(below.channel.controller),
@@ -371,6 +374,9 @@ impl Layer {
             &session.coupling,
             parsed,
         )?;
+        if let Some(rules) = &session.paths {
+            engine.paths = preferences("session.paths", rules)?;
+        }
 
         let own = &mut engine.channel;
         set(

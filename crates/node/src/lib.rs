@@ -98,8 +98,9 @@ pub use anabranch_net::{
 };
 pub use anabranch_session::{
     AllowList, Callback, Controller, Ctcp, Demand, DropOrder, Explanation, FieldValue, Grade,
-    Grant, Guarantee, GuaranteeError, ObjectiveError, ObjectiveId, Offer, Order, Policy, Priority,
-    Reason, Reduction, Refusal, SecretKey, StreamParameters, StreamSpec, Term, Walk, objective,
+    Grant, Guarantee, GuaranteeError, ObjectiveError, ObjectiveId, Offer, Order, PathRule, Policy,
+    Preferences, Priority, Profile, Reason, Reduction, Refusal, SecretKey, Selector,
+    StreamParameters, StreamSpec, Term, Treatment, Walk, objective,
     promise::{Account, Note},
 };
 pub use ticket::Ticket;

@@ -22,7 +22,8 @@
 
 use anabranch_base::Rate;
 use anabranch_session::{
-    Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec,
+    Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Preferences, Priority, Profile,
+    SpecError, StreamSpec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,9 @@ use crate::config::{ConfigError, missing, parsed, percent, refused, set, time};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SpecText {
+    /// Profile whose values are those of all keys that are absent: `interactive`, `live`, `bulk`, `background`, `redundant` or
+    /// `telemetry`.
+    pub profile: Option<String>,
     /// Label for people and for the accepting application, at most 128 bytes.
     pub label: Option<String>,
     /// Lost data is retransmitted, until its lifetime is over if it has one.
@@ -49,6 +53,10 @@ pub struct SpecText {
     /// Choice of the messages that an unreliable stream drops when it exceeds its share: `oldest`, `newest`, `least_important`
     /// or `none`.
     pub drop: Option<String>,
+    /// Path preferences, the first that matches decides: such as `never metered`, `prefer interface=eth*`, `backup any`.
+    pub paths: Option<Vec<String>>,
+    /// Every packet goes on every path.
+    pub redundant: Option<bool>,
     /// A guaranteed stream may be spread over several paths.
     pub may_split: Option<bool>,
     /// The accepting node may send on the stream, too.
@@ -102,7 +110,12 @@ impl SpecText {
     /// # Errors
     /// The first value that is refused, with its key and the values that would be accepted.
     pub fn resolve(&self) -> Result<StreamSpec, ConfigError> {
-        let mut spec = StreamSpec::default();
+        let mut spec = match &self.profile {
+            None => StreamSpec::default(),
+            Some(text) => parsed::<Profile>(text)
+                .map_err(|why| refused("profile", text, why))?
+                .spec(),
+        };
         set(&mut spec.order, "order", &self.order, order)?;
         set(&mut spec.priority, "priority", &self.priority, priority)?;
         if let Some(text) = &self.lifetime {
@@ -114,12 +127,18 @@ impl SpecText {
         set(&mut spec.drop, "drop", &self.drop, drop_order)?;
         spec.reliable = self.reliable.unwrap_or(spec.reliable);
         spec.weight = self.weight.unwrap_or(spec.weight);
+        if let Some(rules) = &self.paths {
+            spec.paths = preferences("paths", rules)?;
+        }
+        spec.redundant = self.redundant.unwrap_or(spec.redundant);
         spec.may_split = self.may_split.unwrap_or(spec.may_split);
         spec.duplex = self.duplex.unwrap_or(spec.duplex);
         spec.partial = self.partial.unwrap_or(spec.partial);
         spec.notify = self.notify.unwrap_or(spec.notify);
         spec.notify_fragments = self.notify_fragments.unwrap_or(spec.notify_fragments);
-        spec.label = self.label.clone().unwrap_or_default();
+        if let Some(label) = &self.label {
+            spec.label.clone_from(label);
+        }
         if let Some(guarantee) = &self.guarantee {
             spec.guarantee = Some(Box::new(
                 guarantee.resolve(|key| format!("guarantee.{key}"))?,
@@ -136,6 +155,7 @@ impl SpecText {
                     }
                     SpecError::Drop => ("drop", text_of(&self.drop)),
                     SpecError::Partial => ("partial", true.to_string()),
+                    SpecError::Redundant => ("redundant", true.to_string()),
                     SpecError::Label(_) => ("label", spec.label),
                     SpecError::Guarantee(_) => ("guarantee", String::new()),
                 };
@@ -143,6 +163,19 @@ impl SpecText {
             }
         }
     }
+}
+
+/// Path preferences as they are written under `key`, a rule a text.
+///
+/// # Errors
+/// A rule is not valid, or there are too many.
+pub(crate) fn preferences(key: &str, rules: &[String]) -> Result<Preferences, ConfigError> {
+    let mut all = Vec::new();
+    for text in rules {
+        all.push(parsed(text).map_err(|why| refused(key, text, why))?);
+    }
+    let count = all.len().to_string();
+    Preferences::new(all).map_err(|error| refused(key, &count, error.to_string()))
 }
 
 impl GuaranteeText {

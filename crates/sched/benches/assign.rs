@@ -21,7 +21,7 @@ use anabranch_sched::{
     assign::Matching,
     objective::{Adu, Assign, Cycle, Fields, Planner, RandomWalk, Schedule},
 };
-use anabranch_spec::{Correlation, Priority, Slot};
+use anabranch_spec::{ChannelChoice, ChannelMask, Correlation, Priority, Slot};
 use serde_json::{Value, json};
 
 const CHANNELS: u32 = 6;
@@ -73,7 +73,7 @@ fn cycle(size: usize, streams: usize, random: &mut Random) -> Cycle {
             deadline_ms: f64::NAN,
             fields: Fields::default(),
             turn: 0,
-            only: None,
+            channels: ChannelMask::ALL,
         })
         .collect();
     adus.sort_by_key(|adu| (adu.stream, adu.sequence));
@@ -180,6 +180,8 @@ fn views(slots: usize) -> (Vec<ChannelView>, Vec<StreamView>) {
         backlog_bytes: 1_000_000,
         deadline: None,
         pinned: None,
+        choice: ChannelChoice::default(),
+        redundant: false,
         claim: None,
     };
     (

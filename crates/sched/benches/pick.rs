@@ -14,7 +14,7 @@ use std::{
 
 use anabranch_base::{ChannelId, Instant, Seed, StreamId};
 use anabranch_sched::{Changes, ChannelView, Decision, Policy, Scheduler, StreamView, View};
-use anabranch_spec::Priority;
+use anabranch_spec::{ChannelChoice, Priority};
 use serde_json::{Value, json};
 
 /// Streams looked at in one run, over all its decisions.
@@ -45,6 +45,8 @@ fn streams(count: u64) -> Vec<StreamView> {
         backlog_bytes: 1 << 20,
         deadline: (id % 2 == 1).then(|| Instant::from_millis(500 + id)),
         pinned: None,
+        choice: ChannelChoice::default(),
+        redundant: false,
         claim: None,
     };
     (0..count).map(stream).collect()

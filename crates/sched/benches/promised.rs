@@ -14,7 +14,7 @@ use std::{
 
 use anabranch_base::{ChannelId, Instant, Seed, StreamId};
 use anabranch_sched::{Changes, ChannelView, Decision, Policy, Scheduler, StreamView, View};
-use anabranch_spec::{Assignment, Guarantee, Plan, Priority};
+use anabranch_spec::{Assignment, ChannelChoice, Guarantee, Plan, Priority};
 use serde_json::{Value, json};
 
 const PATHS: usize = 8;
@@ -72,6 +72,8 @@ fn views() -> Vec<StreamView> {
         backlog_bytes: 1 << 20,
         deadline: None,
         pinned: None,
+        choice: ChannelChoice::default(),
+        redundant: false,
         claim: None,
     };
     (0..SCHEDULED).map(view).collect()

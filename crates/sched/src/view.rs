@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_spec::{Claim, Priority};
+use anabranch_spec::{ChannelChoice, Claim, Priority};
 
 /// One channel that can carry data now or soon. Suspected and closing channels are not shown.
 #[derive(Clone, Debug)]
@@ -46,6 +46,10 @@ pub struct StreamView {
     /// The only channel it may use, as an index into [`View::channels`]; `Some(None)` when that
     /// channel is not there.
     pub pinned: Option<Option<usize>>,
+    /// The channels that it may use, by preference, as indices into [`View::channels`].
+    pub choice: ChannelChoice,
+    /// Its packets go on every channel that it may use and that has a slot.
+    pub redundant: bool,
     /// Its promise; `None` for elastic streams, and while no promise is in force.
     pub claim: Option<Claim>,
 }
@@ -58,10 +62,8 @@ impl StreamView {
 
     /// True if the stream may use the channel with this index.
     pub fn may_use(&self, channel: usize) -> bool {
-        match self.pinned {
-            None => true,
-            Some(only) => only == Some(channel),
-        }
+        let is_elsewhere = self.pinned.is_some_and(|only| only != Some(channel));
+        !is_elsewhere && self.choice.all().contains(channel)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 use anabranch_channel as channel;
 use anabranch_estimate::model::Choice;
 use anabranch_sched::Policy;
-use anabranch_spec::ADU_BYTES_MAX;
+use anabranch_spec::{ADU_BYTES_MAX, Preferences};
 
 use crate::send::ADU_OVERHEAD_BYTES;
 
@@ -105,6 +105,8 @@ pub struct Config {
     pub copies_max: f64,
     /// Length of the windows in which paths' bandwidth is measured, 100 ms to 1 s.
     pub measure_window: Duration,
+    /// Path preferences of all streams, after those of the stream's own spec.
+    pub paths: Preferences,
     /// Coupling of the channels of a session.
     pub coupling: Coupling,
     /// Model by which channels are predicted in sessions whose policy plans. See `docs/objectives.md`.
@@ -125,6 +127,7 @@ impl Default for Config {
             session_timeout: Duration::from_secs(300),
             copies_max: 0.05,
             measure_window: Duration::from_millis(200),
+            paths: Preferences::default(),
             coupling: Coupling::default(),
             model: Choice::default(),
         }

@@ -58,7 +58,8 @@ pub use anabranch_hose as hose;
 pub use anabranch_metering::{self as metering, Marginal};
 pub use anabranch_sched::{Callback, Policy, Walk};
 pub use anabranch_spec::{
-    Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Priority, SpecError, StreamSpec,
+    Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, PathRule, Preferences, Priority,
+    Profile, Selector, SpecError, StreamSpec, Treatment,
 };
 pub use config::{Config, Coupling};
 pub use engine::{Engine, SessionMut, StreamMut};

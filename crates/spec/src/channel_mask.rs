@@ -7,6 +7,8 @@ pub struct ChannelMask(u64);
 impl ChannelMask {
     /// No channel.
     pub const NONE: Self = Self(0);
+    /// Every channel.
+    pub const ALL: Self = Self(u64::MAX);
 
     /// Just this channel.
     pub const fn only(index: usize) -> Self {
@@ -18,9 +20,19 @@ impl ChannelMask {
         Self(self.0 | 1 << index)
     }
 
+    /// The channels in this set or in `other`.
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The channels in this set and in `other`.
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// True if the channel is in the set.
     pub const fn contains(self, index: usize) -> bool {
-        self.0 >> index & 1 == 1
+        index < 64 && self.0 >> index & 1 == 1
     }
 
     /// True if the set is empty.

@@ -12,6 +12,8 @@
 //! | [`plan`] | [`Plan`]: the rate of each promised stream on each path; [`Claim`] |
 //! | [`slot`] | [`Slot`]: the expected outcome of sending one packet, now or soon |
 //! | [`correlation`] | [`Correlation`]: correlation of losses of two slots |
+//! | [`preference`] | [`Preferences`]: the paths that a stream uses first, last, in need, or never; [`ChannelChoice`] |
+//! | [`profile`] | [`Profile`]: presets of a spec by name |
 //! | `channel_mask` | [`ChannelMask`]: a set of channels |
 
 mod channel_mask;
@@ -19,6 +21,8 @@ pub mod correlation;
 mod drop;
 pub mod guarantee;
 pub mod plan;
+pub mod preference;
+pub mod profile;
 pub mod slot;
 pub mod stream;
 
@@ -27,6 +31,8 @@ pub use correlation::Correlation;
 pub use drop::DropOrder;
 pub use guarantee::{Demand, Grade, Guarantee, GuaranteeError};
 pub use plan::{Assignment, Claim, Plan};
+pub use preference::{ChannelChoice, PathRule, PathTraits, Preferences, Selector, Treatment};
+pub use profile::{ParseProfileError, Profile};
 pub use slot::Slot;
 pub use stream::{
     ADU_BYTES_MAX, CAP_MIN, LABEL_BYTES_MAX, LIFETIME_SHORT, LIFETIME_TIGHT, Order, Priority,

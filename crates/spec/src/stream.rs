@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::{ChannelId, Rate};
 
-use crate::{DropOrder, Guarantee, GuaranteeError};
+use crate::{DropOrder, Guarantee, GuaranteeError, Preferences};
 
 /// Largest application data unit, in bytes.
 pub const ADU_BYTES_MAX: usize = 16 << 20;
@@ -50,8 +50,8 @@ impl Default for Priority {
     }
 }
 
-/// Specification of a stream. The receiving node learns it when the stream opens, all but the guarantee, the cap
-/// and the drop order, which concern what this side sends.
+/// Specification of a stream. The receiving node learns it when the stream opens, all but the guarantee, the cap,
+/// the drop order, the path preferences and the redundancy, which concern what this side sends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamSpec {
     /// Lost fragments are sent again, until [`StreamSpec::lifetime`] if there is one.
@@ -73,6 +73,10 @@ pub struct StreamSpec {
     pub drop: Option<DropOrder>,
     /// The only channel the stream may use; `None`: any.
     pub pinned: Option<ChannelId>,
+    /// The paths that the stream uses first, last, in need, or never.
+    pub paths: Preferences,
+    /// Every packet goes on every path that has a slot; for small streams that must not be late, and elastic ones only.
+    pub redundant: bool,
     /// The promise demanded for the data that this side sends; `None`: it takes its share of what is there.
     /// On the heap, because most streams have none and idle ones are to be small.
     pub guarantee: Option<Box<Guarantee>>,
@@ -104,6 +108,8 @@ impl Default for StreamSpec {
             cap: None,
             drop: None,
             pinned: None,
+            paths: Preferences::default(),
+            redundant: false,
             guarantee: None,
             may_split: true,
             duplex: false,
@@ -148,6 +154,11 @@ pub enum SpecError {
         "partial is given, but a reliable stream delivers whole ADUs; leave it out, or make the stream unreliable"
     )]
     Partial,
+    /// A promised stream is redundant.
+    #[error(
+        "redundant cannot be combined with a guarantee, which has a place on the paths; leave one of them out"
+    )]
+    Redundant,
     /// `label` is too long.
     #[error("label has {0} bytes; at most 128 fit")]
     Label(usize),
@@ -233,6 +244,9 @@ impl StreamSpec {
         }
         if self.reliable && self.partial {
             return Err(SpecError::Partial);
+        }
+        if self.redundant && self.guarantee.is_some() {
+            return Err(SpecError::Redundant);
         }
         if self.label.len() > LABEL_BYTES_MAX {
             return Err(SpecError::Label(self.label.len()));

@@ -163,7 +163,7 @@ fn place(
     if let Some(&(path, _)) = one {
         return Ok(Placement::only(path, rate));
     }
-    if request.is_divisible && request.pinned.is_none() {
+    if request.is_divisible {
         // Together, those with the most capacity of their own first.
         rooms.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let mut set = ChannelMask::NONE;

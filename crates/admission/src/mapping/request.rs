@@ -5,7 +5,7 @@ use std::{cmp::Ordering, time::Duration};
 use anabranch_base::StreamId;
 
 use super::{Placement, Term};
-use anabranch_spec::{Demand, Guarantee};
+use anabranch_spec::{ChannelMask, Demand, Guarantee};
 
 /// A promised stream, or one that wants to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,8 +27,8 @@ pub struct Request {
     pub caution: f64,
     /// Several paths may carry it.
     pub is_divisible: bool,
-    /// The only path it may use.
-    pub pinned: Option<usize>,
+    /// The paths it may use.
+    pub permitted: ChannelMask,
     /// Place where it has been; empty when it is new.
     pub before: Placement,
 }
@@ -45,7 +45,7 @@ impl Request {
             term,
             caution: 1.0,
             is_divisible: true,
-            pinned: None,
+            permitted: ChannelMask::ALL,
             before: Placement::default(),
         }
     }
@@ -90,12 +90,9 @@ impl Request {
         requests.sort_by(Self::precedence);
     }
 
-    /// The paths it may use.
-    pub(super) fn paths(&self, count: usize) -> std::ops::Range<usize> {
-        match self.pinned {
-            Some(path) if path < count => path..path + 1,
-            Some(_) => 0..0,
-            None => 0..count,
-        }
+    /// The paths it may use, of the first `count`.
+    pub(super) fn paths(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+        let permitted = self.permitted;
+        (0..count).filter(move |&path| permitted.contains(path))
     }
 }

@@ -112,10 +112,10 @@ fn a_stream_stays_where_it_is_while_that_suffices() {
     wanted.before = Placement::only(0, 8e6);
     let placed = map(&[wanted.clone()], &mut paths).expect("both suffice");
     assert_eq!(sets(&placed), [vec![0]]);
-    wanted.pinned = Some(1);
+    wanted.permitted = ChannelMask::only(1);
     let placed = map(&[wanted.clone()], &mut paths).expect("both suffice");
     assert_eq!(sets(&placed), [vec![1]]);
-    wanted.pinned = Some(7);
+    wanted.permitted = ChannelMask::only(7);
     assert_eq!(
         map(&[wanted], &mut paths)
             .expect_err("no such path")

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::mapping::{Capacity, Request};
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_spec::StreamSpec;
+use anabranch_spec::{ChannelMask, StreamSpec};
 use anabranch_stats::joint::Cell;
 
 use super::{Explanation, Grant, Notice, OVERHEAD, Promises, Refusal, WINDOW};
@@ -54,7 +54,8 @@ impl AdmissionController {
     /// # Errors
     /// The refusal, with what could be promised instead.
     pub fn admit(&mut self, spec: &StreamSpec) -> Result<Grant, Refusal> {
-        self.promises.admit(self.now, spec, &self.channels)
+        self.promises
+            .admit(self.now, (spec, ChannelMask::ALL), &self.channels)
     }
 
     /// Opens a stream; `None` when it waits, or demands no guarantee.
@@ -62,7 +63,9 @@ impl AdmissionController {
     /// # Errors
     /// The refusal; the stream is not opened.
     pub fn open(&mut self, stream: StreamId, spec: &StreamSpec) -> Result<Option<Grant>, Refusal> {
-        let notice = self.promises.open(self.now, stream, spec, &self.channels)?;
+        let notice =
+            self.promises
+                .open(self.now, stream, (spec, ChannelMask::ALL), &self.channels)?;
         self.hand_over();
         Ok(match notice {
             Some(Notice::Promised(_, grant)) => Some(grant),
@@ -79,9 +82,9 @@ impl AdmissionController {
         stream: StreamId,
         spec: &StreamSpec,
     ) -> Result<Option<Grant>, Refusal> {
-        let notice = self
-            .promises
-            .change(self.now, stream, spec, &self.channels)?;
+        let notice =
+            self.promises
+                .change(self.now, stream, (spec, ChannelMask::ALL), &self.channels)?;
         self.hand_over();
         Ok(match notice {
             Some(Notice::Promised(_, grant)) => Some(grant),

@@ -456,10 +456,9 @@ pub(crate) struct View<'a> {
 
 impl View<'_> {
     /// Windows known of the path that was measured longest, of those that a stream may use.
-    pub(super) fn known(&mut self, pinned: Option<usize>) -> usize {
-        let usable = |path: &usize| pinned.is_none_or(|pinned| pinned == *path);
+    pub(super) fn known(&mut self, permitted: ChannelMask) -> usize {
         let mut longest = 0;
-        for path in (0..self.paths()).filter(usable) {
+        for path in (0..self.paths()).filter(|&path| permitted.contains(path)) {
             if let Some(set) = self.present(ChannelMask::only(path))
                 && self.history.collect(set).is_some()
             {

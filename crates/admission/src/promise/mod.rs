@@ -32,7 +32,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::mapping::{self, Offer, Placement, Reduction, Request, Shortage, Term, offer};
 use anabranch_base::{ChannelId, Instant, Rate, StreamId};
-use anabranch_spec::{Assignment, Claim, Grade, Guarantee, Plan, StreamSpec};
+use anabranch_spec::{Assignment, ChannelMask, Claim, Grade, Guarantee, Plan, StreamSpec};
 use anabranch_stats::joint::Cell;
 
 use self::{
@@ -111,17 +111,30 @@ impl Promises {
         self.history.push(row)
     }
 
-    /// The answer that a stream of `spec` would get if it were opened now.
+    /// The streams that demanded a promise.
+    pub fn streams(&self) -> impl Iterator<Item = StreamId> + '_ {
+        self.streams.keys().copied()
+    }
+
+    /// Sets the paths that the preferences of a stream permit; they apply from the next review on.
+    pub fn permit(&mut self, stream: StreamId, permitted: ChannelMask) {
+        if let Some(entry) = self.streams.get_mut(&stream) {
+            self.is_changed |= entry.permitted != permitted;
+            entry.permitted = permitted;
+        }
+    }
+
+    /// The answer that a stream of `spec`, on the paths `permitted` by its preferences, would get if it were opened now.
     pub fn admit(
         &mut self,
         now: Instant,
-        spec: &StreamSpec,
+        (spec, permitted): (&StreamSpec, ChannelMask),
         channels: Channels<'_>,
     ) -> Result<Grant, Refusal> {
         let Some(guarantee) = spec.guarantee.as_deref().copied() else {
             return Err(Refusal::bare(Reason::NoGuarantee));
         };
-        self.place(now, NEW, &guarantee, spec, channels)
+        self.place(now, NEW, &guarantee, (spec, permitted), channels)
             .map(|(grant, _)| grant)
     }
 
@@ -130,14 +143,14 @@ impl Promises {
         &mut self,
         now: Instant,
         stream: StreamId,
-        spec: &StreamSpec,
+        (spec, permitted): (&StreamSpec, ChannelMask),
         channels: Channels<'_>,
     ) -> Result<Option<Notice>, Refusal> {
         let Some(guarantee) = spec.guarantee.as_deref().copied() else {
             return Ok(None);
         };
-        let answer = self.place(now, stream, &guarantee, spec, channels);
-        let mut entry = Promised::new(now, guarantee, spec);
+        let answer = self.place(now, stream, &guarantee, (spec, permitted), channels);
+        let mut entry = Promised::new(guarantee, spec, permitted);
         let notice = match answer {
             Ok((grant, placements)) => {
                 entry.grant(now, grant.term, &grant);
@@ -162,17 +175,21 @@ impl Promises {
         &mut self,
         now: Instant,
         stream: StreamId,
-        spec: &StreamSpec,
+        (spec, permitted): (&StreamSpec, ChannelMask),
         channels: Channels<'_>,
     ) -> Result<Option<Notice>, Refusal> {
         let Some(guarantee) = spec.guarantee.as_deref().copied() else {
             self.close(stream);
             return Ok(None);
         };
-        match self.place(now, stream, &guarantee, spec, channels) {
-            Ok((grant, placements)) => {
-                Ok(Some(self.exchange(now, stream, spec, grant, placements)))
-            }
+        match self.place(now, stream, &guarantee, (spec, permitted), channels) {
+            Ok((grant, placements)) => Ok(Some(self.exchange(
+                now,
+                stream,
+                (spec, permitted),
+                grant,
+                placements,
+            ))),
             Err(refusal) if guarantee.waits && refusal.reason.may_pass() => {
                 self.is_changed = true;
                 let durable = self.streams.get_mut(&stream);
@@ -184,7 +201,7 @@ impl Promises {
                     entry.wanted = Some(Box::new(spec.clone()));
                     return Ok(None);
                 }
-                let mut entry = Promised::new(now, guarantee, spec);
+                let mut entry = Promised::new(guarantee, spec, permitted);
                 entry.note(now, format!("waits: {refusal}"));
                 self.replace(stream, entry);
                 Ok(None)
@@ -198,11 +215,11 @@ impl Promises {
         &mut self,
         now: Instant,
         stream: StreamId,
-        spec: &StreamSpec,
+        (spec, permitted): (&StreamSpec, ChannelMask),
         grant: Grant,
         placements: Vec<(StreamId, Placement)>,
     ) -> Notice {
-        let mut entry = Promised::new(now, grant.guarantee, spec);
+        let mut entry = Promised::new(grant.guarantee, spec, permitted);
         entry.grant(now, grant.term, &grant);
         self.replace(stream, entry);
         self.settle(placements);
@@ -308,11 +325,11 @@ impl Promises {
         now: Instant,
         stream: StreamId,
         guarantee: &Guarantee,
-        spec: &StreamSpec,
+        (spec, permitted): (&StreamSpec, ChannelMask),
         channels: Channels<'_>,
     ) -> Result<(Grant, Vec<(StreamId, Placement)>), Refusal> {
-        let found = self.find(now, stream, guarantee, spec, channels);
-        found.ok_or_else(|| self.refuse(now, stream, guarantee, spec, channels))
+        let found = self.find(now, stream, guarantee, (spec, permitted), channels);
+        found.ok_or_else(|| self.refuse(stream, guarantee, (spec, permitted), channels))
     }
 
     /// The same without a reason, which costs more than the placement.
@@ -321,10 +338,11 @@ impl Promises {
         now: Instant,
         stream: StreamId,
         guarantee: &Guarantee,
-        spec: &StreamSpec,
+        (spec, permitted): (&StreamSpec, ChannelMask),
         channels: Channels<'_>,
     ) -> Option<(Grant, Vec<(StreamId, Placement)>)> {
-        let request = Promised::new(now, *guarantee, spec).request(stream, channels, OVERHEAD);
+        let request =
+            Promised::new(*guarantee, spec, permitted).request(stream, channels, OVERHEAD);
         for &term in terms(guarantee.grade) {
             if !is_within_reach(guarantee, term) {
                 continue;
@@ -347,10 +365,9 @@ impl Promises {
     /// the highest probability.
     fn refuse(
         &mut self,
-        now: Instant,
         stream: StreamId,
         guarantee: &Guarantee,
-        spec: &StreamSpec,
+        (spec, permitted): (&StreamSpec, ChannelMask),
         channels: Channels<'_>,
     ) -> Refusal {
         let terms = terms(guarantee.grade);
@@ -362,7 +379,7 @@ impl Promises {
             let highest = history::highest(term);
             return Refusal::bare(Reason::TooSure { highest, term });
         };
-        let entry = Promised::new(now, *guarantee, spec);
+        let entry = Promised::new(*guarantee, spec, permitted);
         let wanted = Request {
             term,
             ..entry.request(stream, channels, OVERHEAD)
@@ -470,7 +487,7 @@ fn refusal(
             probability: wanted.judged().map(|p| (p * 1e3).round() / 1e3),
         },
         None => {
-            let windows = view.known(wanted.pinned);
+            let windows = view.known(wanted.permitted);
             let needed = history::needed(wanted.term, &wanted.demand);
             if wanted.term == Term::Durable && windows >= needed {
                 Reason::Unsteady { windows }

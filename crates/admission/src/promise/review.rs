@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::mapping::{self, Request, Term};
 use anabranch_base::{Instant, StreamId};
-use anabranch_spec::StreamSpec;
+use anabranch_spec::{ChannelMask, StreamSpec};
 
 use super::{
     Channels, Notice, OVERHEAD, Promises, WINDOW,
@@ -158,22 +158,24 @@ impl Promises {
 
     /// Promises the changed demands of streams whose earlier promise is in force, as soon as possible.
     fn review_wishes(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
-        let wishes: Vec<(StreamId, Box<StreamSpec>)> = self
+        let wishes: Vec<(StreamId, Box<StreamSpec>, ChannelMask)> = self
             .streams
             .iter()
-            .filter_map(|(&stream, entry)| Some((stream, entry.wanted.clone()?)))
+            .filter_map(|(&stream, entry)| Some((stream, entry.wanted.clone()?, entry.permitted)))
             .collect();
-        for (stream, spec) in wishes {
+        for (stream, spec, permitted) in wishes {
+            let demand = (&*spec, permitted);
             let Some(guarantee) = spec.guarantee.as_deref().copied() else {
                 continue;
             };
-            if let Some((grant, placements)) = self.find(now, stream, &guarantee, &spec, channels) {
-                notices.push(self.exchange(now, stream, &spec, grant, placements));
+            if let Some((grant, placements)) = self.find(now, stream, &guarantee, demand, channels)
+            {
+                notices.push(self.exchange(now, stream, demand, grant, placements));
             } else if let Some(entry) = self.streams.get_mut(&stream)
                 && !entry.is_in_force()
             {
                 // The promise kept meanwhile has lapsed: from now on the stream waits for its new demand.
-                self.replace(stream, Promised::new(now, guarantee, &spec));
+                self.replace(stream, Promised::new(guarantee, &spec, permitted));
                 self.is_changed = true;
             }
         }

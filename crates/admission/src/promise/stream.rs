@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use crate::mapping::{Placement, Request, Term};
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_spec::{Grade, Guarantee, StreamSpec};
+use anabranch_spec::{ChannelMask, Grade, Guarantee, StreamSpec};
 
 use super::{
     Channels, NOTICE,
@@ -90,6 +90,8 @@ pub(crate) struct Promised {
     pub(crate) guarantee: Guarantee,
     pub(crate) is_divisible: bool,
     pinned: Option<ChannelId>,
+    /// Paths that its preferences permit.
+    pub(super) permitted: ChannelMask,
     pub(crate) state: State,
     /// Its rate on each path.
     pub(super) placement: Placement,
@@ -110,11 +112,12 @@ pub(crate) struct Promised {
 }
 
 impl Promised {
-    pub(super) fn new(_now: Instant, guarantee: Guarantee, spec: &StreamSpec) -> Self {
+    pub(super) fn new(guarantee: Guarantee, spec: &StreamSpec, permitted: ChannelMask) -> Self {
         Self {
             guarantee,
             is_divisible: spec.is_divisible(),
             pinned: spec.pinned,
+            permitted,
             state: State::None,
             placement: Placement::default(),
             rank: u32::MAX,
@@ -165,11 +168,16 @@ impl Promised {
                 self.own.caution()
             },
             is_divisible: self.is_divisible,
-            // A channel that does not exist is on no path.
-            pinned: self.pinned.map(|pinned| {
-                let place = channels.iter().position(|channel| *channel == Some(pinned));
-                place.unwrap_or(usize::MAX)
-            }),
+            permitted: match self.pinned {
+                None => self.permitted,
+                Some(pinned) => {
+                    let place = channels.iter().position(|channel| *channel == Some(pinned));
+                    // A channel that does not exist is on no path.
+                    let only = place.filter(|&place| place < 64);
+                    only.map_or(ChannelMask::NONE, ChannelMask::only)
+                        .and(self.permitted)
+                }
+            },
             before: self.placement.clone(),
             ..request
         }

@@ -222,7 +222,7 @@ fn a_window_that_can_no_longer_be_kept_is_warned_of_while_it_runs() {
         now += part;
     }
     let wanted = with(guarantee(3_800, 0.9), Grade::Renewable);
-    let opened = promises.open(now, STREAM, &spec(wanted), &channels);
+    let opened = promises.open(now, STREAM, (&spec(wanted), ChannelMask::ALL), &channels);
     assert!(opened.unwrap().is_some());
     // What is not behind breaks no window.
     let mut after = |promises: &mut Promises, bps: f64, behind: Duration| {

@@ -86,7 +86,12 @@ fn a_file_goes_from_one_to_the_other() {
     let content: Vec<u8> = (0..5_000_000u32).map(|n| (n * 31 + n / 7) as u8).collect();
     fs::write(folder.join("film"), &content).unwrap();
     let (mut child, _out, ticket) = receiver(folder, &["in"]);
-    let sent = run(folder, &["send", "film", &ticket]);
+    let flags = ["--profile", "background", "--paths", "prefer interface=lo"];
+    let sent = anabranch(folder)
+        .args(["send", "film", &ticket])
+        .args(flags)
+        .output()
+        .unwrap();
     assert!(sent.status.success(), "{}", text(&sent.stderr));
     assert!(text(&sent.stdout).contains("verified"));
     assert!(child.wait().unwrap().success());
@@ -323,6 +328,18 @@ fn mistakes_are_explained_and_have_their_codes() {
         2,
         &["--packet-bytes"],
     );
+    for (flags, words) in [
+        (["--profile", "live"], ["reliable", "bulk"]),
+        (["--profile", "fast"], ["--profile", "telemetry"]),
+        (["--paths", "never wifi"], ["--paths", "interface=NAME"]),
+    ] {
+        fails(
+            folder,
+            &["send", "x", &nobody, flags[0], flags[1]],
+            2,
+            &words,
+        );
+    }
     fs::write(folder.join("stream.toml"), "[guarantee]\nspeed = 1\n").unwrap();
     fails(
         folder,

@@ -64,6 +64,7 @@ fn every_key_of_the_example_shows_its_default() {
         "send_buffer",
         "copies_max",
         "coupling",
+        "paths",
         "controller",
         "mtu_max",
         "idle_timeout",
@@ -142,6 +143,10 @@ fn a_refusal_names_key_value_and_accepted_form() {
         (
             "[session]\ncopies_max = \"200 %\"",
             ["session.copies_max", "200 %", "100 %"],
+        ),
+        (
+            "[session]\npaths = [\"never wifi\"]",
+            ["session.paths", "never wifi", "interface=NAME"],
         ),
         (
             "[session]\ncoupling = \"some\"",

@@ -19,6 +19,8 @@ fn the_example_shows_every_key_with_its_default() {
     let commented = resolve(EXAMPLE).unwrap();
     let bare: String = EXAMPLE
         .lines()
+        // No profile is the default; a test of its own is about profiles.
+        .filter(|line| !line.starts_with("#profile"))
         .map(|line| line.strip_prefix('#').unwrap_or(line))
         .filter(|line| !line.starts_with(' ') && (line.contains(" = ") || line.starts_with('[')))
         .flat_map(|line| [line, "\n"])
@@ -60,6 +62,48 @@ fn caps_and_drop_orders_can_be_written() {
         ("cap = \"12 bit/s\"", "cap = \"12 bit/s\": "),
         ("drop = \"oldest\"", "drop = \"oldest\": "),
         ("drop = \"old\"", "drop = \"old\": give "),
+    ] {
+        let error = resolve(wrong).unwrap_err().to_string();
+        assert!(error.starts_with(starts), "{error}");
+    }
+}
+
+#[test]
+fn a_profile_gives_the_values_of_absent_keys() {
+    let spec =
+        resolve("profile = \"telemetry\"\nlabel = \"position\"\nlifetime = \"200 ms\"").unwrap();
+    let expected = StreamSpec {
+        label: "position".to_owned(),
+        lifetime: Some(Duration::from_millis(200)),
+        ..Profile::Telemetry.spec()
+    };
+    assert_eq!(spec, expected);
+    let error = resolve("profile = \"video\"").unwrap_err().to_string();
+    assert!(error.starts_with("profile = \"video\": "), "{error}");
+    // A value that contradicts the profile is refused, with its own key.
+    let error = resolve("profile = \"telemetry\"\nreliable = true")
+        .unwrap_err()
+        .to_string();
+    assert!(error.starts_with("drop"), "{error}");
+}
+
+#[test]
+fn path_preferences_can_be_written() {
+    let spec = resolve("paths = [\"prefer interface=eth*\", \"never metered\"]\nredundant = true")
+        .unwrap();
+    let rules: Vec<String> = spec.paths.rules().iter().map(ToString::to_string).collect();
+    assert_eq!(rules, ["prefer interface=eth*", "never metered"]);
+    assert!(spec.redundant);
+    for (wrong, starts) in [
+        ("paths = [\"prefer eth0\"]", "paths = \"prefer eth0\": "),
+        (
+            &format!("paths = [{}]", "\"never any\",".repeat(17)),
+            "paths = \"17\": ",
+        ),
+        (
+            "redundant = true\n[guarantee]\nrate = \"1 Mbit/s\"\nprobability = \"90 %\"",
+            "redundant = \"true\": ",
+        ),
     ] {
         let error = resolve(wrong).unwrap_err().to_string();
         assert!(error.starts_with(starts), "{error}");

@@ -53,6 +53,11 @@ pub enum TransferError {
         /// The reason.
         reason: &'static str,
     },
+    /// The spec for the data loses or reorders it.
+    #[error(
+        "files need a stream that is reliable, ordered and without lifetime; choose the profile bulk, background, interactive or redundant"
+    )]
+    Lossy,
     /// The source changed while it was being sent.
     #[error("{} changed while it was being sent, so nothing is verified; send it again", path.display())]
     Changed {

@@ -3,14 +3,14 @@
 use std::{path::Path, time::Duration};
 
 use anabranch_net::{ConnectError, Host, Session, StreamFailure};
-use anabranch_session::Guarantee;
+use anabranch_session::StreamSpec;
 use tokio::time::Instant;
 
 use super::{
     error::TransferError,
     progress::Progress,
     receive::Completed,
-    send::{Source, send_promised},
+    send::{Source, send_as},
 };
 use crate::ticket::Ticket;
 
@@ -44,12 +44,22 @@ pub enum Step<'a> {
 }
 
 /// Options of a transfer with retries.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Manner {
     /// Time for which the receiver is dialled again after an interruption; zero: not at all.
     pub retry_for: Duration,
-    /// Guarantee requested for the data stream, as in [`send_promised`].
-    pub guarantee: Option<Guarantee>,
+    /// Spec of the stream that carries the data, as in [`send_as`].
+    pub data: StreamSpec,
+}
+
+impl Default for Manner {
+    /// Bulk data, and no retries.
+    fn default() -> Self {
+        Self {
+            retry_for: Duration::ZERO,
+            data: StreamSpec::bulk(""),
+        }
+    }
 }
 
 /// Sends a file or directory to the holder of `ticket`. After an interruption the receiver is dialled again for
@@ -73,7 +83,7 @@ pub async fn send_with_retries(
     loop {
         tell(Step::Connected(&session));
         let source = Source::Path(path.to_owned());
-        let sending = send_promised(&session, ticket.secret, source, manner.guarantee, progress);
+        let sending = send_as(&session, ticket.secret, source, &manner.data, progress);
         let result = tokio::select! {
             result = sending => result,
             () = watch(&session, &mut tell) => unreachable!("watching goes on until it is dropped"),

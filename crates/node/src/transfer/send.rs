@@ -8,7 +8,7 @@ use std::{
 };
 
 use anabranch_net::{Session, Stream};
-use anabranch_session::{Guarantee, Order, Priority, StreamSpec};
+use anabranch_session::{Order, Priority, StreamSpec};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
@@ -75,21 +75,25 @@ pub async fn send(
     source: Source,
     progress: &Progress,
 ) -> Result<Completed, TransferError> {
-    send_promised(session, secret, source, None, progress).await
+    send_as(session, secret, source, &StreamSpec::bulk(""), progress).await
 }
 
-/// [`send`], with a guarantee requested for the stream that carries the data, labelled [`DATA_LABEL`]. `Session::explain`
-/// reports its performance while it is open.
+/// [`send`], with another spec for the stream that carries the data: its priority, path preferences and guarantee, for example. Its
+/// label is [`DATA_LABEL`] whatever the spec says. `Session::explain` reports the performance of a guarantee while the stream is
+/// open.
 ///
 /// # Errors
-/// As [`send`]; the guarantee is refused and does not wait.
-pub async fn send_promised(
+/// As [`send`]; the spec loses or reorders data; its guarantee is refused and does not wait.
+pub async fn send_as(
     session: &Session,
     secret: Option<Secret>,
     source: Source,
-    guarantee: Option<Guarantee>,
+    data: &StreamSpec,
     progress: &Progress,
 ) -> Result<Completed, TransferError> {
+    if !data.reliable || data.order != Order::Ordered || data.lifetime.is_some() {
+        return Err(TransferError::Lossy);
+    }
     let (manifest, origins) = match source {
         Source::Path(path) => {
             let read = tokio::task::spawn_blocking(move || Manifest::read(&path));
@@ -127,8 +131,9 @@ pub async fn send_promised(
     let known = known(&control, manifest.entries.len()).await?;
 
     let data = session.open_stream(StreamSpec {
-        guarantee: guarantee.map(Box::new),
-        ..StreamSpec::bulk(DATA_LABEL)
+        label: DATA_LABEL.to_owned(),
+        duplex: false,
+        ..data.clone()
     })?;
     let (records, queue) = mpsc::channel(READ_AHEAD);
     let reading = {

@@ -6,7 +6,7 @@ use anabranch_base::StreamId;
 use anabranch_hose as hose;
 use anabranch_hose::{AduFact, FieldId, StreamFact};
 
-use anabranch_spec::{Correlation, Slot};
+use anabranch_spec::{ChannelMask, Correlation, Slot};
 
 /// Header fields that an application gave an ADU, by number; they stay with the sender. A clone is cheap.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,8 +44,8 @@ pub struct Adu {
     /// Its place, from 0, in the order in which streams' shares and priorities would have ADUs go; all 0 where
     /// that does not matter.
     pub turn: u32,
-    /// The only channel it may use, as an index into [`Cycle::channels`].
-    pub only: Option<u32>,
+    /// The channels it may use, as indices into [`Cycle::channels`].
+    pub channels: ChannelMask,
 }
 
 /// Outcome of an ADU that was sent.
@@ -141,7 +141,7 @@ impl Cycle {
     /// True if the ADU fits the slot, and may use its channel.
     pub fn fits(&self, adu: usize, slot: usize) -> bool {
         let (adu, slot) = (&self.adus[adu], &self.slots[slot]);
-        adu.bytes <= slot.bytes_max && adu.only.is_none_or(|only| only == slot.channel)
+        adu.bytes <= slot.bytes_max && adu.channels.contains(slot.channel as usize)
     }
 
     fn stream(&self, id: StreamId) -> Option<&Stream> {

@@ -53,7 +53,7 @@ impl Looks {
         let looked = |bit: u8| self.0 & bit != 0;
         one.stream == other.stream
             && one.bytes == other.bytes
-            && one.only == other.only
+            && one.channels == other.channels
             && (!looked(Self::WAITED) || is_same(one.waited_ms, other.waited_ms))
             && (!looked(Self::DEADLINE) || is_same(one.deadline_ms, other.deadline_ms))
             && (!looked(Self::LENGTH) || one.length == other.length)

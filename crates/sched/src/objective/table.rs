@@ -12,7 +12,7 @@ use super::{
     reading::{Looks, Reading},
 };
 use crate::assign::{Matching, UTILITY_MAX, Utility, utility};
-use anabranch_spec::Slot;
+use anabranch_spec::{ChannelMask, Slot};
 
 /// Amounts that break ties, in millionths; all of it is less than a thousandth of a unit.
 ///
@@ -340,7 +340,7 @@ impl Table {
             }
         }
         let row = self.row_of.node(at);
-        if adu.only.is_none() && adu.bytes <= self.classes.bytes_min() {
+        if adu.channels == ChannelMask::ALL && adu.bytes <= self.classes.bytes_min() {
             let worths = self.class_of.iter().map(|&class| biased[class as usize]);
             self.matching.write_row(row, worths);
             return;
@@ -479,5 +479,5 @@ fn sum_of(
 }
 
 fn fits(adu: &Adu, slot: &Slot) -> bool {
-    adu.bytes <= slot.bytes_max && adu.only.is_none_or(|only| only == slot.channel)
+    adu.bytes <= slot.bytes_max && adu.channels.contains(slot.channel as usize)
 }

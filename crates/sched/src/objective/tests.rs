@@ -2,7 +2,7 @@ use anabranch_base::{Seed, StreamId};
 use anabranch_hose::{Limits, Objectives, Vocabulary};
 use proptest::prelude::*;
 
-use anabranch_spec::{Correlation, Slot};
+use anabranch_spec::{ChannelMask, Correlation, Slot};
 
 use super::*;
 
@@ -30,7 +30,7 @@ pub(super) fn adu(stream: u64, sequence: u64) -> Adu {
         deadline_ms: f64::NAN,
         fields: Fields::default(),
         turn: 0,
-        only: None,
+        channels: ChannelMask::ALL,
     }
 }
 
@@ -211,8 +211,8 @@ fn a_packet_that_does_not_fit_is_not_sent() {
 #[test]
 fn an_adu_that_is_bound_to_a_channel_goes_nowhere_else() {
     let mut cycle = cycle();
-    cycle.adus[0].only = Some(2);
-    cycle.adus[3].only = Some(7);
+    cycle.adus[0].channels = ChannelMask::only(2);
+    cycle.adus[3].channels = ChannelMask::only(7);
     let mut walk = RandomWalk::new(25, Seed(1).stream("walk"));
     for planner in [&mut walk as &mut dyn Planner, &mut Assign::default()] {
         let schedule = plan(planner, &cycle, &mut objectives(X1));

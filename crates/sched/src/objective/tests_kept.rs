@@ -4,7 +4,7 @@ use anabranch_base::StreamId;
 use anabranch_hose::{Faults, Limits, ObjectiveId, Objectives, Type, Vocabulary};
 use proptest::prelude::*;
 
-use anabranch_spec::{Correlation, Slot};
+use anabranch_spec::{ChannelMask, Correlation, Slot};
 
 use super::{
     cycle::Alone,
@@ -143,7 +143,10 @@ impl World {
             }
             Event::Fragment(at) if at < adus.len() => adus.insert(at, adus[at].clone()),
             Event::Marked(at, mark) if at < adus.len() => adus[at].fields = Fields::new(&[mark]),
-            Event::Bound(at, only) if at < adus.len() => adus[at].only = only,
+            Event::Bound(at, only) if at < adus.len() => {
+                adus[at].channels =
+                    only.map_or(ChannelMask::ALL, |only| ChannelMask::only(only as usize));
+            }
             Event::Turns => {
                 for (at, adu) in adus.iter_mut().enumerate() {
                     adu.turn = ((at as u64 * 5 + self.next) % 7) as u32;

@@ -168,7 +168,7 @@ impl Picker {
 pub(crate) mod tests {
     use super::*;
     use anabranch_base::Instant;
-    use anabranch_spec::Priority;
+    use anabranch_spec::{ChannelChoice, Priority};
 
     pub(crate) fn stream(id: u64, priority: Priority, weight: u32, backlog: u64) -> StreamView {
         StreamView {
@@ -178,6 +178,8 @@ pub(crate) mod tests {
             backlog_bytes: backlog,
             deadline: None,
             pinned: None,
+            choice: ChannelChoice::default(),
+            redundant: false,
             claim: None,
         }
     }

@@ -12,7 +12,8 @@
 //! - Nor is it used by a stream with a deadline, when the packet would miss it there but not by
 //!   waiting.
 //!
-//! The order of streams is that of [`pick`](crate::pick): priority, fair share, earliest deadline.
+//! A stream with path preferences uses the first class of channels, preferred, neutral, avoided, that has a free one; a redundant one
+//! uses all that are free. The order of streams is that of [`pick`](crate::pick): priority, fair share, earliest deadline.
 
 use anabranch_base::StreamId;
 
@@ -83,14 +84,15 @@ impl EarliestArrival {
             }
             choose(view, outlook, place, stream).map_or(Answer::NotNow, Answer::Take)
         });
-        decision(picked)
+        decision(view, picked)
     }
 
     /// The next decision about the streams at these places of the view alone.
     pub(super) fn next_of(&self, view: &View<'_>, places: impl Iterator<Item = usize>) -> Decision {
-        decision(self.queue.first_of(view, places, |place| {
+        let picked = self.queue.first_of(view, places, |place| {
             choose(view, &self.outlook, place, &view.streams[place])
-        }))
+        });
+        decision(view, picked)
     }
 
     pub(super) fn sent(&mut self, stream: &StreamView, bytes: usize) {
@@ -107,8 +109,12 @@ impl EarliestArrival {
     }
 }
 
-fn decision(picked: Option<(usize, usize)>) -> Decision {
+fn decision(view: &View<'_>, picked: Option<(usize, usize)>) -> Decision {
     match picked {
+        Some((stream, _)) if view.streams[stream].redundant => Decision::Send {
+            stream,
+            channels: free_channels(view, stream).fold(ChannelMask::NONE, ChannelMask::with),
+        },
         Some((stream, channel)) => Decision::Send {
             stream,
             channels: ChannelMask::only(channel),
@@ -124,12 +130,39 @@ pub(super) fn choose(
     index: usize,
     stream: &StreamView,
 ) -> Option<usize> {
-    let usable = || (0..view.channels.len()).filter(|&channel| stream.may_use(channel));
+    let choice = &stream.choice;
+    let all = choice.all();
+    if choice.neutral == all {
+        return choose_within(view, outlook, stream, all);
+    }
+    // The first class with a free channel decides. Its stream may still wait for a channel of a better class.
+    let mut within = ChannelMask::NONE;
+    for class in [choice.preferred, choice.neutral, choice.avoided] {
+        within = within.or(class);
+        if free_channels(view, index).any(|channel| within.contains(channel)) {
+            return choose_within(view, outlook, stream, within);
+        }
+    }
+    None
+}
+
+/// The channel for the stream's next packet among those of `within`; `None`: it waits. O(channels).
+fn choose_within(
+    view: &View<'_>,
+    outlook: &Outlook,
+    stream: &StreamView,
+    within: ChannelMask,
+) -> Option<usize> {
+    let usable = || {
+        (0..view.channels.len())
+            .filter(|&channel| within.contains(channel) && stream.may_use(channel))
+    };
     let best = usable().min_by_key(|&channel| outlook.next_arrival(channel))?;
     if view.channels[best].slots > 0 {
         return Some(best);
     }
-    let other = free_channels(view, index).min_by_key(|&channel| outlook.one_way(channel))?;
+    let free = usable().filter(|&channel| view.channels[channel].slots > 0);
+    let other = free.min_by_key(|&channel| outlook.one_way(channel))?;
     let here = outlook.one_way(other);
     let here_s = here.as_secs_f64();
     if let Some(deadline) = stream.deadline {

@@ -11,7 +11,7 @@ use crate::{
     view::Changes,
     view::{ChannelView, StreamView},
 };
-use anabranch_spec::Priority;
+use anabranch_spec::{ChannelChoice, Priority};
 
 /// Fair queueing knows weights only, as published.
 const WITHOUT_PRIORITIES: [Policy; 2] = [Policy::Wfq, Policy::Msfq];
@@ -175,6 +175,81 @@ fn redundant_uses_every_free_channel() {
             channels: ChannelMask::only(0).with(2),
         }
     );
+}
+
+#[test]
+fn a_stream_uses_the_first_class_of_channels_that_has_a_free_one() {
+    let class = |places: &[usize]| {
+        let places = places.iter().copied();
+        places.fold(ChannelMask::NONE, ChannelMask::with)
+    };
+    // In order of round trips: 0 (avoided), 1 (neutral), 2 (preferred).
+    let mut stream = stream(0, Priority::NORMAL, 100, 1_000_000);
+    stream.choice = ChannelChoice {
+        preferred: class(&[2]),
+        neutral: class(&[1]),
+        avoided: class(&[0]),
+    };
+    let with_slots = |slots: [usize; 3]| {
+        let channels = [
+            channel(0, slots[0], 10, 10.0),
+            channel(1, slots[1], 20, 10.0),
+            channel(2, slots[2], 40, 10.0),
+        ];
+        decide(Policy::Default, &channels, &[stream.clone()])
+    };
+    assert_eq!(with_slots([4, 4, 4]), on(2));
+    assert_eq!(with_slots([4, 4, 0]), on(1));
+    assert_eq!(with_slots([4, 0, 0]), on(0));
+    assert_eq!(with_slots([0, 0, 0]), Decision::Wait);
+    // Never: not even when nothing else is free.
+    stream.choice.avoided = ChannelMask::NONE;
+    for policy in by_streams().filter(|policy| *policy != Policy::Pinned) {
+        let channels = [
+            channel(0, 4, 10, 10.0),
+            channel(1, 0, 20, 10.0),
+            channel(2, 0, 40, 10.0),
+        ];
+        assert_eq!(
+            decide(policy, &channels, &[stream.clone()]),
+            Decision::Wait,
+            "{policy}"
+        );
+    }
+}
+
+#[test]
+fn a_lone_packet_waits_for_a_preferred_channel_that_is_sooner() {
+    let mut stream = stream(0, Priority::NORMAL, 100, 100);
+    stream.choice = ChannelChoice {
+        preferred: ChannelMask::only(0),
+        neutral: ChannelMask::only(1),
+        avoided: ChannelMask::NONE,
+    };
+    let channels = [channel(0, 0, 20, 10.0), channel(1, 4, 400, 10.0)];
+    assert_eq!(
+        decide(Policy::Default, &channels, &[stream]),
+        Decision::Wait
+    );
+}
+
+#[test]
+fn a_redundant_stream_uses_every_free_channel_that_it_may_use() {
+    let mut stream = stream(0, Priority::NORMAL, 100, 1_000);
+    stream.redundant = true;
+    let channels = [0, 1, 2, 3].map(|id| channel(id, usize::from(id != 2), 20, 10.0));
+    let all = |places: &[usize]| Decision::Send {
+        stream: 0,
+        channels: places
+            .iter()
+            .fold(ChannelMask::NONE, |set, &place| set.with(place)),
+    };
+    assert_eq!(
+        decide(Policy::Default, &channels, &[stream.clone()]),
+        all(&[0, 1, 3])
+    );
+    stream.choice.neutral = ChannelMask::only(0).with(2).with(3);
+    assert_eq!(decide(Policy::Default, &channels, &[stream]), all(&[0, 3]));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use anabranch_estimate::Estimator;
 
 use super::coupling::Couplings;
 use anabranch_metering::{Marginal, Quotas};
+use anabranch_spec::PathTraits;
 
 use crate::{
     flight::Flight,
@@ -87,6 +88,23 @@ impl ChannelState {
     /// True if the channel can carry new data: connected, and not silent.
     pub(super) fn is_usable(&self) -> bool {
         self.connected && !self.suspected
+    }
+
+    /// True if it is metered, and if the next byte has a price.
+    pub(super) fn cost(&self) -> (bool, bool) {
+        let price = self.marginal.price;
+        let has_price = price.is_some_and(|price| price.per_byte() > 0.0);
+        (self.marginal.is_metered, has_price)
+    }
+
+    /// Properties of its path that preferences select by.
+    pub(super) fn traits(&self) -> PathTraits {
+        let (is_metered, has_price) = self.cost();
+        PathTraits {
+            interface: self.name.clone(),
+            is_metered,
+            has_price,
+        }
     }
 
     fn status(&self) -> ChannelStatus {
@@ -179,6 +197,15 @@ impl Channels {
     /// Channel of each measured path, in the order of the measurements.
     pub(super) fn of_paths(&self) -> Vec<Option<ChannelId>> {
         self.estimator.channels().collect()
+    }
+
+    /// Properties of each measured path, in the same order; those of a path without a channel are unknown.
+    pub(super) fn traits_of_paths(&self) -> Vec<PathTraits> {
+        let traits = |channel: Option<ChannelId>| {
+            let state = channel.and_then(|channel| self.get(channel));
+            state.map(ChannelState::traits).unwrap_or_default()
+        };
+        self.estimator.channels().map(traits).collect()
     }
 
     /// Time at which a session without a connected channel is given up.

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use anabranch_base::{Instant, StreamId};
 use anabranch_sched::{arrival, objective::Fields};
-use anabranch_spec::{ADU_BYTES_MAX, StreamSpec};
+use anabranch_spec::{ADU_BYTES_MAX, ChannelChoice, StreamSpec};
 use bytes::Bytes;
 
 use super::Session;
@@ -121,8 +121,12 @@ impl Session {
         let send = self.streams.send.get(&stream)?;
         let lifetime = send.spec.lifetime?;
         let pinned = send.spec.pinned;
-        let channels = self.pump.scratch.channels.iter();
-        let usable = channels.filter(|channel| pinned.is_none_or(|only| only == channel.id));
+        let scratch = &self.pump.scratch;
+        let choice = ChannelChoice::of(&send.spec, &self.config.paths, scratch.traits.iter());
+        let usable = (scratch.channels.iter().enumerate())
+            .filter(|(place, _)| choice.all().contains(*place))
+            .map(|(_, channel)| channel)
+            .filter(|channel| pinned.is_none_or(|only| only == channel.id));
         let arrival = arrival::completion(usable, send.backlog_bytes() + bytes as u64)?;
         (arrival > lifetime).then_some(SendError::WouldMiss { arrival, lifetime })
     }

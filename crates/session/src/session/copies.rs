@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anabranch_base::Instant;
 use anabranch_sched::arrival;
+use anabranch_spec::ChannelChoice;
 
 use super::{Session, containers::touch, pump::Run};
 use crate::{
@@ -124,9 +125,11 @@ impl Session {
         let mut found = Vec::new();
         let scan = self.scan_max();
         for (index, state) in self.channels.states.iter_mut().enumerate() {
-            let Some(here) = run.scratch.channels.iter().find(|view| view.id == state.id) else {
+            let mut views = run.scratch.channels.iter();
+            let Some(own) = views.position(|view| view.id == state.id) else {
                 continue;
             };
+            let here = &run.scratch.channels[own];
             let best = run
                 .scratch
                 .channels
@@ -184,7 +187,18 @@ impl Session {
                     };
                     // Objectives may exclude data that is not promised from the other channel.
                     let may_go = || {
+                        let choice = ChannelChoice::of(
+                            &send.spec,
+                            &self.config.paths,
+                            run.scratch.traits.iter(),
+                        );
+                        // A packet that is expected in time is not copied to a path that its stream likes less.
+                        let permitted = match overdue {
+                            true => choice.all(),
+                            false => choice.up_to(own),
+                        };
                         send.spec.pinned.is_none()
+                            && permitted.contains(target)
                             && (is_promised
                                 || !self.scheduling.planning.is_on
                                 || (self.scheduling.scheduler)

@@ -7,6 +7,7 @@ use anabranch_sched::ChannelView;
 
 use super::{
     Session,
+    channels::ChannelState,
     pump::{ARRIVAL_TOLERANCE, Run},
 };
 use crate::wire::container::HEADER_BYTES_MAX;
@@ -35,8 +36,17 @@ impl Session {
             run.scratch.channels.push(view);
         }
         let ids = || run.scratch.channels.iter().map(|channel| channel.id);
-        if !ids().eq(run.scratch.channels_before.iter().copied()) {
+        let states = || (run.scratch.places.iter()).map(|&(index, _)| &self.channels.states[index]);
+        let before = run
+            .scratch
+            .traits
+            .iter()
+            .map(|path| (path.is_metered, path.has_price));
+        let is_same = ids().eq(run.scratch.channels_before.iter().copied())
+            && states().map(ChannelState::cost).eq(before);
+        if !is_same {
             run.scratch.channels_before = ids().collect();
+            run.scratch.traits = states().map(ChannelState::traits).collect();
             run.scratch.streams.invalidate();
         }
         // A buffer that holds less than may be in flight would starve the channels.

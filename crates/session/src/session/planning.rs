@@ -203,12 +203,16 @@ impl Session {
                 });
             }
             let lifetime = waiting.deadline.map(|at| at.since(waiting.queued_at));
-            let only = match views[stream].pinned {
-                None => None,
-                Some(Some(channel)) => Some(channel as u32),
+            let permitted = views[stream].choice.all();
+            let channels = match views[stream].pinned {
+                None => permitted,
+                Some(Some(channel)) => ChannelMask::only(channel).and(permitted),
                 // Its channel does not exist.
-                Some(None) => return None,
+                Some(None) => ChannelMask::NONE,
             };
+            if channels.is_empty() {
+                return None;
+            }
             adus.push(Adu {
                 stream: views[stream].id,
                 sequence: waiting.sequence,
@@ -218,7 +222,7 @@ impl Session {
                 deadline_ms: lifetime.map_or(f64::NAN, ms),
                 fields: waiting.fields.clone(),
                 turn: adus.len() as u32,
-                only,
+                channels,
             });
             Some(bytes as u32)
         });

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use anabranch_base::{Instant, StreamId};
 use anabranch_sched::ChannelView;
-use anabranch_spec::StreamSpec;
+use anabranch_spec::{ChannelChoice, ChannelMask, StreamSpec};
 
 use super::Session;
 use crate::event::{Event, PromiseEvent, StreamError};
@@ -20,8 +20,9 @@ impl Session {
     pub(crate) fn admit(&mut self, now: Instant, spec: &StreamSpec) -> Result<Grant, StreamError> {
         spec.validate()?;
         let channels = self.channels.of_paths();
+        let permitted = self.permitted(spec);
         self.promises
-            .admit(now, spec, &channels)
+            .admit(now, (spec, permitted), &channels)
             .map_err(|refusal| StreamError::Refused(Box::new(refusal)))
     }
 
@@ -34,7 +35,8 @@ impl Session {
         events: &mut VecDeque<Event>,
     ) -> Result<(), StreamError> {
         let channels = self.channels.of_paths();
-        match self.promises.open(now, stream, spec, &channels) {
+        let permitted = self.permitted(spec);
+        match (self.promises).open(now, stream, (spec, permitted), &channels) {
             Ok(notice) => {
                 self.notify(notice, events);
                 self.pump.is_due = true;
@@ -63,9 +65,10 @@ impl Session {
         };
         spec.validate()?;
         let channels = self.channels.of_paths();
+        let permitted = self.permitted(&spec);
         let notice = self
             .promises
-            .change(now, stream, &spec, &channels)
+            .change(now, stream, (&spec, permitted), &channels)
             .map_err(|refusal| StreamError::Refused(Box::new(refusal)))?;
         self.notify(notice, events);
         if let Some(send) = self.streams.send.get_mut(&stream) {
@@ -73,6 +76,24 @@ impl Session {
         }
         self.pump.is_due = true;
         Ok(())
+    }
+
+    /// The measured paths that the preferences of a promised stream permit.
+    fn permitted(&self, spec: &StreamSpec) -> ChannelMask {
+        let traits = self.channels.traits_of_paths();
+        ChannelChoice::of(spec, &self.config.paths, traits.iter()).all()
+    }
+
+    /// Applies the preferences of promised streams to the paths there are now.
+    fn permit_paths(&mut self) {
+        let traits = self.channels.traits_of_paths();
+        let streams: Vec<StreamId> = self.promises.streams().collect();
+        for stream in streams {
+            if let Some(send) = self.streams.send.get(&stream) {
+                let choice = ChannelChoice::of(&send.spec, &self.config.paths, traits.iter());
+                self.promises.permit(stream, choice.all());
+            }
+        }
     }
 
     /// Explanation of a stream's promise or refusal.
@@ -90,6 +111,7 @@ impl Session {
         if !is_part_over || self.promises.is_empty() {
             return;
         }
+        self.permit_paths();
         let channels = self.channels.of_paths();
         let late_on =
             |view: &ChannelView| (LATE + 2 * view.rtt_smoothed).min(LATE_QUEUED + view.rtt_min);

@@ -9,7 +9,7 @@ use std::{collections::VecDeque, time::Duration};
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_channel::Endpoint;
 use anabranch_sched::{Changes, ChannelView, Coalesced, Decision, Scheduler, View};
-use anabranch_spec::ChannelMask;
+use anabranch_spec::{ChannelMask, PathTraits};
 
 use super::{Session, builder::Builder, outlook::ChannelsOutlook, views::Views};
 use crate::{
@@ -40,6 +40,8 @@ pub(super) struct Scratch {
     pub(super) places: Vec<(usize, usize)>,
     /// Ids of the channels in the run before.
     pub(super) channels_before: Vec<ChannelId>,
+    /// For each channel view, the properties of its path that preferences select by.
+    pub(super) traits: Vec<PathTraits>,
     pub(super) streams: Views,
     pieces: Vec<Piece>,
     /// Indices of the streams that the container being filled carries.

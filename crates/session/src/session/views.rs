@@ -2,6 +2,7 @@
 
 use anabranch_base::StreamId;
 use anabranch_sched::{ChannelView, StreamView};
+use anabranch_spec::{ChannelChoice, PathTraits};
 
 use super::{
     Session,
@@ -11,6 +12,9 @@ use crate::send::SendStream;
 
 /// Views of streams that do not wait any more are kept up to this number plus the number of those that do.
 const SPENT_MAX: usize = 64;
+
+/// Views of the channels, and the properties of their paths.
+type Paths<'a> = (&'a [ChannelView], &'a [PathTraits]);
 
 /// Views of streams, by id, ascending. Key: session.
 ///
@@ -85,19 +89,18 @@ impl Session {
     pub(super) fn view_streams(&self, run: &mut Run<'_>) {
         let credit = self.flow.credit_left();
         let is_short = credit < self.streams.charge_max;
+        let paths = (&run.scratch.channels[..], &run.scratch.traits[..]);
         let views = &mut run.scratch.streams;
         views.are_new = !views.are_current || is_short || views.were_short;
         if views.are_new {
             views.all.clear();
-            views
-                .all
-                .extend(self.sendable(credit, &run.scratch.channels));
+            views.all.extend(self.sendable(credit, paths));
             views.waiting = views.all.len();
         } else {
             for &stream in self.streams.send.touched() {
                 let send = self.streams.send.get(&stream);
                 let send = send.filter(|send| self.may_send(send, credit));
-                let view = send.map(|send| self.stream_view(send, &run.scratch.channels));
+                let view = send.map(|send| self.stream_view(send, paths));
                 views.put(stream, view);
             }
             views.sweep();
@@ -111,19 +114,20 @@ impl Session {
     fn sendable<'a>(
         &'a self,
         credit: u64,
-        channels: &'a [ChannelView],
+        paths: Paths<'a>,
     ) -> impl Iterator<Item = StreamView> + 'a {
         self.streams
             .active()
             .filter(move |send| self.may_send(send, credit))
-            .map(move |send| self.stream_view(send, channels))
+            .map(move |send| self.stream_view(send, paths))
     }
 
     fn are_views_right(&self, scratch: &Scratch) -> bool {
         let waiting = scratch.streams.all.iter().filter(|view| view.is_waiting());
-        waiting
-            .cloned()
-            .eq(self.sendable(self.flow.credit_left(), &scratch.channels))
+        waiting.cloned().eq(self.sendable(
+            self.flow.credit_left(),
+            (&scratch.channels, &scratch.traits),
+        ))
     }
 
     /// Updates the views of the streams that the last container carries.
@@ -146,7 +150,7 @@ impl Session {
         }
     }
 
-    fn stream_view(&self, send: &SendStream, channels: &[ChannelView]) -> StreamView {
+    fn stream_view(&self, send: &SendStream, (channels, traits): Paths<'_>) -> StreamView {
         StreamView {
             id: send.id,
             priority: send.spec.priority,
@@ -157,6 +161,8 @@ impl Session {
                 .spec
                 .pinned
                 .map(|pinned| channels.iter().position(|channel| channel.id == pinned)),
+            choice: ChannelChoice::of(&send.spec, &self.config.paths, traits.iter()),
+            redundant: send.spec.redundant,
             claim: self.promises.claim(send.id),
         }
     }

@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use anabranch_base::StreamId;
-use anabranch_spec::{LABEL_BYTES_MAX, Order, Priority, StreamSpec};
+use anabranch_spec::{LABEL_BYTES_MAX, Order, Preferences, Priority, StreamSpec};
 use bytes::{Buf, Bytes};
 
 use super::{DecodeError, varint};
@@ -69,7 +69,7 @@ pub enum Control {
     Open {
         /// The stream.
         stream: StreamId,
-        /// Its spec. `pinned`, `notify`, `notify_fragments`, `guarantee`, `cap` and `drop` stay with the sender.
+        /// Its spec. `pinned`, `paths`, `redundant`, `notify`, `notify_fragments`, `guarantee`, `cap` and `drop` stay with the sender.
         spec: Box<StreamSpec>,
     },
     /// 0x04: bytes that the stream may send in all.
@@ -430,6 +430,8 @@ fn read_spec(input: &mut Bytes) -> Result<StreamSpec, DecodeError> {
         cap: None,
         drop: None,
         pinned: None,
+        paths: Preferences::default(),
+        redundant: false,
         guarantee: None,
         may_split: true,
         duplex: flags & 4 != 0,

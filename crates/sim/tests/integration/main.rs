@@ -11,6 +11,7 @@ mod objectives;
 mod overlay;
 mod overlay_engine;
 mod parts;
+mod preferences;
 mod promises;
 mod rates;
 mod restart;

@@ -155,10 +155,8 @@ impl Search {
                 let holds = capacity.holds(set, probability, request.term);
                 let holds = holds.map(|bps| bps / 1e6);
                 let is_one = bits.is_power_of_two();
-                let is_allowed = match request.pinned {
-                    Some(pinned) => pinned < paths && bits == 1 << pinned,
-                    None => is_one || request.is_divisible,
-                };
+                let is_permitted = members.clone().all(|path| request.permitted.contains(path));
+                let is_allowed = is_permitted && (is_one || request.is_divisible);
                 if !is_allowed {
                     continue;
                 }

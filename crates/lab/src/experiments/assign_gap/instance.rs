@@ -3,7 +3,7 @@
 use anabranch_base::{Random, StreamId};
 use anabranch_hose::{Limits, Objectives, Vocabulary};
 use anabranch_sched::objective::{Adu, Cycle, Fields};
-use anabranch_spec::{Correlation, Slot};
+use anabranch_spec::{ChannelMask, Correlation, Slot};
 
 const CHANNELS: u64 = 3;
 const STREAMS: u64 = 3;
@@ -137,7 +137,7 @@ fn cycle(random: &mut Random, most: u64) -> Cycle {
                 deadline_ms: f64::NAN,
                 fields: Fields::default(),
                 turn: 0,
-                only: None,
+                channels: ChannelMask::ALL,
             }
         })
         .collect();

@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use anabranch_base::{Seed, StreamId};
 use anabranch_hose::{Limits, Objectives, Vocabulary};
 use anabranch_sched::objective::{self, Adu, Cycle, Fields, Planner, Schedule, Stream};
-use anabranch_spec::Correlation;
+use anabranch_spec::{ChannelMask, Correlation};
 
 use super::channel::{ADU_BYTES, Channel, Kind};
 
@@ -210,7 +210,7 @@ fn offer(first: u64, sources: &mut [Source], cycle: &mut Cycle, now_ms: f64) {
                 deadline_ms: f64::NAN,
                 fields: Fields::default(),
                 turn: 0,
-                only: None,
+                channels: ChannelMask::ALL,
             }));
     }
 }

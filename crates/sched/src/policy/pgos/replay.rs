@@ -11,7 +11,7 @@ use crate::{
     pick::tests::stream,
     view::{ChannelView, StreamView},
 };
-use anabranch_spec::{Assignment, Priority};
+use anabranch_spec::{Assignment, ChannelChoice, Priority};
 
 const PACKET: u64 = 1400;
 
@@ -81,6 +81,8 @@ impl Draws {
 fn views(backlogs: &[u64], spent: &[bool], channels: &[ChannelView]) -> Vec<StreamView> {
     let view = |id: usize| StreamView {
         pinned: (id % 11 == 3).then(|| channels.iter().position(|c| c.id.0 == id as u64 % 3)),
+        choice: ChannelChoice::default(),
+        redundant: false,
         ..stream(
             id as u64,
             Priority::NORMAL,

@@ -72,7 +72,7 @@ impl Bench {
                     deadline_ms: f64::NAN,
                     fields: Fields::default(),
                     turn: place as u32,
-                    only: None,
+                    channels: ChannelMask::ALL,
                 });
             }
         }

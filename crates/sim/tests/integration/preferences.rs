@@ -1,0 +1,201 @@
+//! Path preferences and redundancy of streams: which paths carry their data, and what happens when paths fail.
+
+use crate::common;
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, Rate, StreamId};
+use anabranch_session::{
+    Guarantee, Preferences, StreamSpec,
+    metering::{Meter, Model, Period},
+};
+use anabranch_sim::{
+    World,
+    apps::{Load, Receiver, Sender},
+};
+
+use common::link;
+
+const SENDER: usize = 0;
+const RECEIVER: usize = 1;
+/// Bytes of handshakes, probes and acknowledgements on a path that carries no data, in some seconds.
+const IDLE_BYTES: u64 = 60_000;
+
+fn rules(texts: &[&str]) -> Preferences {
+    let rules = texts.iter().map(|text| text.parse().unwrap()).collect();
+    Preferences::new(rules).unwrap()
+}
+
+fn with_rules(load: Load, texts: &[&str]) -> Load {
+    let spec = StreamSpec {
+        paths: rules(texts),
+        ..load.spec
+    };
+    Load { spec, ..load }
+}
+
+/// Links named `eth0` (20 Mbit/s, 20 ms) and `wwan0` (10 Mbit/s, 60 ms).
+fn named(seed: u64, loads: Vec<Load>) -> World {
+    let mut world = common::world(seed, [link(20, 20), link(10, 60)], loads);
+    for (index, name) in ["eth0", "wwan0"].into_iter().enumerate() {
+        let socket = world.link(SENDER, index).socket;
+        world.engine(SENDER).set_socket_name(socket, name);
+    }
+    world
+}
+
+fn set_price(world: &mut World, wire: usize, price: &str) {
+    let socket = world.link(SENDER, wire).socket;
+    let model: Model = price.parse().unwrap();
+    let (now, meter) = (world.now(), Meter::new(model, Period(1), 0));
+    world.engine(SENDER).set_meter(now, socket, Some(meter));
+    world.with_node(SENDER, |_| ());
+}
+
+fn carried(world: &mut World, wire: usize) -> u64 {
+    world.wire(wire).duplex.forward.stats().offered.bytes
+}
+
+fn run(world: &mut World, until: u64) -> bool {
+    world.run_while(Instant::from_secs(until), |w| {
+        !w.app::<Sender>(SENDER).is_done()
+    });
+    world.app::<Sender>(SENDER).is_done()
+}
+
+fn assert_whole(world: &mut World, label: &str, adus: u64) {
+    let mut numbers = world.app::<Receiver>(RECEIVER).record(label).numbers;
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..adus).collect::<Vec<u64>>(), "each once");
+    assert_eq!(world.audit(), Vec::<String>::new());
+}
+
+#[test]
+fn bulk_data_keeps_off_a_path_with_a_price_until_no_other_works() {
+    let load = Load::bulk(8_000_000);
+    let adus = load.adus;
+    let mut world = named(1, vec![load]);
+    set_price(&mut world, 1, "0.01/MB");
+    assert!(!run(&mut world, 2));
+    let idle = carried(&mut world, 1);
+    assert!(idle < IDLE_BYTES, "{idle}");
+    world.set_wire_up(0, false);
+    assert!(run(&mut world, 60));
+    let busy = carried(&mut world, 1);
+    assert!(busy > 2_000_000, "{busy}");
+    assert_whole(&mut world, "bulk", adus);
+}
+
+#[test]
+fn urgent_data_overflows_to_a_path_with_a_price() {
+    // 24 Mbit/s: more than the free path holds.
+    let load = Load::messages(30_000, Duration::from_millis(10), 300);
+    let mut world = named(2, vec![load]);
+    set_price(&mut world, 1, "0.01/MB");
+    assert!(run(&mut world, 30));
+    let priced = carried(&mut world, 1);
+    assert!(priced > 500_000, "{priced}");
+    assert_whole(&mut world, "messages", 300);
+}
+
+#[test]
+fn a_path_that_is_never_to_be_used_carries_nothing_even_alone() {
+    let load = with_rules(Load::bulk(4_000_000), &["never interface=wwan*"]);
+    let adus = load.adus;
+    let mut world = named(3, vec![load]);
+    assert!(!run(&mut world, 1));
+    world.set_wire_up(0, false);
+    assert!(!run(&mut world, 20), "it waits for its path");
+    let idle = carried(&mut world, 1);
+    assert!(idle < IDLE_BYTES, "{idle}");
+    world.set_wire_up(0, true);
+    assert!(run(&mut world, 60));
+    assert_whole(&mut world, "bulk", adus);
+}
+
+#[test]
+fn light_data_stays_on_the_preferred_path_and_heavy_data_overflows() {
+    let light = Load::messages(1_000, Duration::from_millis(20), 200);
+    let mut world = named(4, vec![with_rules(light, &["prefer interface=wwan0"])]);
+    assert!(run(&mut world, 30));
+    let other = carried(&mut world, 0);
+    assert!(other < IDLE_BYTES, "{other}");
+    assert_whole(&mut world, "messages", 200);
+
+    let heavy = with_rules(Load::bulk(8_000_000), &["prefer interface=wwan0"]);
+    let adus = heavy.adus;
+    let mut world = named(5, vec![heavy]);
+    assert!(run(&mut world, 30));
+    for wire in 0..2 {
+        let bytes = carried(&mut world, wire);
+        assert!(bytes > 2_000_000, "{bytes} on {wire}");
+    }
+    assert_whole(&mut world, "bulk", adus);
+}
+
+#[test]
+fn every_packet_of_a_redundant_stream_goes_over_both_paths() {
+    let messages = Load::messages(1_000, Duration::from_millis(20), 300);
+    let spec = StreamSpec {
+        redundant: true,
+        ..messages.spec
+    };
+    let mut world = named(6, vec![Load { spec, ..messages }]);
+    world.run_until(Instant::from_secs(3));
+    for wire in 0..2 {
+        let bytes = carried(&mut world, wire);
+        assert!(bytes > 130_000, "{bytes} on {wire}: 150 messages");
+    }
+    // The near path goes silent: no message is later than the far path's delay.
+    world.set_wire_up(0, false);
+    assert!(run(&mut world, 30));
+    let record = world.app::<Receiver>(RECEIVER).record("messages");
+    let latest = record.delay_quantile(1.0);
+    assert!(latest <= Duration::from_millis(35), "{latest:?}");
+    assert_whole(&mut world, "messages", 300);
+}
+
+#[test]
+fn a_promise_is_made_only_on_paths_that_the_preferences_permit() {
+    let warm = Load {
+        adus: u64::MAX,
+        ..Load::bulk(1)
+    };
+    let mut world = named(7, vec![warm]);
+    world.run_until(Instant::from_secs(40));
+    let session = world.app::<Sender>(SENDER).session().unwrap();
+    let mut admit = |mbps: u64, texts: &[&str]| {
+        let guarantee = Guarantee::rate(Rate::from_mbps(mbps), 0.9);
+        let spec = StreamSpec {
+            paths: rules(texts),
+            ..StreamSpec::default().with_guarantee(guarantee)
+        };
+        world.with_node(SENDER, |context| {
+            let now = context.now();
+            let mut session = context.engine().session(session).unwrap();
+            session.admit(now, &spec).map(|grant| grant.to_string())
+        })
+    };
+    assert!(admit(12, &[]).is_ok());
+    assert!(admit(12, &["never interface=wwan*"]).is_ok());
+    assert!(admit(12, &["never interface=eth*"]).is_err());
+    assert!(admit(6, &["never interface=eth*"]).is_ok());
+    assert!(admit(6, &["backup interface=wwan*"]).is_ok());
+    assert!(admit(22, &["backup interface=wwan*"]).is_err());
+    assert!(admit(1, &["never any"]).is_err());
+
+    // In force, it is served where it may be: the rest of the data leaves room there.
+    let spec = StreamSpec {
+        paths: rules(&["never interface=eth*"]),
+        ..StreamSpec::default().with_guarantee(Guarantee::rate(Rate::from_mbps(6), 0.9))
+    };
+    let opened = world.with_node(SENDER, |context| {
+        let now = context.now();
+        let mut session = context.engine().session(session).unwrap();
+        session.open_stream(now, spec)
+    });
+    let stream: StreamId = opened.unwrap();
+    let engine = world.engine(SENDER).session(session).unwrap();
+    let explained = engine.stream(stream).explain().unwrap();
+    assert_eq!(explained.shares.len(), 1, "{explained:?}");
+}
