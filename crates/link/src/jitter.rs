@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::{Random, Seed};
 
-use crate::{config, config::ConfigError};
+use crate::limits::{self, ConfigError};
 
 /// Delay added to the propagation delay, packet by packet.
 ///
@@ -84,7 +84,7 @@ impl Jitter {
             Self::Some {
                 shape: Shape::Uniform(amount) | Shape::Normal(amount) | Shape::Gaussian(amount),
                 ..
-            } => config::at_most("jitter", amount, config::DURATION_MAX),
+            } => limits::at_most("jitter", amount, limits::DURATION_MAX),
         }
     }
 }

@@ -28,7 +28,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`config`] | [`Config`] of one direction, its limits and [`ConfigError`] |
+//! | [`config`] | [`Config`] of one direction |
+//! | `limits` | the limits of its values, and [`ConfigError`] |
 //! | [`source`] | [`RateSource`]: constant, walk, trace, unlimited |
 //! | [`queue`], [`loss`], [`jitter`] | the other three parts of a config and their processes |
 //! | [`link`] | [`Link`], [`Verdict`], [`Ticket`] |
@@ -44,6 +45,7 @@ pub mod config;
 pub mod describe;
 pub mod duplex;
 pub mod jitter;
+mod limits;
 pub mod link;
 pub mod loss;
 pub mod preset;

@@ -6,7 +6,7 @@ use anabranch_base::{Random, Seed};
 
 pub use doubling::{BURST_MAX, Doubling, HORDE_DECAY};
 
-use crate::config::{ConfigError, probability};
+use crate::limits::{ConfigError, probability};
 
 /// Loss of packets after they were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{Instant, Rate};
 
-use crate::{config, config::ConfigError};
+use crate::limits::{self, ConfigError};
 
 /// The largest queue that a config accepts, in bytes. No interface holds 4 GiB; larger values are typing errors.
 pub const QUEUE_MAX_BYTES: u64 = 1 << 32;
@@ -72,7 +72,7 @@ impl Queue {
         let bytes = match self.limit {
             Limit::Bytes(bytes) => bytes,
             Limit::Time(time) => {
-                config::at_most("queue", time, config::DURATION_MAX)?;
+                limits::at_most("queue", time, limits::DURATION_MAX)?;
                 0
             }
         };

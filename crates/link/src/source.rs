@@ -4,7 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use anabranch_base::Rate;
 
-use crate::{Trace, config, config::ConfigError, trace::Shape};
+use crate::{
+    Trace,
+    limits::{self, ConfigError},
+    trace::Shape,
+};
 
 /// The lowest constant rate, or base of a walk: slower than any modem still in use.
 pub const RATE_MIN: Rate = Rate::from_kbps(1);
@@ -93,7 +97,7 @@ impl Walk {
                 least: EVERY_MIN,
             });
         }
-        config::at_most("the walk's step", self.every, config::DURATION_MAX)
+        limits::at_most("the walk's step", self.every, limits::DURATION_MAX)
     }
 }
 
@@ -105,7 +109,7 @@ impl Playback {
                 most: SCALE_MAX,
             });
         }
-        config::at_most("the trace's start", self.start, config::OUTAGE_MAX)?;
+        limits::at_most("the trace's start", self.start, limits::OUTAGE_MAX)?;
         let carries = match self.trace.shape() {
             Shape::Steps(steps) => steps.iter().any(|step| self.scaled_bps(step.rate) > 0),
             Shape::Opportunities(_) => self.opportunity_bytes() > 0,

@@ -34,7 +34,7 @@ pub use replay::{Replay, SPEED_MAX};
 
 use crate::{
     ConfigError, RateSource,
-    config::{MTU_MAX_BYTES, PACKET_MIN_BYTES},
+    limits::{MTU_MAX_BYTES, PACKET_MIN_BYTES},
     transmitter::Transmitter,
 };
 

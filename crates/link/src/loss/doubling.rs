@@ -2,7 +2,7 @@
 
 use anabranch_base::Random;
 
-use crate::config::{ConfigError, probability};
+use crate::limits::{ConfigError, probability};
 
 /// The longest burst accepted.
 pub const BURST_MAX: u32 = 1 << 16;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{ETHERNET_BYTES, PACKETS_MAX, Packet};
 use crate::{
-    config::{MTU_MAX_BYTES, PACKET_MIN_BYTES},
+    limits::{MTU_MAX_BYTES, PACKET_MIN_BYTES},
     trace::{DURATION_MAX, OPPORTUNITY_BYTES, ParseTraceError, lines, text_of},
 };
 

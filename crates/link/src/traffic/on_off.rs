@@ -9,14 +9,14 @@ use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 use anabranch_base::{Instant, Random, Rate, Seed};
 
 use super::{Arrival, Sizes};
-use crate::{config, config::ConfigError, source};
+pub use crate::limits::{ON_OFF_MAX, SHAPE_MAX};
+use crate::{
+    limits::{self, ConfigError},
+    source,
+};
 
-/// The maximum number of sources of one aggregate.
-pub const ON_OFF_MAX: u32 = 10_000;
 /// The shortest mean period; it bounds the work for one packet.
 pub const PERIOD_MIN: Duration = Duration::from_millis(1);
-/// The largest shape accepted; from 2 on, the tail is no longer heavy.
-pub const SHAPE_MAX: f64 = 10.0;
 
 /// An aggregate of independent sources. Each sends evenly at its peak rate for a Pareto-distributed time and is silent
 /// for another.
@@ -67,7 +67,7 @@ impl ParetoOnOff {
             });
         }
         for (field, value) in [("on time", self.on_mean), ("off time", self.off_mean)] {
-            config::at_most(field, value, config::DURATION_MAX)?;
+            limits::at_most(field, value, limits::DURATION_MAX)?;
             if value < PERIOD_MIN {
                 return Err(ConfigError::Period {
                     field,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anabranch_base::{Instant, Rate};
 
 use super::Arrival;
-use crate::{config::ConfigError, recording::Recording};
+use crate::{limits::ConfigError, recording::Recording};
 
 /// The largest factor by which a recording may be sped up.
 pub const SPEED_MAX: f64 = 1e6;
