@@ -3,7 +3,9 @@
 //! Every answer is one `f64`: numbers as they are, `false` and `true` as 0 and 1, strings as their [`symbol`]. Unknown
 //! values are NaN.
 
-use crate::vocabulary::FieldId;
+/// A field's number; the same for every text that was compiled with the [`Vocabulary`](crate::Vocabulary).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FieldId(pub u16);
 
 /// Fact about one ADU. The first group is known before a slot is chosen; the others follow from the slot that carries it,
 /// or from its outcome.

@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 use crate::{
     evaluate::Schedule,
-    fact::{AduFact, StreamFact, symbol},
+    fact::{AduFact, FieldId, StreamFact, symbol},
     types::Type,
-    vocabulary::{FieldId, Vocabulary},
+    vocabulary::Vocabulary,
 };
 
 /// Largest number of ADUs, slots, streams, channels or correlations.

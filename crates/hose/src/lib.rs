@@ -40,12 +40,12 @@ pub mod vocabulary;
 pub use check::VARIABLES_MAX;
 pub use diagnostic::{Diagnostic, Report, Severity};
 pub use evaluate::{Faults, Limits, ObjectiveId, Objectives, Schedule};
-pub use fact::{AduFact, StreamFact, symbol};
+pub use fact::{AduFact, FieldId, StreamFact, symbol};
 pub use program::{Objective, Program, RateDemand, RateObjective, Shape, Variable};
 pub use span::{Position, Span};
 pub use syntax::{TEXT_BYTES_MAX, ast::Level, expression::NUMBER_MAX, format};
 pub use types::Type;
-pub use vocabulary::{FieldId, Vocabulary, VocabularyError};
+pub use vocabulary::{Vocabulary, VocabularyError};
 
 use diagnostic::Findings;
 

@@ -1,14 +1,11 @@
 //! Vocabulary: header fields of the applications' ADUs and attributes of channels, with names, types, and the numbers
 //! that stand for them during evaluation.
 
+pub use crate::fact::FieldId;
 use crate::{syntax::NAME_BYTES_MAX, types::Type};
 
 /// Largest number of fields and attributes together.
 pub const FIELDS_MAX: usize = 256;
-
-/// A field's number; the same for every text that was compiled with the vocabulary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FieldId(pub u16);
 
 /// A field of an application's ADUs, or an attribute of channels.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 
 use crate::{
     builtin,
+    fact::FieldId,
     span::Span,
     syntax::ast::{BinaryOp, Expr, ExprKind, File, Item, Level, Name, UnaryOp, VariableKind},
     types::Type,
-    vocabulary::{FieldId, Vocabulary},
+    vocabulary::Vocabulary,
 };
 
 /// Inferred fields, and the places of the text from which their types follow.

@@ -9,9 +9,10 @@ use super::{
 use crate::{
     Report,
     explain::Explanation,
+    fact::FieldId,
     program::{Objective, RateObjective, Shape},
     types::Type,
-    vocabulary::{FieldId, Vocabulary, VocabularyError},
+    vocabulary::{Vocabulary, VocabularyError},
 };
 
 /// Largest number of objectives in force at a time, and of rates.

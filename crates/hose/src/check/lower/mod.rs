@@ -9,11 +9,12 @@ use anabranch_base::StreamId;
 
 use crate::{
     diagnostic::{Diagnostic, Findings},
+    fact::FieldId,
     program::{Binary, Node, NodeId, Unary},
     span::Span,
     syntax::ast::{BinaryOp, Expr, ExprKind, Level, Name, UnaryOp, VariableKind},
     types::Type,
-    vocabulary::{FieldId, Vocabulary},
+    vocabulary::Vocabulary,
 };
 
 /// Context common to the whole text.
