@@ -14,13 +14,16 @@ use crate::{
     config::Config,
     contained::contain,
     control::QueueGoal,
-    endpoint::{DATAGRAM_SEND_BYTES, Epoch},
+    epoch::Epoch,
     liveness::{Due, Liveness, Signs},
     pacer::Pacer,
     stats::Stats,
     tap::{PacketOutcome, Shared},
     tls,
 };
+
+/// Limit on containers that QUIC has not put into packets yet.
+pub(crate) const DATAGRAM_SEND_BYTES: usize = 4 << 20;
 
 /// Event on a channel.
 #[derive(Debug)]

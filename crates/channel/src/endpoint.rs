@@ -18,8 +18,9 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
     allow::AllowList,
-    channel::{Channel, Parts, Transmit},
+    channel::{Channel, DATAGRAM_SEND_BYTES, Parts, Transmit},
     config::Config,
+    epoch::Epoch,
     gate::{self, Gate, Subnet, Verdict},
     identity::SecretKey,
     retry::{self, TokenKey},
@@ -32,26 +33,10 @@ const CONNECTION_ID_BYTES: usize = 5;
 /// Limit on received containers waiting for the session, which drains them after every packet, so there is one packet's
 /// worth.
 const DATAGRAM_RECEIVE_BYTES: usize = 32 << 10;
-/// Limit on containers that QUIC has not put into packets yet.
-pub(crate) const DATAGRAM_SEND_BYTES: usize = 4 << 20;
 /// Maximum number of channels; beyond it, handshakes of peers are refused.
 pub const CHANNELS_MAX: usize = 4096;
 /// Smallest UDP payload of a QUIC path (RFC 9000 §14).
 const MTU_MIN_BYTES: u16 = 1200;
-
-/// Conversion between our instants and QUIC's.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Epoch(std::time::Instant);
-
-impl Epoch {
-    pub(crate) fn to_std(self, at: Instant) -> std::time::Instant {
-        self.0 + at.since_epoch()
-    }
-
-    pub(crate) fn at(self, at: std::time::Instant) -> Instant {
-        Instant::EPOCH + at.saturating_duration_since(self.0)
-    }
-}
 
 /// A packet that arrived.
 #[derive(Debug)]

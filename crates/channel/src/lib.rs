@@ -23,6 +23,7 @@
 //! | [`allow`] | [`AllowList`]: the nodes that may open channels here |
 //! | `tls` | mutual authentication by raw public keys |
 //! | [`endpoint`] | [`Endpoint`]: all channels of a node, and the routing of packets to them |
+//! | `epoch` | conversion between our instants and QUIC's |
 //! | [`gate`] | limits on unfinished handshakes of peers, and address validation |
 //! | `retry` | the tokens that prove an address |
 //! | [`channel`] | [`Channel`]: one connection |
@@ -39,6 +40,7 @@ pub mod config;
 mod contained;
 mod control;
 pub mod endpoint;
+mod epoch;
 pub mod gate;
 pub mod identity;
 pub mod liveness;
