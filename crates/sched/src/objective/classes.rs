@@ -1,8 +1,11 @@
 //! Slots that are alike.
 
-use super::table::STEPS;
 use crate::assign::Utility;
 use anabranch_spec::Slot;
+
+/// ADUs to which an objective about latency is indifferent take the quicker path, and the older first: steps
+/// of quickness, and of age.
+pub(super) const STEPS: usize = 16;
 
 /// Classes of a cycle's slots: those of one differ in nothing but their numbers. Neighbours of a channel are compared, so that
 /// alike ones that are not next to each other may be in several.

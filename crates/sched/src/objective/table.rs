@@ -5,7 +5,7 @@ use anabranch_hose::{Faults, ObjectiveId, Objectives, evaluate::Batch};
 
 use super::{
     Cycle,
-    classes::Classes,
+    classes::{Classes, STEPS},
     cycle::{Adu, Alone, Spots},
     keyed::{Keyed, Step},
     lifetime::{self, Arrivals},
@@ -21,9 +21,6 @@ const SENT: Utility = 400;
 const SENT_LATER: Utility = 200;
 /// Penalty of the last turn for being sent now.
 const TURN_MAX: Utility = 150;
-/// ADUs to which an objective about latency is indifferent take the quicker path, and the older first: steps
-/// of quickness, and of age.
-pub(super) const STEPS: usize = 16;
 /// Of so many slots, one that changed is looked at alone; if more changed, all ADUs are looked at anew.
 const SLOTS_EACH: usize = 4;
 
