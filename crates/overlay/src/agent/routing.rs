@@ -11,8 +11,8 @@ use crate::{
     members::State,
     paths::{
         Path, Routes,
-        keep::{Kept, NodeRoutes, divided},
-        map::{Known, Map},
+        keep::{Kept, divided},
+        map::{Known, Map, NodeRoutes},
         trust::{Pair, Trust},
     },
     wire::Record,

@@ -10,7 +10,10 @@ use anabranch_route::{
     quickest::Finder,
 };
 
-use super::{map::Map, trust::Pair};
+use super::{
+    map::{Map, NodeRoutes},
+    trust::Pair,
+};
 use crate::config::Routing;
 
 /// The paths of a message to one destination, and its division among them.
@@ -41,9 +44,6 @@ pub struct Path {
     /// Bytes of the message that it carries.
     pub bytes: u64,
 }
-
-/// Paths as sequences of the nodes that they visit, by places in the member table.
-pub(crate) type NodeRoutes = Vec<Vec<usize>>;
 
 /// State of the routes to one destination.
 #[derive(Debug)]

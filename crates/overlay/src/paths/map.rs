@@ -10,11 +10,14 @@ use anabranch_route::{
     quickest::{Finder, Limits, Query},
 };
 
-use super::{keep::NodeRoutes, trust::Pair};
+use super::trust::Pair;
 use crate::config::Routing;
 
 /// Fraction by which paths with one more link must be quicker.
 const HOP_GAIN: f64 = 0.05;
+
+/// Paths as sequences of the nodes that they visit, by places in the member table.
+pub(crate) type NodeRoutes = Vec<Vec<usize>>;
 
 /// Graph of the overlay's present links; nodes by their places in the member table.
 #[derive(Debug, Default)]
