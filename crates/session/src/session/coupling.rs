@@ -7,10 +7,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{ChannelId, Instant};
-use anabranch_channel::{Channel, Endpoint};
-
-use super::channels::{ChannelState, Channels};
-use crate::config::Coupling;
 
 /// Time between two evaluations.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -32,7 +28,7 @@ pub(super) struct Couplings {
 
 impl Couplings {
     /// True if the next evaluation is due.
-    fn is_due(&mut self, now: Instant) -> bool {
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.judged_at.is_none_or(|at| now.since(at) >= PERIOD);
         if is_due {
             self.judged_at = Some(now);
@@ -41,7 +37,7 @@ impl Couplings {
     }
 
     /// The share of each channel, in their order, from the bytes that each has sent since it opened. O(channels²).
-    fn shares(
+    pub(super) fn shares(
         &mut self,
         now: Instant,
         channels: &[(ChannelId, u64)],
@@ -76,69 +72,9 @@ impl Couplings {
 }
 
 impl Couplings {
-    fn are_coupled(&self, one: ChannelId, other: ChannelId) -> bool {
+    pub(super) fn are_coupled(&self, one: ChannelId, other: ChannelId) -> bool {
         let pair = (one.min(other), one.max(other));
         self.found_at.contains_key(&pair)
-    }
-}
-
-impl Channels {
-    /// Notifies the partners of coupled channels of congestion events since the last call. O(channels), and nothing where
-    /// none is coupled.
-    pub(super) fn notify_partners(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        for index in 0..self.states.len() {
-            let state = &mut self.states[index];
-            if state.given.share == 1.0 {
-                state.congestion_reported = None;
-                continue;
-            }
-            let id = state.id;
-            let Some(events) = endpoint.peek(id).map(Channel::congestion_events) else {
-                continue;
-            };
-            let is_new = state
-                .congestion_reported
-                .is_some_and(|reported| events > reported);
-            state.congestion_reported = Some(events);
-            if !is_new {
-                continue;
-            }
-            let partners = self.states.iter().filter(|partner| {
-                let is_other = partner.id != id && partner.given.share < 1.0;
-                is_other && self.couplings.are_coupled(id, partner.id)
-            });
-            for partner in partners {
-                if let Some(channel) = endpoint.channel(partner.id) {
-                    channel.partner_congested(now);
-                }
-            }
-        }
-    }
-
-    /// Sets the channels' shares of a flow.
-    pub(super) fn couple(&mut self, now: Instant, endpoint: &mut Endpoint, coupling: Coupling) {
-        if coupling == Coupling::Off || !self.couplings.is_due(now) {
-            return;
-        }
-        let sent = |state: &ChannelState| (state.id, state.payload_sent_bytes);
-        let channels: Vec<(ChannelId, u64)> = self.usable().map(sent).collect();
-        let is_given = coupling == Coupling::All;
-        let estimator = &self.estimator;
-        let shares = self.couplings.shares(now, &channels, |one, other| {
-            is_given || estimator.share_bottleneck(one, other)
-        });
-        for (&(id, _), share) in channels.iter().zip(shares) {
-            let Some(state) = self.get_mut(id) else {
-                continue;
-            };
-            if state.given.share == share {
-                continue;
-            }
-            if let Some(channel) = endpoint.channel(id) {
-                channel.set_share(share);
-                state.given.share = share;
-            }
-        }
     }
 }
 

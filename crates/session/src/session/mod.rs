@@ -5,7 +5,7 @@
 //! | manager | state |
 //! |---|---|
 //! | `establishment` | the initial channel, the token of further channels, replaced sessions |
-//! | `channels` | the state of each channel, the links that they are dialled on, rates, measurements; `coupling`: shared bottlenecks |
+//! | `channels` | the state of each channel, the links that they are dialled on, rates, measurements; `coupling`, `partners`: shared bottlenecks |
 //! | `streams` | send and receive streams by id; `send_streams`: which of them changed |
 //! | `flow_control` | credit in both directions |
 //! | `scheduling` | the policy, its scheduler, the objectives in force (`objectives`, `observed`), the input of a policy that plans (`planning`, `supply`), `arrival_period` |
@@ -39,6 +39,7 @@ mod objectives;
 mod observed;
 mod outcomes;
 mod outlook;
+mod partners;
 mod planning;
 mod probation;
 mod promises;

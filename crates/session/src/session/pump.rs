@@ -155,7 +155,8 @@ impl Session {
             self.hand_over_plan(run.now);
         }
         self.view_channels(run);
-        self.view_streams(run);
+        let scratch = &mut run.scratch;
+        self.view_streams(&mut scratch.streams, (&scratch.channels, &scratch.traits));
         self.drop_hopeless(run);
     }
 
@@ -215,7 +216,7 @@ impl Session {
             // Control frames that result are sent in this run.
             self.pump.is_due = false;
             self.queue_finishes();
-            self.refresh_streams(run);
+            self.refresh_streams(&mut run.scratch.streams, &mut run.scratch.filled);
         }
     }
 
@@ -364,7 +365,7 @@ impl Session {
         self.dispatch(run, channels, builder, &mut pieces);
         run.scratch.pieces = pieces;
         run.scratch.filled.sort_unstable();
-        self.refresh_streams(run);
+        self.refresh_streams(&mut run.scratch.streams, &mut run.scratch.filled);
         first_bytes
     }
 

@@ -4,10 +4,7 @@ use anabranch_base::StreamId;
 use anabranch_sched::{ChannelView, StreamView};
 use anabranch_spec::{ChannelChoice, PathTraits};
 
-use super::{
-    Session,
-    pump::{Run, Scratch},
-};
+use super::Session;
 use crate::send::SendStream;
 
 /// Views of streams that do not wait any more are kept up to this number plus the number of those that do.
@@ -86,11 +83,9 @@ impl Views {
 impl Session {
     /// Updates the views of streams. O(streams that changed · log streams); O(active streams) when channels
     /// or promises changed, and while the session's credit is short.
-    pub(super) fn view_streams(&self, run: &mut Run<'_>) {
+    pub(super) fn view_streams(&self, views: &mut Views, paths: Paths<'_>) {
         let credit = self.flow.credit_left();
         let is_short = credit < self.streams.charge_max;
-        let paths = (&run.scratch.channels[..], &run.scratch.traits[..]);
-        let views = &mut run.scratch.streams;
         views.are_new = !views.are_current || is_short || views.were_short;
         if views.are_new {
             views.all.clear();
@@ -107,7 +102,7 @@ impl Session {
         }
         views.are_current = true;
         views.were_short = is_short;
-        debug_assert!(self.are_views_right(&run.scratch), "a change left no mark");
+        debug_assert!(self.are_views_right(views, paths), "a change left no mark");
     }
 
     /// The views of all streams that may send.
@@ -122,18 +117,17 @@ impl Session {
             .map(move |send| self.stream_view(send, paths))
     }
 
-    fn are_views_right(&self, scratch: &Scratch) -> bool {
-        let waiting = scratch.streams.all.iter().filter(|view| view.is_waiting());
-        waiting.cloned().eq(self.sendable(
-            self.flow.credit_left(),
-            (&scratch.channels, &scratch.traits),
-        ))
+    fn are_views_right(&self, views: &Views, paths: Paths<'_>) -> bool {
+        let waiting = views.all.iter().filter(|view| view.is_waiting());
+        waiting
+            .cloned()
+            .eq(self.sendable(self.flow.credit_left(), paths))
     }
 
-    /// Updates the views of the streams that the last container carries.
-    pub(super) fn refresh_streams(&self, run: &mut Run<'_>) {
-        while let Some(index) = run.scratch.filled.pop() {
-            self.refresh_stream(&mut run.scratch.streams, index);
+    /// Updates the views of the streams that the last container carries, and empties `filled`.
+    pub(super) fn refresh_streams(&self, views: &mut Views, filled: &mut Vec<usize>) {
+        while let Some(index) = filled.pop() {
+            self.refresh_stream(views, index);
         }
     }
 
