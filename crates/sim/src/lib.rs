@@ -11,6 +11,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`world`] | [`World`]: event queue, nodes |
+//! | `hop` | numbers of nodes, wires and routes; [`Hop`], one direction of a wire |
 //! | [`network`] | wires, routes, cross-traffic, packets in transit |
 //! | [`app`] | [`App`]: the application of a node, and [`Context`], its interface to the node |
 //! | [`machine`] | [`Raw`]: a node without an engine |
@@ -26,6 +27,7 @@ pub mod app;
 pub mod apps;
 pub mod epoch;
 pub mod flow;
+mod hop;
 pub mod log;
 pub mod machine;
 pub mod network;
@@ -36,8 +38,9 @@ pub mod world;
 
 pub use app::{App, Context};
 pub use flow::{Flow, FlowPlan};
+pub use hop::{CrossIndex, Hop, NodeIndex, RouteIndex, WireIndex};
 pub use log::PacketLog;
 pub use machine::Raw;
-pub use network::{CrossIndex, Hop, IP_UDP_BYTES, RouteIndex, Wire, WireIndex};
+pub use network::{IP_UDP_BYTES, Wire};
 pub use topology::Topology;
-pub use world::{NodeIndex, World};
+pub use world::World;

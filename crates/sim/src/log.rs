@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anabranch_base::Instant;
 use anabranch_link::Verdict;
 
-use crate::network::{CrossIndex, Hop};
+use crate::hop::{CrossIndex, Hop};
 
 /// Log of lines like `     1203.500 ms  wire 0 →  1500 B  arrives 1213.620 ms` or `… lost (queue full)`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

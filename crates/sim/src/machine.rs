@@ -7,8 +7,8 @@ use anabranch_session::{Engine, Received, Transmit};
 
 use crate::{
     app::{App, Context},
+    hop::NodeIndex,
     log::PacketLog,
-    world::NodeIndex,
 };
 
 /// A node without an engine: a non-conforming peer, or a middlebox on a path. The world calls it as a host calls an

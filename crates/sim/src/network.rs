@@ -18,17 +18,11 @@ use anabranch_link::{
 use anabranch_session::{Link, Received};
 use bytes::BytesMut;
 
-use crate::{log::PacketLog, world::NodeIndex};
+pub use crate::hop::{CrossIndex, Hop, RouteIndex, WireIndex};
+use crate::{hop::NodeIndex, log::PacketLog};
 
 /// Bytes that IPv4 and UDP add to a payload on a wire.
 pub const IP_UDP_BYTES: usize = 28;
-
-/// A wire of the world.
-pub type WireIndex = usize;
-/// A route of the world.
-pub type RouteIndex = usize;
-/// A source of cross-traffic of the world.
-pub type CrossIndex = usize;
 
 /// A duplex link between two points of the network: two nodes, a node and a router, two routers.
 #[derive(Debug)]
@@ -49,43 +43,6 @@ struct Meter {
     latest: u64,
     /// Packets that arrived after one that was offered later, although the link keeps order.
     overtaken: u64,
-}
-
-/// One direction of a wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Hop {
-    /// The wire.
-    pub wire: WireIndex,
-    /// True for the direction from its first end to its second.
-    pub forward: bool,
-}
-
-impl Hop {
-    /// Direction from the wire's first end to its second.
-    pub const fn forward(wire: WireIndex) -> Self {
-        let forward = true;
-        Self { wire, forward }
-    }
-
-    /// Direction from the wire's second end to its first.
-    pub const fn backward(wire: WireIndex) -> Self {
-        let forward = false;
-        Self { wire, forward }
-    }
-
-    /// The reverse direction of the same wire.
-    #[must_use]
-    pub fn reversed(hops: &[Self]) -> Vec<Self> {
-        let turned = |hop: &Self| Self {
-            wire: hop.wire,
-            forward: !hop.forward,
-        };
-        hops.iter().rev().map(turned).collect()
-    }
-
-    fn side(self) -> usize {
-        usize::from(!self.forward)
-    }
 }
 
 impl Wire {

@@ -15,7 +15,8 @@
 //! | `actor` | the application of both nodes |
 //! | `adu` | contents of ADUs |
 //! | `ledger` | every ADU by its identity, from both ends |
-//! | `checks` | the invariants |
+//! | `invariant` | the invariants by name |
+//! | `checks` | checks of the invariants |
 //! | `hostile` | the hostile peer |
 //! | `memory` | memory that the process may hold |
 //! | `tamper` | deliberate faults |
@@ -26,6 +27,7 @@ mod actor;
 mod adu;
 mod checks;
 mod hostile;
+mod invariant;
 mod ledger;
 mod memory;
 mod plan;
@@ -40,10 +42,7 @@ use anabranch_session::{
     metering::{Meter, Period},
 };
 
-pub use self::{
-    checks::{Broken, Invariant},
-    tamper::Tamper,
-};
+pub use self::{checks::Broken, invariant::Invariant, tamper::Tamper};
 
 use self::{
     actor::{Actor, Shared},

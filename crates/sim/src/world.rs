@@ -8,12 +8,14 @@ use anabranch_link::{
 };
 use anabranch_session::{AllowList, Config, Engine, Link, Received, SecretKey};
 
+pub use crate::hop::NodeIndex;
 use crate::{
     app::{App, Context},
     epoch,
+    hop::{CrossIndex, Hop, RouteIndex, WireIndex},
     log::PacketLog,
     machine::{Machine, Raw},
-    network::{CrossIndex, Hop, Landed, Network, RouteIndex, Wire, WireIndex},
+    network::{Landed, Network, Wire},
 };
 
 /// Port of the sockets of wires, which have subnetworks by the wire's index.
@@ -25,9 +27,6 @@ const BATCH_MAX: NonZeroUsize = NonZeroUsize::new(40).expect("not zero");
 
 /// Most packets that wait for a suspended node, as in its kernel's buffer; more are lost.
 const HELD_PACKETS_MAX: usize = 5000;
-
-/// A node of the world.
-pub type NodeIndex = usize;
 
 struct Node {
     machine: Machine,

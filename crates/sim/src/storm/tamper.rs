@@ -6,7 +6,7 @@
 use anabranch_base::{Instant, SessionId};
 use anabranch_session::{Adu, Event, Order, StreamEvent, StreamSpec};
 
-use super::{checks::Invariant, ledger::Flow};
+use super::{invariant::Invariant, ledger::Flow};
 
 /// A deliberate fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
