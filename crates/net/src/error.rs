@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr};
 use anabranch_base::NodeId;
 use anabranch_session::{Refusal, SendError, SessionCloseReason, StreamError};
 
-use crate::{socket::BindError, tariff::Place};
+use crate::{place::Place, socket::BindError};
 
 /// The host cannot start.
 #[derive(Debug, thiserror::Error)]

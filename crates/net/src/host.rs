@@ -1,7 +1,6 @@
 //! Handle to a node's sockets and sessions.
 
 use std::{
-    fmt,
     future::poll_fn,
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -21,11 +20,13 @@ use crate::{
     clock::Clock,
     driver::Driver,
     error::{ConnectError, StartError},
+    handles::{HostInner, close_all},
     links,
+    place::Place,
     session_handle::Session,
     socket::{Bind, Socket, SocketStats},
     state::{SessionEntry, Shared, SocketEntry},
-    tariff::{BudgetReport, HostEvent, Place, Tariff},
+    tariff::{BudgetReport, HostEvent, Tariff},
     waker::Waker,
     watch,
 };
@@ -121,24 +122,6 @@ pub struct SessionReport {
 #[derive(Clone, Debug)]
 pub struct Host {
     pub(crate) inner: Arc<HostInner>,
-}
-
-pub(crate) struct HostInner {
-    pub(crate) shared: Arc<Shared>,
-    node_id: NodeId,
-}
-
-impl fmt::Debug for HostInner {
-    /// Formats the node ID only; the engine's state would fill pages.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {:?}", self.node_id)
-    }
-}
-
-impl Drop for HostInner {
-    fn drop(&mut self) {
-        close_all(&self.shared, "the node was dropped");
-    }
 }
 
 impl Host {
@@ -469,20 +452,6 @@ impl Host {
         })
         .await;
     }
-}
-
-fn close_all(shared: &Shared, reason: &str) {
-    shared.command(|state, now| {
-        if !std::mem::replace(&mut state.is_closing, true) {
-            for id in state.engine.session_ids() {
-                if let Ok(session) = state.engine.session(id) {
-                    session.close(now, 0, reason);
-                }
-            }
-        }
-        state.accepting.wake();
-        state.observing.wake();
-    });
 }
 
 impl Shared {

@@ -27,24 +27,27 @@
 //! | `socket`, `inbox` | UDP with segmentation offload and ECN; receiving in batches |
 //! | `moderation` | the time for which packets may gather before they are received together |
 //! | `driver`, `state` | the thread, and the engine with the tasks that wait for its events |
-//! | `host`, `session_handle`, `stream` | the handles |
+//! | `host`, `session_handle`, `stream` | the handles; `handles`: what their clones share, and what the last one ends |
 //! | [`bytestream`] | `AsyncRead` and `AsyncWrite` over ADUs |
-//! | `tariff` | the costs of sending at local addresses, and the events about them |
+//! | `place`, `tariff`, `budgets` | the costs of sending at local addresses, the events about them, and the budgets of a running host |
 //! | `links`, `watch` | the links that a session tries; changes of the interfaces |
 //! | [`log`] | the limit of log lines that peers can cause |
 //! | [`relay`] | forwarding between the ports of circuits |
 //! | [`emulate`] | the link model between loopback sockets and between network namespaces |
 
+mod budgets;
 pub mod bytestream;
 mod clock;
 mod driver;
 pub mod emulate;
 mod error;
+mod handles;
 mod host;
 mod inbox;
 mod links;
 pub mod log;
 mod moderation;
+mod place;
 pub mod relay;
 mod session_handle;
 mod socket;
@@ -61,8 +64,9 @@ pub use anabranch_session::{PromiseEvent, SessionEvent, StreamEvent};
 pub use clock::Clock;
 pub use error::{Closed, ConnectError, StartError, StreamFailure};
 pub use host::{Host, HostConfig, Locals, SessionReport, SocketReport};
+pub use place::{ParsePlaceError, Place};
 pub use session_handle::{Session, WeakSession};
 pub use socket::{Bind, BindError, SocketStats};
 pub use stream::{CODE_DROPPED, Stream};
-pub use tariff::{BudgetReport, Counted, HostEvent, ParsePlaceError, Place, Tariff};
+pub use tariff::{BudgetReport, Counted, HostEvent, Tariff};
 pub use timer::Timer;

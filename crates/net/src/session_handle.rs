@@ -16,8 +16,8 @@ use anabranch_session::{
 
 use crate::{
     error::{Closed, StreamFailure},
-    host::HostInner,
-    state::{SessionEntry, State, StreamEntry},
+    handles::{HostInner, SessionInner, entry_of},
+    state::{SessionEntry, StreamEntry},
     stream::Stream,
 };
 
@@ -26,31 +26,6 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Session {
     pub(crate) inner: Arc<SessionInner>,
-}
-
-#[derive(Debug)]
-pub(crate) struct SessionInner {
-    pub(crate) host: Arc<HostInner>,
-    pub(crate) id: SessionId,
-    peer: NodeId,
-}
-
-impl Drop for SessionInner {
-    fn drop(&mut self) {
-        self.host.shared.command(|state, now| {
-            let Some(entry) = state.sessions.get_mut(&self.id) else {
-                return;
-            };
-            entry.is_released = true;
-            if entry.closed.is_some() {
-                state.sessions.remove(&self.id);
-            } else {
-                if let Ok(session) = state.engine.session(self.id) {
-                    session.close(now, 0, "the application dropped the session");
-                }
-            }
-        });
-    }
 }
 
 /// Reference to a session that does not keep it open.
@@ -442,10 +417,4 @@ impl Session {
         wait(entry, cx);
         Poll::Pending
     }
-}
-
-/// Entry of a session to which a handle exists.
-pub(crate) fn entry_of(state: &mut State, id: SessionId) -> Result<&mut SessionEntry, Closed> {
-    let entry = state.sessions.get_mut(&id);
-    Ok(entry.expect("an entry lives as long as a handle to its session"))
 }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 use crate::{
     error::{Closed, StreamFailure},
-    session_handle::{SessionInner, entry_of},
+    handles::{SessionInner, entry_of},
     state::{State, StreamEntry, WakePriority},
 };
 

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
 };
@@ -51,6 +52,19 @@ pub enum EmulateError {
     /// The thread or its runtime cannot be started.
     #[error("cannot start the emulator: {0}")]
     Io(#[from] io::Error),
+}
+
+/// One emulated path.
+#[derive(Clone, Debug)]
+pub struct PathSpec {
+    /// Name, for display only.
+    pub name: String,
+    /// Address on which it listens; port 0 lets the kernel choose.
+    pub listen: SocketAddr,
+    /// Address to which it leads.
+    pub target: SocketAddr,
+    /// The link: forward is from the senders to the target.
+    pub links: Configs,
 }
 
 /// State shared with the thread that moves the packets.

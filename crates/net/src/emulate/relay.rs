@@ -11,9 +11,8 @@ use anabranch_session::{Received, Transmit};
 use bytes::BytesMut;
 
 use super::{
-    control::Shared,
+    control::{PathSpec, Shared},
     line::{Arrived, Line},
-    udp::PathSpec,
 };
 use crate::{
     inbox::Inbox,

@@ -6,25 +6,12 @@
 use std::net::SocketAddr;
 
 use anabranch_base::Seed;
-use anabranch_link::duplex::Configs;
 
+pub use super::control::PathSpec;
 use super::{
     control::{EmulateError, Path, Shared, Worker},
     relay::Relay,
 };
-
-/// One emulated path.
-#[derive(Clone, Debug)]
-pub struct PathSpec {
-    /// Name, for display only.
-    pub name: String,
-    /// Address on which it listens; port 0 lets the kernel choose.
-    pub listen: SocketAddr,
-    /// Address to which it leads.
-    pub target: SocketAddr,
-    /// The link: forward is from the senders to the target.
-    pub links: Configs,
-}
 
 /// Running paths between UDP sockets; dropping it ends them.
 #[derive(Debug)]
