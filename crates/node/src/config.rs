@@ -17,7 +17,7 @@ mod overlay;
 mod peers;
 
 pub use costs::{CostLayer, Costs, default_ledger};
-pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying};
+pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
 
 /// One source of configuration; a key that it does not contain is `None`.

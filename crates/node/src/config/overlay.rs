@@ -11,10 +11,18 @@ use anabranch_net::{
     Host,
     relay::{Quota, Relay, RelayConfig, RelayError},
 };
+use anabranch_overlay::Config;
 use serde::Deserialize;
 
 use super::{ConfigError, address, missing, node, parsed, percent, refused, set, size};
-use crate::overlay::{Config, Site};
+/// A member, as configured by the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Name for display.
+    pub name: String,
+    /// Addresses at which it can be reached.
+    pub addresses: Vec<SocketAddr>,
+}
 
 /// A member of the overlay, as texts.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

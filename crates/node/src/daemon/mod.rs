@@ -7,6 +7,9 @@
 //! | `sessions` | open sessions by peer, shared by everything in the node that sends |
 //! | `peers` | the peers that are dialled, and the folders that files go into |
 //! | `reload` | change of the configuration while the node runs |
+//!
+//! The control socket and this module use each other: a request may reload the very node that runs the socket. An interface between
+//! them would have one implementation.
 
 mod peers;
 mod reload;
@@ -27,16 +30,14 @@ use tokio::{
     task::JoinSet,
 };
 
+pub use self::reload::{ReloadError, Reloaded, Source};
 use self::{
     peers::{Call, Receivers},
     reload::Started,
     sessions::Sessions,
 };
-pub use self::{
-    reload::{ReloadError, Reloaded, Source},
-    serve::{CODE_BUSY, CODE_NO_RIGHT},
-    sessions::Handle,
-};
+pub use self::{serve::CODE_BUSY, sessions::Handle};
+pub use crate::rights::CODE_NO_RIGHT;
 use crate::{
     config::NodeConfig,
     control::{Control, ControlError},

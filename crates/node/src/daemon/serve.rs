@@ -9,12 +9,10 @@ use tokio::task::JoinSet;
 use super::{Core, peers::Call};
 use crate::{
     overlay::LABELS,
-    rights::{Right, Table, Terms},
+    rights::{CODE_NO_RIGHT, Right, Table, Terms},
     transfer::{Completed, Progress, TransferError, is_transfer},
 };
 
-/// Application code of sessions and streams that the peer has no right to.
-pub const CODE_NO_RIGHT: u32 = 0x12;
 /// Application code of streams beyond what a session may have served at a time.
 pub const CODE_BUSY: u32 = 0x10;
 /// Streams of one session that services serve at a time; further ones are refused.

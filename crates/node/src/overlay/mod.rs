@@ -12,6 +12,9 @@
 //! | `usage` | measurements of paths by a session's traffic |
 //! | `serving` | relaying for others |
 //! | `keys` | signatures |
+//!
+//! `runner` and the tasks that it starts (`line`, `circuit`) use each other: they report to it in its `Input`, which also carries
+//! questions to the runner itself.
 
 mod circuit;
 mod follow;
@@ -48,6 +51,7 @@ pub use self::{
 };
 use self::{keys::OwnKey, runner::Input, serving::Serving};
 pub(crate) use self::{line::LABELS, runner::Runner};
+pub use crate::config::Site;
 use crate::{
     config::OverlayConfig,
     keys::KeyError,
@@ -59,15 +63,6 @@ const INPUTS_MAX: usize = 1_024;
 
 /// Message size for which routes are computed if none is given.
 const USUAL_BYTES: u64 = 10_000_000;
-
-/// A member, as configured by the operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
-    /// Name for display.
-    pub name: String,
-    /// Addresses at which it can be reached.
-    pub addresses: Vec<SocketAddr>,
-}
 
 /// A node cannot take part in its overlay.
 #[derive(Debug, thiserror::Error)]

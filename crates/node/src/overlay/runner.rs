@@ -15,10 +15,7 @@ use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{Site, line::Line, serving::Serving, subscription::Subscription};
-use crate::{
-    daemon::CODE_NO_RIGHT,
-    rights::{Right, Rights},
-};
+use crate::rights::{CODE_NO_RIGHT, Right, Rights};
 
 /// Longest pause without looking at the clock.
 const PAUSE_MAX: Duration = Duration::from_secs(1);

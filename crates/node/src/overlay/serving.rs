@@ -14,10 +14,7 @@ use anabranch_net::{
 use bytes::Bytes;
 
 use super::{Site, circuit::RELAYS};
-use crate::{
-    daemon::CODE_NO_RIGHT,
-    rights::{Right, Rights},
-};
+use crate::rights::{CODE_NO_RIGHT, Right, Rights};
 
 /// Limit on a session's streams of requests; a source has one for each path, and few paths. One more is stopped.
 const STREAMS_MAX: usize = 64;

@@ -20,6 +20,9 @@ use anabranch_base::NodeId;
 
 pub use live::Rights;
 
+/// Application code of sessions and streams that the peer has no right to.
+pub const CODE_NO_RIGHT: u32 = 0x12;
+
 /// An action that a node may be allowed to do here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]

@@ -21,13 +21,14 @@ use std::{
 use anabranch_base::NodeId;
 
 use super::{
+    digest::Digest,
     error::TransferError,
     folder::Folder,
     keyed::{FOLDER_PREFIX, StateKey},
     manifest::Manifest,
     message::{Entry, Kind},
-    note::Note,
-    tickets::{Digest, USED},
+    note::{Note, Unfinished},
+    tickets::USED,
     write_behind::WriteBehind,
 };
 
@@ -476,13 +477,6 @@ impl Sink {
         self.position += data.len() as u64;
         Ok(())
     }
-}
-
-/// A transfer that an earlier receiver left in a directory: its note, and its folder's name.
-#[derive(Debug)]
-pub(super) struct Unfinished {
-    pub(super) folder_name: String,
-    pub(super) note: Note,
 }
 
 /// Checks that files can be written to `directory`.

@@ -12,7 +12,7 @@
 //! | `area`, `note`, `folder` | the hidden folder: partial files, a signed note, and directories in which no link is followed |
 //! | `keyed` | key with which a receiver signs its notes |
 //! | `write_behind` | writes data to the disk while more arrives |
-//! | `tickets`, `attempts` | valid tickets, with their holders and uses; attempts with wrong tickets |
+//! | `tickets`, `digest`, `attempts` | valid tickets, with their holders and uses; the hashes by which they are found; attempts with wrong tickets |
 //! | `rules` | [`Rules`]: limits on what is accepted; [`Offered`]: an offer that waits for an answer |
 //! | `active` | attempts under way: of two at the same transfer, the newer continues |
 //! | `receive`, `writing` | [`Receiver`] |
@@ -26,6 +26,7 @@ mod area;
 mod attempts;
 #[doc(hidden)]
 pub mod decoders;
+mod digest;
 mod error;
 mod folder;
 mod keyed;

@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use anabranch_base::NodeId;
 use serde::{Deserialize, Serialize};
 
-use super::{folder::Folder, keyed::StateKey, tickets::Digest};
+use super::{digest::Digest, folder::Folder, keyed::StateKey};
 
 /// Name of the note in the transfer's folder.
 const NOTE: &str = "note";
@@ -27,6 +27,13 @@ pub(crate) struct Note {
     pub(crate) ticket: Option<Digest>,
     /// True if all data was present and verified, and the transfer was about to get its final name.
     pub(crate) is_complete: bool,
+}
+
+/// A transfer that an earlier receiver left in a directory: its note, and its folder's name.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    pub(super) folder_name: String,
+    pub(super) note: Note,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -17,6 +17,7 @@ use super::{
     active::{Active, Hold, REPLACED},
     area::{self, Area, Named},
     attempts::Attempts,
+    digest::Digest,
     error::TransferError,
     keyed::StateKey,
     manifest::{ENTRIES_MAX, Manifest, PATHS_BYTES_MAX},
@@ -25,7 +26,7 @@ use super::{
     },
     progress::Progress,
     rules::{self, Offered, Rules},
-    tickets::{Digest, Tickets},
+    tickets::Tickets,
     writing::{Writing, have_all, pump, write_all},
 };
 use crate::{

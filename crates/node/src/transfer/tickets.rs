@@ -10,7 +10,7 @@ use std::{
 
 use anabranch_base::{NodeId, ids::decode_base32};
 
-use super::{area::Unfinished, error::TransferError};
+use super::{digest::Digest, error::TransferError, note::Unfinished};
 use crate::ticket::{SECRET_BYTES, Secret};
 
 /// Limit on the tickets remembered. Beyond it, those that were used longest ago are forgotten; if none was used, no more are
@@ -19,25 +19,6 @@ pub(super) const TICKETS_MAX: usize = 10_000;
 
 pub(super) const USED: &str =
     "this ticket was used already; it is good for one transfer, ask for a new one";
-
-/// A hash of a ticket's secret. Compared in constant time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Digest(blake3::Hash);
-
-impl Digest {
-    pub(super) fn of(secret: &Secret) -> Self {
-        let hash = blake3::derive_key("anabranch 2026-11 ticket", &secret.0);
-        Self(blake3::Hash::from_bytes(hash))
-    }
-
-    pub(crate) fn from_hash(hash: blake3::Hash) -> Self {
-        Self(hash)
-    }
-
-    pub(super) fn to_hex(self) -> String {
-        self.0.to_hex().to_string()
-    }
-}
 
 /// Keyed by the hash of the secret, so that the time of a lookup reveals nothing about a secret.
 #[derive(Debug, Default)]
