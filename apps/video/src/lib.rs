@@ -11,9 +11,11 @@
 //! | [`proxy`] | the cache near the viewers, and HTTP |
 //! | [`store`] | the proxy's cache on disk |
 //! | [`wire`] | the protocol between proxy and origin |
+//! | `clock` | the only place where time is read |
 
 pub use anabranch_media as media;
 
+mod clock;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

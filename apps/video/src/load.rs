@@ -1,13 +1,9 @@
 //! Load of videos on a pipe: bytes of UDP payload, including headers and acknowledgements.
 
 use anabranch::base::Rate;
-use anabranch_media::Part;
-use anabranch_twoflow::rate::{Overhead, RETRANSMITTED, target};
+use anabranch_twoflow::rate::Overhead;
 
-use crate::{
-    video::Video,
-    wire::{ADU_BYTES_MAX, ENHANCED_HEADER_BYTES},
-};
+use crate::wire::{ADU_BYTES_MAX, ENHANCED_HEADER_BYTES};
 
 /// Bytes of an enhanced frame that go into one packet.
 pub(crate) const PART_BYTES_MAX: usize = ADU_BYTES_MAX - ENHANCED_HEADER_BYTES;
@@ -30,31 +26,4 @@ pub(crate) fn enhanced_bytes(size: usize) -> u64 {
 /// Load of data of this rate in a reliable stream.
 pub(crate) fn reliable(rate: Rate) -> Rate {
     RELIABLE.on_top_of(rate)
-}
-
-/// Maximum load of a video on schedule: the next segment's essential part, some of which is sent twice, and this one's enhanced
-/// part.
-pub(crate) fn most(video: &Video) -> Rate {
-    let segments = &video.segments;
-    let count = segments.segments.len();
-    // A shorter last segment counts as if it were as long as the others.
-    let time = match count {
-        1 => segments.playing_time(0),
-        _ => segments.length,
-    };
-    let each = (0..count).map(|number| {
-        let next = number + 1;
-        let essential = if next < count {
-            let bytes = segments.segments[next].essential_bytes;
-            target(bytes, time, RETRANSMITTED)
-        } else {
-            Rate::ZERO
-        };
-        let enhanced = segments.segments[number].enhanced_bytes;
-        let enhanced = Rate::from_bytes_per(enhanced, time) * video.enhanced_on_wire;
-        reliable(essential) + enhanced
-    });
-    // The essential part of a film of one segment is sent while it plays.
-    let first = reliable(segments.rate(0, Part::Essential));
-    each.max().unwrap_or_default().max(first)
 }

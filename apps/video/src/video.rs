@@ -12,7 +12,10 @@ use anabranch_media::{
     segment::{self, Segments},
     write::Progressive,
 };
-use anabranch_twoflow::{Schedule, rate::RETRANSMITTED};
+use anabranch_twoflow::{
+    Schedule,
+    rate::{RETRANSMITTED, target},
+};
 
 use crate::{load, wire::Enhanced};
 
@@ -268,6 +271,32 @@ impl Video {
             .unwrap_or(u32::MAX)
             .max(chunk.saturating_add(1))
             .min(self.count())
+    }
+
+    /// Maximum load on schedule: the next segment's essential part, some of which is sent twice, and this one's enhanced part.
+    pub(crate) fn load_max(&self) -> Rate {
+        let segments = &self.segments;
+        let count = segments.segments.len();
+        // A shorter last segment counts as if it were as long as the others.
+        let time = match count {
+            1 => segments.playing_time(0),
+            _ => segments.length,
+        };
+        let each = (0..count).map(|number| {
+            let next = number + 1;
+            let essential = if next < count {
+                let bytes = segments.segments[next].essential_bytes;
+                target(bytes, time, RETRANSMITTED)
+            } else {
+                Rate::ZERO
+            };
+            let enhanced = segments.segments[number].enhanced_bytes;
+            let enhanced = Rate::from_bytes_per(enhanced, time) * self.enhanced_on_wire;
+            load::reliable(essential) + enhanced
+        });
+        // The essential part of a film of one segment is sent while it plays.
+        let first = load::reliable(segments.rate(0, Part::Essential));
+        each.max().unwrap_or_default().max(first)
     }
 }
 

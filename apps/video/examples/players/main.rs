@@ -21,6 +21,7 @@
 //! | `--pipe` | none | a link between origin and proxy, such as `rate=400 Mbit/s, delay=10 ms, queue=200 ms` |
 #![allow(clippy::print_stdout, reason = "it is there to print")]
 #![allow(clippy::print_stderr, reason = "it is there to print")]
+#![allow(clippy::disallowed_methods, reason = "it measures")]
 
 mod film;
 mod player;

@@ -228,6 +228,7 @@ fn network(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
 
     fn from(node: u8, address: u8) -> From {
         From {
@@ -290,7 +291,7 @@ mod tests {
     #[test]
     fn guesses_are_counted_by_address() {
         let door = Door::default();
-        let begun = Instant::now();
+        let begun = Clock::system().now();
         let [one, two] = [1, 2].map(|n| from(1, n).address);
         for _ in 0..100 {
             door.failed(begun, one, "revoked");

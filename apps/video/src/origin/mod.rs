@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `library/` | the videos of a directory or an object store: indexes, bytes of chunks |
 //! | `door`, `tickets` | places of sessions, before and after they have shown a ticket; the valid tickets |
-//! | `serve` | one proxy's session: requests and answers |
+//! | `serve`, `reading` | one proxy's session: requests and answers; reading of what is asked for |
 //! | `memory` | bound on the memory that data read for one ticket's proxies may take |
 //! | `pump` | the task that sends what is due, and holds the pipe to the rate that the plays need |
 //! | `plays`, `play` | all plays of a session behind one timer; the schedule of one play |
@@ -23,6 +23,7 @@ mod play;
 mod plays;
 mod promise;
 mod pump;
+mod reading;
 mod serve;
 pub mod tickets;
 #[cfg(test)]
@@ -54,6 +55,7 @@ pub use self::{
     library::{Library, LibraryError},
     tickets::TicketsError,
 };
+use crate::clock::Clock;
 
 /// Send buffer of a stream: bytes that wait to be sent or acknowledged.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
@@ -78,6 +80,7 @@ pub struct Origin {
 pub(crate) struct Shared {
     library: Arc<Library>,
     tickets: Arc<Tickets>,
+    clock: Clock,
     memory: Memory,
     door: Arc<Door>,
     capacity: Option<Rate>,
@@ -187,6 +190,7 @@ impl Origin {
         let shared = Arc::new(Shared {
             library: self.library.clone(),
             tickets: self.tickets.clone(),
+            clock: Clock::system(),
             memory: Memory::default(),
             door: Arc::default(),
             capacity: self.capacity,

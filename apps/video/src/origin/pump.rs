@@ -1,7 +1,11 @@
 //! The task that sends what the plays of a session have due, and holds the pipe to the rate that they need. All decisions are
 //! elsewhere: `plays` schedules, `governor` divides the capacity.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anabranch::{
     DropOrder, Order, Session, Stream, StreamFailure, StreamSpec,
@@ -13,7 +17,7 @@ use anabranch::{
 use bytes::Bytes;
 use tokio::{
     sync::{mpsc, watch},
-    time::{Instant, MissedTickBehavior},
+    time::MissedTickBehavior,
 };
 
 use super::{
@@ -25,9 +29,10 @@ use super::{
     play::{Due, Need},
     plays::{PLAYS_MAX, Plays, Wanted},
     promise::Promised,
-    serve::read,
+    reading::read,
 };
 use crate::{
+    clock::Clock,
     priority,
     wire::{Flow, From, Refusal, RefusalKind, Reply},
 };
@@ -79,6 +84,7 @@ struct Loaded {
 pub(super) struct Pump<'a> {
     session: &'a Session,
     control: &'a Stream,
+    clock: Clock,
     capacity: Option<Rate>,
     begun: Instant,
     plays: Plays,
@@ -101,14 +107,15 @@ impl<'a> Pump<'a> {
     pub(super) fn new(
         session: &'a Session,
         control: &'a Stream,
-        capacity: Option<Rate>,
+        (clock, capacity): (Clock, Option<Rate>),
         fetching: watch::Receiver<usize>,
         memory_share: MemoryShare,
     ) -> Self {
-        let begun = Instant::now();
+        let begun = clock.now();
         Self {
             session,
             control,
+            clock,
             capacity,
             begun,
             plays: Plays::new(),
@@ -187,7 +194,7 @@ impl<'a> Pump<'a> {
     }
 
     fn now(&self) -> base::Instant {
-        base::Instant::EPOCH + self.begun.elapsed()
+        base::Instant::EPOCH + self.clock.since(self.begun)
     }
 
     /// Sends everything that is due.
@@ -282,8 +289,8 @@ impl<'a> Pump<'a> {
     /// Evaluates an interval that is over.
     fn look(&mut self) {
         let now = self.now();
-        let passed = self.looked.elapsed();
-        self.looked = Instant::now();
+        let passed = self.clock.since(self.looked);
+        self.looked = self.clock.now();
         let flow_stats = self.counters.look(&self.session.streams(), passed);
         // Data that was read for a request may wait long after it was answered.
         self.is_fetching = self.counters.fetched_backlog_bytes > 0;
@@ -380,7 +387,7 @@ fn is_near(rate: Rate, other: Rate) -> bool {
 
 async fn until(at: Option<Instant>) {
     match at {
-        Some(at) => tokio::time::sleep_until(at).await,
+        Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
     }
 }

@@ -8,7 +8,7 @@ use anabranch::{
     net::limited,
 };
 use anabranch_media::Part;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::{
     sync::{Semaphore, mpsc, watch},
     task::JoinSet,
@@ -21,6 +21,7 @@ use super::{
     library::{Library, LibraryError, Opened},
     memory::MemoryShare,
     pump::{Command, Pump},
+    reading::{blocking, read, read_frames},
     tickets::Good,
 };
 use crate::{
@@ -134,7 +135,7 @@ async fn greeted(
     let Request::Hello { secret } = Request::decode(&hello.data)? else {
         return Err(End::Words("no greeting"));
     };
-    let now = std::time::Instant::now();
+    let now = shared.clock.now();
     let words = if !shared.door.may_try(now, from.address) {
         "too many wrong tickets came from this address; try again in a minute"
     } else if let Some(ticket) = shared.tickets.find(&secret) {
@@ -189,7 +190,7 @@ async fn converse(session: &Session, proxy: &Proxy, shared: &Shared) -> Result<(
     let pump = Pump::new(
         session,
         control,
-        shared.capacity,
+        (shared.clock, shared.capacity),
         watching,
         proxy.memory_share.clone(),
     );
@@ -435,59 +436,6 @@ impl Clerk {
     async fn reply(&self, reply: &Reply) -> Result<(), StreamFailure> {
         self.control.send(reply.encode()).await?;
         Ok(())
-    }
-}
-
-/// Reads a part of a chunk on a thread that may wait for the disk.
-pub(super) async fn read(
-    opened: Arc<Opened>,
-    chunk: u32,
-    part: Part,
-    memory_share: &MemoryShare,
-) -> Result<Bytes, Refusal> {
-    if chunk >= opened.video.count() {
-        let words = format!("the video has {} chunks", opened.video.count());
-        return Err(Refusal::new(RefusalKind::NotFound, words));
-    }
-    let taken = memory_share.take(opened.video.bytes(chunk, part)).await;
-    let data = blocking(move || opened.read(chunk, part)).await?;
-    Ok(taken.hold(data))
-}
-
-/// Single enhanced frames of a chunk, by their numbers, one after the other.
-async fn read_frames(
-    opened: Arc<Opened>,
-    chunk: u32,
-    frames: Vec<u32>,
-    memory_share: &MemoryShare,
-) -> Result<Bytes, Refusal> {
-    let all = read(opened.clone(), chunk, Part::Enhanced, memory_share).await?;
-    let video = &opened.video;
-    let mut wanted = frames.into_iter().peekable();
-    let mut out = BytesMut::new();
-    let mut at = 0;
-    for (number, frame) in (0..).zip(video.frames(chunk, Part::Enhanced)) {
-        let end = at + video.size(frame) as usize;
-        if wanted.next_if_eq(&number).is_some() {
-            out.extend_from_slice(&all[at..end]);
-        }
-        at = end;
-    }
-    if wanted.next().is_some() {
-        let words = "the chunk has no such frame";
-        return Err(Refusal::new(RefusalKind::NotFound, words));
-    }
-    Ok(out.freeze())
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is shutting down, and this task with it.
-            Err(_) => std::future::pending().await,
-        },
     }
 }
 

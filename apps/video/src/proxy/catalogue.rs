@@ -101,7 +101,8 @@ impl Catalogue {
     /// forgotten.
     pub(super) async fn refresh(&self, shared: &Arc<Shared>) {
         let _asking = self.asking.lock().await;
-        if self.lock().asked.is_some_and(|at| at.elapsed() < PAUSE) {
+        let clock = shared.clock;
+        if self.lock().asked.is_some_and(|at| clock.since(at) < PAUSE) {
             return;
         }
         let Some(line) = shared.pipe.line_now() else {
@@ -121,7 +122,7 @@ impl Catalogue {
             .collect();
         let before = {
             let mut state = self.lock();
-            state.asked = Some(Instant::now());
+            state.asked = Some(clock.now());
             std::mem::replace(&mut state.videos, fresh.clone())
         };
         if before == fresh {

@@ -73,10 +73,11 @@ pub(super) fn to_repair(missing: &[(u32, u64)], enhanced_bytes: u64, left_out: u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
 
     #[test]
     fn a_chunk_is_due_when_nothing_more_will_come() {
-        let begun = Instant::now();
+        let begun = Clock::system().now();
         let ms = |ms| begun + Duration::from_millis(ms);
         let sent = Sent {
             adus: 5,

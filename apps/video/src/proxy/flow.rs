@@ -17,10 +17,10 @@ use tokio::sync::oneshot;
 
 use super::{
     cached_video::CachedVideo,
+    capacity::Place,
     content::Assembly,
     due::{Sent, State, to_repair},
     pipe::{Play, PlayEvent},
-    room::Place,
 };
 use crate::{
     store::{Class, Part},
@@ -65,7 +65,7 @@ async fn flow(cached_video: &Arc<CachedVideo>, number: u64, chunk: u32) -> Resul
         lead_ms: millis(shared.config.lead),
         ahead_ms: millis(ahead(cached_video)),
     };
-    let place = shared.admit(cached_video, chunk)?;
+    let place = shared.admit(&cached_video.video, chunk)?;
     let play = line
         .play(&cached_video.video.name, &cached_video.video.version, from)
         .await?;
@@ -133,7 +133,7 @@ impl Collector {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let is_room = self.bytes() < MEMORY_BYTES_MAX;
+            let has_capacity = self.bytes() < MEMORY_BYTES_MAX;
             tokio::select! {
                 events = play.events.recv() => match events {
                     Some(PlayEvent::Stream(Flow::Essential, stream)) => essential = Some(stream),
@@ -141,7 +141,7 @@ impl Collector {
                     Some(PlayEvent::Ended(refusal)) => return Err(refusal),
                     None => return Err(broken("the origin is gone")),
                 },
-                record = next(essential.as_ref()), if is_room => match record.map_err(broken)? {
+                record = next(essential.as_ref()), if has_capacity => match record.map_err(broken)? {
                     Some(record) => {
                         let record = Essential::decode(record).map_err(broken)?;
                         self.take_essential(record).await?;
@@ -160,7 +160,7 @@ impl Collector {
                 return Ok(());
             }
             while self.is_due(demand.deadline) {
-                let is_urgent = demand.deadline.is_some_and(|at| Instant::now() >= at);
+                let is_urgent = demand.deadline.is_some_and(|at| self.now() >= at);
                 if !is_urgent && self.repairs() {
                     break;
                 }
@@ -190,6 +190,10 @@ impl Collector {
         }
     }
 
+    fn now(&self) -> Instant {
+        self.cached_video.shared.clock.now()
+    }
+
     fn bytes(&self) -> usize {
         self.arriving.values().map(Assembly::bytes).sum()
     }
@@ -208,7 +212,7 @@ impl Collector {
                 left_out,
             } => {
                 if chunk >= self.next && chunk < self.cached_video.video.count() {
-                    let reported_at = Instant::now();
+                    let reported_at = self.now();
                     let sent = Sent {
                         adus,
                         left_out,
@@ -278,7 +282,8 @@ impl Collector {
             return;
         }
         if adu.chunk > self.next {
-            self.passed.get_or_insert_with(Instant::now);
+            let now = self.now();
+            self.passed.get_or_insert(now);
         }
         self.assembly(adu.chunk).put_enhanced(adu);
     }
@@ -298,7 +303,7 @@ impl Collector {
             passed: self.passed,
             deadline,
         };
-        state.is_due(Instant::now())
+        state.is_due(self.now())
     }
 
     /// True if lost frames of the chunk are being sent again; requests them when that is possible.
@@ -378,7 +383,7 @@ impl Collector {
             let arrived = packets.1.min(packets.0);
             shared.stats.arrived_adus.add(arrived.into());
             self.place
-                .finished(&cached_video, chunk, packets, sent.left_out);
+                .finished(&cached_video.video, chunk, packets, sent.left_out);
         }
         let Some(content) = assembly.finish(essential) else {
             return Err(broken("the origin sent another chunk than requested"));
@@ -397,7 +402,7 @@ impl Collector {
         self.passed = later
             .into_iter()
             .any(|(_, assembly)| assembly.adus() > 0)
-            .then(Instant::now);
+            .then(|| cached_video.shared.clock.now());
         let (class, stored) = (cached_video.class(chunk), content.stored());
         if class == Class::Body || content.missing.total() == 0 {
             shared

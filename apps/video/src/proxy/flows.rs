@@ -189,7 +189,7 @@ impl Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::samples::film;
+    use crate::{clock::Clock, samples::film};
 
     const DELAY: Duration = Duration::from_secs(2);
 
@@ -205,7 +205,7 @@ mod tests {
             Self {
                 video: film(120),
                 flows: Flows::default(),
-                begun: Instant::now(),
+                begun: Clock::system().now(),
             }
         }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `pipe` | the session with the origin, established again when it ends |
 //! | `pieces` | an answer that comes in pieces |
-//! | `cached_video` | a video that is being watched, and the requests that wait for its chunks |
+//! | `cached_video`, `viewing` | a video that is being watched; the requests that wait for its chunks |
 //! | `flows` | assignment of viewers to flows; deadlines of chunks |
 //! | `flow` | one play at the origin: chunks from two streams |
 //! | `due` | completion of a chunk; the lost frames to request again |
@@ -13,10 +13,11 @@
 //! | `prefix` | length of a video's prefix |
 //! | `prefixes` | prefixes that are stored already |
 //! | `http` | the interface for players and people |
-//! | `room` | admission of plays by the capacity of the pipe |
+//! | `capacity` | admission of plays by the capacity of the pipe |
 //! | `stats` | statistics |
 
 mod cached_video;
+mod capacity;
 mod catalogue;
 mod content;
 mod due;
@@ -27,8 +28,8 @@ mod pieces;
 mod pipe;
 mod prefix;
 mod prefixes;
-mod room;
 mod stats;
+mod viewing;
 #[cfg(test)]
 pub(crate) mod virtual_time;
 
@@ -46,11 +47,12 @@ use bytes::Bytes;
 use tokio::net::TcpListener;
 
 use self::{
-    cached_video::CachedVideo, catalogue::Catalogue, pipe::Pipe, room::AdmissionController,
+    cached_video::CachedVideo, capacity::AdmissionController, catalogue::Catalogue, pipe::Pipe,
     stats::Stats,
 };
-pub use self::{http::Settings as Http, prefix::Prefix, room::Admission};
+pub use self::{capacity::Admission, http::Settings as Http, prefix::Prefix};
 use crate::{
+    clock::Clock,
     store::{Class, Part, Store, StoreError, VideoKey},
     video::Division,
     wire::{Entry, Refusal, RefusalKind},
@@ -142,17 +144,18 @@ pub(crate) struct Shared {
     pub(crate) stats: Stats,
     pub(crate) catalogue: Catalogue,
     cached_videos: Mutex<HashMap<String, (Instant, Arc<CachedVideo>)>>,
-    room: AdmissionController,
+    capacity: AdmissionController,
+    pub(crate) clock: Clock,
     /// Time until which nothing is written to the disk, because it was full.
     disk_full_until: Mutex<Option<Instant>>,
 }
 
 /// Opens the cache; a proxy that still uses it may be about to end.
-async fn open_store(config: &Config) -> Result<Store, StoreError> {
-    let begun = Instant::now();
+async fn open_store(config: &Config, clock: Clock) -> Result<Store, StoreError> {
+    let begun = clock.now();
     loop {
         match Store::open(&config.cache, config.cache_bytes) {
-            Err(StoreError::InUse { .. }) if begun.elapsed() < FAREWELL => {
+            Err(StoreError::InUse { .. }) if clock.since(begun) < FAREWELL => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
             opened => return opened,
@@ -187,7 +190,8 @@ impl Proxy {
         http: SocketAddr,
         ticket: &Ticket,
     ) -> Result<Self, ProxyError> {
-        let store = open_store(&config).await?;
+        let clock = Clock::system();
+        let store = open_store(&config, clock).await?;
         let listen = |source| ProxyError::Listen {
             address: http,
             source,
@@ -201,7 +205,8 @@ impl Proxy {
             stats: Stats::default(),
             catalogue: Catalogue::restore(&config.cache, ticket.node),
             cached_videos: Mutex::default(),
-            room: AdmissionController::new(config.admission),
+            capacity: AdmissionController::new(config.admission, clock),
+            clock,
             disk_full_until: Mutex::default(),
             config,
         };
@@ -265,7 +270,7 @@ impl Shared {
             if let Some((used, cached_video)) = cached_videos.get_mut(name)
                 && cached_video.video.version == version
             {
-                *used = Instant::now();
+                *used = self.clock.now();
                 return Ok(cached_video.clone());
             }
         }
@@ -286,7 +291,8 @@ impl Shared {
                 cached_videos.remove(&oldest);
             }
         }
-        let before = cached_videos.insert(name.to_owned(), (Instant::now(), cached_video.clone()));
+        let before =
+            cached_videos.insert(name.to_owned(), (self.clock.now(), cached_video.clone()));
         drop(cached_videos);
         if let Some((_, before)) = before {
             self.forget(&before);
@@ -369,7 +375,7 @@ impl Shared {
 
     /// True if anything plays.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.room.is_empty()
+        !self.capacity.is_empty()
     }
 
     /// Reads from the store; `None` when the part is not there, or the disk fails.
@@ -400,7 +406,7 @@ impl Shared {
             Ok(Ok(is_kept)) => is_kept,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "not cached");
-                *self.disk_full() = Some(Instant::now() + DISK_PAUSE);
+                *self.disk_full() = Some(self.clock.now() + DISK_PAUSE);
                 false
             }
             Err(_) => false,
@@ -409,7 +415,8 @@ impl Shared {
 
     /// True if the disk accepts data now.
     pub(crate) fn is_disk_usable(&self) -> bool {
-        self.disk_full().is_none_or(|until| Instant::now() >= until)
+        self.disk_full()
+            .is_none_or(|until| self.clock.now() >= until)
     }
 
     /// The videos that are open, and their flows.

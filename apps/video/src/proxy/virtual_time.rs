@@ -21,6 +21,7 @@ use super::{
     due::{Sent, State, to_repair},
 };
 use crate::{
+    clock::Clock,
     priority,
     video::Video,
     wire::{CONTROL_LABEL, Enhanced, Essential, FETCH_LABEL, Flow, From, Piece, Request},
@@ -84,7 +85,7 @@ impl Proxy {
             passed: None,
             asked: None,
             was_asked: BTreeSet::new(),
-            begun: std::time::Instant::now(),
+            begun: Clock::system().now(),
             plays_from: None,
             finished: Vec::new(),
             repaired: 0,

@@ -40,6 +40,7 @@ use self::{
     place::{Catalogue, Film, Found, Place, Stamp},
 };
 use crate::{
+    clock::Clock,
     video::{Division, Video, policy_text},
     wire::Entry,
 };
@@ -105,6 +106,7 @@ pub struct Library {
     place: Box<dyn Place>,
     kept: Kept,
     division: Division,
+    clock: Clock,
     state: Mutex<State>,
     /// Notified when an index was made, or could not be.
     made: Condvar,
@@ -123,7 +125,8 @@ impl Library {
     ) -> Result<Self, LibraryError> {
         let folder = Folder::open(root)?;
         let indexes = indexes.unwrap_or_else(|| folder.path().join(INDEX_FOLDER));
-        Ok(Self::new(Box::new(folder), indexes, division))
+        let clock = Clock::system();
+        Ok(Self::new(Box::new(folder), indexes, division, clock))
     }
 
     /// The videos in a part of an object store. Indexes are kept in the folder `indexes`, which other libraries may use as
@@ -138,15 +141,17 @@ impl Library {
         indexes: PathBuf,
         division: Division,
     ) -> Result<Self, LibraryError> {
-        let bucket = s3::Bucket::open(location, access)?;
-        Ok(Self::new(Box::new(bucket), indexes, division))
+        let clock = Clock::system();
+        let bucket = s3::Bucket::open(location, access, clock)?;
+        Ok(Self::new(Box::new(bucket), indexes, division, clock))
     }
 
-    fn new(place: Box<dyn Place>, indexes: PathBuf, division: Division) -> Self {
+    fn new(place: Box<dyn Place>, indexes: PathBuf, division: Division, clock: Clock) -> Self {
         Self {
             kept: Kept::new(indexes, place.name()),
             place,
             division,
+            clock,
             state: Mutex::default(),
             made: Condvar::new(),
         }
@@ -233,13 +238,16 @@ impl Library {
         {
             let state = self.lock();
             let rescan = self.place.rescan();
-            if state.scanned.is_some_and(|at| at.elapsed() < rescan) {
+            if state
+                .scanned
+                .is_some_and(|at| self.clock.since(at) < rescan)
+            {
                 return state.catalogue.clone();
             }
         }
         let scanned = self.place.scan();
         let mut state = self.lock();
-        state.scanned = Some(Instant::now());
+        state.scanned = Some(self.clock.now());
         match scanned {
             Ok(found) => state.catalogue = Arc::new(found),
             // The old catalogue is served for as long as its files can be read.

@@ -1,7 +1,7 @@
 //! Connections of players: their maximum number, and replacement of one by another.
 //!
 //! A connection that has no request in progress, or whose player reads nothing, gives its place to a new one when all places
-//! are taken. So incomplete requests and stalled responses do not keep others out. Knows no socket and no clock.
+//! are taken. So incomplete requests and stalled responses do not keep others out. Knows no socket.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,6 +11,8 @@ use std::{
 };
 
 use tokio::sync::Notify;
+
+use crate::clock::Clock;
 
 /// Time after which a player that reads nothing may lose its place to another.
 const STALLED: Duration = Duration::from_secs(5);
@@ -28,6 +30,7 @@ pub(super) struct Limits {
 #[derive(Debug)]
 pub(super) struct Guests {
     limits: Limits,
+    clock: Clock,
     state: Mutex<State>,
 }
 
@@ -61,9 +64,10 @@ pub(super) struct Place {
 pub(super) struct Busy(Arc<Place>);
 
 impl Guests {
-    pub(super) fn new(limits: Limits) -> Arc<Self> {
+    pub(super) fn new(limits: Limits, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             limits,
+            clock,
             state: Mutex::default(),
         })
     }
@@ -75,9 +79,9 @@ impl Guests {
         let mut state = self.lock();
         let here = state.addresses.get(&address).copied().unwrap_or(0);
         if here >= self.limits.per_address {
-            state.make_room(now, Some(address))?;
+            state.evict(now, Some(address))?;
         } else if state.guests.len() >= self.limits.total {
-            state.make_room(now, None)?;
+            state.evict(now, None)?;
         }
         let number = state.next;
         state.next += 1;
@@ -99,8 +103,8 @@ impl Guests {
     }
 
     /// Closes an idle or stalled connection, if there is one: descriptors are short.
-    pub(super) fn make_room(&self, now: Instant) {
-        self.lock().make_room(now, None);
+    pub(super) fn evict(&self, now: Instant) {
+        self.lock().evict(now, None);
     }
 
     /// Number of connections.
@@ -117,7 +121,7 @@ impl Guests {
 impl State {
     /// Closes the connection that has been idle for the longest, or else stalled; `None`: there is none. O(connections), only
     /// at the limit.
-    fn make_room(&mut self, now: Instant, from: Option<IpAddr>) -> Option<()> {
+    fn evict(&mut self, now: Instant, from: Option<IpAddr>) -> Option<()> {
         let candidates = self.guests.iter().filter_map(|(&number, guest)| {
             if from.is_some_and(|from| from != guest.address) {
                 return None;
@@ -162,6 +166,11 @@ impl Place {
         self.change(|guest| guest.stalled = since);
     }
 
+    /// The time by the clock of all places.
+    pub(super) fn now(&self) -> Instant {
+        self.guests.clock.now()
+    }
+
     /// Ready when the place was given to another connection.
     pub(super) async fn taken(&self) {
         self.leave.notified().await;
@@ -176,7 +185,8 @@ impl Place {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.change(|guest| guest.idle = Some(Instant::now()));
+        let now = self.0.now();
+        self.0.change(|guest| guest.idle = Some(now));
     }
 }
 
@@ -202,6 +212,7 @@ fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
+    const CLOCK: Clock = Clock::system();
     const LIMITS: Limits = Limits {
         total: 4,
         per_address: 3,
@@ -220,8 +231,8 @@ mod tests {
 
     #[test]
     fn incomplete_requests_keep_no_connection_out() {
-        let guests = Guests::new(LIMITS);
-        let begun = Instant::now();
+        let guests = Guests::new(LIMITS, CLOCK);
+        let begun = CLOCK.now();
         let at = |n| begun + Duration::from_millis(n);
         let places: Vec<_> = (0..100)
             .map(|n| guests.admit(at(n), address(1)).expect("a place"))
@@ -241,8 +252,8 @@ mod tests {
 
     #[test]
     fn requests_under_way_keep_their_places() {
-        let guests = Guests::new(LIMITS);
-        let now = Instant::now();
+        let guests = Guests::new(LIMITS, CLOCK);
+        let now = CLOCK.now();
         let places: Vec<_> = (1..=4)
             .map(|n| guests.admit(now, address(n)).unwrap())
             .collect();

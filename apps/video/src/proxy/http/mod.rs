@@ -83,7 +83,8 @@ pub(super) async fn serve(
         per_address: settings.per_address,
     };
     let rules = Arc::new(Rules::new(&settings.names, &settings.cors));
-    serve::serve(Front { shared, rules }, listener, limits, stop).await;
+    let clock = shared.clock;
+    serve::serve(Front { shared, rules }, clock, listener, limits, stop).await;
 }
 
 /// Handler of all requests.
@@ -280,7 +281,7 @@ async fn segment(
         // The length depends on the frames that arrive; nothing is fetched to find it out.
         return Ok(answer.head_only(mime));
     }
-    let asked = std::time::Instant::now();
+    let asked = shared.clock.now();
     let content = cached_video.content(chunk, viewer).await?;
     let video = content.video();
     let options = Options {
@@ -297,7 +298,7 @@ async fn segment(
         is_video,
         duration: place.duration,
         bytes: fragment.bytes.len() as u64,
-        waited: asked.elapsed(),
+        waited: shared.clock.since(asked),
         left_out: fragment.left_out.total(),
     };
     server_data.put(response.headers_mut());

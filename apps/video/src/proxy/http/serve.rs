@@ -24,10 +24,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinSet,
-    time::{Instant, Sleep},
+    time::Sleep,
 };
 
 use super::guests::{Busy, Guests, Limits, Place};
+use crate::clock::Clock;
 
 /// Time within which a request must be complete after its connection, or after the previous response.
 pub(super) const HEAD_MAX: Duration = Duration::from_secs(10);
@@ -85,11 +86,12 @@ fn descriptors() -> Option<u64> {
 /// Serves until `stop` is ready, and then lets responses in progress continue for a moment.
 pub(super) async fn serve(
     handler: impl Handler,
+    clock: Clock,
     listener: TcpListener,
     limits: Limits,
     stop: impl Future<Output = ()> + Send,
 ) {
-    let guests = Guests::new(bounded(limits));
+    let guests = Guests::new(bounded(limits), clock);
     let stopping = watch::Sender::new(false);
     let mut running = JoinSet::new();
     let mut pause = PAUSE_MIN;
@@ -100,14 +102,14 @@ pub(super) async fn serve(
             Some(_) = running.join_next() => continue,
             () = &mut stop => break,
         };
-        let now = std::time::Instant::now();
+        let now = clock.now();
         let (stream, peer) = match taken {
             Ok(taken) => taken,
             Err(error) if is_of_one_connection(&error) => continue,
             Err(error) => {
                 limited!(warn, %error, "connections cannot be accepted; retrying");
                 // Most often for lack of descriptors.
-                guests.make_room(now);
+                guests.evict(now);
                 tokio::time::sleep(pause).await;
                 pause = (2 * pause).min(PAUSE_MAX);
                 continue;
@@ -241,8 +243,8 @@ impl<I> Watched<I> {
         }
         let place = &self.place;
         let sleep = self.stalled.get_or_insert_with(|| {
-            place.stalled(Some(std::time::Instant::now()));
-            Box::pin(tokio::time::sleep_until(Instant::now() + STALL_MAX))
+            place.stalled(Some(place.now()));
+            Box::pin(tokio::time::sleep(STALL_MAX))
         });
         ready!(sleep.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))

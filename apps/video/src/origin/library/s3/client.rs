@@ -1,11 +1,6 @@
 //! HTTP client of an object store: requests, with retries.
 
-use std::{
-    fs, io,
-    io::Read,
-    sync::Arc,
-    time::{Duration, Instant, SystemTime},
-};
+use std::{fs, io, io::Read, sync::Arc, time::Duration};
 
 use ureq::{
     Agent,
@@ -19,6 +14,7 @@ use super::{
     answer::{Answer, Asked},
     sign::{Target, address, encode},
 };
+use crate::clock::Clock;
 
 /// Maximum number of attempts of a request.
 const ATTEMPTS: u32 = 5;
@@ -44,6 +40,7 @@ const IDLE_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Client {
     agent: Agent,
+    clock: Clock,
     bucket: String,
     key: Option<Key>,
     region: String,
@@ -66,7 +63,11 @@ enum Fault {
 impl Client {
     /// # Errors
     /// The endpoint is not valid, or the certificates cannot be read.
-    pub(super) fn new(location: &Location, access: &Access) -> Result<Self, StoreError> {
+    pub(super) fn new(
+        location: &Location,
+        access: &Access,
+        clock: Clock,
+    ) -> Result<Self, StoreError> {
         let name = location.bucket.clone();
         let endpoint = match &access.endpoint {
             Some(endpoint) => endpoint.trim_end_matches('/').to_owned(),
@@ -99,6 +100,7 @@ impl Client {
         }
         Ok(Self {
             agent: config.build().into(),
+            clock,
             bucket: name,
             key: access.key.clone(),
             region: access.region.clone(),
@@ -216,19 +218,19 @@ impl Client {
             path,
             query,
         };
-        address(target, self.key.as_ref(), &self.region, wall_clock())
+        address(target, self.key.as_ref(), &self.region, self.clock.wall())
     }
 
     /// Retries until the attempt succeeds, or cannot.
     fn persist<T>(&self, mut attempt: impl FnMut() -> Result<T, Fault>) -> Result<T, StoreError> {
-        let begun = Instant::now();
+        let begun = self.clock.now();
         let mut pause = PAUSE;
         for number in 1.. {
             match attempt() {
                 Ok(done) => return Ok(done),
                 Err(Fault::Final(error)) => return Err(error),
                 Err(Fault::Passing(error)) => {
-                    if number >= ATTEMPTS || begun.elapsed() >= TIMEOUT {
+                    if number >= ATTEMPTS || self.clock.since(begun) >= TIMEOUT {
                         return Err(error);
                     }
                     tracing::debug!(%error, number, "the request is retried");
@@ -356,12 +358,6 @@ fn tls(access: &Access) -> Result<TlsConfig, StoreError> {
     Ok(TlsConfig::builder().root_certs(roots).build())
 }
 
-/// The store's signatures are valid around a time of day.
-#[expect(clippy::disallowed_methods, reason = "signatures need the wall clock")]
-fn wall_clock() -> SystemTime {
-    SystemTime::now()
-}
-
 /// A random number from 0 to 1.
 fn chance() -> f64 {
     use std::hash::{BuildHasher, RandomState};
@@ -409,7 +405,7 @@ mod tests {
             certificates: None,
         };
         let location = format!("s3://{bucket}").parse().unwrap();
-        Client::new(&location, &access).unwrap()
+        Client::new(&location, &access, Clock::system()).unwrap()
     }
 
     #[test]

@@ -28,6 +28,7 @@ use super::{
     LibraryError,
     place::{Catalogue, Film, Found, Place, ReadError},
 };
+use crate::clock::Clock;
 
 /// Minimum interval between listings of a bucket: listing is paid for.
 const RESCAN: Duration = Duration::from_secs(10);
@@ -112,8 +113,12 @@ impl Bucket {
     ///
     /// # Errors
     /// The bucket cannot be listed.
-    pub(super) fn open(location: &Location, access: &Access) -> Result<Self, StoreError> {
-        let client = Client::new(location, access)?;
+    pub(super) fn open(
+        location: &Location,
+        access: &Access,
+        clock: Clock,
+    ) -> Result<Self, StoreError> {
+        let client = Client::new(location, access, clock)?;
         listing::check(&client, location)?;
         Ok(Self {
             location: location.clone(),

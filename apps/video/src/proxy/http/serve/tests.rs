@@ -4,6 +4,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
 
+const CLOCK: Clock = Clock::system();
+
 /// A handler that answers every request with so many bytes.
 #[derive(Clone)]
 struct Plain(usize);
@@ -27,7 +29,7 @@ impl World {
             per_address: 8,
         };
         Self {
-            guests: Guests::new(limits),
+            guests: Guests::new(limits, CLOCK),
             stopping: watch::Sender::new(false),
             handler: Plain(bytes),
         }
@@ -37,7 +39,7 @@ impl World {
     fn connect(&self) -> DuplexStream {
         let (player, here) = duplex(4_096);
         let peer: SocketAddr = ([192, 0, 2, 1], 4_000).into();
-        let place = self.guests.admit(std::time::Instant::now(), peer.ip());
+        let place = self.guests.admit(CLOCK.now(), peer.ip());
         let place = place.expect("a place");
         let stopping = self.stopping.subscribe();
         tokio::spawn(converse(self.handler.clone(), here, peer, place, stopping));
@@ -57,7 +59,7 @@ async fn rest(player: &mut DuplexStream) -> String {
 async fn half_a_request_is_given_up() {
     let world = World::new(5);
     for half in [&GET[..GET.len() - 1], b"G", b""] {
-        let begun = Instant::now();
+        let begun = CLOCK.now();
         let mut player = world.connect();
         player.write_all(half).await.unwrap();
         let response = rest(&mut player).await;
@@ -65,7 +67,7 @@ async fn half_a_request_is_given_up() {
             response.is_empty() || response.contains(" 408 "),
             "{response}"
         );
-        let took = begun.elapsed();
+        let took = CLOCK.since(begun);
         assert!(took >= HEAD_MAX && took < HEAD_MAX + Duration::from_secs(1));
     }
     assert_eq!(world.guests.len(), 0);
@@ -75,14 +77,14 @@ async fn half_a_request_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_request_is_given_up() {
     let world = World::new(5);
-    let begun = Instant::now();
+    let begun = CLOCK.now();
     let mut player = world.connect();
     for byte in GET.iter().cycle() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         if player.write_all(&[*byte]).await.is_err() {
             break;
         }
-        assert!(begun.elapsed() < 2 * HEAD_MAX);
+        assert!(CLOCK.since(begun) < 2 * HEAD_MAX);
     }
     assert_eq!(world.guests.len(), 0);
 }
@@ -91,7 +93,7 @@ async fn a_slow_request_is_given_up() {
 async fn an_idle_connection_ends_and_a_used_one_does_not() {
     let world = World::new(5);
     let mut player = world.connect();
-    let begun = Instant::now();
+    let begun = CLOCK.now();
     for _ in 0..5 {
         player.write_all(GET).await.unwrap();
         let mut answer = Vec::new();
@@ -102,7 +104,7 @@ async fn an_idle_connection_ends_and_a_used_one_does_not() {
     }
     assert_eq!(world.guests.len(), 1);
     assert_eq!(rest(&mut player).await, "");
-    assert!(begun.elapsed() < 4 * HEAD_MAX);
+    assert!(CLOCK.since(begun) < 4 * HEAD_MAX);
     assert_eq!(world.guests.len(), 0);
 }
 
@@ -154,12 +156,12 @@ async fn a_player_that_reads_nothing_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn a_place_that_was_taken_is_left_at_once() {
     let world = World::new(5);
-    let begun = Instant::now();
+    let begun = CLOCK.now();
     let mut first = world.connect();
     first.write_all(&GET[..5]).await.unwrap();
     let _others: Vec<_> = (0..8).map(|_| world.connect()).collect();
     assert_eq!(rest(&mut first).await, "");
-    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert_eq!(CLOCK.since(begun), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

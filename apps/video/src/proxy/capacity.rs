@@ -11,9 +11,10 @@ use anabranch::base::{self, Rate, rate::ParseRateError};
 use anabranch_media::Part;
 use anabranch_twoflow::admission::{Capacity, Gate, Measured, Thresholds};
 
-use super::{Shared, cached_video::CachedVideo};
+use super::Shared;
 use crate::{
-    load,
+    clock::Clock,
+    video::Video,
     wire::{Refusal, RefusalKind},
 };
 
@@ -62,6 +63,7 @@ impl Admission {
 #[derive(Debug)]
 pub(super) struct AdmissionController {
     inside: Mutex<Inside>,
+    clock: Clock,
     since: Instant,
 }
 
@@ -74,7 +76,7 @@ struct Inside {
 }
 
 impl AdmissionController {
-    pub(super) fn new(admission: Admission) -> Self {
+    pub(super) fn new(admission: Admission, clock: Clock) -> Self {
         let inside = Inside {
             gate: Gate::new(admission.capacity()),
             measured: BTreeMap::new(),
@@ -82,8 +84,14 @@ impl AdmissionController {
         };
         Self {
             inside: Mutex::new(inside),
-            since: Instant::now(),
+            clock,
+            since: clock.now(),
         }
+    }
+
+    /// Time since the start.
+    fn now(&self) -> base::Instant {
+        base::Instant::EPOCH + self.clock.since(self.since)
     }
 
     /// True if anything plays.
@@ -109,16 +117,11 @@ impl Shared {
     ///
     /// # Errors
     /// There is no capacity; with the reason, and the time to retry.
-    pub(crate) fn admit(
-        self: &Arc<Self>,
-        cached_video: &CachedVideo,
-        chunk: u32,
-    ) -> Result<Place, Refusal> {
-        let video = &cached_video.video;
-        let wanted = load::most(video);
-        let now = base::Instant::EPOCH + self.room.since.elapsed();
+    pub(crate) fn admit(self: &Arc<Self>, video: &Video, chunk: u32) -> Result<Place, Refusal> {
+        let wanted = video.load_max();
+        let now = self.capacity.now();
         let rest = video.start(u32::MAX).saturating_sub(video.start(chunk));
-        let mut inside = self.room.inside();
+        let mut inside = self.capacity.inside();
         let number = inside.next;
         let flows: Vec<Measured> = inside.measured.values().copied().collect();
         let admitted = inside
@@ -148,20 +151,20 @@ impl Place {
     /// its frames were left out, because the pipe has no capacity for them.
     pub(super) fn finished(
         &mut self,
-        cached_video: &CachedVideo,
+        video: &Video,
         chunk: u32,
         (sent, arrived): (u32, u32),
         left_out: u32,
     ) {
-        let video = &cached_video.video;
         // A frame that was left out counts as a packet that did not arrive.
         let sent = sent.saturating_add(left_out);
         let lasts = video.start(chunk + 1).saturating_sub(video.start(chunk));
         let bytes = video.bytes(chunk, Part::Essential) + video.bytes(chunk, Part::Enhanced);
         let counters = &mut self.counters;
-        counters.add(Instant::now(), lasts, bytes, (sent, arrived));
+        let now = self.shared.clock.now();
+        counters.add(now, lasts, bytes, (sent, arrived));
         if let Some(measured) = counters.measured() {
-            let mut inside = self.shared.room.inside();
+            let mut inside = self.shared.capacity.inside();
             inside.measured.insert(self.number, measured);
         }
     }
@@ -169,7 +172,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut inside = self.shared.room.inside();
+        let mut inside = self.shared.capacity.inside();
         inside.gate.release(self.number);
         inside.measured.remove(&self.number);
     }
@@ -238,7 +241,7 @@ mod tests {
     use super::*;
 
     fn after(counters: &mut FlowCounters, took_s: &[u64], packets: (u32, u32)) {
-        let mut at = Instant::now();
+        let mut at = Clock::system().now();
         for took_s in took_s {
             at += Duration::from_secs(*took_s);
             counters.add(at, Duration::from_secs(4), 500_000, packets);
