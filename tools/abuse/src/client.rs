@@ -19,7 +19,7 @@ use anabranch_channel::{AllowList, Channel, Config, Endpoint, Event, Received, S
 use anabranch_session::wire::{Control, VERSION};
 use bytes::BytesMut;
 
-use crate::kinds::{Failure, Tally};
+use crate::tally::{Failure, Tally};
 
 const SOCKET: SocketId = SocketId(0);
 const BATCH: NonZeroUsize = NonZeroUsize::new(8).expect("not zero");

@@ -14,6 +14,7 @@
 mod client;
 mod kinds;
 mod report;
+mod tally;
 mod target;
 mod victim;
 

@@ -3,7 +3,8 @@
 use std::error::Error;
 
 use crate::{
-    kinds::{Kind, Tally},
+    kinds::Kind,
+    tally::Tally,
     victim::Victim,
 };
 

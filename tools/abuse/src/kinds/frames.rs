@@ -1,7 +1,7 @@
 //! Scripts of hostile sessions (`spec/wire.md` §3 and §4).
 
-use super::talk::FRAMES_MAX;
-
+/// Bytes of frames in one container: as many as fit the smallest packet.
+pub(super) const FRAMES_MAX: usize = 1_100;
 /// Largest offset at which an ADU may have a byte.
 const FAR: u64 = (16 << 20) - 16;
 /// Flags of a stream: reliable and ordered; neither; neither, but duplex.

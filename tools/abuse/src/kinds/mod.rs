@@ -6,14 +6,14 @@ mod http;
 mod talk;
 
 use std::{
-    error::Error,
     thread,
     time::{Duration, Instant},
 };
 
-use crate::target::{Door, Target};
-
-pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+use crate::{
+    tally::{Failure, Tally},
+    target::{Door, Target},
+};
 
 /// A kind of abuse.
 pub(crate) struct Kind {
@@ -46,21 +46,6 @@ pub(crate) fn prepare(
 
 /// Name of the kind that [`prepare`] is for.
 const INITIALS: &str = "initials";
-
-/// Counts of a kind: packets sent and received.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) attempts: u64,
-    pub(crate) connected: u64,
-    pub(crate) packets_sent: u64,
-    pub(crate) bytes_sent: u64,
-    pub(crate) packets_received: u64,
-    pub(crate) bytes_received: u64,
-    /// Connections that the victim ended.
-    pub(crate) closed: u64,
-    /// Answers that asked for a proof of address.
-    pub(crate) retries: u64,
-}
 
 macro_rules! quic {
     ($name:expr, $about:literal, $run:expr) => {

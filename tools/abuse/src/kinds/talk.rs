@@ -6,14 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Failure, Limits, Pace, Tally, frames::Script};
+use super::{
+    Failure, Limits, Pace, Tally,
+    frames::{FRAMES_MAX, Script},
+};
 use crate::{
     client::{Client, host},
     target::Target,
 };
 
-/// Bytes of frames in one container: as many as fit the smallest packet.
-pub(super) const FRAMES_MAX: usize = 1_100;
 /// New sessions a second, if the victim ends them.
 const SESSIONS_PER_S: f64 = 20.0;
 /// Time after which a connection that is not established is given up.
