@@ -95,11 +95,26 @@ const LAYERS: &[Layer] = &[
     host("net", &["session", "link", "overlay"]),
     host("node", &["net"]),
     host("lab", &["sim", "node", "twoflow"]),
-    host("cli", &["node", "hose", "video"]),
-    guest("transfer", &["node"]),
-    guest("video", &["node", "media", "twoflow"]),
+    host(
+        "cli",
+        &[
+            "node",
+            "gateway",
+            "hose",
+            "video",
+            "records",
+            "visualise",
+            "clinic",
+        ],
+    ),
     guest("gateway", &["node"]),
-    guest("python", &["node", "stats", "hose", "sim"]),
+    guest("video", &["node", "media", "twoflow"]),
+    guest("records", &["node"]),
+    guest("visualise", &["node", "hose"]),
+    guest("clinic", &["node"]),
+    guest("python", &["node", "stats", "hose"]),
+    // It speaks to the control socket of a node, in messages of its own.
+    guest("console", &[]),
 ];
 
 /// Libraries confined to the named crates, with the reason.
@@ -633,6 +648,12 @@ mod tests {
             ("route", "anabranch-sched"),
             ("session", "anabranch-link"),
             ("video", "anabranch-net"),
+            ("gateway", "anabranch-net"),
+            ("records", "anabranch-hose"),
+            ("clinic", "anabranch-visualise"),
+            ("python", "anabranch-session"),
+            ("console", "anabranch"),
+            ("node", "anabranch-gateway"),
         ] {
             for form in [
                 "{}.workspace = true",
@@ -660,7 +681,11 @@ mod tests {
             ("sim", "anabranch-link"),
             ("net", "anabranch-channel"),
             ("cli", "anabranch"),
+            ("cli", "anabranch-gateway"),
+            ("cli", "anabranch-clinic"),
             ("video", "anabranch"),
+            ("visualise", "anabranch-hose"),
+            ("python", "anabranch-stats"),
             ("session", "anabranch-sched"),
             ("base", "anabranch-base"),
         ] {
