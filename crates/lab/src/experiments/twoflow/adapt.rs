@@ -13,7 +13,9 @@ use super::{
     film::Film,
     flow::Feeder,
     measure::{judge, rounded},
-    scene::{Count, Method, PACKET_BYTES, Plan, Scene, udp_rates},
+    packets::{PACKET_BYTES, udp_rates},
+    plan::{Method, Plan},
+    scene::{Count, Scene},
 };
 use crate::{
     Experiment, Options, Row,

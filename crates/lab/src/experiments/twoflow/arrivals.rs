@@ -6,7 +6,8 @@ use serde_json::json;
 use super::{
     film::{Film, SEGMENT},
     measure::{Ticks, judge, rounded, watch},
-    scene::{INTERVAL, Method, Plan, Scene, capacity},
+    plan::{Method, Plan},
+    scene::{INTERVAL, Scene, capacity},
 };
 use crate::{
     Experiment, Options, Row,

@@ -14,7 +14,9 @@ use super::{
     film::{Film, SEGMENT},
     flow::Feeder,
     measure::rounded,
-    scene::{ESSENTIAL_BYTES, Method, PACKET_BYTES, Plan, Running, STARTS, Scene, filled, udp},
+    packets::{ESSENTIAL_BYTES, PACKET_BYTES, udp},
+    plan::{Method, Plan},
+    scene::{Running, STARTS, Scene, filled},
 };
 use crate::{
     Experiment, Options, Row,

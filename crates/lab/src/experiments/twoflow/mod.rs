@@ -10,6 +10,7 @@
 //! | `adapt` | a pipe that is too narrow [Figure 14] |
 //! | `film`, `parts` | the film; the schedule of its parts in each flow |
 //! | `flow`, `pumped`, `sink` | senders of one flow, or of all of them; receivers |
+//! | `plan`, `packets` | the plan of a session; the sizes of its packets |
 //! | `scene`, `measure` | the pipe; results of a session |
 
 mod adapt;
@@ -18,7 +19,9 @@ mod evita;
 mod film;
 mod flow;
 mod measure;
+mod packets;
 mod parts;
+mod plan;
 mod pumped;
 mod rates;
 mod scene;

@@ -9,7 +9,8 @@ use anabranch_twoflow::rate::{self, RETRANSMITTED};
 use super::{
     film::Film,
     flow::{Dose, Part},
-    scene::{ENHANCED_BYTES, ESSENTIAL_BYTES, Plan, udp},
+    packets::{ENHANCED_BYTES, ESSENTIAL_BYTES, udp},
+    plan::Plan,
     sink::Account,
 };
 

@@ -10,8 +10,8 @@ use bytes::Bytes;
 
 use super::{
     flow::{Part, filler},
+    packets::UDP_BYTES,
     parts::Flow,
-    scene::UDP_BYTES,
 };
 
 /// Timer of the pump, as in an origin on sockets.

@@ -9,7 +9,9 @@ use serde_json::json;
 use super::{
     flow::{Dose, Feeder, Part},
     measure::rounded,
-    scene::{INTERVAL, Method, PACKET_BYTES, QUEUE, Scene, UDP_BYTES, udp},
+    packets::{PACKET_BYTES, UDP_BYTES, udp},
+    plan::Method,
+    scene::{INTERVAL, QUEUE, Scene},
     sink::{Account, Sink},
 };
 use crate::{

@@ -11,7 +11,9 @@ use anabranch_twoflow::Class;
 use super::{
     film::Film,
     flow::Feeder,
+    packets::{ENHANCED_BYTES, ESSENTIAL_BYTES, PACKET_BYTES},
     parts,
+    plan::{Method, Plan},
     pumped::Pumped,
     sink::{Account, Sink},
 };
@@ -28,68 +30,9 @@ const STAGGER: Duration = INTERVAL;
 const ACK_DELAY: Duration = Duration::from_millis(150);
 /// Time within which sessions start.
 pub(super) const STARTS: Duration = Duration::from_secs(10);
-/// A full packet with its IP header, and without.
-pub(super) const PACKET_BYTES: f64 = 1_500.0;
-pub(super) const UDP_BYTES: f64 = 1_472.0;
-/// Application bytes of a full packet of each flow; parts of several frames share packets. Measured (`heads`).
-pub(super) const ESSENTIAL_BYTES: f64 = 1_400.0;
-pub(super) const ENHANCED_BYTES: f64 = 1_412.0;
 /// Rate that each connection sends beside its data, mainly acknowledgements of the receiver's reports, with IP headers.
 /// Measured.
 pub(super) const CONTROL_BPS: f64 = 3_000.0;
-
-/// Transport of the essential flow. The enhanced one is under `fixed`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Method {
-    /// `ctcp` over NewReno, as published.
-    Ctcp,
-    /// `ctcp` over our default.
-    Auto,
-    /// NewReno alone: the paper's TCP.
-    NewReno,
-    /// Both flows of all sessions behind one pump, in one channel under `ctcp` over our default.
-    Pipe,
-}
-
-impl Method {
-    pub(super) const ALL: [Self; 3] = [Self::Ctcp, Self::Auto, Self::NewReno];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Ctcp => "ctcp",
-            Self::Auto => "ctcp-auto",
-            Self::NewReno => "newreno",
-            Self::Pipe => "pipe",
-        }
-    }
-
-    pub(super) fn is_ctcp(self) -> bool {
-        self != Self::NewReno
-    }
-
-    pub(super) fn controller(self, target: Rate) -> Option<anabranch_session::Controller> {
-        let bps = target.as_bps();
-        let text = match self {
-            Self::Ctcp => format!("ctcp:{bps} bit/s,newreno"),
-            Self::Auto | Self::Pipe => format!("ctcp:{bps} bit/s"),
-            Self::NewReno => "newreno".to_owned(),
-        };
-        text.parse().ok()
-    }
-}
-
-/// Plan of a video session.
-#[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub(super) method: Method,
-    /// Time at which it starts.
-    pub(super) start: Instant,
-    /// Segments of the film that it plays.
-    pub(super) segments: std::ops::Range<usize>,
-    /// True if the essential flow is one segment ahead; otherwise each segment is sent while it plays, to measure the part of
-    /// it that must be at the proxy beforehand.
-    pub(super) is_staggered: bool,
-}
 
 /// `n` sessions that start within a short time and play the first `segments` of the film.
 pub(super) fn together(n: usize, method: Method, segments: usize, seed: Seed) -> Vec<Plan> {
@@ -409,24 +352,13 @@ fn before(at: Instant) -> Instant {
     Instant::from_nanos(at.as_nanos().saturating_sub(500_000_000))
 }
 
-/// Rate of UDP payload that carries this rate of the application.
-pub(super) fn udp(rate: Rate, payload_bytes: f64) -> Rate {
-    Rate::from_bps((rate.as_bps() as f64 * UDP_BYTES / payload_bytes).ceil() as u64)
-}
-
-/// Rates of both channels in a step, in UDP payload: the essential one and the enhanced one.
-pub(super) fn udp_rates(step: &anabranch_twoflow::Step) -> [Rate; 2] {
-    [
-        udp(step.essential_rate, ESSENTIAL_BYTES),
-        udp(step.enhanced_rate, ENHANCED_BYTES),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::packets::UDP_BYTES;
     use super::*;
 
-    /// Checks the constants above: payload of full packets of each flow, and data that connections send beside them.
+    /// Checks the constants of `packets`, and the one above: payload of full packets of each flow, and data that connections
+    /// send beside them.
     #[test]
     fn heads_match_the_constants() {
         let film = Film::generated(3);

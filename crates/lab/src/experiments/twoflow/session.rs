@@ -6,7 +6,8 @@ use serde_json::json;
 use super::{
     film::{Film, SEGMENT},
     measure::{judge, rounded, watch},
-    scene::{INTERVAL, Method, Plan, Scene, capacity},
+    plan::{Method, Plan},
+    scene::{INTERVAL, Scene, capacity},
 };
 use crate::{
     Experiment, Options, Row,
@@ -76,7 +77,8 @@ fn one(
         let end_s = passed
             .get(index)
             .map_or(f64::INFINITY, |at| at.as_secs_f64());
-        let target = step.essential_rate.as_bps() as f64 * 1_472.0 / super::scene::ESSENTIAL_BYTES;
+        let target =
+            step.essential_rate.as_bps() as f64 * 1_472.0 / super::packets::ESSENTIAL_BYTES;
         let rates: Vec<f64> = (first + 1..first + per_segment)
             .filter(|&tick| ((tick + 1) as u64 * INTERVAL.as_secs()) as f64 + 1.0 < end_s)
             .map(|tick| {

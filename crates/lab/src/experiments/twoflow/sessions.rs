@@ -6,7 +6,8 @@ use serde_json::json;
 use super::{
     film::{Film, SEGMENT},
     measure::{Affected, Verdict, judge, rounded},
-    scene::{INTERVAL, Method, Scene, capacity, together},
+    plan::Method,
+    scene::{INTERVAL, Scene, capacity, together},
 };
 use crate::{
     Experiment, Options, Row,

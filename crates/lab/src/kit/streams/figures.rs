@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anabranch_base::Instant;
 
-use super::{
-    apps::{Arrival, Feed},
-    measure::LATE,
-};
+use super::apps::{Arrival, Feed};
 
+/// Lateness up to which a frame still counts in its own window, as a share of the time between frames. At a whole one the next
+/// frame can arrive; rounding needs some margin.
+pub const LATE: f64 = 0.875;
 /// Share of the target from which on it counts as met; by rounding, a millionth of a second's frames may be in the next window.
 const MET: f64 = 0.999;
 

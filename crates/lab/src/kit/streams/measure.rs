@@ -10,7 +10,7 @@ use anabranch_sim::{World, topology::TopologyError};
 use super::{
     algorithm::Algorithm,
     apps::{Collector, Feed, Feeder, Schedule},
-    figures::{FrameRecord, StreamFigures, Windows},
+    figures::{FrameRecord, LATE, StreamFigures, Windows},
     lateness::{Lateness, Transit},
     oracle::Future,
     scene::Scene,
@@ -22,9 +22,6 @@ use crate::kit::sources::Source;
 const BEGIN: Duration = Duration::from_millis(1_500);
 /// Time before the first frame at which an oracle takes over; channels are connected by then.
 const STEP_BEFORE: Duration = Duration::from_millis(100);
-/// Lateness up to which a frame still counts in its own window, as a share of the time between frames. At a whole one the next
-/// frame can arrive; rounding needs some margin.
-pub const LATE: f64 = 0.875;
 /// Length of a window, over which rates are stated.
 pub const WINDOW: Duration = Duration::from_secs(1);
 
