@@ -34,7 +34,7 @@ const PUBLISHED: &[&str] = &[
 ];
 /// Further reserved words of the extended language.
 const EXTENDED: &[&str] = &[
-    "rate", "field", "cost", "jitter", "deadline", "late?", "channel",
+    "rate", "field", "cost", "jitter", "deadline", "label", "late?", "channel",
 ];
 
 /// A name with its meaning, and the level that introduced it.
@@ -63,6 +63,7 @@ pub(crate) const ADU_FIELDS: &[Entry<(AduFact, Type)>] = &[
     published("lost?", (AduFact::Loss, Type::BooleanDistribution)),
     published("latency", (AduFact::Latency, Type::NumericDistribution)),
     extended("deadline", (AduFact::Deadline, Type::Numeric)),
+    extended("label", (AduFact::Label, Type::String)),
     extended("late?", (AduFact::Late, Type::BooleanDistribution)),
 ];
 

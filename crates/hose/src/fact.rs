@@ -21,6 +21,8 @@ pub enum AduFact {
     QueueDelay,
     /// Milliseconds from its injection to the end of its lifetime (extension); NaN if it has none.
     Deadline,
+    /// Symbol of the label of its stream (extension).
+    Label,
     /// A header field of the application.
     Field(FieldId),
 
@@ -73,6 +75,7 @@ impl AduFact {
                 | Self::Length
                 | Self::QueueDelay
                 | Self::Deadline
+                | Self::Label
                 | Self::Field(_)
         )
     }

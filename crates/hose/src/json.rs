@@ -75,6 +75,7 @@ struct AduEntry {
     #[serde(default)]
     queue_delay_ms: f64,
     deadline_ms: Option<f64>,
+    label: Option<String>,
     #[serde(default)]
     fields: BTreeMap<String, Value>,
     /// Index into `slots`; none if it is not sent.
@@ -252,6 +253,7 @@ impl JsonSchedule {
             AduFact::Length => adu.length.map(|bytes| bytes as f64),
             AduFact::QueueDelay => Some(adu.queue_delay_ms),
             AduFact::Deadline => adu.deadline_ms,
+            AduFact::Label => adu.label.as_deref().map(symbol),
             AduFact::Field(FieldId(id)) => self
                 .fields
                 .get(number as usize)?

@@ -74,6 +74,7 @@ fn cycle(size: usize, streams: usize, random: &mut Random) -> Cycle {
             fields: Fields::default(),
             turn: 0,
             channels: ChannelMask::ALL,
+            label: f64::NAN,
         })
         .collect();
     adus.sort_by_key(|adu| (adu.stream, adu.sequence));

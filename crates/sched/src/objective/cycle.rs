@@ -39,6 +39,8 @@ pub struct Adu {
     pub waited_ms: f64,
     /// Milliseconds from then until it is of no use; NaN: useful for ever.
     pub deadline_ms: f64,
+    /// Symbol of its stream's label.
+    pub label: f64,
     /// The application's header fields.
     pub fields: Fields,
     /// Its place, from 0, in the order in which streams' shares and priorities would have ADUs go; all 0 where
@@ -164,6 +166,7 @@ impl Cycle {
             (AduFact::Length, _) => f64::from(adu.length),
             (AduFact::QueueDelay, _) => adu.waited_ms,
             (AduFact::Deadline, _) => adu.deadline_ms,
+            (AduFact::Label, _) => adu.label,
             (AduFact::Field(id), _) => field(adu.fields.values(), id),
             (AduFact::Loss, Outcome::Open) => slot.map_or(f64::NAN, |slot| slot.loss),
             (AduFact::Loss, Outcome::Acked { .. }) => 0.0,

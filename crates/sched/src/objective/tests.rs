@@ -31,6 +31,7 @@ pub(super) fn adu(stream: u64, sequence: u64) -> Adu {
         fields: Fields::default(),
         turn: 0,
         channels: ChannelMask::ALL,
+        label: f64::NAN,
     }
 }
 

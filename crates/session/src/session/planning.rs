@@ -189,6 +189,14 @@ impl Session {
                 Some((None, send.waiting(credit)))
             })
             .collect();
+        let labels: Vec<f64> = (views.iter())
+            .map(|view| {
+                self.streams
+                    .send
+                    .get(&view.id)
+                    .map_or(f64::NAN, |send| symbol(&send.spec.label))
+            })
+            .collect();
         turns.collect(&view, cycle.slots.len(), most, |stream| {
             let (current, rest) = queues[stream].as_mut()?;
             let waiting = match current.take() {
@@ -220,6 +228,7 @@ impl Session {
                 length: waiting.length as u32,
                 waited_ms: ms(run.now.since(waiting.queued_at)),
                 deadline_ms: lifetime.map_or(f64::NAN, ms),
+                label: labels[stream],
                 fields: waiting.fields.clone(),
                 turn: adus.len() as u32,
                 channels,

@@ -272,6 +272,22 @@ fn low_latency_streams_get_the_quick_channel() {
     );
 }
 
+/// A stream's label is as good as its id, and no other label is.
+#[test]
+fn objectives_find_streams_by_their_labels() {
+    let by = |label: &str| {
+        let text = QUICKLY.replace("stream_id == 2", &format!("label == \"{label}\""));
+        delays(
+            Policy::Assign,
+            &format!("hose 2\n{}", text.replace("objective", "objective quick")),
+        )
+    };
+    assert_eq!(by("b"), delays(Policy::Assign, QUICKLY));
+    let ([_, unwanted], _) = by("c");
+    let ([_, wanted], _) = by("b");
+    assert!(wanted < unwanted, "{wanted}, {unwanted}");
+}
+
 #[test]
 fn header_fields_decide_for_single_adus_and_may_change() {
     let (mut world, session) = world(3, Policy::Assign);

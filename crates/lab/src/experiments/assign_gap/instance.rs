@@ -138,6 +138,7 @@ fn cycle(random: &mut Random, most: u64) -> Cycle {
                 fields: Fields::default(),
                 turn: 0,
                 channels: ChannelMask::ALL,
+                label: f64::NAN,
             }
         })
         .collect();

@@ -211,6 +211,7 @@ fn offer(first: u64, sources: &mut [Source], cycle: &mut Cycle, now_ms: f64) {
                 fields: Fields::default(),
                 turn: 0,
                 channels: ChannelMask::ALL,
+                label: f64::NAN,
             }));
     }
 }

@@ -73,6 +73,7 @@ impl Bench {
                     fields: Fields::default(),
                     turn: place as u32,
                     channels: ChannelMask::ALL,
+                    label: f64::NAN,
                 });
             }
         }
