@@ -10,8 +10,8 @@ use std::{
 
 use anabranch_base::{NodeId, SessionId, SocketId};
 use anabranch_session::{
-    AllowList, ChannelReport, Config, Engine, Explanation, Grant, Link, ObjectiveError,
-    ObjectiveId, SecretKey, SessionStats, StreamError, StreamSpec, StreamStats,
+    AllowList, ChannelReport, Config, Engine, Explanation, Grant, Link, LocalDescription,
+    ObjectiveError, ObjectiveId, SecretKey, SessionStats, StreamError, StreamSpec, StreamStats,
     metering::Period,
     objective::{self, Injected},
 };
@@ -63,6 +63,8 @@ pub struct HostConfig {
     pub coalesce: Duration,
     /// Tariffs, at most one for each place.
     pub tariffs: Vec<Tariff>,
+    /// Descriptions of places, at most one for each; the name of an interface is added where a description has none.
+    pub descriptions: Vec<(Place, LocalDescription)>,
 }
 
 impl HostConfig {
@@ -78,6 +80,7 @@ impl HostConfig {
             },
             coalesce: Duration::from_millis(4),
             tariffs: Vec::new(),
+            descriptions: Vec::new(),
         }
     }
 
@@ -153,6 +156,7 @@ impl Host {
             node_id,
         });
         shared.set_tariffs(config.tariffs);
+        shared.lock().descriptions = config.descriptions;
         let binds = match &config.locals {
             Locals::Fixed(binds) => binds.clone(),
             Locals::Interfaces { port, only } => watch::list(*port, only)?,
@@ -466,9 +470,8 @@ impl Shared {
             let local = socket.local;
             // Before any packet can leave.
             state.pay_for(now, id, &socket.bind, interface.as_deref());
-            if let Some(name) = &interface {
-                state.engine.set_socket_name(id, name);
-            }
+            let description = state.description(socket.bind.address.ip(), interface.as_deref());
+            state.engine.describe_socket(id, description);
             state.sockets.push(SocketEntry {
                 id,
                 bind: socket.bind.clone(),

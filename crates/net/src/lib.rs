@@ -60,6 +60,7 @@ mod waker;
 mod watch;
 
 pub use anabranch_session as session;
+pub use anabranch_session::LocalDescription;
 pub use anabranch_session::{PromiseEvent, SessionEvent, StreamEvent};
 pub use clock::Clock;
 pub use error::{Closed, ConnectError, StartError, StreamFailure};

@@ -2,17 +2,19 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use anabranch_base::{Instant, NodeId, SessionId, SocketId, StreamId};
 use anabranch_session::{
-    Adu, Engine, Event, PromiseEvent, SessionCloseReason, SessionEvent, StreamEvent, StreamSpec,
+    Adu, Engine, Event, LocalDescription, PromiseEvent, SessionCloseReason, SessionEvent,
+    StreamEvent, StreamSpec,
 };
 
 use crate::{
     clock::Clock,
+    place::Place,
     socket::{Bind, Socket, SocketStats},
     tariff::{Account, HostEvent},
     waiters::Waiters,
@@ -52,6 +54,8 @@ pub(crate) struct State {
     pub(crate) accepting: Waiters,
     /// Accounts of the tariffs to which the sockets are charged.
     pub(crate) accounts: Vec<Account>,
+    /// Descriptions of places, in no order.
+    pub(crate) descriptions: Vec<(Place, LocalDescription)>,
     /// Time of the next calendar check, for the billing periods; `None`: there are no tariffs.
     pub(crate) calendar_due: Option<Instant>,
     pub(crate) events: VecDeque<HostEvent>,
@@ -151,6 +155,7 @@ impl Shared {
             incoming: VecDeque::new(),
             accepting: Waiters::default(),
             accounts: Vec::new(),
+            descriptions: Vec::new(),
             calendar_due: None,
             events: VecDeque::new(),
             observing: Waiters::default(),
@@ -260,6 +265,22 @@ impl StreamEntry {
 }
 
 impl State {
+    /// Description of a socket at this address: that of the address, or else that of its interface, whose name it gets if it has
+    /// none.
+    pub(crate) fn description(&self, address: IpAddr, interface: Option<&str>) -> LocalDescription {
+        let of = |place: &Place| {
+            let found = self.descriptions.iter().find(|(known, _)| known == place);
+            found.map(|(_, description)| description.clone())
+        };
+        let of_interface = || of(&Place::Interface(interface?.to_owned()));
+        let description = of(&Place::Address(address)).or_else(of_interface);
+        let mut description = description.unwrap_or_default();
+        if description.name.is_none() {
+            description.name = interface.map(Into::into);
+        }
+        description
+    }
+
     /// Notes a command. Returns whether the driver has to be woken for it.
     fn calls_driver(&mut self, priority: WakePriority) -> bool {
         let changes = !self.sockets_new.is_empty() || !self.sockets_dead.is_empty();

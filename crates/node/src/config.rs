@@ -6,17 +6,19 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch_base::{NodeId, duration, ids::ParseNodeIdError};
-use anabranch_net::{Bind, Locals};
+use anabranch_net::{Bind, LocalDescription, Locals, Place};
 use anabranch_session::Config as EngineConfig;
 use serde::Deserialize;
 
 use crate::{keys, rights::Table, spec::preferences};
 
 mod costs;
+mod interfaces;
 mod overlay;
 mod peers;
 
 pub use costs::{CostLayer, Costs, default_ledger};
+pub use interfaces::{AttributeLayer, InterfaceLayer};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
 
@@ -40,6 +42,8 @@ pub struct Layer {
     pub receive: Option<PathBuf>,
     /// Cost of sending.
     pub cost: Option<Vec<CostLayer>>,
+    /// Descriptions of interfaces.
+    pub interface: Option<Vec<InterfaceLayer>>,
     /// Currency of prices.
     pub currency: Option<String>,
     /// Usage ledger file.
@@ -119,6 +123,8 @@ pub struct NodeConfig {
     pub receive: Option<PathBuf>,
     /// Cost of sending.
     pub costs: Costs,
+    /// Descriptions of interfaces.
+    pub descriptions: Vec<(Place, LocalDescription)>,
     /// Nodes to keep a session with.
     pub peers: Vec<Peer>,
     /// The overlay that the node takes part in.
@@ -206,6 +212,7 @@ impl Layer {
             control: get("CONTROL").map(Into::into),
             receive: get("RECEIVE").map(Into::into),
             cost,
+            interface: None,
             currency: get("CURRENCY"),
             ledger: get("LEDGER").map(Into::into),
             peer: None,
@@ -238,6 +245,7 @@ impl Layer {
             control: self.control.or(below.control),
             receive: self.receive.or(below.receive),
             cost: self.cost.or(below.cost),
+            interface: self.interface.or(below.interface),
             currency: self.currency.or(below.currency),
             ledger: self.ledger.or(below.ledger),
             peer: self.peer.or(below.peer),
@@ -300,6 +308,7 @@ impl Layer {
                 only: self.interfaces.clone().unwrap_or_default(),
             },
         };
+        let descriptions = self.interfaces()?;
         let overlay = self.overlay.resolve()?;
         let peers = self.peers(overlay.as_ref())?;
         let control = match self.control {
@@ -316,6 +325,7 @@ impl Layer {
             receive: self.receive,
             objectives: self.session.objectives,
             costs,
+            descriptions,
             peers: peers.dialled,
             engine,
         })

@@ -23,6 +23,7 @@
 //! | [`journal`] | a log of packets: time, channel and outcome |
 //! | `parameters` | [`StreamParameters`]: the parameters of an open stream that may be changed |
 //! | `links` | the links to keep open, and the times to dial them again |
+//! | `local` | [`LocalDescription`]: a local socket as objectives and path preferences see it |
 //! | [`objective`] | objectives as applications inject them, header fields |
 //! | `report` | measurements of the receiver for the sender |
 //! | `token` | the proof that a further channel belongs to a session |
@@ -35,6 +36,7 @@ pub mod event;
 mod flight;
 pub mod journal;
 mod links;
+mod local;
 pub mod objective;
 mod parameters;
 pub mod ranges;
@@ -68,6 +70,7 @@ pub use event::{
     StreamEvent,
 };
 pub use links::Link;
+pub use local::{ATTRIBUTES_MAX, Attribute, LocalDescription};
 pub use objective::{FieldValue, ObjectiveError, ObjectiveId};
 pub use parameters::StreamParameters;
 pub use stats::{ChannelReport, ChannelStatus, LatencyMode, SessionStats, StreamStats};

@@ -56,6 +56,8 @@ impl Treatment {
 pub struct PathTraits {
     /// Name of the local interface or place, such as `wlan0`; `None`: unknown.
     pub interface: Option<Arc<str>>,
+    /// Its technology, such as `lte`, as configured; `None`: unknown.
+    pub technology: Option<Arc<str>>,
     /// Sending on it costs something, or counts towards a quota or a cap.
     pub is_metered: bool,
     /// The next byte has a price.
@@ -69,6 +71,8 @@ pub enum Selector {
     Any,
     /// Those on which sending costs something, or counts towards a quota or a cap.
     Metered,
+    /// Those of this technology, as the node's configuration names it.
+    Technology(Arc<str>),
     /// Those of interfaces whose names match the pattern; `*` stands for any characters.
     Interface(Arc<str>),
 }
@@ -78,6 +82,7 @@ impl Selector {
         match self {
             Self::Any => true,
             Self::Metered => path.is_metered,
+            Self::Technology(name) => path.technology.as_deref() == Some(name),
             Self::Interface(pattern) => {
                 let name = path.interface.as_deref();
                 name.is_some_and(|name| matches(pattern.as_bytes(), name.as_bytes()))
@@ -118,8 +123,8 @@ pub struct PathRule {
 /// The text is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a path rule; write prefer, neutral, avoid, backup or never, and then metered, any, or interface=NAME, in which \
-     * stands for any characters"
+    "'{0}' is not a path rule; write prefer, neutral, avoid, backup or never, and then metered, any, technology=NAME, or \
+     interface=NAME, in which * stands for any characters"
 )]
 pub struct ParsePathRuleError(String);
 
@@ -129,6 +134,7 @@ impl fmt::Display for PathRule {
         match &self.selector {
             Selector::Any => write!(f, "{treatment} any"),
             Selector::Metered => write!(f, "{treatment} metered"),
+            Selector::Technology(name) => write!(f, "{treatment} technology={name}"),
             Selector::Interface(pattern) => write!(f, "{treatment} interface={pattern}"),
         }
     }
@@ -145,10 +151,16 @@ impl FromStr for PathRule {
         let selector = match selector {
             Some("any") => Some(Selector::Any),
             Some("metered") => Some(Selector::Metered),
-            Some(other) => other
-                .strip_prefix("interface=")
-                .filter(|pattern| (1..=PATTERN_BYTES_MAX).contains(&pattern.len()))
-                .map(|pattern| Selector::Interface(pattern.into())),
+            Some(other) => {
+                let value = other.split_once('=');
+                let value =
+                    value.filter(|(_, value)| (1..=PATTERN_BYTES_MAX).contains(&value.len()));
+                match value {
+                    Some(("interface", pattern)) => Some(Selector::Interface(pattern.into())),
+                    Some(("technology", name)) => Some(Selector::Technology(name.into())),
+                    _ => None,
+                }
+            }
             None => None,
         };
         match (treatment, selector, words.next()) {
@@ -291,6 +303,14 @@ mod tests {
     fn path(interface: &str, is_metered: bool) -> PathTraits {
         PathTraits {
             interface: Some(interface.into()),
+            technology: Some(
+                if interface.starts_with("wwan") {
+                    "lte"
+                } else {
+                    "fibre"
+                }
+                .into(),
+            ),
             is_metered,
             has_price: is_metered,
         }
@@ -321,6 +341,7 @@ mod tests {
             "backup any",
             "neutral metered",
             "avoid interface=*",
+            "never technology=satellite",
         ] {
             assert_eq!(text.parse::<PathRule>().unwrap().to_string(), text);
         }
@@ -374,6 +395,17 @@ mod tests {
             choice(&with(&["neutral any"]), &["never any"], &paths),
             [mask(&[]), mask(&[0, 1, 2]), mask(&[])]
         );
+    }
+
+    #[test]
+    fn technologies_are_as_configured() {
+        let paths = [
+            path("eth0", false),
+            path("wwan0", false),
+            PathTraits::default(),
+        ];
+        let spec = with(&["never technology=lte"]);
+        assert_eq!(choice(&spec, &[], &paths)[1], mask(&[0, 2]));
     }
 
     #[test]

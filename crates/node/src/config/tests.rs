@@ -42,7 +42,10 @@ fn every_key_of_the_example_shows_its_default() {
     assert!(!shown.peers.is_empty());
     let billing = shown.costs.tariffs.iter().map(|tariff| tariff.billing);
     assert_eq!(billing.collect::<Vec<_>>(), [Billing::default()]);
+    assert_eq!(shown.descriptions.len(), 1);
     for key in [
+        "technology",
+        "attributes",
         "key",
         "listen",
         "interfaces",

@@ -148,6 +148,7 @@ impl Daemon {
         host.engine = config.engine.clone();
         host.engine.objectives.clone_from(&objectives.all);
         host.locals = config.locals.clone();
+        host.descriptions.clone_from(&config.descriptions);
         let ledger = config.costs.clone().apply(&mut host)?;
         let host = Host::start(host)?;
         let (overlay, runner) = match config.overlay.clone() {

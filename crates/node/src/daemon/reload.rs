@@ -191,6 +191,11 @@ impl Started {
                 text(&now.costs),
             ),
             (
+                "interface",
+                text(&before.descriptions),
+                text(&now.descriptions),
+            ),
+            (
                 "session or channel",
                 text(&before.engine),
                 text(&now.engine),

@@ -1,11 +1,14 @@
 //! Commands of the application about the engine as a whole; those about a session or a stream are in `handles`.
 
+use std::sync::Arc;
+
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId};
 use anabranch_channel::ConnectError;
 
 use super::{CODE_CHANNEL_ONLY, Engine};
 use crate::{
     links::Link,
+    local::LocalDescription,
     session::{Parts, Session},
 };
 
@@ -92,10 +95,19 @@ impl Engine {
         }
     }
 
-    /// Sets the name by which objectives refer to the channels of a local socket that connect from now on (`channel::name`): its interface, say.
-    /// Without this they are called by their ids, such as `channel-3`.
+    /// Describes the channels of a local socket that connect from now on: name, technology and attributes, for objectives and
+    /// path preferences. Without a name they are called by their ids, such as `channel-3`.
+    pub fn describe_socket(&mut self, socket: SocketId, description: LocalDescription) {
+        self.descriptions.insert(socket, Arc::new(description));
+    }
+
+    /// [`Self::describe_socket`] with a name only.
     pub fn set_socket_name(&mut self, socket: SocketId, name: &str) {
-        self.names.insert(socket, name.into());
+        let description = LocalDescription {
+            name: Some(name.into()),
+            ..LocalDescription::default()
+        };
+        self.describe_socket(socket, description);
     }
 
     pub(super) fn close_channel(&mut self, now: Instant, id: ChannelId) {

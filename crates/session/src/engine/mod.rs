@@ -19,6 +19,7 @@ use anabranch_metering::Quotas;
 use crate::{
     config::Config,
     event::{Event, StreamError},
+    local::LocalDescription,
     session::Session,
     wire::frame::TOKEN_BYTES,
 };
@@ -81,7 +82,7 @@ pub struct Engine {
     /// Local sockets to be left once what is queued has gone out.
     spent: Vec<SocketId>,
     /// What objectives call the channels of a socket.
-    names: BTreeMap<SocketId, Arc<str>>,
+    descriptions: BTreeMap<SocketId, Arc<LocalDescription>>,
     /// Channels that may have something to transmit.
     touched: VecDeque<ChannelId>,
     /// Answers that belong to no channel.
@@ -156,7 +157,7 @@ impl Engine {
             endpoint: Endpoint::new(epoch, key, allowed, config.channel.clone(), entropy),
             quotas: Quotas::new(meters::packet_max_bytes(config.channel.mtu_max_bytes)),
             spent: Vec::new(),
-            names: BTreeMap::new(),
+            descriptions: BTreeMap::new(),
             config,
             sessions: BTreeMap::new(),
             owners: BTreeMap::new(),

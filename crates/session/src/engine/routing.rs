@@ -135,7 +135,7 @@ impl Engine {
             return;
         };
         session.on_connected(id, (socket, remote), false);
-        session.name_channel(id, self.names.get(&socket).cloned());
+        session.describe_channel(id, self.descriptions.get(&socket).cloned());
         self.settle_initial_channel(now, session_id);
         self.events.push_back(Event::Session {
             session: session_id,
@@ -296,7 +296,7 @@ impl Engine {
         if let Some(state) = self.sessions.get_mut(&session_id) {
             state.add_channel(now, id);
             state.on_connected(id, (socket, remote), true);
-            state.name_channel(id, self.names.get(&socket).cloned());
+            state.describe_channel(id, self.descriptions.get(&socket).cloned());
         }
         self.events.push_back(Event::Session {
             session: session_id,

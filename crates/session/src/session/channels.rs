@@ -13,6 +13,7 @@ use anabranch_spec::PathTraits;
 use crate::{
     flight::Flight,
     links::LinkState,
+    local::LocalDescription,
     report::Collector,
     stats::{ChannelReport, ChannelStatus},
     wire::Control,
@@ -22,8 +23,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct ChannelState {
     pub(crate) id: ChannelId,
-    /// Name in objectives; `None`: the id.
-    pub(super) name: Option<Arc<str>>,
+    /// Description of its local socket.
+    pub(super) description: Arc<LocalDescription>,
     pub(super) flight: Flight,
     /// True if the peer has acknowledged a container that names the session of this channel.
     pub(super) introduced: bool,
@@ -62,7 +63,7 @@ impl ChannelState {
     fn new(now: Instant, id: ChannelId) -> Self {
         Self {
             id,
-            name: None,
+            description: Arc::default(),
             flight: Flight::default(),
             introduced: false,
             connected: false,
@@ -101,7 +102,8 @@ impl ChannelState {
     pub(super) fn traits(&self) -> PathTraits {
         let (is_metered, has_price) = self.cost();
         PathTraits {
-            interface: self.name.clone(),
+            interface: self.description.name.clone(),
+            technology: self.description.technology.clone(),
             is_metered,
             has_price,
         }

@@ -62,6 +62,7 @@ use crate::{
     config::Config,
     event::{Event, SessionCloseReason},
     journal::{Entry, Journal},
+    local::LocalDescription,
     recv::{Accounts, Capacity, Violation},
     stats::{ChannelReport, SessionStats, StreamStats},
     token::Token,
@@ -206,10 +207,14 @@ impl Session {
         self.promises.on_channels_changed();
     }
 
-    /// Gives a channel its name in objectives.
-    pub(crate) fn name_channel(&mut self, id: ChannelId, name: Option<Arc<str>>) {
+    /// Gives a channel the description of its local socket.
+    pub(crate) fn describe_channel(
+        &mut self,
+        id: ChannelId,
+        description: Option<Arc<LocalDescription>>,
+    ) {
         if let Some(state) = self.channels.get_mut(id) {
-            state.name = name;
+            state.description = description.unwrap_or_default();
         }
     }
 

@@ -100,7 +100,7 @@ impl Session {
             let channels = &self.channels;
             let name = |id: ChannelId| {
                 let state = channels.get(id);
-                let name = state.and_then(|state| state.name.as_deref());
+                let name = state.and_then(|state| state.description.name.as_deref());
                 name.map_or_else(|| symbol(&id.to_string()), symbol)
             };
             cycle.channels.extend(ids().map(|id| Channel {
@@ -115,9 +115,15 @@ impl Session {
             cycle.history.clear();
         }
         for (channel, view) in cycle.channels.iter_mut().zip(&run.scratch.channels) {
-            let technology = self.channels.estimator.technology(view.id);
-            channel.technology = technology.map_or(f64::NAN, |known| symbol(known.name()));
             let state = self.channels.get(view.id);
+            let described = state.and_then(|state| state.description.technology.as_deref());
+            let recognised = || Some(self.channels.estimator.technology(view.id)?.name());
+            let technology = described.or_else(recognised);
+            channel.technology = technology.map_or(f64::NAN, symbol);
+            if let Some(state) = state.filter(|state| !state.description.attributes.is_empty()) {
+                let known = self.scheduling.objectives.in_force().vocabulary();
+                state.description.fields(known, &mut channel.fields);
+            }
             channel.is_metered = state.is_some_and(|state| state.marginal.is_metered);
             channel.rate_bps = if view.rate_bytes_per_s > 0.0 {
                 view.rate_bytes_per_s * 8.0
