@@ -310,6 +310,10 @@ impl Channel {
         let released = self.pacer.available(now, rate, packet, was_awaited);
         let released = released - self.queued_bytes as f64;
         let slots = (room.min(released).max(0.0) / packet) as usize;
+        debug_assert!(
+            slots as f64 * packet <= room,
+            "slots are space in the window"
+        );
         let Some(allowance) = self.allowance else {
             return slots;
         };

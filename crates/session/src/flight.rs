@@ -63,6 +63,8 @@ impl Packet {
 }
 
 /// Key: channel. Containers in flight, by the channel's container number; O(1) per packet.
+///
+/// Invariant: `base` is the number of `packets[0]`, which is in flight; so each container is taken out once.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     packets: VecDeque<Option<Packet>>,

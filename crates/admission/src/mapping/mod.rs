@@ -103,17 +103,24 @@ fn attempt(
     let mut load = Load::new(capacity.paths());
     let mut placements = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
-        let placement = place(request, &load, capacity, fit).map_err(|binding| Shortage {
-            request: index,
-            binding,
-        })?;
+        let (placement, room) =
+            place(request, &load, capacity, fit).map_err(|binding| Shortage {
+                request: index,
+                binding,
+            })?;
         load.add(&placement);
+        debug_assert!(
+            load.on(room.set) <= room.holds_bps * (1.0 + 1e-9) + EQUAL_BPS,
+            "promised {} of {room:?}",
+            load.on(room.set)
+        );
         placements.push(placement);
     }
     Ok(placements)
 }
 
-/// Rate promised on each path already, in bits per second.
+/// Rate promised on each path already, in bits per second. Invariant: on the paths of a placement, when it is added, no
+/// more than they were measured to hold for its stream.
 #[derive(Clone, Debug)]
 struct Load(Vec<f64>);
 
@@ -133,41 +140,41 @@ impl Load {
     }
 }
 
-/// Finds a place for one stream; `Err`: the set that came closest.
+/// Finds a place for one stream, and what it takes that from; `Err`: the set that came closest.
 fn place(
     request: &Request,
     load: &Load,
     capacity: &mut dyn Capacity,
     fit: Fit,
-) -> Result<Placement, Option<Binding>> {
+) -> Result<(Placement, Binding), Option<Binding>> {
     let rate = request.rate_bps;
-    let mut rooms: Vec<(usize, f64)> = Vec::with_capacity(load.0.len());
+    let mut rooms: Vec<(usize, f64, Binding)> = Vec::with_capacity(load.0.len());
     let mut closest: Option<(f64, Binding)> = None;
     for path in request.paths(load.0.len()) {
         let Some(room) = room(request, ChannelMask::only(path), load, capacity) else {
             continue;
         };
         closest = Some(closer(closest, room));
-        rooms.push((path, room.0));
+        rooms.push((path, room.0, room.1));
     }
     let suffices = |room: f64| room + EQUAL_BPS >= rate;
     let before = request.before.set;
     let stays = rooms
         .iter()
-        .find(|(path, room)| before == ChannelMask::only(*path) && suffices(*room));
-    let fitting = rooms.iter().filter(|(_, room)| suffices(*room));
+        .find(|(path, room, _)| before == ChannelMask::only(*path) && suffices(*room));
+    let fitting = rooms.iter().filter(|(_, room, _)| suffices(*room));
     let one = stays.or_else(|| match fit {
         Fit::Safest => fitting.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))),
         Fit::Tightest => fitting.min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0))),
     });
-    if let Some(&(path, _)) = one {
-        return Ok(Placement::only(path, rate));
+    if let Some(&(path, _, binding)) = one {
+        return Ok((Placement::only(path, rate), binding));
     }
     if request.is_divisible {
         // Together, those with the most capacity of their own first.
         rooms.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let mut set = ChannelMask::NONE;
-        for (count, &(path, _)) in rooms.iter().enumerate().take(DIVIDED_MAX) {
+        for (count, &(path, ..)) in rooms.iter().enumerate().take(DIVIDED_MAX) {
             set = set.with(path);
             if count == 0 {
                 continue;
@@ -177,7 +184,7 @@ fn place(
             };
             closest = Some(closer(closest, room));
             if suffices(room.0) {
-                return Ok(divide(rate, set, &rooms[..=count]));
+                return Ok((divide(rate, set, &rooms[..=count]), room.1));
             }
         }
     }
@@ -247,11 +254,11 @@ fn closer(best: Option<(f64, Binding)>, next: (f64, Binding)) -> (f64, Binding) 
 
 /// Divides `rate` in proportion to the free capacity of each path; those without any are there for bad windows only
 /// and carry nothing by plan.
-fn divide(rate: f64, set: ChannelMask, rooms: &[(usize, f64)]) -> Placement {
-    let total: f64 = rooms.iter().map(|(_, room)| room.max(0.0)).sum();
+fn divide(rate: f64, set: ChannelMask, rooms: &[(usize, f64, Binding)]) -> Placement {
+    let total: f64 = rooms.iter().map(|(_, room, _)| room.max(0.0)).sum();
     let mut shares: Vec<(usize, f64)> = rooms
         .iter()
-        .map(|&(path, room)| {
+        .map(|&(path, room, _)| {
             let part = if total > 0.0 {
                 room.max(0.0) / total
             } else {

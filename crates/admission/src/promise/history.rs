@@ -435,6 +435,10 @@ impl SampleHistory {
             return None;
         }
         let durable = Durable::of(&self.sums, probability).ok()?;
+        debug_assert!(
+            self.sums.iter().any(|measured| durable.rate <= *measured),
+            "a durable promise is no more than was measured"
+        );
         durable.is_steady().then_some(durable)
     }
 

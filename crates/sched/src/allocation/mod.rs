@@ -89,6 +89,7 @@ struct Tier {
 #[derive(Debug, Default)]
 pub struct Allocator {
     glasses: Vec<Glass>,
+    /// Invariant, once capacity was divided: with `unallocated` they add up to it.
     shares: Vec<u64>,
     offers: Vec<u64>,
     unallocated: u64,
@@ -122,6 +123,14 @@ impl Allocator {
             );
             self.unallocated -= used;
         }
+        debug_assert_eq!(
+            self.shares
+                .iter()
+                .map(|&share| u128::from(share))
+                .sum::<u128>(),
+            u128::from(capacity - self.unallocated),
+            "all capacity is in one share, or left over"
+        );
         &self.shares
     }
 

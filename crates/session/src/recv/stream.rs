@@ -127,7 +127,7 @@ pub(crate) struct RecvStream {
     end: Option<u64>,
     window: u64,
     /// Bytes (and overheads) that the peer is known to have used, consumed, and granted; reliable streams only. Held
-    /// data never costs more than was seen and not consumed.
+    /// data never costs more than was seen and not consumed. Invariant: `consumed ≤ seen`; all three only grow.
     seen: u64,
     consumed: u64,
     granted: u64,
@@ -530,6 +530,7 @@ impl RecvStream {
             0
         };
         self.consumed += credit;
+        debug_assert!(self.consumed <= self.seen, "what was not seen is not read");
         Some((sequence, data, credit))
     }
 
@@ -577,6 +578,7 @@ impl RecvStream {
         if target.saturating_sub(self.granted) < grant_step(self.window) {
             return None;
         }
+        debug_assert!(target >= self.granted, "granted credit only grows");
         self.granted = target;
         Some(target)
     }

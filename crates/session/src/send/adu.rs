@@ -14,7 +14,7 @@ pub(super) struct SendAdu {
     pub data: Bytes,
     /// Bytes sent at least once.
     pub sent: usize,
-    /// Bytes acknowledged; empty until the first partial acknowledgement.
+    /// Bytes acknowledged; empty until the first partial acknowledgement. Invariant: `acked_bytes ≤ sent`.
     pub acked: Ranges,
     pub acked_bytes: u64,
     /// Bytes of a broken ADU that will not arrive any more; an ADU has at most 16 MiB.
@@ -71,6 +71,7 @@ impl SendAdu {
         } else {
             self.acked_bytes += self.acked.insert(range.clone());
         }
+        debug_assert!(self.acked_bytes <= self.sent as u64, "only what was sent");
         self.copies.retain(|(copied, _)| *copied != range);
         self.acked_bytes == whole
     }

@@ -89,7 +89,8 @@ pub(crate) struct Settled {
 /// Key: session, stream.
 ///
 /// Invariants: `base` is the sequence of `adus[0]`; no ADU before `cursor` has unsent bytes; `backlog`
-/// is the number of unsent bytes plus those in `lost`.
+/// is the number of unsent bytes plus those in `lost`. Each byte of an open ADU has exactly one owner: it is unsent, in
+/// `lost`, in flight, or acknowledged; one moved off a silent channel may be acknowledged while it is in `lost`.
 #[derive(Debug)]
 pub(crate) struct SendStream {
     pub id: StreamId,
@@ -105,7 +106,7 @@ pub(crate) struct SendStream {
     backlog: u64,
     /// Bytes of ADUs whose outcome is open.
     held_bytes: usize,
-    /// Credit used and granted (reliable streams only).
+    /// Credit used and granted (reliable streams only). Invariant: `charged ≤ credit`; both only grow.
     pub charged: u64,
     pub credit: u64,
     /// True if no more ADUs will be accepted.
@@ -278,6 +279,7 @@ impl SendStream {
             return;
         }
         self.charged += charge;
+        assert!(self.charged <= self.credit, "credit permitted it");
         let first = match self.spec.order {
             Order::Ordered => self.cursor.min(sequence),
             Order::Unordered => sequence,
@@ -506,8 +508,18 @@ impl SendStream {
     }
 
     fn requeue(&mut self, sequence: u64, range: Range<u64>) {
+        debug_assert!(self.is_free(sequence, &range), "a fragment has one owner");
         self.backlog += range.end - range.start;
         self.lost.push_front((sequence, range));
+    }
+
+    /// True if these bytes were sent, and do not wait to be repaired. O(fragments to repair).
+    fn is_free(&self, sequence: u64, range: &Range<u64>) -> bool {
+        let adu = self.adus.get((sequence - self.base) as usize);
+        let overlaps = |(lost, other): &(u64, Range<u64>)| {
+            *lost == sequence && other.start < range.end && range.start < other.end
+        };
+        adu.is_some_and(|adu| range.end <= adu.sent as u64) && !self.lost.iter().any(overlaps)
     }
 
     fn advance_cursor(&mut self) {
@@ -575,6 +587,10 @@ impl SendStream {
             return None;
         }
         if reliable {
+            debug_assert!(
+                self.is_free(place.sequence, &range),
+                "a fragment has one owner"
+            );
             self.backlog += range.end - range.start;
             self.lost.push_back((place.sequence, range));
             return None;
@@ -600,6 +616,10 @@ impl SendStream {
             return;
         };
         if adu.lose_copy(&range) && !adu.acked.covers(&range) {
+            debug_assert!(
+                self.is_free(place.sequence, &range),
+                "a fragment has one owner"
+            );
             self.backlog += range.end - range.start;
             self.lost.push_back((place.sequence, range));
         }
@@ -782,6 +802,10 @@ impl SendStream {
             self.base += 1;
         }
         self.cursor = self.cursor.max(self.base);
+        debug_assert!(
+            !self.adus.is_empty() || (self.backlog, self.held_bytes) == (0, 0),
+            "nothing waits of ADUs whose outcome is known"
+        );
         Settled { sequence, outcome }
     }
 }

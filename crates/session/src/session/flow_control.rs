@@ -21,10 +21,11 @@ const RESERVED_PART: usize = 16;
 /// Credit accounts. Key: session.
 #[derive(Debug)]
 pub(super) struct FlowControl {
-    /// Credit used by this side, of that granted by the peer.
+    /// Credit used by this side, of that granted by the peer. Invariant: `charged ≤ credit`; both only grow.
     charged: u64,
     credit: u64,
-    /// Credit that the application has consumed, of that granted by this side.
+    /// Credit that the application has consumed, of that granted by this side. Invariant: `consumed ≤ load.seen`; both
+    /// totals only grow.
     consumed: u64,
     granted: u64,
     /// Sum of the receive streams' shared resources. Credit that was seen to be used stays in it when its
@@ -147,6 +148,7 @@ impl FlowControl {
         if target.saturating_sub(self.granted) < grant_step(window) {
             return None;
         }
+        debug_assert!(target >= self.granted, "granted credit only grows");
         self.granted = target;
         Some(target)
     }
