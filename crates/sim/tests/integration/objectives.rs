@@ -301,6 +301,32 @@ fn objectives_find_streams_by_their_labels() {
     assert!(wanted < unwanted, "{wanted}, {unwanted}");
 }
 
+/// An ADU that waits alone can only be placed beside its predecessor while the history knows where that was sent.
+#[test]
+fn an_objective_over_two_adus_knows_where_the_first_was_sent() {
+    let share = |objective: Option<&str>| {
+        let (mut world, session) = world(5, Policy::Assign);
+        if let Some(text) = objective {
+            inject(&mut world, session, text);
+        }
+        world.run_for(Duration::from_millis(500));
+        let [quick, slow] = carried(&mut world, session, Duration::from_secs(2));
+        quick as f64 / (quick + slow) as f64
+    };
+    let in_turn = "hose 2
+        objective in_turn {
+            context {
+                adu:one { stream_id >= 0 }
+                adu:two { (stream_id == one::stream_id) && (stream_seq == one::stream_seq + 1) }
+            }
+            goal { one::channel::id != two::channel::id }
+            utility { two { 10 } }
+        }";
+    let (free, bound) = (share(None), share(Some(in_turn)));
+    assert!(free > 0.7, "{free}");
+    assert!((0.4..0.6).contains(&bound), "{bound}, {free} without");
+}
+
 #[test]
 fn header_fields_decide_for_single_adus_and_may_change() {
     let (mut world, session) = world(3, Policy::Assign);
