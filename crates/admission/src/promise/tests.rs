@@ -34,6 +34,45 @@ fn known(windows: usize, bps: f64) -> AdmissionController {
     controller
 }
 
+/// The scheduler counts bytes of the application in the stream's own window; a placement is bits a second, headers included.
+#[test]
+fn a_plan_is_in_bytes_of_a_window_without_headers() {
+    let mut promises = Promises::new(Duration::from_secs(1));
+    let channels = [Some(ChannelId(4))];
+    for _ in 0..60 {
+        promises.observe(&[Cell::Exact(4e6)]);
+    }
+    let guarantee = Guarantee {
+        window: Duration::from_secs(2),
+        ..guarantee(3_000, 0.9)
+    };
+    let opened = promises.open(Instant::EPOCH, STREAM, &spec(guarantee), &channels);
+    assert!(
+        matches!(opened, Ok(Some(Notice::Promised(..)))),
+        "{opened:?}"
+    );
+    let plan = promises.take_plan(&channels).expect("it changed");
+    let [assignment] = &plan.assignments[..] else {
+        panic!("{plan:?}");
+    };
+    assert_eq!(
+        (assignment.stream, assignment.window),
+        (STREAM, guarantee.window)
+    );
+    assert_eq!(assignment.window_bytes, 750_000.0);
+    let [(channel, bytes)] = assignment.shares[..] else {
+        panic!("{plan:?}");
+    };
+    assert_eq!(channel, ChannelId(4));
+    assert!((bytes - 750_000.0).abs() < 1e-6, "{bytes}");
+    assert!(promises.is_on(ChannelId(4)) && !promises.is_on(ChannelId(0)));
+    assert_eq!(
+        promises.take_plan(&channels),
+        None,
+        "nothing has changed since"
+    );
+}
+
 #[test]
 fn a_change_that_waits_keeps_what_is_promised() {
     let mut controller = known(60, 4e6);
