@@ -92,3 +92,34 @@ impl<K: Copy + Ord> Keyed<K> {
         &self.items
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What goes, by node, and what comes, by item.
+    fn update(keyed: &mut Keyed<u64>, names: &[u64]) -> (Vec<usize>, Vec<usize>) {
+        let (mut gone, mut come) = (Vec::new(), Vec::new());
+        keyed.update(names.iter().copied(), |step| match step {
+            Step::Gone(node) => gone.push(node),
+            Step::Come(item) => come.push(item),
+        });
+        for item in 0..names.len() {
+            assert_eq!(keyed.item(keyed.node(item)), item, "{names:?}");
+        }
+        assert_eq!(keyed.items().len(), names.len());
+        (gone, come)
+    }
+
+    #[test]
+    fn what_stays_keeps_its_node_and_only_changes_are_steps() {
+        let mut keyed = Keyed::default();
+        assert_eq!(update(&mut keyed, &[1, 3, 5]), (vec![], vec![0, 1, 2]));
+        assert_eq!(update(&mut keyed, &[1, 3, 5]), (vec![], vec![]));
+        let three = keyed.node(1);
+        // 5 takes the node of 1; 2 is new, although it stands where 3 stood.
+        assert_eq!(update(&mut keyed, &[2, 3, 5]), (vec![0], vec![0]));
+        assert_eq!((keyed.node(1), keyed.node(2)), (three, 0));
+        assert_eq!(update(&mut keyed, &[4]), (vec![2, 1, 0], vec![0]));
+    }
+}

@@ -155,6 +155,17 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_that_is_forgotten_begins_anew() {
+        let streams = [0, 2].map(|id| stream(id, Priority::NORMAL, 100, 1));
+        let mut turns = Turns::default();
+        turns.charge(&streams[0], 6_000);
+        turns.charge(&streams[1], 1);
+        assert_eq!(counts(&mut turns, &streams, &[9, 9], 4), [1, 4]);
+        turns.forget(streams[0].id);
+        assert_eq!(counts(&mut turns, &streams, &[9, 9], 4), [2, 2]);
+    }
+
+    #[test]
     fn a_stream_of_low_priority_is_looked_at_though_it_has_no_turn() {
         let streams = [
             stream(0, Priority::URGENT, 100, 1),
