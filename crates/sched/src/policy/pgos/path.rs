@@ -143,3 +143,32 @@ impl Path {
         self.backoff = BACKOFF_MIN;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_backs_off_twice_as_long_each_time_until_it_recovers() {
+        let mut path = Path::new(ChannelId(1), 0.0, 1.0, &[(0, 1.0)]);
+        let mut now = 0.0;
+        // Milliseconds for which it backs off when it has to at once, and again when that is over.
+        let mut next = |path: &mut Path| {
+            path.back_off(now);
+            let until = path.backoff_until;
+            path.back_off(now + 1e6);
+            assert_eq!(path.backoff_until, until, "it is backing off already");
+            let length = until - now;
+            now = until;
+            assert!(!path.is_backing_off(now));
+            length / 1e6
+        };
+        assert_eq!([(); 3].map(|()| next(&mut path)), [20.0, 40.0, 80.0]);
+        path.recover();
+        assert_eq!(next(&mut path), 20.0);
+        for _ in 0..9 {
+            next(&mut path);
+        }
+        assert_eq!(next(&mut path), 1_000.0);
+    }
+}
