@@ -73,6 +73,11 @@ fn observed_world(seed: u64, loads: Vec<Load>) -> World {
 
 /// Two links, of 20 and 200 ms; two streams that together need half of their capacity.
 fn world(seed: u64, policy: Policy) -> (World, SessionId) {
+    world_of(seed, policy, &["a", "b"])
+}
+
+/// The same with these streams, each of a quarter of the capacity.
+fn world_of(seed: u64, policy: Policy, labels: &[&str]) -> (World, SessionId) {
     let load = |label: &str| Load {
         spec: StreamSpec {
             notify: true,
@@ -85,7 +90,7 @@ fn world(seed: u64, policy: Policy) -> (World, SessionId) {
         adus: 1_000_000,
         start: Instant::from_millis(600),
     };
-    let mut world = observed_world(seed, vec![load("a"), load("b")]);
+    let mut world = observed_world(seed, labels.iter().map(|label| load(label)).collect());
     world.run_until(Instant::from_millis(500));
     let session = world.engine(0).session_ids()[0];
     world
@@ -304,27 +309,27 @@ fn objectives_find_streams_by_their_labels() {
 /// An ADU that waits alone can only be placed beside its predecessor while the history knows where that was sent.
 #[test]
 fn an_objective_over_two_adus_knows_where_the_first_was_sent() {
-    let share = |objective: Option<&str>| {
-        let (mut world, session) = world(5, Policy::Assign);
-        if let Some(text) = objective {
-            inject(&mut world, session, text);
-        }
+    let share = |goal: &str| {
+        let (mut world, session) = world_of(5, Policy::Assign, &["a"]);
+        let text = format!(
+            "hose 2
+            objective pair {{
+                context {{
+                    adu:one {{ stream_id >= 0 }}
+                    adu:two {{ (stream_id == one::stream_id) && (stream_seq == one::stream_seq + 1) }}
+                }}
+                goal {{ one::channel::id {goal} two::channel::id }}
+                utility {{ two {{ 10 }} }}
+            }}"
+        );
+        inject(&mut world, session, &text);
         world.run_for(Duration::from_millis(500));
         let [quick, slow] = carried(&mut world, session, Duration::from_secs(2));
         quick as f64 / (quick + slow) as f64
     };
-    let in_turn = "hose 2
-        objective in_turn {
-            context {
-                adu:one { stream_id >= 0 }
-                adu:two { (stream_id == one::stream_id) && (stream_seq == one::stream_seq + 1) }
-            }
-            goal { one::channel::id != two::channel::id }
-            utility { two { 10 } }
-        }";
-    let (free, bound) = (share(None), share(Some(in_turn)));
-    assert!(free > 0.7, "{free}");
-    assert!((0.4..0.6).contains(&bound), "{bound}, {free} without");
+    let (same, other) = (share("=="), share("!="));
+    assert!(same < 0.01 || same > 0.99, "{same}, {other}");
+    assert!((0.49..0.51).contains(&other), "{same}, {other}");
 }
 
 #[test]
