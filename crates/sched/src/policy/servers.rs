@@ -136,6 +136,7 @@ mod tests {
         };
         let mut servers = Servers::default();
         servers.look(&view);
+        assert!((servers.rate_total() - 1.5e6).abs() < 1e-6, "12 Mbit/s");
         let mut order = Vec::new();
         for _ in 0..6 {
             let next = servers.next_idle(0..2).unwrap();
