@@ -1,7 +1,9 @@
 //! Handle to a stream.
 
 use std::{
+    collections::VecDeque,
     future::poll_fn,
+    ops::Range,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -16,6 +18,7 @@ use bytes::Bytes;
 use crate::{
     error::{Closed, StreamFailure},
     handles::{SessionInner, entry_of},
+    outgoing::Outgoing,
     state::{State, StreamEntry, WakePriority},
 };
 
@@ -198,6 +201,46 @@ impl Stream {
         })
     }
 
+    /// Queues ADUs from the front of `adus`, as many as the stream's buffer has space for, in one command; ready when at least
+    /// one was queued, with the numbers of those that were. Queued ADUs leave `adus`.
+    ///
+    /// # Errors
+    /// The ADU at the front is refused, as by [`Stream::try_send_with_fields`]; it has left `adus`, and nothing was queued.
+    pub fn poll_send_many(
+        &self,
+        cx: &Context<'_>,
+        adus: &mut VecDeque<Outgoing>,
+    ) -> Poll<Result<Range<u64>, StreamFailure>> {
+        self.command(|state, now| {
+            let mut numbers: Option<Range<u64>> = None;
+            while let Some(adu) = adus.pop_front() {
+                match self.offer_outgoing(state, now, &adu) {
+                    Ok(number) => {
+                        let first = numbers.map_or(number, |numbers| numbers.start);
+                        numbers = Some(first..number + 1);
+                    }
+                    Err(StreamFailure::Send(SendError::Full(_))) => {
+                        adus.push_front(adu);
+                        break;
+                    }
+                    Err(failure) if numbers.is_none() => return Poll::Ready(Err(failure)),
+                    // It fails again as the first one of the next call.
+                    Err(_) => {
+                        adus.push_front(adu);
+                        break;
+                    }
+                }
+            }
+            match numbers {
+                Some(numbers) => Poll::Ready(Ok(numbers)),
+                None => {
+                    self.entry(state)?.writing.register(cx);
+                    Poll::Pending
+                }
+            }
+        })
+    }
+
     /// Bytes that [`Stream::try_send`] would accept now.
     pub fn room(&self) -> usize {
         let mut state = self.inner.session.host.shared.lock();
@@ -218,34 +261,72 @@ impl Stream {
 
     /// [`Stream::recv`] for hand-written futures.
     pub fn poll_recv(&self, cx: &Context<'_>) -> Poll<Result<Option<Adu>, StreamFailure>> {
-        let ids = (self.inner.session.id, self.inner.id);
+        self.command(|state, now| self.receive(state, now, cx))
+    }
+
+    /// Appends the ADUs that can be read now to `adus`, in one command, until they have `bytes_max` bytes or more; ready with true
+    /// when at least one was appended, and with false once the peer has finished and everything was read.
+    ///
+    /// # Errors
+    /// As [`Stream::recv`]; nothing was appended.
+    pub fn poll_recv_many(
+        &self,
+        cx: &Context<'_>,
+        adus: &mut Vec<Adu>,
+        bytes_max: usize,
+    ) -> Poll<Result<bool, StreamFailure>> {
+        let before = adus.len();
         self.command(|state, now| {
-            if let Some(adu) = state
-                .engine
-                .session(ids.0)
-                .ok()
-                .and_then(|session| session.stream(ids.1).receive())
-            {
-                return Poll::Ready(Ok(Some(adu)));
+            let mut bytes = 0;
+            while bytes < bytes_max {
+                match self.receive(state, now, cx) {
+                    Poll::Ready(Ok(Some(adu))) => {
+                        bytes += adu.data.len();
+                        adus.push(adu);
+                    }
+                    // What ended the reading is reported by the next call.
+                    _ if adus.len() > before => break,
+                    Poll::Ready(Ok(None)) => return Poll::Ready(Ok(false)),
+                    Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
+                    Poll::Pending => return Poll::Pending,
+                }
             }
-            state.dispatch_events(now);
-            let closed = entry_of(state, ids.0)?.closed.clone();
-            let entry = self.entry(state)?;
-            if let Some(adu) = entry.remainder.pop_front() {
-                return Poll::Ready(Ok(Some(adu)));
-            }
-            if entry.is_finished {
-                return Poll::Ready(Ok(None));
-            }
-            if let Some(code) = entry.reset {
-                return Poll::Ready(Err(StreamFailure::Reset(code)));
-            }
-            if let Some(reason) = closed {
-                return Poll::Ready(Err(Closed(reason).into()));
-            }
-            entry.reading.register(cx);
-            Poll::Pending
+            Poll::Ready(Ok(true))
         })
+    }
+
+    fn receive(
+        &self,
+        state: &mut State,
+        now: Instant,
+        cx: &Context<'_>,
+    ) -> Poll<Result<Option<Adu>, StreamFailure>> {
+        let ids = (self.inner.session.id, self.inner.id);
+        if let Some(adu) = state
+            .engine
+            .session(ids.0)
+            .ok()
+            .and_then(|session| session.stream(ids.1).receive())
+        {
+            return Poll::Ready(Ok(Some(adu)));
+        }
+        state.dispatch_events(now);
+        let closed = entry_of(state, ids.0)?.closed.clone();
+        let entry = self.entry(state)?;
+        if let Some(adu) = entry.remainder.pop_front() {
+            return Poll::Ready(Ok(Some(adu)));
+        }
+        if entry.is_finished {
+            return Poll::Ready(Ok(None));
+        }
+        if let Some(code) = entry.reset {
+            return Poll::Ready(Err(StreamFailure::Reset(code)));
+        }
+        if let Some(reason) = closed {
+            return Poll::Ready(Err(Closed(reason).into()));
+        }
+        entry.reading.register(cx);
+        Poll::Pending
     }
 
     /// Finishes the stream: no ADU follows; queued ones are still delivered.
@@ -399,6 +480,19 @@ impl Stream {
         importance: u8,
     ) -> Result<u64, StreamFailure> {
         self.offer_with(state, now, data, importance, &[])
+    }
+
+    fn offer_outgoing(
+        &self,
+        state: &mut State,
+        now: Instant,
+        adu: &Outgoing,
+    ) -> Result<u64, StreamFailure> {
+        let (data, importance) = (adu.data.clone(), adu.importance);
+        if adu.fields.is_empty() {
+            return self.offer(state, now, data, importance);
+        }
+        self.offer_with(state, now, data, importance, &adu.field_values())
     }
 
     fn offer_with(
