@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// Control socket, for `anabranch status`, `paths` and others.
     #[arg(long, value_name = "FILE")]
     control: Option<PathBuf>,
+    /// Socket of the local interface, to which applications attach; '' for none.
+    #[arg(long, value_name = "FILE")]
+    local: Option<PathBuf>,
     /// Directory for received files; only nodes with the right `send-files` may send them.
     #[arg(long, value_name = "DIR")]
     receive: Option<PathBuf>,
@@ -60,6 +63,7 @@ fn flags(arguments: Arguments) -> Layer {
         listen: (!arguments.listen.is_empty()).then_some(arguments.listen),
         port: arguments.port,
         control: arguments.control,
+        local: arguments.local,
         receive: arguments.receive,
         session: SessionLayer {
             policy: arguments.policy,

@@ -14,11 +14,13 @@ use crate::{keys, rights::Table, spec::preferences};
 
 mod costs;
 mod interfaces;
+mod local;
 mod overlay;
 mod peers;
 
 pub use costs::{CostLayer, Costs, default_ledger};
 pub use interfaces::{AttributeLayer, InterfaceLayer};
+pub use local::{LocalConfig, LocalUser, NO_LOCAL, default_local};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
 
@@ -38,6 +40,10 @@ pub struct Layer {
     pub allow: Retired,
     /// Control socket.
     pub control: Option<PathBuf>,
+    /// Socket of the local interface; empty: none.
+    pub local: Option<PathBuf>,
+    /// Users who may attach to it, in addition to the one who runs the node and root.
+    pub local_users: Option<Vec<LocalUser>>,
     /// Directory for files from nodes that may send files.
     pub receive: Option<PathBuf>,
     /// Cost of sending.
@@ -119,6 +125,8 @@ pub struct NodeConfig {
     pub names: BTreeMap<NodeId, String>,
     /// Control socket.
     pub control: PathBuf,
+    /// The local interface.
+    pub local: Option<LocalConfig>,
     /// Directory for files from nodes that may send files.
     pub receive: Option<PathBuf>,
     /// Cost of sending.
@@ -172,7 +180,7 @@ impl Layer {
     }
 
     /// Reads the variables `ANABRANCH_KEY`, `_LISTEN`, `_PORT`, `_INTERFACES` (lists with
-    /// commas), `_CONTROL`, `_RECEIVE`, `_COST` (short forms, with commas), `_CURRENCY`, `_LEDGER`, `_POLICY`,
+    /// commas), `_CONTROL`, `_LOCAL` (which may be empty), `_RECEIVE`, `_COST` (short forms, with commas), `_CURRENCY`, `_LEDGER`, `_POLICY`,
     /// `_OBJECTIVES`, `_CONTROLLER` and `_MODEL`.
     ///
     /// # Errors
@@ -210,6 +218,8 @@ impl Layer {
             port,
             allow: Retired,
             control: get("CONTROL").map(Into::into),
+            local: variable("ANABRANCH_LOCAL").map(Into::into),
+            local_users: None,
             receive: get("RECEIVE").map(Into::into),
             cost,
             interface: None,
@@ -243,6 +253,8 @@ impl Layer {
             port: self.port.or(below.port),
             allow: Retired,
             control: self.control.or(below.control),
+            local: self.local.or(below.local),
+            local_users: self.local_users.or(below.local_users),
             receive: self.receive.or(below.receive),
             cost: self.cost.or(below.cost),
             interface: self.interface.or(below.interface),
@@ -315,7 +327,9 @@ impl Layer {
             Some(path) => path,
             None => default_control(&variable).ok_or_else(|| missing("control", NO_CONTROL))?,
         };
+        let local = LocalConfig::resolve(self.local, self.local_users, &control)?;
         Ok(NodeConfig {
+            local,
             overlay,
             key: self.key.unwrap_or_else(|| keys::default_path(&variable)),
             locals,

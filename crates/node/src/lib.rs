@@ -74,18 +74,23 @@
 //! | [`rights`] | what each node may do here |
 //! | [`service`] | the parts of a node that take the streams of peers |
 //! | [`daemon`] | a node that runs by its configuration |
+//! | [`local`] | the local interface: applications attached to a running node; [`Client`] |
+//! | [`api`] | traits of sessions and streams, in this process or through a running node |
 //! | [`control`] | the local socket through which a running node reports its state |
 //! | [`net`] | the host: sockets, sessions, streams, emulators |
 
+pub mod api;
 pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod keys;
 pub mod ledger;
+pub mod local;
 pub mod objectives;
 pub mod overlay;
 pub mod rights;
 pub mod service;
+mod socket_file;
 pub mod spec;
 pub mod ticket;
 pub mod transfer;
@@ -93,8 +98,9 @@ pub mod transfer;
 pub use anabranch_base as base;
 pub use anabranch_net as net;
 pub use anabranch_net::{
-    Bind, BudgetReport, Closed, ConnectError, Counted, Host, HostConfig, HostEvent, Locals, Place,
-    PromiseEvent, Session, SessionEvent, StartError, Stream, StreamEvent, StreamFailure, Tariff,
+    Bind, BudgetReport, Closed, ConnectError, Counted, Field, Host, HostConfig, HostEvent, Locals,
+    Outgoing, Place, PromiseEvent, Session, SessionEvent, StartError, Stream, StreamEvent,
+    StreamFailure, Tariff,
 };
 pub use anabranch_session::{
     AllowList, Callback, Controller, Ctcp, Demand, DropOrder, Explanation, FieldValue, Grade,
@@ -103,4 +109,6 @@ pub use anabranch_session::{
     StreamParameters, StreamSpec, Term, Treatment, Walk, objective,
     promise::{Account, Note},
 };
+pub use api::{AduListener, AduSession, AduStream, Failure};
+pub use local::client::{Client, ClientError};
 pub use ticket::Ticket;

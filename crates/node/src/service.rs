@@ -29,6 +29,14 @@ pub trait Service: Send + Sync + fmt::Debug + 'static {
     fn serve(self: Arc<Self>, session: Session, stream: Stream) -> Serving;
 }
 
+/// True if a pattern stands for a label: it is the label, or ends with `*` and the label begins with the rest.
+pub fn label_matches(pattern: &str, label: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => label.starts_with(beginning),
+        None => pattern == label,
+    }
+}
+
 /// The services of a node. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Services(Arc<Mutex<Registered>>);
@@ -131,6 +139,20 @@ mod tests {
         assert_eq!(name(services.find("video/1")), Some("Named(\"\")".into()));
         drop(wide);
         assert_eq!(name(services.find("video/1")), None);
+    }
+
+    #[test]
+    fn patterns_stand_for_a_label_or_its_beginning() {
+        for (pattern, label, expected) in [
+            ("telemetry", "telemetry", true),
+            ("telemetry", "telemetry/1", false),
+            ("video/*", "video/1", true),
+            ("video/*", "video", false),
+            ("*", "", true),
+            ("", "x", false),
+        ] {
+            assert_eq!(label_matches(pattern, label), expected, "{pattern} {label}");
+        }
     }
 
     #[test]

@@ -20,7 +20,9 @@
 //!
 //! `stream.example.toml` shows every key with its unit, range and default.
 
-use anabranch_base::Rate;
+use std::time::Duration;
+
+use anabranch_base::{ChannelId, Rate};
 use anabranch_session::{
     Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Preferences, Priority, Profile,
     SpecError, StreamSpec,
@@ -57,6 +59,8 @@ pub struct SpecText {
     pub paths: Option<Vec<String>>,
     /// Every packet goes on every path.
     pub redundant: Option<bool>,
+    /// Number of the only channel that the stream may use.
+    pub pinned: Option<u64>,
     /// A guaranteed stream may be spread over several paths.
     pub may_split: Option<bool>,
     /// The accepting node may send on the stream, too.
@@ -105,6 +109,35 @@ impl SpecText {
         toml::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))
     }
 
+    /// The texts of a specification, which resolve to the same one.
+    pub fn of(spec: &StreamSpec) -> Self {
+        let order = match spec.order {
+            Order::Ordered => "ordered",
+            Order::Unordered => "unordered",
+        };
+        Self {
+            label: Some(spec.label.clone()),
+            reliable: Some(spec.reliable),
+            order: Some(order.to_owned()),
+            lifetime: spec.lifetime.map(nanoseconds),
+            priority: Some(spec.priority.0.to_string()),
+            weight: Some(spec.weight),
+            cap: spec.cap.map(bits),
+            drop: spec.drop.map(|order| drop_name(order).to_owned()),
+            profile: None,
+            paths: (!spec.paths.rules().is_empty())
+                .then(|| spec.paths.rules().iter().map(ToString::to_string).collect()),
+            redundant: Some(spec.redundant),
+            pinned: spec.pinned.map(|channel| channel.0),
+            may_split: Some(spec.may_split),
+            duplex: Some(spec.duplex),
+            partial: Some(spec.partial),
+            notify: Some(spec.notify),
+            notify_fragments: Some(spec.notify_fragments),
+            guarantee: spec.guarantee.as_deref().map(GuaranteeText::of),
+        }
+    }
+
     /// Checks every value and fills in the defaults.
     ///
     /// # Errors
@@ -131,6 +164,7 @@ impl SpecText {
             spec.paths = preferences("paths", rules)?;
         }
         spec.redundant = self.redundant.unwrap_or(spec.redundant);
+        spec.pinned = self.pinned.map(ChannelId);
         spec.may_split = self.may_split.unwrap_or(spec.may_split);
         spec.duplex = self.duplex.unwrap_or(spec.duplex);
         spec.partial = self.partial.unwrap_or(spec.partial);
@@ -179,6 +213,49 @@ pub(crate) fn preferences(key: &str, rules: &[String]) -> Result<Preferences, Co
 }
 
 impl GuaranteeText {
+    /// The texts of a guarantee, which resolve to the same one, but for the last digit of a probability.
+    pub fn of(guarantee: &Guarantee) -> Self {
+        let grade = match guarantee.grade {
+            Grade::Best => "best",
+            Grade::Durable => "durable",
+            Grade::Renewable => "renewable",
+        };
+        let mut text = Self {
+            window: Some(nanoseconds(guarantee.window)),
+            term: Some(nanoseconds(guarantee.term)),
+            grade: Some(grade.to_owned()),
+            waits: Some(guarantee.waits),
+            ..Self::default()
+        };
+        let share = |probability: f64| Some(format!("{} %", probability * 100.0));
+        match guarantee.demand {
+            Demand::Rate { rate, probability } => {
+                text.rate = Some(bits(rate));
+                text.probability = share(probability);
+            }
+            Demand::Packets {
+                serve,
+                of,
+                packet_bytes,
+                probability,
+            } => {
+                text.packets = Some(format!("{serve}/{of}"));
+                text.packet_bytes = Some(packet_bytes);
+                text.probability = share(probability);
+            }
+            Demand::Late {
+                rate,
+                packet_bytes,
+                late_packets,
+            } => {
+                text.rate = Some(bits(rate));
+                text.packet_bytes = Some(packet_bytes);
+                text.late_packets = Some(late_packets);
+            }
+        }
+        text
+    }
+
     /// Checks every value and fills in the defaults. `name` translates a key to the name that the user knows, such as a flag.
     ///
     /// # Errors
@@ -324,6 +401,23 @@ fn text_of(text: &Option<String>) -> String {
     text.clone().unwrap_or_default()
 }
 
+fn nanoseconds(time: Duration) -> String {
+    format!("{} ns", time.as_nanos())
+}
+
+fn bits(rate: Rate) -> String {
+    format!("{} bit/s", rate.as_bps())
+}
+
+/// Name of a drop order, as [`SpecText::drop`] has it.
+pub(crate) fn drop_name(order: DropOrder) -> &'static str {
+    match order {
+        DropOrder::Oldest => "oldest",
+        DropOrder::Newest => "newest",
+        DropOrder::LeastImportant => "least_important",
+    }
+}
+
 fn order(text: &str) -> Result<Order, String> {
     match text {
         "ordered" => Ok(Order::Ordered),
@@ -345,7 +439,7 @@ fn priority(text: &str) -> Result<Priority, String> {
     }
 }
 
-fn drop_order(text: &str) -> Result<Option<DropOrder>, String> {
+pub(crate) fn drop_order(text: &str) -> Result<Option<DropOrder>, String> {
     match text {
         "none" => Ok(None),
         "oldest" => Ok(Some(DropOrder::Oldest)),

@@ -52,6 +52,9 @@ pub struct TermsLayer {
     /// The folder below `receive` that files go into, with `send-files`.
     #[serde(default)]
     pub folder: Option<PathBuf>,
+    /// The labels, or their beginnings followed by `*`, with `use-service`.
+    #[serde(default)]
+    pub services: Vec<String>,
 }
 
 /// A node to keep a session with.
@@ -83,9 +86,9 @@ impl<'de> Deserialize<'de> for Retired {
 
 impl GrantLayer {
     fn resolve(&self, key: &str) -> Result<(Right, Terms), ConfigError> {
-        let (name, folder) = match self {
-            Self::Name(name) => (name, None),
-            Self::Terms(layer) => (&layer.right, layer.folder.as_deref()),
+        let (name, folder, services) = match self {
+            Self::Name(name) => (name, None, &[][..]),
+            Self::Terms(layer) => (&layer.right, layer.folder.as_deref(), &layer.services[..]),
         };
         let right: Right = name
             .parse()
@@ -99,6 +102,23 @@ impl GrantLayer {
         };
         if let Some(reason) = elsewhere {
             return Err(refused(key, name, reason));
+        }
+        match (right == Right::UseService, services) {
+            (false, []) => {}
+            (false, _) => return Err(refused(key, name, "only use-service takes services")),
+            (true, []) => {
+                let reason = "name the services, such as { right = \"use-service\", services = [\"telemetry\", \"video/*\"] }";
+                return Err(refused(key, name, reason));
+            }
+            (true, services) if folder.is_none() => {
+                let is_ours = |label: &&String| label.starts_with("anabranch-");
+                if let Some(label) = services.iter().find(is_ours) {
+                    let reason = "labels that begin with anabranch- belong to the node itself";
+                    return Err(refused(key, label, reason));
+                }
+                return Ok((right, Terms::for_services(services)));
+            }
+            _ => {}
         }
         match folder {
             None => Ok((right, Terms::default())),
@@ -199,6 +219,8 @@ impl Layer {
                 "send-files needs a directory: name one with `receive`"
             } else if may(Right::SendFiles) && !may(Right::Call) && !is_dialled(id) {
                 "send-files needs a session: add the right \"call\", or addresses at which this node dials it"
+            } else if may(Right::UseService) && !may(Right::Call) && !is_dialled(id) {
+                "use-service needs a session: add the right \"call\", or addresses at which this node dials it"
             } else {
                 continue;
             };

@@ -52,6 +52,8 @@ fn every_key_of_the_example_shows_its_default() {
         "port",
         "may",
         "control",
+        "local",
+        "local_users",
         "receive",
         "currency",
         "ledger",
@@ -259,7 +261,18 @@ fn rights_are_given_one_by_one() {
         config.rights.terms(&id, Right::SendFiles),
         Some(&Terms::into_folder("ship/a"))
     );
-    for right in [Right::Member, Right::UseRelay, Right::ReadLibrary] {
+    let rights =
+        "may = [\"call\", { right = \"use-service\", services = [\"telemetry\", \"video/*\"] }]";
+    let services = resolve(&peer(rights)).unwrap().rights;
+    let terms = services.terms(&id, Right::UseService).unwrap();
+    assert_eq!(*terms, Terms::for_services(["telemetry", "video/*"]));
+    assert!(terms.include_service("video/1") && !terms.include_service("video"));
+    for right in [
+        Right::Member,
+        Right::UseRelay,
+        Right::ReadLibrary,
+        Right::UseService,
+    ] {
         assert!(!config.rights.may(&id, right), "{right}");
     }
     assert!(
@@ -287,7 +300,7 @@ fn rights_that_could_not_be_used_are_refused() {
         (peer(""), "may = []"),
         (
             peer("may = [\"fly\"]"),
-            "member, call, send-files, read-library, use-relay",
+            "member, call, send-files, read-library, use-relay, use-service",
         ),
         (peer("may = [\"call\", \"call\"]"), "twice"),
         (peer("may = [\"member\"]"), "[[overlay.member]]"),
@@ -300,6 +313,26 @@ fn rights_that_could_not_be_used_are_refused() {
         ),
         (peer("may = [\"call\", \"send-files\"]"), "receive"),
         (receive(peer("may = [\"send-files\"]")), "needs a session"),
+        (
+            peer("may = [\"call\", \"use-service\"]"),
+            "name the services",
+        ),
+        (
+            peer("may = [{ right = \"use-service\", services = [\"x\"] }]"),
+            "needs a session",
+        ),
+        (
+            peer("may = [{ right = \"use-service\", services = [\"x\"], folder = \"a\" }]"),
+            "only send-files",
+        ),
+        (
+            peer("may = [{ right = \"use-service\", services = [\"anabranch-x\"] }]"),
+            "the node itself",
+        ),
+        (
+            peer("may = [{ right = \"call\", services = [\"x\"] }]"),
+            "only use-service",
+        ),
         (receive(member("may = [\"send-files\"]")), "needs a session"),
         (
             peer("may = [{ right = \"call\", folder = \"a\" }]"),

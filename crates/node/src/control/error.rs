@@ -1,6 +1,11 @@
 //! Errors of the control socket.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use crate::socket_file::SocketFileError;
 
 /// Failure of the control socket, or of a request.
 #[derive(Debug, thiserror::Error)]
@@ -46,4 +51,16 @@ pub enum ControlError {
     /// The answer cannot be parsed.
     #[error("the node's answer cannot be understood; is it of another version?")]
     Answer,
+}
+
+impl ControlError {
+    pub(super) fn of(path: &Path, error: SocketFileError) -> Self {
+        let path = path.to_owned();
+        match error {
+            SocketFileError::Io(source) => Self::Listen { path, source },
+            SocketFileError::Exposed => Self::Exposed { path },
+            SocketFileError::Taken => Self::Taken { path },
+            SocketFileError::Running => Self::Running { path },
+        }
+    }
 }

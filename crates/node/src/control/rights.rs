@@ -28,6 +28,7 @@ fn rows(node: &Core) -> Vec<Value> {
                 "node": id.to_string(),
                 "right": right.name(),
                 "folder": terms.folder.as_ref().map(|folder| folder.display().to_string()),
+                "services": (!terms.services.is_empty()).then(|| printable(&terms.services.join(", "), 20 * NAME_CHARS)),
             }));
         }
     }

@@ -1,10 +1,9 @@
-//! The socket itself: where it is, who may speak, how much and for how long.
+//! The control socket: who may speak, how much and for how long.
 
 use std::{
     collections::VecDeque,
-    fs, io,
-    os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
-    path::{Path, PathBuf},
+    io,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,12 +14,16 @@ use std::{
 use anabranch_net::{Host, limited};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{UnixListener, UnixStream},
+    net::UnixStream,
     task::{AbortHandle, JoinSet},
 };
 
 use super::{Context, ControlError, answer};
-use crate::{daemon::Core, overlay::Overlay};
+use crate::{
+    daemon::Core,
+    overlay::Overlay,
+    socket_file::{OWNER_ONLY, SocketFile, is_owner},
+};
 
 /// Longest question: a text of objectives of 1 MiB, as a string of JSON.
 const QUESTION_BYTES_MAX: u64 = 3 << 20;
@@ -28,52 +31,13 @@ const QUESTION_BYTES_MAX: u64 = 3 << 20;
 const ASKERS_MAX: usize = 32;
 /// An asker that says nothing for this long, or does not take its answer, is let go.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Tries to make a folder with a name that nothing has yet.
-const NAMES_MAX: u32 = 16;
 
 /// An open control socket; the file is removed when this is dropped.
 #[derive(Debug)]
 pub struct Control {
-    listener: UnixListener,
-    path: PathBuf,
+    socket: SocketFile,
     /// [`TIMEOUT`].
     pub(super) timeout: Duration,
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        // It may have been removed by someone else.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// Folder that nobody else can enter; removed when this is dropped.
-struct Private(PathBuf);
-
-impl Drop for Private {
-    fn drop(&mut self) {
-        // The socket has left it, unless something failed; then it goes, too.
-        let _ = fs::remove_file(self.0.join("s"));
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
-impl Private {
-    /// Makes one in `parent`. The names are short: the path of a socket has 107 bytes at most.
-    fn make_in(parent: &Path) -> io::Result<Self> {
-        let mut last = io::ErrorKind::AlreadyExists.into();
-        for _ in 0..NAMES_MAX {
-            let mut number = [0; 4];
-            getrandom::fill(&mut number).map_err(io::Error::other)?;
-            let path = parent.join(format!(".ab{:08x}", u32::from_ne_bytes(number)));
-            match fs::DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self(path)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
-                Err(error) => return Err(error),
-            }
-        }
-        Err(last)
-    }
 }
 
 impl Control {
@@ -81,49 +45,13 @@ impl Control {
     /// it is missing, for this user only; one that others can write to is refused, unless it is sticky and the name is not
     /// theirs.
     ///
-    /// The socket is made in a folder that nobody else can enter and gets its name when its mode is right, so that there
-    /// is no moment at which others could connect.
-    ///
     /// # Errors
     /// Another node listens there, others could listen in its place, or the file cannot be made.
     pub async fn open(path: &Path) -> Result<Self, ControlError> {
-        if UnixStream::connect(path).await.is_ok() {
-            return Err(ControlError::Running {
-                path: path.to_owned(),
-            });
-        }
-        let failed = |source| ControlError::Listen {
-            path: path.to_owned(),
-            source,
-        };
-        let parent = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        make_folder(parent).map_err(failed)?;
-        if is_exposed(parent).map_err(failed)? {
-            return Err(ControlError::Exposed {
-                path: path.to_owned(),
-            });
-        }
-        match fs::symlink_metadata(path) {
-            Ok(metadata) if metadata.file_type().is_socket() => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(error)),
-            Ok(_) => {
-                return Err(ControlError::Taken {
-                    path: path.to_owned(),
-                });
-            }
-        }
-        let folder = Private::make_in(parent).map_err(failed)?;
-        let hidden = folder.0.join("s");
-        let listener = UnixListener::bind(&hidden).map_err(failed)?;
-        fs::set_permissions(&hidden, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        fs::rename(&hidden, path).map_err(failed)?;
+        let opened = SocketFile::open(path, OWNER_ONLY).await;
+        let socket = opened.map_err(|error| ControlError::of(path, error))?;
         Ok(Self {
-            listener,
-            path: path.to_owned(),
+            socket,
             timeout: TIMEOUT,
         })
     }
@@ -152,7 +80,7 @@ impl Control {
         let mut askers = Askers::default();
         loop {
             tokio::select! {
-                accepted = self.listener.accept() => match accepted {
+                accepted = self.socket.accept() => match accepted {
                     Ok((stream, _)) => askers.admit(stream, &context, self.timeout),
                     Err(error) => {
                         limited!(warn, %error, "control socket");
@@ -163,23 +91,6 @@ impl Control {
             }
         }
     }
-}
-
-/// Makes a folder for this user only, where there is none.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.mode(0o700).recursive(true).create(folder)
-}
-
-/// True if others could replace a file in this folder.
-fn is_exposed(folder: &Path) -> io::Result<bool> {
-    const OTHERS_WRITE: u32 = 0o022;
-    const STICKY: u32 = 0o1000;
-    let metadata = fs::metadata(folder)?;
-    let own = rustix::process::geteuid().as_raw();
-    let is_foreign = metadata.uid() != own && metadata.uid() != 0;
-    let is_open = metadata.mode() & OTHERS_WRITE != 0 && metadata.mode() & STICKY == 0;
-    Ok(is_foreign || is_open)
 }
 
 /// Those who ask, the one first that has asked nothing for longest.
@@ -217,10 +128,7 @@ impl Askers {
 /// True if the other end is the user who runs this node, or root. The mode of the file says the same; this holds also
 /// where somebody has changed it, or passes a descriptor on.
 fn is_trusted(stream: &UnixStream) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    stream
-        .peer_cred()
-        .is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
+    stream.peer_cred().is_ok_and(|peer| is_owner(peer.uid()))
 }
 
 async fn converse(

@@ -31,6 +31,7 @@ use tokio::{
 };
 
 pub use self::reload::{ReloadError, Reloaded, Source};
+pub(crate) use self::serve::refuse;
 use self::{
     peers::{Call, Receivers},
     reload::Started,
@@ -43,6 +44,7 @@ use crate::{
     control::{Control, ControlError},
     keys::{self, KeyError},
     ledger::{Ledger, LedgerError},
+    local::{LocalError, LocalServer},
     objectives::{Objectives, ObjectivesFileError},
     overlay::{Overlay, OverlayError, Runner},
     rights::Rights,
@@ -72,6 +74,9 @@ pub enum DaemonError {
     /// The control socket cannot be opened.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// The socket of the local interface cannot be opened.
+    #[error(transparent)]
+    Local(#[from] LocalError),
     /// The directory for transfers cannot be used.
     #[error(transparent)]
     Receive(#[from] TransferError),
@@ -89,6 +94,7 @@ pub struct Daemon {
     core: Arc<Core>,
     ledger: Option<Ledger>,
     control: Control,
+    local: Option<LocalServer>,
     /// The task of the overlay, until it is run.
     runner: Mutex<Option<Runner>>,
     /// Sessions that were opened on demand, until they are served.
@@ -141,6 +147,10 @@ impl Daemon {
             |path| Receiver::with_rights(path, &key, rights.clone()),
         )?;
         let control = Control::open(&config.control).await?;
+        let local = match &config.local {
+            Some(config) => Some(LocalServer::open(config).await?),
+            None => None,
+        };
         let connecting = config.rights.iter().map(|(node, _)| *node);
         let connecting = connecting.filter(|node| config.rights.may_connect(node));
         let allowed = AllowList::of(connecting);
@@ -179,6 +189,7 @@ impl Daemon {
             core: Arc::new(core),
             ledger,
             control,
+            local,
             runner: Mutex::new(runner),
             opened: tokio::sync::Mutex::new(opened),
         })
@@ -276,7 +287,14 @@ impl Daemon {
         };
         let calling = core.clone().keep_all();
         let serving = self.control.serve_node(core);
-        tokio::join!(accepting, lingering, calling, keeping, relaying, serving);
+        let attaching = async {
+            if let Some(local) = &self.local {
+                local.serve(&self.handle()).await;
+            }
+        };
+        tokio::join!(
+            accepting, lingering, calling, keeping, relaying, serving, attaching
+        );
     }
 
     /// Notifies the peers, and records the usage.

@@ -184,6 +184,11 @@ impl Started {
                 text(&now.locals),
             ),
             ("control", text(&before.control), text(&now.control)),
+            (
+                "local or local_users",
+                text(&before.local),
+                text(&now.local),
+            ),
             ("receive", text(&before.receive), text(&now.receive)),
             (
                 "cost, currency or ledger",

@@ -192,7 +192,7 @@ async fn refuse_streams(session: &Session, is_refused: impl Fn(&str) -> bool) {
 }
 
 /// Stops a stream, and resets the direction of this node.
-fn refuse(stream: &Stream, code: u32) {
+pub(crate) fn refuse(stream: &Stream, code: u32) {
     // A direction that is already over has nothing to stop.
     let _ = stream.stop(code);
     if stream.can_send() {

@@ -10,6 +10,7 @@
 //! | [`Right::Member`], [`Right::Call`] | the handshake of a channel; the session that is accepted ([`crate::daemon`]) |
 //! | [`Right::SendFiles`] | the greeting of a transfer ([`crate::transfer::Receiver`]) |
 //! | [`Right::UseRelay`] | a request for a circuit (`overlay/serving`) |
+//! | [`Right::UseService`] | a stream for a service that a local application has registered ([`crate::local`]) |
 //! | [`Right::ReadLibrary`] | a process that serves a library; `anabranch node` serves none and gives this right to no node |
 
 mod live;
@@ -37,6 +38,8 @@ pub enum Right {
     ReadLibrary,
     /// Have packets relayed.
     UseRelay,
+    /// Open streams to services of local applications.
+    UseService,
 }
 
 /// The text is not the name of a right.
@@ -50,12 +53,13 @@ fn names() -> String {
 
 impl Right {
     /// All rights.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Member,
         Self::Call,
         Self::SendFiles,
         Self::ReadLibrary,
         Self::UseRelay,
+        Self::UseService,
     ];
 
     /// Name of the right in the configuration.
@@ -66,6 +70,7 @@ impl Right {
             Self::SendFiles => "send-files",
             Self::ReadLibrary => "read-library",
             Self::UseRelay => "use-relay",
+            Self::UseService => "use-service",
         }
     }
 }
@@ -91,6 +96,8 @@ impl FromStr for Right {
 pub struct Terms {
     /// For [`Right::SendFiles`]: the folder below the node's directory that files go into; `None`: the directory itself.
     pub folder: Option<PathBuf>,
+    /// For [`Right::UseService`]: the labels, or their beginnings followed by `*`.
+    pub services: Vec<String>,
 }
 
 impl Terms {
@@ -98,7 +105,22 @@ impl Terms {
     pub fn into_folder(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: Some(folder.into()),
+            ..Self::default()
         }
+    }
+
+    /// Streams with these labels, or with these beginnings of labels if they end with `*`.
+    pub fn for_services(services: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            services: services.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// True if these terms include streams with this label.
+    pub fn include_service(&self, label: &str) -> bool {
+        let mut services = self.services.iter();
+        services.any(|pattern| crate::service::label_matches(pattern, label))
     }
 }
 

@@ -26,12 +26,14 @@ fn the_example_shows_every_key_with_its_default() {
         .flat_map(|line| [line, "\n"])
         .collect();
     let shown = resolve(&bare).unwrap();
-    // A lifetime and a cap have no default that could be written in the file.
+    // These have no default that could be written in the file.
+    assert_eq!(shown.pinned, Some(ChannelId(0)));
     assert_eq!(shown.lifetime, Some(Duration::from_millis(500)));
     assert_eq!(shown.cap, Some(Rate::from_mbps(30)));
     let shown = StreamSpec {
         lifetime: None,
         cap: None,
+        pinned: None,
         ..shown
     };
     assert_eq!(shown, commented);
@@ -244,5 +246,60 @@ fn refusals_name_the_key_and_the_accepted_values() {
     ] {
         let error = resolve(text).unwrap_err().to_string();
         assert!(error.contains(key), "{error}");
+    }
+}
+
+#[test]
+fn texts_of_a_specification_resolve_to_the_same_one() {
+    let demands = [
+        Demand::Rate {
+            rate: Rate::from_bps(22_000_001),
+            probability: 0.995,
+        },
+        Demand::Packets {
+            serve: 80,
+            of: 100,
+            packet_bytes: 1_200,
+            probability: 0.95,
+        },
+        Demand::Late {
+            rate: Rate::from_kbps(300),
+            packet_bytes: 500,
+            late_packets: 1.5,
+        },
+    ];
+    let specs = demands.map(|demand| StreamSpec {
+        reliable: false,
+        order: Order::Unordered,
+        lifetime: Some(Duration::from_micros(333_333)),
+        priority: Priority(201),
+        weight: 7,
+        cap: Some(Rate::from_mbps(40)),
+        drop: Some(DropOrder::Newest),
+        paths: preferences(
+            "paths",
+            &[
+                "prefer interface=eth*".to_owned(),
+                "never metered".to_owned(),
+            ],
+        )
+        .unwrap(),
+        redundant: false,
+        pinned: Some(ChannelId(3)),
+        may_split: false,
+        duplex: true,
+        partial: true,
+        notify: true,
+        notify_fragments: true,
+        label: "video/1".to_owned(),
+        guarantee: Some(Box::new(Guarantee {
+            window: Duration::from_secs(2),
+            term: Duration::from_millis(4_500),
+            grade: Grade::Renewable,
+            ..Guarantee::new(demand).waiting()
+        })),
+    });
+    for spec in specs.iter().chain([&StreamSpec::default()]) {
+        assert_eq!(SpecText::of(spec).resolve().unwrap(), *spec);
     }
 }

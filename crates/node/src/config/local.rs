@@ -1,0 +1,121 @@
+//! The local interface in the configuration: its socket, and the users who may attach.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+use super::{ConfigError, default_control, missing, refused};
+
+/// Longest path of a Unix socket.
+const PATH_BYTES_MAX: usize = 107;
+
+/// A user of this system.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "give the name of a user, or a number")]
+pub enum LocalUser {
+    /// By number.
+    Uid(u32),
+    /// By name, as in `/etc/passwd`.
+    Name(String),
+}
+
+/// The local interface, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalConfig {
+    /// Its socket.
+    pub path: PathBuf,
+    /// Users who may attach, in addition to the one who runs the node and root.
+    pub users: Vec<LocalUser>,
+}
+
+impl LocalConfig {
+    pub(super) fn resolve(
+        path: Option<PathBuf>,
+        users: Option<Vec<LocalUser>>,
+        control: &Path,
+    ) -> Result<Option<Self>, ConfigError> {
+        let users = users.unwrap_or_default();
+        if let Some(LocalUser::Name(name)) = users.iter().find(|user| **user == nobody()) {
+            return Err(refused(
+                "local_users",
+                name,
+                "give the name of a user, or a number",
+            ));
+        }
+        let path = match path {
+            Some(path) if path.as_os_str().is_empty() => None,
+            Some(path) => Some(path),
+            None => beside(control),
+        };
+        match path {
+            Some(path) => Ok(Some(Self { path, users })),
+            None if users.is_empty() => Ok(None),
+            None => Err(missing(
+                "local_users",
+                "there is no local interface to attach to; name its socket with `local`",
+            )),
+        }
+    }
+}
+
+fn nobody() -> LocalUser {
+    LocalUser::Name(String::new())
+}
+
+/// Socket of the local interface beside a control socket: `anabranch-local.sock` beside `anabranch.sock`; `None` if the path is too
+/// long for a socket.
+fn beside(control: &Path) -> Option<PathBuf> {
+    let mut name = OsString::from(control.file_stem()?);
+    name.push("-local");
+    if let Some(extension) = control.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    let path = control.with_file_name(name);
+    (path.as_os_str().len() <= PATH_BYTES_MAX).then_some(path)
+}
+
+/// Default location of the local interface's socket: beside [`default_control`]. `variable` looks up an environment variable.
+pub fn default_local(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    beside(&default_control(variable)?)
+}
+
+/// Error message of an application that does not know the socket.
+pub const NO_LOCAL: &str = "this user has no folder for the socket of a node (XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME); name the \
+     socket with --local or ANABRANCH_LOCAL";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_socket_is_beside_the_control_socket_unless_named() {
+        let runtime = |name: &str| (name == "XDG_RUNTIME_DIR").then(|| "/run/user/7".to_owned());
+        assert_eq!(
+            default_local(runtime),
+            Some("/run/user/7/anabranch-local.sock".into())
+        );
+        let resolve = |path: Option<&str>, control: &str| {
+            LocalConfig::resolve(path.map(Into::into), None, Path::new(control))
+                .unwrap()
+                .map(|local| local.path)
+        };
+        assert_eq!(resolve(None, "/a/control"), Some("/a/control-local".into()));
+        assert_eq!(resolve(Some("/b/x"), "/a/c.sock"), Some("/b/x".into()));
+        assert_eq!(resolve(Some(""), "/a/c.sock"), None);
+        assert_eq!(resolve(None, &format!("/{}", "x".repeat(105))), None);
+    }
+
+    #[test]
+    fn users_need_a_socket_and_a_name() {
+        let resolve = |path: &str, users: Vec<LocalUser>| {
+            LocalConfig::resolve(Some(path.into()), Some(users), Path::new("c"))
+        };
+        assert!(resolve("", vec![LocalUser::Uid(7)]).is_err());
+        assert!(resolve("l", vec![nobody()]).is_err());
+        assert!(resolve("l", vec![LocalUser::Name("ada".to_owned())]).is_ok());
+    }
+}

@@ -1,0 +1,107 @@
+//! Errors of the client.
+
+use std::{io, path::PathBuf};
+
+use anabranch_session::{Refusal, SendError};
+
+use crate::{api::Failure, config::NO_LOCAL, local::message::ErrorBody};
+
+/// An operation through a running node failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// No node listens at the socket, or this user may not connect to it.
+    #[error("no node answers at its local interface {}: {source}; start one with `anabranch node`, or name its socket with --local or ANABRANCH_LOCAL", path.display())]
+    Attach {
+        /// The socket.
+        path: PathBuf,
+        /// Error of the system.
+        #[source]
+        source: std::sync::Arc<io::Error>,
+    },
+    /// There is no default socket for this user.
+    #[error("{NO_LOCAL}")]
+    NoSocket,
+    /// The node does not let this application attach.
+    #[error("the node does not let this application attach: {0}")]
+    TurnedAway(String),
+    /// The connection to the node is over.
+    #[error("the connection to the node is over: {0}")]
+    Detached(String),
+    /// The node does not keep to the protocol.
+    #[error("the node does not keep to the protocol of the local interface: {0}")]
+    Protocol(String),
+    /// The session is over.
+    #[error("{0}")]
+    SessionOver(String),
+    /// The peer reset the stream, which it was sending.
+    #[error("the peer reset the stream (code {0})")]
+    Reset(u32),
+    /// The peer stopped the stream, which it was receiving.
+    #[error("the peer stopped the stream (code {0})")]
+    Stopped(u32),
+    /// The ADU was not accepted.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The node did not accept the ADU.
+    #[error("the ADU was refused: {0}")]
+    NotAccepted(String),
+    /// The guarantee is refused.
+    #[error("not promised: {0}")]
+    Refused(Box<Refusal>),
+    /// The node refused the request.
+    #[error("{message}")]
+    Node {
+        /// `request`, `limit`, `handle`, `peer`, `unreachable`, `spec`, `stream`, `objectives` or `field`.
+        kind: String,
+        /// Cause, and what to do.
+        message: String,
+    },
+}
+
+impl From<ErrorBody> for ClientError {
+    fn from(error: ErrorBody) -> Self {
+        match (error.kind.as_str(), &error.refusal) {
+            ("refused", Some(refusal)) => Self::Refused(Box::new(refusal.resolve())),
+            ("session_over", _) => Self::SessionOver(error.message),
+            _ => Self::Node {
+                kind: error.kind,
+                message: error.message,
+            },
+        }
+    }
+}
+
+impl Failure for ClientError {
+    fn reset_code(&self) -> Option<u32> {
+        match self {
+            Self::Reset(code) => Some(*code),
+            _ => None,
+        }
+    }
+
+    fn stop_code(&self) -> Option<u32> {
+        match self {
+            Self::Stopped(code) => Some(*code),
+            _ => None,
+        }
+    }
+
+    fn is_session_over(&self) -> bool {
+        matches!(self, Self::SessionOver(_) | Self::Detached(_))
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    fn send_error(&self) -> Option<&SendError> {
+        match self {
+            Self::Send(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Client of the local interface: an application's connection to a running node.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use anabranch::{Client, StreamSpec};
+//!
+//! let client = Client::attach_default("weather").await?;
+//! let session = client.connect("studio").await?;
+//! let stream = session.open_stream(StreamSpec::messages("telemetry")).await?;
+//! stream.send("21.5 °C").await?;
+//! stream.finish()?;
+//! stream.delivered().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod` | [`Client`]: attaching, sessions with peers, services |
+//! | `core` | the connection: its tasks, requests, and what arrives |
+//! | `session` | [`Session`] |
+//! | `stream` | [`Stream`] |
+//! | `service` | [`Service`]: the streams of peers |
+//! | `error` | [`ClientError`] |
+
+mod core;
+mod error;
+mod service;
+mod session;
+mod stream;
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anabranch_base::NodeId;
+use tokio::{
+    io::AsyncReadExt,
+    net::{UnixStream, unix::OwnedReadHalf},
+};
+
+use self::core::{Core, Expected, Reply, Tasks};
+pub use self::{error::ClientError, service::Service, session::Session, stream::Stream};
+use super::{
+    GREETING_TIME,
+    frame::{Decoder, Frame, Side},
+    message::{self, Bye, Connected, Hello, PROTOCOL, Request, Versions, Welcome},
+};
+use crate::config;
+
+/// An application's connection to a running node. Clones share it; it ends when the last clone and the last session, stream and
+/// service of it are dropped. What was finished by then is still sent.
+#[derive(Clone, Debug)]
+pub struct Client {
+    tasks: Arc<Tasks>,
+}
+
+impl Client {
+    /// Attaches to the node that listens at this socket. `program` is the name of the application, for the node's log.
+    ///
+    /// # Errors
+    /// No node listens there, this user may not attach, or the node is of a version that this library does not speak to.
+    pub async fn attach(path: impl AsRef<Path>, program: &str) -> Result<Self, ClientError> {
+        let path = path.as_ref();
+        let failed = |source| ClientError::Attach {
+            path: path.to_owned(),
+            source: Arc::new(source),
+        };
+        let socket = UnixStream::connect(path).await.map_err(failed)?;
+        let (mut reading, writing) = socket.into_split();
+        let hello = Hello {
+            protocol: PROTOCOL.to_owned(),
+            versions: Versions::OURS,
+            program: program.to_owned(),
+        };
+        let core = Arc::new(Core::default());
+        core.outbox.push(&Frame::Hello(message::json(&hello)));
+        let tasks = Tasks::start(core, writing);
+        let mut decoder = Decoder::new(Side::Application);
+        let greeting = greeted(&mut reading, &mut decoder);
+        let welcome = match tokio::time::timeout(GREETING_TIME, greeting).await {
+            Ok(welcome) => welcome?,
+            Err(_) => return Err(ClientError::Protocol("the node does not answer".to_owned())),
+        };
+        let node = welcome.node.parse::<NodeId>();
+        let node = node.map_err(|error| ClientError::Protocol(error.to_string()))?;
+        tasks.greeted(node, welcome.credit, reading, decoder);
+        Ok(Self { tasks })
+    }
+
+    /// Attaches to the node of this user: at the socket that the environment variable `ANABRANCH_LOCAL` names, or else at
+    /// [`config::default_local`].
+    ///
+    /// # Errors
+    /// As [`Client::attach`]; there is no default for this user.
+    pub async fn attach_default(program: &str) -> Result<Self, ClientError> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let named = variable("ANABRANCH_LOCAL").filter(|path| !path.is_empty());
+        let path = named.map(PathBuf::from);
+        let path = path.or_else(|| config::default_local(variable));
+        Self::attach(path.ok_or(ClientError::NoSocket)?, program).await
+    }
+
+    /// The node.
+    pub fn node(&self) -> NodeId {
+        self.tasks.node()
+    }
+
+    /// A session with a peer: its name in the node's configuration, its id, or a ticket. The node shares the session among all
+    /// its applications; it opens one if there is none.
+    ///
+    /// # Errors
+    /// The node does not know the peer, or cannot reach it.
+    pub async fn connect(&self, peer: &str) -> Result<Session, ClientError> {
+        self.connect_at(peer, &[]).await
+    }
+
+    /// As [`Client::connect`], at these addresses if there is no session yet.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn connect_at(
+        &self,
+        peer: &str,
+        addresses: &[SocketAddr],
+    ) -> Result<Session, ClientError> {
+        let request = Request::Connect {
+            peer: peer.to_owned(),
+            addresses: addresses.to_vec(),
+        };
+        let reply = self.tasks.core.ask(request, Expected::Session).await?;
+        let connected: Connected = reply.value()?;
+        let peer = connected.peer.parse::<NodeId>();
+        let peer = peer.map_err(|error| ClientError::Protocol(error.to_string()))?;
+        Ok(Session::new(self.tasks.clone(), connected.session, peer))
+    }
+
+    /// Takes the streams that peers open with this label, or with its beginning if it ends with `*`, until the [`Service`] is
+    /// dropped. The node hands on those of peers with the right `use-service` for the label.
+    ///
+    /// # Errors
+    /// The label is empty, too long, or belongs to the node; there are too many services.
+    pub async fn register(&self, label: &str) -> Result<Service, ClientError> {
+        let request = Request::Register {
+            label: label.to_owned(),
+            backlog: message::backlog(),
+        };
+        match self.tasks.core.ask(request, Expected::Service).await? {
+            Reply::Service(state) => Ok(Service::new(self.tasks.clone(), state)),
+            _ => Err(ClientError::Protocol("no service in the answer".to_owned())),
+        }
+    }
+
+    /// Waits until the connection is over; returns the reason.
+    pub async fn closed(&self) -> String {
+        self.tasks.core.closed().await
+    }
+}
+
+/// Reads the answer to the greeting.
+async fn greeted(
+    socket: &mut OwnedReadHalf,
+    decoder: &mut Decoder,
+) -> Result<Welcome, ClientError> {
+    let protocol = |error: &dyn ToString| ClientError::Protocol(error.to_string());
+    loop {
+        match decoder.next_frame().map_err(|error| protocol(&error))? {
+            Some(Frame::Welcome(body)) => {
+                let welcome: Welcome =
+                    serde_json::from_slice(&body).map_err(|error| protocol(&error))?;
+                if !(Versions::OURS.min..=Versions::OURS.max).contains(&welcome.version) {
+                    let error = format!("the node chose version {}", welcome.version);
+                    return Err(ClientError::Protocol(error));
+                }
+                return Ok(welcome);
+            }
+            Some(Frame::Bye(body)) => {
+                let bye: Bye = serde_json::from_slice(&body).unwrap_or_default();
+                return Err(ClientError::TurnedAway(bye.reason));
+            }
+            Some(_) => return Err(protocol(&"the node does not greet")),
+            None => {}
+        }
+        let read = socket.read_buf(decoder.space()).await;
+        if read.map_err(|error| protocol(&error))? == 0 {
+            return Err(protocol(&"the node closed the connection"));
+        }
+    }
+}

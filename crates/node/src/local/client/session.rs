@@ -1,0 +1,156 @@
+//! Handle to a session of the node.
+
+use std::sync::Arc;
+
+use anabranch_base::NodeId;
+use anabranch_session::{
+    Grant, ObjectiveId, StreamSpec,
+    objective::{Entry, Kind},
+};
+use serde::Deserialize;
+
+use super::{
+    ClientError, Stream,
+    core::{Expected, Reply, Tasks},
+    stream::WINDOW,
+};
+use crate::{
+    local::message::{GrantBody, Request},
+    spec::SpecText,
+};
+
+/// A session of the node with a peer, shared with other applications. Clones share it; dropping the last one gives it back, and
+/// streams stay open.
+#[derive(Clone, Debug)]
+pub struct Session {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    tasks: Arc<Tasks>,
+    handle: u32,
+    peer: NodeId,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.tasks.core.tell(Request::Release {
+            session: self.handle,
+        });
+    }
+}
+
+/// An objective in an answer.
+#[derive(Deserialize)]
+struct Listed {
+    id: u64,
+    #[serde(default)]
+    name: Option<String>,
+    kind: String,
+    text: String,
+}
+
+impl Session {
+    pub(super) fn new(tasks: Arc<Tasks>, handle: u32, peer: NodeId) -> Self {
+        let inner = Inner {
+            tasks,
+            handle,
+            peer,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The node at the other end.
+    pub fn peer(&self) -> NodeId {
+        self.inner.peer
+    }
+
+    /// Opens a stream; nothing is sent before the first ADU.
+    ///
+    /// # Errors
+    /// The session or the connection is over, the spec is not valid, or its guarantee cannot be promised.
+    pub async fn open_stream(&self, spec: StreamSpec) -> Result<Stream, ClientError> {
+        let request = Request::Open {
+            session: self.inner.handle,
+            spec: Box::new(SpecText::of(&spec)),
+            credit: WINDOW,
+        };
+        let expected = Expected::Stream(Box::new(spec));
+        match self.inner.tasks.core.ask(request, expected).await? {
+            Reply::Stream(state) => Ok(Stream::new(self.inner.tasks.clone(), state)),
+            _ => Err(ClientError::Protocol("no stream in the answer".to_owned())),
+        }
+    }
+
+    /// Decision that [`Session::open_stream`] would make on the spec's guarantee now. Nothing is opened or reserved.
+    ///
+    /// # Errors
+    /// As [`Session::open_stream`], and a refusal if the spec has no guarantee.
+    pub async fn admit(&self, spec: &StreamSpec) -> Result<Grant, ClientError> {
+        let request = Request::Admit {
+            session: self.inner.handle,
+            spec: Box::new(SpecText::of(spec)),
+        };
+        let reply = self.inner.tasks.core.ask(request, Expected::Value).await?;
+        let grant: GrantBody = reply.field("grant")?;
+        grant
+            .resolve()
+            .map_err(|error| ClientError::Protocol(error.to_string()))
+    }
+
+    /// Puts the objectives of a HOSE text into force for everything that the node sends in this session: all of them, or none
+    /// if there is an error. They have an effect under the policies `assign` and `random_walk`.
+    ///
+    /// # Errors
+    /// The text has errors, which are given with their places; the session is over.
+    pub async fn inject_objectives(&self, text: &str) -> Result<Vec<ObjectiveId>, ClientError> {
+        let request = Request::Inject {
+            session: self.inner.handle,
+            text: text.to_owned(),
+        };
+        let reply = self.inner.tasks.core.ask(request, Expected::Value).await?;
+        let ids: Vec<u64> = reply.field("ids")?;
+        Ok(ids.into_iter().map(ObjectiveId).collect())
+    }
+
+    /// Removes an objective. Returns false if it is not in force.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub async fn remove_objective(&self, objective: ObjectiveId) -> Result<bool, ClientError> {
+        let request = Request::Remove {
+            session: self.inner.handle,
+            objective: objective.0,
+        };
+        let reply = self.inner.tasks.core.ask(request, Expected::Value).await?;
+        reply.field("removed")
+    }
+
+    /// The objectives in force.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub async fn objectives(&self) -> Result<Vec<Entry>, ClientError> {
+        let request = Request::Objectives {
+            session: self.inner.handle,
+        };
+        let reply = self.inner.tasks.core.ask(request, Expected::Value).await?;
+        let listed: Vec<Listed> = reply.field("objectives")?;
+        listed.into_iter().map(entry).collect()
+    }
+}
+
+fn entry(listed: Listed) -> Result<Entry, ClientError> {
+    let kinds = [Kind::Streams, Kind::Single, Kind::Combinatorial, Kind::Rate];
+    let kind = kinds.into_iter().find(|kind| kind.name() == listed.kind);
+    let unknown = || ClientError::Protocol(format!("an objective of kind {}", listed.kind));
+    Ok(Entry {
+        kind: kind.ok_or_else(unknown)?,
+        id: ObjectiveId(listed.id),
+        name: listed.name,
+        text: listed.text,
+    })
+}

@@ -1,0 +1,599 @@
+//! Handle to a stream of the node.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use anabranch_base::StreamId;
+use anabranch_net::{Outgoing, PromiseEvent, StreamEvent};
+use anabranch_session::{
+    ADU_BYTES_MAX, Adu, Explanation, FieldValue, Guarantee, SendError, StreamParameters, StreamSpec,
+};
+use tokio::sync::Notify;
+
+use super::{
+    ClientError,
+    core::{Core, Expected, Tasks, fields},
+};
+use crate::{
+    local::{
+        frame::{End, FIELDS_BYTES_MAX, Frame, SendFrame, send_cost},
+        message::{Changes, EventBody, ExplanationBody, FieldBody, Opened, Request},
+    },
+    spec::GuaranteeText,
+};
+
+/// Bytes of a stream that may wait here to be read.
+pub(super) const WINDOW: u32 = 1 << 20;
+/// Events that may wait to be read; beyond, the oldest is dropped.
+const EVENTS_MAX: usize = 65_536;
+/// Events of a promise, or refused ADUs, that may wait to be read; beyond, the oldest is dropped.
+const PROMISES_MAX: usize = 256;
+
+/// State of a stream.
+#[derive(Debug)]
+pub(super) struct StreamState {
+    pub(super) handle: u32,
+    id: StreamId,
+    spec: StreamSpec,
+    can_send: bool,
+    can_receive: bool,
+    inner: Mutex<Inner>,
+    /// An ADU arrived, or the receiving direction is over.
+    readable: Notify,
+    /// Anything else has changed.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Bytes that may be sent.
+    credit: i64,
+    /// Number of the next ADU.
+    next: u64,
+    received: VecDeque<(Adu, u32)>,
+    /// Credit to be given back for what was read.
+    owed: u32,
+    events: VecDeque<StreamEvent>,
+    promises: VecDeque<PromiseEvent>,
+    refused: VecDeque<(u64, String)>,
+    /// ADUs whose acceptance is awaited; the error if one was refused.
+    confirming: HashMap<u64, Option<Result<(), String>>>,
+    /// The peer finished.
+    is_finished: bool,
+    /// This side finished or reset.
+    is_send_over: bool,
+    is_delivered: bool,
+    reset: Option<u32>,
+    stopped: Option<u32>,
+    /// The session or the connection is over, for sending.
+    over: Option<ClientError>,
+    /// The same for receiving.
+    is_drained: bool,
+}
+
+impl StreamState {
+    pub(super) fn new(
+        opened: &Opened,
+        spec: StreamSpec,
+        can_send: bool,
+        can_receive: bool,
+    ) -> Self {
+        let inner = Inner {
+            credit: i64::from(opened.credit),
+            ..Inner::default()
+        };
+        Self {
+            handle: opened.stream,
+            id: StreamId(opened.id),
+            spec,
+            can_send,
+            can_receive,
+            inner: Mutex::new(inner),
+            readable: Notify::new(),
+            changed: Notify::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn received(&self, adu: Adu, cost: u32) {
+        self.lock().received.push_back((adu, cost));
+        self.readable.notify_waiters();
+    }
+
+    pub(super) fn credited(&self, bytes: u32) {
+        self.lock().credit += i64::from(bytes);
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn ended(&self, end: End) {
+        let mut inner = self.lock();
+        match end {
+            End::Finish => inner.is_finished = true,
+            End::Reset(code) => inner.reset = Some(code),
+            End::Stop(code) => inner.stopped = Some(code),
+            End::Delivered => inner.is_delivered = true,
+            End::Close => {}
+        }
+        drop(inner);
+        self.readable.notify_waiters();
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn event(&self, body: EventBody) {
+        let mut inner = self.lock();
+        match body {
+            EventBody::Promised { grant } => {
+                if let Ok(grant) = grant.resolve() {
+                    push(
+                        &mut inner.promises,
+                        PromiseEvent::Promised(grant),
+                        PROMISES_MAX,
+                    );
+                }
+            }
+            EventBody::Warned { refusal } => {
+                let event = PromiseEvent::Warned(refusal.resolve());
+                push(&mut inner.promises, event, PROMISES_MAX);
+            }
+            EventBody::Withdrawn { refusal } => {
+                let event = PromiseEvent::Withdrawn(refusal.resolve());
+                push(&mut inner.promises, event, PROMISES_MAX);
+            }
+            EventBody::Accepted { adu } => {
+                if let Some(waiting) = inner.confirming.get_mut(&adu) {
+                    *waiting = Some(Ok(()));
+                }
+            }
+            EventBody::Refused { adu, reason } => match inner.confirming.get_mut(&adu) {
+                Some(waiting) => *waiting = Some(Err(reason)),
+                None => push(&mut inner.refused, (adu, reason), PROMISES_MAX),
+            },
+            EventBody::Over { reason, readable } => {
+                inner.over = Some(ClientError::SessionOver(reason));
+                inner.is_drained |= !readable;
+            }
+            other => {
+                if let Some(event) = other.into_stream_event() {
+                    push(&mut inner.events, event, EVENTS_MAX);
+                }
+            }
+        }
+        drop(inner);
+        self.readable.notify_waiters();
+        self.changed.notify_waiters();
+    }
+
+    /// The connection is over.
+    pub(super) fn detached(&self, reason: &str) {
+        let mut inner = self.lock();
+        let detached = || ClientError::Detached(reason.to_owned());
+        inner.over.get_or_insert_with(detached);
+        inner.is_drained = true;
+        drop(inner);
+        self.readable.notify_waiters();
+        self.changed.notify_waiters();
+    }
+
+    /// Appends ADUs from the front of a queue, as many as there is credit for. Returns the numbers of those that were.
+    fn send(
+        &self,
+        core: &Core,
+        adus: &mut VecDeque<Outgoing>,
+        confirm: bool,
+    ) -> Result<Range<u64>, ClientError> {
+        let mut inner = self.lock();
+        if let Some(code) = inner.stopped {
+            return Err(ClientError::Stopped(code));
+        }
+        if let Some(error) = &inner.over {
+            return Err(error.clone());
+        }
+        if inner.is_send_over || !self.can_send {
+            return Err(SendError::Closed.into());
+        }
+        let first = inner.next;
+        let mut wrong = None;
+        let inner = &mut *inner;
+        core.send(|| {
+            if inner.credit <= 0 {
+                return None;
+            }
+            let adu = adus.front()?;
+            let fields = fields(adu);
+            if let Err(error) = check(adu, fields.len()) {
+                wrong = Some(error);
+                return None;
+            }
+            let adu = adus.pop_front().expect("it was looked at");
+            let cost = send_cost(adu.data.len(), fields.len());
+            inner.credit -= i64::from(cost);
+            if confirm {
+                inner.confirming.insert(inner.next, None);
+            }
+            inner.next += 1;
+            let frame = SendFrame {
+                stream: self.handle,
+                confirm,
+                importance: adu.importance,
+                fields,
+                data: adu.data,
+                cost,
+            };
+            Some((Frame::Send(frame), cost))
+        })?;
+        match wrong {
+            Some(error) if inner.next == first => {
+                adus.pop_front();
+                Err(error)
+            }
+            _ => Ok(first..inner.next),
+        }
+    }
+}
+
+fn push<T>(queue: &mut VecDeque<T>, item: T, max: usize) {
+    if queue.len() >= max {
+        queue.pop_front();
+    }
+    queue.push_back(item);
+}
+
+fn check(adu: &Outgoing, fields: usize) -> Result<(), ClientError> {
+    let bytes = adu.data.len();
+    if bytes == 0 {
+        return Err(SendError::Empty.into());
+    }
+    if bytes > ADU_BYTES_MAX {
+        return Err(SendError::TooLarge { bytes }.into());
+    }
+    if fields > FIELDS_BYTES_MAX {
+        let reason =
+            format!("its header fields have {fields} bytes; at most {FIELDS_BYTES_MAX} fit");
+        return Err(ClientError::NotAccepted(reason));
+    }
+    Ok(())
+}
+
+/// A stream of the node. Clones share it; when the last one is dropped, it is reset unless it was finished, and stopped unless it
+/// was read to its end.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    inner: Arc<Handle>,
+}
+
+#[derive(Debug)]
+struct Handle {
+    tasks: Arc<Tasks>,
+    state: Arc<StreamState>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.tasks.core.forget_stream(self.state.handle);
+    }
+}
+
+/// An ADU whose acceptance is awaited, until this is dropped.
+struct Confirming<'a>(&'a StreamState, u64);
+
+impl Drop for Confirming<'_> {
+    fn drop(&mut self) {
+        self.0.lock().confirming.remove(&self.1);
+    }
+}
+
+impl Stream {
+    pub(super) fn new(tasks: Arc<Tasks>, state: Arc<StreamState>) -> Self {
+        Self {
+            inner: Arc::new(Handle { tasks, state }),
+        }
+    }
+
+    /// Gives the first credit for a stream that a peer opened.
+    pub(super) fn accept(&self) {
+        self.core().outbox.push(&Frame::Credit {
+            stream: self.state().handle,
+            bytes: WINDOW,
+        });
+    }
+
+    fn state(&self) -> &StreamState {
+        &self.inner.state
+    }
+
+    fn core(&self) -> &Core {
+        &self.inner.tasks.core
+    }
+
+    /// Its number in its session, the same at both nodes.
+    pub fn id(&self) -> StreamId {
+        self.state().id
+    }
+
+    /// Spec that its opener declared, without later changes.
+    pub fn spec(&self) -> &StreamSpec {
+        &self.state().spec
+    }
+
+    /// True if this node may send on it.
+    pub fn can_send(&self) -> bool {
+        self.state().can_send
+    }
+
+    /// True if this node may receive from it.
+    pub fn can_receive(&self) -> bool {
+        self.state().can_receive
+    }
+
+    /// Hands an ADU to the node as soon as it takes it, and returns its number. If the ADU has header fields, waits until the
+    /// node has checked them. A future dropped before it is ready has sent nothing, unless it waits for that check.
+    ///
+    /// # Errors
+    /// The ADU is empty or too large, a header field is not valid, or the stream is over.
+    pub async fn send(&self, adu: impl Into<Outgoing> + Send) -> Result<u64, ClientError> {
+        let adu = adu.into();
+        let confirm = !adu.fields.is_empty();
+        let mut adus = VecDeque::from([adu]);
+        let number = self.send_from(&mut adus, confirm).await?.start;
+        if !confirm {
+            return Ok(number);
+        }
+        let _confirming = Confirming(self.state(), number);
+        self.wait(|inner| inner.confirming.get(&number)?.clone())
+            .await?
+            .map(|()| number)
+            .map_err(ClientError::NotAccepted)
+    }
+
+    /// Hands ADUs from the front of `adus` to the node, as many as it takes; ready when it took at least one, or when there are
+    /// none. Returns the numbers of those that it took, which have left `adus`.
+    ///
+    /// # Errors
+    /// As [`Stream::send`], about the first ADU, which has left `adus`; those with header fields that are not valid are in
+    /// [`Stream::try_next_refused`].
+    pub async fn send_many(
+        &self,
+        adus: &mut VecDeque<Outgoing>,
+    ) -> Result<Range<u64>, ClientError> {
+        if adus.is_empty() {
+            return Ok(0..0);
+        }
+        self.send_from(adus, false).await
+    }
+
+    async fn send_from(
+        &self,
+        adus: &mut VecDeque<Outgoing>,
+        confirm: bool,
+    ) -> Result<Range<u64>, ClientError> {
+        loop {
+            let changed = self.state().changed.notified();
+            let connection = self.core().changed.notified();
+            let sent = self.state().send(self.core(), adus, confirm)?;
+            if !sent.is_empty() {
+                return Ok(sent);
+            }
+            tokio::select! {
+                () = changed => {}
+                () = connection => {}
+            }
+        }
+    }
+
+    /// Hands an ADU to the node now or not at all; `SendError::Full` returns it. If it has header fields that are not valid,
+    /// [`Stream::try_next_refused`] reports it later.
+    ///
+    /// # Errors
+    /// As [`Stream::send`], or the node does not take more now.
+    pub fn try_send(&self, adu: impl Into<Outgoing>) -> Result<u64, ClientError> {
+        let mut adus = VecDeque::from([adu.into()]);
+        let sent = self.state().send(self.core(), &mut adus, false)?;
+        match adus.pop_front() {
+            Some(adu) => Err(SendError::Full(adu.data).into()),
+            None => Ok(sent.start),
+        }
+    }
+
+    /// The next ADU that was refused after it had been handed to the node, with the reason. At most 256 are kept.
+    pub fn try_next_refused(&self) -> Option<(u64, String)> {
+        self.state().lock().refused.pop_front()
+    }
+
+    /// Waits for the next ADU; `None` once the peer has finished and everything was read.
+    ///
+    /// # Errors
+    /// The peer reset the stream, or the session or the connection is over.
+    pub async fn recv(&self) -> Result<Option<Adu>, ClientError> {
+        loop {
+            let readable = self.state().readable.notified();
+            {
+                let mut inner = self.state().lock();
+                if let Some((adu, cost)) = inner.received.pop_front() {
+                    inner.owed += cost;
+                    if inner.owed >= WINDOW / 4 {
+                        let bytes = std::mem::take(&mut inner.owed);
+                        let stream = self.state().handle;
+                        self.core().outbox.push(&Frame::Credit { stream, bytes });
+                    }
+                    return Ok(Some(adu));
+                }
+                if inner.is_finished {
+                    return Ok(None);
+                }
+                if let Some(code) = inner.reset {
+                    return Err(ClientError::Reset(code));
+                }
+                if inner.is_drained {
+                    let over = inner.over.clone();
+                    return Err(over.unwrap_or_else(|| self.core().detached()));
+                }
+            }
+            readable.await;
+        }
+    }
+
+    /// Finishes the stream: no ADU follows; those handed over are still delivered.
+    ///
+    /// # Errors
+    /// The stream is over, or only the peer sends on it.
+    pub fn finish(&self) -> Result<(), ClientError> {
+        self.end_sending(End::Finish)
+    }
+
+    /// Resets the stream: data that the peer has not read is lost.
+    ///
+    /// # Errors
+    /// The stream is over, or only the peer sends on it.
+    pub fn reset(&self, code: u32) -> Result<(), ClientError> {
+        self.end_sending(End::Reset(code))
+    }
+
+    fn end_sending(&self, end: End) -> Result<(), ClientError> {
+        let mut inner = self.state().lock();
+        if let Some(error) = &inner.over {
+            return Err(error.clone());
+        }
+        let is_again = end == End::Finish && inner.is_send_over;
+        if is_again || !self.can_send() {
+            return Err(SendError::Closed.into());
+        }
+        inner.is_send_over = true;
+        let stream = self.state().handle;
+        self.core().outbox.push(&Frame::End { stream, end });
+        Ok(())
+    }
+
+    /// Stops the stream: asks the peer to send no more.
+    ///
+    /// # Errors
+    /// The stream is over, or only this side sends on it.
+    pub fn stop(&self, code: u32) -> Result<(), ClientError> {
+        let inner = self.state().lock();
+        if let Some(error) = &inner.over {
+            return Err(error.clone());
+        }
+        if !self.can_receive() {
+            return Err(SendError::Closed.into());
+        }
+        let stream = self.state().handle;
+        let end = End::Stop(code);
+        self.core().outbox.push(&Frame::End { stream, end });
+        Ok(())
+    }
+
+    /// Waits, after [`Stream::finish`], until the peer's node has received everything.
+    ///
+    /// # Errors
+    /// The peer stopped the stream, or the session or the connection is over.
+    pub async fn delivered(&self) -> Result<(), ClientError> {
+        self.wait(|inner| inner.is_delivered.then_some(())).await
+    }
+
+    /// Waits for the next event of the stream; see `StreamSpec::notify`. At most 65,536 are kept; the oldest are dropped.
+    ///
+    /// # Errors
+    /// The stream is over and all its events were read.
+    pub async fn next_event(&self) -> Result<StreamEvent, ClientError> {
+        self.wait(|inner| inner.events.pop_front()).await
+    }
+
+    /// Waits for the next event of the stream's promise. At most 256 are kept; the oldest are dropped.
+    ///
+    /// # Errors
+    /// The stream is over and all its events were read.
+    pub async fn next_promise(&self) -> Result<PromiseEvent, ClientError> {
+        self.wait(|inner| inner.promises.pop_front()).await
+    }
+
+    async fn wait<T>(
+        &self,
+        mut look: impl FnMut(&mut Inner) -> Option<T>,
+    ) -> Result<T, ClientError> {
+        loop {
+            let changed = self.state().changed.notified();
+            {
+                let mut inner = self.state().lock();
+                if let Some(found) = look(&mut inner) {
+                    return Ok(found);
+                }
+                if let Some(code) = inner.stopped {
+                    return Err(ClientError::Stopped(code));
+                }
+                if let Some(error) = &inner.over {
+                    return Err(error.clone());
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Explanation of the stream's promise or refusal; `None` if it asked for no promise. Times are those of the node's clock.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub async fn explain(&self) -> Result<Option<Explanation>, ClientError> {
+        let request = Request::Explain {
+            stream: self.state().handle,
+        };
+        let reply = self.core().ask(request, Expected::Value).await?;
+        let body: Option<ExplanationBody> = reply.field("explanation")?;
+        let resolved = body.map(|body| body.resolve()).transpose();
+        resolved.map_err(|error| ClientError::Protocol(error.to_string()))
+    }
+
+    /// Changes the weight, cap or drop order of this side's data.
+    ///
+    /// # Errors
+    /// A value is out of range, and nothing was changed; the stream is over, or only the peer sends on it.
+    pub async fn adjust(&self, parameters: StreamParameters) -> Result<(), ClientError> {
+        let request = Request::Adjust {
+            stream: self.state().handle,
+            changes: Changes::of(&parameters),
+        };
+        self.core().request(request).await.map(drop)
+    }
+
+    /// Asks for another guarantee for this side's data; `None` releases the promise.
+    ///
+    /// # Errors
+    /// The guarantee is not valid, or cannot be promised and does not wait; then the old promise stays in force. The stream is
+    /// over, or only the peer sends on it.
+    pub async fn change_guarantee(&self, guarantee: Option<Guarantee>) -> Result<(), ClientError> {
+        let request = Request::ChangeGuarantee {
+            stream: self.state().handle,
+            guarantee: guarantee.as_ref().map(GuaranteeText::of),
+        };
+        self.core().request(request).await.map(drop)
+    }
+
+    /// Sets header fields of a queued ADU; its other fields are kept. Returns false if its outcome is known already.
+    ///
+    /// # Errors
+    /// The name or type of a field is not valid; the stream is over, or only the peer sends on it.
+    pub async fn update_fields(
+        &self,
+        adu: u64,
+        fields: &[(&str, FieldValue<'_>)],
+    ) -> Result<bool, ClientError> {
+        let body = |value: &FieldValue<'_>| match *value {
+            FieldValue::Number(number) => FieldBody::Number(number),
+            FieldValue::Boolean(is_true) => FieldBody::Boolean(is_true),
+            FieldValue::Text(text) => FieldBody::Text(text.to_owned()),
+        };
+        let request = Request::UpdateFields {
+            stream: self.state().handle,
+            adu,
+            fields: (fields.iter())
+                .map(|(name, value)| ((*name).to_owned(), body(value)))
+                .collect(),
+        };
+        let reply = self.core().ask(request, Expected::Value).await?;
+        reply.field("known")
+    }
+}

@@ -1,0 +1,645 @@
+//! Messages of the local interface: the bodies of frames in JSON (`spec/local.md` §3 to §6).
+//!
+//! A field that a reader does not know is ignored and one that is missing has its default, so that programs of different versions
+//! understand each other. The specification of a stream is the exception: an unknown demand is refused.
+
+mod promise;
+
+use std::{collections::BTreeMap, net::SocketAddr, ops::Range, time::Duration};
+
+use anabranch_base::{ChannelId, Rate};
+use anabranch_net::{Field, StreamEvent};
+use anabranch_session::StreamParameters;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use self::promise::{ExplanationBody, GrantBody, RefusalBody};
+use crate::{
+    config::ConfigError,
+    spec::{GuaranteeText, SpecText, drop_name, drop_order},
+};
+
+/// Name of the protocol in a greeting.
+pub const PROTOCOL: &str = "anabranch-local";
+
+/// Versions that a program speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versions {
+    /// The oldest.
+    pub min: u32,
+    /// The newest.
+    pub max: u32,
+}
+
+impl Versions {
+    /// The versions of this library.
+    pub const OURS: Self = Self { min: 1, max: 1 };
+
+    /// The newest version that both speak.
+    pub fn common(self, other: Self) -> Option<u32> {
+        let newest = self.max.min(other.max);
+        (newest >= self.min.max(other.min)).then_some(newest)
+    }
+}
+
+/// First message of an application.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`PROTOCOL`].
+    pub protocol: String,
+    /// The versions that it speaks.
+    pub versions: Versions,
+    /// Name of the program, for logs.
+    #[serde(default)]
+    pub program: String,
+}
+
+/// First message of the node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The version that both speak from here on.
+    pub version: u32,
+    /// The node.
+    pub node: String,
+    /// Its release.
+    #[serde(default)]
+    pub release: String,
+    /// Bytes that the application may send on all streams together.
+    pub credit: u32,
+}
+
+/// Last message of either side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bye {
+    /// `done`, `version`, `violation`, `limit`, `not_allowed` or `stopping`.
+    pub code: String,
+    /// Explanation.
+    pub reason: String,
+    /// The versions that this side speaks, with `version`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub versions: Option<Versions>,
+}
+
+/// A request with its number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Numbered {
+    /// Number that the answer repeats.
+    pub id: u64,
+    /// The request.
+    #[serde(flatten)]
+    pub request: Request,
+}
+
+/// Number of a request that is not understood.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Number {
+    /// The number.
+    pub id: u64,
+}
+
+/// Header fields of an ADU.
+pub type Fields = BTreeMap<String, FieldBody>;
+
+/// Value of a header field.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum FieldBody {
+    /// True or false.
+    Boolean(bool),
+    /// A number.
+    Number(f64),
+    /// Text.
+    Text(String),
+}
+
+impl From<FieldBody> for Field {
+    fn from(body: FieldBody) -> Self {
+        match body {
+            FieldBody::Boolean(is_true) => Self::Boolean(is_true),
+            FieldBody::Number(number) => Self::Number(number),
+            FieldBody::Text(text) => Self::Text(text),
+        }
+    }
+}
+
+impl From<&Field> for FieldBody {
+    fn from(field: &Field) -> Self {
+        match field {
+            Field::Boolean(is_true) => Self::Boolean(*is_true),
+            Field::Number(number) => Self::Number(*number),
+            Field::Text(text) => Self::Text(text.clone()),
+        }
+    }
+}
+
+/// A request of an application.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Request {
+    /// Uses the session with a peer, which is opened if there is none.
+    Connect {
+        /// Its name in the configuration, its id or a ticket.
+        peer: String,
+        /// Its addresses; empty: those in the configuration, or in the ticket.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        addresses: Vec<SocketAddr>,
+    },
+    /// Uses a session no more.
+    Release {
+        /// The session.
+        session: u32,
+    },
+    /// Opens a stream.
+    Open {
+        /// The session.
+        session: u32,
+        /// The stream.
+        spec: Box<SpecText>,
+        /// Bytes that the node may send on it.
+        #[serde(default)]
+        credit: u32,
+    },
+    /// Takes the streams that peers open with a label.
+    Register {
+        /// The label, or its beginning and `*`.
+        label: String,
+        /// Streams that may wait to be accepted; further ones are refused.
+        #[serde(default = "backlog")]
+        backlog: u32,
+    },
+    /// Takes them no more.
+    Unregister {
+        /// The service.
+        service: u32,
+    },
+    /// Asks for the decision on a guarantee, without opening a stream.
+    Admit {
+        /// The session.
+        session: u32,
+        /// The stream.
+        spec: Box<SpecText>,
+    },
+    /// Asks for the explanation of a stream's promise.
+    Explain {
+        /// The stream.
+        stream: u32,
+    },
+    /// Changes parameters of a stream.
+    Adjust {
+        /// The stream.
+        stream: u32,
+        /// The changes.
+        #[serde(flatten)]
+        changes: Changes,
+    },
+    /// Asks for another guarantee.
+    ChangeGuarantee {
+        /// The stream.
+        stream: u32,
+        /// The guarantee; absent: none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        guarantee: Option<GuaranteeText>,
+    },
+    /// Sets header fields of an ADU that waits.
+    UpdateFields {
+        /// The stream.
+        stream: u32,
+        /// Number of the ADU.
+        adu: u64,
+        /// The fields.
+        fields: Fields,
+    },
+    /// Puts objectives into force for what this node sends in a session.
+    Inject {
+        /// The session.
+        session: u32,
+        /// The objectives, in HOSE.
+        text: String,
+    },
+    /// Takes an objective out of force.
+    Remove {
+        /// The session.
+        session: u32,
+        /// Its number.
+        objective: u64,
+    },
+    /// Lists the objectives in force.
+    Objectives {
+        /// The session.
+        session: u32,
+    },
+}
+
+/// Default of [`Request::Register`]'s backlog.
+pub(super) fn backlog() -> u32 {
+    256
+}
+
+/// Changes of a stream's parameters; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Changes {
+    /// Share among streams of equal priority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// Rate limit, or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap: Option<String>,
+    /// Drop order, or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drop: Option<String>,
+}
+
+impl Changes {
+    /// The texts of changes.
+    pub fn of(parameters: &StreamParameters) -> Self {
+        let none = || "none".to_owned();
+        let cap =
+            |cap: Option<Rate>| cap.map_or_else(none, |cap| format!("{} bit/s", cap.as_bps()));
+        Self {
+            weight: parameters.weight,
+            cap: parameters.cap.map(cap),
+            drop: parameters
+                .drop
+                .map(|drop| drop.map_or_else(none, |order| drop_name(order).to_owned())),
+        }
+    }
+
+    /// The changes.
+    ///
+    /// # Errors
+    /// A value cannot be read.
+    pub fn resolve(&self) -> Result<StreamParameters, ConfigError> {
+        use crate::config::{parsed, refused};
+        let mut parameters = StreamParameters {
+            weight: self.weight,
+            ..StreamParameters::default()
+        };
+        if let Some(text) = &self.cap {
+            parameters.cap = Some(match text.as_str() {
+                "none" => None,
+                text => Some(parsed(text).map_err(|why| refused("cap", text, why))?),
+            });
+        }
+        if let Some(text) = &self.drop {
+            parameters.drop = Some(drop_order(text).map_err(|why| refused("drop", text, why))?);
+        }
+        Ok(parameters)
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Number of the request.
+    pub id: u64,
+    /// What was asked for, if it was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ok: Option<Value>,
+    /// The error, if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorBody>,
+}
+
+/// Error of a request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ErrorBody {
+    /// `request`, `limit`, `handle`, `peer`, `unreachable`, `session_over`, `spec`, `refused`, `stream`, `objectives` or `field`.
+    pub kind: String,
+    /// Cause, and what to do.
+    pub message: String,
+    /// With `refused`: the reason, and what could be promised instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<Box<RefusalBody>>,
+}
+
+/// Answer to [`Request::Connect`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Connected {
+    /// The session's handle.
+    pub session: u32,
+    /// Id of the peer.
+    pub peer: String,
+}
+
+/// Answer to [`Request::Open`], and the streams of [`EventBody::Incoming`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Opened {
+    /// The stream's handle.
+    pub stream: u32,
+    /// Its number in its session, the same at both nodes.
+    pub id: u64,
+    /// Bytes that the application may send on it.
+    pub credit: u32,
+}
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The stream concerned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<u32>,
+    /// The session concerned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<u32>,
+    /// The service concerned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<u32>,
+    /// The event.
+    #[serde(flatten)]
+    pub body: EventBody,
+}
+
+impl Event {
+    /// An event of a stream.
+    pub fn of_stream(stream: u32, body: EventBody) -> Self {
+        Self {
+            stream: Some(stream),
+            session: None,
+            service: None,
+            body,
+        }
+    }
+}
+
+/// Kinds of events.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum EventBody {
+    /// An ADU is at the peer's node.
+    Acked {
+        /// Its number.
+        adu: u64,
+        /// Time from sending to the acknowledgement of its last byte.
+        rtt_ns: u64,
+        /// The channel that completed it.
+        channel: u64,
+        /// Round-trip time of the packet that completed it.
+        packet_rtt_ns: u64,
+    },
+    /// Outcome of a fragment.
+    Fragment {
+        /// Number of the ADU.
+        adu: u64,
+        /// Its bytes in the ADU.
+        bytes: Range<u64>,
+        /// The channel.
+        channel: u64,
+        /// Round-trip time; absent: lost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rtt_ns: Option<u64>,
+    },
+    /// An ADU is lost, or part of it.
+    Lost {
+        /// Its number.
+        adu: u64,
+        /// Bytes that arrived.
+        arrived: Vec<Range<u64>>,
+        /// Bytes that did not.
+        lost: Vec<Range<u64>>,
+    },
+    /// An ADU outlived its lifetime.
+    Expired {
+        /// Its number.
+        adu: u64,
+    },
+    /// An ADU was dropped because the stream exceeded its share.
+    Dropped {
+        /// Its number.
+        adu: u64,
+    },
+    /// The rate that the stream may send has changed.
+    Throttle {
+        /// The rate.
+        rate_bps: u64,
+    },
+    /// The guarantee is promised.
+    Promised {
+        /// The promise.
+        grant: GrantBody,
+    },
+    /// The promise will not be kept, as far as can be foreseen.
+    Warned {
+        /// Reason, and what could be promised instead.
+        refusal: RefusalBody,
+    },
+    /// The promise has lapsed.
+    Withdrawn {
+        /// Reason, and what could be promised instead.
+        refusal: RefusalBody,
+    },
+    /// The node has taken an ADU that asked for a confirmation.
+    Accepted {
+        /// Its number.
+        adu: u64,
+    },
+    /// The node has not taken an ADU.
+    Refused {
+        /// Its number, which no other ADU has.
+        adu: u64,
+        /// Cause.
+        reason: String,
+    },
+    /// The stream or the session is over.
+    Over {
+        /// Cause.
+        reason: String,
+        /// ADUs that arrived before may follow; another such event ends them.
+        #[serde(default)]
+        readable: bool,
+    },
+    /// A peer has opened a stream for a service.
+    Incoming {
+        /// The stream.
+        opened: Opened,
+        /// Id of the peer.
+        peer: String,
+        /// Its name in the node's configuration; its id if it has none.
+        name: String,
+        /// The stream's specification.
+        spec: Box<SpecText>,
+    },
+    /// An event that this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl EventBody {
+    /// The message of a stream's event, with the ADU numbered by `number`; `None` for one that this version does not have.
+    pub fn of_stream_event(event: StreamEvent, number: impl Fn(u64) -> u64) -> Option<Self> {
+        Some(match event {
+            StreamEvent::Acked {
+                adu,
+                rtt,
+                channel,
+                packet_rtt,
+            } => Self::Acked {
+                adu: number(adu),
+                rtt_ns: ns(rtt),
+                channel: channel.0,
+                packet_rtt_ns: ns(packet_rtt),
+            },
+            StreamEvent::Fragment {
+                adu,
+                bytes,
+                channel,
+                rtt,
+            } => Self::Fragment {
+                adu: number(adu),
+                bytes,
+                channel: channel.0,
+                rtt_ns: rtt.map(ns),
+            },
+            StreamEvent::Lost { adu, arrived, lost } => Self::Lost {
+                adu: number(adu),
+                arrived,
+                lost,
+            },
+            StreamEvent::Expired { adu } => Self::Expired { adu: number(adu) },
+            StreamEvent::Dropped { adu } => Self::Dropped { adu: number(adu) },
+            StreamEvent::Throttle { rate } => Self::Throttle {
+                rate_bps: rate.as_bps(),
+            },
+            _ => return None,
+        })
+    }
+
+    /// The stream's event, if the message is one.
+    pub fn into_stream_event(self) -> Option<StreamEvent> {
+        let time = Duration::from_nanos;
+        Some(match self {
+            Self::Acked {
+                adu,
+                rtt_ns,
+                channel,
+                packet_rtt_ns,
+            } => StreamEvent::Acked {
+                adu,
+                rtt: time(rtt_ns),
+                channel: ChannelId(channel),
+                packet_rtt: time(packet_rtt_ns),
+            },
+            Self::Fragment {
+                adu,
+                bytes,
+                channel,
+                rtt_ns,
+            } => StreamEvent::Fragment {
+                adu,
+                bytes,
+                channel: ChannelId(channel),
+                rtt: rtt_ns.map(time),
+            },
+            Self::Lost { adu, arrived, lost } => StreamEvent::Lost { adu, arrived, lost },
+            Self::Expired { adu } => StreamEvent::Expired { adu },
+            Self::Dropped { adu } => StreamEvent::Dropped { adu },
+            Self::Throttle { rate_bps } => StreamEvent::Throttle {
+                rate: Rate::from_bps(rate_bps),
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// A message as the body of a frame.
+pub fn json(message: &impl Serialize) -> bytes::Bytes {
+    serde_json::to_vec(message)
+        .expect("a message is a text")
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_common_version_is_chosen() {
+        let versions = |min, max| Versions { min, max };
+        assert_eq!(versions(1, 1).common(versions(1, 4)), Some(1));
+        assert_eq!(versions(2, 5).common(versions(1, 4)), Some(4));
+        assert_eq!(versions(1, 1).common(versions(2, 4)), None);
+        assert_eq!(versions(3, 4).common(versions(1, 2)), None);
+    }
+
+    #[test]
+    fn unknown_fields_and_events_are_ignored_and_missing_ones_have_defaults() {
+        let text = r#"{"id":4,"do":"register","label":"x","colour":"blue"}"#;
+        let request: Numbered = serde_json::from_str(text).unwrap();
+        let expected = Request::Register {
+            label: "x".to_owned(),
+            backlog: 256,
+        };
+        assert_eq!((request.id, request.request), (4, expected));
+        let event: Event =
+            serde_json::from_str(r#"{"stream":1,"event":"eclipse","at":3}"#).unwrap();
+        assert_eq!(event.body, EventBody::Unknown);
+        // A demand that is not understood is not ignored.
+        let text = r#"{"id":4,"do":"open","session":1,"spec":{"taste":"sour"}}"#;
+        assert!(serde_json::from_str::<Numbered>(text).is_err());
+    }
+
+    #[test]
+    fn changes_resolve_to_those_that_they_are_of() {
+        let changes = [
+            StreamParameters::default(),
+            StreamParameters {
+                weight: Some(3),
+                cap: Some(None),
+                drop: Some(None),
+            },
+            StreamParameters {
+                weight: None,
+                cap: Some(Some(Rate::from_bps(1_234_567))),
+                drop: Some(Some(anabranch_session::DropOrder::LeastImportant)),
+            },
+        ];
+        for change in changes {
+            let text = serde_json::to_string(&Changes::of(&change)).unwrap();
+            let read: Changes = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.resolve().unwrap(), change);
+        }
+    }
+
+    #[test]
+    fn events_of_streams_round_trip() {
+        let rtt = Duration::from_nanos(1_234_567);
+        let channel = ChannelId(2);
+        let events = [
+            StreamEvent::Acked {
+                adu: 1,
+                rtt,
+                channel,
+                packet_rtt: rtt,
+            },
+            StreamEvent::Fragment {
+                adu: 1,
+                bytes: 3..9,
+                channel,
+                rtt: None,
+            },
+            StreamEvent::Lost {
+                adu: 2,
+                arrived: vec![0..4, 8..9],
+                lost: vec![4..8, 9..12],
+            },
+            StreamEvent::Expired { adu: 3 },
+            StreamEvent::Dropped { adu: 4 },
+            StreamEvent::Throttle {
+                rate: Rate::from_kbps(7),
+            },
+        ];
+        for event in events {
+            let body = EventBody::of_stream_event(event.clone(), |adu| adu).unwrap();
+            let text = serde_json::to_string(&Event::of_stream(5, body)).unwrap();
+            let read: Event = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.stream, Some(5));
+            assert_eq!(read.body.into_stream_event(), Some(event));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Local interface: applications in any language attach to a running node over a Unix socket and use its sessions.
+//!
+//! The protocol is in `spec/local.md`; `docs/local.md` is for those who write applications. [`client::Client`] is the Rust
+//! client, whose sessions and streams have the traits of those in this process ([`crate::api`]).
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`frame`] | frames as bytes, both directions |
+//! | [`message`] | bodies of frames in JSON |
+//! | `outbox` | bytes that wait to be written to the socket |
+//! | `server` | the socket: who may attach, and how many |
+//! | `connection` | one application: greeting, frames, end |
+//! | `request` | requests of an application |
+//! | `tables` | handles of an application's sessions, streams and services |
+//! | `stream` | one stream of an application: its data, credit, events and ends |
+//! | `service` | a label that an application has registered |
+//! | [`client`] | the client |
+
+pub mod client;
+mod connection;
+pub mod frame;
+pub mod message;
+mod outbox;
+mod request;
+mod server;
+mod service;
+mod stream;
+mod tables;
+
+use std::time::Duration;
+
+pub use server::{LocalError, LocalServer};
+
+/// Application code with which the streams of an application that has left are reset and stopped.
+pub const CODE_DETACHED: u32 = 0x13;
+
+/// Applications attached at a time.
+pub const CONNECTIONS_MAX: usize = 128;
+/// Of these, those of one user other than the one who runs the node and root.
+pub const CONNECTIONS_OF_USER_MAX: usize = 16;
+/// Streams of a connection, until the application closes them.
+pub const STREAMS_MAX: usize = 1024;
+/// Sessions that a connection may hold at a time.
+pub const SESSIONS_MAX: usize = 256;
+/// Services that a connection may have registered at a time.
+pub const SERVICES_MAX: usize = 64;
+/// Requests of a connection that wait for a peer.
+pub const REQUESTS_MAX: usize = 64;
+/// Time until the greeting must have arrived.
+pub const GREETING_TIME: Duration = Duration::from_secs(10);
+/// Time for which finished streams of an application that has left are still sent.
+pub const LINGER: Duration = Duration::from_secs(60);
+/// Credit of a connection, for all its streams: bytes that wait in the node for their streams, but for one ADU.
+pub const CONNECTION_CREDIT: u32 = 32 << 20;
+/// Credit of a stream. All streams together have less than the connection, so that streams whose peers do not read hold up
+/// others only where their ADUs are larger than this.
+pub const STREAM_CREDIT: u32 = 256 << 10;
+/// Streams of a connection that have [`STREAM_CREDIT`].
+const WIDE_STREAMS: usize = 96;
+/// Credit of the others.
+const NARROW_CREDIT: u32 = 8 << 10;
+
+const _: () = assert!(
+    WIDE_STREAMS * STREAM_CREDIT as usize + (STREAMS_MAX - WIDE_STREAMS) * NARROW_CREDIT as usize
+        <= CONNECTION_CREDIT as usize
+);

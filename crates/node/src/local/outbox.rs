@@ -1,0 +1,235 @@
+//! Queue of bytes that wait to be written to the socket of a connection, and the task that writes them.
+//!
+//! Small frames are gathered in one buffer; the payload of a large ADU is written from where it is.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::{io::AsyncWriteExt, net::unix::OwnedWriteHalf, sync::Notify};
+
+use super::frame::{self, Frame};
+
+/// Bytes that may wait before [`Outbox::has_room`] is false.
+const ROOM_BYTES: usize = 1 << 20;
+/// Bytes at which a receiver that does not read is given up.
+const BYTES_MAX: usize = 64 << 20;
+/// A payload shorter than this is copied to the other frames.
+const COPIED_BYTES: usize = 4 << 10;
+/// Slices of one write.
+const SLICES: usize = 64;
+
+/// Queue of bytes toward a socket. At most [`BYTES_MAX`] wait; beyond, the connection is over.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    queue: Mutex<Queue>,
+    filled: Notify,
+    drained: Notify,
+    overflowed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    slices: VecDeque<Bytes>,
+    /// Frames after `slices`.
+    gathered: BytesMut,
+    /// Bytes in the queue and in the write that is under way.
+    bytes: usize,
+    is_closed: bool,
+}
+
+impl Outbox {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends a frame. After [`Outbox::close`] it is dropped.
+    pub(super) fn push(&self, frame: &Frame) {
+        self.push_all(std::slice::from_ref(frame));
+    }
+
+    /// Appends frames.
+    pub(super) fn push_all(&self, frames: &[Frame]) {
+        let mut queue = self.lock();
+        if queue.is_closed {
+            return;
+        }
+        let was_empty = queue.bytes == 0;
+        for frame in frames {
+            queue.append(frame);
+        }
+        if queue.bytes > BYTES_MAX {
+            queue.is_closed = true;
+            self.overflowed.notify_one();
+        }
+        drop(queue);
+        if was_empty {
+            self.filled.notify_one();
+        }
+    }
+
+    /// True if data may be appended; answers and credit may be at any time.
+    pub(super) fn has_room(&self) -> bool {
+        self.lock().bytes < ROOM_BYTES
+    }
+
+    /// Waits until data may be appended.
+    pub(super) async fn room(&self) {
+        loop {
+            let drained = self.drained.notified();
+            if self.has_room() {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    /// Ends the queue: what is in it is still written.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.filled.notify_one();
+    }
+
+    /// Writes what is appended, until the queue is closed and empty.
+    ///
+    /// # Errors
+    /// The socket is closed, or the receiver does not read.
+    pub(super) async fn write_to(&self, mut socket: OwnedWriteHalf) -> io::Result<()> {
+        let mut writing = VecDeque::new();
+        loop {
+            let filled = self.filled.notified();
+            {
+                let mut queue = self.lock();
+                queue.take(&mut writing);
+                if writing.is_empty() && queue.is_closed {
+                    break;
+                }
+            }
+            if writing.is_empty() {
+                filled.await;
+                continue;
+            }
+            while !writing.is_empty() {
+                let written = {
+                    let slices: Vec<_> = (writing.iter().take(SLICES))
+                        .map(|slice: &Bytes| IoSlice::new(slice))
+                        .collect();
+                    tokio::select! {
+                        written = socket.write_vectored(&slices) => written?,
+                        () = self.overflowed.notified() => {
+                            return Err(io::Error::other("it does not read what it is sent"));
+                        }
+                    }
+                };
+                if written == 0 {
+                    return Err(io::ErrorKind::WriteZero.into());
+                }
+                advance(&mut writing, written);
+                self.written(written);
+            }
+        }
+        socket.shutdown().await
+    }
+
+    fn written(&self, bytes: usize) {
+        let mut queue = self.lock();
+        let was_full = queue.bytes >= ROOM_BYTES;
+        queue.bytes -= bytes;
+        let has_room = queue.bytes < ROOM_BYTES;
+        drop(queue);
+        if was_full && has_room {
+            self.drained.notify_waiters();
+        }
+    }
+}
+
+impl Queue {
+    fn append(&mut self, frame: &Frame) {
+        let before = self.gathered.len();
+        let payload = frame::encode(frame, &mut self.gathered);
+        self.bytes += self.gathered.len() - before + payload.len();
+        if payload.len() < COPIED_BYTES {
+            self.gathered.extend_from_slice(&payload);
+        } else {
+            self.slices.push_back(self.gathered.split().freeze());
+            self.slices.push_back(payload);
+        }
+    }
+
+    fn take(&mut self, into: &mut VecDeque<Bytes>) {
+        into.append(&mut self.slices);
+        if !self.gathered.is_empty() {
+            into.push_back(self.gathered.split().freeze());
+        }
+    }
+}
+
+/// Removes what was written.
+fn advance(slices: &mut VecDeque<Bytes>, mut written: usize) {
+    while let Some(first) = slices.front_mut() {
+        if written < first.len() {
+            first.advance(written);
+            return;
+        }
+        written -= first.len();
+        slices.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{io::AsyncReadExt, net::UnixStream};
+
+    use super::*;
+
+    fn event(bytes: usize) -> Frame {
+        Frame::Event(vec![b'x'; bytes].into())
+    }
+
+    #[tokio::test]
+    async fn what_is_appended_is_written_in_order_small_or_large() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let outbox = Outbox::default();
+        let frames = [event(3), event(100_000), event(7), event(5_000), event(0)];
+        let mut expected = Vec::new();
+        for frame in &frames {
+            let payload = frame::encode(frame, &mut expected);
+            expected.extend_from_slice(&payload);
+            outbox.push(frame);
+        }
+        outbox.close();
+        outbox.push(&event(9));
+        let (_reading, writing) = near.into_split();
+        let mut read = Vec::new();
+        let (written, _) = tokio::join!(outbox.write_to(writing), far.read_to_end(&mut read));
+        written.unwrap();
+        assert!(read == expected);
+    }
+
+    #[tokio::test]
+    async fn room_returns_when_the_receiver_reads_and_a_deaf_one_is_given_up() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let outbox = Outbox::default();
+        outbox.push(&event(ROOM_BYTES));
+        assert!(!outbox.has_room());
+        let (_reading, writing) = near.into_split();
+        let mut buffer = vec![0; ROOM_BYTES];
+        let reading = async {
+            far.read_exact(&mut buffer).await.unwrap();
+            outbox.room().await;
+            assert!(outbox.has_room());
+            for _ in 0..BYTES_MAX / ROOM_BYTES + 1 {
+                outbox.push(&event(ROOM_BYTES));
+            }
+            far.read_exact(&mut buffer).await.unwrap();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            written = outbox.write_to(writing) => assert!(written.is_err()),
+            () = reading => unreachable!(),
+        }
+    }
+}

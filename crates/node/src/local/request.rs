@@ -1,0 +1,225 @@
+//! Requests of an application, executed. All but [`Request::Connect`] are answered in order, before the next frame is read.
+
+use std::sync::Arc;
+
+use anabranch_net::{Session, StreamFailure};
+use anabranch_session::{ObjectiveError, ObjectiveId, StreamError};
+use serde_json::{Value, json};
+
+use super::{
+    connection::Connection,
+    message::{
+        Answer, Connected, ErrorBody, ExplanationBody, Fields, GrantBody, Opened, RefusalBody,
+        Request,
+    },
+    stream::Local,
+    tables::error,
+};
+use crate::{config::ConfigError, spec::SpecText, ticket::Ticket};
+
+/// Beginning of labels that belong to the node itself.
+pub(super) const RESERVED: &str = "anabranch-";
+
+impl From<ConfigError> for ErrorBody {
+    fn from(why: ConfigError) -> Self {
+        error("spec", why)
+    }
+}
+
+impl From<StreamFailure> for ErrorBody {
+    fn from(failure: StreamFailure) -> Self {
+        if let Some(refusal) = failure.refusal() {
+            return Self {
+                refusal: Some(Box::new(RefusalBody::of(refusal))),
+                ..error("refused", &failure)
+            };
+        }
+        let kind = match &failure {
+            StreamFailure::Closed(_) | StreamFailure::Stream(StreamError::UnknownSession(_)) => {
+                "session_over"
+            }
+            StreamFailure::Stream(StreamError::Spec(_)) => "spec",
+            StreamFailure::Stream(StreamError::TooMany(_)) => "limit",
+            _ => "stream",
+        };
+        error(kind, failure)
+    }
+}
+
+impl From<ObjectiveError> for ErrorBody {
+    fn from(why: ObjectiveError) -> Self {
+        match why {
+            ObjectiveError::Text(report) => error("objectives", report.render("objectives")),
+            ObjectiveError::Stream(why) => StreamFailure::from(why).into(),
+            ObjectiveError::Field(why) => error("field", why),
+            other => error("objectives", other),
+        }
+    }
+}
+
+type Done = Result<Value, ErrorBody>;
+
+fn value(message: impl serde::Serialize) -> Done {
+    Ok(serde_json::to_value(message).expect("a message is a value"))
+}
+
+/// The answer to a request.
+pub(super) fn answer(id: u64, done: Done) -> Answer {
+    match done {
+        Ok(ok) => Answer {
+            id,
+            ok: Some(ok),
+            error: None,
+        },
+        Err(error) => Answer {
+            id,
+            ok: None,
+            error: Some(error),
+        },
+    }
+}
+
+impl Connection {
+    /// Executes a request other than [`Request::Connect`].
+    pub(super) fn execute(self: &Arc<Self>, request: Request) -> Done {
+        match request {
+            Request::Connect { .. } => Err(error("request", "a connect that waits")),
+            Request::Release { session } => {
+                self.tables().remove_session(session)?;
+                Ok(json!({}))
+            }
+            Request::Open {
+                session,
+                spec,
+                credit,
+            } => self.open(session, &spec, credit),
+            Request::Register { label, backlog } => self.register(&label, backlog),
+            Request::Unregister { service } => {
+                self.tables().remove_service(service)?;
+                Ok(json!({}))
+            }
+            Request::Admit { session, spec } => {
+                let spec = spec.resolve()?;
+                let grant = self.session(session)?.admit(&spec)?;
+                Ok(json!({ "grant": GrantBody::of(&grant) }))
+            }
+            Request::Explain { stream } => {
+                let explanation = self.tables().stream(stream)?.0.explain();
+                let body = explanation.as_ref().map(ExplanationBody::of);
+                Ok(json!({ "explanation": body }))
+            }
+            Request::Adjust { stream, changes } => {
+                let parameters = changes.resolve()?;
+                self.tables().stream(stream)?.0.adjust(parameters)?;
+                Ok(json!({}))
+            }
+            Request::ChangeGuarantee { stream, guarantee } => {
+                let guarantee = guarantee
+                    .map(|text| text.resolve(|key| format!("guarantee.{key}")))
+                    .transpose()?;
+                let stream = self.tables().stream(stream)?.0.clone();
+                stream.change_guarantee(guarantee)?;
+                Ok(json!({}))
+            }
+            Request::UpdateFields {
+                stream,
+                adu,
+                fields,
+            } => self.update_fields(stream, adu, fields),
+            Request::Inject { session, text } => {
+                let injected = self.session(session)?.inject_objectives(&text)?;
+                let ids: Vec<u64> = injected.ids.iter().map(|id| id.0).collect();
+                let warnings = injected.warnings.to_string();
+                Ok(json!({ "ids": ids, "warnings": warnings }))
+            }
+            Request::Remove { session, objective } => {
+                let session = self.session(session)?;
+                let removed = session.remove_objective(ObjectiveId(objective))?;
+                Ok(json!({ "removed": removed }))
+            }
+            Request::Objectives { session } => {
+                let entries = self.session(session)?.objectives();
+                let rows: Vec<Value> = (entries.iter())
+                    .map(|entry| {
+                        json!({
+                            "id": entry.id.0,
+                            "name": entry.name,
+                            "kind": entry.kind.name(),
+                            "text": entry.text,
+                        })
+                    })
+                    .collect();
+                Ok(json!({ "objectives": rows }))
+            }
+        }
+    }
+
+    fn session(&self, handle: u32) -> Result<Session, ErrorBody> {
+        self.tables().session(handle).cloned()
+    }
+
+    /// The session with a peer, opened if there is none.
+    pub(super) async fn connect(
+        &self,
+        peer: &str,
+        mut addresses: Vec<std::net::SocketAddr>,
+    ) -> Done {
+        let node = match peer.parse::<Ticket>() {
+            Ok(ticket) => {
+                if addresses.is_empty() {
+                    addresses = ticket.addresses;
+                }
+                ticket.node
+            }
+            Err(_) => self.node.node_named(peer).ok_or_else(|| {
+                let message = format!(
+                    "'{}' is neither the name of a peer in the node's configuration nor the id of a node",
+                    anabranch_base::text::printable(peer, 100)
+                );
+                error("peer", message)
+            })?,
+        };
+        let session = self.node.session_with(node, &addresses).await;
+        let session = session.map_err(|why| error("unreachable", why))?;
+        value(Connected {
+            session: self.tables().add_session(session)?,
+            peer: node.to_string(),
+        })
+    }
+
+    fn open(self: &Arc<Self>, session: u32, spec: &SpecText, credit: u32) -> Done {
+        let spec = spec.resolve()?;
+        if spec.label.starts_with(RESERVED) {
+            let why = format!("labels that begin with {RESERVED} belong to the node itself");
+            return Err(error("spec", why));
+        }
+        let session = {
+            let tables = self.tables();
+            tables.may_add_stream()?;
+            tables.session(session)?.clone()
+        };
+        let stream = session.open_stream(spec)?;
+        let id = stream.id().0;
+        let local = self.add_stream(stream, credit, None)?;
+        value(Opened {
+            stream: local.handle,
+            id,
+            credit: local.credit(),
+        })
+    }
+
+    fn update_fields(&self, stream: u32, adu: u64, fields: Fields) -> Done {
+        let (stream, local): (_, Arc<Local>) = self.tables().stream(stream)?.clone();
+        let fields: Vec<(String, anabranch_net::Field)> = (fields.into_iter())
+            .map(|(name, field)| (name, field.into()))
+            .collect();
+        let values: Vec<_> = (fields.iter())
+            .map(|(name, field)| (name.as_str(), field.value()))
+            .collect();
+        let Some(sequence) = local.sequence(adu) else {
+            return Ok(json!({ "known": false }));
+        };
+        let known = stream.update_fields(sequence, &values)?;
+        Ok(json!({ "known": known }))
+    }
+}

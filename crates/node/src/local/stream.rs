@@ -1,0 +1,661 @@
+//! One stream of an application: what the connection hands over, and the task that moves it to the session and back.
+//!
+//! The application may send as much as its credit permits, which returns when the session has taken the data. The task reads from
+//! the session only what the application has given credit for, and only while the socket takes it: so a slow reader holds up its
+//! own streams, back to the peer's application, and nothing in the node grows.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    ops::Range,
+    pin::pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use anabranch_net::{Outgoing, PromiseEvent, Stream, StreamEvent, StreamFailure};
+use anabranch_session::{Adu, SendError};
+use tokio::sync::Notify;
+
+use super::{
+    CODE_DETACHED, CONNECTION_CREDIT,
+    frame::{self, AduFrame, End, Frame, SendFrame},
+    message::{Event, EventBody, Fields, GrantBody, RefusalBody, json},
+    outbox::Outbox,
+};
+use crate::daemon::CODE_NO_RIGHT;
+
+/// Bytes that are read from the session at a time.
+const READ_BYTES: usize = 256 << 10;
+/// ADUs of a stream that the session may refuse; then the stream is over.
+const REFUSED_MAX: usize = 256;
+
+/// What the streams of a connection share: its socket, and its credit.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) outbox: Outbox,
+    credit: Mutex<Credit>,
+}
+
+/// Credit of the application, and how much of it is to be returned.
+#[derive(Debug)]
+struct Credit {
+    balance: i64,
+    owed: u32,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            outbox: Outbox::default(),
+            credit: Mutex::new(Credit {
+                balance: i64::from(CONNECTION_CREDIT),
+                owed: 0,
+            }),
+        }
+    }
+}
+
+impl Link {
+    /// Takes credit of the connection for an ADU; false if there is none.
+    pub(super) fn take_credit(&self, cost: u32) -> bool {
+        let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_some = credit.balance > 0;
+        credit.balance -= i64::from(cost);
+        has_some
+    }
+
+    /// Returns credit of the connection.
+    pub(super) fn return_credit(&self, cost: u32) {
+        let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
+        credit.owed += cost;
+        if credit.owed >= CONNECTION_CREDIT / 8 {
+            let bytes = std::mem::take(&mut credit.owed);
+            credit.balance += i64::from(bytes);
+            self.outbox.push(&Frame::Credit { stream: 0, bytes });
+        }
+    }
+
+    fn event(&self, stream: u32, body: EventBody) {
+        let event = Event::of_stream(stream, body);
+        self.outbox.push(&Frame::Event(json(&event)));
+    }
+
+    fn end(&self, stream: u32, end: End) {
+        self.outbox.push(&Frame::End { stream, end });
+    }
+}
+
+/// A stream as the connection sees it.
+#[derive(Debug)]
+pub(super) struct Local {
+    pub(super) handle: u32,
+    credit: u32,
+    link: Arc<Link>,
+    inbox: Mutex<Inbox>,
+    changed: Notify,
+    over: Notify,
+    /// Streams of its service that wait to be accepted, this one among them until the application gives it credit.
+    waiting: Option<Arc<AtomicU32>>,
+}
+
+/// What the task has not taken yet, and what it is to do.
+#[derive(Debug, Default)]
+struct Inbox {
+    adus: VecDeque<Outgoing>,
+    notes: VecDeque<Note>,
+    /// Credit of the application.
+    balance: i64,
+    /// Credit that the application has given.
+    given: i64,
+    is_accepted: bool,
+    is_finished: bool,
+    reset: Option<u32>,
+    stop: Option<u32>,
+    /// The application uses the stream no more; the code for what it leaves unfinished.
+    closed: Option<u32>,
+    /// The peer may not have the stream any more.
+    is_revoked: bool,
+    /// Numbers of the ADUs that the session has refused, ascending; at most [`REFUSED_MAX`].
+    refused: Vec<u64>,
+    /// The task has ended.
+    is_over: bool,
+}
+
+/// What is known of an ADU that waits.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    cost: u32,
+    confirm: bool,
+}
+
+/// Frames that an application must not send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum StreamViolation {
+    #[error("more was sent than the credit of the stream permits")]
+    Credit,
+    #[error("an ADU was sent after the end of its stream")]
+    Finished,
+    #[error("the header fields of an ADU are no JSON object of numbers, texts and booleans")]
+    Fields,
+    #[error("more credit was given than any receiver has memory for")]
+    Excess,
+}
+
+impl Local {
+    pub(super) fn new(
+        handle: u32,
+        credit: u32,
+        given: u32,
+        link: Arc<Link>,
+        waiting: Option<Arc<AtomicU32>>,
+    ) -> Arc<Self> {
+        let inbox = Inbox {
+            balance: i64::from(credit),
+            given: i64::from(given),
+            is_accepted: waiting.is_none(),
+            ..Inbox::default()
+        };
+        Arc::new(Self {
+            handle,
+            credit,
+            link,
+            inbox: Mutex::new(inbox),
+            changed: Notify::new(),
+            over: Notify::new(),
+            waiting,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Inbox)) {
+        change(&mut self.lock());
+        self.changed.notify_one();
+    }
+
+    /// Credit with which the application began.
+    pub(super) fn credit(&self) -> u32 {
+        self.credit
+    }
+
+    /// Takes an ADU of the application. The credit of the connection was taken for it.
+    pub(super) fn send(&self, frame: SendFrame) -> Result<(), StreamViolation> {
+        let mut fields = Vec::new();
+        if !frame.fields.is_empty() {
+            let read: Result<Fields, _> = serde_json::from_slice(&frame.fields);
+            let read = read.map_err(|_| StreamViolation::Fields)?;
+            fields.extend(read.into_iter().map(|(name, field)| (name, field.into())));
+        }
+        let mut inbox = self.lock();
+        if inbox.balance <= 0 {
+            return Err(StreamViolation::Credit);
+        }
+        if inbox.is_finished {
+            return Err(StreamViolation::Finished);
+        }
+        inbox.balance -= i64::from(frame.cost);
+        if inbox.is_over || inbox.reset.is_some() {
+            drop(inbox);
+            self.link.return_credit(frame.cost);
+            return Ok(());
+        }
+        inbox.adus.push_back(Outgoing {
+            data: frame.data,
+            importance: frame.importance,
+            fields,
+        });
+        inbox.notes.push_back(Note {
+            cost: frame.cost,
+            confirm: frame.confirm,
+        });
+        drop(inbox);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Takes credit that the application gives.
+    pub(super) fn give(&self, bytes: u32) -> Result<(), StreamViolation> {
+        let mut inbox = self.lock();
+        inbox.given += i64::from(bytes);
+        if inbox.given > i64::from(u32::MAX) {
+            return Err(StreamViolation::Excess);
+        }
+        drop(inbox);
+        self.accepted();
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// The stream waits no more to be accepted.
+    fn accepted(&self) {
+        let was_accepted = std::mem::replace(&mut self.lock().is_accepted, true);
+        if let Some(waiting) = &self.waiting
+            && !was_accepted
+        {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends a direction, as the application asks.
+    pub(super) fn end(&self, end: End) {
+        self.change(|inbox| match end {
+            End::Finish => inbox.is_finished = true,
+            End::Reset(code) => inbox.reset = inbox.reset.or(Some(code)),
+            End::Stop(code) => inbox.stop = inbox.stop.or(Some(code)),
+            End::Close => inbox.closed = inbox.closed.or(Some(anabranch_net::CODE_DROPPED)),
+            // Only the node says so.
+            End::Delivered => {}
+        });
+    }
+
+    /// The application has left: what is finished is still sent, everything else is given up.
+    pub(super) fn detach(&self) {
+        self.change(|inbox| inbox.closed = inbox.closed.or(Some(CODE_DETACHED)));
+    }
+
+    /// Number by which the session knows an ADU; `None` if it was refused.
+    pub(super) fn sequence(&self, adu: u64) -> Option<u64> {
+        let inbox = self.lock();
+        let before = inbox.refused.iter().filter(|&&refused| refused < adu);
+        let count = before.count() as u64;
+        (!inbox.refused.contains(&adu)).then(|| adu - count)
+    }
+
+    /// The peer may not have the stream any more.
+    pub(super) fn revoke(&self) {
+        self.change(|inbox| inbox.is_revoked = true);
+    }
+
+    /// Waits until the task has ended.
+    pub(super) async fn over(&self) {
+        loop {
+            let over = self.over.notified();
+            if self.lock().is_over {
+                return;
+            }
+            over.await;
+        }
+    }
+}
+
+/// End of a task, even of one that is dropped.
+struct Ending(Arc<Local>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let mut inbox = self.0.lock();
+        inbox.is_over = true;
+        inbox.adus.clear();
+        let owed: u32 = inbox.notes.drain(..).map(|note| note.cost).sum();
+        drop(inbox);
+        self.0.accepted();
+        self.0.link.return_credit(owed);
+        self.0.over.notify_waiters();
+    }
+}
+
+/// Numbers of ADUs: the application counts those that were refused, the session does not.
+#[derive(Debug, Default)]
+struct Numbers {
+    /// Number of the next ADU.
+    next: u64,
+    refused: Vec<u64>,
+}
+
+impl Numbers {
+    fn of(&self, sequence: u64) -> u64 {
+        let mut number = sequence;
+        for &refused in &self.refused {
+            if refused > number {
+                break;
+            }
+            number += 1;
+        }
+        number
+    }
+}
+
+/// The task of a stream.
+struct Task {
+    stream: Stream,
+    local: Arc<Local>,
+    link: Arc<Link>,
+    pending: VecDeque<Outgoing>,
+    notes: VecDeque<Note>,
+    received: Vec<Adu>,
+    numbers: Numbers,
+    /// Credit that the application has given and that is not used.
+    given: i64,
+    /// Credit of the stream that is to be returned.
+    owed: u32,
+    is_sending: bool,
+    is_receiving: bool,
+    /// This side has finished, and waits until everything has arrived.
+    is_delivering: bool,
+    has_events: bool,
+    has_promises: bool,
+    is_session_over: bool,
+}
+
+enum Step {
+    Changed,
+    Room,
+    Sent(Result<Range<u64>, StreamFailure>),
+    Received(Result<bool, StreamFailure>),
+    Event(Result<StreamEvent, StreamFailure>),
+    Promise(Result<PromiseEvent, StreamFailure>),
+    Delivered(Result<(), StreamFailure>),
+}
+
+/// Moves data between an application and a stream, until both directions are over or the application uses it no more.
+pub(super) async fn run(stream: Stream, local: Arc<Local>) {
+    let _ending = Ending(local.clone());
+    let mut task = Task {
+        link: local.link.clone(),
+        is_sending: stream.can_send(),
+        is_receiving: stream.can_receive(),
+        is_delivering: false,
+        has_events: true,
+        has_promises: stream.can_send(),
+        is_session_over: false,
+        pending: VecDeque::new(),
+        notes: VecDeque::new(),
+        received: Vec::new(),
+        numbers: Numbers::default(),
+        given: 0,
+        owed: 0,
+        stream,
+        local,
+    };
+    task.take();
+    while task.is_sending || task.is_receiving || task.is_delivering {
+        let step = task.step().await;
+        task.act(step);
+    }
+}
+
+impl Task {
+    async fn step(&mut self) -> Step {
+        let has_room = self.link.outbox.has_room();
+        let (stream, pending, received) = (&self.stream, &mut self.pending, &mut self.received);
+        let bytes_max = usize::try_from(self.given).unwrap_or(0).min(READ_BYTES);
+        tokio::select! {
+            () = self.local.changed.notified() => Step::Changed,
+            sent = poll_fn(|cx| stream.poll_send_many(cx, pending)), if self.is_sending && !pending.is_empty() => Step::Sent(sent),
+            read = poll_fn(|cx| stream.poll_recv_many(cx, received, bytes_max)), if self.is_receiving && has_room && bytes_max > 0 => {
+                Step::Received(read)
+            }
+            event = stream.next_event(), if self.has_events && has_room => Step::Event(event),
+            event = stream.next_promise(), if self.has_promises && has_room => Step::Promise(event),
+            done = stream.delivered(), if self.is_delivering => Step::Delivered(done),
+            () = self.link.outbox.room(), if !has_room => Step::Room,
+        }
+    }
+
+    fn act(&mut self, step: Step) {
+        let handle = self.local.handle;
+        match step {
+            Step::Changed => self.take(),
+            Step::Room => {}
+            Step::Sent(Ok(numbers)) => self.sent(numbers.end - numbers.start),
+            Step::Sent(Err(failure)) => self.not_sent(failure),
+            Step::Received(Ok(true)) => self.received(),
+            Step::Received(Ok(false)) => {
+                self.is_receiving = false;
+                self.link.end(handle, End::Finish);
+            }
+            Step::Received(Err(failure)) => {
+                self.is_receiving = false;
+                match failure {
+                    StreamFailure::Reset(code) => self.link.end(handle, End::Reset(code)),
+                    other => self.session_over(&other),
+                }
+            }
+            Step::Event(Ok(event)) => self.report(event),
+            Step::Event(Err(failure)) => {
+                self.has_events = false;
+                self.sending_failed(&failure);
+            }
+            Step::Promise(Ok(event)) => {
+                let body = match event {
+                    PromiseEvent::Promised(grant) => EventBody::Promised {
+                        grant: GrantBody::of(&grant),
+                    },
+                    PromiseEvent::Warned(refusal) => EventBody::Warned {
+                        refusal: RefusalBody::of(&refusal),
+                    },
+                    PromiseEvent::Withdrawn(refusal) => EventBody::Withdrawn {
+                        refusal: RefusalBody::of(&refusal),
+                    },
+                    _ => return,
+                };
+                self.link.event(handle, body);
+            }
+            Step::Promise(Err(failure)) => {
+                self.has_promises = false;
+                self.sending_failed(&failure);
+            }
+            Step::Delivered(Ok(())) => {
+                self.is_delivering = false;
+                self.report_events();
+                self.link.end(handle, End::Delivered);
+            }
+            Step::Delivered(Err(failure)) => {
+                self.is_delivering = false;
+                self.sending_failed(&failure);
+            }
+        }
+        self.finish_if_asked();
+    }
+
+    fn report(&self, event: StreamEvent) {
+        let body = EventBody::of_stream_event(event, |adu| self.numbers.of(adu));
+        if let Some(body) = body {
+            self.link.event(self.local.handle, body);
+        }
+    }
+
+    /// Reports the events that there are now, so that they come before what follows.
+    fn report_events(&self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Ok(event)) = pin!(self.stream.next_event()).poll(&mut cx) {
+            self.report(event);
+        }
+    }
+
+    /// Takes what the connection has handed over, and does what it asks for.
+    fn take(&mut self) {
+        let local = self.local.clone();
+        let mut inbox = local.lock();
+        self.pending.append(&mut inbox.adus);
+        self.notes.append(&mut inbox.notes);
+        self.given += std::mem::take(&mut inbox.given);
+        let (reset, stop) = (inbox.reset, inbox.stop);
+        let (closed, is_revoked) = (inbox.closed, inbox.is_revoked);
+        let is_finished = inbox.is_finished;
+        drop(inbox);
+        if !self.is_sending {
+            self.give_up_pending();
+        }
+        if is_revoked {
+            let reason = "the peer's right to the service was withdrawn".to_owned();
+            self.reset(CODE_NO_RIGHT);
+            self.stop(CODE_NO_RIGHT);
+            self.is_delivering = false;
+            let readable = false;
+            self.link
+                .event(local.handle, EventBody::Over { reason, readable });
+        }
+        if let Some(code) = reset {
+            self.reset(code);
+        }
+        if let Some(code) = stop {
+            self.stop(code);
+        }
+        if let Some(code) = closed {
+            self.stop(code);
+            if !is_finished {
+                self.reset(code);
+            }
+            self.is_delivering = false;
+        }
+        self.finish_if_asked();
+    }
+
+    /// Finishes the stream once everything before is queued.
+    fn finish_if_asked(&mut self) {
+        if !self.is_sending || !self.pending.is_empty() {
+            return;
+        }
+        let inbox = self.local.lock();
+        if !inbox.is_finished || !inbox.adus.is_empty() {
+            return;
+        }
+        self.is_sending = false;
+        self.is_delivering = inbox.closed.is_none();
+        drop(inbox);
+        if let Err(failure) = self.stream.finish() {
+            self.is_delivering = false;
+            self.sending_failed(&failure);
+        }
+    }
+
+    fn reset(&mut self, code: u32) {
+        if self.is_sending || self.is_delivering {
+            // An error means that this direction is over already.
+            let _ = self.stream.reset(code);
+        }
+        self.is_sending = false;
+        self.is_delivering = false;
+        self.give_up_pending();
+    }
+
+    fn stop(&mut self, code: u32) {
+        if self.is_receiving {
+            // An error means that this direction is over already.
+            let _ = self.stream.stop(code);
+        }
+        self.is_receiving = false;
+    }
+
+    fn give_up_pending(&mut self) {
+        self.pending.clear();
+        let owed: u32 = self.notes.drain(..).map(|note| note.cost).sum();
+        self.link.return_credit(owed);
+    }
+
+    /// ADUs from the front were queued.
+    fn sent(&mut self, count: u64) {
+        for _ in 0..count {
+            let number = self.numbers.next;
+            self.numbers.next += 1;
+            self.taken(|| EventBody::Accepted { adu: number });
+        }
+    }
+
+    /// The ADU at the front has left the node's memory; its sender is told if it asked.
+    fn taken(&mut self, event: impl FnOnce() -> EventBody) {
+        let Some(Note { cost, confirm }) = self.notes.pop_front() else {
+            return;
+        };
+        if confirm {
+            self.link.event(self.local.handle, event());
+        }
+        self.link.return_credit(cost);
+        self.owed += cost;
+        if self.owed >= self.local.credit / 4 {
+            let bytes = std::mem::take(&mut self.owed);
+            self.local.lock().balance += i64::from(bytes);
+            let stream = self.local.handle;
+            self.link.outbox.push(&Frame::Credit { stream, bytes });
+        }
+    }
+
+    /// The ADU at the front was not queued.
+    fn not_sent(&mut self, failure: StreamFailure) {
+        let StreamFailure::Send(SendError::Field(why)) = failure else {
+            self.sending_failed(&failure);
+            return;
+        };
+        let (adu, reason) = (self.numbers.next, why.to_string());
+        self.numbers.next += 1;
+        self.numbers.refused.push(adu);
+        self.local.lock().refused.push(adu);
+        if let Some(note) = self.notes.front_mut() {
+            note.confirm = true;
+        }
+        self.taken(|| EventBody::Refused { adu, reason });
+        if self.numbers.refused.len() >= REFUSED_MAX {
+            let reason = format!("{REFUSED_MAX} of its ADUs were refused");
+            self.reset(CODE_DETACHED);
+            let readable = self.is_receiving;
+            self.link
+                .event(self.local.handle, EventBody::Over { reason, readable });
+        }
+    }
+
+    /// ADUs from the peer, to the application.
+    fn received(&mut self) {
+        let stream = self.local.handle;
+        let frames: Vec<Frame> = (self.received.drain(..))
+            .map(|adu| {
+                let cost = frame::adu_cost(&adu);
+                self.given -= i64::from(cost);
+                Frame::Adu(AduFrame { stream, adu, cost })
+            })
+            .collect();
+        self.link.outbox.push_all(&frames);
+    }
+
+    /// The sending direction is over without this side's doing.
+    fn sending_failed(&mut self, failure: &StreamFailure) {
+        match failure {
+            StreamFailure::Stopped(code) => {
+                if self.is_sending || self.is_delivering {
+                    self.link.end(self.local.handle, End::Stop(*code));
+                }
+                self.is_sending = false;
+                self.is_delivering = false;
+                self.give_up_pending();
+            }
+            other => self.session_over(other),
+        }
+    }
+
+    /// The session is over. What arrived before can still be read.
+    fn session_over(&mut self, failure: &StreamFailure) {
+        self.is_sending = false;
+        self.is_delivering = false;
+        self.has_events = false;
+        self.has_promises = false;
+        self.give_up_pending();
+        let is_news = !std::mem::replace(&mut self.is_session_over, true);
+        if is_news || !self.is_receiving {
+            let body = EventBody::Over {
+                reason: failure.to_string(),
+                readable: self.is_receiving,
+            };
+            self.link.event(self.local.handle, body);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_application_counts_refused_adus_too() {
+        let mut numbers = Numbers::default();
+        assert_eq!(numbers.of(5), 5);
+        numbers.refused = vec![0, 1, 4];
+        let of: Vec<u64> = (0..4).map(|sequence| numbers.of(sequence)).collect();
+        assert_eq!(of, [2, 3, 5, 6]);
+    }
+}

@@ -1,0 +1,197 @@
+//! One contract of streams, two drivers: in the process of the node, and attached to a running one.
+
+use std::collections::VecDeque;
+
+use anabranch::{
+    AduListener, AduSession, AduStream, Failure, Outgoing, PromiseEvent, StreamEvent, StreamSpec,
+    api::Listener, base::Rate,
+};
+use anabranch::{Guarantee, StreamParameters};
+
+use super::{Pair, duplex, id};
+
+/// What every driver keeps. `near` opens streams labelled `contract`, which `far` accepts.
+async fn contract<S: AduSession, L: AduListener>(near: &S, far: &L) {
+    assert_eq!(near.peer(), id(2));
+    both_ways(near, far).await;
+    ends(near, far).await;
+    many(near, far).await;
+    promises(near, far).await;
+    objectives(near).await;
+}
+
+async fn opened<S: AduSession, L: AduListener>(
+    near: &S,
+    far: &L,
+    spec: StreamSpec,
+) -> (S::Stream, L::Stream) {
+    let stream = near.open_stream(spec).await.unwrap();
+    assert_eq!(stream.send("first").await.unwrap(), 0);
+    let (peer, incoming) = far.accept().await.unwrap();
+    assert_eq!((peer, incoming.id()), (id(1), stream.id()));
+    let first = incoming.recv().await.unwrap().unwrap();
+    assert_eq!((first.sequence, &first.data[..]), (0, &b"first"[..]));
+    (stream, incoming)
+}
+
+async fn both_ways<S: AduSession, L: AduListener>(near: &S, far: &L) {
+    let (stream, incoming) = opened(near, far, duplex("contract")).await;
+    assert!(stream.can_receive() && incoming.can_send());
+    assert_eq!(incoming.send("answer").await.unwrap(), 0);
+    assert_eq!(stream.recv().await.unwrap().unwrap().data, "answer");
+    incoming.finish().unwrap();
+    assert_eq!(stream.recv().await.unwrap(), None);
+    incoming.delivered().await.unwrap();
+    stream.finish().unwrap();
+    stream.delivered().await.unwrap();
+    assert_eq!(incoming.recv().await.unwrap(), None);
+    assert!(
+        stream
+            .send("more")
+            .await
+            .unwrap_err()
+            .send_error()
+            .is_some()
+    );
+}
+
+async fn ends<S: AduSession, L: AduListener>(near: &S, far: &L) {
+    let (stream, incoming) = opened(near, far, duplex("contract")).await;
+    stream.reset(7).unwrap();
+    let failure = incoming.recv().await.unwrap_err();
+    assert_eq!(failure.reset_code(), Some(7), "{failure}");
+    stream.stop(8).unwrap();
+    loop {
+        match incoming.send("unwanted").await {
+            Ok(_) => tokio::task::yield_now().await,
+            Err(failure) => {
+                assert_eq!(failure.stop_code(), Some(8), "{failure}");
+                break;
+            }
+        }
+    }
+    // A direction that does not exist, and ADUs that cannot be.
+    let (stream, incoming) = opened(near, far, StreamSpec::messages("contract")).await;
+    assert!(incoming.send("back").await.is_err());
+    for data in [Vec::new(), vec![0; (16 << 20) + 1]] {
+        let failure = stream.send(data).await.unwrap_err();
+        assert!(failure.send_error().is_some(), "{failure}");
+    }
+    drop(stream);
+    let dropped = incoming.recv().await.unwrap_err().reset_code();
+    assert_eq!(dropped, Some(anabranch::net::CODE_DROPPED));
+}
+
+async fn many<S: AduSession, L: AduListener>(near: &S, far: &L) {
+    let spec = StreamSpec {
+        notify: true,
+        ..StreamSpec::bulk("contract")
+    };
+    let (stream, incoming) = opened(near, far, spec).await;
+    let total = 3_000;
+    let sending = async {
+        let adus = (0..total).map(|n: u32| Outgoing::from(n.to_be_bytes().repeat(500)));
+        let mut adus: VecDeque<Outgoing> = adus.collect();
+        let mut next = 1;
+        while !adus.is_empty() {
+            let numbers = stream.send_many(&mut adus).await.unwrap();
+            assert_eq!(numbers.start, next);
+            next = numbers.end;
+        }
+        assert_eq!(stream.send_many(&mut adus).await.unwrap(), 0..0);
+        assert_eq!(next, u64::from(total) + 1);
+        stream.finish().unwrap();
+        stream.delivered().await.unwrap();
+    };
+    let receiving = async {
+        for n in 0..total {
+            let adu = incoming.recv().await.unwrap().unwrap();
+            assert_eq!(adu.sequence, u64::from(n) + 1);
+            assert!(adu.data == n.to_be_bytes().repeat(500));
+        }
+        assert_eq!(incoming.recv().await.unwrap(), None);
+    };
+    tokio::join!(sending, receiving);
+    let mut acked = 0;
+    while acked <= total {
+        if let StreamEvent::Acked { .. } = stream.next_event().await.unwrap() {
+            acked += 1;
+        }
+    }
+}
+
+async fn promises<S: AduSession, L: AduListener>(near: &S, far: &L) {
+    // More than can be promised so soon.
+    let wanted = Guarantee::rate(Rate::from_mbps(900_000), 0.95);
+    let spec = StreamSpec::messages("contract").with_guarantee(wanted);
+    let refused = near.admit(&spec).await.unwrap_err();
+    assert!(refused.refusal().is_some(), "{refused}");
+    assert!(near.open_stream(spec).await.is_err());
+    let waiting = StreamSpec::messages("contract").with_guarantee(wanted.waiting());
+    let (stream, _incoming) = opened(near, far, waiting).await;
+    let explained = stream.explain().await.unwrap().unwrap();
+    assert_eq!((explained.stream, explained.term), (stream.id(), None));
+    assert_eq!(explained.guarantee, wanted.waiting());
+    let changes = StreamParameters {
+        weight: Some(3),
+        cap: Some(Some(Rate::from_mbps(2))),
+        drop: None,
+    };
+    stream.change_guarantee(None).await.unwrap();
+    stream.adjust(changes).await.unwrap();
+    let wrong = StreamParameters {
+        weight: Some(0),
+        ..changes
+    };
+    assert!(stream.adjust(wrong).await.is_err());
+    let none: Result<PromiseEvent, _> = tokio::select! {
+        biased;
+        event = stream.next_promise() => event,
+        () = std::future::ready(()) => return,
+    };
+    panic!("nothing was promised: {:?}", none.ok());
+}
+
+async fn objectives<S: AduSession>(near: &S) {
+    let text = "hose 2\nobjective last { context { adu:a { stream_id == 0 } } goal { a::channel::id == 0 } utility { a { -1 } } }";
+    let ids = near.inject_objectives(text).await.unwrap();
+    let listed = near.objectives().await.unwrap();
+    assert_eq!((ids.len(), listed.len()), (1, 1));
+    assert_eq!(
+        (listed[0].id, listed[0].name.as_deref()),
+        (ids[0], Some("last"))
+    );
+    assert!(near.remove_objective(ids[0]).await.unwrap());
+    assert!(!near.remove_objective(ids[0]).await.unwrap());
+    let wrong = near.inject_objectives("objective {").await.unwrap_err();
+    assert!(wrong.to_string().contains("1:"), "{wrong}");
+}
+
+#[tokio::test]
+async fn streams_in_this_process_keep_the_contract() {
+    use anabranch::{AllowList, Host, HostConfig, SecretKey};
+    let host = |own: u8, other: u8| {
+        let config = HostConfig::new(SecretKey::from_seed([own; 32]), AllowList::of([id(other)]));
+        let bind: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
+        Host::start(config.bind([bind])).unwrap()
+    };
+    let (one, other) = (host(1, 2), host(2, 1));
+    super::within(async {
+        let addresses = other.addresses();
+        let (near, far) = tokio::join!(one.connect(id(2), &addresses), other.accept());
+        let far = Listener::new(far.unwrap(), "contract");
+        contract(&near.unwrap(), &far).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn streams_of_a_running_node_keep_the_contract() {
+    let pair = Pair::start().await;
+    pair.run(async {
+        let (near, far) = (pair.near.attach().await, pair.far.attach().await);
+        let service = far.register("contract").await.unwrap();
+        contract(&pair.session(&near).await, &service).await;
+    })
+    .await;
+}

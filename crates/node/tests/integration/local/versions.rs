@@ -1,0 +1,91 @@
+//! Old and new programs: test doubles of the greeting of other versions.
+
+use anabranch::{
+    Client,
+    local::{
+        frame::{Decoder, Frame, Side, encode},
+        message::{self, Versions},
+    },
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixListener,
+};
+
+use super::{Pair, hostile::Raw, id, within};
+
+#[tokio::test]
+async fn applications_of_other_versions_are_understood_or_told() {
+    let pair = Pair::start().await;
+    pair.run(async {
+        // One that speaks this version and later ones, and says more than this node knows.
+        let newer = json!({
+            "protocol": "anabranch-local", "versions": { "min": 1, "max": 7 }, "program": "new", "wishes": ["x"],
+        });
+        let mut raw = Raw::connect(&pair.near.socket()).await;
+        raw.write(&Frame::Hello(message::json(&newer))).await;
+        let Some(Frame::Welcome(body)) = raw.read().await else {
+            panic!("it is not welcome");
+        };
+        let welcome: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(welcome["version"], json!(1));
+        assert_eq!(welcome["node"], json!(id(1).to_string()));
+        // One that does not speak it.
+        for (min, max) in [(2, 3), (0, 0)] {
+            let other = json!({ "protocol": "anabranch-local", "versions": { "min": min, "max": max } });
+            let mut raw = Raw::connect(&pair.near.socket()).await;
+            raw.write(&Frame::Hello(message::json(&other))).await;
+            let bye = raw.bye().await;
+            assert_eq!((bye.code.as_str(), bye.versions), ("version", Some(Versions::OURS)));
+            assert!(bye.reason.contains("update"), "{}", bye.reason);
+        }
+        let foreign = json!({ "protocol": "x", "versions": { "min": 1, "max": 1 } });
+        let mut raw = Raw::connect(&pair.near.socket()).await;
+        raw.write(&Frame::Hello(message::json(&foreign))).await;
+        assert!(raw.bye().await.reason.contains("protocol"));
+    })
+    .await;
+}
+
+/// A node of another version: answers one greeting with this frame.
+async fn answered(answer: Frame) -> Result<Client, anabranch::ClientError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node");
+    let listener = UnixListener::bind(&path).unwrap();
+    let node = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut decoder = Decoder::new(Side::Node);
+        while decoder.next_frame().unwrap().is_none() {
+            assert!(socket.read_buf(decoder.space()).await.unwrap() > 0);
+        }
+        let mut bytes = Vec::new();
+        let body = encode(&answer, &mut bytes);
+        bytes.extend_from_slice(&body);
+        socket.write_all(&bytes).await.unwrap();
+        socket
+    };
+    let (attached, _socket) =
+        within(async { tokio::join!(Client::attach(&path, "test"), node) }).await;
+    attached
+}
+
+#[tokio::test]
+async fn nodes_of_other_versions_are_understood_or_reported() {
+    let newer = json!({ "version": 1, "node": id(9).to_string(), "credit": 5, "moon": "full" });
+    let client = answered(Frame::Welcome(message::json(&newer)))
+        .await
+        .unwrap();
+    assert_eq!(client.node(), id(9));
+    let beyond = json!({ "version": 2, "node": id(9).to_string(), "credit": 5 });
+    let error = answered(Frame::Welcome(message::json(&beyond)))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("version 2"), "{error}");
+    let bye = json!({ "code": "version", "reason": "it speaks versions 1 to 1, this node 2 to 3; update the older one" });
+    let error = answered(Frame::Bye(message::json(&bye))).await.unwrap_err();
+    assert!(
+        error.to_string().contains("update the older one"),
+        "{error}"
+    );
+}
