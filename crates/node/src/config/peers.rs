@@ -10,7 +10,7 @@ use anabranch_base::NodeId;
 use serde::{Deserialize, Deserializer, de::Error};
 
 use super::{ConfigError, Layer, OverlayConfig, address, missing, node, refused};
-use crate::rights::{Right, Table, Terms};
+use crate::rights::{Right, Table, Targets, Terms};
 
 /// Another node.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -55,6 +55,12 @@ pub struct TermsLayer {
     /// The labels, or their beginnings followed by `*`, with `use-service`.
     #[serde(default)]
     pub services: Vec<String>,
+    /// The targets that connections may be made to, with `forward`.
+    #[serde(default)]
+    pub to: Option<Vec<String>>,
+    /// The addresses at which connections may be accepted, with `forward`.
+    #[serde(default)]
+    pub listen: Option<Vec<String>>,
 }
 
 /// A node to keep a session with.
@@ -103,6 +109,12 @@ impl GrantLayer {
         if let Some(reason) = elsewhere {
             return Err(refused(key, name, reason));
         }
+        if let Self::Terms(TermsLayer { to, listen, .. }) = self
+            && right != Right::Forward
+            && (to.is_some() || listen.is_some())
+        {
+            return Err(refused(key, name, "only forward takes `to` and `listen`"));
+        }
         match (right == Right::UseService, services) {
             (false, []) => {}
             (false, _) => return Err(refused(key, name, "only use-service takes services")),
@@ -120,6 +132,9 @@ impl GrantLayer {
             }
             _ => {}
         }
+        if right == Right::Forward {
+            return Ok((right, self.forwarding(key)?));
+        }
         match folder {
             None => Ok((right, Terms::default())),
             Some(folder) if right == Right::SendFiles && is_below(folder) => {
@@ -131,6 +146,34 @@ impl GrantLayer {
             }
             Some(_) => Err(refused(key, name, "only send-files takes a folder")),
         }
+    }
+}
+
+impl GrantLayer {
+    /// Terms of the right to forward, which must allow something.
+    fn forwarding(&self, key: &str) -> Result<Terms, ConfigError> {
+        let none = TermsLayer::default();
+        let layer = match self {
+            Self::Name(_) => &none,
+            Self::Terms(layer) => layer,
+        };
+        let name = Right::Forward.name();
+        if layer.folder.is_some() {
+            return Err(refused(key, name, "only send-files takes a folder"));
+        }
+        let read = |field: &str, texts: &Option<Vec<String>>| {
+            let texts = texts.iter().flatten().map(String::as_str);
+            Targets::parse(texts).map_err(|(text, error)| {
+                refused(&format!("{key}.{field}"), &text, error.to_string())
+            })
+        };
+        let terms = Terms::forwarding(read("to", &layer.to)?, read("listen", &layer.listen)?);
+        if terms.to.is_empty() && terms.listen.is_empty() {
+            let reason = "specify the targets, such as { right = \"forward\", to = [\"10.0.0.0/8:*\", \"127.0.0.1:5432\"] }, \
+                 or addresses to accept connections at, such as listen = [\"127.0.0.1:8000-8010\"]";
+            return Err(refused(key, name, reason));
+        }
+        Ok(terms)
     }
 }
 
@@ -221,6 +264,8 @@ impl Layer {
                 "send-files needs a session: add the right \"call\", or addresses at which this node dials it"
             } else if may(Right::UseService) && !may(Right::Call) && !is_dialled(id) {
                 "use-service needs a session: add the right \"call\", or addresses at which this node dials it"
+            } else if may(Right::Forward) && !may(Right::Call) && !is_dialled(id) {
+                "forward needs a session: add the right \"call\", or addresses at which this node dials it"
             } else {
                 continue;
             };

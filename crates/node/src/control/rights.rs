@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{NAME_CHARS, printable};
-use crate::daemon::Core;
+use crate::{daemon::Core, rights::Targets};
 
 fn configured(node: Option<&Core>) -> Result<&Core, String> {
     node.ok_or_else(|| {
@@ -29,10 +29,18 @@ fn rows(node: &Core) -> Vec<Value> {
                 "right": right.name(),
                 "folder": terms.folder.as_ref().map(|folder| folder.display().to_string()),
                 "services": (!terms.services.is_empty()).then(|| printable(&terms.services.join(", "), 20 * NAME_CHARS)),
+                "to": texts(&terms.to),
+                "listen": texts(&terms.listen),
             }));
         }
     }
     rows
+}
+
+/// Targets as one line; `None` if there are none.
+fn texts(targets: &Targets) -> Option<String> {
+    let texts: Vec<String> = targets.texts().collect();
+    (!texts.is_empty()).then(|| printable(&texts.join(", "), 20 * NAME_CHARS))
 }
 
 /// Reads the configuration again.

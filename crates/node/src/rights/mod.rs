@@ -11,15 +11,19 @@
 //! | [`Right::SendFiles`] | the greeting of a transfer ([`crate::transfer::Receiver`]) |
 //! | [`Right::UseRelay`] | a request for a circuit (`overlay/serving`) |
 //! | [`Right::UseService`] | a stream for a service that a local application has registered ([`crate::local`]) |
+//! | [`Right::Forward`] | each connection, flow and listener that a peer asks for (the gateway) |
 //! | [`Right::ReadLibrary`] | a process that serves a library; `anabranch node` serves none and gives this right to no node |
 
 mod live;
+mod special;
+pub mod targets;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
 
 use anabranch_base::NodeId;
 
 pub use live::Rights;
+pub use targets::{Targets, Transport};
 
 /// Application code of sessions and streams that the peer has no right to.
 pub const CODE_NO_RIGHT: u32 = 0x12;
@@ -40,6 +44,8 @@ pub enum Right {
     UseRelay,
     /// Open streams to services of local applications.
     UseService,
+    /// Have connections made and accepted from here.
+    Forward,
 }
 
 /// The text is not the name of a right.
@@ -53,13 +59,14 @@ fn names() -> String {
 
 impl Right {
     /// All rights.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Member,
         Self::Call,
         Self::SendFiles,
         Self::ReadLibrary,
         Self::UseRelay,
         Self::UseService,
+        Self::Forward,
     ];
 
     /// Name of the right in the configuration.
@@ -71,6 +78,7 @@ impl Right {
             Self::ReadLibrary => "read-library",
             Self::UseRelay => "use-relay",
             Self::UseService => "use-service",
+            Self::Forward => "forward",
         }
     }
 }
@@ -98,6 +106,10 @@ pub struct Terms {
     pub folder: Option<PathBuf>,
     /// For [`Right::UseService`]: the labels, or their beginnings followed by `*`.
     pub services: Vec<String>,
+    /// For [`Right::Forward`]: the targets that connections may be made to.
+    pub to: Targets,
+    /// For [`Right::Forward`]: the addresses at which connections may be accepted.
+    pub listen: Targets,
 }
 
 impl Terms {
@@ -105,6 +117,15 @@ impl Terms {
     pub fn into_folder(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: Some(folder.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Connections are made to `to`, and accepted at `listen`.
+    pub fn forwarding(to: Targets, listen: Targets) -> Self {
+        Self {
+            to,
+            listen,
             ..Self::default()
         }
     }
