@@ -95,6 +95,7 @@ const LAYERS: &[Layer] = &[
     host("net", &["session", "link", "overlay"]),
     host("node", &["net"]),
     host("lab", &["sim", "node", "twoflow"]),
+    host("gateway", &["node"]),
     host(
         "cli",
         &[
@@ -107,7 +108,6 @@ const LAYERS: &[Layer] = &[
             "clinic",
         ],
     ),
-    guest("gateway", &["node"]),
     guest("video", &["node", "media", "twoflow"]),
     guest("records", &["node"]),
     guest("visualise", &["node", "hose"]),

@@ -13,12 +13,14 @@ use serde::Deserialize;
 use crate::{keys, rights::Table, spec::preferences};
 
 mod costs;
+mod forward;
 mod interfaces;
 mod local;
 mod overlay;
 mod peers;
 
 pub use costs::{CostLayer, Costs, default_ledger};
+pub use forward::{FORWARDS_MAX, ForwardLayer};
 pub use interfaces::{AttributeLayer, InterfaceLayer};
 pub use local::{LocalConfig, LocalUser, NO_LOCAL, default_local};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
@@ -58,6 +60,8 @@ pub struct Layer {
     pub peer: Option<Vec<PeerLayer>>,
     /// The overlay that the node takes part in.
     pub overlay: OverlayLayer,
+    /// Connections accepted here and made by peers.
+    pub forward: Option<Vec<ForwardLayer>>,
     /// Settings of sessions.
     pub session: SessionLayer,
     /// Settings of channels.
@@ -137,6 +141,8 @@ pub struct NodeConfig {
     pub peers: Vec<Peer>,
     /// The overlay that the node takes part in.
     pub overlay: Option<OverlayConfig>,
+    /// Connections accepted here and made by peers; the gateway reads them.
+    pub forwards: Vec<ForwardLayer>,
     /// File of objectives for every session.
     pub objectives: Option<PathBuf>,
     /// Settings of sessions and channels.
@@ -226,6 +232,7 @@ impl Layer {
             currency: get("CURRENCY"),
             ledger: get("LEDGER").map(Into::into),
             peer: None,
+            forward: None,
             overlay: OverlayLayer {
                 relay: get("RELAY"),
                 ..OverlayLayer::default()
@@ -262,6 +269,7 @@ impl Layer {
             ledger: self.ledger.or(below.ledger),
             peer: self.peer.or(below.peer),
             overlay: self.overlay.over(below.overlay),
+            forward: self.forward.or(below.forward),
             session: SessionLayer {
                 policy: self.session.policy.or(below.session.policy),
                 objectives: self.session.objectives.or(below.session.objectives),
@@ -323,6 +331,7 @@ impl Layer {
         let descriptions = self.interfaces()?;
         let overlay = self.overlay.resolve()?;
         let peers = self.peers(overlay.as_ref())?;
+        let forwards = self.forwards()?;
         let control = match self.control {
             Some(path) => path,
             None => default_control(&variable).ok_or_else(|| missing("control", NO_CONTROL))?,
@@ -341,6 +350,7 @@ impl Layer {
             costs,
             descriptions,
             peers: peers.dialled,
+            forwards,
             engine,
         })
     }

@@ -6,11 +6,13 @@
 //! | `serve` | one session, limited to the rights of its peer |
 //! | `sessions` | open sessions by peer, shared by everything in the node that sends |
 //! | `peers` | the peers that are dialled, and the folders that files go into |
+//! | `part` | parts of the program above the node that follow its reloads |
 //! | `reload` | change of the configuration while the node runs |
 //!
 //! The control socket and this module use each other: a request may reload the very node that runs the socket. An interface between
 //! them would have one implementation.
 
+mod part;
 mod peers;
 mod reload;
 mod serve;
@@ -30,14 +32,18 @@ use tokio::{
     task::JoinSet,
 };
 
-pub use self::reload::{ReloadError, Reloaded, Source};
 pub(crate) use self::serve::refuse;
+pub use self::{
+    part::{Commit, Part},
+    reload::{ReloadError, Reloaded, Source},
+    serve::CODE_BUSY,
+    sessions::Handle,
+};
 use self::{
     peers::{Call, Receivers},
     reload::Started,
     sessions::Sessions,
 };
-pub use self::{serve::CODE_BUSY, sessions::Handle};
 pub use crate::rights::CODE_NO_RIGHT;
 use crate::{
     config::NodeConfig,
@@ -112,6 +118,7 @@ pub(crate) struct Core {
     key: SecretKey,
     receivers: Mutex<Receivers>,
     services: Services,
+    parts: Mutex<Vec<Arc<dyn Part>>>,
     sessions: Sessions,
     calls: watch::Sender<Arc<Vec<Call>>>,
     names: Mutex<BTreeMap<NodeId, String>>,
@@ -177,6 +184,7 @@ impl Daemon {
             key,
             receivers: Mutex::new(receivers),
             services: Services::default(),
+            parts: Mutex::default(),
             sessions,
             calls: watch::Sender::new(Arc::new(reload::calls(&config, objectives))),
             names: Mutex::new(config.names.clone()),

@@ -1,4 +1,4 @@
-//! Reload of the configuration while the node runs: rights and peers, at once and as a whole, or not at all.
+//! Reload of the configuration while the node runs: rights, peers and settings of parts, at once and as a whole, or not at all.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -76,6 +76,7 @@ impl Core {
                 Receiver::with_rights(path, &self.key, self.rights.clone())
             })?
         };
+        let parts = self.prepare_parts(&config).map_err(ReloadError::Config)?;
         // Nothing fails from here on. Rights are withdrawn before others are granted.
         let before = self.rights.table();
         for (node, _) in before.iter().filter(|(node, _)| !table.may_connect(node)) {
@@ -100,6 +101,9 @@ impl Core {
             .unwrap_or_else(|error| error.into_inner())
             .clone_from(&config.names);
         started.config = started.config.with_peers_of(config);
+        for put_into_force in parts {
+            put_into_force();
+        }
         Ok(Reloaded {
             reduced: lost(&before, &table),
             extended: lost(&table, &before),
@@ -150,6 +154,7 @@ impl NodeConfig {
             rights: other.rights,
             names: other.names,
             peers: other.peers,
+            forwards: other.forwards,
             ..self.clone()
         }
     }

@@ -70,6 +70,10 @@ impl Handle {
         Self(core)
     }
 
+    pub(super) fn core(&self) -> &Core {
+        &self.0
+    }
+
     /// The node's host.
     pub fn host(&self) -> &Host {
         &self.0.host

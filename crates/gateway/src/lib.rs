@@ -1,0 +1,54 @@
+//! Gateway: unchanged programs through a node, by forwards and SOCKS (`docs/gateway.md`, `spec/forward.md`).
+//!
+//! A program connects to an address of its own machine; the gateway opens a stream for the connection, and the node at the other
+//! end makes the connection to the target, if the right `forward` allows it. The node that is asked for connections serves them
+//! with a [`Server`]; the one that asks runs [`Forward`]s, a [`socks`] server, or both, over an [`uplink`].
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`endpoint`] | an address, name or Unix socket with its text form |
+//! | [`target`] | forwards in the text form of `-L` and `-R` |
+//! | [`wire`] | messages of a forward's stream |
+//! | `credit` | receive windows of connections, and what a session's connections share |
+//! | `socket` | TCP and Unix connections behind one type |
+//! | `relay` | bytes between a connection and its stream |
+//! | `connect` | resolution, check and connection at the far side |
+//! | [`serve`] | the service that does what peers ask for |
+//! | `listener` | accepting connections, whatever the limit of files |
+//! | [`forward`] | connections accepted here and made by a peer |
+//! | `flow`, `flows` | UDP: one flow, and the table of flows |
+//! | [`reverse`] | connections accepted by a peer and made here |
+//! | [`socks`] | SOCKS5 |
+//! | [`uplink`] | the session with the peer, opened again when it ends |
+//! | [`section`] | the section `[[forward]]` of a node's configuration |
+//! | [`limits`] | limits of the gateway, and of the process on files |
+
+mod connect;
+mod credit;
+pub mod endpoint;
+pub mod error;
+mod flow;
+mod flows;
+pub mod forward;
+pub mod limits;
+mod listener;
+pub mod notice;
+mod relay;
+pub mod reverse;
+pub mod section;
+pub mod serve;
+mod socket;
+pub mod socks;
+pub mod target;
+pub mod uplink;
+pub mod wire;
+
+pub use endpoint::{Endpoint, Host};
+pub use error::{Code, Refusal};
+pub use forward::{Connections, Forward, ListenError, Route, Service, Switch};
+pub use notice::{Notice, Notices};
+pub use reverse::Reverse;
+pub use section::Gateway;
+
+pub use serve::Server;
+pub use target::Mapping;

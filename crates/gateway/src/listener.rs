@@ -1,0 +1,229 @@
+//! Listeners: accepting connections, whatever the limit of files.
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    os::unix::{fs::PermissionsExt, net::UnixStream as StdUnixStream},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anabranch::rights::Transport;
+use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixListener, UnixStream};
+
+use crate::{
+    endpoint::{Endpoint, Host},
+    limits::is_out_of_files,
+    notice::{Notice, Notices},
+    socket::Socket,
+};
+
+/// Pause when no file is left for another connection.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// No connections can be accepted at an endpoint.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen at {at}: {error}{}", hint(error))]
+pub struct ListenError {
+    /// The endpoint.
+    pub at: Endpoint,
+    /// The system's error.
+    #[source]
+    pub error: io::Error,
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another program listens there, choose another port",
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need a privilege, choose another one"
+        }
+        io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
+        _ => "",
+    }
+}
+
+/// Unix socket, removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// An endpoint that is open.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(SocketFile),
+    Udp(UdpSocket),
+}
+
+/// An accepted connection.
+#[derive(Debug)]
+pub(crate) enum Accepted {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl From<Accepted> for Socket {
+    fn from(accepted: Accepted) -> Self {
+        match accepted {
+            Accepted::Tcp(stream) => stream.into(),
+            Accepted::Unix(stream) => stream.into(),
+        }
+    }
+}
+
+impl Listener {
+    /// Opens an endpoint. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// The address is taken or not available.
+    pub(crate) fn open(at: &Endpoint) -> Result<Self, ListenError> {
+        let opened = match at {
+            Endpoint::Unix(path) => open_unix(path).map(Self::Unix),
+            Endpoint::Port {
+                host: Host::Name(_),
+                ..
+            } => Err(io::ErrorKind::InvalidInput.into()),
+            Endpoint::Port {
+                transport,
+                host: Host::Ip(address),
+                port,
+            } => {
+                let address = SocketAddr::new(*address, *port);
+                match transport {
+                    Transport::Tcp => open_tcp(address).map(Self::Tcp),
+                    Transport::Udp => open_udp(address).map(Self::Udp),
+                }
+            }
+        };
+        opened.map_err(|error| ListenError {
+            at: at.clone(),
+            error,
+        })
+    }
+
+    /// The endpoint, with the port that was assigned.
+    pub(crate) fn local(&self) -> io::Result<Endpoint> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map(Endpoint::tcp),
+            Self::Udp(socket) => socket.local_addr().map(Endpoint::udp),
+            Self::Unix(file) => Ok(Endpoint::Unix(file.path.clone())),
+        }
+    }
+
+    /// Accepts the next connection. Pauses while there are no files for one.
+    pub(crate) async fn accept(&self, notices: &Notices) -> Accepted {
+        loop {
+            let accepted = match self {
+                Self::Tcp(listener) => listener
+                    .accept()
+                    .await
+                    .map(|(stream, _)| Accepted::Tcp(stream)),
+                Self::Unix(file) => file
+                    .listener
+                    .accept()
+                    .await
+                    .map(|(stream, _)| Accepted::Unix(stream)),
+                Self::Udp(_) => std::future::pending().await,
+            };
+            match accepted {
+                Ok(accepted) => return accepted,
+                Err(error) if is_out_of_files(&error) => {
+                    if let Ok(at) = self.local() {
+                        let cause = format!("{error}; raise the limit of open files");
+                        notices.show(&Notice::Paused { at, cause });
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                }
+                // The connection was over before it was accepted.
+                Err(error) => tracing::debug!(%error, "not accepted"),
+            }
+        }
+    }
+}
+
+fn open_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+fn open_udp(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = std::net::UdpSocket::bind(address)?;
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)
+}
+
+fn open_unix(path: &Path) -> io::Result<SocketFile> {
+    let listener = match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_over(path) => {
+            fs::remove_file(path)?;
+            UnixListener::bind(path)?
+        }
+        bound => bound?,
+    };
+    let file = SocketFile {
+        listener,
+        path: path.to_owned(),
+    };
+    // Only this user; a wider mode can be set once it is there. Until then the mask of the process applies.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(file)
+}
+
+/// True if no program listens at a socket: the one that did has ended without removing it.
+fn is_left_over(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    is_socket && StdUnixStream::connect(path).err().is_some_and(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_that_is_left_over_is_replaced_and_one_in_use_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.sock");
+        let at = Endpoint::Unix(path.clone());
+        let first = Listener::open(&at).unwrap();
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        let taken = Listener::open(&at).unwrap_err();
+        assert!(taken.to_string().contains("another program"), "{taken}");
+        drop(first);
+        assert!(!path.exists());
+        // As after a crash.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        drop(Listener::open(&at).unwrap());
+        // No file of another kind is removed.
+        fs::write(&path, "mine").unwrap();
+        assert!(Listener::open(&at).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_an_error_with_a_hint() {
+        let first = Listener::open(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let at = first.local().unwrap();
+        let error = Listener::open(&at).unwrap_err().to_string();
+        assert!(
+            error.contains(&at.to_string()) && error.contains("another program"),
+            "{error}"
+        );
+    }
+}

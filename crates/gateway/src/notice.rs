@@ -1,0 +1,104 @@
+//! Notices: what happens in a gateway, for logs and progress lines.
+
+use std::{fmt, sync::Arc};
+
+use crate::{Refusal, endpoint::Endpoint};
+
+/// An event that users want to see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// Connections are accepted at this endpoint.
+    Listening {
+        /// Where.
+        at: Endpoint,
+        /// Target of the connections; `None`: each names its own.
+        to: Option<Endpoint>,
+        /// True if the peer accepts them.
+        is_remote: bool,
+    },
+    /// A connection was not made.
+    Failed {
+        /// The target.
+        to: Endpoint,
+        /// The cause.
+        refusal: Refusal,
+    },
+    /// No connections are accepted for a while.
+    Paused {
+        /// The endpoint.
+        at: Endpoint,
+        /// The cause.
+        cause: String,
+    },
+    /// A session with the peer is open.
+    Connected,
+    /// There is no session with the peer, for this cause; it is dialled again.
+    Disconnected(String),
+}
+
+impl Notice {
+    /// Name of the kind of event, for JSON.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Listening { .. } => "listening",
+            Self::Failed { .. } => "failed",
+            Self::Paused { .. } => "paused",
+            Self::Connected => "connected",
+            Self::Disconnected(_) => "disconnected",
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listening { at, to, is_remote } => {
+                let place = if *is_remote { " at the peer" } else { "" };
+                match to {
+                    Some(to) => write!(f, "listening at {at}{place}, for {to}"),
+                    None => write!(f, "listening at {at}{place}"),
+                }
+            }
+            Self::Failed { to, refusal } => write!(f, "no connection to {to}: {refusal}"),
+            Self::Paused { at, cause } => {
+                write!(f, "accepting no connections at {at} for a second: {cause}")
+            }
+            Self::Connected => f.write_str("the peer answers"),
+            Self::Disconnected(cause) => {
+                write!(f, "no session with the peer: {cause}; dialling again")
+            }
+        }
+    }
+}
+
+/// Receiver of notices. Clones share it.
+#[derive(Clone)]
+pub struct Notices(Arc<dyn Fn(&Notice) + Send + Sync>);
+
+impl fmt::Debug for Notices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notices")
+    }
+}
+
+impl Notices {
+    /// Calls a function for each notice, at once: it must be quick.
+    pub fn new(show: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(show))
+    }
+
+    /// Writes notices to the log, limited.
+    pub fn to_log() -> Self {
+        Self::new(|notice| match notice {
+            Notice::Listening { .. } | Notice::Connected => tracing::info!("{notice}"),
+            Notice::Failed { .. } => anabranch::net::limited!(warn, "{notice}"),
+            _ => anabranch::net::limited!(warn, "{notice}"),
+        })
+    }
+
+    /// Reports an event.
+    pub fn show(&self, notice: &Notice) {
+        (self.0)(notice);
+    }
+}

@@ -1,0 +1,253 @@
+//! Relay: bytes between a connection and its stream, with FIN, RST and back-pressure carried as such.
+//!
+//! One task a connection, which holds no buffer while nothing moves: bytes are read when there are some, directly into the ADU that
+//! is sent. The two directions are independent until both have ended, or one fails, which ends both with a reset.
+
+use std::{
+    io,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use anabranch::{Stream, StreamFailure, daemon::CODE_NO_RIGHT};
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::sync::Notify;
+
+use crate::{
+    credit::{Overrun, Pool, Window},
+    error::Refusal,
+    socket::Socket,
+    wire::{CODE_PROTOCOL, CODE_RESET, DATA, INITIAL_CREDIT, LAST, Message, WireError},
+};
+
+/// Smallest and largest piece that is read at a time.
+const PIECE_BYTES: (usize, usize) = (4 << 10, 64 << 10);
+
+/// Why a relay ended before both directions did.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    /// The connection of the program here.
+    #[error("the connection failed: {0}")]
+    Socket(#[from] io::Error),
+    /// The stream or its session.
+    #[error(transparent)]
+    Stream(#[from] StreamFailure),
+    /// The peer sent something that it should not.
+    #[error("the peer does not keep to the protocol: {0}")]
+    Wire(#[from] WireError),
+    /// As above.
+    #[error("the peer does not keep to the protocol: {0}")]
+    Overrun(#[from] Overrun),
+    /// As above.
+    #[error("the peer does not keep to the protocol: a message out of place")]
+    Order,
+    /// The peer did not make the connection.
+    #[error("{0}")]
+    Refused(Refusal),
+}
+
+/// State of the relay when it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The peer has not answered the request.
+    Asked,
+    /// Both ends are connected.
+    Open,
+}
+
+/// Ends both directions of a stream at once.
+pub(crate) fn abort(stream: &Stream, code: u32) {
+    // An error means that a direction is over already.
+    let _ = stream.stop(code);
+    let _ = stream.reset(code);
+}
+
+/// Carries bytes until both directions have ended. A failure at either end resets the other.
+pub(crate) async fn relay(
+    socket: Socket,
+    stream: &Stream,
+    phase: Phase,
+    pool: Pool,
+) -> Result<(), Broken> {
+    let result = carry(&socket, stream, phase, pool).await;
+    match &result {
+        Ok(()) => socket.close(),
+        Err(broken) => {
+            let code = match broken {
+                Broken::Wire(_) | Broken::Overrun(_) | Broken::Order => CODE_PROTOCOL,
+                _ => CODE_RESET,
+            };
+            abort(stream, code);
+        }
+    }
+    result
+}
+
+/// Ends a connection whose right was withdrawn.
+pub(crate) fn withdraw(stream: &Stream) {
+    abort(stream, CODE_NO_RIGHT);
+}
+
+async fn carry(socket: &Socket, stream: &Stream, phase: Phase, pool: Pool) -> Result<(), Broken> {
+    let credit = Credit {
+        limit: AtomicU64::new(INITIAL_CREDIT),
+        raised: Notify::new(),
+    };
+    // Directions that have ended; the stream is finished when both have, because credit follows data until then.
+    let ended = AtomicU64::new(0);
+    let end = || -> Result<(), Broken> {
+        if ended.fetch_add(1, Ordering::AcqRel) == 1 {
+            stream.finish()?;
+        }
+        Ok(())
+    };
+    let up = async {
+        send(socket, stream, &credit).await?;
+        end()
+    };
+    let down = async {
+        let mut window = Window::new(pool, Instant::now());
+        receive(socket, stream, phase, &credit, &mut window, &end).await
+    };
+    let both = async { tokio::try_join!(up, down).map(|((), ())| ()) };
+    let result = tokio::select! {
+        result = both => result,
+        error = socket.failed() => Err(error.into()),
+        failure = stopped(stream) => Err(failure.into()),
+    };
+    match result {
+        // Both programs have all bytes, and the end behind them. The session may end early, or the connection be reset.
+        Err(Broken::Stream(_) | Broken::Socket(_)) if ended.load(Ordering::Acquire) == 2 => {}
+        result => result?,
+    }
+    // If this is the last stream of the session, the peer must learn of its end before the session's.
+    let _ = stream.delivered().await;
+    Ok(())
+}
+
+/// Waits until the peer has stopped the stream, or the session is over.
+async fn stopped(stream: &Stream) -> StreamFailure {
+    loop {
+        if let Err(failure) = stream.next_event().await {
+            return failure;
+        }
+    }
+}
+
+/// Credit that the peer has given.
+#[derive(Debug)]
+struct Credit {
+    limit: AtomicU64,
+    raised: Notify,
+}
+
+impl Credit {
+    /// Waits until more than `sent` bytes may be sent, and returns how many more.
+    async fn after(&self, sent: u64) -> u64 {
+        loop {
+            let left = self.limit.load(Ordering::Acquire).saturating_sub(sent);
+            if left > 0 {
+                return left;
+            }
+            // One task waits, and a notification before it does is kept.
+            self.raised.notified().await;
+        }
+    }
+
+    fn raise(&self, limit: u64) {
+        self.limit.fetch_max(limit, Ordering::AcqRel);
+        self.raised.notify_one();
+    }
+}
+
+/// Sends what the program writes, until it shuts its side.
+async fn send(socket: &Socket, stream: &Stream, credit: &Credit) -> Result<(), Broken> {
+    let mut sent = 0;
+    let mut size = PIECE_BYTES.0;
+    loop {
+        let left = credit.after(sent).await;
+        socket.readable().await?;
+        let limit = usize::try_from(left).unwrap_or(usize::MAX).min(size);
+        let Some(mut piece) = read(socket, limit)? else {
+            continue;
+        };
+        let count = piece.len() - 1;
+        if count == 0 {
+            stream.send(Message::End.encode()).await?;
+            return Ok(());
+        }
+        sent += count as u64;
+        if count as u64 == left {
+            piece[0] = LAST;
+        }
+        // What is sent is kept until it is acknowledged: a few bytes must not keep a large buffer.
+        let bytes = match count < limit / 4 {
+            true => Bytes::copy_from_slice(&piece),
+            false => piece.freeze(),
+        };
+        // A full piece asks for larger ones, a small one for smaller ones.
+        if count == size {
+            size = (2 * size).min(PIECE_BYTES.1);
+        } else if count < size / 4 {
+            size = (size / 2).max(PIECE_BYTES.0);
+        }
+        stream.send(bytes).await?;
+    }
+}
+
+/// Reads up to `limit` bytes behind the type byte of a message; a message without bytes is the end. `None`: there are none now.
+fn read(socket: &Socket, limit: usize) -> Result<Option<BytesMut>, Broken> {
+    let mut piece = BytesMut::with_capacity(1 + limit);
+    piece.put_u8(DATA);
+    match socket.try_read(&mut (&mut piece).limit(limit)) {
+        Ok(_) => Ok(Some(piece)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Writes what the peer sends, until it has ended and finished.
+async fn receive(
+    socket: &Socket,
+    stream: &Stream,
+    mut phase: Phase,
+    credit: &Credit,
+    window: &mut Window,
+    end: &impl Fn() -> Result<(), Broken>,
+) -> Result<(), Broken> {
+    let mut is_ended = false;
+    while let Some(adu) = stream.recv().await? {
+        match (Message::decode(adu.data)?, phase) {
+            (Message::Answer(Ok(_)), Phase::Asked) => phase = Phase::Open,
+            (Message::Answer(Err(refusal)), Phase::Asked) => return Err(Broken::Refused(refusal)),
+            (Message::Credit(limit), Phase::Open) => credit.raise(limit),
+            (Message::Data { bytes, is_last }, Phase::Open) if !is_ended => {
+                window.receive(bytes.len())?;
+                let (mut began, mut held) = (None, Duration::ZERO);
+                let writing = socket.write_all(&bytes, || {
+                    began.get_or_insert_with(Instant::now);
+                });
+                writing.await?;
+                let now = Instant::now();
+                if let Some(began) = began {
+                    held = now.saturating_duration_since(began);
+                }
+                let count = bytes.len();
+                drop(bytes);
+                if let Some(limit) = window.take(count, held, is_last, now) {
+                    stream.send(Message::Credit(limit).encode()).await?;
+                }
+            }
+            (Message::End, Phase::Open) if !is_ended => {
+                is_ended = true;
+                socket.shut_write();
+                end()?;
+            }
+            _ => return Err(Broken::Order),
+        }
+    }
+    match is_ended {
+        true => Ok(()),
+        false => Err(Broken::Order),
+    }
+}

@@ -1,0 +1,239 @@
+//! Reverse forwards (`-R`): connections accepted by a peer and made here.
+//!
+//! The node that asks opens a control stream for each listener, and the peer opens a stream back for each connection. A listener, and
+//! what it accepted, ends with its control stream.
+
+use std::{future::pending, sync::Arc};
+
+use anabranch::{Session, Stream, base::SessionId};
+use tokio::time::timeout;
+
+use crate::{
+    connect::{Allowed, connect, open_flow},
+    credit::Pools,
+    endpoint::Endpoint,
+    error::{Code, Refusal},
+    flow::{self, refuse},
+    forward::{Connections, Forward, Route, Service, Switch},
+    limits::{CONNECT_TIMEOUT, REQUEST_TIMEOUT},
+    notice::Notice,
+    relay::{Phase, abort, relay},
+    target::Mapping,
+    uplink::OneSession,
+    wire::{Action, CODE_PROTOCOL, LABEL, Message},
+};
+
+/// A listener that a peer asks for.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) at: Endpoint,
+    pub(crate) listener: u32,
+    pub(crate) lifetime_ms: u32,
+}
+
+/// Accepts connections for the peer of a session until its control stream ends.
+///
+/// # Errors
+/// The endpoint cannot be opened.
+pub(crate) async fn listen(
+    session: &Session,
+    stream: &Stream,
+    asked: Asked,
+    pools: &Pools,
+) -> Result<(), Refusal> {
+    let Asked {
+        at,
+        listener,
+        lifetime_ms,
+    } = asked;
+    // Dropped with everything that was accepted.
+    let connections = Connections::sharing(crate::Notices::to_log(), pools.clone());
+    let forward = Forward::open(&at, connections.clone());
+    let forward = forward.map_err(|refused| {
+        let mut refusal = Refusal::of_io(&refused.error);
+        refusal.text = refused.to_string();
+        refusal
+    })?;
+    let is_udp = at.is_udp();
+    let lifetime_ms = match (is_udp, lifetime_ms) {
+        (false, _) => 0,
+        (true, 0) => u32::try_from(crate::forward::LIFETIME.as_millis()).unwrap_or(u32::MAX),
+        (true, given) => given,
+    };
+    let route = Route::by(
+        Action::Arrived { listener, is_udp },
+        at,
+        Service::like(stream, lifetime_ms),
+        Arc::new(OneSession(session.downgrade())),
+    );
+    let answer = Message::Answer(Ok(forward.local().to_string())).encode();
+    if stream.send(answer).await.is_err() {
+        return Ok(());
+    }
+    tokio::select! {
+        () = forward.run(Switch::new(route)) => {}
+        // Nothing is sent on it: this waits for its end.
+        _ = stream.recv() => {}
+    }
+    Ok(())
+}
+
+/// Connections that peers accept for this node.
+#[derive(Debug)]
+pub struct Reverse {
+    mappings: Vec<(Mapping, Service)>,
+    connections: Connections,
+}
+
+impl Reverse {
+    /// Asks for these listeners.
+    pub fn new(mappings: Vec<(Mapping, Service)>, connections: Connections) -> Self {
+        Self {
+            mappings,
+            connections,
+        }
+    }
+
+    /// Asks the peer of a session for all listeners, and makes the connections that arrive, until the session is over or the peer
+    /// ends a listener.
+    ///
+    /// # Errors
+    /// The peer refuses one of them.
+    pub async fn serve(&self, session: &Session) -> Result<(), Refusal> {
+        let mut controls = Vec::new();
+        let asking = async {
+            for (number, (mapping, service)) in (0..).zip(&self.mappings) {
+                controls.push(self.ask(session, number, mapping, service).await?);
+            }
+            for control in &controls {
+                // Nothing more is sent on it: this waits for its end.
+                let _ = control.recv().await;
+                if session.close_reason().is_none() {
+                    let text = "the peer has ended a listener";
+                    return Err(Refusal::new(Code::NotAllowed, text));
+                }
+            }
+            // The end of the session ends the other branch.
+            pending().await
+        };
+        tokio::select! {
+            result = asking => result,
+            () = self.accept(session) => Ok(()),
+        }
+    }
+
+    /// Asks for one listener, and returns its control stream.
+    async fn ask(
+        &self,
+        session: &Session,
+        listener: u32,
+        mapping: &Mapping,
+        service: &Service,
+    ) -> Result<Stream, Refusal> {
+        let failed =
+            |failure: anabranch::StreamFailure| Refusal::new(Code::Failed, failure.to_string());
+        let lifetime = service.spec().lifetime.filter(|_| mapping.accept.is_udp());
+        let lifetime_ms = lifetime.map_or(0, |lifetime| lifetime.as_millis());
+        let request = Message::request(Action::Listen {
+            at: mapping.accept.clone(),
+            listener,
+            lifetime_ms: u32::try_from(lifetime_ms).unwrap_or(u32::MAX),
+        });
+        // The control stream is reliable whatever the data need; its priority is theirs.
+        let mut spec = Service::bytes().spec().clone();
+        spec.priority = service.spec().priority;
+        spec.weight = service.spec().weight;
+        let control = session.open_stream(spec).map_err(failed)?;
+        control.send(request.encode()).await.map_err(failed)?;
+        let answer = timeout(CONNECT_TIMEOUT, control.recv()).await;
+        let Ok(answer) = answer else {
+            return Err(Refusal::new(Code::TimedOut, "the peer does not answer"));
+        };
+        let answer = answer.map_err(failed)?;
+        match answer.map(|adu| Message::decode(adu.data)) {
+            Some(Ok(Message::Answer(Ok(at)))) => {
+                self.connections.notices().show(&Notice::Listening {
+                    at: at.parse().unwrap_or_else(|_| mapping.accept.clone()),
+                    to: Some(mapping.to.clone()),
+                    is_remote: true,
+                });
+                Ok(control)
+            }
+            Some(Ok(Message::Answer(Err(refusal)))) => Err(refusal),
+            _ => Err(Refusal::new(
+                Code::Unsupported,
+                "the peer does not understand the request",
+            )),
+        }
+    }
+
+    /// Makes the connections that arrive until the session is over.
+    async fn accept(&self, session: &Session) {
+        while let Ok(stream) = session.accept_stream().await {
+            if stream.spec().label != LABEL || !stream.spec().duplex {
+                abort(&stream, CODE_PROTOCOL);
+                continue;
+            }
+            let place = self.connections.place().await;
+            let mappings: Vec<Endpoint> = self
+                .mappings
+                .iter()
+                .map(|(mapping, _)| mapping.to.clone())
+                .collect();
+            let (pools, id) = (self.connections.pools().clone(), session.id());
+            let notices = self.connections.notices().clone();
+            self.connections.spawn(async move {
+                let _place = place;
+                if let Err((to, refusal)) = arrived(&stream, &mappings, &pools, id).await {
+                    if let Some(to) = to {
+                        let refusal = refusal.clone();
+                        notices.show(&Notice::Failed { to, refusal });
+                    }
+                    refuse(&stream, refusal).await;
+                }
+            });
+        }
+    }
+}
+
+/// Makes one connection, and carries it.
+async fn arrived(
+    stream: &Stream,
+    targets: &[Endpoint],
+    pools: &Pools,
+    session: SessionId,
+) -> Result<(), (Option<Endpoint>, Refusal)> {
+    let first = timeout(REQUEST_TIMEOUT, stream.recv()).await;
+    let Ok(Ok(Some(first))) = first else {
+        return Ok(());
+    };
+    let Ok(Message::Request {
+        action: Action::Arrived { listener, is_udp },
+        datagram,
+    }) = Message::decode(first.data)
+    else {
+        let text = "only connections at listeners are expected";
+        return Err((None, Refusal::new(Code::NotAllowed, text)));
+    };
+    let target = usize::try_from(listener)
+        .ok()
+        .and_then(|at| targets.get(at));
+    let Some(target) = target.filter(|target| target.is_udp() == is_udp) else {
+        let text = "there is no such listener";
+        return Err((None, Refusal::new(Code::NotAllowed, text)));
+    };
+    let failed = |refusal| (Some(target.clone()), refusal);
+    if is_udp {
+        let (socket, _) = open_flow(target, Allowed::All).await.map_err(failed)?;
+        flow::serve(stream, &socket, datagram).await;
+        return Ok(());
+    }
+    let (socket, _) = connect(target, Allowed::All).await.map_err(failed)?;
+    let answer = Message::Answer(Ok(String::new())).encode();
+    if stream.send(answer).await.is_ok()
+        && let Err(broken) = relay(socket, stream, Phase::Open, pools.of(session)).await
+    {
+        tracing::debug!(%broken, "a connection ended");
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Reverse forwards: connections accepted by the peer.
+
+use std::sync::{Arc, Mutex};
+
+use anabranch::{AllowList, Host, HostConfig, SecretKey, Session};
+use anabranch_gateway::{Code, Connections, Endpoint, Mapping, Notice, Notices, Reverse, Service};
+use tokio::net::{TcpStream, UdpSocket};
+
+use crate::harness::{FAR, NEAR, Node, echo, echoed, id, rights, within};
+
+/// A host of its own, as that of a command.
+async fn session(far: &Node) -> (Host, Session) {
+    let key = SecretKey::from_seed([NEAR; 32]);
+    let loopback: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let host = Host::start(HostConfig::new(key, AllowList::default()).bind([loopback])).unwrap();
+    let session = host.connect(id(FAR), &[far.address()]).await.unwrap();
+    (host, session)
+}
+
+struct Asking {
+    reverse: Reverse,
+    notices: Arc<Mutex<Vec<Notice>>>,
+}
+
+fn ask(mappings: &[String]) -> Asking {
+    let notices: Arc<Mutex<Vec<Notice>>> = Arc::default();
+    let seen = notices.clone();
+    let show = Notices::new(move |notice| seen.lock().unwrap().push(notice.clone()));
+    let mappings = mappings.iter().map(|text| {
+        let mapping: Mapping = text.parse().unwrap();
+        let service = Service::of(&mapping.to);
+        (mapping, service)
+    });
+    let reverse = Reverse::new(mappings.collect(), Connections::new(show));
+    Asking { reverse, notices }
+}
+
+impl Asking {
+    /// Waits for the endpoints at the peer.
+    async fn endpoints(&self, count: usize) -> Vec<Endpoint> {
+        loop {
+            let notices = self.notices.lock().unwrap().clone();
+            let all: Vec<Endpoint> = notices
+                .iter()
+                .filter_map(|notice| match notice {
+                    Notice::Listening {
+                        at,
+                        is_remote: true,
+                        ..
+                    } => Some(at.clone()),
+                    _ => None,
+                })
+                .collect();
+            if all.len() == count {
+                return all;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn address(endpoint: &Endpoint) -> String {
+    endpoint.to_string().trim_start_matches("udp:").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_at_the_peer_are_made_here() {
+    within(async {
+        let folder = tempfile::tempdir().unwrap();
+        let may = "{ right = \"forward\", listen = [\"127.0.0.1:*\", \"udp:127.0.0.1:*\"] }";
+        let far = Node::start(folder.path(), FAR, "127.0.0.1:0", &rights(may)).await;
+        let (_host, session) = session(&far).await;
+        let answering = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let asking = ask(&[
+            format!("0:{}", echo().await),
+            format!("udp:0:{}", answering.local_addr().unwrap()),
+        ]);
+        let test = async {
+            let at = asking.endpoints(2).await;
+            let stream = TcpStream::connect(address(&at[0])).await.unwrap();
+            assert_eq!(echoed(stream, b"hello").await, b"hello");
+            // A datagram there, and its answer.
+            let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            client.connect(address(&at[1])).await.unwrap();
+            client.send(b"ping").await.unwrap();
+            let mut buffer = [0; 16];
+            let (count, from) = answering.recv_from(&mut buffer).await.unwrap();
+            assert_eq!(&buffer[..count], b"ping");
+            answering.send_to(b"pong", from).await.unwrap();
+            let count = client.recv(&mut buffer).await.unwrap();
+            assert_eq!(&buffer[..count], b"pong");
+            address(&at[0])
+        };
+        let at = tokio::select! {
+            result = asking.reverse.serve(&session) => panic!("{result:?}"),
+            at = test => at,
+        };
+        // The control streams are gone, and so are the listeners.
+        while TcpStream::connect(&at).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listeners_are_allowed_one_by_one_and_end_with_the_right() {
+    within(async {
+        let folder = tempfile::tempdir().unwrap();
+        let may = "{ right = \"forward\", listen = [\"127.0.0.1:*\"] }";
+        let far = Node::start(folder.path(), FAR, "127.0.0.1:0", &rights(may)).await;
+        let (_host, session) = session(&far).await;
+        for other in ["0.0.0.0:0", "[::1]:0", "unix:/tmp/never.sock"] {
+            let asking = ask(&[format!("{other}:127.0.0.1:9")]);
+            let refusal = asking.reverse.serve(&session).await.unwrap_err();
+            assert_eq!(refusal.code, Code::NotAllowed, "{other}");
+        }
+        // A port that is taken.
+        let taken = echo().await;
+        let asking = ask(&[format!("{}:127.0.0.1:9", taken.port())]);
+        let refusal = asking.reverse.serve(&session).await.unwrap_err();
+        assert_eq!(refusal.code, Code::AddressTaken, "{refusal}");
+
+        let asking = ask(&["0:127.0.0.1:9".to_owned()]);
+        let withdrawing = async {
+            asking.endpoints(1).await;
+            let other = "{ right = \"forward\", listen = [\"127.0.0.1:1\"] }";
+            far.reload(&rights(other)).await.unwrap();
+            std::future::pending::<()>().await;
+        };
+        let refusal = tokio::select! {
+            result = asking.reverse.serve(&session) => result.unwrap_err(),
+            () = withdrawing => unreachable!(),
+        };
+        assert_eq!(refusal.code, Code::NotAllowed);
+    })
+    .await;
+}

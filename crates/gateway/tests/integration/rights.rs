@@ -1,0 +1,123 @@
+//! The right to forward: what it does not allow, and its withdrawal.
+
+use anabranch_gateway::Code;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use crate::harness::{Pair, echo, echoed, rights, within};
+
+/// The code with which a connection to each target is refused.
+async fn refusals(may: &str, targets: &[&str]) -> Vec<Code> {
+    let listed: Vec<_> = targets.iter().map(|to| ("127.0.0.1:0", *to, "")).collect();
+    // Port 0 is one endpoint each; the configuration refuses the same twice.
+    let mut codes = Vec::new();
+    for one in listed {
+        let pair = Pair::start(may, &[one]).await;
+        let mut near = pair.connect().await;
+        let error = near.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        codes.push(pair.near.refusal().await.code);
+    }
+    codes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_allowed_without_the_right() {
+    within(async {
+        let target = echo().await.to_string();
+        assert_eq!(refusals("", &[&target]).await, [Code::NotAllowed]);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn special_addresses_are_refused_though_everything_is_allowed() {
+    within(async {
+        let wide = "{ right = \"forward\", to = [\"0.0.0.0/0:*\", \"[::]/0:*\", \"*.localhost.example:*\"] }";
+        let port = echo().await.port();
+        let targets = [
+            format!("127.0.0.1:{port}"),
+            format!("[::1]:{port}"),
+            format!("0.0.0.0:{port}"),
+            format!("[::]:{port}"),
+            format!("[::ffff:127.0.0.1]:{port}"),
+            // Resolves to loopback, as a name under a stranger's control may.
+            format!("localhost:{port}"),
+            "169.254.169.254:80".to_owned(),
+            "[::ffff:169.254.169.254]:80".to_owned(),
+            "[fd00:ec2::254]:80".to_owned(),
+            "100.100.100.200:80".to_owned(),
+            "169.254.1.1:80".to_owned(),
+            "[fe80::1]:80".to_owned(),
+            "224.0.0.1:80".to_owned(),
+            "[ff02::1]:80".to_owned(),
+        ];
+        let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
+        let codes = refusals(wide, &targets).await;
+        for (target, code) in targets.iter().zip(codes) {
+            assert_eq!(code, Code::NotAllowed, "{target}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_is_resolved_at_the_far_side_and_its_address_is_checked() {
+    within(async {
+        let target = echo().await;
+        // The loopback address is allowed as such, so a name for it is.
+        let may = format!(
+            "{{ right = \"forward\", to = [\"127.0.0.1:{}\"] }}",
+            target.port()
+        );
+        let to = format!("localhost:{}", target.port());
+        let pair = Pair::start(&may, &[("127.0.0.1:0", &to, "")]).await;
+        assert_eq!(echoed(pair.connect().await, b"hello").await, b"hello");
+        let codes = refusals(
+            "{ right = \"forward\", to = [\"10.0.0.0/8:*\"] }",
+            &["name.invalid:80"],
+        );
+        assert_eq!(codes.await, [Code::NoSuchName]);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_withdrawn_right_ends_what_rests_on_it_and_nothing_else() {
+    within(async {
+        let (one, other) = (
+            TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        );
+        let at = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
+        let (to_one, to_other) = (at(&one), at(&other));
+        let both = format!("{{ right = \"forward\", to = [\"{to_one}\", \"{to_other}\"] }}");
+        let forwards = [
+            ("127.0.0.1:0", to_one.as_str(), ""),
+            ("[::1]:0", to_other.as_str(), ""),
+        ];
+        let pair = Pair::start(&both, &forwards).await;
+        let listening = pair.near.listening();
+        let open = async |listener: &TcpListener, at| {
+            let (near, far) = tokio::join!(TcpStream::connect(at), listener.accept());
+            (near.unwrap(), far.unwrap().0)
+        };
+        let (mut ended, mut ended_far) = open(&one, listening[0]).await;
+        let (mut stays, mut stays_far) = open(&other, listening[1]).await;
+        let only_other = format!("{{ right = \"forward\", to = [\"{to_other}\"] }}");
+        pair.far.reload(&rights(&only_other)).await.unwrap();
+        for end in [&mut ended, &mut ended_far] {
+            let error = end.read(&mut [0; 8]).await.unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        }
+        stays.write_all(b"x").await.unwrap();
+        stays_far.read_exact(&mut [0]).await.unwrap();
+        // No new ones.
+        let mut refused = TcpStream::connect(listening[0]).await.unwrap();
+        refused.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(pair.near.refusal().await.code, Code::NotAllowed);
+    })
+    .await;
+}

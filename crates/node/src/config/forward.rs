@@ -1,0 +1,40 @@
+//! Forwards of the configuration, as texts: the gateway reads them.
+
+use serde::Deserialize;
+
+use super::{ConfigError, Layer, refused};
+use crate::spec::SpecText;
+
+/// Most forwards of a node.
+pub const FORWARDS_MAX: usize = 1024;
+
+/// Connections accepted here, and made by a peer.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForwardLayer {
+    /// Where connections are accepted: `ADDRESS:PORT`, or `unix:PATH`.
+    pub local: String,
+    /// Name or ID of the peer that makes the connections.
+    pub peer: String,
+    /// Where the peer makes them to: `HOST:PORT`, or `unix:PATH`.
+    pub to: String,
+    /// `tcp` or `udp`; absent for Unix sockets on both sides.
+    #[serde(default)]
+    pub protocol: Option<String>,
+    /// Service for the data, in place of the preset for the protocol.
+    #[serde(default)]
+    pub service: Option<SpecText>,
+}
+
+impl Layer {
+    /// The forwards, not yet read.
+    pub(super) fn forwards(&self) -> Result<Vec<ForwardLayer>, ConfigError> {
+        let forwards = self.forward.clone().unwrap_or_default();
+        if forwards.len() > FORWARDS_MAX {
+            let count = forwards.len().to_string();
+            let reason = format!("a node has at most {FORWARDS_MAX} forwards");
+            return Err(refused("forward", &count, reason));
+        }
+        Ok(forwards)
+    }
+}
