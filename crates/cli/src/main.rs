@@ -11,6 +11,7 @@ mod demo;
 mod emulate;
 mod exit;
 mod explain;
+mod gateway;
 mod guarantee;
 mod hose;
 mod keygen;
@@ -52,6 +53,10 @@ enum Command {
     Recv(recv::Arguments),
     /// Send a file, a directory or standard input to the holder of a ticket.
     Send(Box<send::Arguments>),
+    /// Forward ports between this machine and a peer's network, as `ssh -L` and `-R` do.
+    Forward(Box<gateway::forward::Arguments>),
+    /// Serve SOCKS5 on this machine; a peer resolves the names and makes the connections.
+    Socks(Box<gateway::socks::Arguments>),
     /// Run a node from a configuration file.
     Node(node::Arguments),
     /// Show node status.
@@ -119,6 +124,8 @@ async fn run(command: Command) -> Outcome {
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Recv(arguments) => recv::run(arguments).await,
         Command::Send(arguments) => send::run(*arguments).await,
+        Command::Forward(arguments) => gateway::forward::run(*arguments).await,
+        Command::Socks(arguments) => gateway::socks::run(*arguments).await,
         Command::Node(arguments) => node::run(arguments).await,
         Command::Status(arguments) => control::run(&Request::Status {}, &arguments).await,
         Command::Paths(arguments) => control::run(&Request::Paths {}, &arguments).await,

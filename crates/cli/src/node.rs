@@ -8,6 +8,11 @@ use anabranch::{
     objectives::{Objectives, ObjectivesFileError},
 };
 
+use anabranch_gateway::{
+    Gateway, Notices,
+    limits::raise_file_limit,
+    section::{GatewayError, Setting},
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
@@ -129,18 +134,27 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let config = read(&arguments)?;
     if arguments.check {
         Objectives::read(&config).map_err(objectives_failure)?;
+        Setting::all(&config).map_err(Failure::usage)?;
         return print_line("the configuration is valid");
     }
-    let daemon = Daemon::start(config).await.map_err(|error| match error {
-        DaemonError::Key(_) | DaemonError::Receive(_) | DaemonError::Ledger(_) => {
-            Failure::file(error)
-        }
-        DaemonError::Start(error) => error.into(),
-        DaemonError::Objectives(error) => objectives_failure(error),
-        _ => Failure::other(error),
-    })?;
+    raise_file_limit();
+    let daemon = Daemon::start(config.clone())
+        .await
+        .map_err(|error| match error {
+            DaemonError::Key(_) | DaemonError::Receive(_) | DaemonError::Ledger(_) => {
+                Failure::file(error)
+            }
+            DaemonError::Start(error) => error.into(),
+            DaemonError::Objectives(error) => objectives_failure(error),
+            _ => Failure::other(error),
+        })?;
     let source = move || read(&arguments).map_err(|failure| failure.message().to_owned());
     let daemon = daemon.with_source(Box::new(source));
+    let gateway = Gateway::start(&daemon.handle(), &config, Notices::to_log());
+    let _gateway = gateway.map_err(|error| match error {
+        GatewayError::Config(error) => Failure::usage(error),
+        _ => Failure::other(error),
+    })?;
     // Before the first output: a script that reads it may send a signal at once, which ends the process if it is not handled.
     let stopped = stopped();
     let hangups = signal(SignalKind::hangup()).map_err(Failure::other)?;

@@ -119,10 +119,11 @@ pub(crate) async fn serve(stream: &Stream, socket: &UdpSocket, first: Option<Byt
     if offer(stream, answer.clone()).is_err() {
         return;
     }
-    // A datagram that the system does not take now is lost, as on any way.
-    let hand_over = |datagram: &[u8]| drop(socket.try_send(datagram));
+    // An error is that of an earlier datagram. (`try_send` would lose the first one: the runtime does not know yet that a new socket
+    // can be written to.)
+    let hand_over = async |datagram: Bytes| drop(socket.send(&datagram).await);
     if let Some(datagram) = first {
-        hand_over(&datagram);
+        hand_over(datagram).await;
     }
     let mut idle_at = Instant::now() + FLOW_IDLE_FAR;
     loop {
@@ -130,13 +131,13 @@ pub(crate) async fn serve(stream: &Stream, socket: &UdpSocket, first: Option<Byt
             adu = stream.recv() => {
                 let Ok(Some(adu)) = adu else { return };
                 match Message::decode(adu.data) {
-                    Ok(Message::Data { bytes, .. }) => hand_over(&bytes),
+                    Ok(Message::Data { bytes, .. }) => hand_over(bytes).await,
                     // The answer has not arrived yet.
                     Ok(Message::Request { datagram: Some(datagram), .. }) => {
                         if offer(stream, answer.clone()).is_err() {
                             return;
                         }
-                        hand_over(&datagram);
+                        hand_over(datagram).await;
                     }
                     _ => return,
                 }

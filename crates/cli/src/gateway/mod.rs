@@ -1,0 +1,118 @@
+//! `anabranch forward` and `anabranch socks`: unchanged programs through a peer, with a host of the command's own.
+
+pub(crate) mod forward;
+mod peer;
+pub(crate) mod socks;
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use anabranch::{AllowList, Host, HostConfig, keys};
+use anabranch_gateway::{
+    Notice, Notices, Refusal,
+    limits::raise_file_limit,
+    uplink::{Dialled, Dialler},
+};
+use serde_json::json;
+
+use self::peer::PeerArguments;
+use crate::{
+    exit::{Failure, Outcome, note, print_line},
+    keygen::key_path,
+    recv,
+};
+
+/// Arguments that both commands have.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    peer: PeerArguments,
+    /// Local address to use for paths, IP:PORT with port 0 for any; may be repeated [default: every interface].
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Vec<SocketAddr>,
+    /// Key file; the peer gives its node ID the right to forward [default: ~/.config/anabranch/key, created if missing].
+    #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
+    key: Option<PathBuf>,
+    /// Print events as JSON, one a line, to standard output.
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors.
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+}
+
+/// The host of a command, and its sessions with the peer.
+struct Running {
+    host: Host,
+    uplink: Arc<Dialled>,
+    dialler: Dialler,
+    notices: Notices,
+}
+
+impl Common {
+    fn start(&self) -> Result<Running, Failure> {
+        let (node, addresses) = self.peer.resolve()?;
+        let mut bind = self.bind.clone();
+        if bind.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()) {
+            bind.push(SocketAddr::new(addresses[0].ip(), 0));
+        }
+        let key = keys::load_or_create(&key_path(self.key.as_ref()))?;
+        let host = recv::host(&bind, 0, HostConfig::new(key, AllowList::default()))?;
+        raise_file_limit();
+        let notices = self.notices();
+        let (uplink, dialler) = Dialled::new(host.clone(), node, addresses, notices.clone());
+        Ok(Running {
+            host,
+            uplink: Arc::new(uplink),
+            dialler,
+            notices,
+        })
+    }
+
+    fn notices(&self) -> Notices {
+        let (json, quiet) = (self.json, self.quiet);
+        Notices::new(move |notice| {
+            // If the output is closed, there is no other place to report it.
+            if json {
+                let _ = print_line(&row(notice));
+            } else if matches!(notice, Notice::Listening { .. }) && !quiet {
+                let _ = print_line(&notice.to_string());
+            } else if !quiet || matches!(notice, Notice::Failed { .. } | Notice::Paused { .. }) {
+                note(&notice.to_string());
+            }
+        })
+    }
+}
+
+/// A notice as a line of JSON.
+fn row(notice: &Notice) -> String {
+    let mut row = json!({ "kind": notice.kind() });
+    match notice {
+        Notice::Listening { at, to, is_remote } => {
+            row["at"] = json!(at.to_string());
+            row["to"] = json!(to.as_ref().map(ToString::to_string));
+            row["is_remote"] = json!(is_remote);
+        }
+        Notice::Failed { to, refusal } => {
+            row["to"] = json!(to.to_string());
+            row["code"] = json!(refusal.code.name());
+            row["text"] = json!(refusal.text);
+        }
+        Notice::Paused { at, cause } => {
+            row["at"] = json!(at.to_string());
+            row["text"] = json!(cause);
+        }
+        Notice::Disconnected(cause) => row["text"] = json!(cause),
+        _ => {}
+    }
+    row.to_string()
+}
+
+fn refused(refusal: &Refusal) -> Failure {
+    Failure::refused(refusal)
+}
+
+/// Ends the sessions of a command.
+async fn end(host: &Host, outcome: Outcome) -> Outcome {
+    host.shutdown().await;
+    outcome
+}
