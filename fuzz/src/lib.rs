@@ -18,6 +18,7 @@
 //! | [`transfer_manifest`] | the offer of a sender |
 //! | [`transfer_note`] | the note that a receiver leaves for itself |
 //! | [`relay`] | a relay: requests of its members, and packets |
+//! | [`forward`] | messages of forwards and of SOCKS, text forms of their targets |
 //! | [`video`] | messages between origin and proxy of stored video |
 //! | [`overlay`] | the overlay's agent, from members that send arbitrary messages |
 //! | [`parts`] | the heads of parts of enhanced frames, and the count of missing parts |
@@ -35,6 +36,7 @@ mod bare_peer;
 mod container;
 pub mod corpus;
 mod counter;
+mod forward;
 mod media;
 mod objectives;
 mod overlay;
@@ -50,6 +52,7 @@ mod video;
 
 pub use bare_peer::bare_peer;
 pub use container::container;
+pub use forward::forward;
 pub use media::media;
 pub use objectives::objectives;
 pub use overlay::overlay;
@@ -71,6 +74,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("configuration", configuration),
     ("container", container),
     ("control", control),
+    ("forward", forward),
     ("link", link),
     ("media", media),
     ("objectives", objectives),

@@ -374,6 +374,39 @@ fn video() {
     feed("video", &pieces, anabranch_fuzz::video);
 }
 
+/// Messages of forwards and of SOCKS, and texts, each preceded by the byte of its decoder.
+#[test]
+fn forward() {
+    let pieces: &[&[u8]] = &[
+        b"\x00\x10\x01\x01\x00\x00\x50\x09127.0.0.1",
+        b"\x00\x10\x01\x01\x01\x00\x35\x01a\x01data",
+        b"\x00\x10\x01\x01\x02\x00\x00\x0b/run/x.sock",
+        b"\x00\x10\x01\x02\0\0\0\x07\0\0\x03\xe8\x00\x00\x50\x03::1",
+        b"\x00\x10\x01\x03\0\0\0\x07\x01\x01",
+        b"\x00\x11\x02no\x1b[2J",
+        b"\x00\x03\0\0\0\0\0\x01\0\0",
+        b"\x00\x01data",
+        b"\x00\x02",
+        b"\x01\x05\x02\x00\x02",
+        b"\x01\x05\x01\x00\x03\x09a.example\x00\x50",
+        b"\x01\x01\x03ada\x06secret",
+        b"\x02\0\0\0\x01\x7f\0\0\x01\0\x35",
+        b"\x02\0\0\0\x03\x01a\0\x35",
+        b"\x035433:db.internal:5432",
+        b"\x03udp:[::]:53:[::1]:53",
+        b"\x0310.0.0.0/8:*,[2001:db8::]/32:1-9,*.lan:80",
+        b"\x03unix:/run/x:unix:/run/y",
+        b"unix:",
+        b"udp:",
+        b":",
+        b"[::ffff:127.0.0.1]",
+        b"/96",
+        b"*",
+        b",",
+    ];
+    feed("forward", pieces, anabranch_fuzz::forward);
+}
+
 #[test]
 fn stored_video() {
     let pieces: &[&[u8]] = &[
@@ -509,6 +542,8 @@ fn configuration() {
         b"may = [\"call\", \"send-files\"]\n",
         b"may = [{ right = \"send-files\", folder = \"a/b\" }]\n",
         b"may = [\"use-relay\"]\n",
+        b"may = [\"call\", { right = \"forward\", to = [\"10.0.0.0/8:*\", \"unix:/a\"], listen = [\"[::1]:1-2\"] }]\n",
+        b"\n[[forward]]\nlocal = \"127.0.0.1:1\"\npeer = \"a\"\nto = \"b:2\"\n",
         b"receive = \"in\"\n",
         b"addresses = [\"192.0.2.7:4433\"]\n",
         b"listen = [\"0.0.0.0:1\"]\n",

@@ -3,5 +3,6 @@
 
 mod command;
 mod faults;
+mod gateway;
 mod hose;
 mod video;

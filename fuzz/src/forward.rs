@@ -1,0 +1,59 @@
+//! Messages of forwards and of SOCKS, and the text forms of their targets, from a peer or a program that sends anything.
+
+use anabranch::rights::Targets;
+use anabranch_gateway::{
+    Endpoint, Mapping,
+    socks::codec::{self, Decoded, SocksError},
+    wire::Message,
+};
+use bytes::Bytes;
+
+/// The first byte selects the decoder. Whatever decodes, encodes or prints to what decodes to the same; a decoder of SOCKS asks for no
+/// more than the longest message.
+pub fn forward(data: &[u8]) {
+    let Some((&kind, rest)) = data.split_first() else {
+        return;
+    };
+    match kind % 4 {
+        0 => {
+            if let Ok(message) = Message::decode(Bytes::copy_from_slice(rest)) {
+                assert_eq!(Message::decode(message.encode()), Ok(message));
+            }
+        }
+        1 => {
+            bounded(rest, codec::methods);
+            bounded(rest, codec::login);
+            bounded(rest, codec::request);
+        }
+        2 => {
+            if let Ok((target, begin)) = codec::datagram(rest) {
+                let head = codec::datagram_head(&target);
+                assert!(begin <= rest.len());
+                assert_eq!(codec::datagram(&head), Ok((target, head.len())));
+            }
+        }
+        _ => {
+            let Ok(text) = std::str::from_utf8(rest) else {
+                return;
+            };
+            if let Ok(mapping) = text.parse::<Mapping>() {
+                assert_eq!(mapping.to_string().parse(), Ok(mapping));
+            }
+            if let Ok(endpoint) = text.parse::<Endpoint>() {
+                assert_eq!(endpoint.to_string().parse(), Ok(endpoint));
+            }
+            if let Ok(targets) = Targets::parse(text.split(',')) {
+                let printed: Vec<String> = targets.texts().collect();
+                let again = Targets::parse(printed.iter().map(String::as_str));
+                assert_eq!(again, Ok(targets));
+            }
+        }
+    }
+}
+
+fn bounded<T>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<Decoded<T>, SocksError>) {
+    if let Ok(Decoded::Needs(more)) = decode(bytes) {
+        assert!((1..=255).contains(&more));
+        assert!(bytes.len() + more <= 3 + 2 * 255);
+    }
+}
