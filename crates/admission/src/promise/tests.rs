@@ -46,7 +46,12 @@ fn a_plan_is_in_bytes_of_a_window_without_headers() {
         window: Duration::from_secs(2),
         ..guarantee(3_000, 0.9)
     };
-    let opened = promises.open(Instant::EPOCH, STREAM, &spec(guarantee), &channels);
+    let opened = promises.open(
+        Instant::EPOCH,
+        STREAM,
+        (&spec(guarantee), ChannelMask::ALL),
+        &channels,
+    );
     assert!(
         matches!(opened, Ok(Some(Notice::Promised(..)))),
         "{opened:?}"
