@@ -16,11 +16,13 @@ use tokio::{
 use super::{
     CONNECTION_CREDIT, GREETING_TIME, LINGER, REQUESTS_MAX,
     frame::{Decoder, End, Frame, FrameError, Side},
+    inbox::{Local, StreamViolation},
+    link::Link,
     message::{
         self, Bye, ErrorBody, Hello, Number, Numbered, PROTOCOL, Request, Versions, Welcome,
     },
     request::answer,
-    stream::{self, Link, Local, StreamViolation},
+    stream,
     tables::{Tables, error},
 };
 use crate::daemon::Handle;
@@ -293,9 +295,6 @@ impl Connection {
     }
 
     fn answer(&self, id: u64, done: Result<serde_json::Value, ErrorBody>) {
-        let answer = answer(id, done);
-        self.link
-            .outbox
-            .push(&Frame::Answer(message::json(&answer)));
+        self.link.outbox.push(&Frame::Answer(answer(id, done)));
     }
 }

@@ -12,13 +12,17 @@
 //! | `connection` | one application: greeting, frames, end |
 //! | `request` | requests of an application |
 //! | `tables` | handles of an application's sessions, streams and services |
-//! | `stream` | one stream of an application: its data, credit, events and ends |
+//! | `link` | what the streams of a connection share: its socket, and its credit |
+//! | `inbox` | what an application has handed over for one stream |
+//! | `stream` | the task of one stream: its data, credit, events and ends |
 //! | `service` | a label that an application has registered |
 //! | [`client`] | the client |
 
 pub mod client;
 mod connection;
 pub mod frame;
+mod inbox;
+mod link;
 pub mod message;
 mod outbox;
 mod request;

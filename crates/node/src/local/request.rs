@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use anabranch_net::{Session, StreamFailure};
 use anabranch_session::{ObjectiveError, ObjectiveId, StreamError};
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{
     connection::Connection,
+    frame::JSON_BYTES_MAX,
+    inbox::Local,
     message::{
-        Answer, Connected, ErrorBody, ExplanationBody, Fields, GrantBody, Opened, RefusalBody,
-        Request,
+        self, Answer, Connected, ErrorBody, ExplanationBody, Fields, GrantBody, Opened,
+        RefusalBody, Request,
     },
-    stream::Local,
     tables::error,
 };
 use crate::{config::ConfigError, spec::SpecText, ticket::Ticket};
@@ -63,20 +65,21 @@ fn value(message: impl serde::Serialize) -> Done {
     Ok(serde_json::to_value(message).expect("a message is a value"))
 }
 
-/// The answer to a request.
-pub(super) fn answer(id: u64, done: Done) -> Answer {
-    match done {
-        Ok(ok) => Answer {
-            id,
-            ok: Some(ok),
-            error: None,
-        },
-        Err(error) => Answer {
-            id,
-            ok: None,
-            error: Some(error),
-        },
+/// The answer to a request, as the body of a frame.
+pub(super) fn answer(id: u64, done: Done) -> Bytes {
+    let body = |done: Done| {
+        let (ok, error) = match done {
+            Ok(ok) => (Some(ok), None),
+            Err(error) => (None, Some(error)),
+        };
+        message::json(&Answer { id, ok, error })
+    };
+    let answer = body(done);
+    if answer.len() <= JSON_BYTES_MAX {
+        return answer;
     }
+    let why = format!("the answer has more than {JSON_BYTES_MAX} bytes; ask for less");
+    body(Err(error("limit", why)))
 }
 
 impl Connection {

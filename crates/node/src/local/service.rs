@@ -11,9 +11,9 @@ use serde_json::json;
 use super::{
     connection::Connection,
     frame::Frame,
+    inbox::Local,
     message::{self, ErrorBody, Event, EventBody, Opened},
     request::RESERVED,
-    stream::Local,
     tables::error,
 };
 use crate::{

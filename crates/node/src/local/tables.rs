@@ -6,7 +6,7 @@ use anabranch_net::{Session, Stream};
 
 use super::{
     NARROW_CREDIT, SERVICES_MAX, SESSIONS_MAX, STREAM_CREDIT, STREAMS_MAX, WIDE_STREAMS,
-    message::ErrorBody, stream::Local,
+    inbox::Local, message::ErrorBody,
 };
 use crate::service::Registration;
 

@@ -1,0 +1,233 @@
+//! One stream of an application as its connection sees it: what was handed over and not taken by the task of the stream yet.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use anabranch_net::Outgoing;
+use tokio::sync::Notify;
+
+use super::{
+    CODE_DETACHED,
+    frame::{End, SendFrame},
+    link::Link,
+    message::Fields,
+};
+
+/// ADUs of a stream that the session may refuse; then the stream is over.
+pub(super) const REFUSED_MAX: usize = 256;
+
+/// A stream as the connection sees it.
+#[derive(Debug)]
+pub(super) struct Local {
+    pub(super) handle: u32,
+    credit: u32,
+    pub(super) link: Arc<Link>,
+    inbox: Mutex<Inbox>,
+    pub(super) changed: Notify,
+    over: Notify,
+    /// Streams of its service that wait to be accepted, this one among them until the application gives it credit.
+    waiting: Option<Arc<AtomicU32>>,
+}
+
+/// What the task has not taken yet, and what it is to do.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    pub(super) adus: VecDeque<Outgoing>,
+    pub(super) notes: VecDeque<Note>,
+    /// Credit of the application.
+    pub(super) balance: i64,
+    /// Credit that the application has given.
+    pub(super) given: i64,
+    pub(super) is_accepted: bool,
+    pub(super) is_finished: bool,
+    pub(super) reset: Option<u32>,
+    pub(super) stop: Option<u32>,
+    /// The application uses the stream no more; the code for what it leaves unfinished.
+    pub(super) closed: Option<u32>,
+    /// The peer may not have the stream any more.
+    pub(super) is_revoked: bool,
+    /// Numbers of the ADUs that the session has refused, ascending; at most [`REFUSED_MAX`].
+    pub(super) refused: Vec<u64>,
+    /// The task has ended.
+    pub(super) is_over: bool,
+}
+
+/// What is known of an ADU that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Note {
+    pub(super) cost: u32,
+    pub(super) confirm: bool,
+}
+
+/// Frames that an application must not send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum StreamViolation {
+    #[error("more was sent than the credit of the stream permits")]
+    Credit,
+    #[error("an ADU was sent after the end of its stream")]
+    Finished,
+    #[error("the header fields of an ADU are no JSON object of numbers, texts and booleans")]
+    Fields,
+    #[error("more credit was given than any receiver has memory for")]
+    Excess,
+}
+
+impl Local {
+    pub(super) fn new(
+        handle: u32,
+        credit: u32,
+        given: u32,
+        link: Arc<Link>,
+        waiting: Option<Arc<AtomicU32>>,
+    ) -> Arc<Self> {
+        let inbox = Inbox {
+            balance: i64::from(credit),
+            given: i64::from(given),
+            is_accepted: waiting.is_none(),
+            ..Inbox::default()
+        };
+        Arc::new(Self {
+            handle,
+            credit,
+            link,
+            inbox: Mutex::new(inbox),
+            changed: Notify::new(),
+            over: Notify::new(),
+            waiting,
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Inbox)) {
+        change(&mut self.lock());
+        self.changed.notify_one();
+    }
+
+    /// Credit with which the application began.
+    pub(super) fn credit(&self) -> u32 {
+        self.credit
+    }
+
+    /// Takes an ADU of the application. The credit of the connection was taken for it.
+    pub(super) fn send(&self, frame: SendFrame) -> Result<(), StreamViolation> {
+        let mut fields = Vec::new();
+        if !frame.fields.is_empty() {
+            let read: Result<Fields, _> = serde_json::from_slice(&frame.fields);
+            let read = read.map_err(|_| StreamViolation::Fields)?;
+            fields.extend(read.into_iter().map(|(name, field)| (name, field.into())));
+        }
+        let mut inbox = self.lock();
+        if inbox.balance <= 0 {
+            return Err(StreamViolation::Credit);
+        }
+        if inbox.is_finished {
+            return Err(StreamViolation::Finished);
+        }
+        inbox.balance -= i64::from(frame.cost);
+        if inbox.is_over || inbox.reset.is_some() {
+            drop(inbox);
+            self.link.return_credit(frame.cost);
+            return Ok(());
+        }
+        inbox.adus.push_back(Outgoing {
+            data: frame.data,
+            importance: frame.importance,
+            fields,
+        });
+        inbox.notes.push_back(Note {
+            cost: frame.cost,
+            confirm: frame.confirm,
+        });
+        drop(inbox);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Takes credit that the application gives.
+    pub(super) fn give(&self, bytes: u32) -> Result<(), StreamViolation> {
+        let mut inbox = self.lock();
+        inbox.given += i64::from(bytes);
+        if inbox.given > i64::from(u32::MAX) {
+            return Err(StreamViolation::Excess);
+        }
+        drop(inbox);
+        self.accepted();
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// The stream waits no more to be accepted.
+    fn accepted(&self) {
+        let was_accepted = std::mem::replace(&mut self.lock().is_accepted, true);
+        if let Some(waiting) = &self.waiting
+            && !was_accepted
+        {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends a direction, as the application asks.
+    pub(super) fn end(&self, end: End) {
+        self.change(|inbox| match end {
+            End::Finish => inbox.is_finished = true,
+            End::Reset(code) => inbox.reset = inbox.reset.or(Some(code)),
+            End::Stop(code) => inbox.stop = inbox.stop.or(Some(code)),
+            End::Close => inbox.closed = inbox.closed.or(Some(anabranch_net::CODE_DROPPED)),
+            // Only the node says so.
+            End::Delivered => {}
+        });
+    }
+
+    /// The application has left: what is finished is still sent, everything else is given up.
+    pub(super) fn detach(&self) {
+        self.change(|inbox| inbox.closed = inbox.closed.or(Some(CODE_DETACHED)));
+    }
+
+    /// Number by which the session knows an ADU; `None` if it was refused.
+    pub(super) fn sequence(&self, adu: u64) -> Option<u64> {
+        let inbox = self.lock();
+        let before = inbox.refused.iter().filter(|&&refused| refused < adu);
+        let count = before.count() as u64;
+        (!inbox.refused.contains(&adu)).then(|| adu - count)
+    }
+
+    /// The peer may not have the stream any more.
+    pub(super) fn revoke(&self) {
+        self.change(|inbox| inbox.is_revoked = true);
+    }
+
+    /// Waits until the task has ended.
+    pub(super) async fn over(&self) {
+        loop {
+            let over = self.over.notified();
+            if self.lock().is_over {
+                return;
+            }
+            over.await;
+        }
+    }
+}
+
+/// End of a task, even of one that is dropped.
+pub(super) struct Ending(pub(super) Arc<Local>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let mut inbox = self.0.lock();
+        inbox.is_over = true;
+        inbox.adus.clear();
+        let owed: u32 = inbox.notes.drain(..).map(|note| note.cost).sum();
+        drop(inbox);
+        self.0.accepted();
+        self.0.link.return_credit(owed);
+        self.0.over.notify_waiters();
+    }
+}

@@ -1,0 +1,68 @@
+//! What the streams of a connection share: the bytes toward its socket, and the credit of the application for all of them.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::{
+    CONNECTION_CREDIT,
+    frame::{End, Frame},
+    message::{Event, EventBody, json},
+    outbox::Outbox,
+};
+
+/// What the streams of a connection share: its socket, and its credit.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) outbox: Outbox,
+    credit: Mutex<Credit>,
+}
+
+/// Credit of the application, and how much of it is to be returned.
+#[derive(Debug)]
+struct Credit {
+    balance: i64,
+    owed: u32,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            outbox: Outbox::default(),
+            credit: Mutex::new(Credit {
+                balance: i64::from(CONNECTION_CREDIT),
+                owed: 0,
+            }),
+        }
+    }
+}
+
+impl Link {
+    /// Takes credit of the connection for an ADU; false if there is none.
+    pub(super) fn take_credit(&self, cost: u32) -> bool {
+        let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_some = credit.balance > 0;
+        credit.balance -= i64::from(cost);
+        has_some
+    }
+
+    /// Returns credit of the connection.
+    pub(super) fn return_credit(&self, cost: u32) {
+        let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
+        credit.owed += cost;
+        if credit.owed >= CONNECTION_CREDIT / 8 {
+            let bytes = std::mem::take(&mut credit.owed);
+            credit.balance += i64::from(bytes);
+            self.outbox.push(&Frame::Credit { stream: 0, bytes });
+        }
+    }
+
+    /// Reports an event of a stream.
+    pub(super) fn event(&self, stream: u32, body: EventBody) {
+        let event = Event::of_stream(stream, body);
+        self.outbox.push(&Frame::Event(json(&event)));
+    }
+
+    /// Reports the end of a direction of a stream.
+    pub(super) fn end(&self, stream: u32, end: End) {
+        self.outbox.push(&Frame::End { stream, end });
+    }
+}
