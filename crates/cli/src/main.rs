@@ -26,6 +26,7 @@ mod panics;
 mod prompt;
 mod recv;
 mod send;
+mod stream;
 mod ticket;
 mod video;
 
@@ -77,6 +78,8 @@ enum Command {
     Objective(objective::Arguments),
     /// Show the overlay of a running node: members, links, paths and circuits.
     Overlay(overlay::Arguments),
+    /// Use standard input and output as streams of a running node.
+    Stream(stream::Arguments),
     /// Emulate links between UDP ports or between network namespaces.
     Emulate(emulate::Arguments),
     /// Demonstrate multipath transport on this machine, over three emulated paths.
@@ -137,6 +140,7 @@ async fn run(command: Command) -> Outcome {
         Command::Objective(arguments) => objective::run(arguments).await,
         Command::Overlay(arguments) => overlay::run(&arguments).await,
         Command::DemoOverlay(arguments) => demo::overlay::run(arguments).await,
+        Command::Stream(arguments) => stream::run(arguments).await,
         Command::Emulate(arguments) => emulate::run(arguments).await,
         Command::Demo(arguments) => demo::paths::run(arguments).await,
         Command::Video(arguments) => video::run(*arguments).await,

@@ -5,4 +5,5 @@ mod command;
 mod faults;
 mod gateway;
 mod hose;
+mod stream;
 mod video;

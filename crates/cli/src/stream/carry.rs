@@ -1,0 +1,87 @@
+//! Two directions between a stream and the standard streams of the command.
+
+use std::{
+    io::{self, IsTerminal},
+    os::fd::AsFd,
+};
+
+use anabranch::{base::text::printable, local::client::Stream};
+use tokio::{
+    fs::File,
+    io::{AsyncRead, AsyncWrite},
+};
+
+use super::{
+    failure,
+    framing::{self, Framing, Reader},
+};
+use crate::exit::{Failure, Outcome};
+
+/// Standard input.
+pub(super) fn input() -> Result<File, Failure> {
+    let descriptor = io::stdin().as_fd().try_clone_to_owned().map_err(reading)?;
+    Ok(File::from_std(descriptor.into()))
+}
+
+/// Standard output.
+pub(super) fn output() -> Result<File, Failure> {
+    let descriptor = io::stdout().as_fd().try_clone_to_owned().map_err(writing)?;
+    Ok(File::from_std(descriptor.into()))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "fits `map_err` as it is")]
+fn reading(error: io::Error) -> Failure {
+    Failure::file(format!("cannot read standard input: {error}"))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "fits `map_err` as it is")]
+fn writing(error: io::Error) -> Failure {
+    Failure::file(format!("cannot write to standard output: {error}"))
+}
+
+/// Sends the input, and waits until everything has arrived.
+pub(super) async fn send(stream: &Stream, input: impl AsyncRead + Unpin, form: Framing) -> Outcome {
+    let mut reader = Reader::new(input, form);
+    loop {
+        // A peer that wants no more is noticed even while there is no input.
+        let adu = tokio::select! {
+            adu = reader.next() => adu.map_err(reading)?,
+            error = refused(stream) => return Err(error),
+        };
+        match adu {
+            Some(adu) => stream.send(adu).await.map_err(failure)?,
+            None => break,
+        };
+    }
+    stream.finish().map_err(failure)?;
+    stream.delivered().await.map_err(failure)
+}
+
+/// Waits until nothing can be sent any more.
+async fn refused(stream: &Stream) -> Failure {
+    loop {
+        if let Err(error) = stream.next_event().await {
+            return failure(error);
+        }
+    }
+}
+
+/// Writes what the peer sends, until it has finished.
+pub(super) async fn receive(
+    stream: &Stream,
+    output: &mut (impl AsyncWrite + Unpin),
+    form: Framing,
+) -> Outcome {
+    // A terminal would interpret what a peer may send.
+    let is_shown = form == Framing::Lines && io::stdout().is_terminal();
+    while let Some(adu) = stream.recv().await.map_err(failure)? {
+        let mut data = adu.data;
+        if is_shown {
+            let text = String::from_utf8_lossy(&data);
+            data = printable(&text, usize::MAX).into();
+        }
+        let written = framing::write(output, form, &data).await;
+        written.map_err(writing)?;
+    }
+    Ok(())
+}

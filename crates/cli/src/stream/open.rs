@@ -1,0 +1,119 @@
+//! `anabranch stream open`.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use anabranch::spec::SpecText;
+
+use super::{Common, carry, failure};
+use crate::{
+    exit::{Failure, Outcome, note, stopped},
+    guarantee,
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The command ends when everything has arrived at the peer's node and, with --duplex, the peer has finished. Exit codes: 3 if the \
+node or the peer cannot be reached, 4 if the peer or the guarantee is refused.")]
+pub(super) struct Arguments {
+    /// Peer: its name in the node's configuration, its id, or a ticket.
+    peer: String,
+    /// Label of the stream, by which the peer selects the service.
+    label: String,
+    /// Address of the peer, IP:PORT, if the node does not know it; may be repeated.
+    #[arg(long, value_name = "ADDRESS")]
+    address: Vec<SocketAddr>,
+    #[command(flatten)]
+    common: Common,
+    /// Receive, too.
+    #[arg(long)]
+    duplex: bool,
+    /// TOML file with all that the stream asks for (see stream.example.toml); flags take precedence over it.
+    #[arg(long, value_name = "FILE")]
+    spec: Option<PathBuf>,
+    /// Time after which a message is of no use, such as '300 ms'.
+    #[arg(long, value_name = "DURATION")]
+    lifetime: Option<String>,
+    /// Lost data is not sent again.
+    #[arg(long)]
+    unreliable: bool,
+    /// Messages are delivered as they arrive.
+    #[arg(long)]
+    unordered: bool,
+    /// Priority: scavenger, bulk, normal, urgent, or 0 to 255.
+    #[arg(long, value_name = "PRIORITY")]
+    priority: Option<String>,
+    /// Rate limit, such as '4 Mbit/s'.
+    #[arg(long, value_name = "RATE")]
+    cap: Option<String>,
+    #[command(flatten)]
+    guarantee: guarantee::Flags,
+    /// If the guarantee cannot be promised yet, open the stream anyway.
+    #[arg(long)]
+    wait: bool,
+}
+
+/// What the stream asks for: the file, with the flags over it.
+fn spec(arguments: &Arguments) -> Result<SpecText, Failure> {
+    let below = match &arguments.spec {
+        None => SpecText::default(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Failure::file(format!("cannot read {}: {error}", path.display()))
+            })?;
+            SpecText::from_toml(&text)
+                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?
+        }
+    };
+    let given = |is_given: bool| is_given.then_some(true);
+    let mut guarantee = arguments.guarantee.text().or(below.guarantee);
+    if let Some(guarantee) = &mut guarantee {
+        guarantee.waits = given(arguments.wait).or(guarantee.waits);
+        guarantee.resolve(guarantee::flag).map_err(Failure::usage)?;
+    } else if arguments.wait {
+        return Err(Failure::usage("--wait: no guarantee is requested"));
+    }
+    Ok(SpecText {
+        label: Some(arguments.label.clone()),
+        reliable: arguments.unreliable.then_some(false).or(below.reliable),
+        order: (arguments.unordered.then(|| "unordered".to_owned())).or(below.order),
+        lifetime: arguments.lifetime.clone().or(below.lifetime),
+        priority: arguments.priority.clone().or(below.priority),
+        cap: arguments.cap.clone().or(below.cap),
+        duplex: given(arguments.duplex).or(below.duplex),
+        guarantee,
+        ..below
+    })
+}
+
+pub(super) async fn run(arguments: Arguments) -> Outcome {
+    let spec = spec(&arguments)?.resolve().map_err(Failure::usage)?;
+    let stopped = stopped();
+    let carrying = async {
+        let client = arguments.common.attach().await?;
+        let session = client.connect_at(&arguments.peer, &arguments.address).await;
+        let stream = session.map_err(failure)?.open_stream(spec).await;
+        let stream = stream.map_err(failure)?;
+        let form = arguments.common.framing;
+        let sending = carry::send(&stream, carry::input()?, form);
+        let receiving = async {
+            if stream.can_receive() {
+                carry::receive(&stream, &mut carry::output()?, form).await?;
+            }
+            Ok(())
+        };
+        let reporting = async {
+            while let Ok(event) = stream.next_promise().await {
+                note(&event.to_string());
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            done = async { tokio::try_join!(sending, receiving) } => done.map(drop),
+            never = reporting => never,
+        }
+    };
+    tokio::select! {
+        outcome = carrying => outcome,
+        stopped = stopped => stopped.and(Err(Failure::by_signal("stopped; what had not arrived is lost"))),
+    }
+}

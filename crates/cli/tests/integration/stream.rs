@@ -1,0 +1,166 @@
+//! `anabranch stream`: two nodes, and commands that are attached to them.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::UdpSocket,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use anabranch::SecretKey;
+
+/// A command that is killed soon after the test if it does not end.
+fn anabranch(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command
+        .args(["--foreground", "-k", "5", "120"])
+        .arg(env!("CARGO_BIN_EXE_anabranch"))
+        .args(arguments)
+        .current_dir(folder)
+        .env_clear()
+        .env("PATH", std::env::var("PATH").unwrap_or_default())
+        .env("HOME", folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// A process that is asked to end when this is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let pid = self.0.id().to_string();
+        let mut kill = Command::new("kill");
+        // It may have ended.
+        let _ = kill.args(["-TERM", &pid]).stderr(Stdio::null()).status();
+        let _ = self.0.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.local_addr().unwrap().port()
+}
+
+/// Starts a node with this number that knows the other one; waits until it runs.
+fn node(folder: &Path, own: u8, port: u16, peer: u8, more: &str) -> Running {
+    let key = folder.join(format!("{own}.key"));
+    fs::write(&key, SecretKey::from_seed([own; 32]).to_text()).unwrap();
+    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(&key, owner_only).unwrap();
+    let config = folder.join(format!("{own}.toml"));
+    let text = format!(
+        "key = {key:?}\nlisten = [\"127.0.0.1:{port}\"]\ncontrol = \"{own}.sock\"\nlocal = \"{own}.local\"\n\
+         [[peer]]\nname = \"other\"\nnode = \"{}\"\n{more}\n",
+        SecretKey::from_seed([peer; 32]).node_id()
+    );
+    fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap();
+    let mut child = anabranch(folder, &["node", "--config", config])
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert!(line.starts_with("node "), "{line}");
+    Running(child)
+}
+
+fn pair(folder: &Path) -> [Running; 2] {
+    let (near, far) = (free_port(), free_port());
+    let dials = format!("may = []\naddresses = [\"127.0.0.1:{far}\"]");
+    let serves = r#"may = ["call", { right = "use-service", services = ["echo", "log"] }]"#;
+    let far = node(folder, 2, far, 1, serves);
+    [node(folder, 1, near, 2, &dials), far]
+}
+
+/// Starts `stream accept` at the far node; waits until it is registered.
+fn accept(folder: &Path, arguments: &[&str]) -> Running {
+    let mut all = vec!["stream", "accept", "--local", "2.local"];
+    all.extend(arguments);
+    let mut child = anabranch(folder, &all).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert!(line.contains("accepting"), "{line}");
+    Running(child)
+}
+
+fn read(running: &mut Running) -> Vec<u8> {
+    let mut out = Vec::new();
+    let pipe = running.0.stdout.as_mut().unwrap();
+    pipe.read_to_end(&mut out).unwrap();
+    out
+}
+
+/// Runs `stream open` at the near node with this input; returns its exit code, its output and its errors.
+fn open(folder: &Path, arguments: &[&str], input: &[u8]) -> (Option<i32>, Vec<u8>, String) {
+    let mut all = vec!["stream", "open", "--local", "1.local"];
+    all.extend(arguments);
+    let mut child = anabranch(folder, &all).spawn().unwrap();
+    // A command that fails early closes its end.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), output.stdout, errors)
+}
+
+#[test]
+fn lines_frames_and_records_arrive() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let _nodes = pair(folder);
+    let record: Vec<u8> = (0..3_000_000_u32).map(|n| (n / 7 * 31) as u8).collect();
+    let frames = [&[0, 0, 0, 2, b'a', b'\n'][..], &[0, 0, 0, 1, b'b']].concat();
+    for (form, input) in [
+        ("lines", &b"21.5 C\n21.6 C\n"[..]),
+        ("frames", &frames),
+        ("record", &record),
+    ] {
+        let mut accepting = accept(folder, &["log", "--as", form]);
+        let (code, _, errors) = open(folder, &["other", "log", "--as", form], input);
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(read(&mut accepting) == input, "{form}");
+        assert!(accepting.0.wait().unwrap().success());
+    }
+    // Both directions.
+    let mut accepting = accept(folder, &["echo"]);
+    accepting
+        .0
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"answer\n")
+        .unwrap();
+    let (code, output, errors) = open(folder, &["other", "echo", "--duplex"], b"question\n");
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(output, b"answer\n");
+    assert_eq!(read(&mut accepting), b"question\n");
+}
+
+#[test]
+fn exit_codes_say_what_was_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let fails = |arguments: &[&str], expected: i32, word: &str| {
+        let (code, _, errors) = open(folder, arguments, b"x\n");
+        assert_eq!(code, Some(expected), "{arguments:?}: {errors}");
+        assert!(errors.contains(word), "{arguments:?}: {errors}");
+    };
+    fails(&["other", "log"], 3, "anabranch node");
+    let _nodes = pair(folder);
+    fails(&["nobody", "log"], 2, "'nobody'");
+    fails(&["other", "log", "--lifetime", "soon"], 2, "lifetime");
+    fails(&["other", "log", "--as", "words"], 2, "frames");
+    fails(&["other", "log", "--spec", "none.toml"], 6, "none.toml");
+    fails(&["other", "anabranch-x"], 2, "the node itself");
+    let rate = ["--rate", "900 Gbit/s", "--probability", "95 %"];
+    fails(&[&["other", "log"][..], &rate].concat(), 4, "not promised");
+    // Nobody accepts it.
+    fails(&["other", "log"], 4, "stopped");
+}
