@@ -240,15 +240,12 @@ where
             started += 1;
             attempts.spawn(async move { (number, address, attempt.await) });
         }
-        // Waits for a result, at most for the delay if there is another address.
-        let ended = loop {
-            if !is_more {
-                break attempts.join_next().await;
-            }
-            match timeout(ATTEMPT_DELAY, attempts.join_next()).await {
-                Ok(ended) => break ended,
-                Err(_) => break None,
-            }
+        // Waits for a result, at most for the delay if there may be another address.
+        let ended = match is_more {
+            true => timeout(ATTEMPT_DELAY, attempts.join_next())
+                .await
+                .unwrap_or(None),
+            false => attempts.join_next().await,
         };
         match ended {
             Some(Ok((_, address, Ok(done)))) => return Ok((done, address)),

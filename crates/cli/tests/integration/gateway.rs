@@ -229,6 +229,74 @@ fn socks_and_reverse_forwards_as_commands() {
     assert_eq!(reverse.interrupt(), Some(0));
 }
 
+/// Resident memory of a process, in bytes.
+fn resident(process: &Running) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.0.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kilobytes = line.unwrap().split_whitespace().nth(1).unwrap();
+    1024 * kilobytes.parse::<u64>().unwrap()
+}
+
+/// Both processes together take at most 64 kB for a connection that carried something and is idle.
+#[test]
+#[cfg(target_os = "linux")]
+fn idle_connections_take_little() {
+    const EACH_MAX: u64 = 64_000;
+    let limit = anabranch_gateway::limits::raise_file_limit().unwrap_or(u64::MAX);
+    // This process has both ends of each.
+    let connections = 10_000.min(limit.saturating_sub(1_000) / 2);
+    if connections < 1_000 {
+        eprintln!("skipped: this user may open {limit} files only");
+        return;
+    }
+    let folder = private_folder();
+    let folder = folder.path();
+    // A server that answers a byte, and keeps what it accepted in one thread.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+            stream.write_all(b"y").unwrap();
+            kept.push(stream);
+        }
+    });
+    let right = format!("{{ right = \"forward\", to = [\"{target}\"] }}");
+    configure(folder, free_port(), &keygen(folder), &right);
+    let (node, ticket) = node(folder);
+    let mut forward = Running::start(command(folder).args([
+        "forward",
+        "--json",
+        "--key",
+        "mine.key",
+        "-L",
+        &format!("0:{target}"),
+        &ticket,
+    ]));
+    let at = forward.listening();
+    let mut open = Vec::new();
+    let mut before = 0;
+    for number in 0..connections {
+        if number == 10 {
+            before = resident(&node) + resident(&forward);
+        }
+        let mut stream = connect(at);
+        stream.write_all(b"x").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        open.push(stream);
+    }
+    let each = (resident(&node) + resident(&forward)).saturating_sub(before) / (connections - 10);
+    eprintln!("{each} bytes for each of {connections} idle connections, both processes together");
+    assert!(each <= EACH_MAX, "{each} bytes for an idle connection");
+    // They are served still.
+    let last = open.pop().unwrap();
+    last.shutdown(Shutdown::Write).unwrap();
+    drop(open);
+    assert_eq!(forward.interrupt(), Some(0));
+}
+
 #[test]
 fn failures_are_reported_by_their_causes() {
     let folder = private_folder();

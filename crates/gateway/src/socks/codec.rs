@@ -107,11 +107,14 @@ pub fn methods(bytes: &[u8]) -> Result<Decoded<Vec<u8>>, SocksError> {
     })
 }
 
+/// Name and password of a client.
+pub type Credentials = (Vec<u8>, Vec<u8>);
+
 /// Decodes name and password (RFC 1929 §2).
 ///
 /// # Errors
 /// Another version.
-pub fn login(bytes: &[u8]) -> Result<Decoded<(Vec<u8>, Vec<u8>)>, SocksError> {
+pub fn login(bytes: &[u8]) -> Result<Decoded<Credentials>, SocksError> {
     decode(bytes, |input| {
         let version = input.byte()?;
         if version != LOGIN_VERSION {

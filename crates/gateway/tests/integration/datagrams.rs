@@ -1,11 +1,11 @@
 //! UDP: flows by client, large datagrams, refusals.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use anabranch_gateway::Code;
 use tokio::net::UdpSocket;
 
-use crate::harness::{Pair, bytes, within};
+use crate::harness::{Pair, answered, bytes, within};
 
 /// A server that sends each datagram back, with the address that it came from in front.
 async fn mirror() -> SocketAddr {
@@ -36,18 +36,11 @@ async fn client(pair: &Pair) -> UdpSocket {
     socket
 }
 
-/// Sends a datagram, again if it was lost, and returns what comes back: the port at the far side, and the datagram.
+/// The port at the far side, and the datagram, that come back for a datagram.
 async fn exchanged(socket: &UdpSocket, datagram: &[u8]) -> (u16, Vec<u8>) {
-    let mut buffer = vec![0; 65_536];
-    loop {
-        socket.send(datagram).await.unwrap();
-        let waiting = tokio::time::timeout(Duration::from_secs(2), socket.recv(&mut buffer));
-        if let Ok(count) = waiting.await {
-            let count = count.unwrap();
-            let port = u16::from_be_bytes([buffer[0], buffer[1]]);
-            return (port, buffer[2..count].to_vec());
-        }
-    }
+    let answer = answered(socket, datagram).await;
+    let (port, back) = answer.split_first_chunk().unwrap();
+    (u16::from_be_bytes(*port), back.to_vec())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

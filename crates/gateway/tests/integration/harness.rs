@@ -18,7 +18,7 @@ use anabranch::{
 use anabranch_gateway::{Endpoint, Gateway, Host, Notice, Notices};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, UdpSocket},
     task::JoinHandle,
 };
 
@@ -239,4 +239,16 @@ pub(crate) fn bytes(seed: u64, count: usize) -> Vec<u8> {
         state as u8
     };
     std::iter::repeat_with(next).take(count).collect()
+}
+
+/// Sends a datagram, again if it was lost, as on a busy machine, and returns the answer.
+pub(crate) async fn answered(socket: &UdpSocket, datagram: &[u8]) -> Vec<u8> {
+    let mut buffer = vec![0; 65_536];
+    loop {
+        socket.send(datagram).await.unwrap();
+        let waiting = tokio::time::timeout(Duration::from_secs(2), socket.recv(&mut buffer));
+        if let Ok(count) = waiting.await {
+            return buffer[..count.unwrap()].to_vec();
+        }
+    }
 }

@@ -6,7 +6,7 @@ use anabranch::{AllowList, Host, HostConfig, SecretKey, Session};
 use anabranch_gateway::{Code, Connections, Endpoint, Mapping, Notice, Notices, Reverse, Service};
 use tokio::net::{TcpStream, UdpSocket};
 
-use crate::harness::{FAR, NEAR, Node, echo, echoed, id, rights, within};
+use crate::harness::{FAR, NEAR, Node, answered, echo, echoed, id, rights, within};
 
 /// A host of its own, as that of a command.
 async fn session(far: &Node) -> (Host, Session) {
@@ -82,13 +82,18 @@ async fn connections_at_the_peer_are_made_here() {
             // A datagram there, and its answer.
             let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
             client.connect(address(&at[1])).await.unwrap();
-            client.send(b"ping").await.unwrap();
-            let mut buffer = [0; 16];
-            let (count, from) = answering.recv_from(&mut buffer).await.unwrap();
-            assert_eq!(&buffer[..count], b"ping");
-            answering.send_to(b"pong", from).await.unwrap();
-            let count = client.recv(&mut buffer).await.unwrap();
-            assert_eq!(&buffer[..count], b"pong");
+            let server = async {
+                let mut buffer = [0; 16];
+                loop {
+                    let (count, from) = answering.recv_from(&mut buffer).await.unwrap();
+                    assert_eq!(&buffer[..count], b"ping");
+                    answering.send_to(b"pong", from).await.unwrap();
+                }
+            };
+            tokio::select! {
+                () = server => {}
+                answer = answered(&client, b"ping") => assert_eq!(answer, b"pong"),
+            }
             address(&at[0])
         };
         let at = tokio::select! {

@@ -12,7 +12,7 @@ use tokio::{
     net::{TcpListener, TcpStream, UdpSocket},
 };
 
-use crate::harness::{FAR, Pair, echo, echoed, id, within};
+use crate::harness::{FAR, Pair, answered, echo, echoed, id, within};
 
 struct Proxy {
     pair: Pair,
@@ -156,16 +156,22 @@ async fn datagrams_are_carried_while_the_connection_is_open() {
             &target.port().to_be_bytes(),
         ]
         .concat();
-        client
-            .send_to(&[&head, &b"ping"[..]].concat(), relay)
-            .await
-            .unwrap();
-        let mut buffer = [0; 64];
-        let (count, from) = server.recv_from(&mut buffer).await.unwrap();
-        assert_eq!(&buffer[..count], b"ping");
-        server.send_to(b"pong", from).await.unwrap();
-        let count = client.recv(&mut buffer).await.unwrap();
-        assert_eq!(&buffer[..count], &[&head, &b"pong"[..]].concat());
+        client.connect(relay).await.unwrap();
+        let serving = async {
+            let mut buffer = [0; 64];
+            loop {
+                let (count, from) = server.recv_from(&mut buffer).await.unwrap();
+                assert_eq!(&buffer[..count], b"ping");
+                server.send_to(b"pong", from).await.unwrap();
+            }
+        };
+        let question = [&head, &b"ping"[..]].concat();
+        tokio::select! {
+            () = serving => {}
+            answer = answered(&client, &question) => {
+                assert_eq!(answer, [&head, &b"pong"[..]].concat());
+            }
+        }
         // The relay ends with the connection.
         drop(control);
         while UdpSocket::bind(relay).await.is_err() {
