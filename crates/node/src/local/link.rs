@@ -1,4 +1,4 @@
-//! What the streams of a connection share: the bytes toward its socket, and the credit of the application for all of them.
+//! Common part of the streams of a connection: the bytes toward its socket, and the credit of the application for all of them.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -12,7 +12,7 @@
 //! | `connection` | one application: greeting, frames, end |
 //! | `request` | requests of an application |
 //! | `tables` | handles of an application's sessions, streams and services |
-//! | `link` | what the streams of a connection share: its socket, and its credit |
+//! | `link` | the common part of the streams of a connection: its socket, and its credit |
 //! | `inbox` | what an application has handed over for one stream |
 //! | `stream` | the task of one stream: its data, credit, events and ends |
 //! | `service` | a label that an application has registered |
