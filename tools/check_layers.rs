@@ -95,7 +95,7 @@ const LAYERS: &[Layer] = &[
     host("net", &["session", "link", "overlay"]),
     host("node", &["net"]),
     host("lab", &["sim", "node", "twoflow"]),
-    host("gateway", &["node"]),
+    guest("gateway", &["node"]),
     host(
         "cli",
         &[
