@@ -26,6 +26,7 @@
 //! | [`stored_video`] | storage and display of stored video: object stores, HTTP, the cache, indexes |
 //! | [`configuration`] | the reader of configurations, and engines with accepted configurations |
 //! | [`tariffs`] | price lists and meters, billing periods, the ledger |
+//! | [`local`] | frames and messages between an application and the node that it is attached to |
 //! | [`control`] | queries over the control socket of a node with a session |
 //! | [`objectives`] | the language of objectives: parser, checks, formatter, evaluation |
 
@@ -37,6 +38,7 @@ mod container;
 pub mod corpus;
 mod counter;
 mod forward;
+mod local;
 mod media;
 mod objectives;
 mod overlay;
@@ -53,6 +55,7 @@ mod video;
 pub use bare_peer::bare_peer;
 pub use container::container;
 pub use forward::forward;
+pub use local::local;
 pub use media::media;
 pub use objectives::objectives;
 pub use overlay::overlay;
@@ -76,6 +79,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("control", control),
     ("forward", forward),
     ("link", link),
+    ("local", local),
     ("media", media),
     ("objectives", objectives),
     ("overlay", overlay),

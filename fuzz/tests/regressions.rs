@@ -286,3 +286,22 @@ fn a_first_message_that_grows() {
 fn a_trace_that_lasts_for_ever() {
     anabranch_fuzz::trace(b"12\n2000000160");
 }
+
+/// Header fields and missing parts of length 0 are another form of none; both were read, and cost what the sender said.
+#[test]
+fn local_frames_have_one_form() {
+    let fields = [0, 0, 0, 10, 0x20, 0, 0, 0, 1, 1, 0, 0, 0, 9];
+    anabranch_fuzz::local(&[&[0, 1][..], &fields].concat());
+    let missing = [
+        0, 0, 0, 18, 0x21, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    anabranch_fuzz::local(&[&[1, 1][..], &missing].concat());
+}
+
+/// A frame that announces 16 MiB and never comes.
+#[test]
+fn a_local_frame_that_is_only_announced() {
+    let mut input = vec![0, 255, 0x00, 0xff, 0xff, 0xff, 0x20];
+    input.extend([0; 600]);
+    anabranch_fuzz::local(&input);
+}

@@ -131,6 +131,30 @@ fn packet() {
     feed("packet", pieces, anabranch_fuzz::packet);
 }
 
+#[test]
+fn local() {
+    let pieces: &[&[u8]] = &[
+        &[0, 200],
+        &[1, 3],
+        &[0, 0, 0, 3, 0x03, b'{', b'}'],
+        b"\0\0\0\x1c\x10{\"id\":1,\"do\":\"explain\"}",
+        b"\0\0\0\x3a\x10{\"id\":2,\"do\":\"adjust\",\"stream\":4,\"cap\":\"4 Mbit/s\" }    ",
+        b"\0\0\0\x1f\x12{\"stream\":1,\"event\":\"lost\"}  ",
+        b"\0\0\0\x0c\x11{\"id\":300 }",
+        &[0, 0, 0, 8, 0x20, 0, 0, 0, 1, 0, 0, 7],
+        &[0, 0, 0, 11, 0x20, 0, 0, 0, 1, 3, 9, 0, 2, b'{', b'}', 7],
+        &[0, 0, 0, 15, 0x21, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 5, 7],
+        &[
+            0, 0, 0, 28, 0x21, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0,
+            0, 1, 7, 7,
+        ],
+        &[0, 0, 0, 9, 0x22, 0, 0, 0, 0, 0, 1, 0, 0],
+        &[0, 0, 0, 10, 0x23, 0, 0, 0, 1, 2, 0, 0, 0, 9],
+        &[0, 0, 0, 2, 0x80, 0],
+    ];
+    feed("local", pieces, anabranch_fuzz::local);
+}
+
 /// The steps of a handshake on either side, pings with far numbers, and some frames.
 #[test]
 fn bare_peer() {
