@@ -9,7 +9,7 @@ use std::{
 };
 
 use anabranch::rights::Transport;
-use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, UnixListener, UnixStream};
 
 use crate::{
     endpoint::{Endpoint, Host},
@@ -20,6 +20,10 @@ use crate::{
 
 /// Pause when no file is left for another connection.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Connections that the system keeps until they are accepted. Beyond, it may reset them: many programs that connect at once are more
+/// than the 128 of the standard library.
+const BACKLOG: u32 = 4096;
 
 /// No connections can be accepted at an endpoint.
 #[derive(Debug, thiserror::Error)]
@@ -152,9 +156,13 @@ impl Listener {
 }
 
 fn open_tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = std::net::TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    TcpListener::from_std(listener)
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 fn open_udp(address: SocketAddr) -> io::Result<UdpSocket> {

@@ -92,6 +92,13 @@ impl Node {
         }
     }
 
+    /// Ends it; its addresses are free when this returns.
+    pub(crate) async fn stop(mut self) {
+        self.daemon.shutdown().await.unwrap();
+        self.running.abort();
+        let _ = (&mut self.running).await;
+    }
+
     pub(crate) async fn reload(&self, sections: &str) -> Result<(), String> {
         sections.clone_into(&mut self.text.lock().unwrap());
         let reloaded = self.daemon.reload().await;

@@ -21,8 +21,7 @@ async fn connections_end_with_the_node_and_new_ones_wait_for_its_return() {
             open.push(stream);
         }
         let address = far.address().to_string();
-        far.daemon.shutdown().await.unwrap();
-        drop(far);
+        far.stop().await;
         for mut stream in open {
             let error = stream.read(&mut [0; 8]).await.unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
