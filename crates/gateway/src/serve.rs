@@ -221,7 +221,7 @@ impl Server {
                     tracing::debug!(%peer, %target, %broken, "a connection ended");
                 }
             }
-            () = self.withdrawn(&peer, still(&target, Some(address))) => withdraw(stream),
+            () = self.withdrawn(&peer, still(&target, address)) => withdraw(stream),
         }
         Ok(())
     }
@@ -238,15 +238,15 @@ impl Server {
         drop(terms);
         tokio::select! {
             () = flow::serve(stream, &socket, datagram) => {}
-            () = self.withdrawn(peer, still(&target, Some(Some(address)))) => withdraw(stream),
+            () = self.withdrawn(peer, still(&target, Some(address))) => withdraw(stream),
         }
         Ok(())
     }
 }
 
 /// True for terms that allow a target at the address that it was resolved to.
-fn still(target: &Endpoint, address: Option<Option<SocketAddr>>) -> impl Fn(&Terms) -> bool + '_ {
-    move |terms| Allowed::Targets(&terms.to).still(target, address.flatten())
+fn still(target: &Endpoint, address: Option<SocketAddr>) -> impl Fn(&Terms) -> bool + '_ {
+    move |terms| Allowed::Targets(&terms.to).still(target, address)
 }
 
 /// True if connections may be accepted at an endpoint.

@@ -8,11 +8,7 @@
 //!
 //! IPv6 addresses go in brackets. A path before a colon contains none.
 
-use std::{
-    fmt,
-    net::{IpAddr, Ipv4Addr},
-    str::FromStr,
-};
+use std::{fmt, net::Ipv4Addr, str::FromStr};
 
 use anabranch::rights::Transport;
 
@@ -166,9 +162,7 @@ pub fn is_local(endpoint: &Endpoint) -> bool {
         Endpoint::Port {
             host: Host::Ip(address),
             ..
-        } => {
-            matches!(address, IpAddr::V4(_) | IpAddr::V6(_)) && address.to_canonical().is_loopback()
-        }
+        } => address.to_canonical().is_loopback(),
         Endpoint::Port { .. } => false,
     }
 }
