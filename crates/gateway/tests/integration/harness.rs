@@ -18,7 +18,7 @@ use anabranch::{
 use anabranch_gateway::{Endpoint, Gateway, Host, Notice, Notices};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream, UdpSocket},
+    net::{TcpListener, TcpSocket, TcpStream, UdpSocket},
     task::JoinHandle,
 };
 
@@ -208,7 +208,10 @@ impl Node {
 
 /// A server that sends back what it receives, and FIN when it receives FIN.
 pub(crate) async fn echo() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // With the usual backlog the kernel resets a few of hundreds of connections that are made at once.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let listener: TcpListener = socket.listen(4096).unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {

@@ -8,7 +8,7 @@
 //! | `udp:10.0.0.0/8:53` | the same for UDP |
 //! | `unix:/run/x.sock` | a Unix socket |
 //!
-//! *Special* addresses (`special`) are in a target only if a pattern names that address, or a network inside the same
+//! *Special* addresses (listed in `special.rs`) are in a target only if a pattern names that address, or a network inside the same
 //! special range: `0.0.0.0/0:*` does not contain 127.0.0.1, and neither does a name that resolves to it.
 
 use std::{
