@@ -36,6 +36,12 @@ impl Access {
     fn has_lost(self, now: Self) -> bool {
         (self.may_call && !now.may_call) || (self.is_member && !now.is_member)
     }
+
+    /// True if a session that is served with these rights is served in the same way with those of `now`: streams in progress go
+    /// on when a right is added that they do not depend on.
+    fn goes_on_with(self, now: Self) -> bool {
+        self.may_call == now.may_call && !self.has_lost(now)
+    }
 }
 
 impl Core {
@@ -52,7 +58,7 @@ impl Core {
             }
             let changed = self
                 .rights
-                .until_not(|table| Access::of(table, &peer) == before);
+                .until_not(|table| before.goes_on_with(Access::of(table, &peer)));
             let serving = async {
                 if before.may_call {
                     self.serve(&session).await;
@@ -206,5 +212,23 @@ fn report(peer: &NodeId, progress: &Progress, result: Result<Completed, Transfer
         Err(TransferError::Interrupted(_)) if progress.snapshot().name.is_empty() => {}
         Ok(done) => limited!(info, name = ?done.name, bytes = done.bytes, "received"),
         Err(error) => limited!(warn, %error, %peer, "not received"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_that_is_added_interrupts_nothing() {
+        let access = |may_call, is_member| Access {
+            may_call,
+            is_member,
+        };
+        assert!(access(true, false).goes_on_with(access(true, true)));
+        assert!(!access(true, true).goes_on_with(access(true, false)));
+        assert!(!access(true, true).goes_on_with(access(false, true)));
+        // What was refused is served from now on.
+        assert!(!access(false, true).goes_on_with(access(true, true)));
     }
 }
