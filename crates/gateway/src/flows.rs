@@ -43,7 +43,7 @@ pub(crate) struct Flows {
     connections: WeakConnections,
 }
 
-/// What a new flow begins with.
+/// Initial state of a flow.
 pub(crate) struct Beginning {
     pub(crate) uplink: Arc<dyn Uplink>,
     pub(crate) spec: StreamSpec,

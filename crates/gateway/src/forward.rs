@@ -235,7 +235,7 @@ pub(crate) async fn open(
     }
 }
 
-/// Where accepted connections go.
+/// Destination of accepted connections.
 #[derive(Debug)]
 pub struct Route {
     /// Target, for display and as the key of flows.

@@ -25,7 +25,7 @@ use crate::{
 /// A forward of the configuration, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// Where connections are accepted, and where the peer makes them to.
+    /// The address that accepts connections, and the target that the peer connects to.
     pub mapping: Mapping,
     /// The peer.
     pub peer: NodeId,

@@ -35,7 +35,7 @@ pub struct Server {
     held: Mutex<HashMap<NodeId, Held>>,
 }
 
-/// What a peer holds here.
+/// Connections and listeners that a peer holds here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held {
     connections: usize,

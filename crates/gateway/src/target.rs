@@ -14,10 +14,10 @@ use anabranch::rights::Transport;
 
 use crate::endpoint::{Endpoint, Host, ParseEndpointError, port_number};
 
-/// Where connections are accepted, and where they are made to.
+/// The address that accepts connections, and the target that they are made to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Where connections are accepted: an address, not a name; or a Unix socket.
+    /// Accepting end: an address, not a name; or a Unix socket.
     pub accept: Endpoint,
     /// Where they are made to. Datagrams if `accept` takes datagrams.
     pub to: Endpoint,

@@ -20,7 +20,7 @@ The peer must give this node the right to forward, with the targets; it resolves
 
 Programs use it as socks5h://127.0.0.1:PORT. See docs/gateway.md.")]
 pub(crate) struct Arguments {
-    /// Where to listen: [ADDRESS:]PORT, with 127.0.0.1 if there is no address.
+    /// Address to listen on: [ADDRESS:]PORT, with 127.0.0.1 if there is no address.
     #[arg(value_name = "[ADDRESS:]PORT", value_parser = endpoint)]
     at: Endpoint,
     /// Name that programs must give; required where other machines can connect.

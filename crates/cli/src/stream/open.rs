@@ -52,7 +52,7 @@ pub(super) struct Arguments {
     wait: bool,
 }
 
-/// What the stream asks for: the file, with the flags over it.
+/// Spec of the stream: the file, with the flags over it.
 fn spec(arguments: &Arguments) -> Result<SpecText, Failure> {
     let below = match &arguments.spec {
         None => SpecText::default(),

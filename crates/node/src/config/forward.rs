@@ -12,7 +12,7 @@ pub const FORWARDS_MAX: usize = 1024;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForwardLayer {
-    /// Where connections are accepted: `ADDRESS:PORT`, or `unix:PATH`.
+    /// Accepting end: `ADDRESS:PORT`, or `unix:PATH`.
     pub local: String,
     /// Name or ID of the peer that makes the connections.
     pub peer: String,
