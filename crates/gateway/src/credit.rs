@@ -1,8 +1,8 @@
 //! Receive windows of connections: how much a peer may send before it is read by the program here.
 //!
 //! All streams of a session share one window of the engine. A program that does not read must not use it up for all others, so
-//! each connection has a window of its own: [`INITIAL_CREDIT`] at first, doubled while the network and not the program is the limit,
-//! halved while the program is. What connections have beyond the initial window is lent to them by the [`Pool`] of their session.
+//! each connection has a window of its own: [`INITIAL_CREDIT`] at first, grown fourfold, later doubled, while the network and not the
+//! program is the limit, halved while the program is. What connections have beyond the initial window is lent to them by the [`Pool`] of their session.
 
 use std::{
     collections::HashMap,
@@ -19,6 +19,8 @@ use crate::wire::INITIAL_CREDIT;
 
 /// Bytes beyond their initial windows that the connections of one session may be sent and not have read.
 pub(crate) const POOL_BYTES: u64 = 24 << 20;
+/// Window up to which a connection's grows fourfold at a time.
+const STEEP_BYTES: u64 = 1 << 20;
 /// Largest window of a connection.
 pub(crate) const WINDOW_BYTES_MAX: u64 = 16 << 20;
 
@@ -124,12 +126,18 @@ impl Window {
         Some(limit)
     }
 
-    /// Doubles or halves the window, by what was the limit since the last time.
+    /// Grows or halves the window, by what was the limit since the last time.
     fn resize(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.since);
         if 2 * self.held <= elapsed {
-            if 2 * self.size <= WINDOW_BYTES_MAX && self.pool.lend(self.size) {
-                self.size *= 2;
+            // A window below the product of rate and delay costs a round trip at each size, so small ones grow faster.
+            let factors = if self.size < STEEP_BYTES { [4, 2] } else { [2, 2] };
+            for factor in factors {
+                let more = (factor - 1) * self.size;
+                if self.size + more <= WINDOW_BYTES_MAX && self.pool.lend(more) {
+                    self.size += more;
+                    break;
+                }
             }
         } else if 4 * self.held > 3 * elapsed && self.size > INITIAL_CREDIT {
             self.size /= 2;
@@ -174,11 +182,11 @@ mod tests {
         let mut now = Instant::now();
         let mut window = Window::new(pool.clone(), now);
         rounds(&mut window, 3, 0, &mut now);
-        assert_eq!(window.size, 8 * INITIAL_CREDIT);
-        assert_eq!(pool.0.load(Ordering::Relaxed), 7 * INITIAL_CREDIT);
+        assert_eq!(window.size, 32 * INITIAL_CREDIT);
+        assert_eq!(pool.0.load(Ordering::Relaxed), 31 * INITIAL_CREDIT);
         // In between, it stays.
         rounds(&mut window, 4, 6, &mut now);
-        assert_eq!(window.size, 8 * INITIAL_CREDIT);
+        assert_eq!(window.size, 32 * INITIAL_CREDIT);
         rounds(&mut window, 20, 10, &mut now);
         assert_eq!(window.size, INITIAL_CREDIT);
         assert_eq!(pool.0.load(Ordering::Relaxed), 0);
