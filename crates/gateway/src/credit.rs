@@ -19,6 +19,9 @@ use crate::wire::INITIAL_CREDIT;
 
 /// Bytes beyond their initial windows that the connections of one session may be sent and not have read.
 pub(crate) const POOL_BYTES: u64 = 24 << 20;
+/// Time within which half of a window is read while the window is less than a round trip over long paths needs: it grows before the
+/// sender has to wait.
+const EARLY: Duration = Duration::from_millis(100);
 /// Window up to which a connection's grows fourfold at a time.
 const STEEP_BYTES: u64 = 1 << 20;
 /// Largest window of a connection.
@@ -75,8 +78,10 @@ pub(crate) struct Window {
     received: u64,
     read: u64,
     pool: Pool,
-    /// Beginning of the time over which `held` was added up.
+    /// Beginning of the time over which `held` and `since_bytes` were added up.
     since: Instant,
+    /// Bytes that the program took in that time.
+    since_bytes: u64,
     /// Time for which the program did not take what was there.
     held: Duration,
 }
@@ -90,6 +95,7 @@ impl Window {
             read: 0,
             pool,
             since: now,
+            since_bytes: 0,
             held: Duration::ZERO,
         }
     }
@@ -112,9 +118,16 @@ impl Window {
         is_last: bool,
         now: Instant,
     ) -> Option<u64> {
+        if self.read == 0 {
+            // The time until the target answered is not the network's.
+            self.since = now.checked_sub(held).unwrap_or(now);
+        }
         self.read += bytes as u64;
         self.held += held;
-        if is_last {
+        self.since_bytes += bytes as u64;
+        let elapsed = now.saturating_duration_since(self.since);
+        let is_fast = 2 * self.since_bytes >= self.size && elapsed <= EARLY;
+        if is_last || is_fast && 2 * self.held <= elapsed {
             self.resize(now);
         }
         let limit = self.read + self.size;
@@ -131,7 +144,11 @@ impl Window {
         let elapsed = now.saturating_duration_since(self.since);
         if 2 * self.held <= elapsed {
             // A window below the product of rate and delay costs a round trip at each size, so small ones grow faster.
-            let factors = if self.size < STEEP_BYTES { [4, 2] } else { [2, 2] };
+            let factors = if self.size < STEEP_BYTES {
+                [4, 2]
+            } else {
+                [2, 2]
+            };
             for factor in factors {
                 let more = (factor - 1) * self.size;
                 if self.size + more <= WINDOW_BYTES_MAX && self.pool.lend(more) {
@@ -144,6 +161,7 @@ impl Window {
             self.pool.give_back(self.size);
         }
         self.since = now;
+        self.since_bytes = 0;
         self.held = Duration::ZERO;
     }
 }
@@ -162,14 +180,14 @@ mod tests {
 
     const PIECE: usize = 4096;
 
-    /// Sends whole windows through, of which the program takes each piece after `held` of 10 ms that pass.
+    /// Sends whole windows through, of which the program takes each piece after `held` of 20 ms that pass.
     fn rounds(window: &mut Window, count: usize, held_ms: u64, now: &mut Instant) {
         for _ in 0..count {
             let granted = window.granted;
             while window.received < granted {
                 let bytes = PIECE.min((granted - window.received) as usize);
                 window.receive(bytes).unwrap();
-                *now += Duration::from_millis(10);
+                *now += Duration::from_millis(20);
                 let is_last = window.received == granted;
                 window.take(bytes, Duration::from_millis(held_ms), is_last, *now);
             }
@@ -185,15 +203,37 @@ mod tests {
         assert_eq!(window.size, 32 * INITIAL_CREDIT);
         assert_eq!(pool.0.load(Ordering::Relaxed), 31 * INITIAL_CREDIT);
         // In between, it stays.
-        rounds(&mut window, 4, 6, &mut now);
+        rounds(&mut window, 4, 12, &mut now);
         assert_eq!(window.size, 32 * INITIAL_CREDIT);
-        rounds(&mut window, 20, 10, &mut now);
+        rounds(&mut window, 20, 20, &mut now);
         assert_eq!(window.size, INITIAL_CREDIT);
         assert_eq!(pool.0.load(Ordering::Relaxed), 0);
         rounds(&mut window, 40, 0, &mut now);
         assert_eq!(window.size, WINDOW_BYTES_MAX);
         drop(window);
         assert_eq!(pool.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_window_that_is_read_quickly_grows_before_the_sender_has_to_wait() {
+        let mut now = Instant::now();
+        let mut window = Window::new(Pool::default(), now);
+        // The target takes its time to answer.
+        now += Duration::from_secs(1);
+        let send = |window: &mut Window, now: &mut Instant, rate_bps: u64, bytes: u64| {
+            for _ in 0..bytes / PIECE as u64 {
+                window.receive(PIECE).unwrap();
+                *now += Duration::from_secs_f64(PIECE as f64 * 8.0 / rate_bps as f64);
+                window.take(PIECE, Duration::ZERO, false, *now);
+            }
+        };
+        // At 100 Mbit/s, up to what it needs for 200 ms.
+        send(&mut window, &mut now, 100_000_000, 10 << 20);
+        assert_eq!(window.size, 4 << 20);
+        // A slow one needs no more.
+        let mut window = Window::new(Pool::default(), now);
+        send(&mut window, &mut now, 2_000_000, 10 << 20);
+        assert_eq!(window.size, INITIAL_CREDIT);
     }
 
     #[test]
