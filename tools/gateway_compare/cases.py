@@ -1,10 +1,12 @@
 """Cases of the comparison: links, load and what is measured (docs/performance.md)."""
 
+import json
+import statistics
+import threading
 import time
 
 from .network import Failure
 from .setups import client
-import json
 
 
 class Case:
@@ -17,18 +19,32 @@ class Case:
         self.messages = messages
         self.outage = outage
 
-    def texts(self):
-        return [text for _, text in self.links]
 
-    def sum_mbps(self):
-        return sum(rate for rate, _ in self.links)
+class Meter:
+    """Mean capacity of all links while it runs; of a link that is down, none."""
+
+    def __init__(self, network):
+        self.network = network
+        self.samples = []
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while not self.is_over.wait(0.1):
+            self.samples.append(self.network.rate_mbps())
+
+    def mean_mbps(self):
+        self.is_over.set()
+        self.thread.join()
+        return statistics.fmean(self.samples)
 
 
 def link(mbps, rtt_ms, *, loss="", walk=""):
     """Link with a drop-tail queue of a bandwidth-delay product; losses are those of the data's direction."""
     queue = int(mbps * 1e6 / 8 * rtt_ms / 1e3)
     one = f"rate={mbps} Mbit/s{walk}, delay={rtt_ms / 2} ms, queue={queue} B"
-    return mbps, f"{one} ; {one}{loss}"
+    return f"{one} ; {one}{loss}"
 
 
 PAIR_B = [link(100, 20), link(50, 60)]
@@ -59,6 +75,7 @@ def measure(case, network, setup, work):
     kinds = setup.kinds
     # Connections of the set-up settle, as in a tunnel or node that runs all day.
     time.sleep(1)
+    meter = Meter(network)
     process = client(network, "download", (address, ports["tcp"]), kinds["download"], case.size)
     beside = {}
     if case.messages:
@@ -73,6 +90,7 @@ def measure(case, network, setup, work):
         time.sleep(end - begin)
         network.order("up path1")
     row = figures(process, 180)
+    row["capacity_mbps"] = meter.mean_mbps()
     if row["bytes"] < case.size:
         raise Failure(f"the download ended after {row['bytes']} of {case.size} bytes")
     total = row["bytes"]
@@ -82,5 +100,5 @@ def measure(case, network, setup, work):
     if "messages" in beside:
         # Of the messages, the share that fell into the download.
         total += min(MESSAGES[0] * MESSAGES[1], int(250_000 * (row["elapsed_s"] - 0.5)))
-    row["goodput_fraction"] = total * 8 / row["elapsed_s"] / 1e6 / case.sum_mbps()
+    row["goodput_fraction"] = total * 8 / row["elapsed_s"] / 1e6 / row["capacity_mbps"]
     return row

@@ -5,7 +5,9 @@ with policy routing behind two modems; `mesh` gives the server one address a pat
 """
 
 import os
+import re
 import subprocess
+import threading
 
 SERVER = "10.96.0.1"
 # Largest buffers of TCP and UDP, in bytes, so that no set-up is held back by them.
@@ -76,6 +78,7 @@ class Network:
 
     def __init__(self, binary, links, seed, mesh=False):
         self.spaces = []
+        self.turn = threading.Lock()
         try:
             self.build(binary, links, seed, mesh)
         except BaseException:
@@ -109,8 +112,16 @@ class Network:
             self.near.run("ip", "route", "add", "default", "via", via, "dev", device, "metric", table)
 
     def order(self, text):
-        """Sends a command to the emulator, such as `down path1`."""
-        self.emulator.stdin.write(text + "\n")
+        """Sends a command to the emulator, such as `down path1`, and returns its answer."""
+        with self.turn:
+            self.emulator.stdin.write(text + "\n")
+            return self.emulator.stdout.readline()
+
+    def rate_mbps(self):
+        """Present capacity of all links together in the direction to the near end."""
+        rates = re.findall(r"([0-9.]+) ([kMG]?)bit/s backward", self.order("rates"))
+        units = {"": 1e-6, "k": 1e-3, "M": 1.0, "G": 1e3}
+        return sum(float(number) * units[unit] for number, unit in rates)
 
     def close(self):
         emulator = getattr(self, "emulator", None)

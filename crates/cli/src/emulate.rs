@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anabranch::{
-    base::Seed,
+    base::{Rate, Seed},
     net::emulate::{Emulator, Path, PathSpec},
 };
 use anabranch_link::{Trace, describe::parse_both, duplex::Configs};
@@ -24,7 +24,7 @@ As root, with --tun, every link is a pair of TUN devices in two network namespac
     anabranch emulate --tun left:10.9.1.1/24,right:10.9.1.2/24 --path 'lte'
 
 While it runs, it reads commands from standard input: `down NAME` takes a path down, `up NAME` brings it up again,
-and `set NAME LINK` changes its properties:
+`set NAME LINK` changes its properties, and `rates` prints the present rates of all paths:
 
     set path1 rate=2 Mbit/s, delay=80 ms, loss=3 %")]
 pub(crate) struct Arguments {
@@ -197,13 +197,16 @@ fn obey(paths: &[Path], line: &str) -> Outcome {
     if line.trim().is_empty() {
         return Ok(());
     }
+    if line.trim() == "rates" {
+        return print_line(&rates(paths));
+    }
     let done = command(paths, line.trim());
     print_line(&done.unwrap_or_else(|refused| refused))
 }
 
 /// Executes a command line. The result describes the change, or the error.
 fn command(paths: &[Path], line: &str) -> Result<String, String> {
-    let usage = "usage: `down NAME`, `up NAME` or `set NAME LINK`";
+    let usage = "usage: `down NAME`, `up NAME`, `set NAME LINK` or `rates`";
     let (verb, rest) = line.split_once(' ').ok_or(usage)?;
     let (name, link) = match verb {
         "up" | "down" => (rest.trim(), None),
@@ -230,6 +233,21 @@ fn command(paths: &[Path], line: &str) -> Result<String, String> {
             Ok(format!("{name} is {verb}"))
         }
     }
+}
+
+/// The present rates of all paths on one line; of a path that is down, 0.
+fn rates(paths: &[Path]) -> String {
+    let text = |path: &Path, rate: Option<Rate>| match rate {
+        _ if !path.is_up() => Rate::ZERO.to_string(),
+        Some(rate) => rate.to_string(),
+        None => "unlimited".to_owned(),
+    };
+    let line = |path: &Path| {
+        let (forward, backward) = path.rates();
+        let (forward, backward) = (text(path, forward), text(path, backward));
+        format!("{}: {forward} forward, {backward} backward", path.name())
+    };
+    paths.iter().map(line).collect::<Vec<_>>().join("; ")
 }
 
 fn totals(paths: &[Path]) -> Outcome {
